@@ -1,0 +1,19 @@
+# tensor_target(NAME): the language level, warnings and sanitizers that every target of this project shares.
+find_program(TENSOR_CCACHE ccache)
+if(TENSOR_CCACHE AND PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TENSOR_CCACHE})
+endif()
+
+function(tensor_target name)
+  target_compile_features(${name} PUBLIC cxx_std_20)
+  set_target_properties(${name} PROPERTIES CXX_EXTENSIONS OFF CXX_VISIBILITY_PRESET hidden
+                                           VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
+  target_compile_options(${name} PRIVATE -Wall -Wextra -Wpedantic -Wnon-virtual-dtor)
+  if(TENSOR_WARNINGS_AS_ERRORS)
+    target_compile_options(${name} PRIVATE -Werror)
+  endif()
+  if(TENSOR_SANITIZE)
+    target_compile_options(${name} PRIVATE -fsanitize=${TENSOR_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(${name} PUBLIC -fsanitize=${TENSOR_SANITIZE})
+  endif()
+endfunction()

@@ -1,0 +1,112 @@
+// Making tensors: NumPy's zeros, arange, array ..., views of foreign memory, and seeded random numbers.
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tensor/handle.h"
+
+namespace tensor {
+
+/// Uninitialised elements.
+TENSOR_API Tensor empty(const Shape& shape, DType dtype = f32);
+TENSOR_API Tensor zeros(const Shape& shape, DType dtype = f32);
+TENSOR_API Tensor ones(const Shape& shape, DType dtype = f32);
+/// Every element is `value`; the type is that of the C++ number unless given.
+TENSOR_API Tensor full(const Shape& shape, const Tensor& value);
+TENSOR_API Tensor full(const Shape& shape, const Tensor& value, DType dtype);
+TENSOR_API Tensor zeros_like(const Tensor& x);
+TENSOR_API Tensor ones_like(const Tensor& x);
+
+/// start, start + step, ... below stop. Integer arguments give i64.
+TENSOR_API Tensor arange(std::int64_t start, std::int64_t stop, std::int64_t step = 1);
+inline Tensor arange(std::int64_t stop) { return arange(0, stop); }
+TENSOR_API Tensor arange(double start, double stop, double step, DType dtype = f32);
+/// `count` numbers from start to stop, both included unless `endpoint` is false.
+TENSOR_API Tensor linspace(double start, double stop, std::int64_t count, bool endpoint = true, DType dtype = f32);
+/// Ones on the diagonal `k` of a rows x columns matrix.
+TENSOR_API Tensor eye(std::int64_t rows, std::int64_t columns, std::int64_t k = 0, DType dtype = f32);
+inline Tensor eye(std::int64_t rows) { return eye(rows, rows); }
+
+/// A copy of `values` in the given shape. Throws UserError when the sizes differ.
+template <class T>
+Tensor array(std::span<const T> values, const Shape& shape) {
+  Tensor result = empty(shape, dtype_of<T>());
+  if (static_cast<std::int64_t>(values.size()) != result.size())
+    fail("array", "got ", values.size(), " values for the shape ", shape, ", need ", result.size());
+  std::copy(values.begin(), values.end(), result.template mutable_data<T>());
+  return result;
+}
+template <class T>
+Tensor array(std::span<const T> values) {
+  return array(values, Shape{static_cast<std::int64_t>(values.size())});
+}
+template <class T>
+Tensor array(const std::vector<T>& values) {
+  return array(std::span<const T>(values));
+}
+template <class T>
+Tensor array(const std::vector<T>& values, const Shape& shape) {
+  return array(std::span<const T>(values), shape);
+}
+/// array({1, 2}), array({{1, 2}, {3, 4}}) and one level more. The element type is T's: i32 for int, f64 for double.
+/// Throws UserError when the rows differ in length.
+template <class T>
+  requires std::is_arithmetic_v<T>
+Tensor array(std::initializer_list<T> values) {
+  return array(std::span<const T>(values.begin(), values.size()));
+}
+template <class T>
+  requires std::is_arithmetic_v<T>
+Tensor array(std::initializer_list<std::initializer_list<T>> rows);
+template <class T>
+  requires std::is_arithmetic_v<T>
+Tensor array(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks);
+
+/// A tensor over foreign memory that stays alive as long as `owner`. `strides` in elements, row-major when absent.
+TENSOR_API Tensor from_memory(void* data, const Shape& shape, DType dtype, std::shared_ptr<const void> owner,
+                              std::optional<Strides> strides = std::nullopt);
+/// The same over memory that must not be written.
+TENSOR_API Tensor from_memory(const void* data, const Shape& shape, DType dtype, std::shared_ptr<const void> owner,
+                              std::optional<Strides> strides = std::nullopt);
+
+/// Seeded random numbers, the same on every machine (Philox 4x32-10: Salmon et al., SC 2011).
+class TENSOR_API Generator {
+ public:
+  explicit Generator(std::uint64_t seed) : seed_(seed) {}
+  Tensor uniform(const Shape& shape, double low = 0, double high = 1, DType dtype = f32);
+  Tensor normal(const Shape& shape, double mean = 0, double deviation = 1, DType dtype = f32);
+  /// Integers in [low, high).
+  Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, DType dtype = i64);
+
+ private:
+  std::uint64_t next();
+  std::uint64_t seed_;
+  std::uint64_t counter_ = 0;
+  std::uint64_t spare_ = 0;
+  bool has_spare_ = false;
+};
+
+namespace detail {
+TENSOR_API Tensor stack_equal(const std::vector<Tensor>& rows);
+}  // namespace detail
+
+template <class T>
+  requires std::is_arithmetic_v<T>
+Tensor array(std::initializer_list<std::initializer_list<T>> rows) {
+  std::vector<Tensor> parts;
+  for (const auto& row : rows) parts.push_back(array(row));
+  return detail::stack_equal(parts);
+}
+template <class T>
+  requires std::is_arithmetic_v<T>
+Tensor array(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks) {
+  std::vector<Tensor> parts;
+  for (const auto& block : blocks) parts.push_back(array(block));
+  return detail::stack_equal(parts);
+}
+
+}  // namespace tensor

@@ -1,0 +1,233 @@
+// Tensor: a handle on shared, strided storage. Copying a Tensor copies the handle; a view shares the storage.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <initializer_list>
+#include <iosfwd>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tensor/dtype.h"
+#include "tensor/error.h"
+#include "tensor/export.h"
+#include "tensor/shape.h"
+
+namespace tensor {
+
+class Index;
+class IndexedTensor;
+template <class T>
+class Elements;
+
+namespace detail {
+struct TensorImpl;
+}
+
+/// What an operator sees of a tensor before there are any values: shape and element type.
+struct TensorType {
+  Shape shape;
+  DType dtype = f32;
+  friend bool operator==(const TensorType&, const TensorType&) = default;
+};
+/// Prints "f32(2, 3)".
+TENSOR_API std::ostream& operator<<(std::ostream& out, const TensorType& type);
+
+/// A NumPy-like array of any rank up to kMaxRank.
+///
+/// Reading one tensor from several threads is safe; writing needs the caller's own lock. Every member but `defined`
+/// throws UserError on a default-constructed Tensor.
+class TENSOR_API Tensor {
+ public:
+  Tensor() = default;
+  /// A 0-d tensor that does not promote: `x + 1.5` has the type of a floating x (NumPy's rule for Python scalars).
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  Tensor(T number) : Tensor(from_number(number)) {}
+  explicit Tensor(std::shared_ptr<detail::TensorImpl> impl) : impl_(std::move(impl)) {}
+
+  // Assignment rebinds the handle; `x(slice(0, 2)) = y` (see IndexedTensor) writes elements.
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  Tensor& operator=(const Tensor&) = default;
+  Tensor& operator=(Tensor&&) noexcept = default;
+  ~Tensor() = default;
+
+  bool defined() const { return impl_ != nullptr; }
+  DType dtype() const;
+  const Shape& shape() const;
+  std::int64_t shape(int axis) const;  ///< extent of an axis, from the end when negative
+  const Strides& strides() const;      ///< in elements
+  TensorType type() const { return {shape(), dtype()}; }
+  int rank() const { return shape().rank(); }
+  std::int64_t size() const;    ///< number of elements
+  std::int64_t nbytes() const;  ///< size() * item_size(dtype())
+  bool is_contiguous() const;   ///< row-major without gaps
+  bool is_weak() const;         ///< made from a C++ number
+  bool is_read_only() const;    ///< memory that must not be written (a mapped file, a broadcast)
+  bool shares_storage(const Tensor& other) const;
+
+  /// The first element; `T` must be the element type exactly (UserError otherwise).
+  template <class T>
+  const T* data() const {
+    return static_cast<const T*>(raw_data(dtype_of<T>()));
+  }
+  /// As `data`, for writing. UserError when the memory is read-only.
+  template <class T>
+  T* mutable_data() {
+    return static_cast<T*>(raw_mutable_data(dtype_of<T>()));
+  }
+  /// All elements in a row. UserError unless contiguous and of type T.
+  template <class T>
+  std::span<const T> span() const {
+    require_contiguous();
+    return {data<T>(), static_cast<std::size_t>(size())};
+  }
+  template <class T>
+  std::span<T> mutable_span() {
+    require_contiguous();
+    return {mutable_data<T>(), static_cast<std::size_t>(size())};
+  }
+  /// A range over the elements in row-major order, whatever the strides.
+  template <class T>
+  Elements<T> elements() const;
+  /// The elements in row-major order, converted to T as `astype` does.
+  template <class T>
+  std::vector<T> to_vector() const;
+
+  /// One element by its indices, converted to T. With no index: the only element of a tensor of size 1.
+  template <class T = double, std::integral... I>
+  T item(I... indices) const {
+    const std::int64_t where[] = {static_cast<std::int64_t>(indices)..., 0};
+    const void* element = raw_element({where, sizeof...(I)});
+    if constexpr (std::is_integral_v<T>) return static_cast<T>(integer_at(element));
+    else return static_cast<T>(number_at(element));
+  }
+  /// A reference to one element; `T` must be the element type exactly.
+  template <class T, std::integral... I>
+  const T& at(I... indices) const {
+    require_dtype(dtype_of<T>());
+    const std::int64_t where[] = {static_cast<std::int64_t>(indices)..., 0};
+    return *static_cast<const T*>(raw_element({where, sizeof...(I)}));
+  }
+  template <class T, std::integral... I>
+  T& at(I... indices) {
+    require_writable("at");
+    return const_cast<T&>(std::as_const(*this).template at<T>(indices...));
+  }
+
+  /// NumPy indexing: integers, slice(a, b, step), all_of_axis, newaxis, ellipsis give a view; a boolean mask or an
+  /// integer tensor gives a copy. Assigning to the result writes into this tensor either way.
+  template <class... I>
+  IndexedTensor operator()(const I&... indices) const;
+  /// NumPy's index as text: x["1:3, ..., ::-1"].
+  IndexedTensor operator[](const char* index) const;
+
+  // The most used operators as methods; include/tensor/ops.h has them all.
+  Tensor reshape(const Shape& shape) const;
+  Tensor transpose() const;
+  Tensor transpose(const Dims& axes) const;
+  Tensor swapaxes(int a, int b) const;
+  Tensor expand_dims(int axis) const;
+  Tensor squeeze() const;
+  Tensor flatten() const;  ///< one axis; a view where the layout allows it
+  Tensor astype(DType dtype) const;
+  Tensor copy() const;  ///< contiguous, own storage
+
+  const std::shared_ptr<detail::TensorImpl>& impl() const { return impl_; }
+
+ private:
+  static Tensor from_number(bool value);
+  static Tensor from_number(std::int64_t value);
+  static Tensor from_number(double value);
+  template <class T>
+  static Tensor from_number(T value) {
+    if constexpr (std::is_integral_v<T>) return from_number(static_cast<std::int64_t>(value));
+    else return from_number(static_cast<double>(value));
+  }
+  const void* raw_data(DType dtype) const;
+  void* raw_mutable_data(DType dtype);
+  const void* raw_element(std::span<const std::int64_t> indices) const;
+  double number_at(const void* element) const;
+  std::int64_t integer_at(const void* element) const;
+  void require_dtype(DType dtype) const;
+  void require_contiguous() const;
+  void require_writable(std::string_view where) const;
+
+  std::shared_ptr<detail::TensorImpl> impl_;
+};
+
+/// Prints as NumPy does, with the middle of large tensors left out.
+TENSOR_API std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+
+/// The elements of a tensor in row-major order, as a forward range of references.
+template <class T>
+class Elements {
+ public:
+  class iterator {
+   public:
+    using iterator_category = std::forward_iterator_tag;
+    using value_type = T;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const T*;
+    using reference = const T&;
+
+    iterator() = default;
+    iterator(const Elements* range, std::int64_t position) : range_(range), position_(position) {
+      element_ = range->first_;
+    }
+    reference operator*() const { return *element_; }
+    pointer operator->() const { return element_; }
+    iterator& operator++() {
+      ++position_;
+      for (int axis = range_->shape_.rank() - 1; axis >= 0; --axis) {
+        element_ += range_->strides_[axis];
+        if (++index_[axis] < range_->shape_[axis]) return *this;
+        element_ -= range_->strides_[axis] * range_->shape_[axis];
+        index_[axis] = 0;
+      }
+      return *this;
+    }
+    iterator operator++(int) {
+      iterator before = *this;
+      ++*this;
+      return before;
+    }
+    friend bool operator==(const iterator& a, const iterator& b) { return a.position_ == b.position_; }
+
+   private:
+    const Elements* range_ = nullptr;
+    const T* element_ = nullptr;
+    std::int64_t position_ = 0;
+    Dims index_ = Dims::filled(kMaxRank, 0);
+  };
+
+  Elements(Tensor owner, const T* first)
+      : owner_(std::move(owner)), first_(first), shape_(owner_.shape()), strides_(owner_.strides()) {}
+  iterator begin() const { return iterator(this, 0); }
+  iterator end() const { return iterator(this, owner_.size()); }
+
+ private:
+  Tensor owner_;
+  const T* first_;
+  Shape shape_;
+  Strides strides_;
+};
+
+template <class T>
+Elements<T> Tensor::elements() const {
+  return Elements<T>(*this, data<T>());
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  const Tensor converted = astype(dtype_of<T>());
+  const Elements<T> range = converted.elements<T>();
+  return std::vector<T>(range.begin(), range.end());
+}
+
+}  // namespace tensor

@@ -1,0 +1,177 @@
+#include "tensor/creation.h"
+
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "src/core/dispatch.h"
+#include "src/core/storage.h"
+#include "tensor/index.h"
+#include "tensor/ops.h"
+
+namespace tensor {
+namespace {
+
+// Fills a fresh tensor from a function of the flat index.
+template <class F>
+Tensor generate(const Shape& shape, DType dtype, F value_at) {
+  Tensor result = empty(shape, dtype);
+  dispatch(dtype, [&]<class Tag>(Tag) {
+    using T = typename Tag::type;
+    T* out = result.mutable_data<T>();
+    for (std::int64_t i = 0; i < result.size(); ++i) out[i] = convert<T>(value_at(i));
+  });
+  return result;
+}
+
+std::int64_t byte_count(const Shape& shape, DType dtype) {
+  std::int64_t bytes = 0;
+  if (__builtin_mul_overflow(num_elements(shape), item_size(dtype), &bytes))
+    fail("shape", "the shape ", shape, " of ", dtype, " takes more than 2^63 bytes");
+  return bytes;
+}
+
+Tensor foreign(std::byte* data, const Shape& shape, DType dtype, std::shared_ptr<const void> owner,
+               const std::optional<Strides>& strides, bool read_only) {
+  byte_count(shape, dtype);
+  if (strides && strides->rank() != shape.rank())
+    fail("from_memory", "got ", strides->rank(), " strides for the shape ", shape, ", need ", shape.rank());
+  auto storage = std::make_shared<detail::Storage>();
+  storage->data = data;
+  // A block nobody owns still needs an identity of its own for shares_storage.
+  storage->owner = owner ? std::move(owner) : std::shared_ptr<const void>(data, [](const void*) {});
+  storage->read_only = read_only;
+  detail::TensorImpl impl;
+  impl.type = {shape, dtype};
+  impl.strides = strides ? *strides : row_major(shape);
+  impl.storage = std::move(storage);
+  for (int axis = 0; axis < shape.rank(); ++axis) impl.overlapping |= impl.strides[axis] == 0 && shape[axis] > 1;
+  return detail::make_tensor(std::move(impl));
+}
+
+}  // namespace
+
+Tensor empty(const Shape& shape, DType dtype) {
+  detail::TensorImpl impl;
+  impl.type = {shape, dtype};
+  impl.strides = row_major(shape);
+  impl.storage = detail::allocate(byte_count(shape, dtype));
+  return detail::make_tensor(std::move(impl));
+}
+
+Tensor zeros(const Shape& shape, DType dtype) {
+  Tensor result = empty(shape, dtype);
+  if (result.nbytes() > 0) std::memset(detail::impl(result).first(), 0, static_cast<std::size_t>(result.nbytes()));
+  return result;
+}
+
+Tensor ones(const Shape& shape, DType dtype) { return full(shape, 1, dtype); }
+
+Tensor full(const Shape& shape, const Tensor& value) { return full(shape, value, value.dtype()); }
+Tensor full(const Shape& shape, const Tensor& value, DType dtype) {
+  return copy(broadcast_to(astype(value, dtype), shape));
+}
+Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), x.dtype()); }
+Tensor ones_like(const Tensor& x) { return ones(x.shape(), x.dtype()); }
+
+Tensor arange(std::int64_t start, std::int64_t stop, std::int64_t step) {
+  if (step == 0) fail("arange", "got a step of 0, need a positive or negative one");
+  const double exact = (static_cast<double>(stop) - static_cast<double>(start)) / static_cast<double>(step);
+  const auto count = static_cast<std::int64_t>(std::max(0.0, std::ceil(exact)));
+  return generate({count}, i64, [&](std::int64_t i) { return start + i * step; });
+}
+
+Tensor arange(double start, double stop, double step, DType dtype) {
+  const double count = std::ceil((stop - start) / step);
+  if (!(std::abs(count) < 0x1p62)) fail("arange", "cannot count from ", start, " to ", stop, " in steps of ", step);
+  return generate({static_cast<std::int64_t>(std::max(0.0, count))}, dtype,
+                  [&](std::int64_t i) { return start + static_cast<double>(i) * step; });
+}
+
+Tensor linspace(double start, double stop, std::int64_t count, bool endpoint, DType dtype) {
+  if (count < 0) fail("linspace", "got a count of ", count, ", need at least 0");
+  const double steps = static_cast<double>(std::max<std::int64_t>(count - (endpoint ? 1 : 0), 1));
+  return generate({count}, dtype, [&](std::int64_t i) {
+    if (endpoint && count > 1 && i == count - 1) return stop;
+    return start + static_cast<double>(i) * ((stop - start) / steps);
+  });
+}
+
+Tensor eye(std::int64_t rows, std::int64_t columns, std::int64_t k, DType dtype) {
+  return generate({rows, columns}, dtype, [&](std::int64_t i) { return i / columns + k == i % columns; });
+}
+
+Tensor from_memory(void* data, const Shape& shape, DType dtype, std::shared_ptr<const void> owner,
+                   std::optional<Strides> strides) {
+  return foreign(static_cast<std::byte*>(data), shape, dtype, std::move(owner), strides, false);
+}
+Tensor from_memory(const void* data, const Shape& shape, DType dtype, std::shared_ptr<const void> owner,
+                   std::optional<Strides> strides) {
+  return foreign(static_cast<std::byte*>(const_cast<void*>(data)), shape, dtype, std::move(owner), strides, true);
+}
+
+namespace detail {
+Tensor stack_equal(const std::vector<Tensor>& rows) {
+  if (rows.empty()) fail("array", "got no rows: use empty(shape) for a tensor without elements");
+  for (const Tensor& row : rows)
+    if (!(row.shape() == rows.front().shape()))
+      fail("array", "got rows of the shapes ", rows.front().shape(), " and ", row.shape(), ", need equal ones");
+  return stack(rows);
+}
+}  // namespace detail
+
+// ---- Random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+
+std::uint64_t Generator::next() {
+  if (has_spare_) {
+    has_spare_ = false;
+    return spare_;
+  }
+  constexpr std::uint64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
+  constexpr std::uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
+  std::uint32_t x[4] = {static_cast<std::uint32_t>(counter_), static_cast<std::uint32_t>(counter_ >> 32), 0, 0};
+  std::uint32_t key0 = static_cast<std::uint32_t>(seed_), key1 = static_cast<std::uint32_t>(seed_ >> 32);
+  ++counter_;
+  for (int round = 0; round < 10; ++round, key0 += kWeyl0, key1 += kWeyl1) {
+    const std::uint64_t product0 = kMultiplier0 * x[0], product1 = kMultiplier1 * x[2];
+    const std::uint32_t next[4] = {static_cast<std::uint32_t>(product1 >> 32) ^ x[1] ^ key0, static_cast<std::uint32_t>(product1),
+                                   static_cast<std::uint32_t>(product0 >> 32) ^ x[3] ^ key1, static_cast<std::uint32_t>(product0)};
+    std::copy(next, next + 4, x);
+  }
+  spare_ = (static_cast<std::uint64_t>(x[3]) << 32) | x[2];
+  has_spare_ = true;
+  return (static_cast<std::uint64_t>(x[1]) << 32) | x[0];
+}
+
+namespace {
+// 53 random bits in [0, 1).
+double unit(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
+}  // namespace
+
+Tensor Generator::uniform(const Shape& shape, double low, double high, DType dtype) {
+  return generate(shape, dtype, [&](std::int64_t) { return low + (high - low) * unit(next()); });
+}
+
+Tensor Generator::normal(const Shape& shape, double mean, double deviation, DType dtype) {
+  double second = 0;
+  return generate(shape, dtype, [&](std::int64_t i) {
+    if (i % 2 == 1) return mean + deviation * second;
+    // Box and Muller; 1 - u lies in (0, 1], so the logarithm is finite.
+    const double radius = std::sqrt(-2 * std::log(1 - unit(next()))), angle = 2 * std::numbers::pi * unit(next());
+    second = radius * std::sin(angle);
+    return mean + deviation * radius * std::cos(angle);
+  });
+}
+
+Tensor Generator::randint(std::int64_t low, std::int64_t high, const Shape& shape, DType dtype) {
+  if (low >= high) fail("randint", "got low ", low, " and high ", high, ", need low < high");
+  const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+  const std::uint64_t limit = ~std::uint64_t{0} - ~std::uint64_t{0} % range;  // reject the uneven rest
+  return generate(shape, dtype, [&](std::int64_t) {
+    std::uint64_t bits = next();
+    while (bits >= limit) bits = next();
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + bits % range);
+  });
+}
+
+}  // namespace tensor

@@ -1,0 +1,173 @@
+// The Tensor handle: access to its impl with the checks that the header promises.
+#include "tensor/handle.h"
+
+#include <cstdlib>
+#include <new>
+#include <ostream>
+
+#include "src/core/dispatch.h"
+#include "src/core/storage.h"
+#include "src/core/view.h"
+#include "tensor/creation.h"
+#include "tensor/index.h"
+#include "tensor/ops.h"
+
+namespace tensor {
+namespace detail {
+
+std::shared_ptr<Storage> allocate(std::int64_t bytes) {
+  constexpr std::size_t kAlignment = 64;
+  const std::size_t rounded = (static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
+  void* memory = std::aligned_alloc(kAlignment, rounded == 0 ? kAlignment : rounded);
+  if (!memory) fail("memory", "cannot allocate ", bytes, " bytes for a tensor: the machine has not that much free");
+  auto storage = std::make_shared<Storage>();
+  storage->owner = std::shared_ptr<const void>(memory, [](const void* p) { std::free(const_cast<void*>(p)); });
+  storage->data = static_cast<std::byte*>(memory);
+  return storage;
+}
+
+const TensorImpl& impl(const Tensor& x) {
+  if (!x.defined()) fail("tensor", "this tensor is undefined (default constructed): give it a value first");
+  return *x.impl();
+}
+
+Tensor make_tensor(TensorImpl impl) { return Tensor(std::make_shared<TensorImpl>(std::move(impl))); }
+
+}  // namespace detail
+
+namespace {
+
+template <class T>
+Tensor weak_scalar(T value) {
+  Tensor result = empty({}, dtype_of<T>());
+  *result.mutable_data<T>() = value;
+  detail::TensorImpl impl = detail::impl(result);
+  impl.weak = true;
+  return detail::make_tensor(std::move(impl));
+}
+
+bool row_major_contiguous(const Shape& shape, const Strides& strides) {
+  std::int64_t expected = 1;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    if (shape[axis] == 0) return true;
+    if (shape[axis] != 1 && strides[axis] != expected) return false;
+    expected *= shape[axis];
+  }
+  return true;
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const TensorType& type) { return out << type.dtype << type.shape; }
+
+Tensor Tensor::from_number(bool value) { return weak_scalar(value); }
+Tensor Tensor::from_number(std::int64_t value) { return weak_scalar(value); }
+Tensor Tensor::from_number(double value) { return weak_scalar(value); }
+
+DType Tensor::dtype() const { return detail::impl(*this).type.dtype; }
+const Shape& Tensor::shape() const { return detail::impl(*this).type.shape; }
+std::int64_t Tensor::shape(int axis) const { return shape()[normalize_axis(axis, rank(), "shape")]; }
+const Strides& Tensor::strides() const { return detail::impl(*this).strides; }
+std::int64_t Tensor::size() const { return num_elements(shape()); }
+std::int64_t Tensor::nbytes() const { return size() * item_size(dtype()); }
+bool Tensor::is_contiguous() const { return row_major_contiguous(shape(), strides()); }
+bool Tensor::is_weak() const { return detail::impl(*this).weak; }
+bool Tensor::is_read_only() const { return detail::impl(*this).storage->read_only || detail::impl(*this).overlapping; }
+bool Tensor::shares_storage(const Tensor& other) const {
+  return detail::impl(*this).storage->owner == detail::impl(other).storage->owner;
+}
+
+const void* Tensor::raw_data(DType dtype) const {
+  require_dtype(dtype);
+  return detail::impl(*this).first();
+}
+
+void* Tensor::raw_mutable_data(DType dtype) {
+  require_dtype(dtype);
+  require_writable("mutable_data");
+  return detail::impl(*this).first();
+}
+
+const void* Tensor::raw_element(std::span<const std::int64_t> indices) const {
+  const detail::TensorImpl& self = detail::impl(*this);
+  if (indices.empty() && size() == 1) return self.first();
+  if (static_cast<int>(indices.size()) != rank())
+    fail("item", "got ", indices.size(), " indices for the shape ", shape(), ", need ", rank(),
+         indices.empty() ? " (none is enough for a tensor of one element only)" : "");
+  std::int64_t offset = 0;
+  for (int axis = 0; axis < rank(); ++axis) {
+    const std::int64_t index = indices[static_cast<std::size_t>(axis)], extent = shape()[axis];
+    if (index < -extent || index >= extent)
+      fail("item", "index ", index, " is out of bounds for axis ", axis, " of the shape ", shape());
+    offset += (index < 0 ? index + extent : index) * self.strides[axis];
+  }
+  return self.first() + offset * item_size(dtype());
+}
+
+double Tensor::number_at(const void* element) const {
+  return dispatch(dtype(), [&]<class Tag>(Tag) { return convert<double>(*static_cast<const typename Tag::type*>(element)); });
+}
+
+std::int64_t Tensor::integer_at(const void* element) const {
+  return dispatch(dtype(), [&]<class Tag>(Tag) {
+    return convert<std::int64_t>(*static_cast<const typename Tag::type*>(element));
+  });
+}
+
+void Tensor::require_dtype(DType wanted) const {
+  if (dtype() != wanted)
+    fail("data", "this tensor holds ", dtype(), ", got a request for ", wanted, ": convert it with astype(", wanted, ")");
+}
+
+void Tensor::require_contiguous() const {
+  if (!is_contiguous())
+    fail("span", "the elements of the shape ", shape(), " with strides ", strides(), " are not in a row: use copy() first");
+}
+
+void Tensor::require_writable(std::string_view where) const {
+  if (is_read_only())
+    fail(where, detail::impl(*this).overlapping ? "several indices of this broadcast share one element"
+                                                : "the memory of this tensor is read-only",
+         ": write into a copy() instead");
+}
+
+IndexedTensor Tensor::operator[](const char* index) const { return IndexedTensor(*this, parse_index(index)); }
+
+Tensor Tensor::reshape(const Shape& shape) const { return tensor::reshape(*this, shape); }
+Tensor Tensor::transpose() const { return tensor::transpose(*this); }
+Tensor Tensor::transpose(const Dims& axes) const { return tensor::transpose(*this, axes); }
+Tensor Tensor::swapaxes(int a, int b) const { return tensor::swapaxes(*this, a, b); }
+Tensor Tensor::expand_dims(int axis) const { return tensor::expand_dims(*this, axis); }
+Tensor Tensor::squeeze() const { return tensor::squeeze(*this); }
+Tensor Tensor::flatten() const { return tensor::reshape(*this, {-1}); }
+Tensor Tensor::astype(DType dtype) const { return tensor::astype(*this, dtype); }
+Tensor Tensor::copy() const { return tensor::copy(*this); }
+
+// ---- Views for kernels.
+
+ConstView const_view(const Tensor& x) {
+  const detail::TensorImpl& impl = detail::impl(x);
+  return {impl.first(), impl.type.dtype, impl.type.shape, impl.strides};
+}
+
+View mutable_view(const Tensor& x) {
+  const detail::TensorImpl& impl = detail::impl(x);
+  return {impl.first(), impl.type.dtype, impl.type.shape, impl.strides};
+}
+
+template <class Byte>
+bool BasicView<Byte>::is_contiguous() const {
+  return row_major_contiguous(shape, strides);
+}
+template struct BasicView<std::byte>;
+template struct BasicView<const std::byte>;
+
+Strides broadcast_strides(const Shape& from, const Strides& strides, const Shape& shape) {
+  Strides result = Strides::filled(shape.rank(), 0);
+  const int lead = shape.rank() - from.rank();
+  for (int axis = 0; axis < from.rank(); ++axis)
+    if (from[axis] != 1 || shape[axis + lead] == 1) result[axis + lead] = strides[axis];
+  return result;
+}
+
+}  // namespace tensor

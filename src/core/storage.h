@@ -1,0 +1,36 @@
+// Storage: a block of memory that tensors share, and TensorImpl: what a Tensor handle points to.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "tensor/handle.h"
+
+namespace tensor::detail {
+
+struct Storage {
+  std::byte* data = nullptr;
+  std::shared_ptr<const void> owner;  // keeps `data` alive
+  bool read_only = false;
+};
+
+/// Elements are 64-byte aligned and uninitialised. Throws UserError when the memory cannot be had.
+std::shared_ptr<Storage> allocate(std::int64_t bytes);
+
+struct TensorImpl {
+  TensorType type;
+  Strides strides;         // in elements
+  std::int64_t offset = 0; // of the first element, in elements
+  std::shared_ptr<Storage> storage;
+  bool weak = false;       // from a C++ number: does not promote
+  bool overlapping = false;  // a broadcast: several indices share one element
+
+  std::byte* first() const { return storage->data + offset * item_size(type.dtype); }
+};
+
+/// The impl of a defined tensor; throws UserError on an undefined one.
+const TensorImpl& impl(const Tensor& x);
+
+Tensor make_tensor(TensorImpl impl);
+
+}  // namespace tensor::detail

@@ -1,0 +1,5 @@
+#include "tensor/version.h"
+
+namespace tensor {
+std::string_view version() { return TENSOR_VERSION; }
+}  // namespace tensor

@@ -1,0 +1,38 @@
+// View: the strided memory that a kernel reads or writes, without ownership.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "src/core/storage.h"
+
+namespace tensor {
+
+template <class Byte>
+struct BasicView {
+  Byte* data = nullptr;  // the first element
+  DType dtype = f32;
+  Shape shape;
+  Strides strides;  // in elements
+
+  template <class T>
+  auto* as() const {
+    using Pointer = std::conditional_t<std::is_const_v<Byte>, const T*, T*>;
+    return reinterpret_cast<Pointer>(data);
+  }
+  int rank() const { return shape.rank(); }
+  bool is_contiguous() const;
+};
+
+using View = BasicView<std::byte>;
+using ConstView = BasicView<const std::byte>;
+
+/// What a kernel reads from x.
+ConstView const_view(const Tensor& x);
+/// What a kernel writes to x; no check of read_only (kernels write fresh outputs).
+View mutable_view(const Tensor& x);
+
+/// Strides of x read as `shape`, with 0 along every broadcast axis. The shapes must fit.
+Strides broadcast_strides(const Shape& from, const Strides& strides, const Shape& shape);
+
+}  // namespace tensor

@@ -1,0 +1,47 @@
+// apply_op: the one way from a public function to an operator's reference kernel.
+#include <vector>
+
+#include "src/ops/op.h"
+#include "tensor/creation.h"
+
+namespace tensor {
+namespace {
+
+Tensor make_view(const Tensor& x, DType dtype, const Layout& layout) {
+  detail::TensorImpl impl = detail::impl(x);
+  impl.type = {layout.shape, dtype};
+  impl.strides = layout.strides;
+  impl.offset += layout.offset;
+  impl.weak = false;
+  for (int axis = 0; axis < layout.shape.rank(); ++axis)
+    impl.overlapping |= layout.strides[axis] == 0 && layout.shape[axis] > 1;
+  return detail::make_tensor(std::move(impl));
+}
+
+}  // namespace
+
+Tensor apply_op(Op op, std::span<const Tensor> inputs, const Attrs& attrs) {
+  const OpInfo& row = info(op);
+  const int count = static_cast<int>(inputs.size());
+  if (count < row.min_inputs || count > row.max_inputs)
+    fail(row.name, "got ", count, " tensors, need ", row.min_inputs,
+         row.max_inputs > row.min_inputs ? " or more" : "");
+
+  std::vector<TensorType> types;
+  for (const Tensor& x : inputs) {
+    if (!x.defined()) fail(row.name, "got an undefined tensor (default constructed): give it a value first");
+    types.push_back(x.type());
+  }
+  const TensorType type = row.infer(types, attrs);
+
+  if (row.view) {
+    if (const auto layout = row.view(types[0], inputs[0].strides(), attrs)) return make_view(inputs[0], type.dtype, *layout);
+  }
+  Tensor result = empty(type.shape, type.dtype);
+  std::vector<ConstView> views;
+  for (const Tensor& x : inputs) views.push_back(const_view(x));
+  row.eval(views, attrs, mutable_view(result));
+  return result;
+}
+
+}  // namespace tensor

@@ -1,0 +1,398 @@
+// Elementwise operators. Adding one: its function in ops.h, its enumerator in op.h, and here its row and its function.
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "src/core/dispatch.h"
+#include "src/core/loop.h"
+#include "src/ops/op.h"
+#include "src/ops/promote.h"
+#include "tensor/ops.h"
+
+namespace tensor {
+namespace {
+
+// ---- Kernels: a scalar function over the storage type T, computed in Compute<T>.
+
+template <class T, class R, auto f>
+void unary_loop(std::byte* const* data, const std::int64_t* strides, std::int64_t count) {
+  std::byte* out = data[0];
+  const std::byte* in = data[1];
+  for (; count > 0; --count, out += strides[0], in += strides[1])
+    *reinterpret_cast<R*>(out) = R(f(static_cast<Compute<T>>(*reinterpret_cast<const T*>(in))));
+}
+
+template <class T, class R, auto f>
+void binary_loop(std::byte* const* data, const std::int64_t* strides, std::int64_t count) {
+  std::byte* out = data[0];
+  const std::byte *a = data[1], *b = data[2];
+  for (; count > 0; --count, out += strides[0], a += strides[1], b += strides[2])
+    *reinterpret_cast<R*>(out) = R(f(static_cast<Compute<T>>(*reinterpret_cast<const T*>(a)),
+                                     static_cast<Compute<T>>(*reinterpret_cast<const T*>(b))));
+}
+
+enum class Domain { floating, number, any };  // which element types an operator is defined on
+
+template <Domain domain, class Body>
+void dispatch_domain(DType dtype, std::string_view where, Body&& body) {
+  if constexpr (domain == Domain::floating) {
+    dispatch_floating(dtype, where, body);
+  } else {
+    dispatch(dtype, [&]<class Tag>(Tag tag) {
+      if constexpr (domain == Domain::number && std::is_same_v<typename Tag::type, bool>)
+        internal_error(where, "got a boolean tensor after type inference");
+      else body(tag);
+    });
+  }
+}
+
+template <Domain domain, bool to_bool, auto f>
+void eval_unary(std::span<const ConstView> in, const Attrs&, const View& out) {
+  dispatch_domain<domain>(in[0].dtype, "unary", [&]<class Tag>(Tag) {
+    using T = typename Tag::type;
+    run_strided(out, in, unary_loop<T, std::conditional_t<to_bool, bool, T>, f>);
+  });
+}
+
+template <Domain domain, bool to_bool, auto f>
+void eval_binary(std::span<const ConstView> in, const Attrs&, const View& out) {
+  dispatch_domain<domain>(in[0].dtype, "binary", [&]<class Tag>(Tag) {
+    using T = typename Tag::type;
+    run_strided(out, in, binary_loop<T, std::conditional_t<to_bool, bool, T>, f>);
+  });
+}
+
+// ---- Scalar functions that the standard library lacks.
+
+// Integer arithmetic wraps around as NumPy's does, without the undefined behaviour of signed overflow.
+template <class T, class F>
+T wrap(T a, T b, F f) {
+  if constexpr (std::is_same_v<T, bool>) return f(a, b) != 0;
+  else if constexpr (std::is_integral_v<T>) return static_cast<T>(f(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
+  else return f(a, b);
+}
+
+template <class T>
+T negated(T x) {
+  return wrap(T(0), x, [](auto, auto y) { return -y; });
+}
+
+template <class T>
+T magnitude(T x) {
+  if constexpr (std::is_floating_point_v<T>) return std::fabs(x);
+  else if constexpr (std::is_same_v<T, bool> || std::is_unsigned_v<T>) return x;
+  else return x < 0 ? negated(x) : x;
+}
+
+template <class T>
+T floor_div(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    if (b == 0) return 0;
+    if constexpr (std::is_signed_v<T>)
+      if (b == -1) return wrap(T(0), a, [](auto x, auto y) { return x - y; });
+    const T quotient = static_cast<T>(a / b);
+    return static_cast<T>(quotient - ((a % b != 0) && ((a < 0) != (b < 0))));
+  } else {
+    // numpy.floor_divide: from the remainder, so that a == q * b + r holds with the remainder of the same sign as b.
+    if (b == 0) return a / b;
+    T rest = std::fmod(a, b);
+    T quotient = (a - rest) / b;
+    if (rest != 0 && (b < 0) != (rest < 0)) quotient -= 1;
+    if (quotient == 0) return std::copysign(T(0), a / b);
+    const T floored = std::floor(quotient);
+    return quotient - floored > T(0.5) ? floored + 1 : floored;
+  }
+}
+
+template <class T>
+T modulo(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    if (b == 0) return 0;
+    if constexpr (std::is_signed_v<T>)
+      if (b == -1) return 0;
+    const T rest = static_cast<T>(a % b);
+    return rest != 0 && ((rest < 0) != (b < 0)) ? static_cast<T>(rest + b) : rest;
+  } else {
+    T rest = std::fmod(a, b);
+    if (rest == 0) return std::copysign(T(0), b);
+    return (b < 0) != (rest < 0) ? rest + b : rest;
+  }
+}
+
+template <class T>
+T raised(T base, T exponent) {
+  if constexpr (std::is_integral_v<T>) {
+    std::uint64_t result = 1, factor = static_cast<std::uint64_t>(base);
+    if constexpr (std::is_signed_v<T>)
+      if (exponent < 0) fail("power", "integers to negative integer powers are not allowed: convert to a floating type");
+    for (auto left = static_cast<std::uint64_t>(exponent); left > 0; left >>= 1, factor *= factor)
+      if (left & 1) result *= factor;
+    return static_cast<T>(result);
+  } else {
+    return std::pow(base, exponent);
+  }
+}
+
+template <class T>
+T greater_or_nan(T a, T b) {
+  return a >= b || a != a ? a : b;
+}
+template <class T>
+T less_or_nan(T a, T b) {
+  return a <= b || a != a ? a : b;
+}
+
+template <class T>
+T sign_of(T x) {
+  return x != x ? x : T((x > T(0)) - (x < T(0)));
+}
+
+template <class T>
+T logistic(T x) {
+  return T(1) / (T(1) + std::exp(-x));
+}
+
+template <class T>
+T gelu_by_erf(T x) {
+  return x / 2 * (1 + std::erf(x * T(std::numbers::sqrt2 / 2)));
+}
+
+template <class T>
+T relu6(T x) {
+  return less_or_nan(greater_or_nan(x, T(0)), T(6));
+}
+
+template <class T>
+T gelu_by_tanh(T x) {
+  const T inner = T(std::numbers::sqrt2 * std::numbers::inv_sqrtpi) * (x + T(0.044715) * x * x * x);
+  return T(0.5) * x * (T(1) + std::tanh(inner));
+}
+
+// ---- Type rules.
+
+TensorType infer_unary(std::span<const TensorType> in, const Attrs&) { return in[0]; }
+TensorType infer_unary_bool(std::span<const TensorType> in, const Attrs&) { return {in[0].shape, boolean}; }
+TensorType infer_astype(std::span<const TensorType> in, const Attrs& attrs) { return {in[0].shape, attrs.dtype("dtype")}; }
+
+TensorType infer_binary(std::span<const TensorType> in, const Attrs&) {
+  if (in[0].dtype != in[1].dtype) internal_error("binary", "got ", in[0], " and ", in[1], ", need equal types");
+  return {broadcast_shapes(in[0].shape, in[1].shape, "broadcast"), in[0].dtype};
+}
+TensorType infer_binary_bool(std::span<const TensorType> in, const Attrs& attrs) {
+  return {infer_binary(in, attrs).shape, boolean};
+}
+TensorType infer_where(std::span<const TensorType> in, const Attrs& attrs) {
+  if (in[0].dtype != boolean) fail("where", "got a condition of ", in[0].dtype, ", need bool: compare it with something");
+  return {broadcast_shapes(in[0].shape, infer_binary(in.subspan(1), attrs).shape, "where"), in[1].dtype};
+}
+
+// ---- Operators whose inputs and outputs differ in type.
+
+template <class From, class To>
+void cast_loop(std::byte* const* data, const std::int64_t* strides, std::int64_t count) {
+  std::byte* out = data[0];
+  const std::byte* in = data[1];
+  for (; count > 0; --count, out += strides[0], in += strides[1])
+    *reinterpret_cast<To*>(out) = convert<To>(*reinterpret_cast<const From*>(in));
+}
+
+void eval_cast(std::span<const ConstView> in, const Attrs&, const View& out) {
+  dispatch(in[0].dtype, [&]<class From>(From) {
+    dispatch(out.dtype, [&]<class To>(To) {
+      run_strided(out, in, cast_loop<typename From::type, typename To::type>);
+    });
+  });
+}
+
+template <class T>
+void where_loop(std::byte* const* data, const std::int64_t* strides, std::int64_t count) {
+  std::byte* out = data[0];
+  const std::byte *condition = data[1], *a = data[2], *b = data[3];
+  for (; count > 0; --count, out += strides[0], condition += strides[1], a += strides[2], b += strides[3])
+    *reinterpret_cast<T*>(out) = *reinterpret_cast<const T*>(*reinterpret_cast<const bool*>(condition) ? a : b);
+}
+
+void eval_where(std::span<const ConstView> in, const Attrs&, const View& out) {
+  dispatch(out.dtype, [&]<class Tag>(Tag) { run_strided(out, in, where_loop<typename Tag::type>); });
+}
+
+// ---- The table.
+
+constexpr OpInfo row(Op op, std::string_view name, int inputs, decltype(OpInfo::infer) infer,
+                     decltype(OpInfo::eval) eval, Promotion promotion) {
+  return {op, name, inputs, inputs, Pattern::elementwise, infer, eval, nullptr, promotion};
+}
+template <auto f>
+constexpr OpInfo floating(Op op, std::string_view name) {
+  return row(op, name, 1, infer_unary, eval_unary<Domain::floating, false, f>, Promotion::floating);
+}
+template <auto f>
+constexpr OpInfo rounding(Op op, std::string_view name) {
+  return row(op, name, 1, infer_unary, eval_unary<Domain::floating, false, f>, Promotion::whole);
+}
+template <auto f, Domain domain = Domain::number>
+constexpr OpInfo unary(Op op, std::string_view name, Promotion promotion = Promotion::numbers) {
+  return row(op, name, 1, infer_unary, eval_unary<domain, false, f>, promotion);
+}
+template <auto f>
+constexpr OpInfo predicate(Op op, std::string_view name) {
+  return row(op, name, 1, infer_unary_bool, eval_unary<Domain::any, true, f>, Promotion::same);
+}
+template <auto f, Domain domain = Domain::any>
+constexpr OpInfo binary(Op op, std::string_view name, Promotion promotion = Promotion::common) {
+  return row(op, name, 2, infer_binary, eval_binary<domain, false, f>, promotion);
+}
+template <auto f>
+constexpr OpInfo compare(Op op, std::string_view name, Promotion promotion = Promotion::common) {
+  return row(op, name, 2, infer_binary_bool, eval_binary<Domain::any, true, f>, promotion);
+}
+
+constexpr auto kAdd = [](auto a, auto b) { return a + b; };
+constexpr auto kSubtract = [](auto a, auto b) { return a - b; };
+constexpr auto kMultiply = [](auto a, auto b) { return a * b; };
+
+constexpr OpInfo kRows[] = {
+    unary<[](auto x) { return negated(x); }>(Op::negative, "negative"),
+    unary<[](auto x) { return magnitude(x); }, Domain::any>(Op::abs, "abs", Promotion::same),
+    unary<[](auto x) { return sign_of(x); }>(Op::sign, "sign"),
+    unary<[](auto x) { return wrap(x, x, kMultiply); }>(Op::square, "square", Promotion::small),
+    floating<[](auto x) { return std::sqrt(x); }>(Op::sqrt, "sqrt"),
+    floating<[](auto x) { return 1 / std::sqrt(x); }>(Op::rsqrt, "rsqrt"),
+    floating<[](auto x) { return 1 / x; }>(Op::reciprocal, "reciprocal"),
+    floating<[](auto x) { return std::exp(x); }>(Op::exp, "exp"),
+    floating<[](auto x) { return std::expm1(x); }>(Op::expm1, "expm1"),
+    floating<[](auto x) { return std::log(x); }>(Op::log, "log"),
+    floating<[](auto x) { return std::log1p(x); }>(Op::log1p, "log1p"),
+    floating<[](auto x) { return std::sin(x); }>(Op::sin, "sin"),
+    floating<[](auto x) { return std::cos(x); }>(Op::cos, "cos"),
+    floating<[](auto x) { return std::tanh(x); }>(Op::tanh, "tanh"),
+    floating<[](auto x) { return std::erf(x); }>(Op::erf, "erf"),
+    floating<[](auto x) { return logistic(x); }>(Op::sigmoid, "sigmoid"),
+    unary<[](auto x) { return greater_or_nan(x, decltype(x)(0)); }>(Op::relu, "relu"),
+    floating<[](auto x) { return gelu_by_erf(x); }>(Op::gelu, "gelu"),
+    floating<[](auto x) { return gelu_by_tanh(x); }>(Op::gelu_tanh, "gelu_tanh"),
+    floating<[](auto x) { return x * logistic(x); }>(Op::silu, "silu"),
+    floating<[](auto x) { return x * relu6(x + 3) / 6; }>(Op::hardswish, "hardswish"),
+    rounding<[](auto x) { return std::floor(x); }>(Op::floor, "floor"),
+    rounding<[](auto x) { return std::ceil(x); }>(Op::ceil, "ceil"),
+    rounding<[](auto x) { return std::nearbyint(x); }>(Op::round, "round"),
+    predicate<[](auto x) { return x != x; }>(Op::isnan, "isnan"),
+    predicate<[](auto x) { return std::isfinite(static_cast<double>(x)); }>(Op::isfinite, "isfinite"),
+    predicate<[](auto x) { return !x; }>(Op::logical_not, "logical_not"),
+    row(Op::astype, "astype", 1, infer_astype, eval_cast, Promotion::none),
+    row(Op::copy, "copy", 1, infer_unary, eval_cast, Promotion::same),
+
+    binary<[](auto a, auto b) { return wrap(a, b, kAdd); }>(Op::add, "add"),
+    binary<[](auto a, auto b) { return wrap(a, b, kSubtract); }, Domain::number>(Op::subtract, "subtract", Promotion::arithmetic),
+    binary<[](auto a, auto b) { return wrap(a, b, kMultiply); }>(Op::multiply, "multiply"),
+    binary<[](auto a, auto b) { return a / b; }, Domain::floating>(Op::divide, "divide", Promotion::quotient),
+    binary<[](auto a, auto b) { return floor_div(a, b); }, Domain::number>(Op::floor_divide, "floor_divide", Promotion::counting),
+    binary<[](auto a, auto b) { return modulo(a, b); }, Domain::number>(Op::remainder, "remainder", Promotion::counting),
+    binary<[](auto a, auto b) { return raised(a, b); }, Domain::number>(Op::power, "power", Promotion::counting),
+    binary<[](auto a, auto b) { return greater_or_nan(a, b); }>(Op::maximum, "maximum"),
+    binary<[](auto a, auto b) { return less_or_nan(a, b); }>(Op::minimum, "minimum"),
+    compare<[](auto a, auto b) { return a == b; }>(Op::equal, "equal"),
+    compare<[](auto a, auto b) { return a != b; }>(Op::not_equal, "not_equal"),
+    compare<[](auto a, auto b) { return a < b; }>(Op::less, "less"),
+    compare<[](auto a, auto b) { return a <= b; }>(Op::less_equal, "less_equal"),
+    compare<[](auto a, auto b) { return (a > b); }>(Op::greater, "greater"),
+    compare<[](auto a, auto b) { return a >= b; }>(Op::greater_equal, "greater_equal"),
+    compare<[](auto a, auto b) { return a && b; }>(Op::logical_and, "logical_and", Promotion::logical),
+    compare<[](auto a, auto b) { return a || b; }>(Op::logical_or, "logical_or", Promotion::logical),
+    compare<[](auto a, auto b) { return bool(a) != bool(b); }>(Op::logical_xor, "logical_xor", Promotion::logical),
+    row(Op::where, "where", 3, infer_where, eval_where, Promotion::none),
+};
+
+// The type that an operator's inputs are brought to; nullopt when the input is already the result.
+std::optional<DType> working_type(const OpInfo& row, std::span<const Tensor> inputs) {
+  const DType dtype = result_type(inputs, row.name);
+  const bool flags = dtype == boolean;
+  switch (row.promotion) {
+    case Promotion::numbers:
+      if (flags) fail(row.name, "is not defined on bool: convert it with astype, or use a logical operator");
+      return dtype;
+    case Promotion::arithmetic:
+      if (flags) fail(row.name, "is not defined on two bool tensors: use logical_xor, or convert them with astype");
+      return dtype;
+    case Promotion::whole: return is_floating(dtype) ? std::optional(dtype) : std::nullopt;
+    case Promotion::small:
+    case Promotion::counting: return flags ? i8 : dtype;
+    case Promotion::floating: return floating_type(dtype);
+    case Promotion::quotient: return is_floating(dtype) ? dtype : f64;
+    case Promotion::logical: return boolean;
+    default: return dtype;
+  }
+}
+
+}  // namespace
+
+std::span<const OpInfo> pointwise_ops() { return kRows; }
+
+Tensor elementwise(Op op, std::span<const Tensor> inputs) {
+  const OpInfo& row = info(op);
+  const auto dtype = working_type(row, inputs);
+  if (!dtype) return inputs[0];
+  std::vector<Tensor> promoted;
+  for (const Tensor& x : inputs) promoted.push_back(cast(x, *dtype));
+  return apply_op(op, promoted);
+}
+
+Tensor negative(const Tensor& x) { return elementwise(Op::negative, {x}); }
+Tensor abs(const Tensor& x) { return elementwise(Op::abs, {x}); }
+Tensor sign(const Tensor& x) { return elementwise(Op::sign, {x}); }
+Tensor square(const Tensor& x) { return elementwise(Op::square, {x}); }
+Tensor sqrt(const Tensor& x) { return elementwise(Op::sqrt, {x}); }
+Tensor rsqrt(const Tensor& x) { return elementwise(Op::rsqrt, {x}); }
+Tensor reciprocal(const Tensor& x) { return elementwise(Op::reciprocal, {x}); }
+Tensor exp(const Tensor& x) { return elementwise(Op::exp, {x}); }
+Tensor expm1(const Tensor& x) { return elementwise(Op::expm1, {x}); }
+Tensor log(const Tensor& x) { return elementwise(Op::log, {x}); }
+Tensor log1p(const Tensor& x) { return elementwise(Op::log1p, {x}); }
+Tensor sin(const Tensor& x) { return elementwise(Op::sin, {x}); }
+Tensor cos(const Tensor& x) { return elementwise(Op::cos, {x}); }
+Tensor tanh(const Tensor& x) { return elementwise(Op::tanh, {x}); }
+Tensor erf(const Tensor& x) { return elementwise(Op::erf, {x}); }
+Tensor sigmoid(const Tensor& x) { return elementwise(Op::sigmoid, {x}); }
+Tensor relu(const Tensor& x) { return elementwise(Op::relu, {x}); }
+Tensor gelu(const Tensor& x) { return elementwise(Op::gelu, {x}); }
+Tensor gelu_tanh(const Tensor& x) { return elementwise(Op::gelu_tanh, {x}); }
+Tensor silu(const Tensor& x) { return elementwise(Op::silu, {x}); }
+Tensor hardswish(const Tensor& x) { return elementwise(Op::hardswish, {x}); }
+Tensor floor(const Tensor& x) { return elementwise(Op::floor, {x}); }
+Tensor ceil(const Tensor& x) { return elementwise(Op::ceil, {x}); }
+Tensor round(const Tensor& x) { return elementwise(Op::round, {x}); }
+Tensor isnan(const Tensor& x) { return elementwise(Op::isnan, {x}); }
+Tensor isfinite(const Tensor& x) { return elementwise(Op::isfinite, {x}); }
+Tensor logical_not(const Tensor& x) { return elementwise(Op::logical_not, {x}); }
+Tensor copy(const Tensor& x) { return elementwise(Op::copy, {x}); }
+
+Tensor add(const Tensor& a, const Tensor& b) { return elementwise(Op::add, {a, b}); }
+Tensor subtract(const Tensor& a, const Tensor& b) { return elementwise(Op::subtract, {a, b}); }
+Tensor multiply(const Tensor& a, const Tensor& b) { return elementwise(Op::multiply, {a, b}); }
+Tensor divide(const Tensor& a, const Tensor& b) { return elementwise(Op::divide, {a, b}); }
+Tensor floor_divide(const Tensor& a, const Tensor& b) { return elementwise(Op::floor_divide, {a, b}); }
+Tensor remainder(const Tensor& a, const Tensor& b) { return elementwise(Op::remainder, {a, b}); }
+Tensor power(const Tensor& a, const Tensor& b) { return elementwise(Op::power, {a, b}); }
+Tensor maximum(const Tensor& a, const Tensor& b) { return elementwise(Op::maximum, {a, b}); }
+Tensor minimum(const Tensor& a, const Tensor& b) { return elementwise(Op::minimum, {a, b}); }
+Tensor equal(const Tensor& a, const Tensor& b) { return elementwise(Op::equal, {a, b}); }
+Tensor not_equal(const Tensor& a, const Tensor& b) { return elementwise(Op::not_equal, {a, b}); }
+Tensor less(const Tensor& a, const Tensor& b) { return elementwise(Op::less, {a, b}); }
+Tensor less_equal(const Tensor& a, const Tensor& b) { return elementwise(Op::less_equal, {a, b}); }
+Tensor greater(const Tensor& a, const Tensor& b) { return elementwise(Op::greater, {a, b}); }
+Tensor greater_equal(const Tensor& a, const Tensor& b) { return elementwise(Op::greater_equal, {a, b}); }
+Tensor logical_and(const Tensor& a, const Tensor& b) { return elementwise(Op::logical_and, {a, b}); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return elementwise(Op::logical_or, {a, b}); }
+Tensor logical_xor(const Tensor& a, const Tensor& b) { return elementwise(Op::logical_xor, {a, b}); }
+
+Tensor astype(const Tensor& x, DType dtype) { return cast(x, dtype); }
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  const Tensor choices[] = {a, b};
+  const DType dtype = result_type(choices, "where");
+  return apply_op(Op::where, {cast(condition, boolean), cast(a, dtype), cast(b, dtype)});
+}
+
+Tensor clip(const Tensor& x, const Tensor& low, const Tensor& high) { return minimum(maximum(x, low), high); }
+
+}  // namespace tensor
