@@ -31,6 +31,14 @@ const TensorImpl& impl(const Tensor& x) {
   return *x.impl();
 }
 
+const TensorImpl& stored(const Tensor& x) {
+  const TensorImpl& result = impl(x);
+  if (result.recorder)
+    fail("trace", "the values of a traced tensor (", result.type, ") are asked for, but exist only when the compiled "
+         "function runs: keep item(), data(), printing and boolean masks out of functions that are traced");
+  return result;
+}
+
 Tensor make_tensor(TensorImpl impl) { return Tensor(std::make_shared<TensorImpl>(std::move(impl))); }
 
 }  // namespace detail
@@ -72,24 +80,26 @@ std::int64_t Tensor::size() const { return num_elements(shape()); }
 std::int64_t Tensor::nbytes() const { return size() * item_size(dtype()); }
 bool Tensor::is_contiguous() const { return row_major_contiguous(shape(), strides()); }
 bool Tensor::is_weak() const { return detail::impl(*this).weak; }
-bool Tensor::is_read_only() const { return detail::impl(*this).storage->read_only || detail::impl(*this).overlapping; }
+bool Tensor::is_read_only() const {
+  return detail::stored(*this).storage->read_only || detail::stored(*this).overlapping;
+}
 bool Tensor::shares_storage(const Tensor& other) const {
-  return detail::impl(*this).storage->owner == detail::impl(other).storage->owner;
+  return detail::stored(*this).storage->owner == detail::stored(other).storage->owner;
 }
 
 const void* Tensor::raw_data(DType dtype) const {
   require_dtype(dtype);
-  return detail::impl(*this).first();
+  return detail::stored(*this).first();
 }
 
 void* Tensor::raw_mutable_data(DType dtype) {
   require_dtype(dtype);
   require_writable("mutable_data");
-  return detail::impl(*this).first();
+  return detail::stored(*this).first();
 }
 
 const void* Tensor::raw_element(std::span<const std::int64_t> indices) const {
-  const detail::TensorImpl& self = detail::impl(*this);
+  const detail::TensorImpl& self = detail::stored(*this);
   if (indices.empty() && size() == 1) return self.first();
   if (static_cast<int>(indices.size()) != rank())
     fail("item", "got ", indices.size(), " indices for the shape ", shape(), ", need ", rank(),
@@ -146,12 +156,12 @@ Tensor Tensor::copy() const { return tensor::copy(*this); }
 // ---- Views for kernels.
 
 ConstView const_view(const Tensor& x) {
-  const detail::TensorImpl& impl = detail::impl(x);
+  const detail::TensorImpl& impl = detail::stored(x);
   return {impl.first(), impl.type.dtype, impl.type.shape, impl.strides};
 }
 
 View mutable_view(const Tensor& x) {
-  const detail::TensorImpl& impl = detail::impl(x);
+  const detail::TensorImpl& impl = detail::stored(x);
   return {impl.first(), impl.type.dtype, impl.type.shape, impl.strides};
 }
 

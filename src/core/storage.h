@@ -6,6 +6,10 @@
 
 #include "tensor/handle.h"
 
+namespace tensor {
+class Recorder;
+}
+
 namespace tensor::detail {
 
 struct Storage {
@@ -25,11 +29,16 @@ struct TensorImpl {
   bool weak = false;       // from a C++ number: does not promote
   bool overlapping = false;  // a broadcast: several indices share one element
 
+  std::shared_ptr<Recorder> recorder;  // a traced tensor: no storage, but a value in the recorder's graph
+  std::int32_t value = -1;
+
   std::byte* first() const { return storage->data + offset * item_size(type.dtype); }
 };
 
 /// The impl of a defined tensor; throws UserError on an undefined one.
 const TensorImpl& impl(const Tensor& x);
+/// The same of a tensor with elements; throws UserError on a traced one.
+const TensorImpl& stored(const Tensor& x);
 
 Tensor make_tensor(TensorImpl impl);
 

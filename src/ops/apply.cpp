@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "src/ops/op.h"
+#include "src/ops/recorder.h"
 #include "tensor/creation.h"
 
 namespace tensor {
@@ -33,6 +34,8 @@ Tensor apply_op(Op op, std::span<const Tensor> inputs, const Attrs& attrs) {
     types.push_back(x.type());
   }
   const TensorType type = row.infer(types, attrs);
+  for (const Tensor& x : inputs)
+    if (Recorder* recorder = detail::impl(x).recorder.get()) return recorder->record(op, inputs, attrs, type);
 
   if (row.view) {
     if (const auto layout = row.view(types[0], inputs[0].strides(), attrs)) return make_view(inputs[0], type.dtype, *layout);

@@ -152,6 +152,7 @@ Gather analyse(const Tensor& x, const std::vector<Index>& items) {
 
 // The element offsets into base of every combination of positions, and the positions' common shape.
 std::pair<std::vector<std::int64_t>, Shape> offsets_of(const Gather& gather) {
+  detail::stored(gather.base);  // a traced tensor has no elements to gather: see take
   Shape shape;
   for (const Tensor& positions : gather.positions) shape = broadcast_shapes(shape, positions.shape(), "index");
   std::vector<std::int64_t> offsets(static_cast<std::size_t>(num_elements(shape)), 0);

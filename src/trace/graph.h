@@ -1,0 +1,77 @@
+// Graph: what a traced function computes. Append-only, so every node's inputs come before it: the
+// order of nodes is a topological order. A pass takes a const Graph and returns a new one.
+#pragma once
+
+#include <iosfwd>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/ops/op.h"
+#include "tensor/handle.h"
+
+namespace tensor {
+
+/// A node's position in its graph, and the name of the one value it computes.
+using ValueId = std::int32_t;
+
+enum class NodeKind : std::uint8_t { input, constant, operation };
+
+struct Node {
+  NodeKind kind = NodeKind::operation;
+  Op op = Op::count_;           // operations only
+  std::vector<ValueId> inputs;  // operations only
+  Attrs attrs;                  // operations only
+  TensorType type;
+  Tensor constant;    // constants only; shared with the model, not copied
+  std::string where;  // module path in the model's own words, "" when unknown
+};
+
+class Graph {
+ public:
+  ValueId add_input(TensorType type, std::string where = {});
+  ValueId add_constant(const Tensor& value, std::string where = {});
+  /// Infers the type as `apply_op` does.
+  ValueId add(Op op, std::vector<ValueId> inputs, Attrs attrs = {}, std::string where = {});
+  void set_outputs(std::vector<ValueId> outputs);
+
+  const Node& operator[](ValueId id) const { return nodes_[static_cast<std::size_t>(id)]; }
+  ValueId size() const { return static_cast<ValueId>(nodes_.size()); }
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<ValueId>& inputs() const { return inputs_; }
+  const std::vector<ValueId>& outputs() const { return outputs_; }
+  const TensorType& type(ValueId id) const { return (*this)[id].type; }
+  bool is_constant(ValueId id) const { return (*this)[id].kind == NodeKind::constant; }
+  bool is_op(ValueId id, Op op) const {
+    return (*this)[id].kind == NodeKind::operation && (*this)[id].op == op;
+  }
+
+  void set_where(ValueId id, std::string where) {
+    nodes_[static_cast<std::size_t>(id)].where = std::move(where);
+  }
+
+ private:
+  ValueId append(Node node);
+
+  std::vector<Node> nodes_;
+  std::vector<ValueId> inputs_, outputs_;
+};
+
+/// The consumers of every value, each listed once.
+std::vector<std::vector<ValueId>> consumers(const Graph& graph);
+
+/// Runs a graph node by node on the reference kernels. Equal to the eager run bit for bit.
+std::vector<Tensor> interpret(const Graph& graph, const std::vector<Tensor>& inputs);
+
+/// Throws InternalError, naming `stage`, unless every node's inputs come before it, its type is
+/// what its operator infers, and outputs exist.
+void verify(const Graph& graph, std::string_view stage);
+
+/// One node a line: "%12 = matmul(%3, %11) : f32(1, 197, 768)  # encoder.layer.3.attention".
+/// Lossless but for the constants' values.
+std::ostream& operator<<(std::ostream& out, const Graph& graph);
+
+/// Graphviz text: operators as boxes, constants left out, edges labelled with types.
+std::string to_dot(const Graph& graph);
+
+}  // namespace tensor

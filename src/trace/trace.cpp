@@ -1,0 +1,95 @@
+#include "src/trace/trace.h"
+
+#include <map>
+
+#include "src/core/storage.h"
+#include "src/ops/recorder.h"
+
+namespace tensor {
+namespace {
+
+class GraphRecorder : public Recorder, public std::enable_shared_from_this<GraphRecorder> {
+ public:
+  explicit GraphRecorder(const ConstantNames& names) {
+    for (const auto& [path, value] : names) {
+      names_[detail::stored(value).first()] = path;
+      kept_.push_back(value);
+    }
+  }
+
+  Tensor input(const TensorType& type) { return traced(graph_.add_input(type)); }
+
+  Tensor record(Op op, std::span<const Tensor> inputs, const Attrs& attrs,
+                const TensorType&) override {
+    std::vector<ValueId> ids;
+    for (const Tensor& x : inputs) ids.push_back(value_of(x));
+    const std::string where = note(ids);
+    return traced(graph_.add(op, std::move(ids), attrs, where));
+  }
+
+  ValueId value_of(const Tensor& x) {
+    const detail::TensorImpl& impl = detail::impl(x);
+    if (impl.recorder) {
+      if (impl.recorder.get() != this)
+        fail("trace",
+             "a tensor of another trace is used here: return it as an output and pass it in");
+      return static_cast<ValueId>(impl.value);
+    }
+    const auto [place, is_new] = constants_.try_emplace(&impl, -1);
+    if (is_new) {
+      const auto known = names_.find(impl.first());
+      place->second = graph_.add_constant(x, known == names_.end() ? "" : known->second);
+      kept_.push_back(x);  // the map's keys stay valid
+    }
+    return place->second;
+  }
+
+  Graph finish(const std::vector<Tensor>& outputs) {
+    std::vector<ValueId> ids;
+    for (const Tensor& x : outputs) ids.push_back(value_of(x));
+    graph_.set_outputs(std::move(ids));
+    return std::move(graph_);
+  }
+
+ private:
+  Tensor traced(ValueId id) {
+    detail::TensorImpl impl;
+    impl.type = graph_.type(id);
+    impl.strides = row_major(impl.type.shape);
+    impl.recorder = shared_from_this();
+    impl.value = id;
+    return detail::make_tensor(std::move(impl));
+  }
+
+  // The module that owns the parameter among the inputs; without one, that of the latest traced
+  // input that has a note.
+  std::string note(const std::vector<ValueId>& inputs) const {
+    std::string found;
+    for (const ValueId id : inputs) {
+      const Node& node = graph_[id];
+      if (node.where.empty()) continue;
+      if (node.kind == NodeKind::constant) return node.where.substr(0, node.where.rfind('.'));
+      found = node.where;
+    }
+    return found;
+  }
+
+  Graph graph_;
+  std::map<const std::byte*, std::string> names_;  // by the address of the first element
+  std::map<const detail::TensorImpl*, ValueId> constants_;
+  std::vector<Tensor> kept_;
+};
+
+}  // namespace
+
+Graph trace(const TensorFunction& function, const std::vector<TensorType>& inputs,
+            const ConstantNames& names) {
+  const auto recorder = std::make_shared<GraphRecorder>(names);
+  std::vector<Tensor> arguments;
+  for (const TensorType& type : inputs) arguments.push_back(recorder->input(type));
+  Graph graph = recorder->finish(function(arguments));
+  verify(graph, "trace");
+  return graph;
+}
+
+}  // namespace tensor
