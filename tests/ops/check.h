@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -14,6 +15,9 @@
 #include "tensor/tensor.h"
 
 namespace tensor::check {
+
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// A new seed a run; TENSOR_TEST_SEED repeats one.
 inline Generator& random() {

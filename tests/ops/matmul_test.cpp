@@ -8,6 +8,8 @@ namespace {
 
 using check::error_of;
 using check::expect_near;
+using check::kInfinity;
+using check::kNan;
 using check::layouts;
 using check::random_tensor;
 
@@ -152,8 +154,8 @@ TEST(Matmul, EmptyAxes) {
 }
 
 TEST(Matmul, NanAndInfinitySpread) {
-  const Tensor a = array({1.0, double(NAN), double(INFINITY), 0.0}).reshape({2, 2});
-  expect_near(matmul(a, eye(2)), {NAN, NAN, INFINITY, NAN}, 0);
+  const Tensor a = array({1.0, kNan, kInfinity, 0.0}).reshape({2, 2});
+  expect_near(matmul(a, eye(2)), {kNan, kNan, kInfinity, kNan}, 0);
 }
 
 TEST(Matmul, Promotes) {
