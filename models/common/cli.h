@@ -1,0 +1,83 @@
+// The command line that vit, detr and setr share: a model program says how to open and run its
+// model, and this part does the options, files, printing and errors.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/common/info.h"
+#include "models/common/observer.h"
+#include "tensor/nn.h"
+
+namespace CLI {
+class App;
+}
+
+namespace models {
+
+struct Options {
+  std::vector<std::string> images;  // files and folders as given
+  std::string checkpoint, model;
+  std::optional<std::uint64_t> random_weights;
+  std::string input, output, out, device = "cpu";
+  bool hidden_states = false, info = false, json = false, quiet = false;
+};
+
+/// One thing that a model sees in an image: a class, an object or a region.
+struct Finding {
+  std::string label;
+  std::int64_t id = 0;
+  double score = 0;                          // in [0, 1]
+  std::optional<std::array<double, 4>> box;  // left, top, right, bottom in the image's pixels
+};
+
+struct ImageResult {
+  std::vector<Finding> findings;
+  tensor::Tensor picture;  // u8 [H, W, 3]; only if it was asked for
+};
+
+class Program {
+ public:
+  virtual ~Program() = default;
+
+  virtual std::string name() const = 0;         // "vit"
+  virtual std::string description() const = 0;  // one line for --help
+  virtual std::string examples() const = 0;     // for the end of --help, one command a line
+  virtual std::vector<std::string> standard_models() const = 0;  // what --model takes
+  /// What a finding's score is, for --json: "score", or "share" of the image.
+  virtual std::string score_name() const { return "score"; }
+  /// The model's own options, "--top" for instance.
+  virtual void add_options(CLI::App&) {}
+
+  /// Opens a checkpoint folder.
+  virtual void open(const std::string& checkpoint) = 0;
+  /// Makes a standard model with parameters that take no memory.
+  virtual void make(const std::string& model) = 0;
+  virtual std::vector<tensor::nn::Parameter> parameters() = 0;
+  virtual Info info() = 0;
+
+  /// How often a forward pass calls its observer, for the progress bar.
+  virtual std::int64_t steps() const = 0;
+  /// Saved inputs ("pixel_values" f32, ...) to outputs ("logits", ...).
+  virtual tensor::nn::StateDict run(const tensor::nn::StateDict& inputs,
+                                    const Observer& observe) = 0;
+  /// A u8 image [H, W, 3].
+  virtual ImageResult look(const tensor::Tensor& image, bool with_picture,
+                           const Observer& observe) = 0;
+};
+
+/// Parses the arguments and does what they say. Returns the exit code: 0; 1 for bad input, told in
+/// one line on `err`; 2 for a fault of the program.
+int run_program(Program& program, const std::vector<std::string>& arguments, std::ostream& out,
+                std::ostream& err);
+/// The same from main().
+int run_program(Program& program, int argc, const char* const* argv);
+
+/// The image files named by files and folders (png, jpg, jpeg, bmp; sorted, not recursive).
+std::vector<std::string> list_images(const std::vector<std::string>& paths);
+
+}  // namespace models

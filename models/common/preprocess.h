@@ -1,0 +1,66 @@
+// From a u8 image [H, W, 3] to the pixel_values [3, h, w] of a model, as preprocessor_config.json
+// says: resize, centre crop, rescale, normalise.
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "models/common/resize.h"
+#include "tensor/json.h"
+
+namespace models {
+
+struct Size {
+  std::int64_t height = 0, width = 0;
+  friend bool operator==(const Size&, const Size&) = default;
+};
+
+/// The size an image is resized to.
+struct SizeRule {
+  enum class Kind {
+    exact,          // to `size`, whatever the aspect
+    shortest_edge,  // the short side to `shortest`, the long one at most `longest` (0: no limit)
+    within          // as large as fits into `size`, aspect kept
+  };
+  Kind kind = Kind::exact;
+  Size size;
+  std::int64_t shortest = 0, longest = 0;
+
+  Size of(Size image) const;
+};
+
+/// How a level 0..255 becomes a number: rescale, then (x - mean) / std, all in f32.
+struct Normalization {
+  enum class Rescale {
+    none,
+    multiply,   // f32(double(level) * factor), Hugging Face's
+    divide_255  // f32(level) / 255, torchvision's and timm's
+  };
+  Rescale rescale = Rescale::multiply;
+  double factor = 1 / 255.0;
+  bool normalize = true;
+  std::array<float, 3> mean{0.5f, 0.5f, 0.5f}, std{0.5f, 0.5f, 0.5f};
+};
+
+/// u8 [H, W, 3] to f32 [3, H, W].
+tensor::Tensor normalize(const tensor::Tensor& image, const Normalization& rule);
+
+struct Preprocessing {
+  bool resize = true;
+  SizeRule size;
+  Filter filter = Filter::bilinear;
+  std::optional<Size> crop;
+  Normalization normalization;
+  bool pad = false;              // a batch to its largest image (DETR)
+  std::optional<Size> pad_size;  // or to this size
+};
+
+/// Reads preprocessor_config.json in all its public forms; absent keys keep `defaults`.
+Preprocessing read_preprocessing(const tensor::Json& config, Preprocessing defaults);
+
+/// The size of pixel_values of an image: after the resize and the crop.
+Size preprocessed_size(Size image, const Preprocessing& rule);
+/// u8 [H, W, 3] to f32 [3, h, w].
+tensor::Tensor preprocess(const tensor::Tensor& image, const Preprocessing& rule);
+
+}  // namespace models
