@@ -1,5 +1,6 @@
-// Files: safetensors, npy and npz, images, DLPack. Every reader treats its input as hostile: a malformed file throws
-// UserError that names the file and what is wrong with it, and never allocates more than the file's own size promises.
+// Files: safetensors, npy and npz, images, DLPack. Every reader treats its input as hostile: a
+// malformed file throws UserError that names the file and what is wrong with it, and never
+// allocates more than the file's own size promises.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +23,13 @@ struct Safetensors {
 enum class FileAccess { map, read };  ///< map the file into memory (read-only views), or copy it
 
 /// Reads a file. Mapped tensors share the mapping and are read-only; unaligned ones are copied.
-TENSOR_API Safetensors load_safetensors(const std::string& path, FileAccess access = FileAccess::map);
+TENSOR_API Safetensors load_safetensors(const std::string& path,
+                                        FileAccess access = FileAccess::map);
 /// The same from memory; `name` is how messages call it. The tensors are copies.
 TENSOR_API Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& name);
 /// Writes a temporary file beside `path` and renames it, so that a reader never sees half a file.
-TENSOR_API void save_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors,
+TENSOR_API void save_safetensors(const std::string& path,
+                                 const std::map<std::string, Tensor>& tensors,
                                  const std::map<std::string, std::string>& metadata = {});
 
 // ---- npy and npz (NumPy's format 1.0 to 3.0; npz stored or deflated)
@@ -35,14 +38,17 @@ TENSOR_API Tensor load_npy(const std::string& path);
 TENSOR_API Tensor parse_npy(std::span<const std::byte> bytes, const std::string& name);
 TENSOR_API void save_npy(const std::string& path, const Tensor& x);
 TENSOR_API std::map<std::string, Tensor> load_npz(const std::string& path);
-TENSOR_API std::map<std::string, Tensor> parse_npz(std::span<const std::byte> bytes, const std::string& name);
+TENSOR_API std::map<std::string, Tensor> parse_npz(std::span<const std::byte> bytes,
+                                                   const std::string& name);
 TENSOR_API void save_npz(const std::string& path, const std::map<std::string, Tensor>& tensors);
 
 // ---- Images: u8 tensors [height, width, 3], RGB
 
-/// PNG, BMP or JPEG by its first bytes, with the EXIF orientation applied, alpha dropped and grey spread as Pillow's
-/// convert("RGB") does. More than `max_pixels` pixels throw UserError before anything is decoded.
-TENSOR_API Tensor load_image(const std::string& path, std::int64_t max_pixels = std::int64_t{1} << 26);
+/// PNG, BMP or JPEG by its first bytes, with the EXIF orientation applied, alpha dropped and grey
+/// spread as Pillow's convert("RGB") does. More than `max_pixels` pixels throw UserError before
+/// anything is decoded.
+TENSOR_API Tensor load_image(const std::string& path,
+                             std::int64_t max_pixels = std::int64_t{1} << 26);
 TENSOR_API Tensor decode_image(std::span<const std::byte> bytes, const std::string& name,
                                std::int64_t max_pixels = std::int64_t{1} << 26);
 /// Writes u8 [height, width, 3] (or [height, width] grey) as PNG.
@@ -58,8 +64,8 @@ namespace tensor {
 
 /// A DLPack capsule of x (CPU). The receiver calls its deleter.
 TENSOR_API DLManagedTensor* to_dlpack(const Tensor& x);
-/// Takes ownership of `managed`; its deleter runs with the last view. UserError (and the deleter) on a device, type or
-/// rank that this library does not have.
+/// Takes ownership of `managed`; its deleter runs with the last view. UserError (and the deleter)
+/// on a device, type or rank that this library does not have.
 TENSOR_API Tensor from_dlpack(DLManagedTensor* managed);
 
 }  // namespace tensor

@@ -1,7 +1,8 @@
-// Json: a read-only JSON value with checked access, for config files. Strict: duplicate keys, depth over 64, trailing
-// text and invalid UTF-8 are refused.
+// Json: a read-only JSON value with checked access, for config files. Strict: duplicate keys, depth
+// over 64, trailing text and invalid UTF-8 are refused.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,7 +12,8 @@
 
 namespace tensor {
 
-/// Every getter throws UserError that names the file and the path of the value ("config.json: backbone.depths[2] ...").
+/// Every getter throws UserError that names the file and the path of the value ("config.json:
+/// backbone.depths[2] ...").
 class TENSOR_API Json {
  public:
   /// Parses text; `name` is how messages call it.
@@ -27,9 +29,9 @@ class TENSOR_API Json {
   bool is_bool() const;
   bool is_null() const;
 
-  std::size_t size() const;              ///< of an array or object
-  std::vector<std::string> keys() const; ///< of an object, in the file's order
-  bool has(std::string_view key) const;  ///< present and not null
+  std::size_t size() const;               ///< of an array or object
+  std::vector<std::string> keys() const;  ///< of an object, in the file's order
+  bool has(std::string_view key) const;   ///< present and not null
   Json operator[](std::string_view key) const;
   Json operator[](std::size_t index) const;
 
@@ -52,8 +54,15 @@ class TENSOR_API Json {
 
  private:
   struct Node;
+  struct Document;
   explicit Json(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
-  std::shared_ptr<const Node> node_;
+  template <class T>
+  bool holds() const;
+  [[noreturn]] void mismatch(std::string_view needed) const;
+  Json child(const Node* node) const;
+  void flatten(Ints& out) const;
+
+  std::shared_ptr<const Node> node_;  // keeps the whole document alive
 };
 
 }  // namespace tensor

@@ -1,0 +1,34 @@
+// AtomicFile: a file that appears whole or not at all. It is written beside its place and renamed
+// into it, so that no reader, and no mapping of the file it replaces, ever sees half of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tensor {
+
+class AtomicFile {
+ public:
+  /// UserError when the folder does not exist or cannot be written.
+  explicit AtomicFile(const std::string& path);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  /// Removes what was written unless `commit` succeeded.
+  ~AtomicFile();
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  /// Makes the file durable and visible. UserError when that fails.
+  void commit();
+
+ private:
+  [[noreturn]] void fail_with(int error) const;
+  std::string path_;
+  std::string temporary_;
+  int descriptor_ = -1;
+};
+
+}  // namespace tensor

@@ -1,0 +1,27 @@
+#include "src/io/elements.h"
+
+#include <algorithm>
+
+#include "src/core/storage.h"
+#include "tensor/error.h"
+
+namespace tensor {
+
+std::span<std::byte> element_bytes(const Tensor& x) {
+  return {detail::stored(x).first(), static_cast<std::size_t>(x.nbytes())};
+}
+
+Tensor rowed(const Tensor& x, const std::string& where) {
+  if (!x.defined()) fail(where, "is undefined (default constructed): give it a value first");
+  return x.is_contiguous() ? x : x.copy();
+}
+
+void check_bools(std::span<const std::byte> bytes, const std::string& where) {
+  const auto bad =
+      std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; });
+  if (bad != bytes.end())
+    fail(where, "element ", bad - bytes.begin(), " of bool is ", std::to_integer<int>(*bad),
+         ", need 0 or 1");
+}
+
+}  // namespace tensor

@@ -1,0 +1,23 @@
+// The bytes of a tensor's elements, for readers and writers of files.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "tensor/handle.h"
+
+namespace tensor {
+
+/// The memory of a fresh contiguous tensor, to be filled.
+std::span<std::byte> element_bytes(const Tensor& x);
+
+/// x itself when its elements are in a row, else a copy. UserError naming `where` when x is
+/// undefined.
+Tensor rowed(const Tensor& x, const std::string& where);
+
+/// UserError unless every byte of a bool tensor's elements is 0 or 1: anything else is no bool in
+/// C++.
+void check_bools(std::span<const std::byte> bytes, const std::string& where);
+
+}  // namespace tensor

@@ -1,0 +1,33 @@
+// The header of a safetensors file, with every rule of the format checked
+// (https://github.com/huggingface/safetensors, section "Format").
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/io/source.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+namespace tensor {
+
+inline constexpr std::int64_t kMaxSafetensorsHeader = 100'000'000;
+
+struct SafetensorsEntry {
+  std::string name;
+  DType dtype = f32;
+  Shape shape;
+  std::int64_t begin = 0;  // from the start of the data
+  std::int64_t end = 0;
+};
+
+struct SafetensorsHeader {
+  std::vector<SafetensorsEntry> entries;  // by offset; together they cover the data without gaps
+  std::map<std::string, std::string> metadata;
+  std::int64_t data_start = 0;  // in the file
+};
+
+SafetensorsHeader read_safetensors_header(const Source& source);
+
+}  // namespace tensor

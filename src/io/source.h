@@ -1,0 +1,43 @@
+// Source: bytes by position, from an open file or from memory. Every read is checked against the
+// end.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tensor {
+
+class Source {
+ public:
+  /// Opens a regular file. UserError when it is absent, unreadable, a folder or a device.
+  static Source open(const std::string& path);
+  /// Memory that outlives this object; `name` is how messages call it.
+  Source(std::span<const std::byte> bytes, std::string name);
+
+  const std::string& name() const { return name_; }
+  std::int64_t size() const { return size_; }
+  /// Fills `out` from `offset` on. UserError when the bytes end before.
+  void read(std::int64_t offset, std::span<std::byte> out) const;
+  /// `count` bytes from `offset` on as text.
+  std::string read_text(std::int64_t offset, std::int64_t count) const;
+  /// The whole of a file as read-only memory; the mapping ends with the last copy of the pointer.
+  std::shared_ptr<const std::byte> map() const;
+
+ private:
+  struct Handle;
+  Source() = default;
+  std::string name_;
+  std::int64_t size_ = 0;
+  const std::byte* memory_ = nullptr;
+  std::shared_ptr<const Handle> file_;
+};
+
+/// `text` in quotes for a message: cut after 80 characters, bytes that are not printable ASCII as
+/// \xNN.
+std::string in_quotes(std::string_view text);
+
+}  // namespace tensor

@@ -1,0 +1,379 @@
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstring>
+#include <random>
+
+#include "tensor/creation.h"
+#include "tensor/io.h"
+#include "tensor/ops.h"
+#include "tests/io/io_testing.h"
+
+namespace tensor {
+namespace {
+
+using testing::message;
+
+// A file with that header, its length in front, and `data` zero bytes behind.
+std::string file_with(const std::string& header, std::size_t data = 0) {
+  const std::uint64_t length = header.size();
+  std::string text(8, '\0');
+  std::memcpy(text.data(), &length, 8);
+  return text + header + std::string(data, '\0');
+}
+
+Safetensors parse(const std::string& text) {
+  return parse_safetensors(testing::bytes_of(text), "f");
+}
+std::string parse_message(const std::string& text) {
+  return message([&] { parse(text); });
+}
+std::string header_message(const std::string& header, std::size_t data = 0) {
+  return parse_message(file_with(header, data));
+}
+
+TEST(Safetensors, ReadsEveryElementType) {
+  const std::string header =
+      R"({"__metadata__":{"format":"pt"},"b":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]},)"
+      R"("u8":{"dtype":"U8","shape":[],"data_offsets":[2,3]},"i8":{"dtype":"I8","shape":[1],"data_offsets":[3,4]},)"
+      R"("i16":{"dtype":"I16","shape":[1],"data_offsets":[4,6]},"f16":{"dtype":"F16","shape":[1],"data_offsets":[6,8]},)"
+      R"("bf16":{"dtype":"BF16","shape":[1],"data_offsets":[8,10]},"i32":{"dtype":"I32","shape":[1],"data_offsets":[10,14]},)"
+      R"("f32":{"dtype":"F32","shape":[1],"data_offsets":[14,18]},"i64":{"dtype":"I64","shape":[1],"data_offsets":[18,26]},)"
+      R"("f64":{"dtype":"F64","shape":[1,1],"data_offsets":[26,34]},"none":{"dtype":"F32","shape":[3,0],"data_offsets":[34,34]}}  )";
+  std::string text = file_with(header);
+  const auto add = [&](auto value) {
+    text.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
+  add(true), add(false), add(std::uint8_t{200}), add(std::int8_t{-5}), add(std::int16_t{-300}),
+      add(Float16(0.5f));
+  add(BFloat16(-2.f)), add(std::int32_t{1 << 20}), add(3.25f), add(std::int64_t{1} << 40),
+      add(1e-3);
+  const Safetensors file = parse(text);
+  EXPECT_EQ(file.metadata, (std::map<std::string, std::string>{{"format", "pt"}}));
+  ASSERT_EQ(file.tensors.size(), 11u);
+  EXPECT_EQ(file.tensors.at("b").to_vector<bool>(), (std::vector<bool>{true, false}));
+  EXPECT_EQ(file.tensors.at("u8").type(), (TensorType{{}, u8}));
+  EXPECT_EQ(file.tensors.at("u8").item<int>(), 200);
+  EXPECT_EQ(file.tensors.at("i8").item<int>(), -5);
+  EXPECT_EQ(file.tensors.at("i16").item<int>(), -300);
+  EXPECT_EQ(file.tensors.at("f16").item(), 0.5);
+  EXPECT_EQ(file.tensors.at("bf16").item(), -2.0);
+  EXPECT_EQ(file.tensors.at("i32").item<int>(), 1 << 20);
+  EXPECT_EQ(file.tensors.at("f32").item(), 3.25);
+  EXPECT_EQ(file.tensors.at("i64").item<std::int64_t>(), std::int64_t{1} << 40);
+  EXPECT_EQ(file.tensors.at("f64").item(), 1e-3);
+  EXPECT_EQ(file.tensors.at("none").type(), (TensorType{{3, 0}, f32}));
+}
+
+TEST(Safetensors, AcceptsAFileWithoutTensors) {
+  EXPECT_TRUE(parse(file_with("{}")).tensors.empty());
+}
+
+TEST(Safetensors, RefusesABadLength) {
+  EXPECT_EQ(parse_message("1234567"), "f: not a safetensors file: it has 7 bytes, need 8 at least");
+  EXPECT_EQ(parse_message(std::string("\x01\xe1\xf5\x05\0\0\0\0{}", 10)),
+            "f: not a safetensors file: it claims a header of 100000001 bytes, the format allows "
+            "100000000");
+  EXPECT_EQ(parse_message(std::string(8, '\xff') + "{}"),
+            "f: not a safetensors file: it claims a header of 18446744073709551615 bytes, the "
+            "format allows "
+            "100000000");
+  EXPECT_EQ(parse_message(std::string("\x03\0\0\0\0\0\0\0{}", 10)),
+            "f: is cut short: the header takes 3 bytes, the file has 2 after the first 8");
+  EXPECT_EQ(parse_message(std::string(8, '\0')),
+            "f: not a safetensors file: the header does not begin with {");
+  EXPECT_EQ(header_message(" {}"), "f: not a safetensors file: the header does not begin with {");
+  EXPECT_EQ(header_message("[]"), "f: not a safetensors file: the header does not begin with {");
+}
+
+TEST(Safetensors, RefusesABadHeader) {
+  EXPECT_EQ(header_message("{} x").substr(0, 31), "f: header: not valid JSON: line");
+  EXPECT_EQ(header_message("{\"\xff\":1}").substr(0, 31), "f: header: not valid JSON: line");
+  EXPECT_EQ(header_message(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)"
+                           R"("a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})"),
+            "f: header: line 1: the key \"a\" appears twice in one object");
+  EXPECT_EQ(header_message(R"({"a":{"dtype":"U8","dtype":"I8","shape":[0],"data_offsets":[0,0]}})"),
+            "f: header: line 1: the key \"dtype\" appears twice in one object");
+}
+
+TEST(Safetensors, RefusesABadEntry) {
+  const auto entry = [](const std::string& body) {
+    return header_message("{\"a\":" + body + "}", 4);
+  };
+  const std::string shape = R"("shape":[4],"data_offsets":[0,4])";
+  EXPECT_EQ(entry("1"), "f: tensor \"a\": need an object with dtype, shape and data_offsets");
+  EXPECT_EQ(entry("[]"), "f: tensor \"a\": need an object with dtype, shape and data_offsets");
+  EXPECT_EQ(entry("{" + shape + "}"), "f: tensor \"a\": the key dtype is missing");
+  EXPECT_EQ(entry(R"({"dtype":"U8","data_offsets":[0,4]})"),
+            "f: tensor \"a\": the key shape is missing");
+  EXPECT_EQ(entry(R"({"dtype":"U8","shape":[4]})"),
+            "f: tensor \"a\": the key data_offsets is missing");
+  EXPECT_EQ(entry(R"({"dtype":"U8","more":1,)" + shape + "}"),
+            "f: tensor \"a\": got the key \"more\", need exactly dtype, shape and data_offsets");
+  EXPECT_EQ(entry(R"({"dtype":5,)" + shape + "}"), "f: tensor \"a\": dtype is not a string");
+  EXPECT_EQ(entry(R"({"dtype":["U8"],)" + shape + "}"), "f: tensor \"a\": dtype is not a string");
+  EXPECT_EQ(entry(R"({"dtype":"U8","shape":4,"data_offsets":[0,4]})"),
+            "f: tensor \"a\": shape is not an array");
+  EXPECT_EQ(entry(R"({"dtype":"U8","shape":{},"data_offsets":[0,4]})"),
+            "f: tensor \"a\": shape is not an array");
+  EXPECT_EQ(entry(R"({"dtype":"U8","shape":[4],"data_offsets":"0,4"})"),
+            "f: tensor \"a\": data_offsets is not an array");
+  EXPECT_EQ(entry(R"({"dtype":"U8","shape":[4],"data_offsets":[0]})"),
+            "f: tensor \"a\": data_offsets holds fewer than 2 numbers");
+  EXPECT_EQ(entry(R"({"dtype":"U8","shape":[4],"data_offsets":[0,4,4]})"),
+            "f: tensor \"a\": data_offsets holds more than 2 numbers");
+}
+
+TEST(Safetensors, RefusesNumbersThatAreNoSizes) {
+  for (const char* number : {"-1", "4.0", "4e0", "18446744073709551615", "9223372036854775808",
+                             "\"4\"", "null", "true", "[4]", "{}"}) {
+    EXPECT_EQ(header_message(std::string(R"({"a":{"dtype":"U8","shape":[)") + number +
+                                 R"(],"data_offsets":[0,4]}})",
+                             4),
+              "f: tensor \"a\": shape holds something other than whole numbers from 0 to 2^63 - 1")
+        << number;
+    EXPECT_EQ(
+        header_message(
+            std::string(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,)") + number + "]}}",
+            4),
+        "f: tensor \"a\": data_offsets holds something other than whole numbers from 0 to 2^63 - 1")
+        << number;
+  }
+}
+
+TEST(Safetensors, NamesElementTypesThatItDoesNotHold) {
+  for (const char* dtype : {"F4", "F6_E2M3", "F6_E3M2", "F8_E5M2", "F8_E4M3", "F8_E8M0",
+                            "F8_E4M3FNUZ", "F8_E5M2FNUZ", "U16", "U32", "U64", "C64"})
+    EXPECT_EQ(header_message(std::string(R"({"a":{"dtype":")") + dtype +
+                                 R"(","shape":[4],"data_offsets":[0,4]}})",
+                             4),
+              std::string("f: tensor \"a\": has the dtype ") + dtype +
+                  ", which this library does not hold: convert it to one of BOOL U8 I8 I16 I32 I64 "
+                  "F16 BF16 F32 F64");
+  EXPECT_EQ(header_message(R"({"a":{"dtype":"Q4\n","shape":[4],"data_offsets":[0,4]}})", 4),
+            "f: tensor \"a\": has the unknown dtype \"Q4\\x0a\", need one of BOOL U8 I8 I16 I32 "
+            "I64 F16 BF16 F32 F64");
+}
+
+TEST(Safetensors, RefusesShapesThatDoNotFit) {
+  EXPECT_EQ(header_message(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4),
+            "f: tensor \"a\": the shape (2,) of F32 takes 8 bytes, but data_offsets are 0 and 4");
+  EXPECT_EQ(header_message(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[4,0]}})", 4),
+            "f: tensor \"a\": the shape (4,) of U8 takes 4 bytes, but data_offsets are 4 and 0");
+  EXPECT_EQ(header_message(
+                R"({"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]}})"),
+            "f: tensor \"a\": the shape (4294967296, 4294967296) takes more than 2^63 bytes");
+  EXPECT_EQ(
+      header_message(R"({"a":{"dtype":"F64","shape":[2305843009213693952],"data_offsets":[0,0]}})"),
+      "f: tensor \"a\": the shape (2305843009213693952,) takes more than 2^63 bytes");
+  EXPECT_EQ(header_message(
+                R"({"a":{"dtype":"U8","shape":[0,4294967296,4294967296],"data_offsets":[0,0]}})"),
+            "f: tensor \"a\": the shape (0, 4294967296, 4294967296) takes more than 2^63 bytes");
+  EXPECT_EQ(
+      header_message(
+          R"({"a":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]}})",
+          1),
+      "f: tensor \"a\": has more than 16 axes, which is the most that a tensor can have");
+}
+
+std::string two(const std::string& a, const std::string& b, std::size_t data) {
+  return header_message(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":)" + a +
+                            R"(},"b":{"dtype":"U8","shape":[4],"data_offsets":)" + b + "}}",
+                        data);
+}
+
+TEST(Safetensors, RefusesGapsAndOverlaps) {
+  EXPECT_EQ(two("[0,4]", "[4,8]", 8), "(no error)");
+  EXPECT_EQ(two("[4,8]", "[0,4]", 8), "(no error)");
+  EXPECT_EQ(two("[0,4]", "[2,6]", 6),
+            "f: tensor \"b\" begins at byte 2 of the data, inside tensor \"a\", which ends at 4");
+  EXPECT_EQ(two("[0,4]", "[0,4]", 4),
+            "f: tensor \"b\" begins at byte 0 of the data, inside tensor \"a\", which ends at 4");
+  EXPECT_EQ(two("[0,4]", "[5,9]", 9),
+            "f: tensor \"b\" begins at byte 5 of the data, but 4 is expected: no bytes may lie "
+            "between tensors");
+  EXPECT_EQ(two("[1,5]", "[5,9]", 9),
+            "f: tensor \"a\" begins at byte 1 of the data, but 0 is expected: no bytes may lie "
+            "between tensors");
+  EXPECT_EQ(two("[0,4]", "[4,8]", 7),
+            "f: is cut short: tensor \"b\" ends at byte 8 of the data, of which the file has 7");
+  EXPECT_EQ(two("[0,4]", "[4,8]", 9), "f: has 1 bytes after the last tensor, need none");
+  EXPECT_EQ(header_message("{}", 3), "f: has 3 bytes after the last tensor, need none");
+}
+
+TEST(Safetensors, RefusesMetadataOtherThanStrings) {
+  EXPECT_EQ(header_message(R"({"__metadata__":1})"), "f: __metadata__: need an object of strings");
+  EXPECT_EQ(header_message(R"({"__metadata__":["a"]})"),
+            "f: __metadata__: need an object of strings");
+  EXPECT_EQ(header_message(R"({"__metadata__":{"a":1}})"),
+            "f: __metadata__: the value of \"a\" is not a string");
+  EXPECT_EQ(header_message(R"({"__metadata__":{"a":{"b":"c"}}})"),
+            "f: __metadata__: the value of \"a\" is not a string");
+  EXPECT_EQ(header_message(R"({"__metadata__":{"a":["c"]}})"),
+            "f: __metadata__: the value of \"a\" is not a string");
+}
+
+TEST(Safetensors, RefusesBoolsOtherThan0And1) {
+  const std::string text = file_with(R"({"a":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]}})") +
+                           std::string("\x01\x02\x00", 3);
+  EXPECT_EQ(parse_message(text), "f: tensor \"a\": element 1 of bool is 2, need 0 or 1");
+}
+
+class SafetensorsFile : public testing::FolderTest {};
+
+TEST_F(SafetensorsFile, WritesAndReadsBack) {
+  Generator random(std::random_device{}());
+  std::map<std::string, Tensor> tensors;
+  for (const DType dtype : {boolean, u8, i8, i16, i32, i64, f16, bf16, f32, f64})
+    tensors.emplace("t." + std::string(name(dtype)), random.randint(0, 2, {2, 3, 5}, dtype));
+  tensors.emplace("weights", random.normal({7, 3}));
+  tensors.emplace("turned \"\xc3\xa9\"", tensors.at("weights").transpose());
+  tensors.emplace("backwards", flip(tensors.at("weights"), 0));
+  tensors.emplace("stretched", broadcast_to(random.normal({1, 4}), {3, 4}));
+  tensors.emplace("scalar", Tensor(2.5));
+  tensors.emplace("empty", zeros({0, 4}, i16));
+  const std::map<std::string, std::string> metadata = {{"format", "pt"}, {"a\n", "\"b\""}};
+  save_safetensors(path("x.safetensors"), tensors, metadata);
+  EXPECT_EQ(files(), 1u);
+  for (const FileAccess access : {FileAccess::map, FileAccess::read}) {
+    const Safetensors file = load_safetensors(path("x.safetensors"), access);
+    EXPECT_EQ(file.metadata, metadata);
+    ASSERT_EQ(file.tensors.size(), tensors.size());
+    for (const auto& [name, x] : tensors) {
+      ASSERT_TRUE(file.tensors.contains(name)) << name;
+      const Tensor& y = file.tensors.at(name);
+      EXPECT_EQ(y.type(), x.type()) << name;
+      EXPECT_EQ(y.to_vector<double>(), x.to_vector<double>()) << name;
+    }
+    EXPECT_EQ(file.tensors.at("weights").is_read_only(), access == FileAccess::map);
+  }
+}
+
+TEST_F(SafetensorsFile, SortsBySizeThenName) {
+  save_safetensors(
+      path("x"),
+      {{"a", ones({3}, u8)}, {"b", ones({1}, f64)}, {"c", ones({1}, f32)}, {"d", ones({1}, i32)}},
+      {{"k", "v"}});
+  const std::string text = testing::read_bytes(path("x"));
+  std::uint64_t length = 0;
+  std::memcpy(&length, text.data(), 8);
+  EXPECT_EQ(length % 8, 0u);
+  const std::string header =
+      R"({"__metadata__":{"k":"v"},"b":{"dtype":"F64","shape":[1],"data_offsets":[0,8]},)"
+      R"("c":{"dtype":"F32","shape":[1],"data_offsets":[8,12]},"d":{"dtype":"I32","shape":[1],"data_offsets":[12,16]},)"
+      R"("a":{"dtype":"U8","shape":[3],"data_offsets":[16,19]}})";
+  EXPECT_EQ(text.substr(8, header.size()), header);
+  EXPECT_EQ(text.substr(8 + header.size(), length - header.size()),
+            std::string(length - header.size(), ' '));
+}
+
+TEST_F(SafetensorsFile, MapsWhatIsAlignedAndCopiesTheRest) {
+  // The header takes 74 + 6 bytes, so "a" is aligned and "b" is not.
+  std::string header = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                       R"("c":{"dtype":"U8","shape":[1],"data_offsets":[4,5]},)"
+                       R"("b":{"dtype":"F32","shape":[2],"data_offsets":[5,13]}})";
+  header.append(8 - header.size() % 8, ' ');
+  const float values[] = {1.5f, -2.f, 1e30f};
+  std::string data(13, '\x07');
+  std::memcpy(data.data(), values, 4);
+  std::memcpy(data.data() + 5, values + 1, 8);
+  testing::write_bytes(path("x"), file_with(header) + data);
+  const Safetensors file = load_safetensors(path("x"));
+  EXPECT_TRUE(file.tensors.at("a").is_read_only());
+  EXPECT_TRUE(file.tensors.at("c").is_read_only());
+  EXPECT_FALSE(file.tensors.at("b").is_read_only());
+  EXPECT_EQ(file.tensors.at("a").item<float>(), 1.5f);
+  EXPECT_EQ(file.tensors.at("b").to_vector<float>(), (std::vector<float>{-2.f, 1e30f}));
+  Tensor a = file.tensors.at("a");
+  EXPECT_EQ(message([&] { a.mutable_data<float>(); }),
+            "mutable_data: the memory of this tensor is read-only: write into a copy() instead");
+}
+
+TEST_F(SafetensorsFile, AMappedTensorSurvivesAnOverwrite) {
+  save_safetensors(path("x"), {{"a", full({1000}, 1.f)}});
+  const Tensor old = load_safetensors(path("x")).tensors.at("a");
+  save_safetensors(path("x"), {{"a", full({1}, 2.f)}});
+  EXPECT_EQ(old.to_vector<float>(), std::vector<float>(1000, 1.f));
+  EXPECT_EQ(load_safetensors(path("x")).tensors.at("a").item(), 2.0);
+}
+
+TEST_F(SafetensorsFile, RefusesFilesThatCannotBeRead) {
+  EXPECT_EQ(message([&] { load_safetensors(path("x")); }),
+            path("x") + ": cannot be opened: No such file or directory");
+  EXPECT_EQ(message([&] { load_safetensors(folder_); }), folder_ + ": is a folder, need a file");
+  testing::write_bytes(path("x"), "");
+  EXPECT_EQ(message([&] { load_safetensors(path("x")); }),
+            path("x") + ": not a safetensors file: it has 0 bytes, need 8 at least");
+}
+
+TEST_F(SafetensorsFile, RefusesNamesThatTheFormatCannotHold) {
+  const Tensor x = ones({1});
+  EXPECT_EQ(
+      message([&] {
+        save_safetensors(path("x"), {{"__metadata__", x}});
+      }),
+      path("x") + ": cannot be written: a tensor cannot be called __metadata__ in this format");
+  EXPECT_EQ(message([&] {
+              save_safetensors(path("x"), {{"\xff", x}});
+            }),
+            path("x") + ": cannot be written: the name or metadata \"\\xff\" is not UTF-8");
+  EXPECT_EQ(message([&] {
+              save_safetensors(path("x"), {{"a", x}}, {{"k", "\xc3"}});
+            }),
+            path("x") + ": cannot be written: the name or metadata \"\\xc3\" is not UTF-8");
+  EXPECT_EQ(
+      message([&] {
+        save_safetensors(path("x"), {{"a", Tensor()}});
+      }),
+      path("x") + ": tensor \"a\": is undefined (default constructed): give it a value first");
+  EXPECT_EQ(message([&] {
+              save_safetensors(path("x"), {}, {{"k", std::string(100'000'000, 'v')}});
+            }),
+            path("x") +
+                ": cannot be written: the names and metadata take 100000032 bytes, the format "
+                "allows 100000000");
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(SafetensorsFile, RefusesPlacesThatCannotBeWritten) {
+  const Tensor x = ones({1});
+  EXPECT_EQ(message([&] {
+              save_safetensors(path("no/x"), {{"a", x}});
+            }),
+            path("no/x") + ": cannot be written: the folder " + path("no") +
+                ": No such file or directory");
+  EXPECT_EQ(message([&] {
+              save_safetensors(folder_, {{"a", x}});
+            }),
+            folder_ + ": cannot be written: it is a folder, need the name of a file");
+  testing::write_bytes(path("file"), "");
+  EXPECT_EQ(message([&] {
+              save_safetensors(path("file/x"), {{"a", x}});
+            }),
+            path("file/x") + ": cannot be written: Not a directory");
+  const std::string long_name = path(std::string(300, 'x'));
+  EXPECT_EQ(message([&] {
+              save_safetensors(long_name, {{"a", x}});
+            }),
+            long_name + ": cannot be written: File name too long");
+}
+
+// A limit on the size of files stands for a full disk: both let `write` fail half way.
+TEST_F(SafetensorsFile, AFullDiskLeavesTheOldFile) {
+  save_safetensors(path("x"), {{"a", full({1}, 5.f)}});
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = before;
+  small.rlim_cur = 4096;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string got = message([&] { save_safetensors(path("x"), {{"a", zeros({5000})}}); });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(got, path("x") + ": cannot be written: File too large");
+  EXPECT_EQ(files(), 1u);
+  EXPECT_EQ(load_safetensors(path("x")).tensors.at("a").item(), 5.0);
+}
+
+}  // namespace
+}  // namespace tensor
