@@ -1,14 +1,12 @@
 // trace: runs a function once on stand-ins for its inputs and returns the graph of what it did.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "src/trace/graph.h"
+#include "tensor/compile.h"
 
 namespace tensor {
-
-using TensorFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
 /// The names of known constants (a model's parameters), for the notes on nodes. A node's note is
 /// the module path of the parameter it reads; nodes without one take it from their inputs.

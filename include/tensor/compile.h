@@ -1,0 +1,60 @@
+// compile: from a function on tensors to an executable. The function is traced once on stand-ins,
+// the graph is simplified, partitioned into fused groups by dynamic programming (GTCO, section
+// IV-B), and every group is lowered to a kernel; intermediate values share one arena.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensor/handle.h"
+
+namespace tensor {
+
+using TensorFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
+
+struct CompileOptions {
+  DType dtype =
+      f32;  ///< what products and activations are stored in: f32, or bf16 (sums stay in float32)
+  int threads = 0;   ///< 0: one a core
+  bool fuse = true;  ///< false: one kernel an operator, for comparison
+  /// Parameters by name, so that reports speak the model's own words; see nn::state_dict.
+  std::vector<std::pair<std::string, Tensor>> names = {};
+};
+
+namespace detail {
+struct Program;
+}
+
+/// A compiled function. Immutable and cheap to copy; any number of threads may run it at a time,
+/// each call in an arena of its own that is kept for the next call.
+class TENSOR_API Executable {
+ public:
+  explicit Executable(std::shared_ptr<const detail::Program> program)
+      : program_(std::move(program)) {}
+
+  /// Inputs of the types it was compiled for (UserError otherwise); fresh outputs.
+  std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const;
+  /// Writes into the given contiguous outputs; allocates nothing once every thread has run it.
+  void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const;
+
+  const std::vector<TensorType>& input_types() const;
+  const std::vector<TensorType>& output_types() const;
+  std::int64_t arena_bytes() const;  ///< memory for intermediate values, for each concurrent call
+  std::int64_t arena_lower_bound() const;  ///< the most that is alive at one step
+  std::size_t group_count() const;
+
+ private:
+  std::shared_ptr<const detail::Program> program_;
+};
+
+/// Compiles `function` for inputs of these types. Throws UserError when it asks for the values of
+/// its inputs.
+TENSOR_API Executable compile(const TensorFunction& function, const std::vector<TensorType>& inputs,
+                              const CompileOptions& options = {});
+TENSOR_API Executable compile(const TensorFunction& function, const std::vector<Tensor>& examples,
+                              const CompileOptions& options = {});
+
+}  // namespace tensor

@@ -1,0 +1,97 @@
+// The compiler: every stage once, in order, named, verified and, if asked for by TENSOR_DUMP,
+// printed.
+#include "tensor/compile.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <sstream>
+
+#include "src/runtime/program.h"
+#include "src/trace/passes/clean.h"
+#include "src/trace/passes/fold_scale.h"
+#include "src/trace/passes/simplify.h"
+#include "src/trace/trace.h"
+#include "tensor/creation.h"
+
+namespace tensor {
+namespace {
+
+// TENSOR_DUMP is a list such as "graph,plan,time": what to print to stderr while compiling.
+class Stages {
+ public:
+  Stages() {
+    const char* wanted = std::getenv("TENSOR_DUMP");
+    dump_ = wanted ? "," + std::string(wanted) + "," : "";
+  }
+  bool wants(std::string_view what) const {
+    return dump_.find("," + std::string(what) + ",") != std::string::npos;
+  }
+
+  template <class F>
+  auto run(std::string_view name, F&& stage) {
+    const auto begin = std::chrono::steady_clock::now();
+    auto result = stage();
+    const double ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    if (wants("time")) std::cerr << "stage " << name << ": " << ms << " ms\n";
+    return result;
+  }
+  Graph pass(std::string_view name, const Graph& graph, Graph (*f)(const Graph&)) {
+    Graph result = run(name, [&] { return f(graph); });
+    verify(result, name);
+    if (wants("graph")) std::cerr << "-- after " << name << '\n' << result;
+    return result;
+  }
+
+ private:
+  std::string dump_;
+};
+
+}  // namespace
+
+Executable compile(const TensorFunction& function, const std::vector<TensorType>& inputs,
+                   const CompileOptions& options) {
+  if (options.dtype != f32) fail("compile", "got dtype ", options.dtype, ", need f32");
+  Stages stages;
+  Graph graph = stages.run("trace", [&] { return trace(function, inputs, options.names); });
+  if (stages.wants("graph")) std::cerr << "-- traced\n" << graph;
+  graph = stages.pass("fold_constants", graph, fold_constants);
+  graph = stages.pass("simplify", graph, simplify);
+  graph = stages.pass("fold_scale", graph, fold_scale);
+  graph = stages.pass("eliminate", graph, eliminate_common_and_dead);
+  LaidOutGraph laid = stages.run("layout", [&] { return lay_out(graph); });
+  verify(laid.graph, "layout");
+  const cpu::Machine machine = cpu::this_machine(options.threads);
+  const CostFn cost = cpu::cpu_cost(machine);
+  FusionPlan plan = stages.run(
+      "fuse", [&] { return options.fuse ? fuse(laid.graph, cost) : no_fusion(laid.graph, cost); });
+  return Executable(
+      stages.run("link", [&] { return detail::link(std::move(laid), std::move(plan), machine); }));
+}
+
+Executable compile(const TensorFunction& function, const std::vector<Tensor>& examples,
+                   const CompileOptions& options) {
+  std::vector<TensorType> types;
+  for (const Tensor& x : examples) types.push_back(x.type());
+  return compile(function, types, options);
+}
+
+std::vector<Tensor> Executable::operator()(const std::vector<Tensor>& inputs) const {
+  std::vector<Tensor> outputs;
+  for (const TensorType& type : program_->outputs) outputs.push_back(empty(type.shape, type.dtype));
+  run(inputs, outputs);
+  return outputs;
+}
+
+void Executable::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const {
+  detail::execute(*program_, inputs, outputs);
+}
+
+const std::vector<TensorType>& Executable::input_types() const { return program_->inputs; }
+const std::vector<TensorType>& Executable::output_types() const { return program_->outputs; }
+std::int64_t Executable::arena_bytes() const { return program_->memory.bytes; }
+std::int64_t Executable::arena_lower_bound() const { return program_->memory.lower_bound; }
+std::size_t Executable::group_count() const { return program_->plan.groups.size(); }
+
+}  // namespace tensor

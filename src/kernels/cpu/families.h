@@ -1,0 +1,11 @@
+// The rows of cpu_families(), one a file.
+#pragma once
+
+#include "src/kernels/cpu/kernel.h"
+
+namespace tensor::cpu {
+
+extern const Family kGemm;  // with oneDNN only
+extern const Family kReference;
+
+}  // namespace tensor::cpu

@@ -1,0 +1,70 @@
+// CPU kernels: how a fused group runs on this machine. Each family is one row of cpu_families(): it
+// declines a group by returning nothing, otherwise estimates its time and builds it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/trace/fuse.h"
+#include "src/trace/layout.h"
+
+namespace tensor::cpu {
+
+/// What the cost model knows of a machine: data, not code. Rates are for all `threads` together.
+struct Machine {
+  int threads = 1;
+  double f32_gflops = 100;  // fused multiply-adds of f32 in a well-blocked product
+  double bf16_gflops =
+      100;  // the same for bf16 operands; equal to f32 where there is no instruction
+  double memory_gbps = 20;        // streaming from memory
+  double cache_gbps = 100;        // streaming from the last-level cache
+  double cache_bytes = 16 << 20;  // of the last-level cache
+  double simple_gops = 10;        // elementwise operations such as add, through registers
+  double special_gops = 1;        // exp, erf, tanh
+  double reference_gops = 0.2;    // one element through a reference kernel
+  double dispatch_us = 3;         // starting one kernel on all threads
+  bool has_bf16 = false;          // the processor multiplies bf16
+};
+
+/// This machine, its rates measured once per process (some milliseconds). `threads` 0 means all.
+Machine this_machine(int threads = 0);
+
+/// A group compiled for fixed types and strides. Immutable: several threads may run it at a time,
+/// each with its own operands and scratch.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  /// `operands` are the first elements of the group's reads, then of its writes, in the group's
+  /// order. `scratch` has scratch_bytes() bytes, 64-byte aligned.
+  virtual void run(std::span<std::byte* const> operands, std::byte* scratch) const = 0;
+  virtual std::size_t scratch_bytes() const { return 0; }
+  /// What runs, for the report: "onednn brg:avx512_core + gelu".
+  virtual std::string description() const = 0;
+};
+
+struct Work {
+  double flops = 0;  // multiplications and additions
+  double bytes = 0;  // read and written once each
+};
+/// What a group must do at least.
+Work work_of(const Graph& graph, const Group& group);
+
+struct Family {
+  std::string_view name;
+  /// Microseconds on `machine`, nullopt when the family cannot run the group.
+  std::optional<double> (*estimate)(const Graph& graph, const Group& group, const Machine& machine);
+  /// Builds an accepted group. The layouts are those of `laid.graph`, which the group belongs to.
+  std::unique_ptr<Kernel> (*build)(const LaidOutGraph& laid, const Group& group,
+                                   const Machine& machine);
+};
+
+/// gemm, conv, attention, row, pointwise, reference; the last runs any single operator.
+std::span<const Family> cpu_families();
+
+/// The cheapest family of a group.
+CostFn cpu_cost(const Machine& machine);
+
+}  // namespace tensor::cpu

@@ -1,0 +1,34 @@
+// What the cost model assumes of this machine, from its instruction set and number of cores.
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "src/kernels/cpu/kernel.h"
+
+namespace tensor::cpu {
+
+Machine this_machine(int threads) {
+  Machine m;
+  m.threads = threads > 0 ? threads : std::max(1u, std::thread::hardware_concurrency());
+  const double cores = m.threads;
+#if defined(__x86_64__)
+  const bool wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  m.has_bf16 = __builtin_cpu_supports("avx512bf16");
+#else
+  const bool wide = false;
+#endif
+  m.f32_gflops = cores * (wide ? 110 : 30);
+  m.bf16_gflops = m.f32_gflops * (m.has_bf16 ? 2 : 1);
+  m.cache_gbps = cores * 40;
+  m.memory_gbps = 15 + std::min(cores, 4.0) * 10;
+  m.simple_gops = cores * (wide ? 8 : 3);
+  m.special_gops = cores * (wide ? 1.5 : 0.3);
+#ifdef _SC_LEVEL3_CACHE_SIZE
+  if (const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE); bytes > 0)
+    m.cache_bytes = static_cast<double>(bytes);
+#endif
+  return m;
+}
+
+}  // namespace tensor::cpu

@@ -1,0 +1,62 @@
+// oneDNN (https://oneapi-src.github.io/oneDNN): memory descriptors of our layouts and
+// post-operations of our epilogues. Included only where the library is present.
+#pragma once
+
+#include <dnnl.hpp>
+
+#include "src/kernels/cpu/epilogue.h"
+#include "src/kernels/cpu/kernel.h"
+
+namespace tensor::cpu {
+
+const dnnl::engine& cpu_engine();
+
+dnnl::memory::data_type onednn_type(DType dtype);
+/// Whether oneDNN computes with this type here.
+bool onednn_supports(DType dtype);
+
+/// A strided descriptor.
+dnnl::memory::desc describe(DType dtype, const Shape& shape, const Strides& strides);
+
+/// A primitive's arguments with their places among the operands of a kernel.
+struct Argument {
+  int id;               // DNNL_ARG_...
+  std::size_t operand;  // of the kernel
+  dnnl::memory::desc desc;
+};
+
+/// The epilogue as post-operations. `operand_desc` describes a tensor operand as the primitive sees
+/// it (same rank as its result), or nothing when it cannot; then nullopt.
+struct PostOps {
+  dnnl::post_ops ops;
+  std::vector<Argument> arguments;
+};
+std::optional<PostOps> post_ops_of(
+    const std::vector<EpilogueStep>& steps, const Group& group,
+    const std::function<std::optional<dnnl::memory::desc>(ValueId)>& operand_desc);
+
+/// Whether oneDNN has a post-operation for every step.
+bool has_post_ops(const std::vector<EpilogueStep>& steps);
+
+/// A primitive with its arguments. The scratchpad is the caller's: the default one is shared
+/// between threads and gives silently wrong results when two of them run one primitive.
+class OnednnKernel : public Kernel {
+ public:
+  OnednnKernel(dnnl::primitive primitive, std::vector<Argument> arguments,
+               dnnl::memory::desc scratchpad, std::string description);
+  /// An argument that is not an operand: packed weights.
+  void own(int id, dnnl::memory memory) { owned_.emplace(id, std::move(memory)); }
+
+  void run(std::span<std::byte* const> operands, std::byte* scratch) const override;
+  std::size_t scratch_bytes() const override { return scratchpad_.get_size(); }
+  std::string description() const override { return description_; }
+
+ private:
+  dnnl::primitive primitive_;
+  std::vector<Argument> arguments_;
+  std::unordered_map<int, dnnl::memory> owned_;
+  dnnl::memory::desc scratchpad_;
+  std::string description_;
+};
+
+}  // namespace tensor::cpu

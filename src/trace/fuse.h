@@ -1,0 +1,75 @@
+// Operator fusion by dynamic programming (DPOF: GTCO, section IV-B, algorithm 1).
+//
+// A partition of the graph's operators into groups is built from the end: dp[S] = min over the
+// endings E of S of dp[S - E] + cost(E), memoised on S. An ending is a group that nothing else in S
+// reads. Which groups a kernel can run, and how long it takes, comes from the cost function alone.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/trace/graph.h"
+
+namespace tensor {
+
+/// How the operators of a graph are connected when views are taken for the values they rename.
+struct Wiring {
+  std::vector<ValueId> root;  // of every value: the value whose memory it is
+  std::vector<std::vector<ValueId>>
+      readers;                 // of every root: the compute operators that read it, ascending
+  std::vector<bool> returned;  // of every root: the caller gets it or a view of it
+};
+Wiring wiring(const Graph& graph);
+
+/// Operators that run as one kernel.
+struct Group {
+  int family = -1;
+  std::vector<ValueId>
+      nodes;  // ascending; views are not members, they belong to the values they rename
+  std::vector<ValueId> reads;   // values from outside that the nodes read, views included
+  std::vector<ValueId> writes;  // members that somebody outside reads
+  double microseconds = 0;
+};
+
+/// The group of these nodes, not yet costed.
+Group make_group(const Graph& graph, const Wiring& wiring, std::vector<ValueId> nodes);
+
+/// A text that two groups share only if they compute the same function of their reads: operators,
+/// attributes, types, wiring, and which members are written. Groups of repeated blocks are costed
+/// and built once by it.
+std::string structure_of(const Graph& graph, const Group& group);
+
+struct GroupCost {
+  int family = -1;  // -1: no kernel runs this group
+  double microseconds = std::numeric_limits<double>::infinity();
+};
+
+/// The cost of running a group as one kernel.
+using CostFn = std::function<GroupCost(const Graph&, const Group&)>;
+
+struct FusionPlan {
+  std::vector<Group> groups;  // in an order in which they can run
+  double microseconds = 0;    // the sum of the groups' costs
+};
+
+struct FuseLimits {
+  int nodes = 12;  // in a group
+  int heavy = 2;   // matmuls and convolutions in a group
+};
+
+/// The cheapest partition. Throws InternalError when some operator has no kernel even by itself.
+/// Test: tests/trace/fuse_test.cpp compares it with exhaustive search.
+FusionPlan fuse(const Graph& graph, const CostFn& cost, const FuseLimits& limits = {});
+
+/// Every operator by itself, and a fuser that merges an operator into its producer's group whenever
+/// that is cheaper: what `fuse` is compared with.
+FusionPlan no_fusion(const Graph& graph, const CostFn& cost);
+FusionPlan greedy_fusion(const Graph& graph, const CostFn& cost);
+
+/// Whether a node is an operator that takes time (not an input, a constant or a view).
+bool is_compute(const Graph& graph, ValueId id);
+
+}  // namespace tensor

@@ -1,0 +1,139 @@
+#include "src/trace/layout.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+
+#include "src/trace/rewrite.h"
+
+namespace tensor {
+namespace {
+
+std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
+
+Dims identity_order(int rank) {
+  Dims order;
+  for (int axis = 0; axis < rank; ++axis) order.push_back(axis);
+  return order;
+}
+
+// The axes from the outermost to the innermost; an axis of extent 1 has no say and comes first.
+Dims order_of(const Shape& shape, const Strides& strides) {
+  Dims order = identity_order(shape.rank());
+  const auto reach = [&](std::int64_t axis) {
+    const int i = static_cast<int>(axis);
+    return shape[i] == 1 ? std::numeric_limits<std::int64_t>::max() : std::abs(strides[i]);
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::int64_t a, std::int64_t b) { return reach(a) > reach(b); });
+  return order;
+}
+
+bool is_image(Op op) {
+  return op == Op::conv2d || op == Op::conv_transpose2d || op == Op::max_pool2d ||
+         op == Op::avg_pool2d || op == Op::interpolate;
+}
+
+class Placer {
+ public:
+  explicit Placer(const Graph& graph)
+      : graph_(graph), readers_(consumers(graph)), rewriter_(graph) {}
+
+  LaidOutGraph run() {
+    for (ValueId id = 0; id < graph_.size(); ++id) {
+      const Node& node = graph_[id];
+      if (node.kind == NodeKind::operation && info(node.op).pattern == Pattern::view)
+        place_view(id, node);
+      else
+        place_value(id, node);
+    }
+    LaidOutGraph result{rewriter_.finish(), {}};
+    result.layouts = std::move(layouts_);
+    return result;
+  }
+
+ private:
+  const Layout& layout(ValueId id) const { return layouts_[at(id)]; }
+
+  void place_value(ValueId id, const Node& node) {
+    const ValueId kept = rewriter_.keep(id);
+    rewriter_.replace(id, kept);
+    Strides strides = row_major(node.type.shape);
+    if (node.kind == NodeKind::constant) strides = node.constant.strides();
+    if (node.kind == NodeKind::operation)
+      strides = strides_in_order(node.type.shape, chosen_order(id, node));
+    layouts_.push_back({node.type.shape, strides, 0});
+  }
+
+  void place_view(ValueId id, const Node& node) {
+    ValueId source = rewriter_(node.inputs[0]);
+    const auto seen_through = [&] {
+      return info(node.op).view(rewriter_.to().type(source), layout(source).strides, node.attrs);
+    };
+    auto view = seen_through();
+    if (!view) {
+      source = rewriter_.to().add(Op::copy, {source}, {}, node.where);
+      layouts_.push_back(
+          {rewriter_.to().type(source).shape, row_major(rewriter_.to().type(source).shape), 0});
+      view = seen_through();
+    }
+    const std::int64_t base = layout(source).offset;
+    rewriter_.replace(id, rewriter_.to().add(node.op, {source}, node.attrs, node.where));
+    layouts_.push_back({view->shape, view->strides, base + view->offset});
+  }
+
+  Dims chosen_order(ValueId id, const Node& node) const {
+    const int rank = node.type.shape.rank();
+    if (is_image(node.op)) return {0, 2, 3, 1};
+    if (const auto order = wanted_by_reader(id, node)) return *order;
+    if (info(node.op).pattern == Pattern::elementwise)
+      for (const ValueId input : node.inputs) {
+        const Layout& operand = layout(rewriter_(input));
+        if (operand.shape == node.type.shape && !graph_.is_constant(input))
+          return order_of(operand.shape, operand.strides);
+      }
+    return identity_order(rank);
+  }
+
+  // The order that lets a transpose and reshape of this value be a view, when row-major does not.
+  std::optional<Dims> wanted_by_reader(ValueId id, const Node& node) const {
+    for (const ValueId transposed : readers_[at(id)]) {
+      if (!graph_.is_op(transposed, Op::transpose)) continue;
+      const Dims axes = graph_[transposed].attrs.dims("axes");
+      const Layout plain =
+          *info(Op::transpose)
+               .view(node.type, row_major(node.type.shape), graph_[transposed].attrs);
+      for (const ValueId reshaped : readers_[at(transposed)]) {
+        if (!graph_.is_op(reshaped, Op::reshape)) continue;
+        if (info(Op::reshape).view(graph_.type(transposed), plain.strides, graph_[reshaped].attrs))
+          continue;
+        Dims order;
+        for (const auto axis : axes) order.push_back(normalize_axis(axis, axes.rank(), "layout"));
+        return order;
+      }
+    }
+    return std::nullopt;
+  }
+
+  const Graph& graph_;
+  const std::vector<std::vector<ValueId>> readers_;
+  Rewriter rewriter_;
+  std::vector<Layout> layouts_;
+};
+
+}  // namespace
+
+Strides strides_in_order(const Shape& shape, const Dims& order) {
+  Strides strides = Strides::filled(shape.rank(), 1);
+  std::int64_t step = 1;
+  for (int i = order.rank() - 1; i >= 0; --i) {
+    const int axis = static_cast<int>(order[i]);
+    strides[axis] = step;
+    step *= std::max<std::int64_t>(shape[axis], 1);
+  }
+  return strides;
+}
+
+LaidOutGraph lay_out(const Graph& graph) { return Placer(graph).run(); }
+
+}  // namespace tensor

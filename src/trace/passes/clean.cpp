@@ -1,0 +1,77 @@
+#include "src/trace/passes/clean.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <sstream>
+
+#include "src/core/storage.h"
+#include "src/trace/rewrite.h"
+
+namespace tensor {
+namespace {
+
+// A text that two nodes share only if they compute the same value. Small constants are compared by
+// value, large ones by the memory they lie in.
+std::string key_of(const Graph& graph, ValueId id) {
+  const Node& node = graph[id];
+  std::ostringstream key;
+  if (node.kind == NodeKind::input) {
+    key << "input " << id;
+  } else if (node.kind == NodeKind::constant) {
+    constexpr std::int64_t kComparedByValue = 256;
+    const detail::TensorImpl& impl = detail::stored(node.constant);
+    key << "constant " << node.type << ' ';
+    if (node.constant.nbytes() <= kComparedByValue) {
+      const Tensor packed = node.constant.copy();
+      key.write(reinterpret_cast<const char*>(detail::stored(packed).first()), packed.nbytes());
+    } else {
+      key << impl.first() << ' ' << impl.strides;
+    }
+  } else {
+    key << static_cast<int>(node.op) << ' ' << node.attrs;
+    for (const ValueId input : node.inputs) key << ' ' << input;
+  }
+  return key.str();
+}
+
+Graph merge_equal(const Graph& graph) {
+  std::map<std::string, ValueId> seen;
+  Rewriter rewriter(graph);
+  for (ValueId id = 0; id < graph.size(); ++id) {
+    const ValueId kept = rewriter.keep(id);
+    // A duplicate stays behind as dead code: the graph is append-only, and the next step drops it.
+    rewriter.replace(id, seen.try_emplace(key_of(rewriter.to(), kept), kept).first->second);
+  }
+  return rewriter.finish();
+}
+
+Graph drop_dead(const Graph& graph) {
+  std::vector<bool> live(static_cast<std::size_t>(graph.size()), false);
+  for (const ValueId id : graph.inputs()) live[static_cast<std::size_t>(id)] = true;
+  for (const ValueId id : graph.outputs()) live[static_cast<std::size_t>(id)] = true;
+  for (ValueId id = graph.size() - 1; id >= 0; --id)
+    if (live[static_cast<std::size_t>(id)])
+      for (const ValueId input : graph[id].inputs) live[static_cast<std::size_t>(input)] = true;
+  Rewriter rewriter(graph);
+  for (ValueId id = 0; id < graph.size(); ++id)
+    if (live[static_cast<std::size_t>(id)]) rewriter.replace(id, rewriter.keep(id));
+  return rewriter.finish();
+}
+
+}  // namespace
+
+Graph fold_constants(const Graph& graph) {
+  return rewrite(graph, [](Rewriter& r, ValueId, const Node& node) -> std::optional<ValueId> {
+    std::vector<Tensor> values;
+    for (const ValueId id : r.inputs(node)) {
+      if (!r.to().is_constant(id)) return std::nullopt;
+      values.push_back(r.to()[id].constant);
+    }
+    return r.to().add_constant(apply_op(node.op, values, node.attrs), node.where);
+  });
+}
+
+Graph eliminate_common_and_dead(const Graph& graph) { return drop_dead(merge_equal(graph)); }
+
+}  // namespace tensor

@@ -1,0 +1,94 @@
+#include "src/trace/passes/fold_scale.h"
+
+#include "src/trace/rewrite.h"
+#include "tensor/creation.h"
+#include "tensor/ops.h"
+
+namespace tensor {
+namespace {
+
+// `constant` as a vector along `axis` of `shape` (counted from the front), if it varies along that
+// axis only.
+std::optional<Tensor> along_axis(const Tensor& constant, const Shape& shape, int axis) {
+  const int lead = shape.rank() - constant.rank();
+  if (lead < 0) return std::nullopt;
+  for (int i = 0; i < constant.rank(); ++i)
+    if (i + lead != axis && constant.shape(i) != 1) return std::nullopt;
+  return copy(broadcast_to(reshape(constant, {-1}), {shape[axis]}));
+}
+
+struct Operand {
+  ValueId product;  // the convolution or matmul, in the new graph
+  Tensor vector;
+};
+
+// The node as product op constant-vector, when the product has no other reader.
+std::optional<Operand> match(Rewriter& r, const Node& node,
+                             const std::vector<std::vector<ValueId>>& readers, Op product,
+                             int axis) {
+  const auto in = r.inputs(node);
+  for (const int side : {0, 1}) {
+    const ValueId x = in[static_cast<std::size_t>(side)],
+                  c = in[static_cast<std::size_t>(1 - side)];
+    const ValueId old = node.inputs[static_cast<std::size_t>(side)];
+    if (!r.to().is_op(x, product) || !r.to().is_constant(c) ||
+        readers[static_cast<std::size_t>(old)].size() != 1)
+      continue;
+    if (!(r.to().type(x) == node.type)) continue;
+    const int at = axis < 0 ? node.type.shape.rank() + axis : axis;
+    if (auto vector = along_axis(r.to()[c].constant, node.type.shape, at))
+      return Operand{x, *vector};
+  }
+  return std::nullopt;
+}
+
+ValueId rebuilt(Rewriter& r, ValueId product, const Tensor& weight,
+                const std::optional<Tensor>& bias) {
+  const Node old = r.to()[product];
+  std::vector<ValueId> inputs = {old.inputs[0],
+                                 r.to().add_constant(weight, r.to()[old.inputs[1]].where)};
+  if (bias) inputs.push_back(r.to().add_constant(*bias, old.where));
+  return r.to().add(old.op, std::move(inputs), old.attrs, old.where);
+}
+
+std::optional<ValueId> fold_into_conv(Rewriter& r, const Node& node,
+                                      const std::vector<std::vector<ValueId>>& readers) {
+  const auto found = match(r, node, readers, Op::conv2d, 1);
+  if (!found) return std::nullopt;
+  const Node conv = r.to()[found->product];
+  if (!r.to().is_constant(conv.inputs[1]) ||
+      (conv.inputs.size() > 2 && !r.to().is_constant(conv.inputs[2])))
+    return std::nullopt;
+  const Tensor weight = r.to()[conv.inputs[1]].constant;
+  std::optional<Tensor> bias;
+  if (conv.inputs.size() > 2) bias = r.to()[conv.inputs[2]].constant;
+  if (node.op == Op::add)
+    return rebuilt(r, found->product, weight, bias ? *bias + found->vector : found->vector);
+  if (bias) bias = *bias * found->vector;
+  return rebuilt(r, found->product, weight * reshape(found->vector, {-1, 1, 1, 1}), bias);
+}
+
+std::optional<ValueId> fold_into_matmul(Rewriter& r, const Node& node,
+                                        const std::vector<std::vector<ValueId>>& readers) {
+  const auto found = match(r, node, readers, Op::matmul, -1);
+  if (!found || node.op != Op::multiply) return std::nullopt;
+  const ValueId weight = r.to()[found->product].inputs[1];
+  if (!r.to().is_constant(weight)) return std::nullopt;
+  return rebuilt(r, found->product, r.to()[weight].constant * found->vector, std::nullopt);
+}
+
+}  // namespace
+
+Graph fold_scale(const Graph& graph) {
+  auto readers = consumers(graph);
+  for (const ValueId id : graph.outputs())
+    readers[static_cast<std::size_t>(id)].insert(readers[static_cast<std::size_t>(id)].end(), 2,
+                                                 -1);  // the caller reads it too
+  return rewrite(graph, [&](Rewriter& r, ValueId, const Node& node) -> std::optional<ValueId> {
+    if (node.op != Op::multiply && node.op != Op::add) return std::nullopt;
+    if (const auto value = fold_into_conv(r, node, readers)) return value;
+    return fold_into_matmul(r, node, readers);
+  });
+}
+
+}  // namespace tensor

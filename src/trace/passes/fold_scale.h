@@ -1,0 +1,14 @@
+// Folds scales and shifts by constants into the weights of the convolution or product before them:
+// an inference-time batch norm costs nothing.
+#pragma once
+
+#include "src/trace/graph.h"
+
+namespace tensor {
+
+/// conv2d(x, w) * s + t -> conv2d(x, w * s, t), and matmul(x, w) * s -> matmul(x, w * s), where w,
+/// s, t are constants, s and t vary along the output channels only, and nothing else reads the
+/// intermediate value. Test: tests/trace/passes_test.cpp.
+Graph fold_scale(const Graph& graph);
+
+}  // namespace tensor

@@ -1,0 +1,153 @@
+#include "src/trace/passes/simplify.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/core/dispatch.h"
+#include "tensor/creation.h"
+#include "tensor/ops.h"
+
+namespace tensor {
+namespace {
+
+using Result = std::optional<ValueId>;
+
+// The value of a constant whose elements are all the same number.
+std::optional<double> uniform(const Graph& graph, ValueId id) {
+  if (!graph.is_constant(id)) return std::nullopt;
+  const Tensor& value = graph[id].constant;
+  if (value.size() == 0 || value.size() > 4096) return std::nullopt;
+  const std::vector<double> all = value.to_vector<double>();
+  if (std::any_of(all.begin(), all.end(), [&](double v) { return v != all.front(); }))
+    return std::nullopt;
+  return all.front();
+}
+
+// `x` where it already has the node's type: an identity may still broadcast or promote.
+Result same_type(Rewriter& r, ValueId x, const Node& node) {
+  return r.to().type(x) == node.type ? Result(x) : std::nullopt;
+}
+
+// x op c and, for a commutative op, c op x.
+Result drop_neutral(Rewriter& r, const Node& node, Op op, double neutral, bool commutes) {
+  if (node.op != op) return std::nullopt;
+  const auto in = r.inputs(node);
+  if (uniform(r.to(), in[1]) == neutral) return same_type(r, in[0], node);
+  if (commutes && uniform(r.to(), in[0]) == neutral) return same_type(r, in[1], node);
+  return std::nullopt;
+}
+
+Result add_zero(Rewriter& r, ValueId, const Node& node) {
+  return drop_neutral(r, node, Op::add, 0, true);
+}
+Result subtract_zero(Rewriter& r, ValueId, const Node& node) {
+  return drop_neutral(r, node, Op::subtract, 0, false);
+}
+Result multiply_one(Rewriter& r, ValueId, const Node& node) {
+  return drop_neutral(r, node, Op::multiply, 1, true);
+}
+Result divide_one(Rewriter& r, ValueId, const Node& node) {
+  return drop_neutral(r, node, Op::divide, 1, false);
+}
+Result power_one(Rewriter& r, ValueId, const Node& node) {
+  return drop_neutral(r, node, Op::power, 1, false);
+}
+
+// x / c is x * (1 / c): one rounding more, a division less. Exact when c is a power of two.
+Result divide_constant(Rewriter& r, ValueId, const Node& node) {
+  if (node.op != Op::divide) return std::nullopt;
+  const auto in = r.inputs(node);
+  const auto divisor = uniform(r.to(), in[1]);
+  if (!divisor || *divisor == 0 || !std::isfinite(*divisor) || !std::isnormal(1 / *divisor))
+    return std::nullopt;
+  const Tensor& old = r.to()[in[1]].constant;
+  const ValueId factor =
+      r.to().add_constant(full(old.shape(), 1 / *divisor, old.dtype()), r.to()[in[1]].where);
+  return r.to().add(Op::multiply, {in[0], factor}, {}, node.where);
+}
+
+Result copy_of(Rewriter& r, ValueId, const Node& node) {
+  return node.op == Op::copy ? Result(r.inputs(node)[0]) : std::nullopt;
+}
+
+// A cast to the type it has, and a cast back from a wider type: astype(astype(x: bf16, f32), bf16).
+Result cast_back(Rewriter& r, ValueId, const Node& node) {
+  if (node.op != Op::astype) return std::nullopt;
+  const ValueId in = r.inputs(node)[0];
+  if (const Result same = same_type(r, in, node)) return same;
+  if (!r.to().is_op(in, Op::astype)) return std::nullopt;
+  const ValueId source = r.to()[in].inputs[0];
+  const DType narrow = r.to().type(source).dtype, wide = r.to().type(in).dtype;
+  return narrow == node.type.dtype && promote(narrow, wide) == wide ? Result(source) : std::nullopt;
+}
+
+// Views that change nothing.
+Result identity_view(Rewriter& r, ValueId, const Node& node) {
+  const auto in = r.inputs(node);
+  if (node.op == Op::reshape || node.op == Op::broadcast_to) return same_type(r, in[0], node);
+  if (node.op == Op::transpose) {
+    const Dims axes = node.attrs.dims("axes");
+    for (int axis = 0; axis < axes.rank(); ++axis)
+      if (axes[axis] != axis && axes[axis] != axis - axes.rank()) return std::nullopt;
+    return in[0];
+  }
+  if (node.op == Op::slice) {
+    const Dims step = node.attrs.dims("step");
+    for (int axis = 0; axis < step.rank(); ++axis)
+      if (step[axis] != 1 && node.type.shape[axis] > 1) return std::nullopt;
+    return same_type(r, in[0], node);
+  }
+  return std::nullopt;
+}
+
+Result reshape_of_reshape(Rewriter& r, ValueId, const Node& node) {
+  if (node.op != Op::reshape) return std::nullopt;
+  const ValueId in = r.inputs(node)[0];
+  if (!r.to().is_op(in, Op::reshape)) return std::nullopt;
+  return r.to().add(Op::reshape, {r.to()[in].inputs[0]}, {{"shape", node.type.shape}}, node.where);
+}
+
+Result transpose_of_transpose(Rewriter& r, ValueId, const Node& node) {
+  if (node.op != Op::transpose) return std::nullopt;
+  const ValueId in = r.inputs(node)[0];
+  if (!r.to().is_op(in, Op::transpose)) return std::nullopt;
+  const Dims inner = r.to()[in].attrs.dims("axes"), outer = node.attrs.dims("axes");
+  Dims axes;
+  for (const auto axis : outer)
+    axes.push_back(inner[normalize_axis(axis, inner.rank(), "transpose")]);
+  const ValueId source = r.to()[in].inputs[0];
+  bool identity = true;
+  for (int axis = 0; axis < axes.rank(); ++axis) {
+    axes[axis] = normalize_axis(axes[axis], axes.rank(), "transpose");
+    identity = identity && axes[axis] == axis;
+  }
+  return identity ? source : r.to().add(Op::transpose, {source}, {{"axes", axes}}, node.where);
+}
+
+constexpr Rule kRules[] = {
+    {"add_zero", add_zero},
+    {"subtract_zero", subtract_zero},
+    {"multiply_one", multiply_one},
+    {"divide_one", divide_one},
+    {"power_one", power_one},
+    {"divide_constant", divide_constant},
+    {"copy", copy_of},
+    {"cast_back", cast_back},
+    {"identity_view", identity_view},
+    {"reshape_of_reshape", reshape_of_reshape},
+    {"transpose_of_transpose", transpose_of_transpose},
+};
+
+}  // namespace
+
+std::span<const Rule> simplify_rules() { return kRules; }
+
+Graph simplify(const Graph& graph) {
+  return rewrite(graph, [](Rewriter& r, ValueId id, const Node& node) -> Result {
+    for (const Rule& rule : kRules)
+      if (const Result value = rule.apply(r, id, node)) return value;
+    return std::nullopt;
+  });
+}
+
+}  // namespace tensor

@@ -1,0 +1,31 @@
+#include "src/trace/rewrite.h"
+
+namespace tensor {
+
+std::vector<ValueId> Rewriter::inputs(const Node& node) const {
+  std::vector<ValueId> result;
+  for (const ValueId id : node.inputs) result.push_back((*this)(id));
+  return result;
+}
+
+ValueId Rewriter::keep(ValueId old) {
+  const Node& node = from_[old];
+  switch (node.kind) {
+    case NodeKind::input:
+      return to_.add_input(node.type, node.where);
+    case NodeKind::constant:
+      return to_.add_constant(node.constant, node.where);
+    case NodeKind::operation:
+      break;
+  }
+  return to_.add(node.op, inputs(node), node.attrs, node.where);
+}
+
+Graph Rewriter::finish() {
+  std::vector<ValueId> outputs;
+  for (const ValueId id : from_.outputs()) outputs.push_back((*this)(id));
+  to_.set_outputs(std::move(outputs));
+  return std::move(to_);
+}
+
+}  // namespace tensor

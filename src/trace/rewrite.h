@@ -1,0 +1,47 @@
+// Rewriter: rebuilds a graph node by node, so that a pass only says what it changes.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "src/trace/graph.h"
+
+namespace tensor {
+
+class Rewriter {
+ public:
+  explicit Rewriter(const Graph& from)
+      : from_(from), map_(static_cast<std::size_t>(from.size()), -1) {}
+
+  const Graph& from() const { return from_; }
+  Graph& to() { return to_; }
+  /// The new value of an old one; the old one must have been handled.
+  ValueId operator()(ValueId old) const { return map_[static_cast<std::size_t>(old)]; }
+  std::vector<ValueId> inputs(const Node& node) const;
+  void replace(ValueId old, ValueId with) { map_[static_cast<std::size_t>(old)] = with; }
+  /// Copies the node as it is, over its inputs' new values.
+  ValueId keep(ValueId old);
+  /// Maps the outputs and returns the new graph.
+  Graph finish();
+
+ private:
+  const Graph& from_;
+  Graph to_;
+  std::vector<ValueId> map_;
+};
+
+/// Calls rewrite(rewriter, id, node) for every node in order; a returned value replaces the node,
+/// nullopt keeps it.
+template <class F>
+Graph rewrite(const Graph& graph, F&& change) {
+  Rewriter rewriter(graph);
+  for (ValueId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph[id];
+    std::optional<ValueId> replacement;
+    if (node.kind == NodeKind::operation) replacement = change(rewriter, id, node);
+    rewriter.replace(id, replacement ? *replacement : rewriter.keep(id));
+  }
+  return rewriter.finish();
+}
+
+}  // namespace tensor
