@@ -1,0 +1,218 @@
+// References of convolutions, pools and interpolation, on [N, C, H, W].
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tests/generated/reference.h"
+
+namespace tensor::generated {
+namespace {
+
+struct Two {
+  std::int64_t h, w;
+};
+
+Two two(const Attrs& attrs, std::string_view name, std::int64_t fallback) {
+  const Ints values = attrs.ints(name, {fallback});
+  return {values.front(), values.back()};
+}
+
+bool all_whole(const Arrays& in) {
+  return std::all_of(in.begin(), in.end(), [](const Array& x) {
+    return std::all_of(x.values.begin(), x.values.end(),
+                       [](Exact v) { return v == std::trunc(v); });
+  });
+}
+
+// The sums of products of a convolution, with what bounds their error.
+struct Sums {
+  Expected result;
+  std::vector<Exact> magnitudes, terms;
+  Sums(const Shape& shape, DType dtype)
+      : result(shape, dtype), magnitudes(result.size()), terms(result.size()) {}
+  void add(std::size_t at, Exact product) {
+    result.values[at] += product;
+    magnitudes[at] += std::fabs(product);
+    terms[at] += 1;
+  }
+};
+
+Results finish(Sums sums, const Arrays& in) {
+  Expected& result = sums.result;
+  if (in.size() > 2)
+    for (std::size_t i = 0; i < result.size(); ++i)
+      sums.add(i, in[2].at({unravel(i, result.shape)[1]}));
+  if (all_whole(in)) return {result};
+  const Exact u = unit_roundoff(compute_type(result.dtype));
+  for (std::size_t i = 0; i < result.size(); ++i)
+    result.slack.push_back((sums.terms[i] + 1) * u * sums.magnitudes[i] +
+                           ulp(result.dtype, result.values[i]));
+  return {result};
+}
+
+Results conv2d(const Arrays& in, const Attrs& attrs) {
+  const Array &x = in[0], &w = in[1];
+  const Two stride = two(attrs, "stride", 1), padding = two(attrs, "padding", 0),
+            dilation = two(attrs, "dilation", 1);
+  const std::int64_t groups = attrs.integer("groups", 1);
+  const std::int64_t height =
+      (x.shape[2] + 2 * padding.h - dilation.h * (w.shape[2] - 1) - 1) / stride.h + 1;
+  const std::int64_t width =
+      (x.shape[3] + 2 * padding.w - dilation.w * (w.shape[3] - 1) - 1) / stride.w + 1;
+  Sums sums({x.shape[0], w.shape[0], height, width}, x.dtype);
+  for (std::size_t i = 0; i < sums.result.size(); ++i) {
+    const Index out = unravel(i, sums.result.shape);
+    const std::int64_t first =
+        out[1] / (w.shape[0] / groups) * w.shape[1];  // input channel of the group
+    for (std::int64_t c = 0; c < w.shape[1]; ++c)
+      for (std::int64_t a = 0; a < w.shape[2]; ++a)
+        for (std::int64_t b = 0; b < w.shape[3]; ++b) {
+          const std::int64_t y = out[2] * stride.h - padding.h + a * dilation.h,
+                             z = out[3] * stride.w - padding.w + b * dilation.w;
+          if (y < 0 || z < 0 || y >= x.shape[2] || z >= x.shape[3]) continue;
+          sums.add(i, x.at({out[0], first + c, y, z}) * w.at({out[1], c, a, b}));
+        }
+  }
+  return finish(std::move(sums), in);
+}
+
+Results conv_transpose2d(const Arrays& in, const Attrs& attrs) {
+  const Array &x = in[0], &w = in[1];
+  const Two stride = two(attrs, "stride", 1), padding = two(attrs, "padding", 0),
+            dilation = two(attrs, "dilation", 1);
+  const Two more = two(attrs, "output_padding", 0);
+  const std::int64_t groups = attrs.integer("groups", 1), per_group = x.shape[1] / groups;
+  const Shape shape{
+      x.shape[0], w.shape[1] * groups,
+      (x.shape[2] - 1) * stride.h - 2 * padding.h + dilation.h * (w.shape[2] - 1) + more.h + 1,
+      (x.shape[3] - 1) * stride.w - 2 * padding.w + dilation.w * (w.shape[3] - 1) + more.w + 1};
+  Sums sums(shape, x.dtype);
+  for (std::size_t i = 0; i < x.size(); ++i) {  // every input element is spread over the output
+    const Index at = unravel(i, x.shape);
+    for (std::int64_t c = 0; c < w.shape[1]; ++c)
+      for (std::int64_t a = 0; a < w.shape[2]; ++a)
+        for (std::int64_t b = 0; b < w.shape[3]; ++b) {
+          const std::int64_t y = at[2] * stride.h - padding.h + a * dilation.h,
+                             z = at[3] * stride.w - padding.w + b * dilation.w;
+          if (y < 0 || z < 0 || y >= shape[2] || z >= shape[3]) continue;
+          sums.add(ravel({at[0], at[1] / per_group * w.shape[1] + c, y, z}, shape),
+                   x.values[i] * w.at({at[1], c, a, b}));
+        }
+  }
+  return finish(std::move(sums), in);
+}
+
+Results pool(const Arrays& in, const Attrs& attrs, bool average) {
+  const Array& x = in[0];
+  const Two kernel = two(attrs, "kernel_size", 0), padding = two(attrs, "padding", 0);
+  const Two stride = attrs.has("stride") ? two(attrs, "stride", 0) : kernel;
+  const Shape shape{x.shape[0], x.shape[1], (x.shape[2] + 2 * padding.h - kernel.h) / stride.h + 1,
+                    (x.shape[3] + 2 * padding.w - kernel.w) / stride.w + 1};
+  const Exact count = static_cast<Exact>(kernel.h * kernel.w),
+              u = unit_roundoff(compute_type(x.dtype));
+  Expected result(shape, x.dtype);
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const Index out = unravel(i, shape);
+    Exact top = -std::numeric_limits<Exact>::infinity(), sum = 0, magnitudes = 0;
+    for (std::int64_t a = 0; a < kernel.h; ++a)
+      for (std::int64_t b = 0; b < kernel.w; ++b) {
+        const std::int64_t y = out[2] * stride.h - padding.h + a,
+                           z = out[3] * stride.w - padding.w + b;
+        if (y < 0 || z < 0 || y >= x.shape[2] || z >= x.shape[3]) continue;
+        const Exact value = x.at({out[0], out[1], y, z});
+        if (std::isnan(value) || value > top) top = value;  // a NaN stays: nothing is greater
+        sum += value;
+        magnitudes += std::fabs(value);
+      }
+    result.values[i] = average ? sum / count : top;
+    // The sum of finite numbers may pass the largest one on the way.
+    const Exact slack = (count + 1) * u * magnitudes / count + ulp(x.dtype, result.values[i]);
+    if (average) result.slack.push_back(std::isfinite(magnitudes) ? slack : 0);
+  }
+  return {result};
+}
+
+// ---- Interpolation: the weights of the source positions that make up one output position.
+
+using Weights = std::vector<std::pair<std::int64_t, Exact>>;
+
+Exact triangle(Exact x) { return std::max<Exact>(0, 1 - std::fabs(x)); }
+
+// Keys' cubic convolution; a = -0.75 in PyTorch, -0.5 in Pillow (and in PyTorch's antialiased
+// form).
+Exact cubic(Exact x, Exact a) {
+  x = std::fabs(x);
+  if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  if (x < 2) return (((x - 5) * x + 8) * x - 4) * a;
+  return 0;
+}
+
+Weights weights(std::int64_t position, std::int64_t from, std::int64_t to, const Attrs& attrs) {
+  const std::string mode = attrs.text("mode", "nearest");
+  if (mode == "nearest") return {{position * from / to, 1}};
+  const bool is_cubic = mode == "bicubic", corners = attrs.flag("align_corners", false);
+  const Exact scale =
+      corners ? (to > 1 ? Exact(from - 1) / Exact(to - 1) : 0) : Exact(from) / Exact(to);
+  Weights result;
+  if (attrs.flag("antialias", false)) {
+    const Exact wide = std::max<Exact>(1, scale), support = (is_cubic ? 2 : 1) * wide,
+                centre = scale * (Exact(position) + 0.5L);
+    const auto begin =
+        static_cast<std::int64_t>(std::max<Exact>(0, std::floor(centre - support + 0.5L)));
+    const auto end = static_cast<std::int64_t>(
+        std::min<Exact>(Exact(from), std::floor(centre + support + 0.5L)));
+    Exact sum = 0;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const Exact x = (Exact(i) - centre + 0.5L) / wide;
+      result.push_back({i, is_cubic ? cubic(x, -0.5L) : triangle(x)});
+      sum += result.back().second;
+    }
+    for (auto& [i, weight] : result) weight /= sum;
+    return result;
+  }
+  Exact source = corners ? scale * Exact(position) : scale * (Exact(position) + 0.5L) - 0.5L;
+  if (!is_cubic) source = std::max<Exact>(0, source);
+  const auto base = static_cast<std::int64_t>(std::floor(source));
+  for (std::int64_t i = base - (is_cubic ? 1 : 0); i <= base + (is_cubic ? 2 : 1); ++i) {
+    const Exact x = source - Exact(i);
+    result.push_back(
+        {std::clamp<std::int64_t>(i, 0, from - 1), is_cubic ? cubic(x, -0.75L) : triangle(x)});
+  }
+  return result;
+}
+
+Results interpolate(const Arrays& in, const Attrs& attrs) {
+  const Array& x = in[0];
+  const Two size = two(attrs, "size", 0);
+  const Exact u = unit_roundoff(compute_type(x.dtype));
+  Expected result({x.shape[0], x.shape[1], size.h, size.w}, x.dtype);
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const Index out = unravel(i, result.shape);
+    Exact sum = 0, largest = 0;
+    for (const auto& [y, wy] : weights(out[2], x.shape[2], size.h, attrs))
+      for (const auto& [z, wz] : weights(out[3], x.shape[3], size.w, attrs)) {
+        const Exact value = x.at({out[0], out[1], y, z});
+        sum += wy * wz * value;
+        largest = std::max(largest, std::fabs(value));
+      }
+    result.values[i] = sum;
+    // A source coordinate of up to `extent` errs by 3 u of itself, which a weight of slope below 2
+    // passes on for each of at most 4 scale + 4 taps of an axis; then as many products and sums.
+    const auto extent = static_cast<Exact>(x.shape[2] + x.shape[3]);
+    if (attrs.text("mode", "nearest") != "nearest")
+      result.slack.push_back(u * largest * 16 * (extent + 8) + ulp(x.dtype, sum));
+  }
+  return {result};
+}
+
+}  // namespace
+
+void add_image_references(References& table) {
+  table["conv2d"] = conv2d;
+  table["conv_transpose2d"] = conv_transpose2d;
+  table["max_pool2d"] = [](const Arrays& in, const Attrs& attrs) { return pool(in, attrs, false); };
+  table["avg_pool2d"] = [](const Arrays& in, const Attrs& attrs) { return pool(in, attrs, true); };
+  table["interpolate"] = interpolate;
+}
+
+}  // namespace tensor::generated
