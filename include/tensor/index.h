@@ -88,7 +88,10 @@ class TENSOR_API IndexedTensor : public Tensor {
 
 template <class... I>
 IndexedTensor Tensor::operator()(const I&... indices) const {
-  return IndexedTensor(*this, std::vector<Index>{Index(indices)...});
+  std::vector<Index> items;
+  items.reserve(sizeof...(I));
+  (items.emplace_back(indices), ...);
+  return IndexedTensor(*this, std::move(items));
 }
 
 }  // namespace tensor

@@ -1,5 +1,134 @@
+// Normalisations: the operator layer_norm, with statistics in double, and batch_norm and group_norm
+// built on operators.
+#include <cmath>
+
+#include "src/ops/lines.h"
 #include "src/ops/op.h"
+#include "src/ops/pack.h"
+#include "src/ops/promote.h"
+#include "tensor/creation.h"
+#include "tensor/ops.h"
 
 namespace tensor {
-std::span<const OpInfo> layer_norm_ops() { return {}; }
+namespace {
+
+// x, or x and weight, or x, weight and bias.
+TensorType infer_layer_norm(std::span<const TensorType> in, const Attrs& attrs) {
+  const Shape& shape = in[0].shape;
+  if (shape.rank() == 0) fail("layer_norm", "got a 0-d tensor, need at least 1 axis");
+  for (std::size_t i = 1; i < in.size(); ++i) {
+    if (!(in[i].shape == Shape{shape.back()}))
+      fail("layer_norm", "got a ", i == 1 ? "weight" : "bias", " of the shape ", in[i].shape,
+           " for the shape ", shape, ", need ", Shape{shape.back()});
+    if (in[i].dtype != in[0].dtype) internal_error("layer_norm", "got ", in[i], " for ", in[0]);
+  }
+  attrs.number("eps");
+  return in[0];
+}
+
+// In two passes, so that a small variance far from zero is not lost.
+void normalise(std::span<double> row, double eps) {
+  const auto count = static_cast<double>(row.size());
+  double sum = 0, squares = 0;
+  for (const double x : row) sum += x;
+  const double mean = sum / count;
+  for (double& x : row) {
+    x -= mean;
+    squares += x * x;
+  }
+  const double scale = 1 / std::sqrt(squares / count + eps);
+  for (double& x : row) x *= scale;
+}
+
+void eval_layer_norm(std::span<const ConstView> in, const Attrs& attrs, const View& out) {
+  const double eps = attrs.number("eps");
+  const auto numbers = [&](std::size_t i) { return i < in.size() ? packed(in[i], f64) : Tensor(); };
+  const Tensor weight = numbers(1), bias = numbers(2);
+  const double* scale = weight.defined() ? weight.data<double>() : nullptr;
+  const double* shift = bias.defined() ? bias.data<double>() : nullptr;
+  const auto change = [&](std::span<double> row) {
+    normalise(row, eps);
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (scale) row[i] *= scale[i];
+      if (shift) row[i] += shift[i];
+    }
+  };
+  dispatch_floating(out.dtype, "layer_norm", [&]<class Tag>(Tag) {
+    using T = typename Tag::type;
+    transform_lines<T, T>(in[0], out.rank() - 1, out, change);
+  });
+}
+
+constexpr OpInfo kRows[] = {
+    {Op::layer_norm, "layer_norm", 1, 3, Pattern::reduction, infer_layer_norm, eval_layer_norm},
+};
+
+// A vector of one number a channel, as [1, C, 1, ...].
+Tensor per_channel(const Tensor& vector, const Tensor& x, std::string_view where,
+                   std::string_view what) {
+  if (!(vector.shape() == Shape{x.shape(1)}))
+    fail(where, "got a ", what, " of the shape ", vector.shape(), " for ", x.shape(1),
+         " channels, need ", Shape{x.shape(1)});
+  Shape shape = Dims::filled(x.rank(), 1);
+  shape[1] = x.shape(1);
+  return reshape(vector, shape);
+}
+
+// The common type of x and of the vectors that are defined.
+DType common_type(const Tensor& x, std::initializer_list<Tensor> vectors, std::string_view where) {
+  std::vector<Tensor> inputs{x};
+  for (const Tensor& vector : vectors)
+    if (vector.defined()) inputs.push_back(vector);
+  if (x.rank() < 2) fail(where, "got the shape ", x.shape(), ", need (batch, channels, ...)");
+  return floating_result_type(inputs, where);
+}
+
+// The type to compute in: several roundings to a 16-bit type would add up.
+DType wide(DType dtype) { return item_size(dtype) == 2 ? f32 : dtype; }
+
+}  // namespace
+
+std::span<const OpInfo> layer_norm_ops() { return kRows; }
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  std::vector<Tensor> inputs{x};
+  if (weight.defined())
+    inputs.push_back(weight);
+  else if (bias.defined())
+    inputs.push_back(ones(bias.shape(), bias.dtype()));
+  if (bias.defined()) inputs.push_back(bias);
+  const DType dtype = floating_result_type(inputs, "layer_norm");
+  for (Tensor& input : inputs) input = cast(input, dtype);
+  return apply_op(Op::layer_norm, inputs, {{"eps", eps}});
+}
+
+Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
+                  const Tensor& weight, const Tensor& bias, double eps) {
+  const DType dtype = common_type(x, {running_mean, running_var, weight, bias}, "batch_norm");
+  const auto channels = [&](const Tensor& vector, std::string_view what) {
+    return cast(per_channel(vector, x, "batch_norm", what), wide(dtype));
+  };
+  Tensor scale = rsqrt(channels(running_var, "variance") + eps);
+  if (weight.defined()) scale = scale * channels(weight, "weight");
+  Tensor shift = -channels(running_mean, "mean") * scale;
+  if (bias.defined()) shift = shift + channels(bias, "bias");
+  return cast(cast(x, wide(dtype)) * scale + shift, dtype);
+}
+
+Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight,
+                  const Tensor& bias, double eps) {
+  const DType dtype = common_type(x, {weight, bias}, "group_norm");
+  if (num_groups <= 0 || x.shape(1) % num_groups != 0)
+    fail("group_norm", "cannot put ", x.shape(1), " channels into ", num_groups, " equal groups");
+  std::int64_t group = x.shape(1) / num_groups;
+  for (int axis = 2; axis < x.rank(); ++axis) group *= x.shape(axis);
+  const Tensor groups = reshape(cast(x, wide(dtype)), {x.shape(0), num_groups, group});
+  Tensor result = reshape(layer_norm(groups, {}, {}, eps), x.shape());
+  if (weight.defined())
+    result = result * cast(per_channel(weight, x, "group_norm", "weight"), wide(dtype));
+  if (bias.defined())
+    result = result + cast(per_channel(bias, x, "group_norm", "bias"), wide(dtype));
+  return cast(result, dtype);
+}
+
 }  // namespace tensor

@@ -39,6 +39,12 @@ DType result_type(std::span<const Tensor> inputs, std::string_view where) {
   return result;
 }
 
+DType floating_result_type(std::span<const Tensor> inputs, std::string_view where) {
+  const DType dtype = result_type(inputs, where);
+  if (!is_floating(dtype)) fail(where, "got a tensor of ", dtype, ", need a floating type: convert it with astype(f32)");
+  return dtype;
+}
+
 DType floating_type(DType dtype) {
   switch (dtype) {
     case DType::boolean:

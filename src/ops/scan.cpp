@@ -1,5 +1,105 @@
+// cumsum, sort and argsort along one axis, and topk built on them. Sorting is stable and NaN counts
+// as the largest.
+#include <algorithm>
+#include <numeric>
+
+#include "src/ops/lines.h"
 #include "src/ops/op.h"
+#include "src/ops/view.h"
+#include "tensor/ops.h"
 
 namespace tensor {
-std::span<const OpInfo> scan_ops() { return {}; }
+namespace {
+
+constexpr auto kBelow = [](auto a, auto b) { return a < b || (b != b && a == a); };
+
+// Integers wrap around.
+constexpr auto kRunningSum = []<class A>(std::span<A> row) {
+  using Sum = std::conditional_t<std::is_integral_v<A>, std::uint64_t, A>;
+  Sum total = 0;
+  for (A& x : row) x = static_cast<A>(total += static_cast<Sum>(x));
+};
+
+constexpr auto kSorted = [](auto row) { std::stable_sort(row.begin(), row.end(), kBelow); };
+
+// Each place gets the index of the element that belongs there.
+template <class A>
+void order_row(std::span<A> row, bool descending) {
+  std::vector<std::int64_t> order(row.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t i, std::int64_t j) {
+    const A a = row[static_cast<std::size_t>(i)], b = row[static_cast<std::size_t>(j)];
+    return descending ? kBelow(b, a) : kBelow(a, b);
+  });
+  std::copy(order.begin(), order.end(), row.begin());
+}
+
+TensorType infer_cumsum(std::span<const TensorType> in, const Attrs&) {
+  return {in[0].shape, is_floating(in[0].dtype) ? in[0].dtype : i64};
+}
+TensorType infer_sort(std::span<const TensorType> in, const Attrs&) { return in[0]; }
+TensorType infer_argsort(std::span<const TensorType> in, const Attrs&) {
+  return {in[0].shape, i64};
+}
+
+void eval_cumsum(std::span<const ConstView> in, const Attrs& attrs, const View& out) {
+  const int axis = static_cast<int>(attrs.integer("axis"));
+  dispatch(in[0].dtype, [&]<class Tag>(Tag) {
+    using T = typename Tag::type;
+    using R = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
+    transform_lines<T, R>(in[0], axis, out, kRunningSum);
+  });
+}
+
+void eval_sort(std::span<const ConstView> in, const Attrs& attrs, const View& out) {
+  const int axis = static_cast<int>(attrs.integer("axis"));
+  dispatch(in[0].dtype, [&]<class Tag>(Tag) {
+    using T = typename Tag::type;
+    transform_lines<T, T>(in[0], axis, out, kSorted);
+  });
+}
+
+void eval_argsort(std::span<const ConstView> in, const Attrs& attrs, const View& out) {
+  const int axis = static_cast<int>(attrs.integer("axis"));
+  const bool descending = attrs.flag("descending");
+  dispatch(in[0].dtype, [&]<class Tag>(Tag) {
+    using T = typename Tag::type;
+    transform_lines<T, std::int64_t>(in[0], axis, out,
+                                     [&](auto row) { order_row(row, descending); });
+  });
+}
+
+constexpr OpInfo kRows[] = {
+    {Op::cumsum, "cumsum", 1, 1, Pattern::opaque, infer_cumsum, eval_cumsum},
+    {Op::sort, "sort", 1, 1, Pattern::opaque, infer_sort, eval_sort},
+    {Op::argsort, "argsort", 1, 1, Pattern::opaque, infer_argsort, eval_argsort},
+};
+
+}  // namespace
+
+std::span<const OpInfo> scan_ops() { return kRows; }
+
+Tensor cumsum(const Tensor& x, int axis) {
+  return apply_op(Op::cumsum, {x}, {{"axis", normalize_axis(axis, x.rank(), "cumsum")}});
+}
+
+Tensor sort(const Tensor& x, int axis) {
+  return apply_op(Op::sort, {x}, {{"axis", normalize_axis(axis, x.rank(), "sort")}});
+}
+
+Tensor argsort(const Tensor& x, int axis) {
+  const int at = normalize_axis(axis, x.rank(), "argsort");
+  return apply_op(Op::argsort, {x}, {{"axis", at}, {"descending", false}});
+}
+
+std::pair<Tensor, Tensor> topk(const Tensor& x, std::int64_t k, int axis) {
+  const int at = normalize_axis(axis, x.rank(), "topk");
+  if (k < 0 || k > x.shape(at))
+    fail("topk", "got k = ", k, " for the ", x.shape(at), " elements along axis ", at,
+         " of the shape ", x.shape());
+  const Tensor order = apply_op(Op::argsort, {x}, {{"axis", at}, {"descending", true}});
+  const Tensor indices = slice_axis(order, at, 0, k);
+  return {take_along_axis(x, indices, at), indices};
+}
+
 }  // namespace tensor

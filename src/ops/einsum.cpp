@@ -1,0 +1,245 @@
+// einsum, composed of transpositions, sums, and pairwise products that are a matmul wherever a
+// label is summed.
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+
+#include "src/ops/promote.h"
+#include "src/ops/view.h"
+#include "tensor/ops.h"
+
+namespace tensor {
+namespace {
+
+using Labels = std::string;
+
+struct Equation {
+  std::vector<Labels> inputs;
+  Labels output;
+};
+
+// A tensor with one label an axis.
+struct Term {
+  Tensor value;
+  Labels labels;
+};
+
+bool has(const Labels& labels, char label) { return labels.find(label) != Labels::npos; }
+
+Labels parse_labels(std::string_view text, std::string_view equation) {
+  Labels labels;
+  for (const char c : text) {
+    if (c == ' ') continue;
+    if (c == '.')
+      fail("einsum", "\"...\" is not supported, got \"", equation, "\": name every axis");
+    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')))
+      fail("einsum", "got '", c, "' in \"", equation, "\", need letters, commas and one \"->\"");
+    labels.push_back(c);
+  }
+  return labels;
+}
+
+// Without "->": the labels that occur once, in alphabetical order.
+Labels implicit_output(const std::vector<Labels>& inputs) {
+  Labels all;
+  for (const Labels& labels : inputs) all += labels;
+  Labels output;
+  for (const char label : all)
+    if (std::count(all.begin(), all.end(), label) == 1) output.push_back(label);
+  std::sort(output.begin(), output.end());
+  return output;
+}
+
+Equation parse(std::string_view text) {
+  Equation result;
+  const std::size_t arrow = text.find("->");
+  const std::string_view left = text.substr(0, arrow);
+  for (std::size_t begin = 0; begin <= left.size();) {
+    const std::size_t comma = std::min(left.find(',', begin), left.size());
+    result.inputs.push_back(parse_labels(left.substr(begin, comma - begin), text));
+    begin = comma + 1;
+  }
+  if (arrow == std::string_view::npos) {
+    result.output = implicit_output(result.inputs);
+    return result;
+  }
+  result.output = parse_labels(text.substr(arrow + 2), text);
+  for (const char label : result.output) {
+    if (std::count(result.output.begin(), result.output.end(), label) > 1)
+      fail("einsum", "the output of \"", text, "\" names '", label, "' twice");
+    if (std::none_of(result.inputs.begin(), result.inputs.end(),
+                     [&](const Labels& in) { return has(in, label); }))
+      fail("einsum", "the output of \"", text, "\" names '", label, "', which no input has");
+  }
+  return result;
+}
+
+Tensor transposed(const Tensor& x, const Labels& from, const Labels& to) {
+  Dims axes;
+  for (const char label : to) axes.push_back(static_cast<std::int64_t>(from.find(label)));
+  return transpose(x, axes);
+}
+
+// The diagonal of two axes becomes the last axis: as one axis of n * n elements, it is every (n +
+// 1)-th of them.
+void take_diagonal(Term& term, std::size_t first, std::size_t second, std::string_view equation) {
+  const std::int64_t extent = term.value.shape(static_cast<int>(first));
+  const char label = term.labels[first];
+  if (term.value.shape(static_cast<int>(second)) != extent)
+    fail("einsum", "'", label, "' in \"", equation,
+         "\" stands for axes of different extents of the shape ", term.value.shape());
+  Dims axes;
+  Shape shape;
+  Labels labels;
+  for (std::size_t axis = 0; axis < term.labels.size(); ++axis) {
+    if (axis == first || axis == second) continue;
+    axes.push_back(static_cast<std::int64_t>(axis));
+    shape.push_back(term.value.shape(static_cast<int>(axis)));
+    labels.push_back(term.labels[axis]);
+  }
+  axes.push_back(static_cast<std::int64_t>(first));
+  axes.push_back(static_cast<std::int64_t>(second));
+  const int last = shape.rank();
+  shape.push_back(extent * extent);
+  term.value = slice_axis(reshape(transpose(term.value, axes), shape), last, 0, extent, extent + 1);
+  term.labels = labels + label;
+}
+
+// The axes of a label that occurs twice.
+std::optional<std::pair<std::size_t, std::size_t>> repeated(const Labels& labels) {
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    if (const std::size_t j = labels.find(labels[i], i + 1); j != Labels::npos) return {{i, j}};
+  return std::nullopt;
+}
+
+using Extents = std::array<std::int64_t, 128>;
+
+// The extent of every label; an axis of extent 1 stretches.
+Extents extents_of(const std::vector<Term>& terms, std::string_view equation) {
+  Extents extents;
+  extents.fill(1);
+  for (const Term& term : terms)
+    for (std::size_t axis = 0; axis < term.labels.size(); ++axis) {
+      const std::int64_t extent = term.value.shape(static_cast<int>(axis));
+      std::int64_t& common = extents[static_cast<std::size_t>(term.labels[axis])];
+      if (common != 1 && extent != 1 && common != extent)
+        fail("einsum", "'", term.labels[axis], "' in \"", equation, "\" stands for axes of ",
+             common, " and ", extent, " elements");
+      if (extent != 1) common = extent;
+    }
+  return extents;
+}
+
+// Drops the axes that stretch: whatever they meet is multiplied by the one element they have.
+void drop_stretched(Term& term, const Extents& extents) {
+  Shape shape;
+  Labels labels;
+  for (std::size_t axis = 0; axis < term.labels.size(); ++axis) {
+    const std::int64_t extent = term.value.shape(static_cast<int>(axis));
+    if (extent != extents[static_cast<std::size_t>(term.labels[axis])]) continue;
+    shape.push_back(extent);
+    labels.push_back(term.labels[axis]);
+  }
+  if (labels.size() < term.labels.size()) term = {reshape(term.value, shape), labels};
+}
+
+// Sums over the axes whose label nobody needs, within the element type (NumPy's einsum does not
+// widen integers).
+void sum_out(Term& term, const Labels& needed) {
+  Dims axes;
+  Labels labels;
+  for (std::size_t axis = 0; axis < term.labels.size(); ++axis) {
+    if (has(needed, term.labels[axis]))
+      labels.push_back(term.labels[axis]);
+    else
+      axes.push_back(static_cast<std::int64_t>(axis));
+  }
+  if (axes.empty()) return;
+  const DType dtype = term.value.dtype();
+  term = {dtype == boolean ? any(term.value, axes) : cast(sum(term.value, axes), dtype), labels};
+}
+
+std::int64_t product(const Labels& labels, const Extents& extents) {
+  std::int64_t result = 1;
+  for (const char label : labels) result *= extents[static_cast<std::size_t>(label)];
+  return result;
+}
+
+Shape shape_of(const Labels& labels, const Extents& extents) {
+  Shape shape;
+  for (const char label : labels) shape.push_back(extents[static_cast<std::size_t>(label)]);
+  return shape;
+}
+
+// The product of two terms, summed over the labels of both that are not needed any more.
+Term combine(const Term& a, const Term& b, const Labels& needed, const Extents& extents) {
+  Labels batch, summed, left, right;
+  for (const char label : a.labels) {
+    if (!has(b.labels, label))
+      left.push_back(label);
+    else if (has(needed, label))
+      batch.push_back(label);
+    else
+      summed.push_back(label);
+  }
+  for (const char label : b.labels)
+    if (!has(a.labels, label)) right.push_back(label);
+  const Tensor first = transposed(a.value, a.labels, batch + left + summed);
+  const Tensor second = transposed(b.value, b.labels, batch + summed + right);
+  const Labels labels = batch + left + right;
+  const auto matrices = [&](const Tensor& x, std::int64_t rows, std::int64_t columns) {
+    Shape shape = shape_of(batch, extents);
+    shape.push_back(rows);
+    shape.push_back(columns);
+    return reshape(x, shape);
+  };
+  const std::int64_t rows = product(left, extents), columns = product(right, extents),
+                     depth = product(summed, extents);
+  const Tensor x = matrices(first, rows, depth), y = matrices(second, depth, columns);
+  return {reshape(summed.empty() ? multiply(x, y) : matmul(x, y), shape_of(labels, extents)),
+          labels};
+}
+
+std::vector<Term> bind(const Equation& equation, std::string_view text,
+                       const std::vector<Tensor>& operands) {
+  if (equation.inputs.size() != operands.size())
+    fail("einsum", "\"", text, "\" names ", equation.inputs.size(), " operands, got ",
+         operands.size());
+  const DType dtype = result_type(operands, "einsum");
+  std::vector<Term> terms;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const Labels& labels = equation.inputs[i];
+    if (static_cast<int>(labels.size()) != operands[i].rank())
+      fail("einsum", "\"", labels, "\" in \"", text, "\" names ", labels.size(),
+           " axes of the shape ", operands[i].shape());
+    terms.push_back({cast(operands[i], dtype), labels});
+    while (const auto axes = repeated(terms.back().labels))
+      take_diagonal(terms.back(), axes->first, axes->second, text);
+  }
+  return terms;
+}
+
+}  // namespace
+
+Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands) {
+  const Equation parsed = parse(equation);
+  std::vector<Term> terms = bind(parsed, equation, operands);
+  const Extents extents = extents_of(terms, equation);
+  for (Term& term : terms) drop_stretched(term, extents);
+
+  Term result = terms.front();
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    Labels later = parsed.output;
+    for (std::size_t j = i + 1; j < terms.size(); ++j) later += terms[j].labels;
+    if (i == 0) {
+      sum_out(result, later);
+    } else {
+      sum_out(terms[i], later + result.labels);
+      result = combine(result, terms[i], later, extents);
+    }
+  }
+  return transposed(result.value, result.labels, parsed.output);
+}
+
+}  // namespace tensor

@@ -1,0 +1,40 @@
+// Lines: operators that work along one axis see it as a row of wide numbers, whatever the layout
+// and type.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "src/core/dispatch.h"
+#include "src/core/loop.h"
+
+namespace tensor {
+
+template <class D>
+D without_axis(D dims, int axis) {
+  dims.erase(axis);
+  return dims;
+}
+
+/// Copies each line of x (elements of type T) along `axis` into a row of accumulators (double for
+/// floating types, int64 for the others), calls change(row), and writes the row, converted, to the
+/// same line of `out` (elements of type R). x and out have one shape.
+template <class T, class R, class Change>
+void transform_lines(const ConstView& x, int axis, const View& out, Change&& change) {
+  const std::int64_t extent = x.shape[axis], from_step = x.strides[axis],
+                     to_step = out.strides[axis];
+  std::vector<Accumulator<T>> row(static_cast<std::size_t>(extent));
+  const auto line = [&](std::int64_t from_offset, std::int64_t to_offset) {
+    const T* from = x.as<T>() + from_offset;
+    R* to = out.as<R>() + to_offset;
+    for (std::int64_t i = 0; i < extent; ++i)
+      row[static_cast<std::size_t>(i)] = static_cast<Compute<T>>(from[i * from_step]);
+    change(std::span(row));
+    for (std::int64_t i = 0; i < extent; ++i)
+      to[i * to_step] = convert<R>(row[static_cast<std::size_t>(i)]);
+  };
+  for_each_index(without_axis(x.shape, axis), line, without_axis(x.strides, axis),
+                 without_axis(out.strides, axis));
+}
+
+}  // namespace tensor

@@ -1,0 +1,185 @@
+// layer_norm, batch_norm and group_norm against float64 loops, and where the variance is tiny.
+#include "tests/ops/check.h"
+
+namespace tensor {
+namespace {
+
+using check::error_of;
+using check::expect_near;
+using check::layouts;
+using check::random_tensor;
+
+using Numbers = std::vector<double>;
+
+// Each run of `count` numbers less its mean, divided by its deviation.
+Numbers normalised(const Numbers& values, std::size_t count, double eps) {
+  Numbers result;
+  for (std::size_t begin = 0; begin < values.size(); begin += count) {
+    long double mean = 0, variance = 0;
+    for (std::size_t i = begin; i < begin + count; ++i)
+      mean += values[i] / static_cast<long double>(count);
+    for (std::size_t i = begin; i < begin + count; ++i)
+      variance += (values[i] - mean) * (values[i] - mean) / static_cast<long double>(count);
+    for (std::size_t i = begin; i < begin + count; ++i)
+      result.push_back(static_cast<double>((values[i] - mean) / std::sqrt(variance + eps)));
+  }
+  return result;
+}
+
+// values[i] * scale[channel] + shift[channel], a channel being `inner` numbers.
+Numbers affine(Numbers values, std::size_t inner, const Tensor& scale, const Tensor& shift) {
+  const Numbers s = scale.to_vector<double>(), t = shift.to_vector<double>();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t channel = i / inner % s.size();
+    values[i] = values[i] * s[channel] + t[channel];
+  }
+  return values;
+}
+
+// Statistics in double, one rounding to the type at the end.
+double tolerance(DType dtype) {
+  return dtype == f64 ? 100 * check::epsilon(f64) : check::epsilon(dtype);
+}
+
+TEST(LayerNorm, AgreesWithLoopsInEveryLayout) {
+  for (const DType dtype : {f16, bf16, f32, f64}) {
+    const Tensor x = random_tensor({2, 5, 96}, dtype) * 5 + 3;
+    const Tensor weight = random_tensor({96}, dtype), bias = random_tensor({96}, dtype);
+    const Numbers plain = normalised(x.to_vector<double>(), 96, 1e-5);
+    const Numbers scaled = affine(plain, 1, weight, zeros({96})),
+                  full = affine(plain, 1, weight, bias);
+    const Numbers shifted = affine(plain, 1, ones({96}), bias);
+    for (const Tensor& view : layouts(x)) {
+      EXPECT_EQ(layer_norm(view).dtype(), dtype);
+      expect_near(layer_norm(view), plain, tolerance(dtype), 1);
+      expect_near(layer_norm(view, layouts(weight)[2]), scaled, tolerance(dtype), 1);
+      expect_near(layer_norm(view, weight, layouts(bias)[3]), full, tolerance(dtype), 1);
+      expect_near(layer_norm(view, {}, bias), shifted, tolerance(dtype), 1);
+    }
+  }
+}
+
+TEST(LayerNorm, SmallVarianceFarFromZero) {
+  // Steps of 2^-10 around 10^4, exact in f32, with a variance of about 10^-6: E[x^2] - E[x]^2 in
+  // f32 is noise there.
+  const Tensor steps = check::random().randint(-1, 2, {3, 768}).astype(f64) / 1024;
+  const Tensor x = (steps + 10000).astype(f32);
+  for (const double eps : {1e-12, 1e-6}) {
+    const Numbers expected = normalised(steps.to_vector<double>(), 768, eps);
+    for (const Tensor& view : layouts(x))
+      expect_near(layer_norm(view, {}, {}, eps), expected, check::epsilon(f32), 1);
+  }
+  // The same around 3e38 would overflow any sum in f32.
+  const Tensor huge = array({3e38, -3e38, 3e38, -3e38}).astype(f32);
+  expect_near(layer_norm(huge), {1, -1, 1, -1}, check::epsilon(f32));
+}
+
+TEST(LayerNorm, ConstantRowsAndEmptyOnes) {
+  expect_near(layer_norm(full({2, 3}, 7.0)), Numbers(6, 0.0), 0);
+  EXPECT_EQ(layer_norm(zeros({2, 0})).shape(), (Shape{2, 0}));
+  EXPECT_EQ(layer_norm(zeros({0, 4}), ones({4})).shape(), (Shape{0, 4}));
+  EXPECT_EQ(layer_norm(ones({4}), ones({4}, f64)).dtype(), f64);
+}
+
+TEST(LayerNorm, Errors) {
+  EXPECT_EQ(error_of([] {
+              layer_norm(zeros({2, 3}), zeros({2}));
+            }),
+            "layer_norm: got a weight of the shape (2,) for the shape (2, 3), need (3,)");
+  EXPECT_EQ(error_of([] {
+              layer_norm(zeros({2, 3}), zeros({3}), zeros({1, 3}));
+            }),
+            "layer_norm: got a bias of the shape (1, 3) for the shape (2, 3), need (3,)");
+  EXPECT_EQ(error_of([] { layer_norm(zeros({})); }),
+            "layer_norm: got a 0-d tensor, need at least 1 axis");
+  EXPECT_EQ(error_of([] {
+              layer_norm(array({1, 2}));
+            }),
+            "layer_norm: got a tensor of i32, need a floating type: convert it with astype(f32)");
+}
+
+TEST(BatchNorm, AgreesWithLoopsInEveryLayout) {
+  for (const DType dtype : {f16, bf16, f32, f64}) {
+    const Tensor x = random_tensor({2, 6, 5, 4}, dtype), mean = random_tensor({6}, dtype);
+    const Tensor variance = abs(random_tensor({6}, dtype)) + 0.5;
+    const Tensor weight = random_tensor({6}, dtype), bias = random_tensor({6}, dtype);
+    Tensor scale = 1 / sqrt(variance.astype(f64) + 1e-5);
+    const Tensor shift = -mean.astype(f64) * scale;
+    const Numbers plain = affine(x.to_vector<double>(), 20, scale, shift);
+    const Numbers full = affine(plain, 20, weight, bias);
+    // Scale and shift are off by a few eps of f32, as are their product and sum with x: 8 eps of
+    // the terms (up to about 30 in size), then one rounding to the type.
+    const double bound = 8 * check::epsilon(dtype == f64 ? f64 : f32) + check::epsilon(dtype);
+    for (const Tensor& view : layouts(x)) {
+      EXPECT_EQ(batch_norm(view, mean, variance).dtype(), dtype);
+      expect_near(batch_norm(view, mean, variance), plain, bound, 30);
+      expect_near(batch_norm(view, mean, variance, weight, bias), full, bound, 30);
+    }
+  }
+}
+
+TEST(BatchNorm, ByName) {
+  // x, weight, bias, mean, variance
+  const Tensor x = ones({1, 1, 2});
+  const auto one = [](double value) { return full({1}, value, f32); };
+  const Tensor y =
+      call("batch_norm", {x, one(10), one(0.5), one(-1), one(4)}, {{"eps", 0.0}}).at(0);
+  expect_near(y, {10.5, 10.5}, 0);
+}
+
+TEST(GroupNorm, AgreesWithLoopsInEveryLayout) {
+  for (const DType dtype : {f16, bf16, f32, f64}) {
+    const Tensor x = random_tensor({2, 8, 5, 4}, dtype) * 3 - 2;
+    const Tensor weight = random_tensor({8}, dtype), bias = random_tensor({8}, dtype);
+    for (const std::int64_t groups : {1, 4, 8}) {
+      const Numbers plain =
+          normalised(x.to_vector<double>(), static_cast<std::size_t>(160 / groups), 1e-5);
+      const Numbers full = affine(plain, 20, weight, bias);
+      // The affine part rounds twice more, in f32 for 16-bit types; the terms are below about 20.
+      const double bound = 3 * tolerance(dtype == f64 ? f64 : f32) + check::epsilon(dtype);
+      for (const Tensor& view : layouts(x)) {
+        EXPECT_EQ(group_norm(view, groups).dtype(), dtype);
+        expect_near(group_norm(view, groups), plain, tolerance(dtype) + check::epsilon(f32), 1);
+        expect_near(group_norm(view, groups, weight, bias), full, bound, 20);
+      }
+    }
+  }
+  EXPECT_EQ(group_norm(zeros({0, 4, 3}), 2).shape(), (Shape{0, 4, 3}));
+  EXPECT_EQ(group_norm(ones({3, 4}), 2).shape(), (Shape{3, 4}));
+}
+
+TEST(BatchNorm, Errors) {
+  const Tensor x = zeros({2, 3, 4}), three = ones({3}), four = ones({4});
+  EXPECT_EQ(error_of([&] { batch_norm(x, four, three); }),
+            "batch_norm: got a mean of the shape (4,) for 3 channels, need (3,)");
+  EXPECT_EQ(error_of([&] { batch_norm(x, three, four); }),
+            "batch_norm: got a variance of the shape (4,) for 3 channels, need (3,)");
+  EXPECT_EQ(error_of([&] { batch_norm(x, three, three, four); }),
+            "batch_norm: got a weight of the shape (4,) for 3 channels, need (3,)");
+  EXPECT_EQ(error_of([&] { batch_norm(x, three, three, three, four); }),
+            "batch_norm: got a bias of the shape (4,) for 3 channels, need (3,)");
+  EXPECT_EQ(error_of([&] { batch_norm(three, three, three); }),
+            "batch_norm: got the shape (3,), need (batch, channels, ...)");
+  EXPECT_EQ(error_of([&] { batch_norm(x.astype(i32), three.astype(i32), three.astype(i32)); }),
+            "batch_norm: got a tensor of i32, need a floating type: convert it with astype(f32)");
+}
+
+TEST(GroupNorm, Errors) {
+  EXPECT_EQ(error_of([] {
+              group_norm(zeros({2, 3, 4}), 2);
+            }),
+            "group_norm: cannot put 3 channels into 2 equal groups");
+  EXPECT_EQ(error_of([] {
+              group_norm(zeros({2, 3, 4}), 0);
+            }),
+            "group_norm: cannot put 3 channels into 0 equal groups");
+  EXPECT_EQ(error_of([] { group_norm(zeros({3}), 1); }),
+            "group_norm: got the shape (3,), need (batch, channels, ...)");
+  EXPECT_EQ(error_of([] {
+              group_norm(zeros({2, 3}), 3, zeros({2}));
+            }),
+            "group_norm: got a weight of the shape (2,) for 3 channels, need (3,)");
+}
+
+}  // namespace
+}  // namespace tensor
