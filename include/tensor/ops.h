@@ -206,21 +206,28 @@ TENSOR_API Tensor expand_dims(const Tensor& x, int axis);
 TENSOR_API Tensor squeeze(const Tensor& x, const Axes& axis = {});
 TENSOR_API Tensor broadcast_to(const Tensor& x, const Shape& shape);
 TENSOR_API Tensor flip(const Tensor& x, const Axes& axis = {});
+/// The parts one after the other, in their common type; their shapes may differ along `axis` only.
 TENSOR_API Tensor concatenate(const std::vector<Tensor>& parts, int axis = 0);
+/// The parts, of one shape, along a new axis.
 TENSOR_API Tensor stack(const std::vector<Tensor>& parts, int axis = 0);
 /// numpy.split at the given positions.
 TENSOR_API std::vector<Tensor> split(const Tensor& x, const Ints& indices, int axis = 0);
 /// numpy.split into equal sections.
 TENSOR_API std::vector<Tensor> split(const Tensor& x, std::int64_t sections, int axis = 0);
-/// {before, after} for every axis.
+/// Adds {before, after} places to every axis (a single pair serves all axes), filled with the value as x's type.
 TENSOR_API Tensor pad(const Tensor& x, const std::vector<std::pair<std::int64_t, std::int64_t>>& pad_width,
                       const Tensor& constant_value = 0);
+/// x beside itself reps[i] times along every axis; axes that x or reps lack count as 1.
 TENSOR_API Tensor tile(const Tensor& x, const Dims& reps);
+/// Every element `repeats` times along the axis.
 TENSOR_API Tensor repeat(const Tensor& x, std::int64_t repeats, int axis);
+/// The last two axes with zeros above (tril) or below (triu) the diagonal `k`.
 TENSOR_API Tensor tril(const Tensor& x, std::int64_t k = 0);
 TENSOR_API Tensor triu(const Tensor& x, std::int64_t k = 0);
-/// x[..., indices, ...] along an axis; negative indices count from the end, others out of bounds throw UserError.
+/// x[..., indices, ...] along an axis, for indices of any shape; negative ones count from the end, those out of bounds
+/// throw UserError.
 TENSOR_API Tensor take(const Tensor& x, const Tensor& indices, int axis);
+/// x[..., indices[..., i, ...], ...]: one index an element. Both are broadcast but for `axis`.
 TENSOR_API Tensor take_along_axis(const Tensor& x, const Tensor& indices, int axis);
 
 // ---- By name.
