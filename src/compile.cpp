@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "src/runtime/program.h"
+#include "src/trace/passes/cast.h"
 #include "src/trace/passes/clean.h"
 #include "src/trace/passes/fold_scale.h"
 #include "src/trace/passes/simplify.h"
@@ -37,7 +38,8 @@ class Stages {
     if (wants("time")) std::cerr << "stage " << name << ": " << ms << " ms\n";
     return result;
   }
-  Graph pass(std::string_view name, const Graph& graph, Graph (*f)(const Graph&)) {
+  Graph pass(std::string_view name, const Graph& graph,
+             const std::function<Graph(const Graph&)>& f) {
     Graph result = run(name, [&] { return f(graph); });
     verify(result, name);
     if (wants("graph")) std::cerr << "-- after " << name << '\n' << result;
@@ -52,13 +54,17 @@ class Stages {
 
 Executable compile(const TensorFunction& function, const std::vector<TensorType>& inputs,
                    const CompileOptions& options) {
-  if (options.dtype != f32) fail("compile", "got dtype ", options.dtype, ", need f32");
+  if (options.dtype != f32 && options.dtype != bf16)
+    fail("compile", "got dtype ", options.dtype, ", need f32 or bf16");
   Stages stages;
   Graph graph = stages.run("trace", [&] { return trace(function, inputs, options.names); });
   if (stages.wants("graph")) std::cerr << "-- traced\n" << graph;
   graph = stages.pass("fold_constants", graph, fold_constants);
   graph = stages.pass("simplify", graph, simplify);
   graph = stages.pass("fold_scale", graph, fold_scale);
+  if (options.dtype != f32)
+    graph =
+        stages.pass("cast", graph, [&](const Graph& g) { return cast_products(g, options.dtype); });
   graph = stages.pass("eliminate", graph, eliminate_common_and_dead);
   LaidOutGraph laid = stages.run("layout", [&] { return lay_out(graph); });
   verify(laid.graph, "layout");

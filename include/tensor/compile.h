@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <iosfwd>
 #include <memory>
 #include <string>
 #include <utility>
@@ -46,9 +47,36 @@ class TENSOR_API Executable {
   std::int64_t arena_lower_bound() const;  ///< the most that is alive at one step
   std::size_t group_count() const;
 
+  /// Runs `repeats` times and prints a table: groups of equal structure in one row, with their
+  /// operators, place in the model, time (median), share of the machine's roofline, what runs them,
+  /// and what the same operators were estimated to take apart.
+  void report(std::ostream& out, const std::vector<Tensor>& inputs, int repeats = 10) const;
+  /// Runs once and writes the time of every group as a Chrome trace (open it in
+  /// https://ui.perfetto.dev).
+  void profile(const std::string& path, const std::vector<Tensor>& inputs) const;
+
+  const detail::Program& program() const { return *program_; }
+
  private:
   std::shared_ptr<const detail::Program> program_;
 };
+
+/// How one group's kernel compares with the reference on the reference's own inputs.
+struct GroupCheck {
+  std::string operators;  ///< "matmul, add, gelu"
+  std::string where;      ///< in the model's words
+  std::string kernel;
+  double error = 0;  ///< the largest difference, relative to the largest magnitude of the reference
+  double bound =
+      0;  ///< what rounding explains: a few eps of the storage type, times sqrt of the longest sum
+  bool ok() const { return error <= bound; }
+};
+
+/// Replays every group from the reference's inputs and compares its outputs, in the order of
+/// execution. A NaN where the reference has none is an infinite error. Values are dropped after
+/// their last use.
+TENSOR_API std::vector<GroupCheck> verify(const Executable& executable,
+                                          const std::vector<Tensor>& inputs);
 
 /// Compiles `function` for inputs of these types. Throws UserError when it asks for the values of
 /// its inputs.

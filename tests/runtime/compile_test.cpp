@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
+#include <sstream>
 
 #include "src/runtime/program.h"
 #include "src/trace/layout.h"
@@ -84,6 +86,99 @@ TEST(Compile, WrongInputsAreNamed) {
                  "run: input 0 is f32(3, 2), this executable was compiled for f32(2, 3): compile "
                  "it again for other types");
   }
+}
+
+// A kernel that computes the right thing and then spoils one element.
+class WrongKernel : public tn::cpu::Kernel {
+ public:
+  WrongKernel(std::unique_ptr<tn::cpu::Kernel> right, std::size_t operand)
+      : right_(std::move(right)), operand_(operand) {}
+  void run(std::span<std::byte* const> operands, std::byte* scratch) const override {
+    right_->run(operands, scratch);
+    reinterpret_cast<float*>(operands[operand_])[3] += 0.25f;
+  }
+  std::size_t scratch_bytes() const override { return right_->scratch_bytes(); }
+  std::string description() const override { return "planted"; }
+
+ private:
+  std::unique_ptr<tn::cpu::Kernel> right_;
+  std::size_t operand_;
+};
+
+TEST(Compile, VerifyFindsAPlantedWrongKernelAndNamesIt) {
+  tn::Generator random(14);
+  const Tensor x = random.normal({6, 32});
+  std::vector<std::pair<std::string, Tensor>> names;
+  for (int i = 0; i < 3; ++i)
+    names.emplace_back("layer." + std::to_string(i) + ".weight", random.normal({32, 32}, 0, 0.2));
+  const auto f = [&](const Tensors& in) -> Tensors {
+    Tensor y = in[0];
+    for (const auto& [name, weight] : names) y = tn::tanh(tn::linear(y, weight));
+    return {y};
+  };
+  const tn::Executable fast = tn::compile(f, {x}, {.names = names});
+  for (const tn::GroupCheck& check : tn::verify(fast, {x}))
+    EXPECT_TRUE(check.ok()) << check.where << ' ' << check.error << " > " << check.bound;
+
+  // The second group that belongs to layer 1 is not there: each layer is at least one group of its
+  // own.
+  auto& program = const_cast<tn::detail::Program&>(fast.program());
+  std::size_t planted = program.steps.size();
+  for (std::size_t i = 0; i < program.steps.size(); ++i) {
+    const tn::Group& group = program.plan.groups[static_cast<std::size_t>(program.steps[i].group)];
+    if (program.laid.graph[group.nodes[0]].where == "layer.1" && planted == program.steps.size())
+      planted = i;
+  }
+  ASSERT_LT(planted, program.steps.size());
+  tn::detail::Step& step = program.steps[planted];
+  step.kernel = std::make_unique<WrongKernel>(std::move(step.kernel), step.operands.size() - 1);
+  int wrong = 0;
+  for (const tn::GroupCheck& check : tn::verify(fast, {x})) {
+    if (check.ok()) continue;
+    ++wrong;
+    EXPECT_EQ(check.where, "layer.1");
+    EXPECT_EQ(check.kernel, "planted");
+  }
+  EXPECT_EQ(wrong, 1);  // the layers after it are fed from the reference and stay right
+}
+
+TEST(Compile, ReportAndProfileNameTheGroups) {
+  tn::Generator random(15);
+  const Tensor x = random.normal({6, 32}), weight = random.normal({32, 32});
+  const tn::Executable fast = tn::compile(
+      [&](const Tensors& in) -> Tensors { return {tn::relu(tn::linear(in[0], weight))}; }, {x},
+      {.names = {{"block.fc.weight", weight}}});
+  std::ostringstream text;
+  fast.report(text, {x}, 3);
+  EXPECT_NE(text.str().find("matmul"), std::string::npos) << text.str();
+  EXPECT_NE(text.str().find("@ block.fc"), std::string::npos) << text.str();
+  EXPECT_NE(text.str().find("total; arena"), std::string::npos) << text.str();
+
+  const std::string path = testing::TempDir() + "tensor_profile.json";
+  fast.profile(path, {x});
+  std::ifstream file(path);
+  const std::string trace((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_NE(trace.find("\"where\":\"block.fc\""), std::string::npos) << trace;
+  EXPECT_THROW(fast.profile("/nonexistent/folder/profile.json", {x}), tn::UserError);
+}
+
+TEST(Compile, Bf16StaysNearFloat32) {
+  tn::Generator random(16);
+  const Tensor x = random.normal({9, 64}), a = random.normal({128, 64}, 0, 0.125),
+               b = random.normal({64, 128}, 0, 0.09);
+  const auto f = [&](const Tensors& in) -> Tensors {
+    return {tn::linear(tn::gelu(tn::linear(in[0], a)), b) + in[0]};
+  };
+  const Tensor expected = f({x})[0], got = tn::compile(f, {x}, {.dtype = tn::bf16})({x})[0];
+  EXPECT_EQ(got.dtype(), tn::f32);
+  // Each product has operands rounded to 8 bits (2^-9 relative); sums of independent roundings of
+  // terms of size ~ 1.
+  double worst = 0;
+  const auto p = got.to_vector<double>(), q = expected.to_vector<double>();
+  for (std::size_t i = 0; i < p.size(); ++i) worst = std::max(worst, std::abs(p[i] - q[i]));
+  EXPECT_LT(worst, 8 * 0x1p-9 * 4);
+  EXPECT_GT(worst, 0);
+  EXPECT_THROW(tn::compile(f, {x}, {.dtype = tn::i32}), tn::UserError);
 }
 
 }  // namespace

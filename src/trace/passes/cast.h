@@ -1,0 +1,14 @@
+// Lowers the precision of products.
+#pragma once
+
+#include "src/trace/graph.h"
+
+namespace tensor {
+
+/// Casts the operands of every f32 matmul and convolution to `dtype` (bf16 or f16) and the result
+/// back. Casts stand where values are computed, before any view, so that fusion can store a value
+/// in `dtype` at once; constants are cast here. Everything else (sums, softmax, layer_norm
+/// statistics, the residual stream) stays float32. Test: tests/trace/passes_test.cpp.
+Graph cast_products(const Graph& graph, DType dtype);
+
+}  // namespace tensor

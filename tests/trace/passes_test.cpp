@@ -1,0 +1,164 @@
+// Every pass keeps what a graph computes; every simplification rule is tried on random inputs.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "src/trace/layout.h"
+#include "src/trace/passes/clean.h"
+#include "src/trace/passes/fold_scale.h"
+#include "src/trace/passes/simplify.h"
+#include "src/trace/trace.h"
+#include "tensor/tensor.h"
+
+namespace tn = tensor;
+using tn::Graph;
+using tn::Tensor;
+using Tensors = std::vector<Tensor>;
+
+namespace {
+
+int count(const Graph& graph, tn::Op op) {
+  int found = 0;
+  for (tn::ValueId id = 0; id < graph.size(); ++id) found += graph.is_op(id, op);
+  return found;
+}
+
+// Both graphs on the same inputs: equal up to `ulps` float32 roundings of the largest magnitude.
+void expect_same(const Graph& before, const Graph& after, const Tensors& inputs, double ulps) {
+  tn::verify(after, "test");
+  const Tensors a = tn::interpret(before, inputs), b = tn::interpret(after, inputs);
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(a[i].type(), b[i].type());
+    const auto x = a[i].to_vector<double>(), y = b[i].to_vector<double>();
+    double largest = 0;
+    for (const double value : x) largest = std::max(largest, std::abs(value));
+    for (std::size_t k = 0; k < x.size(); ++k) ASSERT_NEAR(x[k], y[k], ulps * 1.2e-7 * largest);
+  }
+}
+
+// One example a rule; the rule must fire, and the result must not change.
+struct Example {
+  std::string_view rule;
+  tn::TensorFunction function;
+  double ulps = 0;
+};
+
+std::vector<Example> examples() {
+  const auto one = [](auto f) {
+    return tn::TensorFunction([f](const Tensors& in) -> Tensors { return {f(in[0])}; });
+  };
+  return {
+      {"add_zero", one([](const Tensor& x) { return x + 0.0; })},
+      {"add_zero", one([](const Tensor& x) { return 0.0 + x; })},
+      {"subtract_zero", one([](const Tensor& x) { return x - tn::zeros({4}); })},
+      {"multiply_one", one([](const Tensor& x) {
+         return tn::ones({3, 4}) * x;
+       })},
+      {"divide_one", one([](const Tensor& x) { return x / 1.0; })},
+      {"power_one", one([](const Tensor& x) { return tn::power(x, 1.0); })},
+      {"divide_constant", one([](const Tensor& x) { return x / 7.0; }), 2},
+      {"divide_constant", one([](const Tensor& x) { return x / 8.0; })},
+      {"copy", one([](const Tensor& x) { return tn::copy(x) * 2.0; })},
+      {"cast_back", one([](const Tensor& x) { return x.astype(tn::f64).astype(tn::f32); })},
+      {"identity_view", one([](const Tensor& x) {
+         return x.reshape({3, 4});
+       })},
+      {"identity_view", one([](const Tensor& x) {
+         return x.transpose({0, 1});
+       })},
+      {"identity_view", one([](const Tensor& x) { return x(tn::all_of_axis, tn::slice(0, 4)); })},
+      {"reshape_of_reshape", one([](const Tensor& x) {
+         return x.reshape({2, 6}).reshape({12});
+       })},
+      {"transpose_of_transpose", one([](const Tensor& x) {
+         return x.reshape({3, 2, 2}).transpose({1, 2, 0}).transpose({1, 0, 2});
+       })},
+      {"transpose_of_transpose", one([](const Tensor& x) { return x.transpose().transpose(); })},
+  };
+}
+
+TEST(Passes, EverySimplificationRuleFiresAndKeepsTheResult) {
+  tn::Generator random(21);
+  std::vector<std::string_view> tried;
+  for (const Example& example : examples()) {
+    SCOPED_TRACE(example.rule);
+    tried.push_back(example.rule);
+    const Tensor x = random.normal({3, 4});
+    const Graph before = tn::trace(example.function, {x.type()});
+    bool fired = false;
+    tn::rewrite(before, [&](tn::Rewriter& r, tn::ValueId id, const tn::Node& node) {
+      for (const tn::Rule& rule : tn::simplify_rules())
+        if (auto value = rule.apply(r, id, node)) {
+          fired |= rule.name == example.rule;
+          return value;
+        }
+      return std::optional<tn::ValueId>();
+    });
+    EXPECT_TRUE(fired);
+    expect_same(before, tn::simplify(before), {x}, example.ulps);
+  }
+  for (const tn::Rule& rule : tn::simplify_rules())
+    EXPECT_EQ(std::count(tried.begin(), tried.end(), rule.name) > 0, true) << rule.name;
+}
+
+TEST(Passes, NeutralElementsThatBroadcastOrPromoteStay) {
+  const Graph wider = tn::trace(
+      [](const Tensors& in) -> Tensors {
+        return {in[0] + tn::zeros({5, 3, 4})};
+      },
+      {{{3, 4}, tn::f32}});
+  EXPECT_EQ(count(tn::simplify(wider), tn::Op::add), 1);
+}
+
+TEST(Passes, ConstantsFoldAndEqualNodesMerge) {
+  tn::Generator random(22);
+  const Tensor x = random.normal({3, 4});
+  Graph graph;
+  const auto in = graph.add_input(x.type());
+  const auto a = graph.add_constant(tn::ones({4})), b = graph.add_constant(tn::ones({4}));
+  const auto sum = graph.add(tn::Op::add, {a, b});
+  const auto left = graph.add(tn::Op::multiply, {in, sum}),
+             right = graph.add(tn::Op::multiply, {in, sum});
+  graph.add(tn::Op::exp, {in});  // dead
+  graph.set_outputs({graph.add(tn::Op::add, {left, right})});
+  const Graph clean = tn::eliminate_common_and_dead(tn::fold_constants(graph));
+  EXPECT_EQ(count(clean, tn::Op::multiply), 1);
+  EXPECT_EQ(count(clean, tn::Op::exp), 0);
+  EXPECT_EQ(count(clean, tn::Op::add), 1);
+  expect_same(graph, clean, {x}, 0);
+}
+
+TEST(Passes, ScalesFoldIntoMatmul) {
+  tn::Generator random(23);
+  const Tensor x = random.normal({2, 3, 4}), weight = random.normal({4, 5}),
+               scale = random.normal({5});
+  const auto f = [&](const Tensors& in) -> Tensors { return {tn::matmul(in[0], weight) * scale}; };
+  const Graph before = tn::trace(f, {x.type()}),
+              after = tn::eliminate_common_and_dead(tn::fold_scale(before));
+  EXPECT_EQ(count(after, tn::Op::multiply), 0);
+  expect_same(before, after, {x}, 8);  // four products and sums, each rounded once
+  // Not when the product itself is an output.
+  const auto shared = [&](const Tensors& in) -> Tensors {
+    const Tensor y = tn::matmul(in[0], weight);
+    return {y, y * scale};
+  };
+  EXPECT_EQ(count(tn::fold_scale(tn::trace(shared, {x.type()})), tn::Op::multiply), 1);
+}
+
+TEST(Passes, LayoutMakesMergedHeadsAView) {
+  const auto f = [](const Tensors& in) -> Tensors {
+    return {(in[0] * 2.0).transpose({0, 2, 1, 3}).reshape({2, 5, 12})};
+  };
+  const tn::LaidOutGraph laid = tn::lay_out(tn::trace(f, {{{2, 3, 5, 4}, tn::f32}}));
+  EXPECT_EQ(count(laid.graph, tn::Op::copy), 0);
+  EXPECT_EQ(laid.layouts[static_cast<std::size_t>(laid.graph.outputs()[0])].strides,
+            tn::row_major({2, 5, 12}));
+  // A graph input lies row-major, so there the view needs a copy.
+  const auto g = [](const Tensors& in) -> Tensors {
+    return {in[0].transpose({0, 2, 1, 3}).reshape({2, 5, 12}) + 1.0};
+  };
+  EXPECT_EQ(count(tn::lay_out(tn::trace(g, {{{2, 3, 5, 4}, tn::f32}})).graph, tn::Op::copy), 1);
+}
+
+}  // namespace
