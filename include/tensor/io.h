@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
@@ -37,10 +38,16 @@ TENSOR_API void save_safetensors(const std::string& path,
 TENSOR_API Tensor load_npy(const std::string& path);
 TENSOR_API Tensor parse_npy(std::span<const std::byte> bytes, const std::string& name);
 TENSOR_API void save_npy(const std::string& path, const Tensor& x);
-TENSOR_API std::map<std::string, Tensor> load_npz(const std::string& path);
+/// Every array of the archive by its name. Deflated ones that unpack to more than `max_bytes` in
+/// all throw UserError.
+TENSOR_API std::map<std::string, Tensor> load_npz(const std::string& path,
+                                                  std::int64_t max_bytes = std::int64_t{1} << 32);
 TENSOR_API std::map<std::string, Tensor> parse_npz(std::span<const std::byte> bytes,
-                                                   const std::string& name);
-TENSOR_API void save_npz(const std::string& path, const std::map<std::string, Tensor>& tensors);
+                                                   const std::string& name,
+                                                   std::int64_t max_bytes = std::int64_t{1} << 32);
+/// Stored, or deflated when `compressed`.
+TENSOR_API void save_npz(const std::string& path, const std::map<std::string, Tensor>& tensors,
+                         bool compressed = false);
 
 // ---- Images: u8 tensors [height, width, 3], RGB
 

@@ -7,6 +7,13 @@
 
 namespace tensor {
 
+std::optional<std::int64_t> checked_bytes(const TensorType& type) {
+  std::int64_t bytes = item_size(type.dtype);
+  for (const auto extent : type.shape)
+    if (extent != 0 && __builtin_mul_overflow(bytes, extent, &bytes)) return std::nullopt;
+  return type.shape.contains(0) ? 0 : bytes;
+}
+
 std::span<std::byte> element_bytes(const Tensor& x) {
   return {detail::stored(x).first(), static_cast<std::size_t>(x.nbytes())};
 }

@@ -2,12 +2,18 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "tensor/handle.h"
 
 namespace tensor {
+
+/// The bytes that a tensor of that type takes; nothing when they are 2^63 or more, not counting
+/// zero extents (so that the answer does not depend on the order of the axes).
+std::optional<std::int64_t> checked_bytes(const TensorType& type);
 
 /// The memory of a fresh contiguous tensor, to be filled.
 std::span<std::byte> element_bytes(const Tensor& x);

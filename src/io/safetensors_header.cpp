@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "src/io/elements.h"
 #include "src/io/json_reader.h"
 #include "src/io/safetensors_dtype.h"
 #include "tensor/error.h"
@@ -111,15 +112,10 @@ class HeaderReader final : public JsonEvents {
   }
 
   void check_size() const {
-    // Zero extents come last, so that the answer does not depend on the order of the axes.
-    std::int64_t bytes = item_size(entry_.dtype);
-    bool overflow = false;
-    for (const auto extent : entry_.shape)
-      if (extent != 0) overflow |= __builtin_mul_overflow(bytes, extent, &bytes);
-    if (overflow) fail_entry("the shape ", entry_.shape, " takes more than 2^63 bytes");
-    if (entry_.shape.contains(0)) bytes = 0;
-    if (entry_.begin > entry_.end || entry_.end - entry_.begin != bytes)
-      fail_entry("the shape ", entry_.shape, " of ", *dtype_, " takes ", bytes,
+    const auto bytes = checked_bytes({entry_.shape, entry_.dtype});
+    if (!bytes) fail_entry("the shape ", entry_.shape, " takes more than 2^63 bytes");
+    if (entry_.begin > entry_.end || entry_.end - entry_.begin != *bytes)
+      fail_entry("the shape ", entry_.shape, " of ", *dtype_, " takes ", *bytes,
                  " bytes, but data_offsets are ", entry_.begin, " and ", entry_.end);
   }
 

@@ -1,0 +1,25 @@
+// The header of an npy file: a Python dictionary as text (numpy.lib.format describes it).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tensor/handle.h"
+
+namespace tensor {
+
+struct NpyHeader {
+  TensorType type;             // the shape as NumPy shows it
+  bool swapped = false;        // big-endian elements
+  bool fortran_order = false;  // the first axis varies fastest
+};
+
+/// UserError naming `where` on text that is no such dictionary, and on an element type that this
+/// library does not hold.
+NpyHeader parse_npy_header(std::string_view text, const std::string& where);
+
+/// All bytes in front of the elements, for version 1.0 of the format. UserError naming `where` for
+/// bf16.
+std::string npy_prefix(const TensorType& type, const std::string& where);
+
+}  // namespace tensor
