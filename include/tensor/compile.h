@@ -55,11 +55,18 @@ class TENSOR_API Executable {
   /// https://ui.perfetto.dev).
   void profile(const std::string& path, const std::vector<Tensor>& inputs) const;
 
+  /// Writes graph, partition and weights as one file (safetensors with a "plan" in its metadata).
+  void save(const std::string& path) const;
+
   const detail::Program& program() const { return *program_; }
 
  private:
   std::shared_ptr<const detail::Program> program_;
 };
+
+/// Reads what `save` wrote and builds its kernels for this machine, without tracing or planning.
+/// Throws UserError on a file that is damaged, of another version, or something else.
+TENSOR_API Executable load_executable(const std::string& path, int threads = 0);
 
 /// How one group's kernel compares with the reference on the reference's own inputs.
 struct GroupCheck {

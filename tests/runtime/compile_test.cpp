@@ -5,10 +5,12 @@
 
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <sstream>
 
 #include "src/runtime/program.h"
 #include "src/trace/layout.h"
+#include "tensor/io.h"
 #include "tensor/tensor.h"
 
 namespace tn = tensor;
@@ -179,6 +181,71 @@ TEST(Compile, Bf16StaysNearFloat32) {
   EXPECT_LT(worst, 8 * 0x1p-9 * 4);
   EXPECT_GT(worst, 0);
   EXPECT_THROW(tn::compile(f, {x}, {.dtype = tn::i32}), tn::UserError);
+}
+
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const tn::UserError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(PlanFile, SavedAndLoadedExecutableComputesTheSame) {
+  tn::Generator random(17);
+  const Tensor x = random.normal({4, 6, 32}), weight = random.normal({48, 32}),
+               bias = random.normal({48});
+  const auto f = [&](const Tensors& in) -> Tensors {
+    const Tensor y =
+        tn::gelu(tn::linear(in[0], weight, bias)).reshape({4, 6, 3, 16}).transpose({0, 2, 1, 3});
+    return {tn::softmax(tn::matmul(y, y.swapaxes(-1, -2)) * 0.25, -1), tn::clip(in[0], -1, 1)};
+  };
+  const tn::Executable fast = tn::compile(f, {x}, {.names = {{"fc.weight", weight}}});
+  const std::string path = testing::TempDir() + "tensor_plan.safetensors";
+  fast.save(path);
+  const tn::Executable loaded = tn::load_executable(path);
+  EXPECT_EQ(loaded.group_count(), fast.group_count());
+  const Tensors a = fast({x}), b = loaded({x});
+  for (std::size_t i = 0; i < a.size(); ++i)
+    EXPECT_EQ(a[i].to_vector<float>(), b[i].to_vector<float>());
+}
+
+TEST(PlanFile, ForeignAndDamagedFilesAreRefused) {
+  const std::string path = testing::TempDir() + "tensor_plan_bad.safetensors";
+  const auto with = [&](const std::string& plan) {
+    tn::save_safetensors(path, {}, {{"plan", plan}});
+    return error_of([&] { tn::load_executable(path); });
+  };
+  tn::save_safetensors(path, {{"weight", tn::ones({2})}});
+  EXPECT_NE(error_of([&] {
+              tn::load_executable(path);
+            }).find("is no plan file: it has no metadata entry \"plan\""),
+            std::string::npos);
+  EXPECT_NE(with(R"({"format":"other"})").find("its format is \"other\""), std::string::npos);
+  EXPECT_NE(with(R"({"format":"tensor-plan","version":99})")
+                .find("has the plan version 99, this build reads 1"),
+            std::string::npos);
+  const std::string head =
+      R"({"format":"tensor-plan","version":1,"nodes":[{"input":[2,3],"dtype":"f32"},)";
+  EXPECT_NE(with(head + R"({"op":"frobnicate","in":[0],"attrs":{}}],"outputs":[1],"groups":[[1]]})")
+                .find("there is no operator \"frobnicate\""),
+            std::string::npos);
+  EXPECT_NE(with(head + R"({"op":"exp","in":[1],"attrs":{}}],"outputs":[1],"groups":[[1]]})")
+                .find("got the value 1, need one of the 1 before it"),
+            std::string::npos);
+  EXPECT_NE(with(head + R"({"op":"exp","in":[0],"attrs":{}}],"outputs":[1],"groups":[]})")
+                .find("no group runs the value 1"),
+            std::string::npos);
+  EXPECT_NE(with(head + R"({"op":"exp","in":[0],"attrs":{}}],"outputs":[1],"groups":[[1],[1]]})")
+                .find("is no operator that is left to run"),
+            std::string::npos);
+  EXPECT_NE(with(head + R"({"op":"add","in":[0],"attrs":{}}],"outputs":[1],"groups":[[1]]})")
+                .find("add got 1 inputs"),
+            std::string::npos);
+  EXPECT_NE(with(head + R"({"constant":"constant.1"}],"outputs":[1],"groups":[]})")
+                .find("the file holds no tensor"),
+            std::string::npos);
 }
 
 }  // namespace

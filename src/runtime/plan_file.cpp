@@ -1,0 +1,215 @@
+// Plan files: an executable on disk. A safetensors file whose tensors are the graph's constants and
+// whose metadata entry "plan" is JSON: the laid-out graph node by node, and the groups. Loading
+// infers every type again and checks the partition, so that a damaged or foreign file is refused;
+// kernels are built anew for the machine at hand.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "src/runtime/program.h"
+#include "tensor/io.h"
+#include "tensor/json.h"
+#include "tensor/ops.h"
+
+namespace tensor {
+namespace {
+
+using Text = nlohmann::ordered_json;
+
+constexpr std::string_view kFormat = "tensor-plan";
+constexpr std::int64_t kVersion = 1;
+
+std::string constant_name(ValueId id) { return "constant." + std::to_string(id); }
+
+// ---- Writing
+
+Text attrs_json(const Attrs& attrs) {
+  Text result = Text::object();
+  for (const auto& [name, value] : attrs.entries())
+    std::visit(
+        [&, key = name]<class V>(const V& v) {
+          if constexpr (std::is_same_v<V, std::monostate>)
+            result[key] = nullptr;
+          else if constexpr (std::is_same_v<V, double>) {
+            // JSON has no infinities.
+            if (std::isfinite(v))
+              result[key] = v;
+            else
+              result[key] = {{"number", std::isnan(v) ? "nan" : v > 0 ? "inf" : "-inf"}};
+          } else
+            result[key] = v;
+        },
+        value.get());
+  return result;
+}
+
+// The axes of a constant in the order in which they lie in memory: a weight that is used transposed
+// is written as it lies, so that it loads without a copy.
+Dims memory_order(const Tensor& x) {
+  Dims order;
+  for (int axis = 0; axis < x.rank(); ++axis) order.push_back(axis);
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return x.strides()[static_cast<int>(a)] > x.strides()[static_cast<int>(b)];
+  });
+  return transpose(x, order).is_contiguous() ? order : Dims();
+}
+
+Text node_json(const Graph& graph, ValueId id, std::map<std::string, Tensor>& constants) {
+  const Node& node = graph[id];
+  Text json;
+  if (node.kind == NodeKind::input) {
+    json["input"] = Ints(node.type.shape.begin(), node.type.shape.end());
+    json["dtype"] = std::string(name(node.type.dtype));
+  } else if (node.kind == NodeKind::constant) {
+    const Dims order = memory_order(node.constant);
+    json["constant"] = constant_name(id);
+    if (!order.empty()) json["order"] = Ints(order.begin(), order.end());
+    constants.emplace(constant_name(id),
+                      order.empty() ? node.constant : transpose(node.constant, order));
+  } else {
+    json["op"] = std::string(info(node.op).name);
+    json["in"] = node.inputs;
+    json["attrs"] = attrs_json(node.attrs);
+  }
+  if (!node.where.empty()) json["where"] = node.where;
+  return json;
+}
+
+// ---- Reading
+
+ValueId value_id(const Json& json, ValueId limit) {
+  const std::int64_t id = json.integer();
+  if (id < 0 || id >= limit)
+    fail(json.path(), "got the value ", id, ", need one of the ", limit, " before it");
+  return static_cast<ValueId>(id);
+}
+
+std::vector<ValueId> value_ids(const Json& json, ValueId limit) {
+  std::vector<ValueId> result;
+  for (std::size_t i = 0; i < json.size(); ++i) result.push_back(value_id(json[i], limit));
+  return result;
+}
+
+Attrs attrs_of(const Json& json) {
+  Attrs attrs;
+  for (const std::string& key : json.keys()) {
+    const Json value = json[key];
+    if (!value.is_object())
+      attrs.set(key, value.attribute());
+    else
+      attrs.set(key, std::strtod(value.text("number", "nan").c_str(), nullptr));
+  }
+  return attrs;
+}
+
+Op op_named(const Json& json) {
+  const std::string wanted = json.text();
+  for (const OpInfo& row : op_table())
+    if (row.name == wanted) return row.op;
+  fail(json.path(), "there is no operator \"", wanted, "\" in this version of tensor");
+}
+
+void add_node(Graph& graph, const Json& json, std::map<std::string, Tensor>& constants) {
+  const std::string where = json.text("where", "");
+  if (json.has("input")) {
+    const Shape shape(json["input"].ints());
+    num_elements(shape);
+    graph.add_input({shape, parse_dtype(json["dtype"].text())}, where);
+  } else if (json.has("constant")) {
+    const auto found = constants.find(json["constant"].text());
+    if (found == constants.end())
+      fail(json.path(), "the file holds no tensor \"", json["constant"].text(), '"');
+    Tensor value = found->second;
+    if (json.has("order")) {
+      const Dims order(json["order"].ints());
+      Dims inverse = order;
+      for (int i = 0; i < order.rank(); ++i)
+        inverse[normalize_axis(order[i], value.rank(), json.path())] = i;
+      value = transpose(value, inverse);
+    }
+    graph.add_constant(value, where);
+  } else {
+    const Op op = op_named(json["op"]);
+    std::vector<ValueId> inputs = value_ids(json["in"], graph.size());
+    const int count = static_cast<int>(inputs.size());
+    if (count < info(op).min_inputs || count > info(op).max_inputs)
+      fail(json.path(), info(op).name, " got ", count, " inputs");
+    graph.add(op, std::move(inputs), attrs_of(json["attrs"]), where);
+  }
+}
+
+// Every operator in one group, and groups in an order in which their inputs are there.
+FusionPlan plan_of(const Json& json, const Graph& graph, const CostFn& cost) {
+  const Wiring wires = wiring(graph);
+  std::vector<bool> done(static_cast<std::size_t>(graph.size()), false);
+  for (ValueId id = 0; id < graph.size(); ++id)
+    done[static_cast<std::size_t>(id)] = graph[id].kind != NodeKind::operation;
+  FusionPlan plan;
+  for (std::size_t g = 0; g < json.size(); ++g) {
+    std::vector<ValueId> nodes = value_ids(json[g], graph.size());
+    if (nodes.empty()) fail(json[g].path(), "an empty group");
+    for (const ValueId id : nodes) {
+      if (!is_compute(graph, id) || done[static_cast<std::size_t>(id)])
+        fail(json[g].path(), "the value ", id, " is no operator that is left to run");
+      done[static_cast<std::size_t>(id)] = true;
+    }
+    Group group = make_group(graph, wires, std::move(nodes));
+    for (const ValueId id : group.reads)
+      if (!done[static_cast<std::size_t>(wires.root[static_cast<std::size_t>(id)])])
+        fail(json[g].path(), "reads the value ", id, " before it is computed");
+    const GroupCost c = cost(graph, group);
+    if (c.family < 0)
+      fail(json[g].path(), "no kernel of this build runs this group: compile the model again");
+    group.family = c.family;
+    group.microseconds = c.microseconds;
+    plan.microseconds += c.microseconds;
+    plan.groups.push_back(std::move(group));
+  }
+  for (ValueId id = 0; id < graph.size(); ++id)
+    if (is_compute(graph, id) && !done[static_cast<std::size_t>(id)])
+      fail(json.path(), "no group runs the value ", id);
+  return plan;
+}
+
+}  // namespace
+
+void Executable::save(const std::string& path) const {
+  const detail::Program& p = *program_;
+  std::map<std::string, Tensor> constants;
+  Text plan;
+  plan["format"] = kFormat;
+  plan["version"] = kVersion;
+  for (ValueId id = 0; id < p.laid.graph.size(); ++id)
+    plan["nodes"].push_back(node_json(p.laid.graph, id, constants));
+  plan["outputs"] = p.laid.graph.outputs();
+  plan["groups"] = Text::array();
+  for (const Group& group : p.plan.groups) plan["groups"].push_back(group.nodes);
+  save_safetensors(path, constants, {{"plan", plan.dump()}});
+}
+
+Executable load_executable(const std::string& path, int threads) {
+  Safetensors file = load_safetensors(path);
+  const auto text = file.metadata.find("plan");
+  if (text == file.metadata.end())
+    fail(path, "is no plan file: it has no metadata entry \"plan\" (Executable::save writes one)");
+  const Json json = Json::parse(text->second, path + ": plan");
+  if (json.text("format", "") != kFormat)
+    fail(path, "is no plan file: its format is \"", json.text("format", ""), "\", need \"", kFormat,
+         '"');
+  if (json.integer("version", 0) != kVersion)
+    fail(path, "has the plan version ", json.integer("version", 0), ", this build reads ", kVersion,
+         ": compile the model again");
+  Graph graph;
+  for (std::size_t i = 0; i < json["nodes"].size(); ++i)
+    add_node(graph, json["nodes"][i], file.tensors);
+  graph.set_outputs(value_ids(json["outputs"], graph.size()));
+  const cpu::Machine machine = cpu::this_machine(threads);
+  const ValueId written = graph.size();
+  LaidOutGraph laid = lay_out(graph);
+  if (laid.graph.size() != written)
+    fail(path, "its graph has a view that no layout can express: compile the model again");
+  FusionPlan plan = plan_of(json["groups"], laid.graph, cpu::cpu_cost(machine));
+  return Executable(detail::link(std::move(laid), std::move(plan), machine));
+}
+
+}  // namespace tensor
