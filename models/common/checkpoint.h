@@ -18,12 +18,14 @@ struct Checkpoint {
   tensor::nn::StateDict tensors;             // as stored (any type, read-only), wrappers stripped
 
   bool has(const std::string& name) const { return tensors.contains(name); }
-  /// A tensor of the given rank; UserError otherwise, with the closest name if there is none.
+  /// A tensor of the given rank; UserError otherwise.
   const tensor::Tensor& at(const std::string& name, int rank) const;
   /// How many of "<prefix>0.", "<prefix>1.", ... have tensors, up to the first gap.
   std::int64_t count(const std::string& prefix) const;
-  /// UserError unless config.json either lacks `key` or gives it this value, which `tensor` proves.
-  void agree(std::string_view key, std::int64_t value, std::string_view tensor) const;
+  /// UserError unless `settings` (config.json or a part of it) lacks `key` or has this value there,
+  /// which the shapes of `proof` ("position embeddings") give.
+  void agree(const tensor::Json& settings, std::string_view key, std::int64_t value,
+             std::string_view proof) const;
 };
 
 /// Opens model.safetensors, or the shards that model.safetensors.index.json lists. Names that all

@@ -1,4 +1,4 @@
-// Drawing on u8 images [height, width, 3]: rectangles, text in a built-in 5x7 font, panels and
+// Drawing on u8 images [height, width, 3]: rectangles, text in a built-in font, panels and
 // legends. Everything is clipped to the image.
 #pragma once
 
@@ -34,6 +34,8 @@ class Canvas {
   std::int64_t width() const { return image_.shape(1); }
   const tensor::Tensor& image() const { return image_; }
 
+  /// Another image with its upper left corner at (x, y).
+  void paste(std::int64_t x, std::int64_t y, const tensor::Tensor& image);
   void fill(const Rect& area, Color color, double alpha = 1);
   /// The outline of `box`; `thickness` pixels inwards.
   void outline(const Rect& box, Color color, std::int64_t thickness = 1);

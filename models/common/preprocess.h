@@ -50,6 +50,7 @@ struct Preprocessing {
   SizeRule size;
   Filter filter = Filter::bilinear;
   std::optional<Size> crop;
+  CropRounding crop_rounding = CropRounding::down;
   Normalization normalization;
   bool pad = false;              // a batch to its largest image (DETR)
   std::optional<Size> pad_size;  // or to this size

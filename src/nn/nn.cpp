@@ -94,7 +94,7 @@ void load(const std::vector<Parameter>& parameters, const StateDict& state,
   }
   if (!problems.empty())
     fail("load", options.file, " does not fit the model: ", problems.size(),
-         problems.size() == 1 ? " problem" : " problems", listing(problems));
+         problems.size() == 1 ? " problem:" : " problems:", listing(problems));
   for (std::size_t i = 0; i < parameters.size(); ++i) *parameters[i].tensor = loaded[i];
 }
 

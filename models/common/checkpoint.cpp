@@ -1,0 +1,153 @@
+// Opening a checkpoint folder. The names in model.safetensors.index.json come from whoever made the
+// folder, so they may only point at files inside it.
+#include "models/common/checkpoint.h"
+
+#include <filesystem>
+#include <map>
+#include <set>
+#include <sstream>
+#include <system_error>
+
+#include "tensor/io.h"
+
+namespace models {
+
+namespace fs = std::filesystem;
+using tensor::Json;
+using tensor::Tensor;
+using tensor::nn::StateDict;
+
+namespace {
+
+constexpr const char* kSingle = "model.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+/// A shard's path, if the name is that of a file in this very folder.
+fs::path shard_path(const fs::path& folder, const Json& entry) {
+  const std::string name = entry.text();
+  const bool plain = !name.empty() && name.find_first_of(std::string_view("/\\\0", 3)) == name.npos;
+  if (!plain || !name.ends_with(".safetensors"))
+    tensor::fail(entry.path(), "got \"", name,
+                 "\", need the name of a .safetensors file in the same folder");
+  const fs::path path = folder / name;
+  if (!is_there(path)) tensor::fail(entry.path(), "there is no file ", path.string());
+  std::error_code error;
+  const fs::path real = fs::canonical(path, error), home = fs::canonical(folder, error);
+  if (error || real.parent_path() != home)
+    tensor::fail(entry.path(), path.string(), " is a link out of the folder: copy the file itself");
+  return path;
+}
+
+/// All shards, each of which must hold exactly the tensors that the index says it holds.
+StateDict load_shards(const fs::path& folder) {
+  const Json index = Json::load((folder / kIndex).string());
+  const Json map = index["weight_map"];
+  std::map<std::string, std::set<std::string>> promised;  // by shard
+  std::map<std::string, fs::path> paths;
+  for (const std::string& name : map.keys()) {
+    const std::string shard = map[name].text();
+    if (!paths.contains(shard)) paths[shard] = shard_path(folder, map[name]);
+    promised[shard].insert(name);
+  }
+  if (paths.empty()) tensor::fail(map.path(), "lists no tensors");
+  StateDict tensors;
+  for (const auto& [shard, path] : paths) {
+    tensor::Safetensors file = tensor::load_safetensors(path.string());
+    for (const std::string& name : promised[shard])
+      if (!file.tensors.contains(name))
+        tensor::fail(map[name].path(), path.string(), " holds no tensor of this name");
+    for (const auto& [name, value] : file.tensors)
+      if (!promised[shard].contains(name))
+        tensor::fail(path.string(), "holds the tensor \"", name, "\", which ", kIndex,
+                     " does not place there");
+    tensors.merge(file.tensors);
+  }
+  return tensors;
+}
+
+/// Why there is nothing to load: perhaps only PyTorch's own format.
+[[noreturn]] void no_weights(const fs::path& folder) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string extension = entry.path().extension().string();
+    if (extension == ".bin" || extension == ".pth" || extension == ".pt")
+      tensor::fail(folder.string(), "has no ", kSingle, " but ", entry.path().filename().string(),
+                   ": convert it with scripts/convert_pth.py");
+  }
+  tensor::fail(folder.string(), "has neither ", kSingle, " nor ", kIndex);
+}
+
+StateDict load_tensors(const fs::path& folder) {
+  if (is_there(folder / kSingle))
+    return tensor::load_safetensors((folder / kSingle).string()).tensors;
+  if (is_there(folder / kIndex)) return load_shards(folder);
+  no_weights(folder);
+}
+
+/// Takes "module.", "model." and "state_dict." off names that all begin so (training wrappers).
+StateDict strip_wrappers(StateDict tensors) {
+  for (bool again = true; again;) {
+    again = false;
+    for (const std::string_view wrapper : {"state_dict.", "model.", "module."}) {
+      bool all = !tensors.empty();
+      for (const auto& [name, value] : tensors) all = all && name.starts_with(wrapper);
+      if (!all) continue;
+      StateDict bare;
+      for (auto& [name, value] : tensors) bare.emplace(name.substr(wrapper.size()), value);
+      tensors = std::move(bare);
+      again = true;
+    }
+  }
+  return tensors;
+}
+
+}  // namespace
+
+const Tensor& Checkpoint::at(const std::string& name, int rank) const {
+  const auto found = tensors.find(name);
+  if (found == tensors.end()) tensor::fail(folder, "has no tensor \"", name, "\"");
+  if (found->second.rank() != rank)
+    tensor::fail(folder, "the tensor \"", name, "\" has the shape ", found->second.shape(),
+                 ", need ", rank, " axes");
+  return found->second;
+}
+
+std::int64_t Checkpoint::count(const std::string& prefix) const {
+  for (std::int64_t i = 0;; ++i) {
+    const std::string start = prefix + std::to_string(i) + ".";
+    const auto first = tensors.lower_bound(start);
+    if (first == tensors.end() || !first->first.starts_with(start)) return i;
+  }
+}
+
+void Checkpoint::agree(const Json& settings, std::string_view key, std::int64_t value,
+                       std::string_view proof) const {
+  if (!settings.has(key) || settings[key].integer() == value) return;
+  tensor::fail(settings[key].path(), "is ", settings[key].integer(), ", but the ", proof, " in ",
+               folder, " give ", value);
+}
+
+Checkpoint open_checkpoint(const std::string& folder) {
+  const fs::path path = folder;
+  std::error_code error;
+  if (!is_there(path)) tensor::fail(folder, "there is no such folder");
+  if (!fs::is_directory(path, error))
+    tensor::fail(folder, "is a file: need the folder that holds config.json and ", kSingle);
+  if (!is_there(path / "config.json"))
+    tensor::fail(folder, "has no config.json: a checkpoint folder has config.json and ", kSingle);
+  const Json config = Json::load((path / "config.json").string());
+  if (!config.is_object()) tensor::fail(config.path(), "need an object { ... }");
+  std::optional<Json> preprocessor;
+  if (is_there(path / "preprocessor_config.json")) {
+    preprocessor = Json::load((path / "preprocessor_config.json").string());
+    if (!preprocessor->is_object()) tensor::fail(preprocessor->path(), "need an object { ... }");
+  }
+  return {folder, config, preprocessor, strip_wrappers(load_tensors(path))};
+}
+
+}  // namespace models

@@ -1,0 +1,253 @@
+// The options that the model programs share, and what they make the programs do.
+#include "models/common/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <set>
+#include <system_error>
+
+#include "models/common/progress.h"
+#include "models/common/report.h"
+#include "tensor/io.h"
+#include "tensor/version.h"
+
+namespace models {
+
+namespace fs = std::filesystem;
+using tensor::Tensor;
+using tensor::nn::StateDict;
+
+namespace {
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return text;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+void declare(CLI::App& app, Options& o, const Program& program) {
+  app.add_option("images", o.images, "image files (PNG, JPEG, BMP), or folders of them");
+  app.add_option("--checkpoint", o.checkpoint,
+                 "folder with config.json and model.safetensors (or its shards)")
+      ->type_name("DIR");
+  app.add_option("--model", o.model,
+                 "a standard size instead of a checkpoint: " + joined(program.standard_models()))
+      ->type_name("NAME");
+  app.add_option("--random-weights", o.random_weights, "fill the --model with random weights")
+      ->type_name("SEED");
+  app.add_option("--out", o.out,
+                 "write the annotated picture here; a folder if there are several images")
+      ->type_name("FILE.png");
+  app.add_flag("--json", o.json, "print JSON instead of text");
+  app.add_option("--input", o.input, "run saved pixel_values instead of images")
+      ->type_name("FILE.safetensors");
+  app.add_option("--output", o.output, "where the results of --input go")
+      ->type_name("FILE.safetensors");
+  app.add_flag("--hidden-states", o.hidden_states, "add every layer's output to --output");
+  app.add_flag("--info", o.info, "print layers, parameters, multiply-adds and memory, and stop");
+  app.add_option("--device", o.device, "where to compute: cpu")->type_name("NAME");
+  app.add_flag("--quiet", o.quiet, "no progress bar, no notes");
+  app.set_version_flag("--version", program.name() + " " + std::string(tensor::version()));
+  app.footer("Examples:\n" + program.examples());
+}
+
+/// Everything that can be wrong with the options before any file is opened.
+void check(const Options& o, const Program& program) {
+  const auto wrong = [&](const auto&... parts) { tensor::fail("options", parts...); };
+  if (o.device != "cpu")
+    wrong("got --device ", o.device, ", but this build computes on the CPU: use --device cpu");
+  if (o.checkpoint.empty() == o.model.empty())
+    wrong("need either --checkpoint DIR or --model NAME");
+  const std::vector<std::string> names = program.standard_models();
+  if (!o.model.empty() && std::find(names.begin(), names.end(), o.model) == names.end())
+    wrong("got --model ", o.model, ", need one of ", joined(names));
+  if (o.random_weights && o.model.empty()) wrong("--random-weights goes with --model NAME");
+  if (!o.model.empty() && !o.random_weights && !o.info)
+    wrong("--model has no weights of its own: add --random-weights SEED, or use --checkpoint DIR");
+  if (o.input.empty() != o.output.empty()) wrong("--input and --output go together");
+  if (o.hidden_states && o.input.empty()) wrong("--hidden-states goes with --input and --output");
+  if (!o.input.empty() && !o.images.empty()) wrong("need either images or --input, not both");
+  if (o.images.empty() && o.input.empty() && !o.info)
+    wrong("there is nothing to do: name images, or use --input or --info");
+  if (!o.out.empty() && o.images.empty()) wrong("--out needs images");
+  if (o.json && o.images.empty()) wrong("--json needs images");
+}
+
+/// Saved inputs to saved outputs.
+void run_saved(Program& program, const Options& o, std::ostream& out) {
+  const StateDict inputs = tensor::load_safetensors(o.input).tensors;
+  const auto pixels = inputs.find("pixel_values");
+  if (pixels == inputs.end()) tensor::fail(o.input, "holds no tensor \"pixel_values\"");
+  if (!is_floating(pixels->second.dtype()) || pixels->second.rank() != 4 ||
+      pixels->second.size() == 0)
+    tensor::fail(o.input, "pixel_values is ", pixels->second.type(),
+                 ", need f32(batch, channels, height, width)");
+  Progress progress("layers", program.steps(), o.quiet);
+  StateDict hidden;
+  StateDict outputs = program.run(inputs, [&](const std::string& name, const Tensor& value) {
+    progress.step();
+    if (o.hidden_states) hidden.emplace(name, value);
+  });
+  outputs.merge(hidden);
+  for (auto& [name, value] : outputs) value = value.copy();
+  tensor::save_safetensors(o.output, outputs);
+  progress.clear();
+  if (o.quiet) return;
+  out << o.output << ":";
+  for (const auto& [name, value] : outputs) out << " " << name << " " << value.shape();
+  out << "\n";
+}
+
+/// Where each picture goes.
+class Pictures {
+ public:
+  Pictures(const Options& o, std::size_t images) : out_(o.out) {
+    if (out_.empty()) return;
+    std::error_code error;
+    const bool folder = fs::is_directory(out_, error);
+    single_ = !folder && lower(out_).ends_with(".png");
+    if (single_ && images > 1)
+      tensor::fail("options", "got ", images, " images, but --out ", out_,
+                   " is one file: name a folder");
+    if (single_) return;
+    fs::create_directories(out_, error);
+    if (error) tensor::fail(out_, "cannot be made a folder: ", error.message());
+  }
+
+  bool wanted() const { return !out_.empty(); }
+
+  void write(const std::string& image, const Tensor& picture) {
+    if (single_) return tensor::save_png(out_, picture);
+    const std::string stem = fs::path(image).stem().string();
+    std::string name = stem;
+    for (int i = 2; !used_.insert(name).second; ++i) name = stem + "-" + std::to_string(i);
+    tensor::save_png((fs::path(out_) / (name + ".png")).string(), picture);
+  }
+
+ private:
+  std::string out_;
+  bool single_ = false;
+  std::set<std::string> used_;
+};
+
+/// Every image in turn. False if one of them failed; the others are still done.
+bool run_images(Program& program, const Options& o, std::ostream& out, std::ostream& err) {
+  const std::vector<std::string> images = list_images(o.images);
+  Pictures pictures(o, images.size());
+  Progress progress(images.size() > 1 ? "images" : "layers",
+                    program.steps() * static_cast<std::int64_t>(images.size()), o.quiet);
+  const Observer observe = [&](const std::string&, const Tensor&) { progress.step(); };
+  bool all_good = true;
+  if (o.json) out << "[";
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    const std::string& file = images[i];
+    if (o.json) out << (i == 0 ? "\n" : ",\n") << "  {\"file\": " << json_text(file) << ", ";
+    try {
+      const Tensor image = tensor::load_image(file);
+      const ImageResult result = program.look(image, pictures.wanted(), observe);
+      if (pictures.wanted()) pictures.write(file, result.picture);
+      progress.clear();
+      if (o.json) {
+        out << "\"findings\": ";
+        print_findings_json(out, result.findings, program.score_name());
+      } else {
+        out << one_line(file) << "\n";
+        print_findings(out, result.findings);
+      }
+    } catch (const tensor::UserError& error) {
+      all_good = false;
+      progress.clear();
+      if (o.json) out << "\"error\": " << json_text(error.what());
+      err << program.name() << ": " << one_line(error.what()) << "\n";
+    }
+    if (o.json) out << "}";
+    out << std::flush;
+  }
+  if (o.json) out << "\n]\n";
+  return all_good;
+}
+
+int run(Program& program, const Options& o, std::ostream& out, std::ostream& err) {
+  check(o, program);
+  if (o.model.empty()) {
+    program.open(o.checkpoint);
+  } else {
+    program.make(o.model);
+    if (o.random_weights && !o.info) tensor::nn::randomize(program.parameters(), *o.random_weights);
+  }
+  if (o.info) {
+    print_info(out, program.info());
+    return 0;
+  }
+  if (!o.input.empty()) {
+    run_saved(program, o, out);
+    return 0;
+  }
+  return run_images(program, o, out, err) ? 0 : 1;
+}
+
+}  // namespace
+
+std::vector<std::string> list_images(const std::vector<std::string>& paths) {
+  static const std::set<std::string> kExtensions = {".png", ".jpg", ".jpeg", ".bmp"};
+  std::vector<std::string> images;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      images.push_back(path);
+      continue;
+    }
+    std::vector<std::string> found;
+    for (const fs::directory_entry& entry : fs::directory_iterator(path, error))
+      if (kExtensions.contains(lower(entry.path().extension().string())))
+        found.push_back(entry.path().string());
+    if (error) tensor::fail(path, "cannot be listed: ", error.message());
+    if (found.empty()) tensor::fail(path, "holds no .png, .jpg, .jpeg or .bmp files");
+    std::sort(found.begin(), found.end());
+    images.insert(images.end(), found.begin(), found.end());
+  }
+  return images;
+}
+
+int run_program(Program& program, const std::vector<std::string>& arguments, std::ostream& out,
+                std::ostream& err) {
+  Options options;
+  CLI::App app(program.description(), program.name());
+  declare(app, options, program);
+  program.add_options(app);
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    return run(program, options, out, err);
+  } catch (const CLI::CallForHelp&) {
+    out << app.help();
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    out << version.what() << "\n";
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    err << program.name() << ": " << one_line(error.what()) << " (see " << program.name()
+        << " --help)\n";
+    return 1;
+  } catch (const tensor::UserError& error) {
+    err << program.name() << ": " << one_line(error.what()) << "\n";
+    return 1;
+  } catch (const std::exception& error) {
+    err << program.name() << ": " << one_line(error.what()) << "\n";
+    return 2;
+  }
+}
+
+int run_program(Program& program, int argc, const char* const* argv) {
+  return run_program(program, std::vector<std::string>(argv + 1, argv + argc), std::cout,
+                     std::cerr);
+}
+
+}  // namespace models
