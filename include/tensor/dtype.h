@@ -28,6 +28,14 @@ inline constexpr DType f64 = DType::f64;
 namespace detail {
 TENSOR_API std::uint16_t half_from_float(float value);
 TENSOR_API float float_from_half(std::uint16_t bits);
+/// A float to be rounded once more: where it is not exact its last bit is odd, so that it never looks like a tie.
+TENSOR_API float round_to_odd(long double value);
+
+template <class T>
+float narrowed(T value) {
+  if constexpr (std::is_same_v<T, float>) return value;
+  else return round_to_odd(value);
+}
 
 constexpr std::uint16_t bfloat_from_float(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
@@ -42,7 +50,7 @@ struct Float16 {
   Float16() = default;
   template <class T>
     requires std::is_arithmetic_v<T>
-  Float16(T value) : bits(detail::half_from_float(static_cast<float>(value))) {}
+  Float16(T value) : bits(detail::half_from_float(detail::narrowed(value))) {}
   operator float() const { return detail::float_from_half(bits); }
 };
 
@@ -52,7 +60,7 @@ struct BFloat16 {
   BFloat16() = default;
   template <class T>
     requires std::is_arithmetic_v<T>
-  BFloat16(T value) : bits(detail::bfloat_from_float(static_cast<float>(value))) {}
+  BFloat16(T value) : bits(detail::bfloat_from_float(detail::narrowed(value))) {}
   operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 };
 

@@ -69,7 +69,7 @@ To convert(From from) {
     if (static_cast<double>(value) >= kAboveHigh) return std::numeric_limits<To>::max();
     return static_cast<To>(value);
   } else if constexpr (std::is_same_v<To, Float16> || std::is_same_v<To, BFloat16>) {
-    return To(static_cast<float>(value));
+    return To(value);
   } else {
     return static_cast<To>(value);
   }

@@ -1,6 +1,7 @@
 #include "tensor/dtype.h"
 
 #include <array>
+#include <cmath>
 #include <ostream>
 
 #include "tensor/error.h"
@@ -32,6 +33,14 @@ float float_from_half(std::uint16_t bits) {
   }
   const std::uint32_t wide = exponent == 31 ? 0x7f800000u : (exponent + 112) << 23;
   return std::bit_cast<float>(sign | wide | (fraction << 13));
+}
+
+float round_to_odd(long double value) {
+  const float nearest = static_cast<float>(value);
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
+  if (nearest == value || value != value || (bits & 1) != 0 || std::isinf(value)) return nearest;
+  // The value lies between `nearest` and a neighbour, which is the odd one of the two.
+  return std::bit_cast<float>(std::fabs(nearest) < std::fabs(value) ? bits + 1 : bits - 1);
 }
 
 }  // namespace detail
