@@ -11,10 +11,14 @@ namespace {
 
 using dnnl::memory;
 
-// A tensor seen as [batch..., rows, columns] of the result's rank.
+// A tensor seen with the result's rank: [batch..., rows, columns].
 struct Matrix {
   Shape shape;
   Strides strides;
+
+  std::int64_t columns() const { return shape.back(); }
+  std::int64_t rows() const { return columns() == 0 ? 0 : num_elements(shape) / columns(); }
+  bool is_vector() const { return rows() == 1; }
 };
 
 Matrix aligned(const Layout& layout, int rank) {
@@ -23,40 +27,54 @@ Matrix aligned(const Layout& layout, int rank) {
   return m;
 }
 
-// Whether axes 0 to rank-2 can be walked as one.
+// Whether every row of every batch lies at the same distance from the one before.
 bool rows_merge(const Matrix& m) {
-  for (int axis = 0; axis + 2 < m.shape.rank(); ++axis)
-    if (m.shape[axis] != 1 && m.strides[axis] != m.strides[axis + 1] * m.shape[axis + 1])
-      return false;
+  std::int64_t step = 0,
+               next = 0;  // the distance of rows so far, and the one the next axis must have
+  for (int axis = m.shape.rank() - 2; axis >= 0; --axis) {
+    if (m.shape[axis] == 1) continue;
+    if (step != 0 && m.strides[axis] != next) return false;
+    if (step == 0) step = m.strides[axis];
+    next = m.strides[axis] * m.shape[axis];
+  }
   return true;
 }
 
 Matrix merged_rows(const Matrix& m) {
-  const int last = m.shape.rank() - 1;
-  const std::int64_t rows = num_elements(m.shape) / m.shape[last];
-  return {{rows, m.shape[last]}, {m.strides[last - 1], m.strides[last]}};
+  std::int64_t step = m.columns();
+  for (int axis = 0; axis + 1 < m.shape.rank(); ++axis)
+    if (m.shape[axis] != 1) step = m.strides[axis];
+  return {{m.rows(), m.columns()}, {step, m.strides.back()}};
 }
 
-// Broadcast axes have extent 1 for oneDNN, and their strides must not be 0.
+bool has_unit_stride(const Matrix& m, int axis) {
+  return m.strides[axis] == 1 || m.shape[axis] == 1;
+}
+
+// Strides of axes of extent 1 mean nothing to us, but oneDNN checks them.
 memory::desc describe_matrix(DType dtype, Matrix m) {
-  for (int axis = m.shape.rank() - 1; axis >= 0; --axis)
-    if (m.shape[axis] == 1 || m.strides[axis] == 0)
-      m.strides[axis] = axis + 1 < m.shape.rank() ? m.strides[axis + 1] * m.shape[axis + 1] : 1;
+  std::int64_t reach = 1;
+  for (int axis = m.shape.rank() - 1; axis >= 0; --axis) {
+    if (m.shape[axis] == 1) m.strides[axis] = reach;
+    reach = std::max(reach, m.strides[axis] * m.shape[axis]);
+  }
   return describe(dtype, m.shape, m.strides);
 }
 
-bool is_broadcast(const Matrix& m) {
-  for (int axis = 0; axis < m.shape.rank(); ++axis)
-    if (m.shape[axis] > 1 && m.strides[axis] == 0) return true;
-  return false;
+// How an operand of the epilogue fits the result: along its columns, or element by element.
+bool fits(const Shape& operand, const Shape& result) {
+  if (operand == result) return true;
+  return num_elements(operand) == result.back() && operand.back() == result.back();
 }
 
 class Builder {
  public:
   Builder(const LaidOutGraph& laid, const Group& group, const Anchored& anchored)
-      : laid_(laid), group_(group), anchored_(anchored) {
+      : laid_(laid),
+        group_(group),
+        anchored_(anchored),
+        rank_(laid.graph.type(anchored.anchor).shape.rank()) {
     const Node& node = laid.graph[anchored.anchor];
-    rank_ = node.type.shape.rank();
     a_ = matrix(node.inputs[0]);
     b_ = matrix(node.inputs[1]);
     out_ = matrix(anchored.result);
@@ -65,33 +83,40 @@ class Builder {
 
   std::unique_ptr<Kernel> build() {
     const Node& node = laid_.graph[anchored_.anchor];
+    const bool unpacks =
+        !has_unit_stride(out_, out_.shape.rank() - 1) || !is_describable(out_.shape, out_.strides);
+    const Matrix target = unpacks ? Matrix{out_.shape, row_major(out_.shape)} : out_;
     std::vector<EpilogueStep> steps = anchored_.steps;
-    std::vector<Argument> arguments = {argument(DNNL_ARG_SRC, node.inputs[0], a_),
-                                       argument(DNNL_ARG_WEIGHTS, node.inputs[1], b_)};
+    std::vector<Argument> arguments = {factor(DNNL_ARG_SRC, node.inputs[0], a_),
+                                       factor(DNNL_ARG_WEIGHTS, node.inputs[1], b_)};
     memory::desc bias;
     if (takes_bias(steps)) {
-      Argument b = argument(DNNL_ARG_BIAS, steps.front().operand, view(steps.front().operand));
-      bias = b.desc;
-      arguments.push_back(std::move(b));
+      arguments.push_back(epilogue_operand(steps.front().operand, target));
+      arguments.back().id = DNNL_ARG_BIAS;
+      bias = arguments.back().desc;
       steps.erase(steps.begin());
     }
-    auto post = post_ops_of(steps, group_, [&](ValueId id) -> std::optional<memory::desc> {
-      return describe_matrix(dtype(id), view(id));
-    });
-    arguments.insert(arguments.end(), post->arguments.begin(), post->arguments.end());
-    const memory::desc out = describe_matrix(dtype(anchored_.result), out_);
+    PostOps post = post_ops_of(steps, [&](ValueId id) { return epilogue_operand(id, target); });
+    arguments.insert(arguments.end(), post.arguments.begin(), post.arguments.end());
+    const DType out_type = dtype(anchored_.result);
+    const memory::desc out = describe_matrix(out_type, target);
     arguments.push_back({DNNL_ARG_DST, group_.reads.size(), out});
 
     dnnl::primitive_attr attributes;
-    attributes.set_post_ops(post->ops);
+    attributes.set_post_ops(post.ops);
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const dnnl::matmul::desc desc =
         bias.data.ndims > 0 ? dnnl::matmul::desc(arguments[0].desc, arguments[1].desc, bias, out)
                             : dnnl::matmul::desc(arguments[0].desc, arguments[1].desc, out);
     const dnnl::matmul::primitive_desc primitive(desc, attributes, cpu_engine());
-    return std::make_unique<OnednnKernel>(dnnl::matmul(primitive), std::move(arguments),
-                                          primitive.scratchpad_desc(),
-                                          std::string("onednn ") + primitive.impl_info_str());
+    auto kernel = std::make_unique<OnednnKernel>(
+        dnnl::matmul(primitive), std::move(arguments), primitive.scratchpad_desc(),
+        std::string("onednn ") + primitive.impl_info_str());
+    kernel->pack_first(std::move(packings_));
+    if (unpacks)
+      kernel->unpack_last(
+          {group_.reads.size(), out_type, {out_.shape, target.strides, 0}, out_.strides});
+    return kernel;
   }
 
  private:
@@ -99,55 +124,69 @@ class Builder {
   Matrix matrix(ValueId id) const {
     return aligned(laid_.layouts[static_cast<std::size_t>(id)], rank_);
   }
-  // A binary operand as the primitive sees it.
-  Matrix view(ValueId id) const {
-    const Matrix m = matrix(id);
-    if (!flat_) return m;
-    if (num_elements(m.shape) == m.shape.back())
-      return {{1, m.shape.back()}, {0, m.strides.back()}};
-    return merged_rows(m);
+  std::size_t operand(ValueId id) const {
+    return static_cast<std::size_t>(std::find(group_.reads.begin(), group_.reads.end(), id) -
+                                    group_.reads.begin());
   }
 
-  // With one matrix on the right every row of every batch is a row of one product, if the memory
+  // With one matrix on the right, every row of every batch is a row of one product, if the memory
   // allows it.
   void flatten() {
-    const auto spans = [&](const Matrix& m) {
-      return num_elements(m.shape) / m.shape.back() == num_elements(out_.shape) / out_.shape.back();
-    };
-    flat_ = rank_ > 2 && num_elements(b_.shape) == b_.shape[rank_ - 1] * b_.shape[rank_ - 2] &&
-            spans(a_) && rows_merge(a_) && rows_merge(out_);
-    for (const EpilogueStep& step : anchored_.steps) {
-      if (step.operand < 0) continue;
-      const Matrix m = matrix(step.operand);
-      const bool vector = num_elements(m.shape) == m.shape.back();
-      flat_ = flat_ && (vector || (spans(m) && rows_merge(m) && !is_broadcast(m)));
-    }
-    if (!flat_) return;
+    bool flat = rank_ > 2 && b_.shape[rank_ - 2] * b_.columns() == num_elements(b_.shape) &&
+                a_.rows() == out_.rows() && rows_merge(a_) && rows_merge(out_);
+    for (const EpilogueStep& step : anchored_.steps)
+      if (step.operand >= 0 && !matrix(step.operand).is_vector())
+        flat = flat && rows_merge(matrix(step.operand));
+    if (!flat) return;
     a_ = merged_rows(a_);
     out_ = merged_rows(out_);
-    b_ = {{b_.shape[rank_ - 2], b_.shape[rank_ - 1]},
-          {b_.strides[rank_ - 2], b_.strides[rank_ - 1]}};
+    b_ = {{b_.shape[rank_ - 2], b_.columns()}, {b_.strides[rank_ - 2], b_.strides[rank_ - 1]}};
   }
 
-  // A vector that is added first, along the columns.
+  // Reads the operand through a copy with these strides.
+  int pack(ValueId id, Matrix& m, const Strides& strides) {
+    packings_.push_back({operand(id), dtype(id), {m.shape, m.strides, 0}, strides});
+    m.strides = strides;
+    return static_cast<int>(packings_.size()) - 1;
+  }
+
+  // Either rows or columns need a unit stride.
+  Argument factor(int argument, ValueId id, Matrix m) {
+    const int last = m.shape.rank() - 1;
+    int packing = -1;
+    if (!is_describable(m.shape, m.strides) ||
+        (!has_unit_stride(m, last) && !has_unit_stride(m, last - 1)))
+      packing = pack(id, m, row_major(m.shape));
+    return {argument, operand(id), describe_matrix(dtype(id), m), packing};
+  }
+
+  // A vector along the columns, or a tensor that lies exactly like the result.
+  Argument epilogue_operand(ValueId id, const Matrix& target) {
+    Matrix m = matrix(id);
+    int packing = -1;
+    if (m.is_vector()) {
+      m.shape = Shape::filled(target.shape.rank(), 1);
+      m.shape[target.shape.rank() - 1] = target.columns();
+      m.strides = Strides::filled(target.shape.rank(), matrix(id).strides.back());
+      if (!has_unit_stride(m, target.shape.rank() - 1)) packing = pack(id, m, row_major(m.shape));
+    } else {
+      if (target.shape.rank() != rank_) m = merged_rows(m);
+      if (!(m.strides == target.strides)) packing = pack(id, m, target.strides);
+    }
+    return {0, operand(id), describe_matrix(dtype(id), m), packing};
+  }
+
   bool takes_bias(const std::vector<EpilogueStep>& steps) const {
-    if (steps.empty() || steps.front().op != Op::add || steps.front().operand < 0) return false;
-    const Matrix m = matrix(steps.front().operand);
-    return num_elements(m.shape) == m.shape.back() && m.shape.back() == out_.shape.back();
-  }
-
-  Argument argument(int id, ValueId value, const Matrix& m) const {
-    const auto operand =
-        std::find(group_.reads.begin(), group_.reads.end(), value) - group_.reads.begin();
-    return {id, static_cast<std::size_t>(operand), describe_matrix(dtype(value), m)};
+    return !steps.empty() && steps.front().op == Op::add && steps.front().operand >= 0 &&
+           matrix(steps.front().operand).is_vector();
   }
 
   const LaidOutGraph& laid_;
   const Group& group_;
   const Anchored& anchored_;
-  int rank_ = 0;
+  const int rank_;
   Matrix a_, b_, out_;
-  bool flat_ = false;
+  std::vector<Packing> packings_;
 };
 
 std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
@@ -156,6 +195,9 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
   const Node& node = graph[anchored->anchor];
   if (num_elements(node.type.shape) == 0 || graph.type(node.inputs[0]).shape.back() == 0)
     return std::nullopt;
+  for (const EpilogueStep& step : anchored->steps)
+    if (step.operand >= 0 && !fits(graph.type(step.operand).shape, node.type.shape))
+      return std::nullopt;
   for (const ValueId id : group.reads)
     if (!onednn_supports(graph.type(id).dtype)) return std::nullopt;
   if (!onednn_supports(graph.type(anchored->result).dtype)) return std::nullopt;

@@ -82,6 +82,11 @@ std::optional<Eltwise> eltwise(const EpilogueStep& step) {
   return with_number(step.op, static_cast<float>(step.number));
 }
 
+void move(const Packing& packing, const std::byte* from, std::byte* to) {
+  const ConstView in{from, packing.dtype, packing.from.shape, packing.from.strides};
+  info(Op::copy).eval(std::span(&in, 1), {}, {to, packing.dtype, packing.from.shape, packing.to});
+}
+
 }  // namespace
 
 const dnnl::engine& cpu_engine() {
@@ -102,6 +107,19 @@ dnnl::memory::desc describe(DType dtype, const Shape& shape, const Strides& stri
           dnnl::memory::dims(strides.begin(), strides.end())};
 }
 
+bool is_describable(const Shape& shape, const Strides& strides) {
+  std::vector<int> axes;
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (shape[axis] != 1) axes.push_back(axis);
+  std::sort(axes.begin(), axes.end(), [&](int a, int b) { return strides[a] < strides[b]; });
+  std::int64_t reach = 1;  // how far the inner axes go
+  for (const int axis : axes) {
+    if (strides[axis] < reach) return false;
+    reach = strides[axis] * shape[axis];
+  }
+  return true;
+}
+
 bool has_post_ops(const std::vector<EpilogueStep>& steps) {
   return std::all_of(steps.begin(), steps.end(), [](const EpilogueStep& step) {
     if (step.op == Op::astype) return true;  // results are float32 until they are stored
@@ -109,9 +127,8 @@ bool has_post_ops(const std::vector<EpilogueStep>& steps) {
   });
 }
 
-std::optional<PostOps> post_ops_of(
-    const std::vector<EpilogueStep>& steps, const Group& group,
-    const std::function<std::optional<dnnl::memory::desc>(ValueId)>& operand_desc) {
+PostOps post_ops_of(const std::vector<EpilogueStep>& steps,
+                    const std::function<Argument(ValueId)>& operand_argument) {
   PostOps result;
   for (const EpilogueStep& step : steps) {
     if (step.op == Op::astype) continue;
@@ -120,13 +137,10 @@ std::optional<PostOps> post_ops_of(
       result.ops.append_eltwise(1, function.kind, function.alpha, function.beta);
       continue;
     }
-    const auto desc = operand_desc(step.operand);
-    if (!desc) return std::nullopt;
-    const int id = DNNL_ARG_ATTR_MULTIPLE_POST_OP(result.ops.len()) | DNNL_ARG_SRC_1;
-    result.ops.append_binary(*binary(step.op), *desc);
-    const auto operand =
-        std::find(group.reads.begin(), group.reads.end(), step.operand) - group.reads.begin();
-    result.arguments.push_back({id, static_cast<std::size_t>(operand), *desc});
+    Argument argument = operand_argument(step.operand);
+    argument.id = DNNL_ARG_ATTR_MULTIPLE_POST_OP(result.ops.len()) | DNNL_ARG_SRC_1;
+    result.ops.append_binary(*binary(step.op), argument.desc);
+    result.arguments.push_back(std::move(argument));
   }
   return result;
 }
@@ -138,14 +152,39 @@ OnednnKernel::OnednnKernel(dnnl::primitive primitive, std::vector<Argument> argu
       scratchpad_(std::move(scratchpad)),
       description_(std::move(description)) {}
 
+void OnednnKernel::reserve(Packing& packing) {
+  packing.offset = packed_bytes_;
+  const auto bytes =
+      static_cast<std::size_t>(num_elements(packing.from.shape) * item_size(packing.dtype));
+  packed_bytes_ += (bytes + 63) / 64 * 64;
+}
+
+void OnednnKernel::pack_first(std::vector<Packing> packings) {
+  packings_ = std::move(packings);
+  for (Packing& p : packings_) reserve(p);
+}
+
+void OnednnKernel::unpack_last(Packing packing) {
+  reserve(packing);
+  unpacking_ = std::move(packing);
+}
+
 void OnednnKernel::run(std::span<std::byte* const> operands, std::byte* scratch) const {
+  for (const Packing& p : packings_) move(p, operands[p.operand], scratch + p.offset);
+  const auto address = [&](const Argument& a) -> std::byte* {
+    if (a.packing >= 0) return scratch + packings_[static_cast<std::size_t>(a.packing)].offset;
+    if (a.id == DNNL_ARG_DST && unpacking_) return scratch + unpacking_->offset;
+    return operands[a.operand];
+  };
   std::unordered_map<int, dnnl::memory> arguments = owned_;
   for (const Argument& a : arguments_)
-    arguments.emplace(a.id, dnnl::memory(a.desc, cpu_engine(), operands[a.operand]));
-  arguments.emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(scratchpad_, cpu_engine(), scratch));
+    arguments.emplace(a.id, dnnl::memory(a.desc, cpu_engine(), address(a)));
+  arguments.emplace(DNNL_ARG_SCRATCHPAD,
+                    dnnl::memory(scratchpad_, cpu_engine(), scratch + packed_bytes_));
   dnnl::stream stream(cpu_engine());
   primitive_.execute(stream, arguments);
   stream.wait();
+  if (unpacking_) move(*unpacking_, scratch + unpacking_->offset, operands[unpacking_->operand]);
 }
 
 }  // namespace tensor::cpu

@@ -23,17 +23,30 @@ struct Argument {
   int id;               // DNNL_ARG_...
   std::size_t operand;  // of the kernel
   dnnl::memory::desc desc;
+  int packing = -1;  // which copy to scratch memory stands for the operand; -1: the operand itself
 };
 
-/// The epilogue as post-operations. `operand_desc` describes a tensor operand as the primitive sees
-/// it (same rank as its result), or nothing when it cannot; then nullopt.
+/// Whether oneDNN takes these strides: positive, and no axis folded into another (no broadcasts, no
+/// diagonals).
+bool is_describable(const Shape& shape, const Strides& strides);
+
+/// A copy between an operand and scratch memory, for layouts that a primitive does not take.
+struct Packing {
+  std::size_t operand;
+  DType dtype;
+  Layout from;
+  Strides to;
+  std::size_t offset = 0;  // in the scratch memory; set by the kernel
+};
+
+/// The epilogue as post-operations. `operand_argument` gives a tensor operand as the primitive sees
+/// it, with the rank of its result; the argument's id is set here.
 struct PostOps {
   dnnl::post_ops ops;
   std::vector<Argument> arguments;
 };
-std::optional<PostOps> post_ops_of(
-    const std::vector<EpilogueStep>& steps, const Group& group,
-    const std::function<std::optional<dnnl::memory::desc>(ValueId)>& operand_desc);
+PostOps post_ops_of(const std::vector<EpilogueStep>& steps,
+                    const std::function<Argument(ValueId)>& operand_argument);
 
 /// Whether oneDNN has a post-operation for every step.
 bool has_post_ops(const std::vector<EpilogueStep>& steps);
@@ -46,15 +59,24 @@ class OnednnKernel : public Kernel {
                dnnl::memory::desc scratchpad, std::string description);
   /// An argument that is not an operand: packed weights.
   void own(int id, dnnl::memory memory) { owned_.emplace(id, std::move(memory)); }
+  /// Operands to copy first, for the arguments that name them.
+  void pack_first(std::vector<Packing> packings);
+  /// The result is computed in scratch memory and copied to its operand at the end.
+  void unpack_last(Packing packing);
 
   void run(std::span<std::byte* const> operands, std::byte* scratch) const override;
-  std::size_t scratch_bytes() const override { return scratchpad_.get_size(); }
+  std::size_t scratch_bytes() const override { return packed_bytes_ + scratchpad_.get_size(); }
   std::string description() const override { return description_; }
 
  private:
   dnnl::primitive primitive_;
   std::vector<Argument> arguments_;
   std::unordered_map<int, dnnl::memory> owned_;
+  void reserve(Packing& packing);
+
+  std::vector<Packing> packings_;
+  std::optional<Packing> unpacking_;
+  std::size_t packed_bytes_ = 0;
   dnnl::memory::desc scratchpad_;
   std::string description_;
 };
