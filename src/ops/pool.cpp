@@ -1,5 +1,149 @@
+// max_pool2d and avg_pool2d with PyTorch's meaning: one number of every window of an image.
+#include <algorithm>
+
+#include "src/core/dispatch.h"
+#include "src/core/loop.h"
 #include "src/ops/op.h"
+#include "src/ops/pair.h"
+#include "tensor/ops.h"
 
 namespace tensor {
-std::span<const OpInfo> pool_ops() { return {}; }
+namespace {
+
+// ---- Type rules. Attributes: kernel_size, stride, padding (height and width).
+
+struct Pool {
+  Pair kernel, stride, padding;
+};
+
+Pool pool_of(const Attrs& attrs, std::string_view where) {
+  const Pool pool{pair_of(attrs, "kernel_size", 1, where), pair_of(attrs, "stride", 1, where),
+                  pair_of(attrs, "padding", 0, where)};
+  // With this, every window holds at least one element of the image.
+  if (pool.padding.h > pool.kernel.h / 2 || pool.padding.w > pool.kernel.w / 2)
+    fail(where, "got the padding ", pool.padding.h, " x ", pool.padding.w, " for the kernel ",
+         pool.kernel.h, " x ", pool.kernel.w, ", need at most half of it");
+  return pool;
+}
+
+TensorType infer_pool(const TensorType& x, const Attrs& attrs, std::string_view where) {
+  check_images(x.shape, where);
+  const Pool pool = pool_of(attrs, where);
+  if (x.shape[2] == 0 || x.shape[3] == 0)
+    fail(where, "got an input of the shape ", x.shape, ", need at least 1 x 1");
+  const Pair padded{x.shape[2] + 2 * pool.padding.h, x.shape[3] + 2 * pool.padding.w};
+  if (pool.kernel.h > padded.h || pool.kernel.w > padded.w)
+    fail(where, "the kernel covers ", pool.kernel.h, " x ", pool.kernel.w,
+         " elements, but the padded input has ", padded.h, " x ", padded.w);
+  return {{x.shape[0], x.shape[1], (padded.h - pool.kernel.h) / pool.stride.h + 1,
+           (padded.w - pool.kernel.w) / pool.stride.w + 1},
+          x.dtype};
+}
+
+TensorType infer_max_pool2d(std::span<const TensorType> in, const Attrs& attrs) {
+  return infer_pool(in[0], attrs, "max_pool2d");
+}
+
+TensorType infer_avg_pool2d(std::span<const TensorType> in, const Attrs& attrs) {
+  if (!is_floating(in[0].dtype))
+    fail("avg_pool2d", "got a tensor of ", in[0].dtype,
+         ", need a floating type: convert it with astype(f32)");
+  return infer_pool(in[0], attrs, "avg_pool2d");
+}
+
+// ---- Kernels.
+
+// Places [begin, end) of an axis of the image.
+struct Range {
+  std::int64_t begin, end;
+};
+
+Range window_at(std::int64_t place, std::int64_t kernel, std::int64_t stride, std::int64_t padding,
+                std::int64_t extent) {
+  const std::int64_t begin = place * stride - padding;
+  return {std::max<std::int64_t>(begin, 0), std::min(begin + kernel, extent)};
+}
+
+// Every output element is fold(elements of the window), where fold gets the image's first element,
+// its strides and the window's rows and columns.
+template <class T, class Fold>
+void pool_images(const ConstView& x, const Pool& pool, const View& out, const Fold& fold) {
+  const Strides steps{x.strides[2], x.strides[3]};
+  const auto images = [](const Dims& dims) { return Dims{dims[0], dims[1]}; };
+  const auto pool_image = [&](std::int64_t from, std::int64_t to) {
+    for (std::int64_t oy = 0; oy < out.shape[2]; ++oy) {
+      const Range rows = window_at(oy, pool.kernel.h, pool.stride.h, pool.padding.h, x.shape[2]);
+      for (std::int64_t ox = 0; ox < out.shape[3]; ++ox) {
+        const Range columns =
+            window_at(ox, pool.kernel.w, pool.stride.w, pool.padding.w, x.shape[3]);
+        out.as<T>()[to + oy * out.strides[2] + ox * out.strides[3]] =
+            fold(x.as<T>() + from, steps, rows, columns);
+      }
+    }
+  };
+  for_each_index(images(x.shape), pool_image, images(x.strides), images(out.strides));
+}
+
+template <class T>
+T maximum_in(const T* image, const Strides& steps, const Range& rows, const Range& columns) {
+  auto best = static_cast<Compute<T>>(image[rows.begin * steps[0] + columns.begin * steps[1]]);
+  for (std::int64_t y = rows.begin; y < rows.end; ++y)
+    for (std::int64_t x = columns.begin; x < columns.end; ++x) {
+      const auto value = static_cast<Compute<T>>(image[y * steps[0] + x * steps[1]]);
+      if (value > best || value != value) best = value;  // NaN wins, and nothing beats it
+    }
+  return convert<T>(best);
+}
+
+template <class T>
+double sum_of(const T* image, const Strides& steps, const Range& rows, const Range& columns) {
+  double sum = 0;
+  for (std::int64_t y = rows.begin; y < rows.end; ++y)
+    for (std::int64_t x = columns.begin; x < columns.end; ++x)
+      sum += static_cast<double>(static_cast<Compute<T>>(image[y * steps[0] + x * steps[1]]));
+  return sum;
+}
+
+void eval_max_pool2d(std::span<const ConstView> in, const Attrs& attrs, const View& out) {
+  dispatch(out.dtype, [&]<class Tag>(Tag) {
+    using T = typename Tag::type;
+    pool_images<T>(in[0], pool_of(attrs, "max_pool2d"), out, maximum_in<T>);
+  });
+}
+
+void eval_avg_pool2d(std::span<const ConstView> in, const Attrs& attrs, const View& out) {
+  const Pool pool = pool_of(attrs, "avg_pool2d");
+  const auto count = static_cast<double>(pool.kernel.h * pool.kernel.w);
+  dispatch_floating(out.dtype, "avg_pool2d", [&]<class Tag>(Tag) {
+    using T = typename Tag::type;
+    pool_images<T>(in[0], pool, out,
+                   [&](const auto&... window) { return convert<T>(sum_of<T>(window...) / count); });
+  });
+}
+
+constexpr OpInfo kRows[] = {
+    {Op::max_pool2d, "max_pool2d", 1, 1, Pattern::reduction, infer_max_pool2d, eval_max_pool2d},
+    {Op::avg_pool2d, "avg_pool2d", 1, 1, Pattern::reduction, infer_avg_pool2d, eval_avg_pool2d},
+};
+
+Tensor pooled(Op op, const Tensor& x, Pair kernel, Pair stride, Pair padding) {
+  if (stride.h == 0 && stride.w == 0) stride = kernel;
+  return apply_op(op, {x},
+                  {{"kernel_size", pair_value(kernel)},
+                   {"stride", pair_value(stride)},
+                   {"padding", pair_value(padding)}});
+}
+
+}  // namespace
+
+std::span<const OpInfo> pool_ops() { return kRows; }
+
+Tensor max_pool2d(const Tensor& x, Pair kernel_size, Pair stride, Pair padding) {
+  return pooled(Op::max_pool2d, x, kernel_size, stride, padding);
+}
+
+Tensor avg_pool2d(const Tensor& x, Pair kernel_size, Pair stride, Pair padding) {
+  return pooled(Op::avg_pool2d, x, kernel_size, stride, padding);
+}
+
 }  // namespace tensor
