@@ -2,9 +2,12 @@
 // printed.
 #include "tensor/compile.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
+#include <list>
+#include <mutex>
 #include <sstream>
 
 #include "src/runtime/program.h"
@@ -99,5 +102,39 @@ const std::vector<TensorType>& Executable::output_types() const { return program
 std::int64_t Executable::arena_bytes() const { return program_->memory.bytes; }
 std::int64_t Executable::arena_lower_bound() const { return program_->memory.lower_bound; }
 std::size_t Executable::group_count() const { return program_->plan.groups.size(); }
+
+// ---- Compiled: the executables for the last few lists of input types, the most recent first.
+
+struct Compiled::Cache {
+  TensorFunction function;
+  CompileOptions options;
+  std::size_t capacity;
+  std::mutex mutex;
+  std::list<Executable> recent;
+};
+
+Compiled::Compiled(TensorFunction function, CompileOptions options, std::size_t capacity)
+    : cache_(std::make_shared<Cache>()) {
+  cache_->function = std::move(function);
+  cache_->options = std::move(options);
+  cache_->capacity = std::max<std::size_t>(capacity, 1);
+}
+
+Executable Compiled::executable(const std::vector<Tensor>& inputs) const {
+  std::vector<TensorType> types;
+  for (const Tensor& x : inputs) types.push_back(x.type());
+  const std::lock_guard lock(
+      cache_->mutex);  // two callers with new types compile one after the other
+  auto& recent = cache_->recent;
+  const auto known = std::find_if(recent.begin(), recent.end(),
+                                  [&](const Executable& e) { return e.input_types() == types; });
+  if (known != recent.end()) {
+    recent.splice(recent.begin(), recent, known);
+  } else {
+    recent.push_front(compile(cache_->function, types, cache_->options));
+    if (recent.size() > cache_->capacity) recent.pop_back();
+  }
+  return recent.front();
+}
 
 }  // namespace tensor

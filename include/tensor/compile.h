@@ -3,10 +3,12 @@
 // IV-B), and every group is lowered to a kernel; intermediate values share one arena.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <iosfwd>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -91,5 +93,45 @@ TENSOR_API Executable compile(const TensorFunction& function, const std::vector<
                               const CompileOptions& options = {});
 TENSOR_API Executable compile(const TensorFunction& function, const std::vector<Tensor>& examples,
                               const CompileOptions& options = {});
+
+/// A function that compiles itself for the types of the inputs it is called with and keeps the last
+/// few executables. Any number of threads may call it.
+class TENSOR_API Compiled {
+ public:
+  explicit Compiled(TensorFunction function, CompileOptions options = {}, std::size_t capacity = 8);
+
+  std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const {
+    return executable(inputs)(inputs);
+  }
+  /// For functions of one result: fast(q, k, v).
+  template <class... T>
+  requires(std::convertible_to<const T&, Tensor>&&...) Tensor operator()(const Tensor& first,
+                                                                         const T&... rest) const {
+    return (*this)(std::vector<Tensor>{first, rest...}).front();
+  }
+  /// The executable for inputs like these, compiled now if need be.
+  Executable executable(const std::vector<Tensor>& inputs) const;
+
+ private:
+  struct Cache;
+  std::shared_ptr<Cache> cache_;
+};
+
+/// compile(attention), where attention takes tensors and returns one: compiled at the first call
+/// with each new list of input types.
+template <class... T>
+requires(std::same_as<std::remove_cvref_t<T>, Tensor>&&...) Compiled
+    compile(Tensor (*function)(T...), const CompileOptions& options = {}) {
+  return Compiled(
+      [function](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+        if (in.size() != sizeof...(T))
+          fail("compile", "got ", in.size(), " inputs, the function takes ", sizeof...(T));
+        return [&]<std::size_t... I>(std::index_sequence<I...>) {
+          return std::vector<Tensor>{function(in[I]...)};
+        }
+        (std::index_sequence_for<T...>());
+      },
+      options);
+}
 
 }  // namespace tensor
