@@ -95,7 +95,21 @@ SizeRule read_size_rule(const Json& config, const Json& value, const SizeRule& d
   return rule;
 }
 
-/// One number for every channel, or three.
+Normalization read_normalization(const Json& config, Normalization rule) {
+  const bool rescales = rule.rescale != Normalization::Rescale::none;
+  if (!config.boolean("do_rescale", rescales))
+    rule.rescale = Normalization::Rescale::none;
+  else if (!rescales)
+    rule.rescale = Normalization::Rescale::multiply;
+  rule.factor = config.number("rescale_factor", rule.factor);
+  rule.normalize = config.boolean("do_normalize", rule.normalize);
+  if (config.has("image_mean")) rule.mean = read_channels(config["image_mean"]);
+  if (config.has("image_std")) rule.std = read_deviations(config["image_std"]);
+  return rule;
+}
+
+}  // namespace
+
 std::array<float, 3> read_channels(const Json& value) {
   std::vector<double> numbers =
       value.is_number() ? std::vector<double>(3, value.number()) : value.numbers();
@@ -110,23 +124,12 @@ std::array<float, 3> read_channels(const Json& value) {
   return channels;
 }
 
-Normalization read_normalization(const Json& config, Normalization rule) {
-  const bool rescales = rule.rescale != Normalization::Rescale::none;
-  if (!config.boolean("do_rescale", rescales))
-    rule.rescale = Normalization::Rescale::none;
-  else if (!rescales)
-    rule.rescale = Normalization::Rescale::multiply;
-  rule.factor = config.number("rescale_factor", rule.factor);
-  rule.normalize = config.boolean("do_normalize", rule.normalize);
-  if (config.has("image_mean")) rule.mean = read_channels(config["image_mean"]);
-  if (config.has("image_std")) rule.std = read_channels(config["image_std"]);
-  for (const float deviation : rule.std)
-    if (!(deviation > 0) || !std::isfinite(deviation))
-      tensor::fail(config["image_std"].path(), "got ", deviation, ", need numbers above 0");
-  return rule;
+std::array<float, 3> read_deviations(const Json& value) {
+  const std::array<float, 3> channels = read_channels(value);
+  for (const float deviation : channels)
+    if (!(deviation > 0)) tensor::fail(value.path(), "got ", deviation, ", need numbers above 0");
+  return channels;
 }
-
-}  // namespace
 
 Preprocessing read_preprocessing(const Json& config, Preprocessing rule) {
   rule.resize = config.boolean("do_resize", rule.resize);

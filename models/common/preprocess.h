@@ -56,6 +56,11 @@ struct Preprocessing {
   std::optional<Size> pad_size;  // or to this size
 };
 
+/// One number for every channel, or three.
+std::array<float, 3> read_channels(const tensor::Json& value);
+/// The same for numbers to divide by: above 0.
+std::array<float, 3> read_deviations(const tensor::Json& value);
+
 /// Reads preprocessor_config.json in all its public forms; absent keys keep `defaults`.
 Preprocessing read_preprocessing(const tensor::Json& config, Preprocessing defaults);
 

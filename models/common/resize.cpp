@@ -16,7 +16,7 @@ using tensor::Tensor;
 
 namespace {
 
-constexpr std::int64_t kMaxPixels = std::int64_t{1} << 28;  // of a result: nobody means more
+constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;  // of a result, as of an image file
 
 /// The sizes of a resize, checked.
 struct Sizes {

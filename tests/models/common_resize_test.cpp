@@ -99,10 +99,10 @@ TEST(Resize, SaysWhatIsWrong) {
             "resize_opencv: got an empty image of the shape (0, 4, 3)");
   EXPECT_EQ(message_of([&] { models::center_crop(image, 1 << 20, 1 << 20); }),
             "center_crop: cannot make an image of 1048576 x 1048576 pixels, need 1 x 1 up to "
-            "268435456 in all");
+            "67108864 in all");
   EXPECT_EQ(
       message_of([&] { models::resize_pillow(image, 0, 2); }),
-      "resize_pillow: cannot make an image of 0 x 2 pixels, need 1 x 1 up to 268435456 in all");
+      "resize_pillow: cannot make an image of 0 x 2 pixels, need 1 x 1 up to 67108864 in all");
 }
 
 }  // namespace

@@ -1,0 +1,346 @@
+// From the tensors and settings of a checkpoint folder to a ViT.
+#include "models/vit/vit_checkpoint.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "models/common/labels.h"
+#include "models/vit/vit_preprocess.h"
+#include "tensor/index.h"
+#include "tensor/ops.h"
+
+namespace models::vit {
+
+using tensor::Json;
+using tensor::Tensor;
+using tensor::nn::Source;
+using tensor::nn::StateDict;
+
+namespace {
+
+/// Where the parts of a ViT stand in a checkpoint.
+struct Names {
+  bool timm = false;
+  std::string cls_token, position, patch, norm, classifier, pooler;
+  std::string layers;                        // "vit.encoder.layer."
+  std::map<std::string, std::string> layer;  // within a layer: our name to theirs
+  std::string layer_name(const std::string& ours) const { return layers + "0." + layer.at(ours); }
+};
+
+Names timm_names() {
+  return {.timm = true,
+          .cls_token = "cls_token",
+          .position = "pos_embed",
+          .patch = "patch_embed.proj",
+          .norm = "norm",
+          .classifier = "head",
+          .pooler = "",
+          .layers = "blocks.",
+          .layer = {{"norm_before", "norm1"},
+                    {"attention.query", "attn.qkv"},
+                    {"attention.key", "attn.qkv"},
+                    {"attention.value", "attn.qkv"},
+                    {"attention.output", "attn.proj"},
+                    {"norm_after", "norm2"},
+                    {"fc1", "mlp.fc1"},
+                    {"fc2", "mlp.fc2"}}};
+}
+
+/// `newer`: the names of transformers 5 in memory.
+Names huggingface_names(const std::string& prefix, const std::string& layers, bool newer) {
+  Names names{.cls_token = prefix + "embeddings.cls_token",
+              .position = prefix + "embeddings.position_embeddings",
+              .patch = prefix + "embeddings.patch_embeddings.projection",
+              .norm = prefix + "layernorm",
+              .classifier = "classifier",
+              .pooler = prefix + "pooler.dense",
+              .layers = layers,
+              .layer = {{"norm_before", "layernorm_before"}, {"norm_after", "layernorm_after"}}};
+  const std::map<std::string, std::string> old_names = {
+      {"attention.query", "attention.attention.query"},
+      {"attention.key", "attention.attention.key"},
+      {"attention.value", "attention.attention.value"},
+      {"attention.output", "attention.output.dense"},
+      {"fc1", "intermediate.dense"},
+      {"fc2", "output.dense"}};
+  const std::map<std::string, std::string> new_names = {{"attention.query", "attention.q_proj"},
+                                                        {"attention.key", "attention.k_proj"},
+                                                        {"attention.value", "attention.v_proj"},
+                                                        {"attention.output", "attention.o_proj"},
+                                                        {"fc1", "mlp.fc1"},
+                                                        {"fc2", "mlp.fc2"}};
+  names.layer.insert(newer ? new_names.begin() : old_names.begin(),
+                     newer ? new_names.end() : old_names.end());
+  return names;
+}
+
+/// The flavour of a checkpoint by the names of its tensors.
+Names detect(const Checkpoint& checkpoint) {
+  static const std::string kEmbeddings = "embeddings.patch_embeddings.projection.weight";
+  for (const auto& [name, value] : checkpoint.tensors) {
+    if (!name.ends_with(kEmbeddings)) continue;
+    const std::string prefix = name.substr(0, name.size() - kEmbeddings.size());
+    for (const char* layers : {"encoder.layer.", "encoder.layers.", "layers."}) {
+      const std::string start = prefix + layers;
+      if (checkpoint.count(start) == 0) continue;
+      return huggingface_names(prefix, start, checkpoint.has(start + "0.attention.q_proj.weight"));
+    }
+    tensor::fail(checkpoint.folder, "has \"", name, "\" but no layers under \"", prefix,
+                 "encoder.layer.0.\" or \"", prefix, "layers.0.\"");
+  }
+  if (checkpoint.has("patch_embed.proj.weight")) return timm_names();
+  tensor::fail(checkpoint.folder, "does not hold a ViT: there is neither a tensor \"...",
+               kEmbeddings, "\" (Hugging Face) nor \"patch_embed.proj.weight\" (timm)");
+}
+
+// ---- timm's variants of the architecture that are not this one
+
+void refuse_other_timm_models(const Checkpoint& checkpoint) {
+  static const std::pair<const char*, const char*> kFeatures[] = {
+      {".ls1.gamma", "layer scale"},       {".ls2.gamma", "layer scale"},
+      {".q_norm.", "query/key norms"},     {".attn.norm.", "an attention norm"},
+      {"norm_pre.", "a norm before"},      {"reg_token", "register tokens"},
+      {"dist_token", "distillation"},      {"head_dist.", "distillation"},
+      {"attn_pool.", "attention pooling"}, {"fc_norm.", "average pooling (fc_norm)"},
+      {".mlp.w12.", "a gated MLP"},        {".mlp.fc1_g.", "a gated MLP"},
+      {".mlp.norm.", "a norm in the MLP"}};
+  for (const auto& [name, value] : checkpoint.tensors)
+    for (const auto& [part, feature] : kFeatures)
+      if (name.find(part) != std::string::npos)
+        tensor::fail(checkpoint.folder, "is a timm model with ", feature, " (\"", name,
+                     "\"), which is not supported: need a plain ViT");
+  const std::string pooling = checkpoint.config.text("global_pool", "token");
+  if (pooling != "token" && pooling != "")
+    tensor::fail(checkpoint.config["global_pool"].path(), "got \"", pooling,
+                 "\", only \"token\" is supported");
+}
+
+// ---- Settings
+
+/// A whole number, or [height, width].
+Size size_setting(const Json& value) {
+  if (!value.is_array()) return {value.integer(), value.integer()};
+  const tensor::Ints sizes = value.ints();
+  if (sizes.size() != 2)
+    tensor::fail(value.path(), "got ", sizes.size(), " numbers, need one or [height, width]");
+  return {sizes[0], sizes[1]};
+}
+
+Activation activation_setting(const Json& settings, const char* key) {
+  static const std::map<std::string, Activation> kActivations = {
+      {"gelu", tensor::gelu},           {"gelu_new", tensor::gelu_tanh},
+      {"gelu_tanh", tensor::gelu_tanh}, {"gelu_pytorch_tanh", tensor::gelu_tanh},
+      {"relu", tensor::relu},           {"silu", tensor::silu},
+      {"swish", tensor::silu}};
+  const auto found = kActivations.find(settings.text(key, "gelu"));
+  if (found != kActivations.end()) return found->second;
+  tensor::fail(settings[key].path(), "got \"", settings[key].text(),
+               "\", need gelu, gelu_new, gelu_tanh, gelu_pytorch_tanh, relu, silu or swish");
+}
+
+/// The number of heads that timm gives a model by its name, 0 if the name says nothing.
+std::int64_t heads_of_architecture(const std::string& name, std::int64_t width) {
+  struct Row {
+    const char* name;
+    std::int64_t width, heads;
+  };
+  for (const Row& row :
+       {Row{"vit_tiny_", 192, 3}, Row{"vit_small_", 384, 6}, Row{"vit_base_", 768, 12},
+        Row{"vit_large_", 1024, 16}, Row{"vit_huge_", 1280, 16}})
+    if (name.starts_with(row.name) && row.width == width) return row.heads;
+  return 0;
+}
+
+std::int64_t timm_heads(const Json& config, const Json& model_args, std::int64_t width) {
+  for (const Json& settings : {model_args, config})
+    for (const char* key : {"num_heads", "num_attention_heads"})
+      if (settings.has(key)) return settings[key].integer();
+  const std::string architecture = config.text("architecture", "");
+  if (const std::int64_t heads = heads_of_architecture(architecture, width)) return heads;
+  tensor::fail(config.path(),
+               "does not tell the number of attention heads: neither is there "
+               "model_args.num_heads, nor is the architecture \"",
+               architecture, "\" one of timm's of width ", width);
+}
+
+/// What the shapes of the tensors say.
+VitConfig config_from_shapes(const Checkpoint& checkpoint, const Names& names) {
+  VitConfig c;
+  const tensor::Shape& patch = checkpoint.at(names.patch + ".weight", 4).shape();
+  c.width = patch[0];
+  c.channels = patch[1];
+  c.patch = {patch[2], patch[3]};
+  c.layers = checkpoint.count(names.layers);
+  c.mlp = checkpoint.at(names.layer_name("fc1") + ".weight", 2).shape(0);
+  c.qkv_bias = checkpoint.has(names.layer_name("attention.query") + ".bias");
+  const std::string classifier = names.classifier + ".weight";
+  c.classes = checkpoint.has(classifier) ? checkpoint.at(classifier, 2).shape(0) : 0;
+  const std::string pooler = names.pooler + ".weight";
+  if (c.classes == 0 && checkpoint.has(pooler)) c.pooler = checkpoint.at(pooler, 2).shape(0);
+  if (num_elements(patch) == 0 || c.mlp == 0)
+    tensor::fail(checkpoint.folder, "holds tensors without elements");
+  return c;
+}
+
+/// The image's size as a setting says, or the square that the position embedding covers.
+Size image_size(const Checkpoint& checkpoint, const Names& names, const VitConfig& c,
+                const Json& settings, const char* key) {
+  const std::int64_t patches = checkpoint.at(names.position, 3).shape(1) - 1;
+  const auto side =
+      static_cast<std::int64_t>(std::sqrt(static_cast<double>(std::max<std::int64_t>(patches, 0))));
+  Size image{side * c.patch.height, side * c.patch.width};
+  std::string where = checkpoint.folder, what = "";
+  if (settings.has(key)) {
+    image = size_setting(settings[key]);
+    where = settings[key].path();
+  }
+  const bool sensible = image.height >= c.patch.height && image.width >= c.patch.width &&
+                        image.height <= 1 << 20 && image.width <= 1 << 20;
+  const Size grid{image.height / c.patch.height, image.width / c.patch.width};
+  if (!sensible || grid.height * grid.width != patches)
+    tensor::fail(where, "an image of ", image.height, " x ", image.width, " in patches of ",
+                 c.patch.height, " x ", c.patch.width, " does not give the ", patches,
+                 " positions of \"", names.position, "\"");
+  return image;
+}
+
+void check_heads(const VitConfig& c, const Json& config) {
+  if (c.heads < 1 || c.width % c.heads != 0)
+    tensor::fail(config.path(), "gives ", c.heads, " attention heads, need a divisor of the width ",
+                 c.width);
+}
+
+VitConfig huggingface_config(const Checkpoint& checkpoint, const Names& names) {
+  VitConfig c = config_from_shapes(checkpoint, names);
+  const Json& config = checkpoint.config;
+  checkpoint.agree(config, "hidden_size", c.width, "patch embeddings");
+  checkpoint.agree(config, "num_channels", c.channels, "patch embeddings");
+  checkpoint.agree(config, "num_hidden_layers", c.layers, "layers");
+  checkpoint.agree(config, "intermediate_size", c.mlp, "first layer's MLP");
+  if (c.pooler > 0) checkpoint.agree(config, "pooler_output_size", c.pooler, "pooler");
+  if (config.has("patch_size") && !(size_setting(config["patch_size"]) == c.patch))
+    tensor::fail(config["patch_size"].path(), "does not fit the patch embeddings in ",
+                 checkpoint.folder, ", which are for ", c.patch.height, " x ", c.patch.width);
+  c.image = image_size(checkpoint, names, c, config, "image_size");
+  c.heads = config.integer("num_attention_heads", 12);
+  check_heads(c, config);
+  if (config.boolean("qkv_bias", c.qkv_bias) != c.qkv_bias)
+    tensor::fail(config["qkv_bias"].path(), "does not fit the layers in ", checkpoint.folder);
+  c.eps = config.number("layer_norm_eps", 1e-12);
+  c.activation = activation_setting(config, "hidden_act");
+  if (c.pooler > 0 && config.text("pooler_act", "tanh") != "tanh")
+    tensor::fail(config["pooler_act"].path(), "got \"", config["pooler_act"].text(),
+                 "\", only \"tanh\" is supported");
+  return c;
+}
+
+VitConfig timm_config(const Checkpoint& checkpoint, const Names& names) {
+  refuse_other_timm_models(checkpoint);
+  VitConfig c = config_from_shapes(checkpoint, names);
+  const Json& config = checkpoint.config;
+  const Json args =
+      config.has("model_args") ? config["model_args"] : Json::parse("{}", "model_args");
+  checkpoint.agree(config, "num_features", c.width, "patch embeddings");
+  checkpoint.agree(config, "num_classes", c.classes, "head");
+  checkpoint.agree(args, "embed_dim", c.width, "patch embeddings");
+  checkpoint.agree(args, "depth", c.layers, "blocks");
+  checkpoint.agree(args, "in_chans", c.channels, "patch embeddings");
+  if (args.has("patch_size") && !(size_setting(args["patch_size"]) == c.patch))
+    tensor::fail(args["patch_size"].path(), "does not fit the patch embeddings in ",
+                 checkpoint.folder, ", which are for ", c.patch.height, " x ", c.patch.width);
+  c.image = image_size(checkpoint, names, c, args, "img_size");
+  c.heads = timm_heads(config, args, c.width);
+  check_heads(c, config);
+  c.eps = 1e-6;
+  c.activation = activation_setting(args, "act_layer");
+  return c;
+}
+
+// ---- Loading
+
+/// Our path of a parameter to the checkpoint's name.
+Source source_of(const Names& names, const std::string& path) {
+  const std::size_t dot = path.rfind('.');
+  const std::string leaf = path.substr(dot + 1);  // "weight"
+  std::string part = path.substr(0, dot);
+  if (path == "embeddings.cls_token") return {names.cls_token};
+  if (path == "embeddings.position") return {names.position};
+  if (part == "embeddings.patch") return {names.patch + "." + leaf};
+  if (part == "norm") return {names.norm + "." + leaf};
+  if (part == "classifier") return {names.classifier + "." + leaf};
+  if (part == "pooler") return {names.pooler + "." + leaf};
+  part.erase(0, part.find('.') + 1);  // "layers."
+  const std::string number = part.substr(0, part.find('.'));
+  const std::string within = part.substr(number.size() + 1);
+  Source source{names.layers + number + "." + names.layer.at(within) + "." + leaf};
+  if (names.timm && within.starts_with("attention.") && within != "attention.output") {
+    source.parts = 3;
+    source.part = within == "attention.query" ? 0 : within == "attention.key" ? 1 : 2;
+  }
+  return source;
+}
+
+/// Tensors that are known and not needed.
+bool ignored(const Names& names, const VitConfig& c, const std::string& name) {
+  if (name.ends_with("num_batches_tracked") || name.ends_with("mask_token")) return true;
+  if (names.timm) return name.starts_with("pre_logits.");
+  return c.pooler == 0 && name.starts_with(names.pooler + ".");
+}
+
+/// Very old timm files hold the patch embedding as a matrix [width, channels * patch * patch].
+Checkpoint with_patch_kernel(Checkpoint checkpoint, const Names& names) {
+  const auto found = checkpoint.tensors.find(names.patch + ".weight");
+  if (found == checkpoint.tensors.end() || found->second.rank() != 2) return checkpoint;
+  const std::int64_t columns = found->second.shape(1), channels = 3;
+  const auto side =
+      static_cast<std::int64_t>(std::lround(std::sqrt(static_cast<double>(columns) / 3)));
+  if (channels * side * side != columns)
+    tensor::fail(checkpoint.folder, "the tensor \"", found->first, "\" has the shape ",
+                 found->second.shape(), ", need [width, 3 * patch * patch] or 4 axes");
+  found->second = found->second.reshape({found->second.shape(0), channels, side, side});
+  return checkpoint;
+}
+
+/// How images are prepared, which must give what the model takes.
+Preprocessing preprocessing_of(const Checkpoint& checkpoint, const LoadedVit& vit) {
+  const Size image = vit.config.image;
+  Preprocessing rule = huggingface_preprocessing(image);
+  if (checkpoint.preprocessor)
+    rule = read_preprocessing(*checkpoint.preprocessor, rule);
+  else if (vit.timm)
+    rule = timm_preprocessing(checkpoint.config.has("pretrained_cfg")
+                                  ? checkpoint.config["pretrained_cfg"]
+                                  : checkpoint.config,
+                              image);
+  const Size size = preprocessed_size(image, rule);
+  if (!(size == image) && vit.config.position_resize == PositionResize::refuse)
+    tensor::fail(checkpoint.preprocessor->path(), "makes images of ", size.height, " x ",
+                 size.width, ", but the model takes ", image.height, " x ", image.width);
+  return rule;
+}
+
+}  // namespace
+
+LoadedVit load_vit(const Checkpoint& stored, bool resize_position) {
+  const Names names = detect(stored);
+  const Checkpoint checkpoint = with_patch_kernel(stored, names);
+  LoadedVit vit;
+  vit.timm = names.timm;
+  vit.config = names.timm ? timm_config(checkpoint, names) : huggingface_config(checkpoint, names);
+  if (resize_position)
+    vit.config.position_resize = names.timm ? PositionResize::timm : PositionResize::huggingface;
+  vit.preprocessing = preprocessing_of(checkpoint, vit);
+  if (vit.config.classes > 0) vit.labels = read_labels(checkpoint.config, vit.config.classes);
+  vit.sigmoid = vit.config.classes == 1 ||
+                checkpoint.config.text("problem_type", "") == "multi_label_classification";
+  vit.model = Vit::sized(vit.config);
+  tensor::nn::load(
+      vit.model, checkpoint.tensors,
+      {.file = checkpoint.folder,
+       .rename = [&](const std::string& path) { return source_of(names, path); },
+       .ignore = [&](const std::string& name) { return ignored(names, vit.config, name); }});
+  return vit;
+}
+
+}  // namespace models::vit

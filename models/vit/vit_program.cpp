@@ -1,0 +1,144 @@
+// Opening, running and reporting for the vit program.
+#include "models/vit/vit_program.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <iomanip>
+#include <sstream>
+
+#include "models/common/draw.h"
+#include "models/vit/vit_checkpoint.h"
+#include "models/vit/vit_preprocess.h"
+#include "models/vit/vit_standard.h"
+#include "tensor/creation.h"
+
+namespace models::vit {
+
+using tensor::Tensor;
+using tensor::nn::StateDict;
+
+std::vector<Finding> classify(const Tensor& logits, const std::vector<std::string>& labels,
+                              std::int64_t top, bool sigmoid) {
+  const Tensor scores = sigmoid ? tensor::sigmoid(logits) : tensor::softmax(logits);
+  const auto [values, classes] = tensor::topk(scores, std::min(top, scores.size()));
+  std::vector<Finding> findings;
+  for (std::int64_t i = 0; i < values.size(); ++i) {
+    const auto id = classes.item<std::int64_t>(i);
+    findings.push_back({labels[static_cast<std::size_t>(id)], id, values.item(i), std::nullopt});
+  }
+  return findings;
+}
+
+Tensor draw_classes(const Tensor& image, const std::vector<Finding>& classes) {
+  constexpr std::int64_t kSmallest = 320;  // pixels that the picture is wide at least
+  constexpr Color kPanel = {24, 26, 30}, kInk = {235, 235, 235}, kTrack = {60, 64, 72};
+  const std::int64_t enlarge = std::max<std::int64_t>(1, kSmallest / image.shape(1));
+  const Tensor large =
+      resize_pillow(image, image.shape(0) * enlarge, image.shape(1) * enlarge, Filter::nearest);
+  const std::int64_t width = std::max(large.shape(1), kSmallest);
+  const std::int64_t scale = std::max<std::int64_t>(text_scale(large.shape(0), width), 2);
+  const std::int64_t pad = 6 * scale, line = text_height(scale) + 3 * scale;
+  const auto count = static_cast<std::int64_t>(classes.size());
+  const std::int64_t height = large.shape(0);
+  Canvas canvas(tensor::zeros({height + count * 2 * line + pad, width, 3}, tensor::u8));
+  canvas.fill({0, 0, width, canvas.height()}, kPanel);
+  canvas.paste((width - large.shape(1)) / 2, 0, large);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Finding& finding = classes[static_cast<std::size_t>(i)];
+    const std::int64_t y = height + pad / 2 + i * 2 * line;
+    std::ostringstream percent;
+    percent << std::fixed << std::setprecision(1) << finding.score * 100 << " %";
+    const std::int64_t room = width - 2 * pad;
+    canvas.text(pad, y + scale, finding.label, kInk, scale);
+    canvas.text(width - pad - text_width(percent.str(), scale), y + scale, percent.str(), kInk,
+                scale);
+    const Rect bar{pad, y + line, room, line / 2};
+    canvas.fill(bar, kTrack);
+    const auto filled = static_cast<std::int64_t>(finding.score * static_cast<double>(room) + 0.5);
+    canvas.fill({bar.x, bar.y, filled, bar.height}, palette(1));
+  }
+  return canvas.image();
+}
+
+namespace {
+
+class VitProgram final : public Program {
+ public:
+  std::string name() const override { return "vit"; }
+  std::string description() const override {
+    return "Classifies images with a Vision Transformer (ViT).";
+  }
+  std::string examples() const override {
+    return "  vit --checkpoint models/vit/pretrained/digits examples/images/digits\n"
+           "  vit --checkpoint DIR --top 3 --out labelled.png photo.jpg\n"
+           "  vit --checkpoint DIR --json photos/ > classes.json\n"
+           "  vit --checkpoint DIR --input in.safetensors --output out.safetensors\n"
+           "  vit --model vit-base-patch16-224 --info\n";
+  }
+  std::vector<std::string> standard_models() const override { return standard_names(); }
+
+  void add_options(CLI::App& app) override {
+    app.add_option("--top", top_, "how many classes to show")
+        ->check(CLI::PositiveNumber)
+        ->type_name("K")
+        ->capture_default_str();
+    app.add_flag("--interpolate-pos-encoding", resize_position_,
+                 "take pixel_values of any size: resize the position embedding");
+  }
+
+  void open(const std::string& checkpoint) override {
+    name_ = std::filesystem::path(checkpoint).lexically_normal().string();
+    vit_ = load_vit(open_checkpoint(checkpoint), resize_position_);
+  }
+
+  void make(const std::string& model) override {
+    name_ = model;
+    vit_.config = standard_config(model);
+    if (resize_position_) vit_.config.position_resize = PositionResize::huggingface;
+    vit_.model = Vit::sized(vit_.config);
+    vit_.preprocessing = huggingface_preprocessing(vit_.config.image);
+    for (std::int64_t i = 0; i < vit_.config.classes; ++i)
+      vit_.labels.push_back("class " + std::to_string(i));
+  }
+
+  std::vector<tensor::nn::Parameter> parameters() override {
+    return tensor::nn::parameters(vit_.model);
+  }
+  Info info() override { return describe(name_, vit_.model, vit_.config); }
+  std::int64_t steps() const override { return vit_.config.layers + 1; }
+
+  StateDict run(const StateDict& inputs, const Observer& observe) override {
+    const VitOutput out = vit_.model(inputs.at("pixel_values").astype(tensor::f32), observe);
+    if (out.logits.defined()) return {{"logits", out.logits}};
+    StateDict result{{"last_hidden_state", out.last_hidden_state}};
+    if (out.pooler_output.defined()) result.emplace("pooler_output", out.pooler_output);
+    return result;
+  }
+
+  ImageResult look(const Tensor& image, bool with_picture, const Observer& observe) override {
+    if (vit_.config.classes == 0)
+      tensor::fail(name_,
+                   "has no classifier, so it cannot name what an image shows: use --input "
+                   "and --output for its features");
+    if (vit_.config.channels != 3)
+      tensor::fail(name_, "takes ", vit_.config.channels, " channels, but images have 3");
+    const Tensor pixels = preprocess(image, vit_.preprocessing).expand_dims(0);
+    const Tensor logits = vit_.model(pixels, observe).logits;
+    ImageResult result{classify(logits.reshape({-1}), vit_.labels, top_, vit_.sigmoid), {}};
+    if (with_picture) result.picture = draw_classes(image, result.findings);
+    return result;
+  }
+
+ private:
+  std::string name_;
+  LoadedVit vit_;
+  std::int64_t top_ = 5;
+  bool resize_position_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Program> make_program() { return std::make_unique<VitProgram>(); }
+
+}  // namespace models::vit

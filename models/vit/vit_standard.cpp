@@ -1,0 +1,55 @@
+// ViT-B/16, L/16 and H/14 (table 1 of the paper), and counting.
+#include "models/vit/vit_standard.h"
+
+#include <algorithm>
+
+#include "tensor/error.h"
+
+namespace models::vit {
+
+std::vector<std::string> standard_names() {
+  return {"vit-base-patch16-224", "vit-large-patch16-224", "vit-huge-patch14-224"};
+}
+
+VitConfig standard_config(const std::string& name) {
+  if (name == "vit-base-patch16-224") return {};
+  if (name == "vit-large-patch16-224")
+    return {.width = 1024, .layers = 24, .heads = 16, .mlp = 4096};
+  if (name == "vit-huge-patch14-224")
+    return {.width = 1280, .layers = 32, .heads = 16, .mlp = 5120, .patch = {14, 14}};
+  tensor::fail("vit", "there is no standard model \"", name, "\"");
+}
+
+Info describe(const std::string& name, Vit& model, const VitConfig& c) {
+  const Size grid = c.grid();
+  const std::int64_t patches = grid.height * grid.width, tokens = patches + 1;
+  const std::int64_t layer = linear_macs(tokens, c.width, 4 * c.width) +
+                             attention_macs(tokens, tokens, c.width) +
+                             2 * linear_macs(tokens, c.width, c.mlp);
+  Info info{.model = name,
+            .input = "1 x " + std::to_string(c.channels) + " x " + std::to_string(c.image.height) +
+                     " x " + std::to_string(c.image.width),
+            .rows = {},
+            .peak_activations = 0};
+  using tensor::nn::parameter_count;
+  info.rows.push_back(
+      {"embeddings", 1, parameter_count(model.embeddings),
+       conv2d_macs(model.embeddings.patch.weight.shape(), grid.height, grid.width)});
+  std::int64_t in_layers = 0;
+  for (VitLayer& each : model.layers) in_layers += parameter_count(each);
+  info.rows.push_back({"layers", c.layers, in_layers, c.layers * layer});
+  info.rows.push_back({"norm", 1, parameter_count(model.norm), 0});
+  if (c.classes > 0)
+    info.rows.push_back(
+        {"classifier", 1, parameter_count(model.classifier), linear_macs(1, c.width, c.classes)});
+  if (c.pooler > 0)
+    info.rows.push_back(
+        {"pooler", 1, parameter_count(model.pooler), linear_macs(1, c.width, c.pooler)});
+  // Alive at once: x and its norm, and either q, k, v with two copies of the scores, or the MLP's
+  // hidden layer before and after the activation.
+  const std::int64_t attention = 4 * tokens * c.width + 2 * c.heads * tokens * tokens;
+  info.peak_activations = 2 * tokens * c.width + std::max(attention, 2 * tokens * c.mlp);
+  return info;
+}
+
+}  // namespace models::vit
