@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "src/io/bytes.h"
 #include "src/io/elements.h"
 #include "src/io/json_reader.h"
 #include "src/io/safetensors_dtype.h"
@@ -163,9 +164,7 @@ SafetensorsHeader read_safetensors_header(const Source& source) {
          " bytes, need 8 at least");
   std::array<std::byte, 8> prefix;
   source.read(0, prefix);
-  std::uint64_t length = 0;
-  for (std::size_t i = 0; i < 8; ++i)
-    length |= std::to_integer<std::uint64_t>(prefix[i]) << (8 * i);
+  const std::uint64_t length = little_endian(prefix, 0, 8);
   if (length > static_cast<std::uint64_t>(kMaxSafetensorsHeader))
     fail(source.name(), "not a safetensors file: it claims a header of ", length,
          " bytes, the format allows ", kMaxSafetensorsHeader);

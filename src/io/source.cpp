@@ -41,10 +41,13 @@ Source::Source(std::span<const std::byte> bytes, std::string name)
       size_(static_cast<std::int64_t>(bytes.size())),
       memory_(bytes.data()) {}
 
-void Source::read(std::int64_t offset, std::span<std::byte> out) const {
-  const auto count = static_cast<std::int64_t>(out.size());
-  if (offset < 0 || offset > size_ || count > size_ - offset)
+void Source::check(std::int64_t offset, std::int64_t count) const {
+  if (offset < 0 || count < 0 || offset > size_ || count > size_ - offset)
     fail(name_, "ends after ", size_, " bytes, need ", count, " more from byte ", offset, " on");
+}
+
+void Source::read(std::int64_t offset, std::span<std::byte> out) const {
+  check(offset, static_cast<std::int64_t>(out.size()));
   if (out.empty()) return;
   if (!file_) {
     std::memcpy(out.data(), memory_ + offset, out.size());
@@ -60,9 +63,15 @@ void Source::read(std::int64_t offset, std::span<std::byte> out) const {
   }
 }
 
+std::vector<std::byte> Source::read_bytes(std::int64_t offset, std::int64_t count) const {
+  check(offset, count);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(count));
+  read(offset, bytes);
+  return bytes;
+}
+
 std::string Source::read_text(std::int64_t offset, std::int64_t count) const {
-  if (count < 0 || offset > size_ || count > size_ - offset)
-    fail(name_, "ends after ", size_, " bytes, need ", count, " more from byte ", offset, " on");
+  check(offset, count);
   std::string text(static_cast<std::size_t>(count), '\0');
   read(offset, std::as_writable_bytes(std::span(text)));
   return text;

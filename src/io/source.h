@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tensor {
 
@@ -22,7 +23,8 @@ class Source {
   std::int64_t size() const { return size_; }
   /// Fills `out` from `offset` on. UserError when the bytes end before.
   void read(std::int64_t offset, std::span<std::byte> out) const;
-  /// `count` bytes from `offset` on as text.
+  /// `count` bytes from `offset` on, checked before memory is taken.
+  std::vector<std::byte> read_bytes(std::int64_t offset, std::int64_t count) const;
   std::string read_text(std::int64_t offset, std::int64_t count) const;
   /// The whole of a file as read-only memory; the mapping ends with the last copy of the pointer.
   std::shared_ptr<const std::byte> map() const;
@@ -30,6 +32,7 @@ class Source {
  private:
   struct Handle;
   Source() = default;
+  void check(std::int64_t offset, std::int64_t count) const;
   std::string name_;
   std::int64_t size_ = 0;
   const std::byte* memory_ = nullptr;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 
+#include "src/io/bytes.h"
 #include "src/io/zip.h"
 #include "tensor/error.h"
 
@@ -23,21 +24,19 @@ constexpr std::int64_t kMaxRatio = 1032;
 class Fields {
  public:
   Fields(const Source& source, std::int64_t begin, std::int64_t size)
-      : text_(source.read_text(begin, size)) {}
-  explicit Fields(std::string text) : text_(std::move(text)) {}
+      : bytes_(source.read_bytes(begin, size)) {}
 
-  std::uint64_t u64(std::size_t at, std::size_t width = 8) const {
-    std::uint64_t number = 0;
-    for (std::size_t i = 0; i < width; ++i)
-      number |= std::uint64_t{static_cast<unsigned char>(text_.at(at + i))} << (8 * i);
-    return number;
+  std::uint64_t u64(std::size_t at) const { return little_endian(bytes_, at, 8); }
+  std::uint32_t u32(std::size_t at) const {
+    return static_cast<std::uint32_t>(little_endian(bytes_, at, 4));
   }
-  std::uint32_t u32(std::size_t at) const { return static_cast<std::uint32_t>(u64(at, 4)); }
-  std::uint32_t u16(std::size_t at) const { return static_cast<std::uint32_t>(u64(at, 2)); }
-  const std::string& text() const { return text_; }
+  std::uint32_t u16(std::size_t at) const {
+    return static_cast<std::uint32_t>(little_endian(bytes_, at, 2));
+  }
+  std::size_t size() const { return bytes_.size(); }
 
  private:
-  std::string text_;
+  std::vector<std::byte> bytes_;
 };
 
 struct Directory {
@@ -89,10 +88,10 @@ Directory find_directory(const Source& source) {
 void read_extra64(const std::string& where, const Fields& extra,
                   std::initializer_list<std::uint64_t*> numbers) {
   std::size_t at = 0;
-  while (at + 4 <= extra.text().size()) {
+  while (at + 4 <= extra.size()) {
     const std::size_t id = extra.u16(at), size = extra.u16(at + 2);
     at += 4;
-    if (size > extra.text().size() - at) fail(where, "has a damaged extra field");
+    if (size > extra.size() - at) fail(where, "has a damaged extra field");
     if (id != 1) {
       at += size;
       continue;

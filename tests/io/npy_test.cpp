@@ -117,9 +117,8 @@ TEST(Npy, RefusesABadShape) {
   EXPECT_EQ(shape("(-1,)"), "f: the header: got \"-1,)}\", need a whole number from 0 to 2^63 - 1");
   EXPECT_EQ(shape("(1.5,)"), "f: the header: got \".5,)}\", need ')'");
   EXPECT_EQ(shape("(,)"), "f: the header: got \",)}\", need a whole number from 0 to 2^63 - 1");
-  EXPECT_EQ(
-      shape("(9223372036854775808,)"),
-      "f: the header: got \"9223372036854775808,\", need a whole number from 0 to 2^63 - 1");
+  EXPECT_EQ(shape("(9223372036854775808,)"),
+            "f: the header: got \"9223372036854775808,\", need a whole number from 0 to 2^63 - 1");
   EXPECT_EQ(shape("(1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1)"),
             "f: has more than 16 axes, which is the most that a tensor can have");
   EXPECT_EQ(shape("(4294967296, 4294967296)"),

@@ -1,0 +1,31 @@
+// Numbers out of bytes, in either byte order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tensor/error.h"
+
+namespace tensor {
+
+using Bytes = std::span<const std::byte>;
+
+/// The number in bytes[at, at + width), which the caller has made sure of.
+inline std::uint64_t little_endian(Bytes bytes, std::size_t at, std::size_t width) {
+  if (at > bytes.size() || width > bytes.size() - at) internal_error("bytes", "read past the end");
+  std::uint64_t number = 0;
+  for (std::size_t i = width; i-- > 0;)
+    number = number << 8 | std::to_integer<std::uint64_t>(bytes[at + i]);
+  return number;
+}
+
+inline std::uint64_t big_endian(Bytes bytes, std::size_t at, std::size_t width) {
+  if (at > bytes.size() || width > bytes.size() - at) internal_error("bytes", "read past the end");
+  std::uint64_t number = 0;
+  for (std::size_t i = 0; i < width; ++i)
+    number = number << 8 | std::to_integer<std::uint64_t>(bytes[at + i]);
+  return number;
+}
+
+}  // namespace tensor
