@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -22,8 +23,12 @@ TENSOR_API Tensor zeros_like(const Tensor& x);
 TENSOR_API Tensor ones_like(const Tensor& x);
 
 /// start, start + step, ... below stop. Integer arguments give i64.
-TENSOR_API Tensor arange(std::int64_t start, std::int64_t stop, std::int64_t step = 1);
-inline Tensor arange(std::int64_t stop) { return arange(0, stop); }
+TENSOR_API Tensor arange(std::int64_t start, std::int64_t stop, std::int64_t step);
+template <std::integral Start, std::integral Stop, std::integral Step = std::int64_t>
+Tensor arange(Start start, Stop stop, Step step = 1) {
+  return arange(static_cast<std::int64_t>(start), static_cast<std::int64_t>(stop), static_cast<std::int64_t>(step));
+}
+inline Tensor arange(std::int64_t stop) { return arange(std::int64_t{0}, stop, std::int64_t{1}); }
 TENSOR_API Tensor arange(double start, double stop, double step, DType dtype = f32);
 /// `count` numbers from start to stop, both included unless `endpoint` is false.
 TENSOR_API Tensor linspace(double start, double stop, std::int64_t count, bool endpoint = true, DType dtype = f32);

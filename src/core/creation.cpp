@@ -76,9 +76,16 @@ Tensor ones_like(const Tensor& x) { return ones(x.shape(), x.dtype()); }
 
 Tensor arange(std::int64_t start, std::int64_t stop, std::int64_t step) {
   if (step == 0) fail("arange", "got a step of 0, need a positive or negative one");
-  const double exact = (static_cast<double>(stop) - static_cast<double>(start)) / static_cast<double>(step);
-  const auto count = static_cast<std::int64_t>(std::max(0.0, std::ceil(exact)));
-  return generate({count}, i64, [&](std::int64_t i) { return start + i * step; });
+  // Unsigned, because the distance between two 64-bit integers may need 64 bits itself.
+  const auto first = static_cast<std::uint64_t>(start), last = static_cast<std::uint64_t>(stop);
+  const std::uint64_t distance = step > 0 ? last - first : first - last;
+  const std::uint64_t stride = step > 0 ? static_cast<std::uint64_t>(step) : 0 - static_cast<std::uint64_t>(step);
+  const bool nothing = step > 0 ? start >= stop : start <= stop;
+  const std::uint64_t count = nothing ? 0 : (distance - 1) / stride + 1;
+  if (count >= std::uint64_t{1} << 62) fail("arange", "cannot count from ", start, " to ", stop, " in steps of ", step);
+  return generate({static_cast<std::int64_t>(count)}, i64, [&](std::int64_t i) {
+    return static_cast<std::int64_t>(first + static_cast<std::uint64_t>(i) * static_cast<std::uint64_t>(step));
+  });
 }
 
 Tensor arange(double start, double stop, double step, DType dtype) {

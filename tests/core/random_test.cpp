@@ -1,0 +1,82 @@
+// Random numbers: Philox's published answers, the same on every machine, and the distributions'
+// moments.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tensor/tensor.h"
+#include "tests/ops/check.h"
+
+namespace tensor {
+namespace {
+
+using check::error_of;
+
+// The first of Random123's known answers for philox4x32-10: counter 0 and key 0 give 6627e8d5
+// e169c58d bc57ac4c 9b00dbd8.
+TEST(Random, IsPhilox) {
+  Generator generator(0);
+  const std::uint64_t first = 0xe169c58d6627e8d5u, second = 0x9b00dbd8bc57ac4cu;
+  const Tensor x = generator.uniform({2}, 0, 1, f64);
+  EXPECT_EQ(x.item(0), static_cast<double>(first >> 11) * 0x1p-53);
+  EXPECT_EQ(x.item(1), static_cast<double>(second >> 11) * 0x1p-53);
+}
+
+TEST(Random, SameSeedSameNumbers) {
+  Generator a(7), b(7), c(8);
+  const auto from_a = a.normal({100}).to_vector<float>();
+  EXPECT_EQ(from_a, b.normal({100}).to_vector<float>());
+  EXPECT_NE(from_a, c.normal({100}).to_vector<float>());
+  EXPECT_NE(from_a, a.normal({100}).to_vector<float>());
+}
+
+// Means of n numbers of deviation s lie within 6 s / sqrt(n) but for one run in 10^9.
+void expect_mean(const Tensor& x, double mean, double deviation) {
+  double sum = 0;
+  for (const double value : x.to_vector<double>()) sum += value;
+  const auto n = static_cast<double>(x.size());
+  EXPECT_NEAR(sum / n, mean, 6 * deviation / std::sqrt(n));
+}
+
+TEST(Random, Moments) {
+  Generator& generator = check::random();
+  const Tensor uniform = generator.uniform({200, 500}, -2, 6, f64);
+  expect_mean(uniform, 2, 8 / std::sqrt(12));
+  expect_mean(square(uniform - 2), 64.0 / 12, std::sqrt(64.0 * 64 / 180));
+  EXPECT_GE(min(uniform).item(), -2);
+  EXPECT_LT(max(uniform).item(), 6);
+  const Tensor normal = generator.normal({200, 500}, 3, 2, f64);
+  expect_mean(normal, 3, 2);
+  expect_mean(square((normal - 3) / 2), 1, std::sqrt(2));
+  const Tensor fourth = square(square((normal - 3) / 2));
+  expect_mean(fourth, 3,
+              std::sqrt(96));  // the fourth moment of a normal variable; var(z^4) = 105 - 9
+}
+
+TEST(Random, Integers) {
+  Generator& generator = check::random();
+  const Tensor x = generator.randint(-3, 4, {70000});
+  EXPECT_EQ(x.dtype(), i64);
+  EXPECT_EQ(min(x).item(), -3);
+  EXPECT_EQ(max(x).item(), 3);
+  expect_mean(x, 0, 2);
+  for (int value = -3; value < 4; ++value) expect_mean(x == value, 1.0 / 7, std::sqrt(6.0 / 49));
+  EXPECT_EQ(generator.randint(5, 6, {3}, u8).to_vector<int>(), (std::vector<int>{5, 5, 5}));
+  const std::int64_t low = std::numeric_limits<std::int64_t>::min(),
+                     high = std::numeric_limits<std::int64_t>::max();
+  EXPECT_NE(generator.randint(low, high, {1}).item<std::int64_t>(),
+            generator.randint(low, high, {1}).item<std::int64_t>());
+  EXPECT_EQ(error_of([&] { generator.randint(2, 2, {1}); }),
+            "randint: got low 2 and high 2, need low < high");
+}
+
+TEST(Random, EveryFloatingType) {
+  for (const DType dtype : {f16, bf16, f32, f64}) {
+    const Tensor x = Generator(3).uniform({1000}, 0, 1, dtype);
+    EXPECT_EQ(x.dtype(), dtype);
+    expect_mean(x, 0.5, 0.3);
+  }
+}
+
+}  // namespace
+}  // namespace tensor
