@@ -125,9 +125,12 @@ Results pool(const Arrays& in, const Attrs& attrs, bool average) {
         magnitudes += std::fabs(value);
       }
     result.values[i] = average ? sum / count : top;
-    // The sum of finite numbers may pass the largest one on the way.
-    const Exact slack = (count + 1) * u * magnitudes / count + ulp(x.dtype, result.values[i]);
-    if (average) result.slack.push_back(std::isfinite(magnitudes) ? slack : 0);
+    if (!average) continue;
+    Exact slack = (count + 1) * u * magnitudes / count + ulp(x.dtype, result.values[i]);
+    // A double sum of finite numbers may pass the largest one on the way.
+    if (magnitudes > std::numeric_limits<double>::max())
+      slack *= std::numeric_limits<Exact>::infinity();
+    result.slack.push_back(std::isfinite(magnitudes) ? slack : 0);
   }
   return {result};
 }
