@@ -69,7 +69,8 @@ struct DLManagedTensor;
 
 namespace tensor {
 
-/// A DLPack capsule of x (CPU). The receiver calls its deleter.
+/// A DLPack capsule of x (CPU; bool travels as u8). The receiver calls its deleter. UserError when
+/// x is read-only, which DLPack 0.6 cannot express.
 TENSOR_API DLManagedTensor* to_dlpack(const Tensor& x);
 /// Takes ownership of `managed`; its deleter runs with the last view. UserError (and the deleter)
 /// on a device, type or rank that this library does not have.
