@@ -20,7 +20,8 @@ std::vector<OpInfo> build_table() {
   }
   std::vector<OpInfo> table;
   for (std::size_t i = 0; i < kCount; ++i) {
-    table.push_back(rows[i] ? *rows[i] : OpInfo{});  // SKELETON: must become an internal_error before landing
+    if (!rows[i]) internal_error("op_table", "no row for operator number ", i);
+    table.push_back(*rows[i]);
   }
   return table;
 }
