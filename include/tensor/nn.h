@@ -1,7 +1,8 @@
 // Layers: plain aggregates of named tensors, and loading them from a checkpoint.
 //
-// A module is any struct whose `members(visit)` calls visit("name", member) for each of its tensors and modules; a
-// std::vector of modules is numbered "name.0", "name.1" ... An undefined tensor is a parameter that is absent.
+// A module is any struct whose `members(visit)` calls visit("name", member) for each of its tensors
+// and modules; a std::vector of modules is numbered "name.0", "name.1" ... An undefined tensor is a
+// parameter that is absent.
 #pragma once
 
 #include <cmath>
@@ -43,7 +44,8 @@ struct Collector {
     if constexpr (std::is_same_v<T, Tensor>) {
       if (member.defined()) found.push_back({path, &member});
     } else if constexpr (IsVector<T>::value) {
-      for (std::size_t i = 0; i < member.size(); ++i) Collector{path, found}(std::to_string(i), member[i]);
+      for (std::size_t i = 0; i < member.size(); ++i)
+        Collector{path, found}(std::to_string(i), member[i]);
     } else {
       member.members(Collector{path, found});
     }
@@ -76,8 +78,8 @@ StateDict state_dict(M& module) {
   return state;
 }
 
-/// Where a parameter stands in a checkpoint: the `part`-th of `parts` equal row blocks of the tensor `name` (a fused
-/// projection [3 D, D] holds query, key and value as its parts 0, 1, 2).
+/// Where a parameter stands in a checkpoint: the `part`-th of `parts` equal row blocks of the
+/// tensor `name` (a fused projection [3 D, D] holds query, key and value as its parts 0, 1, 2).
 struct Source {
   std::string name;
   int part = 0;
@@ -85,21 +87,25 @@ struct Source {
 };
 
 struct LoadOptions {
-  std::string file = "the checkpoint";                    ///< how messages call it
-  std::function<Source(const std::string& path)> rename;  ///< from a module's path to the checkpoint's name
-  std::function<bool(const std::string& name)> ignore;    ///< names in the checkpoint that are known and not needed
+  std::string file = "the checkpoint";  ///< how messages call it
+  std::function<Source(const std::string& path)> rename =
+      {};  ///< from a module's path to the checkpoint's name
+  std::function<bool(const std::string& name)> ignore =
+      {};  ///< names in the checkpoint that are known and not needed
 };
 
-/// Fills the parameters from `state`, converted to their type. Missing and unexpected names and wrong shapes are
-/// collected and thrown as one UserError that lists them all, each with the closest name; then nothing is changed.
-TENSOR_API void load(const std::vector<Parameter>& parameters, const StateDict& state, const LoadOptions& options = {});
+/// Fills the parameters from `state`, converted to their type. Missing and unexpected names and
+/// wrong shapes are collected and thrown as one UserError that lists them all, each with the
+/// closest name; then nothing is changed.
+TENSOR_API void load(const std::vector<Parameter>& parameters, const StateDict& state,
+                     const LoadOptions& options = {});
 template <class M>
 void load(M& module, const StateDict& state, const LoadOptions& options = {}) {
   load(parameters(module), state, options);
 }
 
-/// Fills every parameter with random numbers of a usual scale: normal / sqrt(fan in) for matrices and kernels, near 1
-/// for vectors named "weight", positive for variances, small for the rest.
+/// Fills every parameter with random numbers of a usual scale: normal / sqrt(fan in) for matrices
+/// and kernels, near 1 for vectors named "weight", positive for variances, small for the rest.
 TENSOR_API void randomize(const std::vector<Parameter>& parameters, std::uint64_t seed);
 template <class M>
 void randomize(M& module, std::uint64_t seed) {
@@ -131,9 +137,10 @@ struct LayerNorm {
 struct Conv2d {
   Tensor weight, bias;
   Conv2dOptions options;
-  static Conv2d sized(std::int64_t in, std::int64_t out, Pair kernel, const Conv2dOptions& options = {},
-                      bool with_bias = true) {
-    return {parameter({out, in / options.groups, kernel.h, kernel.w}), with_bias ? parameter({out}) : Tensor(), options};
+  static Conv2d sized(std::int64_t in, std::int64_t out, Pair kernel,
+                      const Conv2dOptions& options = {}, bool with_bias = true) {
+    return {parameter({out, in / options.groups, kernel.h, kernel.w}),
+            with_bias ? parameter({out}) : Tensor(), options};
   }
   Tensor operator()(const Tensor& x) const { return conv2d(x, weight, bias, options); }
   void members(auto&& visit) { visit("weight", weight), visit("bias", bias); }
@@ -144,9 +151,12 @@ struct BatchNorm2d {
   Tensor weight, bias, running_mean, running_var;
   double eps = 1e-5;
   static BatchNorm2d sized(std::int64_t features, double eps = 1e-5) {
-    return {parameter({features}), parameter({features}), parameter({features}), parameter({features}), eps};
+    return {parameter({features}), parameter({features}), parameter({features}),
+            parameter({features}), eps};
   }
-  Tensor operator()(const Tensor& x) const { return batch_norm(x, running_mean, running_var, weight, bias, eps); }
+  Tensor operator()(const Tensor& x) const {
+    return batch_norm(x, running_mean, running_var, weight, bias, eps);
+  }
   /// y = x * scale + shift, each [features].
   struct ScaleShift {
     Tensor scale, shift;
@@ -156,29 +166,39 @@ struct BatchNorm2d {
     return {scale, bias - running_mean * scale};
   }
   void members(auto&& visit) {
-    visit("weight", weight), visit("bias", bias), visit("running_mean", running_mean), visit("running_var", running_var);
+    visit("weight", weight), visit("bias", bias), visit("running_mean", running_mean),
+        visit("running_var", running_var);
   }
 };
 
 /// Rows of weight [count, features] by integer positions.
 struct Embedding {
   Tensor weight;
-  static Embedding sized(std::int64_t count, std::int64_t features) { return {parameter({count, features})}; }
+  static Embedding sized(std::int64_t count, std::int64_t features) {
+    return {parameter({count, features})};
+  }
   Tensor operator()(const Tensor& positions) const { return take(weight, positions, 0); }
   void members(auto&& visit) { visit("weight", weight); }
 };
 
-/// Scaled dot-product attention over `heads` equal slices of the features, with projections of [..., tokens, features].
+/// Scaled dot-product attention over `heads` equal slices of the features, with projections of
+/// [..., tokens, features].
 struct MultiheadAttention {
   Linear query, key, value, output;
   std::int64_t heads = 1;
-  static MultiheadAttention sized(std::int64_t features, std::int64_t heads, bool with_bias = true) {
+  static MultiheadAttention sized(std::int64_t features, std::int64_t heads,
+                                  bool with_bias = true) {
     const auto projection = [&](bool bias) { return Linear::sized(features, features, bias); };
-    return {projection(with_bias), projection(with_bias), projection(with_bias), projection(true), heads};
+    return {projection(with_bias), projection(with_bias), projection(with_bias), projection(true),
+            heads};
   }
-  /// The mask is added to (or, if boolean, keeps) the scores and broadcasts to [batch, heads, queries, keys].
-  TENSOR_API Tensor operator()(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask = {}) const;
-  void members(auto&& visit) { visit("query", query), visit("key", key), visit("value", value), visit("output", output); }
+  /// The mask is added to (or, if boolean, keeps) the scores and broadcasts to [batch, heads,
+  /// queries, keys].
+  TENSOR_API Tensor operator()(const Tensor& q, const Tensor& k, const Tensor& v,
+                               const Tensor& mask = {}) const;
+  void members(auto&& visit) {
+    visit("query", query), visit("key", key), visit("value", value), visit("output", output);
+  }
 };
 
 /// Modules of one type, one after the other.
