@@ -48,7 +48,7 @@ TensorType infer_interpolate(std::span<const TensorType> in, const Attrs& attrs)
 
 // ---- Nearest.
 
-// PyTorch's "nearest", which multiplies in float for every element type.
+// PyTorch's "nearest" of float images, rounding of the float product included.
 std::vector<std::int64_t> nearest_places(std::int64_t from, std::int64_t to) {
   const float scale = static_cast<float>(from) / static_cast<float>(to);
   std::vector<std::int64_t> places;
