@@ -20,7 +20,8 @@ def warmup_cosine(opt: torch.optim.Optimizer, total: int, warmup: int, floor: fl
 def follow(average: torch.nn.Module, model: torch.nn.Module, decay: float) -> None:
     """Exponential moving average of the parameters; buffers (BatchNorm statistics) are copied."""
     torch._foreach_lerp_(list(average.parameters()), list(model.parameters()), 1 - decay)
-    torch._foreach_copy_(list(average.buffers()), list(model.buffers()))
+    if buffers := list(average.buffers()):
+        torch._foreach_copy_(buffers, list(model.buffers()))
 
 
 def environment() -> dict:
