@@ -106,16 +106,16 @@ void run_saved(Program& program, const Options& o, std::ostream& out) {
   out << "\n";
 }
 
-/// Where each picture goes.
+/// Where each picture goes: what `option` said, for so many images.
 class Pictures {
  public:
-  Pictures(const Options& o, std::size_t images) : out_(o.out) {
+  Pictures(const char* option, const std::string& path, std::size_t images) : out_(path) {
     if (out_.empty()) return;
     std::error_code error;
     const bool folder = fs::is_directory(out_, error);
     single_ = !folder && lower(out_).ends_with(".png");
     if (single_ && images > 1)
-      tensor::fail("options", "got ", images, " images, but --out ", out_,
+      tensor::fail("options", "got ", images, " images, but ", option, " ", out_,
                    " is one file: name a folder");
     if (single_) return;
     fs::create_directories(out_, error);
@@ -141,7 +141,8 @@ class Pictures {
 /// Every image in turn. False if one of them failed; the others are still done.
 bool run_images(Program& program, const Options& o, std::ostream& out, std::ostream& err) {
   const std::vector<std::string> images = list_images(o.images);
-  Pictures pictures(o, images.size());
+  Pictures pictures("--out", o.out, images.size());
+  Pictures labels("--labels", program.labels_path(), images.size());
   Progress progress(images.size() > 1 ? "images" : "layers",
                     program.steps() * static_cast<std::int64_t>(images.size()), o.quiet);
   const Observer observe = [&](const std::string&, const Tensor&) { progress.step(); };
@@ -154,6 +155,7 @@ bool run_images(Program& program, const Options& o, std::ostream& out, std::ostr
       const Tensor image = tensor::load_image(file);
       const ImageResult result = program.look(image, pictures.wanted(), observe);
       if (pictures.wanted()) pictures.write(file, result.picture);
+      if (labels.wanted()) labels.write(file, result.labels);
       progress.clear();
       if (o.json) {
         out << "\"findings\": ";

@@ -37,7 +37,8 @@ struct Finding {
 
 struct ImageResult {
   std::vector<Finding> findings;
-  tensor::Tensor picture;  // u8 [H, W, 3]; only if it was asked for
+  tensor::Tensor picture;      // u8 [H, W, 3]; only if it was asked for
+  tensor::Tensor labels = {};  // u8 [H, W], a class for every pixel; only if the model has such
 };
 
 class Program {
@@ -50,6 +51,8 @@ class Program {
   virtual std::vector<std::string> standard_models() const = 0;  // what --model takes
   /// What a finding's score is, for --json: "score", or "share" of the image.
   virtual std::string score_name() const { return "score"; }
+  /// Where label maps go, as --out says it for pictures: SETR's --labels.
+  virtual std::string labels_path() const { return {}; }
   /// The model's own options, "--top" for instance.
   virtual void add_options(CLI::App&) {}
 

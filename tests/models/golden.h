@@ -3,15 +3,28 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "tensor/io.h"
 #include "tensor/ops.h"
 
 namespace golden {
 
-inline std::string folder(const std::string& name) {
-  return TENSOR_TEST_DATA "/golden/" + name;
+inline std::string folder(const std::string& name) { return TENSOR_TEST_DATA "/golden/" + name; }
+
+/// All folders that begin so; in TENSOR_MODELS_GOLDEN, if that names another place to find them.
+inline std::vector<std::string> folders(const std::string& prefix) {
+  const char* elsewhere = std::getenv("TENSOR_MODELS_GOLDEN");
+  std::vector<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(elsewhere ? elsewhere : folder("")))
+    if (entry.path().filename().string().starts_with(prefix))
+      found.push_back(entry.path().string());
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 /// pixel_values and the outputs that the reference implementation computed in float64.

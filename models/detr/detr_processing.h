@@ -1,0 +1,36 @@
+// What stands around DETR: several images as one padded batch with its mask, and the objects in
+// what DETR returns.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "models/common/preprocess.h"
+
+namespace models::detr {
+
+/// Hugging Face's defaults for facebook/detr-*: the short side to 800, the long one at most 1333.
+Preprocessing default_preprocessing();
+
+struct Batch {
+  tensor::Tensor pixel_values;  // f32 [B, 3, H, W]
+  tensor::Tensor
+      pixel_mask;  // i64 [B, H, W], 1 on the image and 0 on padding; undefined without any
+};
+
+/// Preprocesses u8 images [H, W, 3] and pads them at the bottom and the right with zeros to the
+/// largest of them, or to rule.pad_size.
+Batch make_batch(const std::vector<tensor::Tensor>& images, const Preprocessing& rule);
+
+struct Object {
+  std::int64_t label = 0;
+  double score = 0;
+  std::array<double, 4> box{};  // left, top, right, bottom in pixels of the original image
+};
+
+/// The queries of one image whose best class scores above `threshold`, best first. logits
+/// [queries, classes + 1] with "no object" last, boxes [queries, 4] as DETR returns them.
+std::vector<Object> find_objects(const tensor::Tensor& logits, const tensor::Tensor& boxes,
+                                 Size image, double threshold);
+
+}  // namespace models::detr

@@ -1,0 +1,140 @@
+// The detr program: its options, its inputs and outputs, and the picture with boxes.
+#include "models/detr/detr_program.h"
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+
+#include "models/common/draw.h"
+#include "models/common/labels.h"
+#include "models/detr/detr_checkpoint.h"
+#include "models/detr/detr_info.h"
+#include "tensor/tensor.h"
+
+namespace models::detr {
+
+using tensor::Tensor;
+using tensor::nn::StateDict;
+
+std::string DetrProgram::description() const {
+  return "Finds objects in images with DETR: a box, a label and a score each.";
+}
+
+std::string DetrProgram::examples() const {
+  return "detr --checkpoint detr-resnet-50 --threshold 0.9 --out boxes.png street.jpg\n"
+         "detr --checkpoint detr-resnet-50 --input saved.safetensors --output result.safetensors\n"
+         "detr --model detr-resnet-50 --encoder-layers 3 --info";
+}
+
+std::vector<std::string> DetrProgram::standard_models() const {
+  return {"detr-resnet-50", "detr-resnet-50-dc5", "detr-resnet-101", "detr-resnet-101-dc5"};
+}
+
+void DetrProgram::add_options(CLI::App& app) {
+  app.add_option("--threshold", threshold_, "Show objects that score above this")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--encoder-layers", encoder_layers_,
+                 "With --model: the number of encoder layers [6]")
+      ->check(CLI::Range(0, 100));
+}
+
+void DetrProgram::open(const std::string& checkpoint) {
+  if (encoder_layers_ >= 0)
+    tensor::fail("--encoder-layers",
+                 "a checkpoint has the layers it has; give it with --model only");
+  const Checkpoint folder = open_checkpoint(checkpoint);
+  detr_ = load_detr(folder);
+  title_ = checkpoint;
+  labels_ = read_labels(folder.config, detr_.class_head.weight.shape(0) - 1);
+  if (folder.preprocessor)
+    preprocessing_ = read_preprocessing(*folder.preprocessor, default_preprocessing());
+}
+
+void DetrProgram::make(const std::string& model) {
+  DetrConfig config;
+  if (model.starts_with("detr-resnet-101")) config.backbone = ResNetConfig::resnet101();
+  config.backbone.dilated = model.ends_with("-dc5");
+  if (encoder_layers_ >= 0) config.encoder_layers = encoder_layers_;
+  detr_ = Detr::sized(config);
+  title_ = model;
+  labels_ = read_labels(tensor::Json::parse("{}", "config.json"), config.classes);
+}
+
+std::vector<tensor::nn::Parameter> DetrProgram::parameters() {
+  return tensor::nn::parameters(detr_);
+}
+
+Info DetrProgram::info() {
+  // The default rule leaves 800 x 1333, at which the papers count, as it is.
+  return describe(detr_, title_, preprocessed_size({800, 1333}, preprocessing_));
+}
+
+std::int64_t DetrProgram::steps() const {
+  return std::ssize(detr_.backbone.stages) + std::ssize(detr_.encoder) + 1 +
+         std::ssize(detr_.decoder) + 1;
+}
+
+namespace {
+
+void check_inputs(const Detr& detr, const Tensor& pixels, const Tensor& mask) {
+  const std::int64_t channels = detr.backbone.stem.conv.weight.shape(1);
+  if (pixels.shape(1) != channels)
+    tensor::fail("pixel_values", "got the shape ", pixels.shape(), ", need [batch, ", channels,
+                 ", height, width]");
+  if (!mask.defined()) return;
+  const tensor::Shape need{pixels.shape(0), pixels.shape(2), pixels.shape(3)};
+  if (mask.shape() != need)
+    tensor::fail("pixel_mask", "got the shape ", mask.shape(), ", need ", need,
+                 " to go with pixel_values ", pixels.shape());
+  // Padding is at the bottom and the right; without a corner there may be no cell to look at.
+  if (!tensor::all(mask["::, 0, 0"]).item<bool>())
+    tensor::fail("pixel_mask", "the upper left pixel of an image is 0, need 1: ",
+                 "only the bottom and the right can be padding");
+}
+
+}  // namespace
+
+StateDict DetrProgram::run(const StateDict& inputs, const Observer& observe) {
+  const Tensor& pixels = inputs.at("pixel_values");
+  const auto mask = inputs.find("pixel_mask");
+  const Tensor pixel_mask = mask == inputs.end() ? Tensor() : mask->second;
+  check_inputs(detr_, pixels, pixel_mask);
+  const DetrOutput out = detr_(pixels.astype(tensor::f32), pixel_mask, observe);
+  return {{"logits", out.logits},
+          {"pred_boxes", out.pred_boxes},
+          {"encoder_last_hidden_state", out.encoder_last_hidden_state},
+          {"last_hidden_state", out.last_hidden_state}};
+}
+
+ImageResult DetrProgram::look(const Tensor& image, bool with_picture, const Observer& observe) {
+  if (const std::int64_t channels = detr_.backbone.stem.conv.weight.shape(1); channels != 3)
+    tensor::fail(title_, "takes ", channels, " channels, but images have 3");
+  const Batch batch = make_batch({image}, preprocessing_);
+  const DetrOutput out = detr_(batch.pixel_values, batch.pixel_mask, observe);
+  ImageResult result;
+  for (const Object& object :
+       find_objects(out.logits(0), out.pred_boxes(0), {image.shape(0), image.shape(1)}, threshold_))
+    result.findings.push_back(
+        {labels_[static_cast<std::size_t>(object.label)], object.label, object.score, object.box});
+  if (with_picture) result.picture = draw_findings(image, result.findings);
+  return result;
+}
+
+Tensor draw_findings(const Tensor& image, const std::vector<Finding>& findings) {
+  Canvas canvas(image);
+  const std::int64_t scale = text_scale(canvas.height(), canvas.width());
+  // The best last, on top of the others.
+  for (auto finding = findings.rbegin(); finding != findings.rend(); ++finding) {
+    const auto& [left, top, right, bottom] = finding->box.value();
+    const std::int64_t x = std::llround(left), y = std::llround(top);
+    const Color color = palette(finding->id);
+    canvas.outline({x, y, std::llround(right) - x, std::llround(bottom) - y}, color, scale + 1);
+    char score[16];
+    std::snprintf(score, sizeof score, " %.2f", finding->score);
+    canvas.tag(x, y - text_height(scale) - 2 * scale, finding->label + score, color, scale);
+  }
+  return canvas.image();
+}
+
+}  // namespace models::detr

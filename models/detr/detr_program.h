@@ -1,0 +1,43 @@
+// DETR behind the shared command line.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/common/cli.h"
+#include "models/detr/detr.h"
+#include "models/detr/detr_processing.h"
+
+namespace models::detr {
+
+class DetrProgram : public Program {
+ public:
+  std::string name() const override { return "detr"; }
+  std::string description() const override;
+  std::string examples() const override;
+  std::vector<std::string> standard_models() const override;
+  void add_options(CLI::App& app) override;
+
+  void open(const std::string& checkpoint) override;
+  void make(const std::string& model) override;
+  std::vector<tensor::nn::Parameter> parameters() override;
+  Info info() override;
+
+  std::int64_t steps() const override;
+  tensor::nn::StateDict run(const tensor::nn::StateDict& inputs, const Observer& observe) override;
+  ImageResult look(const tensor::Tensor& image, bool with_picture,
+                   const Observer& observe) override;
+
+ private:
+  Detr detr_;
+  std::string title_;
+  std::vector<std::string> labels_;
+  Preprocessing preprocessing_ = default_preprocessing();
+  double threshold_ = 0.5;
+  std::int64_t encoder_layers_ = -1;  // -1: not given
+};
+
+/// A copy of the image with a box, its label and its score for each finding.
+tensor::Tensor draw_findings(const tensor::Tensor& image, const std::vector<Finding>& findings);
+
+}  // namespace models::detr

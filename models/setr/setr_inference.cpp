@@ -1,0 +1,70 @@
+// Slide inference after mmsegmentation's encoder_decoder: window positions, averaging, and the
+// class map.
+#include "models/setr/setr_inference.h"
+
+#include <algorithm>
+
+#include "tensor/tensor.h"
+
+namespace models::setr {
+
+using tensor::Tensor;
+
+std::vector<Window> slide_windows(std::int64_t height, std::int64_t width, std::int64_t crop,
+                                  std::int64_t stride) {
+  if (crop < 1 || stride < 1)
+    tensor::fail("slide", "got a crop of ", crop, " and a stride of ", stride,
+                 ", need both to be at least 1");
+  const auto count = [&](std::int64_t extent) {
+    return std::max<std::int64_t>(extent - crop + stride - 1, 0) / stride + 1;
+  };
+  std::vector<Window> windows;
+  for (std::int64_t row = 0; row < count(height); ++row) {
+    for (std::int64_t column = 0; column < count(width); ++column) {
+      const std::int64_t bottom = std::min(row * stride + crop, height);
+      const std::int64_t right = std::min(column * stride + crop, width);
+      const std::int64_t top = std::max<std::int64_t>(bottom - crop, 0);
+      const std::int64_t left = std::max<std::int64_t>(right - crop, 0);
+      windows.push_back({top, left, bottom - top, right - left});
+    }
+  }
+  return windows;
+}
+
+std::int64_t default_stride(std::int64_t crop) { return std::max<std::int64_t>(crop * 2 / 3, 1); }
+
+Tensor slide_logits(const Setr& net, const Tensor& pixels, const std::vector<Window>& windows,
+                    const Observer& observe) {
+  const std::int64_t height = pixels.shape(2), width = pixels.shape(3);
+  Tensor sum = tensor::zeros({1, net.config.classes, height, width});
+  Tensor count = tensor::zeros({1, 1, height, width});
+  for (const Window& window : windows) {
+    const tensor::Slice rows = tensor::slice(window.top, window.top + window.height);
+    const tensor::Slice columns = tensor::slice(window.left, window.left + window.width);
+    const Tensor crop = pixels(tensor::ellipsis, rows, columns);
+    sum(tensor::ellipsis, rows, columns) += net(crop, observe);
+    count(tensor::ellipsis, rows, columns) += 1;
+  }
+  return sum / count;
+}
+
+Tensor class_map(const Tensor& logits, std::int64_t height, std::int64_t width) {
+  // One class after the other: all of them at a photograph's size need not fit in memory.
+  Tensor best, label;
+  for (std::int64_t k = 0; k < logits.shape(1); ++k) {
+    const Tensor score =
+        tensor::interpolate(logits(tensor::all_of_axis, tensor::slice(k, k + 1)), {height, width},
+                            {.mode = tensor::Interpolation::bilinear});
+    if (k == 0) {
+      best = score;
+      label = tensor::zeros({1, 1, height, width}, tensor::i64);
+      continue;
+    }
+    const Tensor better = score > best;
+    label = tensor::where(better, k, label);
+    best = tensor::where(better, score, best);
+  }
+  return label.reshape({height, width});
+}
+
+}  // namespace models::setr

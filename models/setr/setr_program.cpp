@@ -1,0 +1,148 @@
+// The setr program: its options, its inputs and outputs, and the coloured picture.
+#include "models/setr/setr_program.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+
+#include "models/setr/setr_checkpoint.h"
+#include "models/setr/setr_classes.h"
+#include "models/setr/setr_inference.h"
+#include "models/setr/setr_info.h"
+#include "tensor/tensor.h"
+
+namespace models::setr {
+
+using tensor::Tensor;
+using tensor::nn::StateDict;
+
+std::string SetrProgram::description() const {
+  return "Says with SETR what every pixel of an image belongs to.";
+}
+
+std::string SetrProgram::examples() const {
+  return "setr --checkpoint setr-pup --out coloured.png street.png\n"
+         "setr --checkpoint setr-mla --scale 2048,512 --labels classes.png --json room.jpg\n"
+         "setr --model setr-naive-base --info";
+}
+
+std::vector<std::string> SetrProgram::standard_models() const {
+  return {"setr-naive-base", "setr-naive", "setr-pup", "setr-mla"};
+}
+
+void SetrProgram::add_options(CLI::App& app) {
+  auto* scale = app.add_option("--scale", scale_,
+                               "enlarge or shrink an image until it fits these edges (two numbers; "
+                               "by default those of the model's data set)");
+  scale->delimiter(',')->expected(2)->check(CLI::Range(1, 1 << 20))->type_name("LONG,SHORT");
+  auto* slide = app.add_flag("--slide", slide_, "run a window over the image (the default)");
+  auto* whole = app.add_flag("--whole", whole_, "run the image in one piece");
+  whole->excludes(slide);
+  app.add_option("--labels", labels_path_,
+                 "write the class number of every pixel as a grey picture here; a folder if there "
+                 "are several images")
+      ->type_name("FILE.png");
+}
+
+void SetrProgram::apply_options() {
+  if (!labels_path_.empty() && net_.config.classes > 256)
+    tensor::fail("--labels", "the model has ", net_.config.classes,
+                 " classes, but a grey picture has 256 levels");
+  if (scale_.empty()) return;
+  preprocessing_.resize = true;
+  preprocessing_.exact.reset();
+  preprocessing_.scale = {std::max(scale_[0], scale_[1]), std::min(scale_[0], scale_[1])};
+}
+
+void SetrProgram::open(const std::string& checkpoint) {
+  const Checkpoint folder = open_setr(checkpoint);
+  net_ = load_setr(folder);
+  title_ = checkpoint;
+  names_ = read_class_names(folder.config, net_.config.classes);
+  colors_ = read_palette(folder.config, net_.config.classes);
+  preprocessing_ = folder.preprocessor
+                       ? read_preprocessing(*folder.preprocessor, net_.config.image_size)
+                       : default_preprocessing(net_.config.image_size);
+  apply_options();
+}
+
+void SetrProgram::make(const std::string& model) {
+  net_ = Setr::sized(SetrConfig::standard(model));
+  title_ = model;
+  const tensor::Json nothing = tensor::Json::parse("{}", "config.json");
+  names_ = read_class_names(nothing, net_.config.classes);
+  colors_ = read_palette(nothing, net_.config.classes);
+  preprocessing_ = default_preprocessing(net_.config.image_size);
+  apply_options();
+}
+
+std::vector<tensor::nn::Parameter> SetrProgram::parameters() {
+  return tensor::nn::parameters(net_);
+}
+
+Info SetrProgram::info() {
+  return describe(net_, title_, {net_.config.image_size, net_.config.image_size});
+}
+
+StateDict SetrProgram::run(const StateDict& inputs, const Observer& observe) {
+  const Tensor& pixels = inputs.at("pixel_values");
+  if (pixels.shape(1) != net_.config.channels)
+    tensor::fail("pixel_values", "got the shape ", pixels.shape(), ", need [batch, ",
+                 net_.config.channels, ", height, width]");
+  return {{"logits", net_(pixels.astype(tensor::f32), observe)}};
+}
+
+Tensor SetrProgram::logits(const Tensor& pixels, const Observer& observe) const {
+  const std::int64_t height = pixels.shape(2), width = pixels.shape(3);
+  if (whole_) return net_(pixels, observe);
+  const std::int64_t crop = net_.config.image_size;
+  if (net_.config.flavour == Flavour::fudan && std::min(height, width) < crop)
+    tensor::fail("setr", "the image is ", height, " x ", width, " after scaling, need at least ",
+                 crop, " x ", crop, " for a fudan SETR: use --scale with larger edges");
+  const std::vector<Window> windows = slide_windows(height, width, crop, default_stride(crop));
+  // The progress bar expects one forward pass: so many calls are passed on, evenly.
+  const std::int64_t total = std::ssize(windows) * steps();
+  std::int64_t seen = 0, told = 0;
+  return slide_logits(net_, pixels, windows, [&](const std::string& name, const Tensor& value) {
+    for (++seen; told < seen * steps() / total; ++told) observed(observe, name, value);
+  });
+}
+
+ImageResult SetrProgram::look(const Tensor& image, bool with_picture, const Observer& observe) {
+  if (net_.config.channels != 3)
+    tensor::fail(title_, "takes ", net_.config.channels, " channels, but images have 3");
+  const std::int64_t height = image.shape(0), width = image.shape(1);
+  const Tensor pixels = preprocess(image, preprocessing_, net_.config.flavour);
+  const Tensor labels = class_map(logits(pixels, observe), height, width);
+  std::vector<std::int64_t> pixel_count(names_.size());
+  for (const std::int64_t k : labels.span<std::int64_t>())
+    ++pixel_count[static_cast<std::size_t>(k)];
+  ImageResult result;
+  for (std::size_t k = 0; k < names_.size(); ++k) {
+    const double share = static_cast<double>(pixel_count[k]) / static_cast<double>(labels.size());
+    if (share > 0) result.findings.push_back({names_[k], static_cast<std::int64_t>(k), share, {}});
+  }
+  std::ranges::stable_sort(result.findings, std::greater(), &Finding::score);
+  if (with_picture) result.picture = draw_classes(image, labels, result.findings, colors_);
+  result.labels = labels.astype(tensor::u8);
+  return result;
+}
+
+Tensor draw_classes(const Tensor& image, const Tensor& labels, const std::vector<Finding>& findings,
+                    const std::vector<Color>& colors) {
+  Tensor table = tensor::empty({std::ssize(colors), 3}, tensor::u8);
+  for (std::int64_t k = 0; k < std::ssize(colors); ++k)
+    for (std::int64_t c = 0; c < 3; ++c)
+      table.at<std::uint8_t>(k, c) =
+          colors[static_cast<std::size_t>(k)][static_cast<std::size_t>(c)];
+  const Tensor overlay = blend(image, tensor::take(table, labels, 0), 0.5);
+  std::vector<LegendEntry> entries;
+  for (const Finding& finding : findings) {
+    char share[16];
+    std::snprintf(share, sizeof share, " %.1f%%", 100 * finding.score);
+    entries.push_back({colors[static_cast<std::size_t>(finding.id)], finding.label + share});
+  }
+  return with_legend(overlay, entries);
+}
+
+}  // namespace models::setr

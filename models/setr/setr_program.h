@@ -1,0 +1,52 @@
+// SETR behind the shared command line.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/common/cli.h"
+#include "models/common/draw.h"
+#include "models/setr/setr.h"
+#include "models/setr/setr_processing.h"
+
+namespace models::setr {
+
+class SetrProgram : public Program {
+ public:
+  std::string name() const override { return "setr"; }
+  std::string description() const override;
+  std::string examples() const override;
+  std::vector<std::string> standard_models() const override;
+  std::string score_name() const override { return "share"; }
+  std::string labels_path() const override { return labels_path_; }
+  void add_options(CLI::App& app) override;
+
+  void open(const std::string& checkpoint) override;
+  void make(const std::string& model) override;
+  std::vector<tensor::nn::Parameter> parameters() override;
+  Info info() override;
+
+  std::int64_t steps() const override { return net_.config.layers + 1; }
+  tensor::nn::StateDict run(const tensor::nn::StateDict& inputs, const Observer& observe) override;
+  ImageResult look(const tensor::Tensor& image, bool with_picture,
+                   const Observer& observe) override;
+
+ private:
+  void apply_options();
+  tensor::Tensor logits(const tensor::Tensor& pixels, const Observer& observe) const;
+
+  Setr net_;
+  std::string title_;
+  std::vector<std::string> names_;
+  std::vector<Color> colors_;
+  SetrPreprocessing preprocessing_;
+  std::vector<std::int64_t> scale_;  // --scale LONG,SHORT
+  bool whole_ = false, slide_ = false;
+  std::string labels_path_;
+};
+
+/// Half the image, half the colours of its classes, and a legend of those in `findings`.
+tensor::Tensor draw_classes(const tensor::Tensor& image, const tensor::Tensor& labels,
+                            const std::vector<Finding>& findings, const std::vector<Color>& colors);
+
+}  // namespace models::setr
