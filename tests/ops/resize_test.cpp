@@ -137,12 +137,13 @@ TEST(Interpolate, EveryModeTypeSizeAndLayout) {
           const Tensor got = interpolate(view, size.to, test.options);
           ASSERT_EQ(got.shape(), (Shape{2, 3, size.to.h, size.to.w}));
           ASSERT_EQ(got.dtype(), dtype);
+          const Numbers values = got.to_vector<double>();
           // Some dozen double operations on numbers up to about 6 (weights may reach 1.3
           // times 1.3), where coordinates up to 40 lose 40 eps; then the rounding to the type,
           // which is absolute where f16 is subnormal.
           for (std::size_t i = 0; i < expected.size(); ++i)
             ASSERT_NEAR(
-                got.to_vector<double>()[i], expected[i],
+                values[i], expected[i],
                 1000 * epsilon(f64) + epsilon(dtype) * std::max(std::fabs(expected[i]), 0x1p-14))
                 << "mode " << int(test.options.mode) << " corners " << test.options.align_corners
                 << " antialias " << test.options.antialias << " at " << i;
