@@ -33,7 +33,7 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-void declare(CLI::App& app, Options& o, const Program& program) {
+void declare(CLI::App& app, Options& o, Program& program) {
   app.add_option("images", o.images, "image files (PNG, JPEG, BMP), or folders of them");
   app.add_option("--checkpoint", o.checkpoint,
                  "folder with config.json and model.safetensors (or its shards)")
@@ -43,6 +43,7 @@ void declare(CLI::App& app, Options& o, const Program& program) {
       ->type_name("NAME");
   app.add_option("--random-weights", o.random_weights, "fill the --model with random weights")
       ->type_name("SEED");
+  program.add_options(app);
   app.add_option("--out", o.out,
                  "write the annotated picture here; a folder if there are several images")
       ->type_name("FILE.png");
@@ -61,24 +62,25 @@ void declare(CLI::App& app, Options& o, const Program& program) {
 
 /// Everything that can be wrong with the options before any file is opened.
 void check(const Options& o, const Program& program) {
-  const auto wrong = [&](const auto&... parts) { tensor::fail("options", parts...); };
+  using tensor::fail;
   if (o.device != "cpu")
-    wrong("got --device ", o.device, ", but this build computes on the CPU: use --device cpu");
+    fail("--device", "got \"", o.device, "\", but this build computes on the cpu only");
   if (o.checkpoint.empty() == o.model.empty())
-    wrong("need either --checkpoint DIR or --model NAME");
+    fail("arguments", "need either --checkpoint DIR or --model NAME");
   const std::vector<std::string> names = program.standard_models();
   if (!o.model.empty() && std::find(names.begin(), names.end(), o.model) == names.end())
-    wrong("got --model ", o.model, ", need one of ", joined(names));
-  if (o.random_weights && o.model.empty()) wrong("--random-weights goes with --model NAME");
+    fail("--model", "got \"", o.model, "\", need one of ", joined(names));
+  if (o.random_weights && o.model.empty()) fail("--random-weights", "needs --model NAME");
   if (!o.model.empty() && !o.random_weights && !o.info)
-    wrong("--model has no weights of its own: add --random-weights SEED, or use --checkpoint DIR");
-  if (o.input.empty() != o.output.empty()) wrong("--input and --output go together");
-  if (o.hidden_states && o.input.empty()) wrong("--hidden-states goes with --input and --output");
-  if (!o.input.empty() && !o.images.empty()) wrong("need either images or --input, not both");
+    fail("--model", "has no weights of its own: add --random-weights SEED, or use --checkpoint");
+  if (o.input.empty() != o.output.empty()) fail("arguments", "--input and --output go together");
+  if (o.hidden_states && o.input.empty()) fail("--hidden-states", "needs --input and --output");
+  if (!o.input.empty() && !o.images.empty())
+    fail("arguments", "need either images or --input, not both");
   if (o.images.empty() && o.input.empty() && !o.info)
-    wrong("there is nothing to do: name images, or use --input or --info");
-  if (!o.out.empty() && o.images.empty()) wrong("--out needs images");
-  if (o.json && o.images.empty()) wrong("--json needs images");
+    fail("arguments", "there is nothing to do: name images, or use --input or --info");
+  if (!o.out.empty() && o.images.empty()) fail("--out", "needs images");
+  if (o.json && o.images.empty()) fail("--json", "needs images");
 }
 
 /// Saved inputs to saved outputs.
@@ -115,8 +117,7 @@ class Pictures {
     const bool folder = fs::is_directory(out_, error);
     single_ = !folder && lower(out_).ends_with(".png");
     if (single_ && images > 1)
-      tensor::fail("options", "got ", images, " images, but ", option, " ", out_,
-                   " is one file: name a folder");
+      tensor::fail(option, "got ", images, " images for the one file ", out_, ": name a folder");
     if (single_) return;
     fs::create_directories(out_, error);
     if (error) tensor::fail(out_, "cannot be made a folder: ", error.message());
@@ -224,7 +225,6 @@ int run_program(Program& program, const std::vector<std::string>& arguments, std
   Options options;
   CLI::App app(program.description(), program.name());
   declare(app, options, program);
-  program.add_options(app);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
     return run(program, options, out, err);

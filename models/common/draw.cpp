@@ -23,6 +23,14 @@ void require_image(const char* where, const Tensor& image) {
     tensor::fail(where, "got ", image.type(), ", need an image u8(height, width, 3)");
 }
 
+/// The line with one byte a letter: UTF-8's continuation bytes left out, its lead bytes not ASCII.
+std::string letters(std::string_view line) {
+  std::string result;
+  for (const char byte : line)
+    if ((static_cast<unsigned char>(byte) & 0xC0) != 0x80) result += byte;
+  return result;
+}
+
 std::uint8_t mix(std::uint8_t below, std::uint8_t above, double alpha) {
   return static_cast<std::uint8_t>(std::lround(below * (1 - alpha) + above * alpha));
 }
@@ -89,7 +97,7 @@ void Canvas::outline(const Rect& box, Color color, std::int64_t thickness) {
 
 void Canvas::text(std::int64_t x, std::int64_t y, std::string_view line, Color color,
                   std::int64_t scale) {
-  for (const char letter : line) {
+  for (const char letter : letters(line)) {
     for (std::int64_t row = 0; row < kGlyphHeight; ++row)
       for (std::int64_t column = 0; column < kGlyphWidth; ++column)
         if (inked(letter, column, row))
@@ -110,8 +118,15 @@ Rect Canvas::tag(std::int64_t x, std::int64_t y, std::string_view line, Color ba
 }
 
 std::int64_t text_width(std::string_view line, std::int64_t scale) {
-  if (line.empty()) return 0;
-  return (static_cast<std::int64_t>(line.size()) * (kGlyphWidth + 1) - 1) * scale;
+  const auto count = static_cast<std::int64_t>(letters(line).size());
+  return count == 0 ? 0 : (count * (kGlyphWidth + 1) - 1) * scale;
+}
+
+std::string shortened(std::string_view line, std::int64_t width, std::int64_t scale) {
+  std::string text = letters(line);
+  if (text_width(text, scale) <= width) return text;
+  while (!text.empty() && text_width(text + "..", scale) > width) text.pop_back();
+  return text + "..";
 }
 
 std::int64_t text_height(std::int64_t scale) { return kGlyphHeight * scale; }

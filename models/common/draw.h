@@ -39,7 +39,7 @@ class Canvas {
   void fill(const Rect& area, Color color, double alpha = 1);
   /// The outline of `box`; `thickness` pixels inwards.
   void outline(const Rect& box, Color color, std::int64_t thickness = 1);
-  /// One line of ASCII (anything else shows as '?'), its upper left corner at (x, y).
+  /// One line of ASCII (other letters show as '?'), its upper left corner at (x, y).
   void text(std::int64_t x, std::int64_t y, std::string_view line, Color color,
             std::int64_t scale = 1);
   /// A line of text on a filled rectangle with a margin, moved so that it stays inside the image.
@@ -54,6 +54,8 @@ class Canvas {
 /// The extent of a line of text without a margin.
 std::int64_t text_width(std::string_view line, std::int64_t scale = 1);
 std::int64_t text_height(std::int64_t scale = 1);
+/// The line, shortened with ".." if it is wider than `width`.
+std::string shortened(std::string_view line, std::int64_t width, std::int64_t scale = 1);
 /// A scale at which text is legible on an image of this size.
 std::int64_t text_scale(std::int64_t height, std::int64_t width);
 

@@ -50,9 +50,9 @@ Tensor draw_classes(const Tensor& image, const std::vector<Finding>& classes) {
     std::ostringstream percent;
     percent << std::fixed << std::setprecision(1) << finding.score * 100 << " %";
     const std::int64_t room = width - 2 * pad;
-    canvas.text(pad, y + scale, finding.label, kInk, scale);
-    canvas.text(width - pad - text_width(percent.str(), scale), y + scale, percent.str(), kInk,
-                scale);
+    const std::int64_t right = width - pad - text_width(percent.str(), scale);
+    canvas.text(pad, y + scale, shortened(finding.label, right - 2 * pad, scale), kInk, scale);
+    canvas.text(right, y + scale, percent.str(), kInk, scale);
     const Rect bar{pad, y + line, room, line / 2};
     canvas.fill(bar, kTrack);
     const auto filled = static_cast<std::int64_t>(finding.score * static_cast<double>(room) + 0.5);
@@ -79,10 +79,13 @@ class VitProgram final : public Program {
   std::vector<std::string> standard_models() const override { return standard_names(); }
 
   void add_options(CLI::App& app) override {
-    app.add_option("--top", top_, "how many classes to show")
-        ->check(CLI::PositiveNumber)
+    app.add_option("--top", top_, "how many classes to show (5)")
         ->type_name("K")
-        ->capture_default_str();
+        ->check([](const std::string& text) {
+          const bool number = text.find_first_not_of("0123456789") == text.npos;
+          const bool good = number && !text.empty() && text.size() < 10 && std::stoll(text) > 0;
+          return good ? "" : "got \"" + text + "\", need a whole number of at least 1";
+        });
     app.add_flag("--interpolate-pos-encoding", resize_position_,
                  "take pixel_values of any size: resize the position embedding");
   }

@@ -1,0 +1,87 @@
+// Checkpoint folders: single files, shards and wrappers; what is refused is in malformed_test.cpp.
+#include "models/common/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include "models/common/labels.h"
+#include "tensor/ops.h"
+#include "tests/models/folder.h"
+
+namespace {
+
+using folder::message_of;
+using folder::Temporary;
+using models::open_checkpoint;
+using tensor::Json;
+
+TEST(Checkpoint, OpensAFolder) {
+  const Temporary home;
+  folder::small_vit().write(home);
+  const models::Checkpoint checkpoint = open_checkpoint(home.path());
+  EXPECT_EQ(checkpoint.config["hidden_size"].integer(), 8);
+  ASSERT_TRUE(checkpoint.preprocessor);
+  EXPECT_EQ(checkpoint.preprocessor->integer("size", 0), 8);
+  EXPECT_EQ(checkpoint.tensors.size(), folder::small_vit().tensors.size());
+  EXPECT_TRUE(checkpoint.has("classifier.bias"));
+  EXPECT_EQ(checkpoint.count("vit.encoder.layer."), 2);
+  EXPECT_EQ(checkpoint.count("vit.decoder.layer."), 0);
+  EXPECT_EQ(checkpoint.at("classifier.weight", 2).shape(), (tensor::Shape{3, 8}));
+}
+
+TEST(Checkpoint, PutsShardsTogether) {
+  const Temporary home;
+  folder::Checkpoint whole = folder::small_vit();
+  std::map<std::string, tensor::Tensor> shards[2];
+  std::string map;
+  for (const auto& [name, value] : whole.tensors) {
+    const int shard = name.starts_with("vit.encoder") ? 1 : 0;
+    shards[shard][name] = value;
+    map += (map.empty() ? "" : ", ") +
+           ("\"" + name + "\": \"part-" + std::to_string(shard) + ".safetensors\"");
+  }
+  home.write("config.json", folder::Checkpoint::json(whole.config));
+  home.write("model.safetensors.index.json", "{\"weight_map\": {" + map + "}}");
+  tensor::save_safetensors(home / "part-0.safetensors", shards[0]);
+  tensor::save_safetensors(home / "part-1.safetensors", shards[1]);
+  const models::Checkpoint checkpoint = open_checkpoint(home.path());
+  ASSERT_EQ(checkpoint.tensors.size(), whole.tensors.size());
+  for (const auto& [name, value] : whole.tensors)
+    EXPECT_TRUE(tensor::all(checkpoint.tensors.at(name) == value).item<bool>()) << name;
+  EXPECT_FALSE(checkpoint.preprocessor);
+}
+
+TEST(Checkpoint, StripsWrappersThatAllNamesHave) {
+  const Temporary home;
+  folder::Checkpoint c;
+  c.tensors = {{"state_dict.module.model.a", tensor::zeros({1})},
+               {"state_dict.module.b", tensor::zeros({1})}};
+  c.write(home);
+  const models::Checkpoint checkpoint = open_checkpoint(home.path());
+  EXPECT_TRUE(checkpoint.has("model.a"));  // "b" has no "model.", so it is part of the name
+  EXPECT_TRUE(checkpoint.has("b"));
+}
+
+TEST(Checkpoint, SaysWhatATensorShouldBe) {
+  const Temporary home;
+  folder::small_vit().write(home);
+  const models::Checkpoint checkpoint = open_checkpoint(home.path());
+  EXPECT_EQ(message_of([&] { checkpoint.at("x", 1); }), home.path() + ": has no tensor \"x\"");
+  EXPECT_EQ(message_of([&] { checkpoint.at("classifier.bias", 2); }),
+            home.path() + ": the tensor \"classifier.bias\" has the shape (3,), need 2 axes");
+  checkpoint.agree(checkpoint.config, "hidden_size", 8, "tensors");
+  checkpoint.agree(checkpoint.config, "no_such_key", 8, "tensors");
+  EXPECT_EQ(
+      message_of([&] { checkpoint.agree(checkpoint.config, "hidden_size", 9, "tensors"); }),
+      home / "config.json" + ": hidden_size: is 8, but the tensors in " + home.path() + " give 9");
+}
+
+TEST(Labels, ComeFromTheConfig) {
+  using models::read_labels;
+  using Names = std::vector<std::string>;
+  const auto parse = [](const char* text) { return Json::parse(text, "config.json"); };
+  EXPECT_EQ(read_labels(parse("{}"), 2), (Names{"class 0", "class 1"}));
+  EXPECT_EQ(read_labels(parse(R"({"id2label": {"1": "b", "0": "a"}})"), 2), (Names{"a", "b"}));
+  EXPECT_EQ(read_labels(parse(R"({"label_names": ["a", "b"]})"), 2), (Names{"a", "b"}));
+}
+
+}  // namespace

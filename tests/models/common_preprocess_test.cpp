@@ -1,0 +1,152 @@
+// Preprocessing against transformers' processors and timm's transform, and the size rules.
+#include "models/common/preprocess.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "models/vit/vit_preprocess.h"
+#include "tensor/creation.h"
+#include "tensor/io.h"
+#include "tensor/ops.h"
+#include "tests/models/folder.h"
+
+namespace {
+
+using folder::message_of;
+using models::Preprocessing;
+using models::read_preprocessing;
+using models::Size;
+using models::SizeRule;
+using tensor::Json;
+using tensor::Tensor;
+
+Json parse(const std::string& text) { return Json::parse(text, "config"); }
+
+/// DETR's defaults: the aspect is kept, ImageNet's constants.
+Preprocessing detr_defaults() {
+  Preprocessing rule;
+  rule.size = {.kind = SizeRule::Kind::shortest_edge, .size = {}, .shortest = 800, .longest = 1333};
+  return rule;
+}
+
+Preprocessing rule_for(const std::string& kind, const Json& config) {
+  if (kind == "detr") return read_preprocessing(config, detr_defaults());
+  if (kind != "timm")
+    return read_preprocessing(config, models::vit::huggingface_preprocessing({224, 224}));
+  const tensor::Ints size = config["input_size"].ints();
+  return models::vit::timm_preprocessing(config, {size[1], size[2]});
+}
+
+TEST(Preprocess, EqualsTheReferencesBitForBit) {
+  const char* named = std::getenv("TENSOR_PIXELS_CASES");
+  const tensor::Safetensors cases =
+      tensor::load_safetensors(named ? named : TENSOR_TEST_DATA "/preprocess/pixels.safetensors");
+  std::map<std::string, int> seen;
+  for (const auto& [id, config] : cases.metadata) {
+    const std::string kind = id.substr(id.find('.') + 1);
+    const Tensor& image = cases.tensors.at(id + ".in");
+    const Tensor& want = cases.tensors.at(id + ".out");
+    const Preprocessing rule = rule_for(kind, parse(config));
+    const Tensor got = models::preprocess(image, rule);
+    ASSERT_EQ(got.shape(), want.shape()) << id << " " << image.shape() << " " << config;
+    EXPECT_TRUE(tensor::all(got == want).item<bool>())
+        << id << " differs by " << tensor::max(tensor::abs(got - want)).item() << ": " << config;
+    const Size size = models::preprocessed_size({image.shape(0), image.shape(1)}, rule);
+    EXPECT_EQ(size, (Size{got.shape(1), got.shape(2)})) << id;
+    ++seen[kind];
+  }
+  EXPECT_EQ(seen.size(), 4u);
+  for (const auto& [kind, count] : seen) EXPECT_GE(count, 6) << kind;
+}
+
+TEST(Preprocess, SizesOfTheShortestEdge) {
+  // Sizes that DETR's reference gives.
+  const SizeRule rule = detr_defaults().size;
+  EXPECT_EQ(rule.of({480, 640}), (Size{800, 1066}));
+  EXPECT_EQ(rule.of({1080, 1920}), (Size{750, 1333}));
+  EXPECT_EQ(rule.of({375, 1242}), (Size{402, 1333}));
+  EXPECT_EQ(rule.of({212, 550}), (Size{514, 1332}));  // the truncation
+  EXPECT_EQ(rule.of({800, 1200}), (Size{800, 1200}));
+}
+
+TEST(Preprocess, NormalizesByItsDefinition) {
+  const Tensor image = tensor::Generator(5).randint(0, 256, {4, 5, 3}, tensor::u8);
+  models::Normalization rule{.mean = {0.1f, 0.2f, 0.3f}, .std = {0.4f, 0.5f, 0.6f}};
+  for (const auto rescale :
+       {models::Normalization::Rescale::none, models::Normalization::Rescale::multiply,
+        models::Normalization::Rescale::divide_255}) {
+    rule.rescale = rescale;
+    const Tensor got =
+        models::normalize(image(tensor::slice(tensor::none, tensor::none, -1)), rule);
+    ASSERT_EQ(got.shape(), (tensor::Shape{3, 4, 5}));
+    const double factor = rescale == models::Normalization::Rescale::none ? 1 : 1 / 255.0;
+    for (int c = 0; c < 3; ++c) {
+      const double want =
+          (image.item(3 - 1, 2, c) * factor - rule.mean[std::size_t(c)]) / rule.std[std::size_t(c)];
+      // Three roundings in f32.
+      EXPECT_NEAR(got.item(c, 1, 2), want, 4e-7 * std::max(1.0, std::abs(want)));
+    }
+  }
+}
+
+TEST(Preprocess, ReadsEveryFormOfTheSize) {
+  const auto of = [](const std::string& text, const Preprocessing& defaults = {}) {
+    return read_preprocessing(parse(text), defaults).size;
+  };
+  EXPECT_EQ(of(R"({"size": 7})").size, (Size{7, 7}));
+  EXPECT_EQ(of(R"({"size": {"height": 7, "width": 9}})").size, (Size{7, 9}));
+  EXPECT_EQ(of(R"({"size": {"shortest_edge": 7}})").of({10, 20}), (Size{7, 14}));
+  EXPECT_EQ(of(R"({"size": {"shortest_edge": 7, "longest_edge": 10}})").of({10, 20}),
+            (Size{5, 10}));
+  EXPECT_EQ(of(R"({"size": {"max_height": 7, "max_width": 9}})").of({10, 20}), (Size{4, 9}));
+  EXPECT_EQ(of(R"({"size": 600})", detr_defaults()).of({10, 20}), (Size{600, 1200}));
+  EXPECT_EQ(of(R"({"size": 600, "max_size": 900})", detr_defaults()).of({10, 20}),
+            (Size{450, 900}));
+  const Preprocessing padded = read_preprocessing(
+      parse(R"({"pad_and_return_pixel_mask": true, "pad_size": {"height": 3, "width": 4}})"), {});
+  EXPECT_TRUE(padded.pad);
+  EXPECT_EQ(padded.pad_size, (Size{3, 4}));
+}
+
+TEST(Preprocess, SaysWhatIsWrong) {
+  const auto message = [](const std::string& text) {
+    return message_of([&] { read_preprocessing(parse(text), {}); });
+  };
+  EXPECT_EQ(message(R"({"size": 0})"), "config: size: got 0, need at least 1");
+  EXPECT_EQ(message(R"({"size": {"edge": 3}})"),
+            "config: size: need a number, {\"height\", \"width\"}, {\"shortest_edge\"} with or "
+            "without \"longest_edge\", or {\"max_height\", \"max_width\"}");
+  EXPECT_EQ(message(R"({"resample": 6})"),
+            "config: resample: got 6, need one of Pillow's filters: 0 nearest, 1 lanczos, 2 "
+            "bilinear, 3 bicubic, 4 box, 5 hamming");
+  EXPECT_EQ(message(R"({"image_mean": [1, 2]})"),
+            "config: image_mean: got 2 numbers, need 3 (red, green, blue)");
+  EXPECT_EQ(message(R"({"image_mean": 1e99})"),
+            "config: image_mean: got 1e+99, need numbers that fit into f32");
+  EXPECT_EQ(message(R"({"image_std": [1, 0, 1]})"),
+            "config: image_std: got 0, need numbers above 0");
+  EXPECT_EQ(message(R"({"do_center_crop": true})"),
+            "config: do_center_crop: is true, but there is no crop_size");
+  EXPECT_EQ(message_of([] {
+              models::normalize(tensor::zeros({2, 2, 4}, tensor::u8), {});
+            }),
+            "normalize: got u8(2, 2, 4), need an image u8(height, width, 3)");
+}
+
+TEST(Preprocess, SaysWhatIsWrongWithTimmsSettings) {
+  const auto message = [](const std::string& text) {
+    return message_of([&] { models::vit::timm_preprocessing(parse(text), {8, 8}); });
+  };
+  EXPECT_EQ(message(R"({"input_size": [3, 8, 9]})"),
+            "config: input_size: need [3, 8, 8], the image that the model takes");
+  EXPECT_EQ(message(R"({"interpolation": "random"})"),
+            "config: interpolation: got \"random\", need nearest, bilinear, bicubic or lanczos");
+  EXPECT_EQ(message(R"({"crop_pct": 0})"), "config: crop_pct: got 0, need a number from 0.01 to 1");
+  EXPECT_EQ(message(R"({"crop_mode": "border"})"),
+            "config: got the crop_mode \"border\" for an image of 8 x 8, need \"center\" for a "
+            "square or \"squash\"");
+}
+
+}  // namespace
