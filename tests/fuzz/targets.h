@@ -1,0 +1,95 @@
+// What is fuzzed: each target takes any bytes, and either succeeds or throws UserError. Used by the
+// libFuzzer programs beside this file and by tests/io/mutation_test.cpp.
+#pragma once
+
+#include <zlib.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/error.h"
+#include "tensor/io.h"
+#include "tensor/json.h"
+
+namespace tensor::fuzzing {
+
+using Bytes = std::span<const std::byte>;
+
+/// Reads every element, so that the sanitizers see memory that is not there.
+inline void touch(const Tensor& x) {
+  constexpr std::int64_t kMany = 4096;
+  if (x.size() <= kMany)
+    static_cast<void>(x.to_vector<double>());
+  else
+    static_cast<void>(x.copy());
+}
+
+template <class Body>
+void allow_user_errors(Body&& body) {
+  try {
+    body();
+  } catch (const UserError&) {
+  }
+}
+
+inline void safetensors(Bytes bytes) {
+  allow_user_errors([&] {
+    for (const auto& [name, x] : parse_safetensors(bytes, "f").tensors) touch(x);
+  });
+}
+
+inline void npy(Bytes bytes) {
+  allow_user_errors([&] { touch(parse_npy(bytes, "f")); });
+  allow_user_errors([&] {
+    for (const auto& [name, x] : parse_npz(bytes, "f", std::int64_t{1} << 26)) touch(x);
+  });
+}
+
+inline void image(Bytes bytes) {
+  allow_user_errors([&] { touch(decode_image(bytes, "f", std::int64_t{1} << 20)); });
+}
+
+inline void visit(const Json& value) {
+  allow_user_errors([&] { value.integer(); });
+  allow_user_errors([&] { value.number(); });
+  allow_user_errors([&] { value.boolean(); });
+  allow_user_errors([&] { value.text(); });
+  allow_user_errors([&] { value.ints(); });
+  allow_user_errors([&] { value.numbers(); });
+  allow_user_errors([&] { value.attribute(); });
+  allow_user_errors([&] { value["model_type"]; });
+  if (value.is_object())
+    for (const std::string& key : value.keys()) visit(value[key]);
+  if (value.is_array())
+    for (std::size_t i = 0; i < value.size(); ++i) visit(value[i]);
+}
+
+inline void json(Bytes bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  allow_user_errors([&] { visit(Json::parse(text, "f")); });
+}
+
+/// Makes the checksums of PNG chunks agree again, so that changed chunks reach the decoder.
+inline void mend_png(std::span<std::byte> bytes) {
+  constexpr std::size_t kSignature = 8, kAround = 12;
+  if (bytes.size() < kSignature || std::memcmp(bytes.data(), "\x89PNG", 4) != 0) return;
+  std::span<std::byte> rest = bytes.subspan(kSignature);
+  while (rest.size() >= kAround) {
+    std::size_t length = 0;
+    for (std::size_t i = 0; i < 4; ++i)
+      length = length << 8 | std::to_integer<std::size_t>(rest[i]);
+    if (length > rest.size() - kAround) return;
+    const auto* checked = reinterpret_cast<const Bytef*>(rest.data() + 4);
+    const auto checksum = static_cast<std::uint32_t>(crc32_z(0, checked, length + 4));
+    for (std::size_t i = 0; i < 4; ++i)
+      rest[8 + length + i] = static_cast<std::byte>(checksum >> (24 - 8 * i) & 0xff);
+    rest = rest.subspan(kAround + length);
+  }
+}
+
+}  // namespace tensor::fuzzing
