@@ -282,7 +282,8 @@ void conv_transpose2d_loop(const Operands<T>& operands, const Window& window) {
       std::fill_n(result + o * size, size, bias ? bias[group * outputs + o] : T(0));
     // [inputs, taps] read as [taps, inputs]
     const ConstView filters = matrix(weight + group * inputs * taps, {taps, inputs}, {1, taps});
-    for_each_piece<T>(window, [&](const Piece& piece, std::vector<T>& columns) {
+    // clang before 16 cannot capture structured bindings without an initialiser.
+    for_each_piece<T>(window, [&, x = x, inputs = inputs](const Piece& piece, std::vector<T>& columns) {
       gemm(filters,
            matrix(x + at * inputs * positions + piece.begin, {inputs, piece.count}, {positions, 1}),
            matrix(columns.data(), {taps, piece.count}, {piece.count, 1}));

@@ -207,7 +207,8 @@ void transfer(const Gather& gather, const std::vector<std::int64_t>& offsets, in
     (axis < position_rank ? position_strides : rest_strides).push_back(packed.strides()[axis]);
     if (axis < position_rank) positions.push_back(packed.shape(axis));
   }
-  dispatch(base.dtype, [&]<class Tag>(Tag) {
+  // clang before 16 cannot capture structured bindings without an initialiser.
+  dispatch(base.dtype, [&, rest = rest, base_strides = base_strides]<class Tag>(Tag) {
     using T = typename Tag::type;
     std::size_t k = 0;
     for_each_index(
