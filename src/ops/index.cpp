@@ -60,7 +60,8 @@ int consumed(const Index& item) {
       item.get());
 }
 
-// The items with the ellipsis written out and masks turned into positions: one item an axis, plus new axes.
+// The items with the ellipsis written out behind its mark and masks turned into positions: one item an axis, plus new
+// axes.
 std::vector<Index> expand(const Tensor& x, const std::vector<Index>& indices) {
   int used = 0, ellipses = 0;
   for (const Index& item : indices) {
@@ -77,6 +78,7 @@ std::vector<Index> expand(const Tensor& x, const std::vector<Index>& indices) {
   for (const Index& item : indices) {
     const auto* positions = std::get_if<Tensor>(&item.get());
     if (std::holds_alternative<Ellipsis>(item.get())) {
+      result.push_back(item);  // kept: NumPy takes positions on its two sides as apart, even when it is no axis
       fill();
     } else if (positions && positions->dtype() == boolean) {
       for (int i = 0; i < positions->rank(); ++i)
@@ -123,6 +125,7 @@ Gather analyse(const Tensor& x, const std::vector<Index>& items) {
       gather.positions.push_back(std::move(positions));
       viewed.push_back(x.shape(axis));
     };
+    if (std::holds_alternative<Ellipsis>(item)) continue;
     if (std::holds_alternative<NewAxis>(item)) {
       viewed.push_back(1);
       continue;

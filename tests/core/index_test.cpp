@@ -66,6 +66,13 @@ TEST(Index, ViewsShareAndGathersDoNot) {
   EXPECT_FALSE(x(x > 3).shares_storage(x));
 }
 
+// Positions on two sides of an ellipsis are apart even when it stands for no axis: theirs come first then.
+TEST(Index, EllipsisSeparatesPositions) {
+  const Tensor x = zeros({4, 5, 3});
+  EXPECT_EQ(x(all_of_axis, -1, ellipsis, array({0, 1})).shape(), (Shape{2, 4}));
+  EXPECT_EQ(x(all_of_axis, -1, array({0, 1}), ellipsis).shape(), (Shape{4, 2}));
+}
+
 TEST(Index, SlicesClampAsPythons) {
   const Tensor x = arange(5);
   EXPECT_EQ(x(slice(-100, 100)).size(), 5);
