@@ -45,7 +45,7 @@ std::size_t ravel(const Index& index, const Shape& shape);
 struct Expected : Array {
   using Array::Array;
   std::vector<Exact> slack;  // empty: none
-  int ulps = 0;
+  double ulps = 0;
   bool signed_zero = false;  // the sign of a zero matters
 };
 
