@@ -8,14 +8,14 @@ using tensor::Tensor;
 namespace {
 
 ResNetBlock sized_block(std::int64_t in, const ResNetConfig::Stage& stage, std::int64_t stride,
-                        std::int64_t dilation, bool basic) {
+                        std::int64_t first_dilation, std::int64_t dilation, bool basic) {
   ResNetBlock block;
   if (basic)
-    block.layers = {ConvNorm::sized(in, stage.width, 3, stride, dilation),
-                    ConvNorm::sized(stage.width, stage.out, 3)};
+    block.layers = {ConvNorm::sized(in, stage.width, 3, stride, first_dilation),
+                    ConvNorm::sized(stage.width, stage.out, 3, 1, dilation)};
   else
     block.layers = {ConvNorm::sized(in, stage.width, 1),
-                    ConvNorm::sized(stage.width, stage.width, 3, stride, dilation),
+                    ConvNorm::sized(stage.width, stage.width, 3, stride, first_dilation),
                     ConvNorm::sized(stage.width, stage.out, 1)};
   if (in != stage.out || stride != 1) block.shortcut = ConvNorm::sized(in, stage.out, 1, stride);
   return block;
@@ -37,10 +37,11 @@ ResNet ResNet::sized(const ResNetConfig& config) {
     const bool dilate = config.dilated && s + 1 == config.stages.size();
     std::vector<ResNetBlock>& blocks = net.stages.emplace_back();
     for (std::int64_t b = 0; b < config.stages[s].blocks; ++b) {
-      // The stage's stride is its first block's; in its place, the second block on is dilated.
+      // Without its stride, a stage dilates whatever comes after the strided convolution.
       const std::int64_t stride = b == 0 && s > 0 && !dilate ? 2 : 1;
-      const std::int64_t dilation = b > 0 && dilate ? 2 : 1;
-      blocks.push_back(sized_block(in, config.stages[s], stride, dilation, config.basic));
+      const std::int64_t dilation = dilate ? 2 : 1, first_dilation = b > 0 ? dilation : 1;
+      blocks.push_back(
+          sized_block(in, config.stages[s], stride, first_dilation, dilation, config.basic));
       in = config.stages[s].out;
     }
   }
