@@ -8,6 +8,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "models/common/text.h"
 #include "tensor/io.h"
 
 namespace models {
@@ -32,8 +33,8 @@ fs::path shard_path(const fs::path& folder, const Json& entry) {
   const std::string name = entry.text();
   const bool plain = !name.empty() && name.find_first_of(std::string_view("/\\\0", 3)) == name.npos;
   if (!plain || !name.ends_with(".safetensors"))
-    tensor::fail(entry.path(), "got \"", name,
-                 "\", need the name of a .safetensors file in the same folder");
+    tensor::fail(entry.path(), "got ", json_text(name),
+                 ", need the name of a .safetensors file in the same folder");
   const fs::path path = folder / name;
   if (!is_there(path)) tensor::fail(entry.path(), "there is no file ", path.string());
   std::error_code error;

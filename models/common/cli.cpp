@@ -10,6 +10,7 @@
 
 #include "models/common/progress.h"
 #include "models/common/report.h"
+#include "models/common/text.h"
 #include "tensor/io.h"
 #include "tensor/version.h"
 

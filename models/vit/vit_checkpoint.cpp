@@ -178,7 +178,8 @@ VitConfig config_from_shapes(const Checkpoint& checkpoint, const Names& names) {
   c.classes = checkpoint.has(classifier) ? checkpoint.at(classifier, 2).shape(0) : 0;
   const std::string pooler = names.pooler + ".weight";
   if (c.classes == 0 && checkpoint.has(pooler)) c.pooler = checkpoint.at(pooler, 2).shape(0);
-  if (num_elements(patch) == 0 || c.mlp == 0)
+  const std::int64_t positions = checkpoint.at(names.position, 3).shape(1);
+  if (num_elements(patch) == 0 || c.mlp == 0 || positions == 0)
     tensor::fail(checkpoint.folder, "holds tensors without elements");
   return c;
 }
@@ -217,8 +218,9 @@ VitConfig huggingface_config(const Checkpoint& checkpoint, const Names& names) {
   checkpoint.agree(config, "hidden_size", c.width, "patch embeddings");
   checkpoint.agree(config, "num_channels", c.channels, "patch embeddings");
   checkpoint.agree(config, "num_hidden_layers", c.layers, "layers");
-  checkpoint.agree(config, "intermediate_size", c.mlp, "first layer's MLP");
-  if (c.pooler > 0) checkpoint.agree(config, "pooler_output_size", c.pooler, "pooler");
+  checkpoint.agree(config, "intermediate_size", c.mlp, "weights of the MLP");
+  if (c.pooler > 0)
+    checkpoint.agree(config, "pooler_output_size", c.pooler, "weights of the pooler");
   if (config.has("patch_size") && !(size_setting(config["patch_size"]) == c.patch))
     tensor::fail(config["patch_size"].path(), "does not fit the patch embeddings in ",
                  checkpoint.folder, ", which are for ", c.patch.height, " x ", c.patch.width);
@@ -242,7 +244,7 @@ VitConfig timm_config(const Checkpoint& checkpoint, const Names& names) {
   const Json args =
       config.has("model_args") ? config["model_args"] : Json::parse("{}", "model_args");
   checkpoint.agree(config, "num_features", c.width, "patch embeddings");
-  checkpoint.agree(config, "num_classes", c.classes, "head");
+  checkpoint.agree(config, "num_classes", c.classes, "weights of the head");
   checkpoint.agree(args, "embed_dim", c.width, "patch embeddings");
   checkpoint.agree(args, "depth", c.layers, "blocks");
   checkpoint.agree(args, "in_chans", c.channels, "patch embeddings");

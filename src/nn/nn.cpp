@@ -28,22 +28,25 @@ std::vector<Source> sources_of(const std::vector<Parameter>& parameters,
   return sources;
 }
 
-/// The `part`-th block of rows, or undefined when the shape does not fit `want`.
-Tensor part_of(const Tensor& stored, const Source& source, const Shape& want) {
-  Shape whole = want;
-  if (source.parts > 1) whole[0] *= source.parts;
-  if (stored.shape() != whole) return {};
-  if (source.parts == 1) return stored;
-  return stored(slice(source.part * want[0], (source.part + 1) * want[0]));
-}
-
-std::string wrong_shape(const Source& source, const Tensor& stored, const Shape& want) {
+/// The stored tensor, or its `part`-th block of rows, as `want`; undefined and a problem if it
+/// cannot be.
+Tensor fitted(const Tensor& stored, const Source& source, const TensorType& want,
+              std::string& problem) {
   std::ostringstream text;
-  text << "wrong shape: \"" << source.name << "\" is " << stored.shape() << ", need ";
-  Shape whole = want;
+  Shape whole = want.shape;
   if (source.parts > 1) whole[0] *= source.parts;
-  text << whole;
-  return text.str();
+  if (!(stored.shape() == whole))
+    text << "wrong shape: \"" << source.name << "\" is " << stored.shape() << ", need " << whole;
+  else if (is_floating(want.dtype) && !is_floating(stored.dtype()))
+    text << "wrong type: \"" << source.name << "\" is " << stored.dtype()
+         << ", need a floating type";
+  problem = text.str();
+  if (!problem.empty()) return {};
+  const std::int64_t rows = source.parts > 1 ? want.shape[0] : 0;
+  const Tensor block = source.parts > 1
+                           ? Tensor(stored(slice(source.part * rows, (source.part + 1) * rows)))
+                           : stored;
+  return block.astype(want.dtype);
 }
 
 constexpr std::size_t kMost = 40;  // problems listed; a hostile file may have a million
@@ -79,18 +82,13 @@ void load(const std::vector<Parameter>& parameters, const StateDict& state,
   for (const std::string_view name : absent) report("missing", name, unused);
   for (const std::string_view name : unused) report("unexpected", name, absent);
   std::vector<Tensor> loaded(parameters.size());
+  std::set<std::string> reported;  // a fused tensor has several parts but one problem
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto found = state.find(sources[i].name);
     if (found == state.end()) continue;
-    const Tensor& old = *parameters[i].tensor;
-    loaded[i] = part_of(found->second, sources[i], old.shape());
-    if (!loaded[i].defined())
-      problems.push_back(wrong_shape(sources[i], found->second, old.shape()));
-    else if (!is_floating(loaded[i].dtype()) && is_floating(old.dtype()))
-      problems.push_back("wrong type: \"" + sources[i].name + "\" is " +
-                         std::string(name(loaded[i].dtype())) + ", need a floating type");
-    else
-      loaded[i] = loaded[i].astype(old.dtype());
+    std::string problem;
+    loaded[i] = fitted(found->second, sources[i], parameters[i].tensor->type(), problem);
+    if (!problem.empty() && reported.insert(problem).second) problems.push_back(problem);
   }
   if (!problems.empty())
     fail("load", options.file, " does not fit the model: ", problems.size(),

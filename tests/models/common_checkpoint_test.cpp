@@ -75,6 +75,18 @@ TEST(Checkpoint, SaysWhatATensorShouldBe) {
       home / "config.json" + ": hidden_size: is 8, but the tensors in " + home.path() + " give 9");
 }
 
+TEST(Checkpoint, NeedsAFolderWithAConfig) {
+  const Temporary home;
+  home.write("file", "text");
+  const std::string absent = home / "absent", file = home / "file";
+  EXPECT_EQ(message_of([&] { open_checkpoint(absent); }), absent + ": there is no such folder");
+  EXPECT_EQ(message_of([&] { open_checkpoint(file); }),
+            file + ": is a file: need the folder that holds config.json and model.safetensors");
+  EXPECT_EQ(message_of([&] { open_checkpoint(home.path()); }),
+            home.path() +
+                ": has no config.json: a checkpoint folder has config.json and model.safetensors");
+}
+
 TEST(Labels, ComeFromTheConfig) {
   using models::read_labels;
   using Names = std::vector<std::string>;

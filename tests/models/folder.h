@@ -55,6 +55,8 @@ struct Checkpoint {
   std::map<std::string, std::string> config, preprocessor;
   tensor::nn::StateDict tensors;
   std::map<std::string, std::string> files;  // written last, by name
+  std::map<std::string, std::string> links;  // symbolic links, by name
+  bool with_tensors = true;                  // whether there is a model.safetensors
 
   static std::string json(const std::map<std::string, std::string>& values) {
     std::string text;
@@ -65,8 +67,10 @@ struct Checkpoint {
   void write(const Temporary& folder) const {
     folder.write("config.json", json(config));
     if (!preprocessor.empty()) folder.write("preprocessor_config.json", json(preprocessor));
-    tensor::save_safetensors(folder / "model.safetensors", tensors);
+    if (with_tensors) tensor::save_safetensors(folder / "model.safetensors", tensors);
     for (const auto& [name, text] : files) folder.write(name, text);
+    for (const auto& [name, target] : links)
+      std::filesystem::create_symlink(target, folder / name);
   }
 };
 

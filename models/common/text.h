@@ -1,0 +1,15 @@
+// Text for machines and for one line.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace models {
+
+/// A text between quotes with JSON's escapes; bytes that are not UTF-8 become U+FFFD.
+std::string json_text(std::string_view text);
+
+/// The text on one line, control characters blanked, lines joined by "; ".
+std::string one_line(std::string_view text);
+
+}  // namespace models
