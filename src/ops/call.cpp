@@ -69,6 +69,11 @@ Out call_gelu(In in, const Attrs& attrs) {
   return {kind == "tanh" ? gelu_tanh(in[0]) : gelu(in[0])};
 }
 
+// As numpy.cumsum: without an axis, over the flattened tensor.
+Out call_cumsum(In in, const Attrs& attrs) {
+  return {attrs.has("axis") ? cumsum(in[0], axis_of(attrs, -1)) : cumsum(reshape(in[0], {-1}), 0)};
+}
+
 Out call_topk(In in, const Attrs& attrs) {
   auto [values, indices] = topk(in[0], attrs.integer("k"), axis_of(attrs, -1));
   return {values, indices};
@@ -124,7 +129,7 @@ const std::vector<Binding>& bindings() {
       {"argmin", 1, 1, {"axis", "keepdims"}, reduction<argmin>},
       {"var", 1, 1, {"axis", "keepdims", "ddof"}, deviation<var>},
       {"std", 1, 1, {"axis", "keepdims", "ddof"}, deviation<std>},
-      {"cumsum", 1, 1, {"axis"}, along_axis<cumsum>},
+      {"cumsum", 1, 1, {"axis"}, call_cumsum},
       {"sort", 1, 1, {"axis"}, along_axis<sort>},
       {"argsort", 1, 1, {"axis"}, along_axis<argsort>},
       {"topk", 1, 1, {"k", "axis"}, call_topk},

@@ -186,17 +186,27 @@ TEST(Matmul, Errors) {
             "tensor: this tensor is undefined (default constructed): give it a value first");
 }
 
-TEST(Gemm, WritesAnyLayout) {
-  const Tensor a = random_tensor({6, 11}), b = random_tensor({11, 4});
-  const Reference expected = reference_matmul(a, b);
-  for (const DType dtype : {i32, f16, f32, f64})
-    for (const Tensor& out : layouts(full({6, 4}, -77.0, dtype))) {
-      const Tensor left = (a * 4).astype(i32).astype(dtype),
-                   right = (b * 4).astype(i32).astype(dtype);
-      gemm(const_view(left), const_view(right), mutable_view(out));
-      expect_near(out, reference_matmul(left, right).product, 0);
-    }
-  EXPECT_THROW(gemm(const_view(a), const_view(a), mutable_view(zeros({6, 4}))), InternalError);
+TEST(Gemm, ReadsAndWritesAnyLayout) {
+  for (const DType dtype : {i32, f16, f32, f64}) {
+    // |values| <= 2 and 11 terms: exact in every type.
+    const Tensor a = check::random().randint(-2, 3, {6, 11}).astype(dtype);
+    const Tensor b = check::random().randint(-2, 3, {11, 4}).astype(dtype);
+    const std::vector<double> expected = reference_matmul(a, b).product;
+    for (const Tensor& left : layouts(a))
+      for (const Tensor& right : layouts(b))
+        for (const Tensor& out : layouts(full({6, 4}, -77, dtype))) {
+          gemm(const_view(left), const_view(right), mutable_view(out));
+          expect_near(out, expected, 0);
+        }
+  }
+  const Tensor a = zeros({6, 11}), b = zeros({11, 4});
+  const auto misfit = [](const Tensor& x, const Tensor& y, const Tensor& z) {
+    EXPECT_THROW(gemm(const_view(x), const_view(y), mutable_view(z)), InternalError);
+  };
+  misfit(a, a, zeros({6, 4}));
+  misfit(a, b, zeros({4, 6}));
+  misfit(a, b, zeros({6, 4}, f64));
+  misfit(a.reshape({1, 6, 11}), b, zeros({6, 4}));
 }
 
 // ---- dot, linear

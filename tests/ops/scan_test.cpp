@@ -80,6 +80,13 @@ TEST(Scan, CumsumOfIntegersWrapsAround) {
   EXPECT_EQ(cumsum(full({300}, 200, u8), 0).item<int>(299), 60000);
 }
 
+TEST(Scan, CumsumByNameFlattensWithoutAnAxis) {
+  const Tensor x = array({1, 2, 3, 4}).reshape({2, 2});
+  EXPECT_EQ(call("cumsum", {x}).at(0).to_vector<int>(), (std::vector<int>{1, 3, 6, 10}));
+  EXPECT_EQ(call("cumsum", {x}, {{"axis", 0}}).at(0).to_vector<int>(),
+            (std::vector<int>{1, 2, 4, 6}));
+}
+
 TEST(Scan, CumsumCarriesNan) {
   expect_near(cumsum(array({1.0, kNan, 2.0}), 0), {1, kNan, kNan}, 0);
 }
