@@ -90,6 +90,15 @@ inline void expect_near(const Tensor& got, const std::vector<double>& expected, 
   }
 }
 
+/// Every element rounded once to the floating type of `got` from something within `error` of the
+/// expected value.
+inline void expect_rounded(const Tensor& got, const std::vector<double>& expected, double error) {
+  const double unit = epsilon(got.dtype());
+  if (got.dtype() == f16) error += 0x1p-25;  // nothing is finer than 2^-24
+  expect_near(got, expected, unit,
+              2 * error / unit);  // |e| unit / 2 + error <= max(|e| unit, 2 error)
+}
+
 /// The text of the UserError that `body` throws.
 inline std::string error_of(const std::function<void()>& body) {
   try {

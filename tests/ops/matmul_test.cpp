@@ -8,6 +8,7 @@ namespace {
 
 using check::error_of;
 using check::expect_near;
+using check::expect_rounded;
 using check::kInfinity;
 using check::kNan;
 using check::layouts;
@@ -54,19 +55,17 @@ Reference reference_matmul(const Tensor& a, const Tensor& b) {
   return result;
 }
 
-// Sums of k terms in f32 (f64 for f64), rounded once to the type: k * eps of the accumulator plus
-// eps of the result.
-double tolerance(DType dtype, std::int64_t depth) {
-  const DType accumulator = dtype == f64 ? f64 : f32;
-  return static_cast<double>(depth + 1) * check::epsilon(accumulator) + check::epsilon(dtype);
+// Sums of k terms in f32 (f64 for f64).
+double error(DType dtype, std::int64_t depth, double scale) {
+  return static_cast<double>(depth + 1) * check::epsilon(dtype == f64 ? f64 : f32) * scale;
 }
 
 void check_matmul(const Tensor& a, const Tensor& b) {
   const Reference expected = reference_matmul(a, b);
   for (const Tensor& left : layouts(a))
     for (const Tensor& right : layouts(b))
-      expect_near(matmul(left, right), expected.product, tolerance(a.dtype(), a.shape(-1)),
-                  expected.scale);
+      expect_rounded(matmul(left, right), expected.product,
+                     error(a.dtype(), a.shape(-1), expected.scale));
 }
 
 TEST(Matmul, AgreesWithLoopsInEveryLayout) {
@@ -119,14 +118,14 @@ TEST(Matmul, BroadcastOperandsAreReadInPlace) {
   const Tensor row = random_tensor({1, 24}), column = random_tensor({24, 1});
   const Tensor a = broadcast_to(row, {16, 24}), b = broadcast_to(column, {24, 18});
   const Reference expected = reference_matmul(a, b);
-  expect_near(matmul(a, b), expected.product, tolerance(f32, 24), expected.scale);
+  expect_rounded(matmul(a, b), expected.product, error(f32, 24, expected.scale));
   const Tensor same = broadcast_to(random_tensor({}), {16, 24});
   const Reference constant = reference_matmul(same, b);
-  expect_near(matmul(same, b), constant.product, tolerance(f32, 24), constant.scale);
+  expect_rounded(matmul(same, b), constant.product, error(f32, 24, constant.scale));
   const Tensor stack = broadcast_to(random_tensor({5, 6}), {3, 5, 6}),
                right = random_tensor({3, 6, 4});
   const Reference batched = reference_matmul(stack, right);
-  expect_near(matmul(stack, right), batched.product, tolerance(f32, 6), batched.scale);
+  expect_rounded(matmul(stack, right), batched.product, error(f32, 6, batched.scale));
 }
 
 TEST(Matmul, OneAxis) {
@@ -243,12 +242,12 @@ TEST(Linear, IsAProductWithTheTransposedWeightPlusBias) {
     const Tensor x = random_tensor({2, 5, 8}, dtype), weight = random_tensor({3, 8}, dtype),
                  bias = random_tensor({3}, dtype);
     Reference expected = reference_matmul(x, weight.transpose());
-    expect_near(linear(x, weight), expected.product, tolerance(dtype, 8), expected.scale);
+    expect_rounded(linear(x, weight), expected.product, error(dtype, 8, expected.scale));
     for (std::size_t i = 0; i < expected.product.size(); ++i)
       expected.product[i] += bias.item(static_cast<int>(i % 3));
     // The product is rounded to the type before the bias is added.
-    expect_near(linear(x, weight, bias), expected.product,
-                tolerance(dtype, 8) + check::epsilon(dtype), expected.scale + 5);
+    expect_rounded(linear(x, weight, bias), expected.product,
+                   error(dtype, 8, expected.scale) + check::epsilon(dtype) / 2 * expected.scale);
   }
   EXPECT_EQ(linear(ones({8}), ones({3, 8})).shape(), (Shape{3}));
 }
