@@ -75,7 +75,7 @@ Tensor mla_head(const Setr& net, const std::vector<Tensor>& taps, tensor::Pair g
 void check_size(const SetrConfig& config, const Tensor& pixels) {
   const auto is = [&](int axis) { return pixels.shape(axis) == config.image_size; };
   if (config.flavour == Flavour::fudan && !(is(-1) && is(-2)))
-    tensor::fail("setr", "got an input of ", pixels.shape(-2), " x ", pixels.shape(-1), ", need ",
+    tensor::fail("pixel_values", "got ", pixels.shape(-2), " x ", pixels.shape(-1), ", need ",
                  config.image_size, " x ", config.image_size,
                  ": a fudan SETR takes no other size (slide inference cuts images to it)");
 }
@@ -94,7 +94,7 @@ SetrConfig SetrConfig::standard(std::string_view model, std::int64_t image_size)
     config.head = Head::mla;
     config.taps = {5, 11, 17, 23};
   } else if (model != "setr-naive") {
-    tensor::fail("setr", "got the model ", model,
+    tensor::fail("SetrConfig", "got the model ", model,
                  ", need setr-naive-base, setr-naive, setr-pup or setr-mla");
   }
   return config;

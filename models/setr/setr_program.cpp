@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 
 #include "models/setr/setr_checkpoint.h"
@@ -31,10 +32,10 @@ std::vector<std::string> SetrProgram::standard_models() const {
 }
 
 void SetrProgram::add_options(CLI::App& app) {
-  auto* scale = app.add_option("--scale", scale_,
-                               "enlarge or shrink an image until it fits these edges (two numbers; "
-                               "by default those of the model's data set)");
-  scale->delimiter(',')->expected(2)->check(CLI::Range(1, 1 << 20))->type_name("LONG,SHORT");
+  app.add_option("--scale", scale_,
+                 "enlarge or shrink an image until it fits these two edges (by default those of "
+                 "the model's data set)")
+      ->type_name("LONG,SHORT");
   auto* slide = app.add_flag("--slide", slide_, "run a window over the image (the default)");
   auto* whole = app.add_flag("--whole", whole_, "run the image in one piece");
   whole->excludes(slide);
@@ -44,6 +45,26 @@ void SetrProgram::add_options(CLI::App& app) {
       ->type_name("FILE.png");
 }
 
+namespace {
+
+/// "2048,512", in either order.
+Scale parse_scale(const std::string& text) {
+  constexpr std::int64_t kMost = 1 << 16;
+  std::int64_t edges[2] = {};
+  const char *at = text.data(), *end = at + text.size();
+  for (std::int64_t& edge : edges) {
+    const auto [rest, error] = std::from_chars(at, end, edge);
+    const bool last = &edge == &edges[1];
+    if (error != std::errc() || edge < 1 || edge > kMost ||
+        (last ? rest != end : rest == end || *rest != ','))
+      tensor::fail("--scale", "got \"", text, "\", need two edges LONG,SHORT from 1 to ", kMost);
+    at = rest + 1;
+  }
+  return {std::max(edges[0], edges[1]), std::min(edges[0], edges[1])};
+}
+
+}  // namespace
+
 void SetrProgram::apply_options() {
   if (!labels_path_.empty() && net_.config.classes > 256)
     tensor::fail("--labels", "the model has ", net_.config.classes,
@@ -51,7 +72,7 @@ void SetrProgram::apply_options() {
   if (scale_.empty()) return;
   preprocessing_.resize = true;
   preprocessing_.exact.reset();
-  preprocessing_.scale = {std::max(scale_[0], scale_[1]), std::min(scale_[0], scale_[1])};
+  preprocessing_.scale = parse_scale(scale_);
 }
 
 void SetrProgram::open(const std::string& checkpoint) {
@@ -97,8 +118,8 @@ Tensor SetrProgram::logits(const Tensor& pixels, const Observer& observe) const 
   if (whole_) return net_(pixels, observe);
   const std::int64_t crop = net_.config.image_size;
   if (net_.config.flavour == Flavour::fudan && std::min(height, width) < crop)
-    tensor::fail("setr", "the image is ", height, " x ", width, " after scaling, need at least ",
-                 crop, " x ", crop, " for a fudan SETR: use --scale with larger edges");
+    tensor::fail("--scale", "the image is ", height, " x ", width, " after scaling, need at least ",
+                 crop, " x ", crop, " for a fudan SETR: give larger edges");
   const std::vector<Window> windows = slide_windows(height, width, crop, default_stride(crop));
   // The progress bar expects one forward pass: so many calls are passed on, evenly.
   const std::int64_t total = std::ssize(windows) * steps();

@@ -40,7 +40,7 @@ class SetrProgram : public Program {
   std::vector<std::string> names_;
   std::vector<Color> colors_;
   SetrPreprocessing preprocessing_;
-  std::vector<std::int64_t> scale_;  // --scale LONG,SHORT
+  std::string scale_;  // "LONG,SHORT", or empty: the default
   bool whole_ = false, slide_ = false;
   std::string labels_path_;
 };

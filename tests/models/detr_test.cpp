@@ -162,7 +162,7 @@ TEST(DetrBatch, PadsToAGivenSizeThatMustHoldTheImage) {
   EXPECT_EQ(batch.pixel_values.shape(), (tensor::Shape{1, 3, 8, 10}));
   EXPECT_EQ(tensor::sum(batch.pixel_mask).item<int>(), 5 * 9);
   EXPECT_EQ(error_of([&] { make_batch({random_image(9, 9)}, rule); }),
-            "detr: an image of 9 x 9 does not fit into the pad_size 8 x 10 of "
+            "pad_size: an image of 9 x 9 does not fit into the 8 x 10 of "
             "preprocessor_config.json");
 }
 
