@@ -46,9 +46,10 @@ void eval_rows(std::span<const ConstView> in, const Attrs& attrs, const View& ou
   });
 }
 
+// Not opaque, which would end a group: attention is to become one kernel where that is cheaper.
 constexpr OpInfo kRows[] = {
-    {Op::softmax, "softmax", 1, 1, Pattern::opaque, infer_softmax, eval_rows<softmax_row>},
-    {Op::log_softmax, "log_softmax", 1, 1, Pattern::opaque, infer_softmax,
+    {Op::softmax, "softmax", 1, 1, Pattern::reduction, infer_softmax, eval_rows<softmax_row>},
+    {Op::log_softmax, "log_softmax", 1, 1, Pattern::reduction, infer_softmax,
      eval_rows<log_softmax_row>},
 };
 
