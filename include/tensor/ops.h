@@ -105,6 +105,7 @@ class Axes {
   Axes(int axis) : all_(false), axes_{axis} {}
   Axes(std::initializer_list<std::int64_t> axes) : all_(false), axes_(axes) {}
   Axes(const Dims& axes) : all_(false), axes_(axes) {}
+  bool every() const { return all_; }  ///< no axis was named
   /// Sorted, each in [0, rank). Throws UserError on a repeated or impossible axis.
   TENSOR_API Dims resolve(int rank, std::string_view where) const;
 

@@ -94,7 +94,7 @@ Dims resolve_axes(const Shape& shape, const Attrs& attrs) {
     fail("transpose", "got ", axes.rank(), " axes ", axes, " for the shape ", shape, ", need each of its axes once");
   for (auto& axis : axes) {
     axis = normalize_axis(axis, shape.rank(), "transpose");
-    if (seen[static_cast<int>(axis)]++) fail("transpose", "axis ", axis, " is named twice in ", axes);
+    if (seen[static_cast<int>(axis)]++) fail("transpose", "axis ", axis, " is named twice in ", attrs.dims("axes"));
   }
   return axes;
 }
@@ -205,11 +205,10 @@ Tensor expand_dims(const Tensor& x, int axis) {
 
 Tensor squeeze(const Tensor& x, const Axes& axis) {
   const Dims axes = axis.resolve(x.rank(), "squeeze");
-  const bool every = axes.rank() == x.rank();
   Shape shape;
   for (int i = 0; i < x.rank(); ++i) {
     if (!axes.contains(i)) shape.push_back(x.shape(i));
-    else if (x.shape(i) != 1 && !every) fail("squeeze", "axis ", i, " of ", x.shape(), " has the extent ", x.shape(i), ", need 1");
+    else if (x.shape(i) != 1 && !axis.every()) fail("squeeze", "axis ", i, " of ", x.shape(), " has the extent ", x.shape(i), ", need 1");
     else if (x.shape(i) != 1) shape.push_back(x.shape(i));
   }
   return reshape(x, shape);
