@@ -178,7 +178,9 @@ class Program {
       case 3:
         return add(pick(2) ? tn::maximum : tn::minimum, m);
       case 4:
-        return append([a, other](const Tensors& v) { return tn::where(v[a] > other(v), v[a], -1); },
+        // Away from the values themselves: at a tie the last bit would decide.
+        return append([a, other, tie = whole_ ? 0 : 0.3718](
+                          const Tensors& v) { return tn::where(v[a] > other(v) + tie, v[a], -1); },
                       bounds_[a] + 1);
       default:
         return append([a, other](const Tensors& v) { return v[a] / (tn::abs(other(v)) + 1.0); },

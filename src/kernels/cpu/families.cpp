@@ -47,6 +47,8 @@ std::span<const Family> cpu_families() {
 #ifdef TENSOR_WITH_ONEDNN
       kGemm,
 #endif
+      kRow,
+      kPointwise,
       kReference,
   };
   return table;

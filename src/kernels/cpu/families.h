@@ -6,6 +6,8 @@
 namespace tensor::cpu {
 
 extern const Family kGemm;  // with oneDNN only
+extern const Family kRow;
+extern const Family kPointwise;
 extern const Family kReference;
 
 }  // namespace tensor::cpu

@@ -29,12 +29,12 @@ Matrix aligned(const Layout& layout, int rank) {
 
 // Whether every row of every batch lies at the same distance from the one before.
 bool rows_merge(const Matrix& m) {
-  std::int64_t step = 0,
-               next = 0;  // the distance of rows so far, and the one the next axis must have
+  bool is_first = true;
+  std::int64_t next = 0;  // the distance that the next axis must have
   for (int axis = m.shape.rank() - 2; axis >= 0; --axis) {
     if (m.shape[axis] == 1) continue;
-    if (step != 0 && m.strides[axis] != next) return false;
-    if (step == 0) step = m.strides[axis];
+    if (!is_first && m.strides[axis] != next) return false;
+    is_first = false;
     next = m.strides[axis] * m.shape[axis];
   }
   return true;

@@ -48,7 +48,7 @@ struct PostOps {
 PostOps post_ops_of(const std::vector<EpilogueStep>& steps,
                     const std::function<Argument(ValueId)>& operand_argument);
 
-/// Whether oneDNN has a post-operation for every step.
+/// Whether oneDNN has a post-operation for every step, and computes all of them right.
 bool has_post_ops(const std::vector<EpilogueStep>& steps);
 
 /// A primitive with its arguments. The scratchpad is the caller's: the default one is shared

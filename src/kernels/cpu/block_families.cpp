@@ -1,0 +1,111 @@
+// The families pointwise (elementwise groups) and row (those with sums, softmax or layer_norm over
+// rows): block programs.
+#include "src/kernels/cpu/block_program.h"
+#include "src/kernels/cpu/families.h"
+
+namespace tensor::cpu {
+namespace {
+
+constexpr std::size_t kMostNodes = 16;  // each needs at most five slots of a program
+
+class BlockKernel : public Kernel {
+ public:
+  BlockKernel(const LaidOutGraph& laid, const Group& group, const BlockShape& shape, int threads)
+      : program_(laid, group, shape, threads), name_(shape.has_rows ? "row" : "pointwise") {}
+  void run(std::span<std::byte* const> operands, std::byte* scratch) const override {
+    program_.run(operands, scratch);
+  }
+  std::size_t scratch_bytes() const override { return program_.scratch_bytes(); }
+  std::string description() const override {
+    return name_ + " " + simd::table().name + ", " + std::to_string(program_.instruction_count()) +
+           " instructions";
+  }
+
+ private:
+  BlockProgram program_;
+  std::string name_;
+};
+
+std::optional<BlockShape> accept(const Graph& graph, const Group& group, bool has_rows) {
+  if (group.nodes.size() > kMostNodes) return std::nullopt;
+  auto shape = block_shape_of(graph, group);
+  return shape && shape->has_rows == has_rows ? shape : std::nullopt;
+}
+
+// Passes over the elements that an operator takes, as additions.
+double passes(Op op) {
+  switch (op) {
+    case Op::softmax:
+    case Op::log_softmax:
+    case Op::layer_norm:
+    case Op::var:
+      return 3;
+    default:
+      return 1;
+  }
+}
+// Functions by series, a lane at a time for the rarest.
+double special(Op op) {
+  switch (op) {
+    case Op::exp:
+    case Op::log:
+    case Op::tanh:
+    case Op::erf:
+    case Op::sigmoid:
+    case Op::gelu:
+    case Op::gelu_tanh:
+    case Op::silu:
+    case Op::sin:
+    case Op::cos:
+    case Op::softmax:
+    case Op::log_softmax:
+      return 1;
+    case Op::expm1:
+    case Op::log1p:
+    case Op::power:
+    case Op::remainder:
+    case Op::floor_divide:
+      return 10;
+    default:
+      return 0;
+  }
+}
+
+double microseconds(const Graph& graph, const Group& group, const BlockShape& shape,
+                    const Machine& machine) {
+  const double elements =
+      static_cast<double>(shape.row_count()) * static_cast<double>(shape.column_count());
+  double simple = 0, hard = 0;
+  for (const ValueId id : group.nodes) {
+    const bool by_row = shape.members.at(id) == simd::Space::row && passes(graph[id].op) == 1 &&
+                        info(graph[id].op).pattern != Pattern::reduction;
+    const double count = by_row ? static_cast<double>(shape.row_count()) : elements;
+    simple += count * passes(graph[id].op);
+    hard += count * special(graph[id].op);
+  }
+  const double compute = simple / machine.simple_gops + hard / machine.special_gops;
+  const double bytes = work_of(graph, group).bytes;
+  const double rate = bytes > machine.cache_bytes ? machine.memory_gbps : machine.cache_gbps;
+  return machine.dispatch_us + (compute + bytes / rate) / 1e3;
+}
+
+template <bool has_rows>
+std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+  const auto shape = accept(graph, group, has_rows);
+  if (!shape) return std::nullopt;
+  return microseconds(graph, group, *shape, machine);
+}
+
+template <bool has_rows>
+std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,
+                              const Machine& machine) {
+  return std::make_unique<BlockKernel>(laid, group, *accept(laid.graph, group, has_rows),
+                                       machine.threads);
+}
+
+}  // namespace
+
+const Family kPointwise = {"pointwise", estimate<false>, build<false>};
+const Family kRow = {"row", estimate<true>, build<true>};
+
+}  // namespace tensor::cpu

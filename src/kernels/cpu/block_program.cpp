@@ -1,0 +1,83 @@
+// Running a block program; block_program_build.cpp makes one.
+#include "src/kernels/cpu/block_program.h"
+
+#include "src/kernels/cpu/parallel.h"
+
+namespace tensor::cpu {
+
+using simd::Slot;
+using simd::Space;
+
+BlockProgram::Stretch BlockProgram::stretch(Space space, const Block& block) const {
+  switch (space) {
+    case Space::element:
+      return {block.row * columns_ + block.column, block.rows * block.columns};
+    case Space::row:
+      return {block.row, block.rows};
+    case Space::column:
+      return {block.column, block.columns};
+    case Space::number:
+      break;
+  }
+  return {0, 1};
+}
+
+void BlockProgram::run_block(const Block& block, std::span<std::byte* const> operands,
+                             float* scratch) const {
+  const simd::Table& table = simd::table();
+  Slot slots[kMaxSlots];
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const SlotPlan& plan = slots_[i];
+    slots[i].space = plan.space;
+    if (plan.place == Place::buffer)
+      slots[i].data = scratch + plan.offset;
+    else if (plan.place == Place::direct)
+      slots[i].data =
+          reinterpret_cast<float*>(operands[plan.operand]) + stretch(plan.space, block).begin;
+    else
+      slots[i].data =
+          const_cast<float*>(constants_.data()) + plan.offset + stretch(plan.space, block).begin;
+  }
+  for (const Transfer& load : loads_) {
+    const Slot& slot = slots[load.slot];
+    const Stretch all = stretch(slot.space, block);
+    float* to = slot.data;
+    load.access.walk(
+        all.begin, all.count, [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
+          table.load[static_cast<int>(load.dtype)](
+              to, operands[load.operand] + offset * item_size(load.dtype), stride, count);
+          to += count;
+        });
+  }
+  table.execute(code_.data(), static_cast<int>(code_.size()), slots, block.rows, block.columns);
+  for (const Transfer& save : stores_) {
+    const Slot& slot = slots[save.slot];
+    const Stretch all = stretch(slot.space, block);
+    const float* from = slot.data;
+    save.access.walk(
+        all.begin, all.count, [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
+          table.store[static_cast<int>(save.dtype)](
+              operands[save.operand] + offset * item_size(save.dtype), stride, from, count);
+          from += count;
+        });
+  }
+}
+
+void BlockProgram::run(std::span<std::byte* const> operands, std::byte* scratch) const {
+  const std::int64_t across = (columns_ + block_columns_ - 1) / block_columns_;
+  const std::int64_t down = (rows_ + block_rows_ - 1) / block_rows_;
+  parallel_for(threads_, across * down, [&](std::int64_t task, int thread) {
+    const std::int64_t row = task / across * block_rows_, column = task % across * block_columns_;
+    const Block block{row, std::min(block_rows_, rows_ - row), column,
+                      std::min(block_columns_, columns_ - column)};
+    run_block(block, operands,
+              reinterpret_cast<float*>(scratch) + buffer_floats_ * std::int64_t{thread});
+  });
+}
+
+std::size_t BlockProgram::scratch_bytes() const {
+  return static_cast<std::size_t>(buffer_floats_) * sizeof(float) *
+         static_cast<std::size_t>(threads_);
+}
+
+}  // namespace tensor::cpu

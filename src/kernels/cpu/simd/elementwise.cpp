@@ -1,0 +1,234 @@
+// Elementwise instructions: a vector function over lines of operands that are vectors or one number
+// for the whole line.
+#include "functions.h"
+#include "parts.h"
+
+namespace tensor::simd::TENSOR_SIMD_ISA {
+namespace {
+
+struct Line {
+  const float* data;
+  bool is_number;
+};
+
+Floats read(Line line, std::int64_t at) {
+  return line.is_number ? splat(*line.data) : load(line.data + at);
+}
+Floats read_part(Line line, std::int64_t at, std::int64_t count) {
+  return line.is_number ? splat(*line.data) : load_part(line.data + at, count);
+}
+
+// The lines of a block that an instruction goes through, all of one length.
+struct Lines {
+  const Slot* slots;
+  const Instruction& instruction;
+  std::int64_t count, length;
+
+  Lines(const Instruction& i, const Slot* s, std::int64_t rows, std::int64_t columns, int operands)
+      : slots(s), instruction(i), count(1), length(rows) {
+    if (s[i.to].space == Space::row) return;
+    length = rows * columns;
+    const std::int16_t all[] = {i.a, i.b, i.c};
+    for (int k = 0; k < operands; ++k)
+      if (s[all[k]].space == Space::row || s[all[k]].space == Space::column)
+        count = rows, length = columns;
+  }
+  float* to(std::int64_t line) const { return slots[instruction.to].data + line * length; }
+  Line operator()(std::int16_t slot, std::int64_t line) const {
+    const Slot& s = slots[slot];
+    if (s.space == Space::number) return {s.data, true};
+    if (s.space == Space::column) return {s.data, false};
+    if (s.space == slots[instruction.to].space) return {s.data + line * length, false};
+    return {s.data + line, true};  // a number a row
+  }
+};
+
+template <class F>
+void for_each_vector(float* to, std::int64_t count, F&& f) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) store(to + i, f(i, std::int64_t{kLanes}));
+  if (i < count) store_part(to + i, f(i, count - i), count - i);
+}
+
+template <Floats (*f)(Floats)>
+void unary(const Instruction& instruction, const Slot* slots, std::int64_t rows,
+           std::int64_t columns) {
+  const Lines lines(instruction, slots, rows, columns, 1);
+  for (std::int64_t line = 0; line < lines.count; ++line) {
+    const Line a = lines(instruction.a, line);
+    float* to = lines.to(line);
+    if (a.is_number) {
+      const Floats value = f(splat(*a.data));
+      for_each_vector(to, lines.length, [&](std::int64_t, std::int64_t) { return value; });
+    } else {
+      for_each_vector(to, lines.length, [&](std::int64_t i, std::int64_t n) {
+        return f(n == kLanes ? load(a.data + i) : load_part(a.data + i, n));
+      });
+    }
+  }
+}
+
+template <Floats (*f)(Floats, Floats), bool a_is_number, bool b_is_number>
+void binary_line(float* to, const float* a, const float* b, std::int64_t count) {
+  const Floats first = splat(*a), second = splat(*b);
+  for_each_vector(to, count, [&](std::int64_t i, std::int64_t n) {
+    const Floats x = a_is_number ? first : n == kLanes ? load(a + i) : load_part(a + i, n);
+    const Floats y = b_is_number ? second : n == kLanes ? load(b + i) : load_part(b + i, n);
+    return f(x, y);
+  });
+}
+
+template <Floats (*f)(Floats, Floats)>
+void binary(const Instruction& instruction, const Slot* slots, std::int64_t rows,
+            std::int64_t columns) {
+  const Lines lines(instruction, slots, rows, columns, 2);
+  if (lines.length == 0) return;
+  for (std::int64_t line = 0; line < lines.count; ++line) {
+    const Line a = lines(instruction.a, line), b = lines(instruction.b, line);
+    constexpr void (*kLine[])(float*, const float*, const float*, std::int64_t) = {
+        binary_line<f, false, false>, binary_line<f, false, true>, binary_line<f, true, false>,
+        binary_line<f, true, true>};
+    kLine[2 * a.is_number + b.is_number](lines.to(line), a.data, b.data, lines.length);
+  }
+}
+
+void choose(const Instruction& instruction, const Slot* slots, std::int64_t rows,
+            std::int64_t columns) {
+  const Lines lines(instruction, slots, rows, columns, 3);
+  for (std::int64_t line = 0; line < lines.count; ++line) {
+    const Line condition = lines(instruction.a, line), a = lines(instruction.b, line),
+               b = lines(instruction.c, line);
+    for_each_vector(lines.to(line), lines.length, [&](std::int64_t i, std::int64_t n) {
+      const bool whole = n == kLanes;
+      const Floats chosen = whole ? read(condition, i) : read_part(condition, i, n);
+      const Floats x = whole ? read(a, i) : read_part(a, i, n);
+      const Floats y = whole ? read(b, i) : read_part(b, i, n);
+      return chosen != Floats{} ? x : y;
+    });
+  }
+}
+
+// ---- Functions of one vector.
+Floats same(Floats x) { return x; }
+Floats negative(Floats x) { return -x; }
+Floats sign(Floats x) { return x == x ? truth(x > Floats{}) - truth(x < Floats{}) : x; }
+Floats square(Floats x) { return x * x; }
+Floats reciprocal_root(Floats x) { return 1.0f / square_root(x); }
+Floats reciprocal(Floats x) { return 1.0f / x; }
+Floats relu(Floats x) { return larger(x, Floats{}); }
+Floats isnan(Floats x) { return truth(x != x); }
+Floats isfinite(Floats x) { return truth(magnitude(x) < splat(__builtin_inff())); }
+Floats logical_not(Floats x) { return truth(x == Floats{}); }
+Floats to_boolean(Floats x) { return truth(x != Floats{}); }
+
+// Functions that are rare enough for the C library.
+template <float (*f)(float)>
+Floats by_lane(Floats x) {
+  for (int i = 0; i < kLanes; ++i) x[i] = f(x[i]);
+  return x;
+}
+template <float (*f)(float, float)>
+Floats by_lane(Floats x, Floats y) {
+  for (int i = 0; i < kLanes; ++i) x[i] = f(x[i], y[i]);
+  return x;
+}
+float expm1_of(float x) { return __builtin_expm1f(x); }
+float log1p_of(float x) { return __builtin_log1pf(x); }
+float power_of(float x, float y) { return __builtin_powf(x, y); }
+float remainder_of(float a, float b) {
+  const float rest = __builtin_fmodf(a, b);
+  if (rest == 0) return __builtin_copysignf(0.0f, b);
+  return (b < 0) != (rest < 0) ? rest + b : rest;
+}
+// As numpy.floor_divide: from the remainder.
+float floor_divide_of(float a, float b) {
+  if (b == 0) return a / b;
+  const float rest = __builtin_fmodf(a, b);
+  float quotient = (a - rest) / b;
+  if (rest != 0 && (b < 0) != (rest < 0)) quotient -= 1;
+  if (quotient == 0) return __builtin_copysignf(0.0f, a / b);
+  const float floored = __builtin_floorf(quotient);
+  return quotient - floored > 0.5f ? floored + 1 : floored;
+}
+
+// ---- Functions of two vectors.
+Floats add(Floats a, Floats b) { return a + b; }
+Floats subtract(Floats a, Floats b) { return a - b; }
+Floats multiply(Floats a, Floats b) { return a * b; }
+Floats divide(Floats a, Floats b) { return a / b; }
+Floats equal(Floats a, Floats b) { return truth(a == b); }
+Floats not_equal(Floats a, Floats b) { return truth(a != b); }
+Floats less(Floats a, Floats b) { return truth(a < b); }
+Floats less_equal(Floats a, Floats b) { return truth(a <= b); }
+Floats greater(Floats a, Floats b) { return truth(a > b); }
+Floats greater_equal(Floats a, Floats b) { return truth(a >= b); }
+Floats logical_and(Floats a, Floats b) { return truth((a != Floats{}) & (b != Floats{})); }
+Floats logical_or(Floats a, Floats b) { return truth((a != Floats{}) | (b != Floats{})); }
+Floats logical_xor(Floats a, Floats b) { return truth((a != Floats{}) ^ (b != Floats{})); }
+
+struct Row {
+  Code code;
+  Run run;
+};
+constexpr Row kRows[] = {
+    {Code::copy, unary<same>},
+    {Code::negative, unary<negative>},
+    {Code::abs, unary<magnitude>},
+    {Code::sign, unary<sign>},
+    {Code::square, unary<square>},
+    {Code::sqrt, unary<square_root>},
+    {Code::rsqrt, unary<reciprocal_root>},
+    {Code::reciprocal, unary<reciprocal>},
+    {Code::exp, unary<exp>},
+    {Code::expm1, unary<by_lane<expm1_of>>},
+    {Code::log, unary<log>},
+    {Code::log1p, unary<by_lane<log1p_of>>},
+    {Code::sin, unary<sin>},
+    {Code::cos, unary<cos>},
+    {Code::tanh, unary<tanh>},
+    {Code::erf, unary<erf>},
+    {Code::sigmoid, unary<sigmoid>},
+    {Code::relu, unary<relu>},
+    {Code::gelu, unary<gelu>},
+    {Code::gelu_tanh, unary<gelu_tanh>},
+    {Code::silu, unary<silu>},
+    {Code::hardswish, unary<hardswish>},
+    {Code::floor, unary<floor>},
+    {Code::ceil, unary<ceil>},
+    {Code::round, unary<nearest>},
+    {Code::isnan, unary<isnan>},
+    {Code::isfinite, unary<isfinite>},
+    {Code::logical_not, unary<logical_not>},
+    {Code::to_boolean, unary<to_boolean>},
+    {Code::round_f16, unary<round_f16>},
+    {Code::round_bf16, unary<round_bf16>},
+    {Code::add, binary<add>},
+    {Code::subtract, binary<subtract>},
+    {Code::multiply, binary<multiply>},
+    {Code::divide, binary<divide>},
+    {Code::floor_divide, binary<by_lane<floor_divide_of>>},
+    {Code::remainder, binary<by_lane<remainder_of>>},
+    {Code::power, binary<by_lane<power_of>>},
+    {Code::maximum, binary<larger>},
+    {Code::minimum, binary<smaller>},
+    {Code::equal, binary<equal>},
+    {Code::not_equal, binary<not_equal>},
+    {Code::less, binary<less>},
+    {Code::less_equal, binary<less_equal>},
+    {Code::greater, binary<greater>},
+    {Code::greater_equal, binary<greater_equal>},
+    {Code::logical_and, binary<logical_and>},
+    {Code::logical_or, binary<logical_or>},
+    {Code::logical_xor, binary<logical_xor>},
+    {Code::where, choose},
+};
+
+}  // namespace
+
+Run elementwise(Code code) {
+  for (const Row& row : kRows)
+    if (row.code == code) return row.run;
+  return nullptr;
+}
+
+}  // namespace tensor::simd::TENSOR_SIMD_ISA

@@ -1,0 +1,40 @@
+// The table of one instruction set's copy.
+#include "parts.h"
+
+namespace tensor::simd::TENSOR_SIMD_ISA {
+namespace {
+
+struct Runs {
+  Run of[static_cast<int>(Code::count_)];
+  Runs() {
+    for (int i = 0; i < static_cast<int>(Code::count_); ++i) {
+      const Run run = elementwise(static_cast<Code>(i));
+      of[i] = run ? run : rowwise(static_cast<Code>(i));
+    }
+  }
+};
+
+void execute(const Instruction* code, int count, const Slot* slots, std::int64_t rows,
+             std::int64_t columns) {
+  static const Runs runs;
+  for (int i = 0; i < count; ++i)
+    runs.of[static_cast<int>(code[i].code)](code[i], slots, rows, columns);
+}
+
+Table make_table() {
+  Table table{};
+  table.name = TENSOR_SIMD_NAME;
+  table.lanes = TENSOR_SIMD_LANES;
+  fill_conversions(table);
+  table.execute = execute;
+  return table;
+}
+
+}  // namespace
+
+const Table& the_table() {
+  static const Table table = make_table();
+  return table;
+}
+
+}  // namespace tensor::simd::TENSOR_SIMD_ISA

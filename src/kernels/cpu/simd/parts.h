@@ -1,0 +1,17 @@
+// What the sources of one instruction set's copy give to its table.
+#pragma once
+
+#include "table.h"
+
+namespace tensor::simd::TENSOR_SIMD_ISA {
+
+using Run = void (*)(const Instruction& instruction, const Slot* slots, std::int64_t rows,
+                     std::int64_t columns);
+
+/// Nullptr for the codes of the other file.
+Run elementwise(Code code);
+Run rowwise(Code code);
+
+void fill_conversions(Table& table);
+
+}  // namespace tensor::simd::TENSOR_SIMD_ISA

@@ -1,0 +1,133 @@
+// The part of the CPU kernels that is compiled once for every instruction set: vector programs on
+// blocks of floats, conversions, small matrix products. Chosen at run time through a table of
+// plain functions.
+//
+// The sources in this folder may include C headers and each other only: an inline function of the
+// standard library compiled here for a newer instruction set could be the copy that the linker
+// keeps for everybody.
+#pragma once
+
+#include <cstdint>
+
+namespace tensor::simd {
+
+/// Element types in memory, in the order of tensor::DType.
+enum class Storage : std::uint8_t { boolean, u8, i8, i16, i32, i64, f16, bf16, f32, count_ };
+inline constexpr int kStorages = static_cast<int>(Storage::count_);
+
+/// What one instruction of a vector program does; truth values are 0 and 1.
+enum class Code : std::uint8_t {
+  // to = f(a)
+  copy,
+  negative,
+  abs,
+  sign,
+  square,
+  sqrt,
+  rsqrt,
+  reciprocal,
+  exp,
+  expm1,
+  log,
+  log1p,
+  sin,
+  cos,
+  tanh,
+  erf,
+  sigmoid,
+  relu,
+  gelu,
+  gelu_tanh,
+  silu,
+  hardswish,
+  floor,
+  ceil,
+  round,
+  isnan,
+  isfinite,
+  logical_not,
+  to_boolean,
+  round_f16,
+  round_bf16,
+  // to = f(a, b)
+  add,
+  subtract,
+  multiply,
+  divide,
+  floor_divide,
+  remainder,
+  power,
+  maximum,
+  minimum,
+  equal,
+  not_equal,
+  less,
+  less_equal,
+  greater,
+  greater_equal,
+  logical_and,
+  logical_or,
+  logical_xor,
+  // to = a ? b : c
+  where,
+  // One number a row, from a row of elements: to.row = f(a.element)
+  row_sum,
+  row_mean,
+  row_max,
+  row_min,
+  row_var,  // divided by columns - number
+  // Rows to rows; layer_norm has the weight b and the bias c (-1: absent), and eps as its number.
+  softmax,
+  log_softmax,
+  layer_norm,
+  count_,
+};
+
+/// How a slot of a program on rows x columns elements is laid out.
+enum class Space : std::uint8_t {
+  element,  // rows * columns numbers, row after row
+  row,      // one number a row
+  column,   // one number a column, the same for all rows
+  number,   // one
+};
+
+struct Slot {
+  float* data;
+  Space space;
+};
+
+/// Operands are positions in an array of slots. `to` is an element slot, or a row slot when no
+/// operand is an element or a column; it may be the slot of an operand of the same space.
+struct Instruction {
+  Code code;
+  std::int16_t to, a, b, c;
+  float number;
+};
+
+/// A bilinear or bicubic tap, or an element of a pooling window: an offset and its weight.
+struct Tap {
+  std::int64_t offset;
+  float weight;
+};
+
+struct Table {
+  const char* name;
+  int lanes;  // floats in a vector
+
+  /// `count` elements, `stride` apart, to floats in a row and back; float to integer truncates and
+  /// saturates, NaN becomes 0.
+  void (*load[kStorages])(float* to, const void* from, std::int64_t stride, std::int64_t count);
+  void (*store[kStorages])(void* to, std::int64_t stride, const float* from, std::int64_t count);
+
+  /// Runs a program on a block.
+  void (*execute)(const Instruction* code, int count, const Slot* slots, std::int64_t rows,
+                  std::int64_t columns);
+};
+
+/// The tables of this build that the processor can run, best first; the last is the baseline.
+/// TENSOR_MAX_ISA=avx2 or =baseline in the environment leaves the better ones out.
+const Table* const* tables(int* count);
+/// The best one.
+const Table& table();
+
+}  // namespace tensor::simd

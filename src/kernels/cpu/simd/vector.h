@@ -1,0 +1,95 @@
+// Vectors of floats of this instruction set's width, on the vector extensions of GCC and clang.
+// TENSOR_SIMD_ISA (a namespace) and TENSOR_SIMD_LANES come from the build, one pair a copy.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+namespace tensor::simd::TENSOR_SIMD_ISA {
+namespace {
+
+inline constexpr int kLanes = TENSOR_SIMD_LANES;
+typedef float Floats __attribute__((vector_size(kLanes * 4)));
+typedef std::int32_t Ints __attribute__((vector_size(kLanes * 4)));
+typedef std::uint32_t Words __attribute__((vector_size(kLanes * 4)));
+typedef std::uint16_t Halves __attribute__((vector_size(kLanes * 2)));
+typedef std::uint8_t Bytes __attribute__((vector_size(kLanes)));
+
+inline Floats splat(float x) { return x - Floats{}; }
+inline Ints splat_bits(std::uint32_t x) { return static_cast<std::int32_t>(x) - Ints{}; }
+inline Ints bits(Floats x) { return (Ints)x; }
+inline Floats from_bits(Ints x) { return (Floats)x; }
+
+template <class V, class T>
+inline V load_as(const T* p) {
+  V v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+inline Floats load(const float* p) { return load_as<Floats>(p); }
+inline void store(float* p, Floats v) { std::memcpy(p, &v, sizeof v); }
+
+// The first `count` < kLanes floats; the others are 0, their memory is not touched.
+inline Floats load_part(const float* p, std::int64_t count) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), p);
+#else
+  Floats v = {};
+  std::memcpy(&v, p, static_cast<std::size_t>(count) * 4);
+  return v;
+#endif
+}
+inline void store_part(float* p, Floats v, std::int64_t count) {
+#if defined(__AVX512F__)
+  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << count) - 1), (__m512)v);
+#else
+  std::memcpy(p, &v, static_cast<std::size_t>(count) * 4);
+#endif
+}
+
+inline Floats square_root(Floats x) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_maskz_sqrt_ps(static_cast<__mmask16>(-1), (__m512)x);
+#elif defined(__AVX2__)
+  return (Floats)_mm256_sqrt_ps((__m256)x);
+#elif defined(__SSE2__)
+  return (Floats)_mm_sqrt_ps((__m128)x);
+#else
+  for (int i = 0; i < kLanes; ++i) x[i] = __builtin_sqrtf(x[i]);
+  return x;
+#endif
+}
+
+inline Floats magnitude(Floats x) { return from_bits(bits(x) & 0x7fffffff); }
+inline Ints sign_bit(Floats x) { return bits(x) & splat_bits(0x80000000u); }
+inline Floats with_sign(Floats x, Ints sign) { return from_bits(bits(x) | sign); }
+
+// The larger, a NaN whichever operand it is; a where both are zeros.
+inline Floats larger(Floats a, Floats b) { return ((a >= b) | (a != a)) ? a : b; }
+inline Floats smaller(Floats a, Floats b) { return ((a <= b) | (a != a)) ? a : b; }
+// A NaN in `a` stays, one in `limit` has no effect.
+inline Floats at_most(Floats a, Floats limit) { return a > limit ? limit : a; }
+inline Floats at_least(Floats a, Floats limit) { return a < limit ? limit : a; }
+
+inline Floats truth(Ints mask) { return from_bits(mask & 0x3f800000); }
+
+inline bool any(Ints mask) {
+  std::int32_t all = 0;
+  for (int i = 0; i < kLanes; ++i) all |= mask[i];
+  return all != 0;
+}
+
+inline double sum_of(Floats v) {
+  double lanes[kLanes];
+  for (int i = 0; i < kLanes; ++i) lanes[i] = static_cast<double>(v[i]);
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  return lanes[0];
+}
+
+}  // namespace
+}  // namespace tensor::simd::TENSOR_SIMD_ISA
