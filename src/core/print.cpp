@@ -1,6 +1,6 @@
-// Printing a tensor as NumPy 2.4 prints an array with str() and its default options: 8 digits, lines
-// of 75 characters, three items at either end of an axis when there are more than 1000 elements.
-// (NumPys before 2.3 go over to exponents at 1e8, for scalars at 1e16, whatever the type.)
+// Printing a tensor as NumPy 2.4 prints an array with str() and its default options: 8 digits,
+// lines of 75 characters, three items at either end of an axis when there are more than 1000
+// elements. (NumPys before 2.3 use exponents from 1e8 on, for scalars from 1e16 on, in every type.)
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -33,8 +33,8 @@ std::size_t longest(const Words& words) {
 
 // ---- Floating-point numbers.
 
-// The largest power of ten that is written without an exponent in a tensor, and alone: as many
-// digits as the type always holds (those of f16 for bf16).
+// Numbers from here on have an exponent, in a tensor and alone: the types hold that many digits
+// (bf16 is written as f16 is).
 template <class T>
 constexpr double kPlainLimit = sizeof(T) == 2   ? 1e3
                                : sizeof(T) == 4 ? 1e6
