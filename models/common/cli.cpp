@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <set>
 #include <system_error>
 
 #include "models/common/progress.h"
 #include "models/common/report.h"
 #include "models/common/text.h"
+#include "tensor/creation.h"
 #include "tensor/io.h"
 #include "tensor/version.h"
 
@@ -179,13 +181,29 @@ bool run_images(Program& program, const Options& o, std::ostream& out, std::ostr
   return all_good;
 }
 
+/// Random weights, each parameter from a seed of its own so that the progress can be shown.
+void randomize(const std::vector<tensor::nn::Parameter>& parameters, std::uint64_t seed,
+               bool quiet) {
+  constexpr std::int64_t kSeeds = std::numeric_limits<std::int64_t>::max();
+  const auto count = static_cast<std::int64_t>(parameters.size());
+  const Tensor seeds = tensor::Generator(seed).randint(0, kSeeds, {count});
+  std::int64_t total = 0;
+  for (const tensor::nn::Parameter& p : parameters) total += p.tensor->size();
+  Progress progress("random weights", total, quiet);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const tensor::nn::Parameter& p = parameters[static_cast<std::size_t>(i)];
+    tensor::nn::randomize({p}, seeds.item<std::uint64_t>(i));
+    progress.step(p.tensor->size());
+  }
+}
+
 int run(Program& program, const Options& o, std::ostream& out, std::ostream& err) {
   check(o, program);
   if (o.model.empty()) {
     program.open(o.checkpoint);
   } else {
     program.make(o.model);
-    if (o.random_weights && !o.info) tensor::nn::randomize(program.parameters(), *o.random_weights);
+    if (o.random_weights && !o.info) randomize(program.parameters(), *o.random_weights, o.quiet);
   }
   if (o.info) {
     print_info(out, program.info());

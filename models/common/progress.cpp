@@ -41,16 +41,20 @@ std::string duration(double seconds) {
 std::string progress_line(const std::string& what, std::int64_t done, std::int64_t total,
                           double seconds, int columns, bool color) {
   const double share = static_cast<double>(done) / static_cast<double>(total);
-  std::string count = " " + std::to_string(done) + "/" + std::to_string(total);
-  if (done > 0 && done < total) count += "  " + duration(seconds * (1 - share) / share) + " left";
+  constexpr std::int64_t kCountable = 9999;
+  const std::string count = total > kCountable
+                                ? " " + std::to_string(static_cast<int>(share * 100)) + " %"
+                                : " " + std::to_string(done) + "/" + std::to_string(total);
+  std::string left;
+  if (done > 0 && done < total) left = "  " + duration(seconds * (1 - share) / share) + " left";
   // One column stays free: some terminals wrap when the last one is written.
-  const int room = columns - 1 - static_cast<int>(what.size() + count.size()) - 3;
+  const int room = columns - 1 - static_cast<int>(what.size() + count.size() + left.size()) - 3;
   if (room < 8) return (what + count).substr(0, static_cast<std::size_t>(std::max(columns - 1, 0)));
   const int cells = std::min(room, 40);
   const auto full = static_cast<std::size_t>(share * cells);
   const std::string bar = std::string(full, '#');
   const std::string rest = std::string(static_cast<std::size_t>(cells) - full, '.');
-  return what + " [" + (color ? "\x1b[32m" + bar + "\x1b[0m" : bar) + rest + "]" + count;
+  return what + " [" + (color ? "\x1b[32m" + bar + "\x1b[0m" : bar) + rest + "]" + count + left;
 }
 
 Progress::Progress(std::string what, std::int64_t total, bool quiet)

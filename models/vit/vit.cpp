@@ -34,11 +34,11 @@ VitEmbeddings VitEmbeddings::sized(const VitConfig& c) {
 Tensor VitEmbeddings::operator()(const Tensor& pixels) const {
   const tensor::Shape& kernel = patch.weight.shape();
   if (pixels.rank() != 4 || pixels.shape(1) != kernel[1])
-    tensor::fail("vit", "got pixel_values ", pixels.shape(), ", need (batch, ", kernel[1],
+    tensor::fail("pixel_values", "got ", pixels.shape(), ", need (batch, ", kernel[1],
                  ", height, width)");
   const Size size{pixels.shape(2), pixels.shape(3)};
   if (size.height < kernel[2] || size.width < kernel[3])
-    tensor::fail("vit", "got an image of ", size.height, " x ", size.width,
+    tensor::fail("pixel_values", "got an image of ", size.height, " x ", size.width,
                  ", smaller than a patch of ", kernel[2], " x ", kernel[3]);
   const Tensor map = patch(pixels);
   const Tensor tokens = map.reshape({map.shape(0), map.shape(1), -1}).swapaxes(1, 2);
@@ -51,8 +51,8 @@ Tensor VitEmbeddings::position_for(Size size) const {
   const std::int64_t w = size.width / patch.weight.shape(3);
   if (size == image) return position;
   if (position_resize == PositionResize::refuse)
-    tensor::fail("vit", "got an image of ", size.height, " x ", size.width, ", the model takes ",
-                 image.height, " x ", image.width,
+    tensor::fail("pixel_values", "got an image of ", size.height, " x ", size.width,
+                 ", the model takes ", image.height, " x ", image.width,
                  ": resize it, or ask for a resized position embedding "
                  "(--interpolate-pos-encoding)");
   const std::int64_t patches = position.shape(1) - 1, width = position.shape(2);
@@ -60,7 +60,7 @@ Tensor VitEmbeddings::position_for(Size size) const {
   // Both references take the trained grid for a square.
   const auto side = static_cast<std::int64_t>(std::sqrt(static_cast<double>(patches)));
   if (side * side != patches)
-    tensor::fail("vit", "the position embedding of ", patches,
+    tensor::fail("pixel_values", "the position embedding of ", patches,
                  " patches is not a square grid, so it cannot be resized");
   const Tensor grid = position(tensor::all_of_axis, tensor::slice(1, tensor::none))
                           .reshape({1, side, side, width})

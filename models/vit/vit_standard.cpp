@@ -17,7 +17,7 @@ VitConfig standard_config(const std::string& name) {
     return {.width = 1024, .layers = 24, .heads = 16, .mlp = 4096};
   if (name == "vit-huge-patch14-224")
     return {.width = 1280, .layers = 32, .heads = 16, .mlp = 5120, .patch = {14, 14}};
-  tensor::fail("vit", "there is no standard model \"", name, "\"");
+  tensor::fail("standard_config", "there is no standard model \"", name, "\"");
 }
 
 Info describe(const std::string& name, Vit& model, const VitConfig& c) {

@@ -1,0 +1,340 @@
+// The shared command line, with a program that sees the mean level of an image.
+#include "models/common/cli.h"
+
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+#include <sstream>
+
+#include "models/common/progress.h"
+#include "models/common/report.h"
+#include "models/common/text.h"
+#include "tensor/json.h"
+#include "tensor/ops.h"
+#include "tests/models/folder.h"
+
+namespace {
+
+using folder::Temporary;
+using models::Finding;
+using models::Info;
+using models::Observer;
+using tensor::Tensor;
+using tensor::nn::StateDict;
+
+/// A "model" of one number, by which it multiplies.
+class MeanProgram final : public models::Program {
+ public:
+  std::string name() const override { return "mean"; }
+  std::string description() const override { return "Tells the mean level."; }
+  std::string examples() const override { return "  mean --checkpoint DIR photo.png\n"; }
+  std::vector<std::string> standard_models() const override { return {"mean-1", "mean-2"}; }
+  std::string score_name() const override { return "share"; }
+  void add_options(CLI::App& app) override { app.add_option("--label", label_, "the label"); }
+  void open(const std::string& checkpoint) override {
+    if (checkpoint == "broken") throw std::runtime_error("a fault");
+    if (checkpoint != "good") tensor::fail(checkpoint, "no good:\n  one\n  two");
+  }
+  void make(const std::string&) override { factor_ = tensor::nn::parameter({1}); }
+  std::vector<tensor::nn::Parameter> parameters() override { return {{"factor", &factor_}}; }
+  Info info() override {
+    Info info{.model = "mean",
+              .input = "any",
+              .rows = {{"factor", 1, 1, 2500000000}},
+              .peak_activations = 1 << 20};
+    return info;
+  }
+  std::int64_t steps() const override { return 1; }
+  StateDict run(const StateDict& inputs, const Observer& observe) override {
+    const Tensor x = inputs.at("pixel_values") * factor_;
+    models::observed(observe, "hidden_states.0", x);
+    return {{"logits", tensor::mean(x, {1, 2, 3})}};
+  }
+  models::ImageResult look(const Tensor& image, bool with_picture, const Observer&) override {
+    ++looked;
+    const double share = tensor::mean(image.astype(tensor::f32)).item() / 255;
+    models::ImageResult result{{{label_, 7, share, std::array<double, 4>{0, 1, 2, 3}}}, {}};
+    if (with_picture) result.picture = image;
+    return result;
+  }
+
+  int looked = 0;
+
+ private:
+  std::string label_ = "grey";
+  Tensor factor_ = tensor::array<float>({2});
+};
+
+struct Outcome {
+  int code;
+  std::string out, err;
+};
+
+Outcome run(const std::vector<std::string>& arguments) {
+  MeanProgram program;
+  std::ostringstream out, err;
+  const int code = models::run_program(program, arguments, out, err);
+  return {code, out.str(), err.str()};
+}
+
+/// What a call with bad arguments says; its exit code must be 1, and it is one line.
+std::string complaint(const std::vector<std::string>& arguments) {
+  const Outcome result = run(arguments);
+  EXPECT_EQ(result.code, 1) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  return result.err;
+}
+
+std::string grey_png(const Temporary& home, const std::string& name, int level) {
+  const std::string path = home / name;
+  tensor::save_png(path, tensor::full({4, 6, 3}, level, tensor::u8));
+  return path;
+}
+
+TEST(CommandLine, HelpAndVersion) {
+  const Outcome help = run({"--help"});
+  EXPECT_EQ(help.code, 0);
+  for (const char* part :
+       {"Tells the mean level.", "--checkpoint DIR", "mean-1, mean-2", "--random-weights SEED",
+        "--label", "--out FILE.png", "--json", "--input FILE.safetensors", "--hidden-states",
+        "--info", "--device NAME", "--quiet", "Examples:", "mean --checkpoint DIR photo.png"})
+    EXPECT_NE(help.out.find(part), std::string::npos) << part;
+  const Outcome version = run({"--version"});
+  EXPECT_EQ(version.code, 0);
+  EXPECT_TRUE(version.out.starts_with("mean 0.")) << version.out;
+}
+
+TEST(CommandLine, RefusesWhatDoesNotGoTogether) {
+  const auto with = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--checkpoint", "good"});
+    return complaint(more);
+  };
+  EXPECT_EQ(complaint({}), "mean: arguments: need either --checkpoint DIR or --model NAME\n");
+  EXPECT_EQ(complaint({"--checkpoint", "good", "--model", "mean-1"}),
+            "mean: arguments: need either --checkpoint DIR or --model NAME\n");
+  EXPECT_EQ(with({}),
+            "mean: arguments: there is nothing to do: name images, or use --input or --info\n");
+  EXPECT_EQ(with({"--device", "cuda", "a.png"}),
+            "mean: --device: got \"cuda\", but this build computes on the cpu only\n");
+  EXPECT_EQ(complaint({"--model", "mean-3"}),
+            "mean: --model: got \"mean-3\", need one of mean-1, mean-2\n");
+  EXPECT_EQ(
+      complaint({"--model", "mean-1", "a.png"}),
+      "mean: --model: has no weights of its own: add --random-weights SEED, or use --checkpoint\n");
+  EXPECT_EQ(with({"--random-weights", "1", "a.png"}),
+            "mean: --random-weights: needs --model NAME\n");
+  EXPECT_EQ(with({"--input", "a"}), "mean: arguments: --input and --output go together\n");
+  EXPECT_EQ(with({"--hidden-states", "a.png"}),
+            "mean: --hidden-states: needs --input and --output\n");
+  EXPECT_EQ(with({"--input", "a", "--output", "b", "a.png"}),
+            "mean: arguments: need either images or --input, not both\n");
+  EXPECT_EQ(with({"--info", "--out", "a.png"}), "mean: --out: needs images\n");
+  EXPECT_EQ(with({"--info", "--json"}), "mean: --json: needs images\n");
+  EXPECT_EQ(with({"--bogus"}),
+            "mean: The following argument was not expected: --bogus (see mean --help)\n");
+}
+
+TEST(CommandLine, TellsAnErrorInOneLine) {
+  EXPECT_EQ(complaint({"--checkpoint", "bad", "--info"}), "mean: bad: no good: one; two\n");
+  const Outcome broken = run({"--checkpoint", "broken", "--info"});
+  EXPECT_EQ(broken.code, 2);
+  EXPECT_EQ(broken.err, "mean: a fault\n");
+}
+
+TEST(CommandLine, LooksAtImagesAndFolders) {
+  const Temporary home;
+  grey_png(home, "b.png", 51), grey_png(home, "a.PNG", 102);
+  home.write("notes.txt", "no image");
+  const Outcome result = run({"--checkpoint", "good", home.path()});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out, home / "a.PNG" + "\n   40.0 %  grey  (0, 1) to (2, 3)\n" + home / "b.png" +
+                            "\n   20.0 %  grey  (0, 1) to (2, 3)\n");
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(CommandLine, GoesOnAfterAnUnreadableImage) {
+  const Temporary home;
+  const std::string good = grey_png(home, "c.png", 255);
+  home.write("b.png", "not a picture");
+  const Outcome text = run({"--checkpoint", "good", home.path(), home / "absent.png"});
+  EXPECT_EQ(text.code, 1);
+  EXPECT_EQ(text.out, good + "\n  100.0 %  grey  (0, 1) to (2, 3)\n");
+  EXPECT_EQ(std::count(text.err.begin(), text.err.end(), '\n'), 2) << text.err;
+  EXPECT_NE(text.err.find("mean: " + home / "b.png"), std::string::npos) << text.err;
+  EXPECT_NE(text.err.find(home / "absent.png" + ": cannot be opened: No such file"),
+            std::string::npos)
+      << text.err;
+  const Outcome json = run({"--json", "--checkpoint", "good", home.path()});
+  EXPECT_EQ(json.code, 1);
+  const tensor::Json parsed = tensor::Json::parse(json.out, "out");
+  ASSERT_EQ(parsed.size(), 2u);
+  EXPECT_TRUE(parsed[0].has("error"));
+  EXPECT_EQ(parsed[1]["file"].text(), good);
+  const tensor::Json finding = parsed[1]["findings"][0];
+  EXPECT_EQ(finding["label"].text(), "grey");
+  EXPECT_EQ(finding["id"].integer(), 7);
+  EXPECT_EQ(finding["share"].number(), 1);
+  EXPECT_EQ(finding["box"].numbers(), (std::vector<double>{0, 1, 2, 3}));
+}
+
+TEST(CommandLine, WritesPictures) {
+  const Temporary home;
+  std::filesystem::create_directory(home / "sub");
+  const std::string a = grey_png(home, "a.png", 10), b = grey_png(home, "sub/a.png", 20);
+  EXPECT_EQ(run({"--checkpoint", "good", a, "--out", home / "one.png"}).code, 0);
+  EXPECT_EQ(tensor::load_image(home / "one.png").item(0, 0, 0), 10);
+  EXPECT_EQ(run({"--checkpoint", "good", a, b, "--out", home / "new"}).code, 0);
+  EXPECT_EQ(tensor::load_image(home / "new/a.png").item(0, 0, 0), 10);
+  EXPECT_EQ(tensor::load_image(home / "new/a-2.png").item(0, 0, 0), 20);
+  EXPECT_EQ(complaint({"--checkpoint", "good", a, b, "--out", home / "two.png"}),
+            "mean: --out: got 2 images for the one file " + home / "two.png" + ": name a folder\n");
+  home.write("file", "");
+  EXPECT_NE(complaint({"--checkpoint", "good", a, "--out", home / "file"})
+                .find("cannot be made a folder"),
+            std::string::npos);
+}
+
+TEST(CommandLine, NeedsImagesInAFolder) {
+  const Temporary home;
+  EXPECT_EQ(complaint({"--checkpoint", "good", home.path()}),
+            "mean: " + home.path() + ": holds no .png, .jpg, .jpeg or .bmp files\n");
+}
+
+TEST(CommandLine, RunsSavedInputs) {
+  const Temporary home;
+  const std::string in = home / "in.safetensors", out = home / "out.safetensors";
+  const Tensor pixels = tensor::arange(24).reshape({2, 3, 2, 2}).astype(tensor::f32);
+  tensor::save_safetensors(in, {{"pixel_values", pixels}, {"logits", pixels}});
+  const Outcome result = run({"--checkpoint", "good", "--input", in, "--output", out});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out, out + ": logits (2,)\n");
+  auto saved = tensor::load_safetensors(out).tensors;
+  EXPECT_EQ(saved.size(), 1u);
+  EXPECT_EQ(saved.at("logits").item(0), 11);  // 2 x the mean of 0 to 11
+  const Outcome hidden =
+      run({"--checkpoint", "good", "--input", in, "--output", out, "--hidden-states", "--quiet"});
+  EXPECT_EQ(hidden.out, "");
+  saved = tensor::load_safetensors(out).tensors;
+  ASSERT_EQ(saved.size(), 2u);
+  EXPECT_TRUE(tensor::all(saved.at("hidden_states.0") == pixels * 2).item<bool>());
+}
+
+TEST(CommandLine, ChecksSavedInputs) {
+  const Temporary home;
+  const std::string in = home / "in.safetensors";
+  const auto complain = [&](const std::map<std::string, Tensor>& tensors) {
+    tensor::save_safetensors(in, tensors);
+    return complaint({"--checkpoint", "good", "--input", in, "--output", home / "out"});
+  };
+  EXPECT_EQ(complain({{"x", tensor::zeros({1})}}),
+            "mean: " + in + ": holds no tensor \"pixel_values\"\n");
+  EXPECT_EQ(
+      complain({{"pixel_values", tensor::zeros({3, 2, 2})}}),
+      "mean: " + in + ": pixel_values is f32(3, 2, 2), need f32(batch, channels, height, width)\n");
+  EXPECT_EQ(complain({{"pixel_values", tensor::zeros({1, 3, 2, 2}, tensor::u8)}}),
+            "mean: " + in +
+                ": pixel_values is u8(1, 3, 2, 2), need f32(batch, channels, height, width)\n");
+}
+
+TEST(CommandLine, FillsStandardModelsWithRandomWeights) {
+  const Temporary home;
+  const std::string in = home / "in.safetensors", out = home / "out.safetensors";
+  tensor::save_safetensors(in, {{"pixel_values", tensor::ones({1, 1, 1, 1})}});
+  const auto logit = [&](const std::string& seed) {
+    EXPECT_EQ(
+        run({"--model", "mean-2", "--random-weights", seed, "--input", in, "--output", out}).code,
+        0);
+    return tensor::load_safetensors(out).tensors.at("logits").item();
+  };
+  EXPECT_EQ(logit("1"), logit("1"));
+  EXPECT_NE(logit("1"), logit("2"));
+}
+
+TEST(CommandLine, PrintsInformation) {
+  const Outcome result = run({"--model", "mean-1", "--info"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(
+      result.out,
+      "mean, input any\n"
+      "  part    layers     parameters     GMACs\n"
+      "  factor       1              1      2.50\n"
+      "  total        1              1      2.50\n"
+      "  memory: weights 0.0 MiB, activations about 4.0 MiB at their peak (f32, one image)\n");
+}
+
+TEST(Information, CountsMultiplyAdds) {
+  EXPECT_EQ(models::linear_macs(2, 3, 5), 30);
+  EXPECT_EQ(models::conv2d_macs({8, 3, 2, 2}, 4, 5), 8 * 3 * 2 * 2 * 4 * 5);
+  EXPECT_EQ(models::attention_macs(3, 5, 8), 2 * 3 * 5 * 8);
+}
+
+TEST(Report, SaysWhenNothingWasFound) {
+  std::ostringstream out;
+  models::print_findings(out, {});
+  EXPECT_EQ(out.str(), "  nothing found\n");
+}
+
+TEST(Report, PrintsNumbersThatReadBack) {
+  std::ostringstream out;
+  const float score = 0.1f;
+  models::print_findings_json(out, {{"a", 0, score, {}}, {"b", 1, std::nan(""), {}}}, "score");
+  const tensor::Json parsed = tensor::Json::parse(out.str(), "out");
+  EXPECT_EQ(static_cast<float>(parsed[0]["score"].number()), score);
+  EXPECT_FALSE(parsed[1].has("score"));  // null
+}
+
+TEST(Text, EscapesForJson) {
+  const std::string texts[] = {"plain",
+                               "quote \" and \\",
+                               "line\nbreak",
+                               "tab\t",
+                               "\x01\x1f",
+                               "caf\xC3\xA9",
+                               "\xE2\x82\xAC \xF0\x9F\x98\x80"};
+  for (const std::string& text : texts)
+    EXPECT_EQ(tensor::Json::parse(models::json_text(text), "text").text(), text);
+  const std::string broken[] = {"\xFF",
+                                "\xC3",
+                                "\xC0\x80",
+                                "\xE0\x80\x80",
+                                "\xED\xA0\x80",
+                                "\xF0\x80\x80\x80",
+                                "\xF4\x90\x80\x80",
+                                "\xF5\x80\x80\x80"};
+  for (const std::string& text : broken)
+    EXPECT_EQ(tensor::Json::parse(models::json_text(text), "text").text().substr(0, 3),
+              "\xEF\xBF\xBD");
+}
+
+TEST(Text, FitsOnALine) {
+  EXPECT_EQ(models::one_line("2 problems:\n  a\n  b"), "2 problems: a; b");
+  EXPECT_EQ(models::one_line("a\x1b[31mb\x7f"), "a?[31mb?");
+}
+
+TEST(Progress, DrawsABarThatFits) {
+  using models::progress_line;
+  EXPECT_EQ(progress_line("layers", 6, 12, 5, 60, false),
+            "layers [#################..................] 6/12  5 s left");
+  EXPECT_EQ(progress_line("layers", 12, 12, 5, 40, false),
+            "layers [########################] 12/12");
+  EXPECT_EQ(progress_line("layers", 1, 100, 5, 24, false), "layers 1/100");
+  EXPECT_EQ(progress_line("layers", 1, 100, 5, 60, false),
+            "layers [...........................] 1/100  8 min 15 s left");
+  EXPECT_EQ(progress_line("x", 5000, 10000, 1, 30, false), "x [#####.....] 50 %  1 s left");
+  EXPECT_EQ(progress_line("x", 1, 2, 1, 30, true), "x [\x1b[32m#####\x1b[0m......] 1/2  1 s left");
+  for (int columns = 1; columns < 100; ++columns)
+    for (int done = 0; done <= 7; ++done)
+      EXPECT_LT(progress_line("images", done, 7, 3, columns, false).size(), std::size_t(columns));
+}
+
+TEST(Progress, IsSilentWhereNobodyLooks) {
+  testing::internal::CaptureStderr();
+  {
+    models::Progress progress("images", 3, false);  // the test's stderr is no terminal
+    for (int i = 0; i < 5; ++i) progress.step();
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+}  // namespace
