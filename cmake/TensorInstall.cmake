@@ -1,0 +1,25 @@
+# Installing: the library, its headers, a CMake package (find_package(tensor)) and a pkg-config file.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+install(TARGETS tensor EXPORT tensorTargets FILE_SET HEADERS)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tensor)
+install(EXPORT tensorTargets NAMESPACE tensor:: DESTINATION ${package_dir})
+
+get_target_property(type tensor TYPE)
+string(COMPARE EQUAL "${type}" STATIC_LIBRARY TENSOR_IS_STATIC)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/tensorConfig.cmake.in
+                              ${PROJECT_BINARY_DIR}/tensorConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/tensorConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/tensorConfig.cmake ${PROJECT_BINARY_DIR}/tensorConfigVersion.cmake
+        DESTINATION ${package_dir})
+
+set(TENSOR_PRIVATE_LIBS "-lz -lturbojpeg")
+if(TARGET DNNL::dnnl)
+  string(APPEND TENSOR_PRIVATE_LIBS " -ldnnl")
+endif()
+if(TARGET OpenMP::OpenMP_CXX)
+  string(APPEND TENSOR_PRIVATE_LIBS " -lgomp")
+endif()
+configure_file(${CMAKE_CURRENT_LIST_DIR}/tensor.pc.in ${PROJECT_BINARY_DIR}/tensor.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/tensor.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# House rules that a compiler does not check: who may include whom, the length of files and lines, nothing unfinished.
+#   lint.sh SOURCE_DIR
+set -uo pipefail
+cd "$1" || exit 1
+failed=0
+complain() { echo "$1"; [ -z "${2:-}" ] || echo "$2" | head -20; failed=1; }
+
+# may_include ROOM PATTERN...: files of ROOM include, of our own headers, only those that match.
+may_include() {
+  local room=$1; shift
+  local allowed; allowed=$(IFS='|'; echo "$*")
+  local bad
+  bad=$(grep -rnE '#include "' "$room" --include=*.h --include=*.cpp | grep -vE "#include \"($allowed)" )
+  [ -z "$bad" ] || complain "$room includes what it may not:" "$bad"
+}
+may_include include/tensor 'tensor/'
+may_include src/core 'tensor/' 'src/core/'
+may_include src/ops 'tensor/' 'src/core/' 'src/ops/'
+may_include src/nn 'tensor/' 'src/core/' 'src/ops/'
+may_include src/io 'tensor/' 'src/core/' 'src/io/'
+may_include src/trace 'tensor/' 'src/core/' 'src/ops/' 'src/trace/'
+may_include src/kernels 'tensor/' 'src/core/' 'src/ops/' 'src/trace/' 'src/kernels/'
+may_include src/runtime 'tensor/' 'src/core/' 'src/ops/' 'src/trace/' 'src/kernels/' 'src/runtime/'
+may_include models 'tensor/' 'models/'
+may_include examples 'tensor/'
+
+foreign=$(grep -rnE '#include <(Eigen|nlohmann|CLI|stb|turbojpeg|dnnl|dlpack)' include)
+[ -z "$foreign" ] || complain "public headers include other libraries:" "$foreign"
+
+sources=$(find include src models examples tests -name '*.h' -o -name '*.cpp')
+long=$(xargs wc -l <<<"$sources" | awk '$2 != "total" && $1 > 600 {print $2 ": " $1 " lines, at most 600"}')
+[ -z "$long" ] || complain "too long:" "$long"
+wide=$(xargs awk 'length($0) > 100 && !/https?:\/\// {print FILENAME ":" FNR ": " length($0) " columns, at most 100"}' <<<"$sources")
+[ -z "$wide" ] || complain "too wide (clang-format -i mends most):" "$wide"
+unfinished=$(xargs grep -nwE 'TODO|FIXME|XXX' <<<"$sources")
+[ -z "$unfinished" ] || complain "unfinished:" "$unfinished"
+
+[ $failed = 0 ] && echo "the house rules hold in $(wc -l <<<"$sources") files"
+exit $failed
