@@ -21,7 +21,8 @@ int main() {
   const tn::Compiled fast = tn::compile(attention);
   const tn::Tensor difference = tn::max(tn::abs(fast(q, k, v) - exact));
 
-  std::cout << "shape " << exact.shape() << ", largest difference below 1e-5: "
-            << (difference.item() < 1e-5 ? "yes" : "no") << "\n\n";
+  std::cout << "shape " << exact.shape()
+            << ", largest difference below 1e-5: " << (difference.item() < 1e-5 ? "yes" : "no")
+            << "\n\n";
   fast.executable({q, k, v}).report(std::cout, {q, k, v});
 }

@@ -1,4 +1,5 @@
-// Attrs: the named, non-tensor arguments of an operator (axis, eps, stride ...), as a graph node stores them.
+// Attrs: the named, non-tensor arguments of an operator (axis, eps, stride ...), as a graph node
+// stores them.
 #pragma once
 
 #include <concepts>
@@ -24,8 +25,7 @@ class AttrValue {
   AttrValue() = default;
   AttrValue(bool value) : value_(value) {}
   template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  AttrValue(T value) : value_(static_cast<std::int64_t>(value)) {}
+  requires(!std::same_as<T, bool>) AttrValue(T value) : value_(static_cast<std::int64_t>(value)) {}
   template <std::floating_point T>
   AttrValue(T value) : value_(static_cast<double>(value)) {}
   AttrValue(std::string value) : value_(std::move(value)) {}
@@ -45,8 +45,9 @@ class AttrValue {
 
 TENSOR_API std::ostream& operator<<(std::ostream& out, const AttrValue& value);
 
-/// An ordered list of name = value. Every getter throws UserError that names the attribute when it is absent (and has
-/// no default) or of another type; None counts as absent. Integers are accepted where a number is wanted.
+/// An ordered list of name = value. Every getter throws UserError that names the attribute when it
+/// is absent (and has no default) or of another type; None counts as absent. Integers are accepted
+/// where a number is wanted.
 class TENSOR_API Attrs {
  public:
   using Entry = std::pair<std::string, AttrValue>;

@@ -1,4 +1,5 @@
-// Making tensors: NumPy's zeros, arange, array ..., views of foreign memory, and seeded random numbers.
+// Making tensors: NumPy's zeros, arange, array ..., views of foreign memory, and seeded random
+// numbers.
 #pragma once
 
 #include <algorithm>
@@ -26,14 +27,17 @@ TENSOR_API Tensor ones_like(const Tensor& x);
 TENSOR_API Tensor arange(std::int64_t start, std::int64_t stop, std::int64_t step);
 template <std::integral Start, std::integral Stop, std::integral Step = std::int64_t>
 Tensor arange(Start start, Stop stop, Step step = 1) {
-  return arange(static_cast<std::int64_t>(start), static_cast<std::int64_t>(stop), static_cast<std::int64_t>(step));
+  return arange(static_cast<std::int64_t>(start), static_cast<std::int64_t>(stop),
+                static_cast<std::int64_t>(step));
 }
 inline Tensor arange(std::int64_t stop) { return arange(std::int64_t{0}, stop, std::int64_t{1}); }
 TENSOR_API Tensor arange(double start, double stop, double step, DType dtype = f32);
 /// `count` numbers from start to stop, both included unless `endpoint` is false.
-TENSOR_API Tensor linspace(double start, double stop, std::int64_t count, bool endpoint = true, DType dtype = f32);
+TENSOR_API Tensor linspace(double start, double stop, std::int64_t count, bool endpoint = true,
+                           DType dtype = f32);
 /// Ones on the diagonal `k` of a rows x columns matrix.
-TENSOR_API Tensor eye(std::int64_t rows, std::int64_t columns, std::int64_t k = 0, DType dtype = f32);
+TENSOR_API Tensor eye(std::int64_t rows, std::int64_t columns, std::int64_t k = 0,
+                      DType dtype = f32);
 inline Tensor eye(std::int64_t rows) { return eye(rows, rows); }
 
 /// A copy of `values` in the given shape. Throws UserError when the sizes differ.
@@ -57,25 +61,26 @@ template <class T>
 Tensor array(const std::vector<T>& values, const Shape& shape) {
   return array(std::span<const T>(values), shape);
 }
-/// array({1, 2}), array({{1, 2}, {3, 4}}) and one level more. The element type is T's: i32 for int, f64 for double.
-/// Throws UserError when the rows differ in length.
+/// array({1, 2}), array({{1, 2}, {3, 4}}) and one level more. The element type is T's: i32 for int,
+/// f64 for double. Throws UserError when the rows differ in length.
 template <class T>
-  requires std::is_arithmetic_v<T>
-Tensor array(std::initializer_list<T> values) {
+requires std::is_arithmetic_v<T> Tensor array(std::initializer_list<T> values) {
   return array(std::span<const T>(values.begin(), values.size()));
 }
 template <class T>
-  requires std::is_arithmetic_v<T>
-Tensor array(std::initializer_list<std::initializer_list<T>> rows);
+requires std::is_arithmetic_v<T> Tensor array(std::initializer_list<std::initializer_list<T>> rows);
 template <class T>
-  requires std::is_arithmetic_v<T>
-Tensor array(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks);
+requires std::is_arithmetic_v<T> Tensor
+array(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks);
 
-/// A tensor over foreign memory that stays alive as long as `owner`. `strides` in elements, row-major when absent.
-TENSOR_API Tensor from_memory(void* data, const Shape& shape, DType dtype, std::shared_ptr<const void> owner,
+/// A tensor over foreign memory that stays alive as long as `owner`. `strides` in elements,
+/// row-major when absent.
+TENSOR_API Tensor from_memory(void* data, const Shape& shape, DType dtype,
+                              std::shared_ptr<const void> owner,
                               std::optional<Strides> strides = std::nullopt);
 /// The same over memory that must not be written.
-TENSOR_API Tensor from_memory(const void* data, const Shape& shape, DType dtype, std::shared_ptr<const void> owner,
+TENSOR_API Tensor from_memory(const void* data, const Shape& shape, DType dtype,
+                              std::shared_ptr<const void> owner,
                               std::optional<Strides> strides = std::nullopt);
 
 /// Seeded random numbers, the same on every machine (Philox 4x32-10: Salmon et al., SC 2011).
@@ -100,15 +105,15 @@ TENSOR_API Tensor stack_equal(const std::vector<Tensor>& rows);
 }  // namespace detail
 
 template <class T>
-  requires std::is_arithmetic_v<T>
-Tensor array(std::initializer_list<std::initializer_list<T>> rows) {
+requires std::is_arithmetic_v<T> Tensor
+array(std::initializer_list<std::initializer_list<T>> rows) {
   std::vector<Tensor> parts;
   for (const auto& row : rows) parts.push_back(array(row));
   return detail::stack_equal(parts);
 }
 template <class T>
-  requires std::is_arithmetic_v<T>
-Tensor array(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks) {
+requires std::is_arithmetic_v<T> Tensor
+array(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks) {
   std::vector<Tensor> parts;
   for (const auto& block : blocks) parts.push_back(array(block));
   return detail::stack_equal(parts);

@@ -1,4 +1,5 @@
-// Errors: UserError is the caller's to mend (bad shape, file, option); InternalError is a fault of this library.
+// Errors: UserError is the caller's to mend (bad shape, file, option); InternalError is a fault of
+// this library.
 #pragma once
 
 #include <sstream>
@@ -14,7 +15,8 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Something the caller passed is wrong. The text says what, what was got, what is needed and how to mend it.
+/// Something the caller passed is wrong. The text says what, what was got, what is needed and how
+/// to mend it.
 class UserError : public Error {
  public:
   using Error::Error;

@@ -1,4 +1,5 @@
-// Tensor: a handle on shared, strided storage. Copying a Tensor copies the handle; a view shares the storage.
+// Tensor: a handle on shared, strided storage. Copying a Tensor copies the handle; a view shares
+// the storage.
 #pragma once
 
 #include <concepts>
@@ -39,15 +40,15 @@ TENSOR_API std::ostream& operator<<(std::ostream& out, const TensorType& type);
 
 /// A NumPy-like array of any rank up to kMaxRank.
 ///
-/// Reading one tensor from several threads is safe; writing needs the caller's own lock. Every member but `defined`
-/// throws UserError on a default-constructed Tensor.
+/// Reading one tensor from several threads is safe; writing needs the caller's own lock. Every
+/// member but `defined` throws UserError on a default-constructed Tensor.
 class TENSOR_API Tensor {
  public:
   Tensor() = default;
-  /// A 0-d tensor that does not promote: `x + 1.5` has the type of a floating x (NumPy's rule for Python scalars).
+  /// A 0-d tensor that does not promote: `x + 1.5` has the type of a floating x (NumPy's rule for
+  /// Python scalars).
   template <class T>
-    requires std::is_arithmetic_v<T>
-  Tensor(T number) : Tensor(from_number(number)) {}
+  requires std::is_arithmetic_v<T> Tensor(T number) : Tensor(from_number(number)) {}
   explicit Tensor(std::shared_ptr<detail::TensorImpl> impl) : impl_(std::move(impl)) {}
 
   // Assignment rebinds the handle; `x(slice(0, 2)) = y` (see IndexedTensor) writes elements.
@@ -99,13 +100,16 @@ class TENSOR_API Tensor {
   template <class T>
   std::vector<T> to_vector() const;
 
-  /// One element by its indices, converted to T. With no index: the only element of a tensor of size 1.
+  /// One element by its indices, converted to T. With no index: the only element of a tensor of
+  /// size 1.
   template <class T = double, std::integral... I>
   T item(I... indices) const {
     const std::int64_t where[] = {static_cast<std::int64_t>(indices)..., 0};
     const void* element = raw_element({where, sizeof...(I)});
-    if constexpr (std::is_integral_v<T>) return static_cast<T>(integer_at(element));
-    else return static_cast<T>(number_at(element));
+    if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(integer_at(element));
+    else
+      return static_cast<T>(number_at(element));
   }
   /// A reference to one element; `T` must be the element type exactly.
   template <class T, std::integral... I>
@@ -120,8 +124,9 @@ class TENSOR_API Tensor {
     return const_cast<T&>(std::as_const(*this).template at<T>(indices...));
   }
 
-  /// NumPy indexing: integers, slice(a, b, step), all_of_axis, newaxis, ellipsis give a view; a boolean mask or an
-  /// integer tensor gives a copy. Assigning to the result writes into this tensor either way.
+  /// NumPy indexing: integers, slice(a, b, step), all_of_axis, newaxis, ellipsis give a view; a
+  /// boolean mask or an integer tensor gives a copy. Assigning to the result writes into this
+  /// tensor either way.
   template <class... I>
   IndexedTensor operator()(const I&... indices) const;
   /// NumPy's index as text: x["1:3, ..., ::-1"].
@@ -146,8 +151,10 @@ class TENSOR_API Tensor {
   static Tensor from_number(double value);
   template <class T>
   static Tensor from_number(T value) {
-    if constexpr (std::is_integral_v<T>) return from_number(static_cast<std::int64_t>(value));
-    else return from_number(static_cast<double>(value));
+    if constexpr (std::is_integral_v<T>)
+      return from_number(static_cast<std::int64_t>(value));
+    else
+      return from_number(static_cast<double>(value));
   }
   const void* raw_data(DType dtype) const;
   void* raw_mutable_data(DType dtype);
@@ -197,7 +204,9 @@ class Elements {
       ++*this;
       return before;
     }
-    friend bool operator==(const iterator& a, const iterator& b) { return a.position_ == b.position_; }
+    friend bool operator==(const iterator& a, const iterator& b) {
+      return a.position_ == b.position_;
+    }
 
    private:
     const Elements* range_ = nullptr;
@@ -207,7 +216,10 @@ class Elements {
   };
 
   Elements(Tensor owner, const T* first)
-      : owner_(std::move(owner)), first_(first), shape_(owner_.shape()), strides_(owner_.strides()) {}
+      : owner_(std::move(owner)),
+        first_(first),
+        shape_(owner_.shape()),
+        strides_(owner_.strides()) {}
   iterator begin() const { return iterator(this, 0); }
   iterator end() const { return iterator(this, owner_.size()); }
 

@@ -14,7 +14,8 @@ namespace tensor {
 struct None {};
 inline constexpr None none;
 
-/// NumPy's start:stop:step. Bounds out of range are clamped; a step of 0 throws UserError when it is used.
+/// NumPy's start:stop:step. Bounds out of range are clamped; a step of 0 throws UserError when it
+/// is used.
 struct Slice {
   std::optional<std::int64_t> start, stop;
   std::int64_t step = 1;
@@ -44,8 +45,8 @@ inline constexpr Ellipsis ellipsis;
 class Index {
  public:
   template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  Index(T position) : value_(static_cast<std::int64_t>(position)) {}
+  requires(!std::same_as<T, bool>) Index(T position)
+      : value_(static_cast<std::int64_t>(position)) {}
   Index(Slice slice) : value_(slice) {}
   Index(NewAxis) : value_(NewAxis{}) {}
   Index(Ellipsis) : value_(Ellipsis{}) {}
@@ -62,10 +63,12 @@ class Index {
 /// Parses NumPy's index text ("1:3, ..., None, ::-1"). Throws UserError that quotes the text.
 TENSOR_API std::vector<Index> parse_index(std::string_view text);
 
-/// x[indices] as NumPy reads it; throws UserError when an integer is out of bounds or there are too many items.
+/// x[indices] as NumPy reads it; throws UserError when an integer is out of bounds or there are too
+/// many items.
 TENSOR_API Tensor get_index(const Tensor& x, const std::vector<Index>& indices);
 
-/// x[indices] = value, with value broadcast and converted to x's type. Throws UserError when x is read-only.
+/// x[indices] = value, with value broadcast and converted to x's type. Throws UserError when x is
+/// read-only.
 TENSOR_API void set_index(const Tensor& x, const std::vector<Index>& indices, const Tensor& value);
 
 /// The result of x(...): a Tensor, and while it is a temporary also a place to assign to.

@@ -1,8 +1,8 @@
 // The operators: NumPy's names and argument order, PyTorch's for the neural ones.
 //
-// Every function broadcasts and promotes as NumPy does, takes any strides, leaves its inputs alone and throws
-// UserError on shapes, types or attributes that do not fit. Sums, means, softmax, layer_norm and products of f16 and
-// bf16 tensors accumulate in float32 or better.
+// Every function broadcasts and promotes as NumPy does, takes any strides, leaves its inputs alone
+// and throws UserError on shapes, types or attributes that do not fit. Sums, means, softmax,
+// layer_norm and products of f16 and bf16 tensors accumulate in float32 or better.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,8 @@ TENSOR_API Tensor round(const Tensor& x);  ///< halves to even
 TENSOR_API Tensor isnan(const Tensor& x);
 TENSOR_API Tensor isfinite(const Tensor& x);
 TENSOR_API Tensor logical_not(const Tensor& x);
-/// Converts the element type; floating to integer truncates, out-of-range values saturate, NaN becomes 0.
+/// Converts the element type; floating to integer truncates, out-of-range values saturate, NaN
+/// becomes 0.
 TENSOR_API Tensor astype(const Tensor& x, DType dtype);
 /// A contiguous copy.
 TENSOR_API Tensor copy(const Tensor& x);
@@ -55,9 +56,10 @@ TENSOR_API Tensor copy(const Tensor& x);
 TENSOR_API Tensor add(const Tensor& a, const Tensor& b);
 TENSOR_API Tensor subtract(const Tensor& a, const Tensor& b);
 TENSOR_API Tensor multiply(const Tensor& a, const Tensor& b);
-TENSOR_API Tensor divide(const Tensor& a, const Tensor& b);        ///< integers give f64
-TENSOR_API Tensor floor_divide(const Tensor& a, const Tensor& b);  ///< integer division by 0 gives 0
-TENSOR_API Tensor remainder(const Tensor& a, const Tensor& b);     ///< the sign of b
+TENSOR_API Tensor divide(const Tensor& a, const Tensor& b);  ///< integers give f64
+TENSOR_API Tensor floor_divide(const Tensor& a,
+                               const Tensor& b);                ///< integer division by 0 gives 0
+TENSOR_API Tensor remainder(const Tensor& a, const Tensor& b);  ///< the sign of b
 TENSOR_API Tensor power(const Tensor& a, const Tensor& b);
 TENSOR_API Tensor maximum(const Tensor& a, const Tensor& b);  ///< NaN wins
 TENSOR_API Tensor minimum(const Tensor& a, const Tensor& b);
@@ -122,11 +124,14 @@ TENSOR_API Tensor prod(const Tensor& x, const Axes& axis = {}, bool keepdims = f
 TENSOR_API Tensor max(const Tensor& x, const Axes& axis = {}, bool keepdims = false);
 TENSOR_API Tensor min(const Tensor& x, const Axes& axis = {}, bool keepdims = false);
 /// Divided by n - ddof.
-TENSOR_API Tensor var(const Tensor& x, const Axes& axis = {}, bool keepdims = false, double ddof = 0);
-TENSOR_API Tensor std(const Tensor& x, const Axes& axis = {}, bool keepdims = false, double ddof = 0);
+TENSOR_API Tensor var(const Tensor& x, const Axes& axis = {}, bool keepdims = false,
+                      double ddof = 0);
+TENSOR_API Tensor std(const Tensor& x, const Axes& axis = {}, bool keepdims = false,
+                      double ddof = 0);
 TENSOR_API Tensor any(const Tensor& x, const Axes& axis = {}, bool keepdims = false);
 TENSOR_API Tensor all(const Tensor& x, const Axes& axis = {}, bool keepdims = false);
-/// The first index of the extreme (of the first NaN, if any), i64. Without an axis: into the flattened tensor.
+/// The first index of the extreme (of the first NaN, if any), i64. Without an axis: into the
+/// flattened tensor.
 TENSOR_API Tensor argmax(const Tensor& x, const Axes& axis = {}, bool keepdims = false);
 TENSOR_API Tensor argmin(const Tensor& x, const Axes& axis = {}, bool keepdims = false);
 
@@ -134,7 +139,8 @@ TENSOR_API Tensor argmin(const Tensor& x, const Axes& axis = {}, bool keepdims =
 TENSOR_API Tensor cumsum(const Tensor& x, int axis);
 TENSOR_API Tensor sort(const Tensor& x, int axis = -1);
 TENSOR_API Tensor argsort(const Tensor& x, int axis = -1);
-/// The k largest, in descending order: {values, indices}. NaN counts as the largest (PyTorch's rule).
+/// The k largest, in descending order: {values, indices}. NaN counts as the largest (PyTorch's
+/// rule).
 TENSOR_API std::pair<Tensor, Tensor> topk(const Tensor& x, std::int64_t k, int axis = -1);
 
 // ---- Products.
@@ -149,7 +155,8 @@ TENSOR_API Tensor einsum(std::string_view equation, const std::vector<Tensor>& o
 TENSOR_API Tensor softmax(const Tensor& x, int axis = -1);
 TENSOR_API Tensor log_softmax(const Tensor& x, int axis = -1);
 /// Over the last axis with the biased variance; weight and bias may be undefined.
-TENSOR_API Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
+TENSOR_API Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
+                             double eps = 1e-5);
 /// Inference form over axis 1: (x - mean) / sqrt(variance + eps) * weight + bias.
 TENSOR_API Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
                              const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
@@ -158,7 +165,8 @@ TENSOR_API Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Ten
                              const Tensor& bias = {}, double eps = 1e-5);
 /// x · weightᵀ + bias; weight [out, in], bias [out] or undefined.
 TENSOR_API Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
-/// softmax(q · kᵀ / sqrt(d) + mask) · v over [..., tokens, d]. A boolean mask keeps where true; a floating one is added.
+/// softmax(q · kᵀ / sqrt(d) + mask) · v over [..., tokens, d]. A boolean mask keeps where true; a
+/// floating one is added.
 TENSOR_API Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                                const Tensor& mask = {});
 
@@ -172,7 +180,8 @@ struct Conv2dOptions {
   Pair stride = 1, padding = 0, dilation = 1;
   std::int64_t groups = 1;
 };
-/// Cross-correlation of x [N, C, H, W] with weight [O, C / groups, kh, kw], zero padding; bias [O] or undefined.
+/// Cross-correlation of x [N, C, H, W] with weight [O, C / groups, kh, kw], zero padding; bias [O]
+/// or undefined.
 TENSOR_API Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                          const Conv2dOptions& options = {});
 struct ConvTranspose2dOptions {
@@ -215,8 +224,10 @@ TENSOR_API Tensor stack(const std::vector<Tensor>& parts, int axis = 0);
 TENSOR_API std::vector<Tensor> split(const Tensor& x, const Ints& indices, int axis = 0);
 /// numpy.split into equal sections.
 TENSOR_API std::vector<Tensor> split(const Tensor& x, std::int64_t sections, int axis = 0);
-/// Adds {before, after} places to every axis (a single pair serves all axes), filled with the value as x's type.
-TENSOR_API Tensor pad(const Tensor& x, const std::vector<std::pair<std::int64_t, std::int64_t>>& pad_width,
+/// Adds {before, after} places to every axis (a single pair serves all axes), filled with the value
+/// as x's type.
+TENSOR_API Tensor pad(const Tensor& x,
+                      const std::vector<std::pair<std::int64_t, std::int64_t>>& pad_width,
                       const Tensor& constant_value = 0);
 /// x beside itself reps[i] times along every axis; axes that x or reps lack count as 1.
 TENSOR_API Tensor tile(const Tensor& x, const Dims& reps);
@@ -225,16 +236,18 @@ TENSOR_API Tensor repeat(const Tensor& x, std::int64_t repeats, int axis);
 /// The last two axes with zeros above (tril) or below (triu) the diagonal `k`.
 TENSOR_API Tensor tril(const Tensor& x, std::int64_t k = 0);
 TENSOR_API Tensor triu(const Tensor& x, std::int64_t k = 0);
-/// x[..., indices, ...] along an axis, for indices of any shape; negative ones count from the end, those out of bounds
-/// throw UserError.
+/// x[..., indices, ...] along an axis, for indices of any shape; negative ones count from the end,
+/// those out of bounds throw UserError.
 TENSOR_API Tensor take(const Tensor& x, const Tensor& indices, int axis);
 /// x[..., indices[..., i, ...], ...]: one index an element. Both are broadcast but for `axis`.
 TENSOR_API Tensor take_along_axis(const Tensor& x, const Tensor& indices, int axis);
 
 // ---- By name.
-/// Calls an operator by its name above with named attributes, as a file of test cases or another language would.
-/// Attributes are NumPy's and PyTorch's. Throws UserError on an unknown name (with the closest one) or attribute.
-TENSOR_API std::vector<Tensor> call(std::string_view name, const std::vector<Tensor>& inputs, const Attrs& attrs = {});
+/// Calls an operator by its name above with named attributes, as a file of test cases or another
+/// language would. Attributes are NumPy's and PyTorch's. Throws UserError on an unknown name (with
+/// the closest one) or attribute.
+TENSOR_API std::vector<Tensor> call(std::string_view name, const std::vector<Tensor>& inputs,
+                                    const Attrs& attrs = {});
 /// Every name that `call` takes, sorted.
 TENSOR_API std::vector<std::string_view> operator_names();
 

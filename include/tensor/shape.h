@@ -19,7 +19,8 @@ inline constexpr int kMaxRank = 16;
 class TENSOR_API Dims {
  public:
   Dims() = default;
-  Dims(std::initializer_list<std::int64_t> values) : Dims(std::span(values.begin(), values.size())) {}
+  Dims(std::initializer_list<std::int64_t> values)
+      : Dims(std::span(values.begin(), values.size())) {}
   explicit Dims(std::span<const std::int64_t> values);
   /// `count` times `value`.
   static Dims filled(int count, std::int64_t value);
@@ -54,14 +55,16 @@ using Strides = Dims;  // in elements, not bytes
 /// Prints "(2, 3)", "(4,)", "()": NumPy's tuples.
 TENSOR_API std::ostream& operator<<(std::ostream& out, const Dims& dims);
 
-/// The product of the extents, 1 for rank 0. Throws UserError on a negative extent or 64-bit overflow.
+/// The product of the extents, 1 for rank 0. Throws UserError on a negative extent or 64-bit
+/// overflow.
 TENSOR_API std::int64_t num_elements(const Shape& shape);
 
 /// Strides of a row-major (C-ordered) tensor.
 TENSOR_API Strides row_major(const Shape& shape);
 
 /// NumPy's broadcasting of two shapes. Throws UserError naming `where` when they do not fit.
-TENSOR_API Shape broadcast_shapes(const Shape& a, const Shape& b, std::string_view where = "broadcast");
+TENSOR_API Shape broadcast_shapes(const Shape& a, const Shape& b,
+                                  std::string_view where = "broadcast");
 
 /// `axis` in [0, rank), counting from the end when negative. Throws UserError naming `where`.
 TENSOR_API int normalize_axis(std::int64_t axis, int rank, std::string_view where);

@@ -1,4 +1,5 @@
-// tensor: a NumPy-like tensor library. This header brings everything but nn.h (layers) and io.h (files).
+// tensor: a NumPy-like tensor library. This header brings everything but nn.h (layers) and io.h
+// (files).
 #pragma once
 
 #include "tensor/attrs.h"

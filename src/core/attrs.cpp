@@ -9,14 +9,18 @@ namespace tensor {
 std::ostream& operator<<(std::ostream& out, const AttrValue& value) {
   std::visit(
       [&]<class V>(const V& v) {
-        if constexpr (std::is_same_v<V, std::monostate>) out << "none";
-        else if constexpr (std::is_same_v<V, bool>) out << (v ? "true" : "false");
-        else if constexpr (std::is_same_v<V, std::string>) out << '"' << v << '"';
+        if constexpr (std::is_same_v<V, std::monostate>)
+          out << "none";
+        else if constexpr (std::is_same_v<V, bool>)
+          out << (v ? "true" : "false");
+        else if constexpr (std::is_same_v<V, std::string>)
+          out << '"' << v << '"';
         else if constexpr (std::is_same_v<V, Ints>) {
           out << '[';
           for (std::size_t i = 0; i < v.size(); ++i) out << (i > 0 ? ", " : "") << v[i];
           out << ']';
-        } else out << v;
+        } else
+          out << v;
       },
       value.get());
   return out;
@@ -28,12 +32,15 @@ namespace {
   fail("attribute", name, " is ", value, ", need ", need);
 }
 
-[[noreturn]] void missing(std::string_view name) { fail("attribute", name, " is missing and has no default"); }
+[[noreturn]] void missing(std::string_view name) {
+  fail("attribute", name, " is missing and has no default");
+}
 
 }  // namespace
 
 const AttrValue* Attrs::find(std::string_view name) const {
-  const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.first == name; });
+  const auto entry = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& e) { return e.first == name; });
   return entry == entries_.end() || entry->second.is_none() ? nullptr : &entry->second;
 }
 
@@ -54,7 +61,9 @@ bool Attrs::flag(std::string_view name) const {
   if (const auto* flag = std::get_if<bool>(&value->get())) return *flag;
   wrong_type(name, *value, "true or false");
 }
-bool Attrs::flag(std::string_view name, bool fallback) const { return has(name) ? flag(name) : fallback; }
+bool Attrs::flag(std::string_view name, bool fallback) const {
+  return has(name) ? flag(name) : fallback;
+}
 
 std::int64_t Attrs::integer(std::string_view name) const {
   const AttrValue* value = find(name);
@@ -69,11 +78,14 @@ std::int64_t Attrs::integer(std::string_view name, std::int64_t fallback) const 
 double Attrs::number(std::string_view name) const {
   const AttrValue* value = find(name);
   if (!value) missing(name);
-  if (const auto* integer = std::get_if<std::int64_t>(&value->get())) return static_cast<double>(*integer);
+  if (const auto* integer = std::get_if<std::int64_t>(&value->get()))
+    return static_cast<double>(*integer);
   if (const auto* number = std::get_if<double>(&value->get())) return *number;
   wrong_type(name, *value, "a number");
 }
-double Attrs::number(std::string_view name, double fallback) const { return has(name) ? number(name) : fallback; }
+double Attrs::number(std::string_view name, double fallback) const {
+  return has(name) ? number(name) : fallback;
+}
 
 std::string Attrs::text(std::string_view name) const {
   const AttrValue* value = find(name);
@@ -92,7 +104,9 @@ Ints Attrs::ints(std::string_view name) const {
   if (const auto* list = std::get_if<Ints>(&value->get())) return *list;
   wrong_type(name, *value, "a list of integers");
 }
-Ints Attrs::ints(std::string_view name, Ints fallback) const { return has(name) ? ints(name) : fallback; }
+Ints Attrs::ints(std::string_view name, Ints fallback) const {
+  return has(name) ? ints(name) : fallback;
+}
 
 std::ostream& operator<<(std::ostream& out, const Attrs& attrs) {
   bool first = true;

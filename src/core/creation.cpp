@@ -35,7 +35,8 @@ Tensor foreign(std::byte* data, const Shape& shape, DType dtype, std::shared_ptr
                const std::optional<Strides>& strides, bool read_only) {
   byte_count(shape, dtype);
   if (strides && strides->rank() != shape.rank())
-    fail("from_memory", "got ", strides->rank(), " strides for the shape ", shape, ", need ", shape.rank());
+    fail("from_memory", "got ", strides->rank(), " strides for the shape ", shape, ", need ",
+         shape.rank());
   auto storage = std::make_shared<detail::Storage>();
   storage->data = data;
   // A block nobody owns still needs an identity of its own for shares_storage.
@@ -45,7 +46,8 @@ Tensor foreign(std::byte* data, const Shape& shape, DType dtype, std::shared_ptr
   impl.type = {shape, dtype};
   impl.strides = strides ? *strides : row_major(shape);
   impl.storage = std::move(storage);
-  for (int axis = 0; axis < shape.rank(); ++axis) impl.overlapping |= impl.strides[axis] == 0 && shape[axis] > 1;
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    impl.overlapping |= impl.strides[axis] == 0 && shape[axis] > 1;
   return detail::make_tensor(std::move(impl));
 }
 
@@ -61,7 +63,8 @@ Tensor empty(const Shape& shape, DType dtype) {
 
 Tensor zeros(const Shape& shape, DType dtype) {
   Tensor result = empty(shape, dtype);
-  if (result.nbytes() > 0) std::memset(detail::impl(result).first(), 0, static_cast<std::size_t>(result.nbytes()));
+  if (result.nbytes() > 0)
+    std::memset(detail::impl(result).first(), 0, static_cast<std::size_t>(result.nbytes()));
   return result;
 }
 
@@ -79,18 +82,22 @@ Tensor arange(std::int64_t start, std::int64_t stop, std::int64_t step) {
   // Unsigned, because the distance between two 64-bit integers may need 64 bits itself.
   const auto first = static_cast<std::uint64_t>(start), last = static_cast<std::uint64_t>(stop);
   const std::uint64_t distance = step > 0 ? last - first : first - last;
-  const std::uint64_t stride = step > 0 ? static_cast<std::uint64_t>(step) : 0 - static_cast<std::uint64_t>(step);
+  const std::uint64_t stride =
+      step > 0 ? static_cast<std::uint64_t>(step) : 0 - static_cast<std::uint64_t>(step);
   const bool nothing = step > 0 ? start >= stop : start <= stop;
   const std::uint64_t count = nothing ? 0 : (distance - 1) / stride + 1;
-  if (count >= std::uint64_t{1} << 62) fail("arange", "cannot count from ", start, " to ", stop, " in steps of ", step);
+  if (count >= std::uint64_t{1} << 62)
+    fail("arange", "cannot count from ", start, " to ", stop, " in steps of ", step);
   return generate({static_cast<std::int64_t>(count)}, i64, [&](std::int64_t i) {
-    return static_cast<std::int64_t>(first + static_cast<std::uint64_t>(i) * static_cast<std::uint64_t>(step));
+    return static_cast<std::int64_t>(first + static_cast<std::uint64_t>(i) *
+                                                 static_cast<std::uint64_t>(step));
   });
 }
 
 Tensor arange(double start, double stop, double step, DType dtype) {
   const double count = std::ceil((stop - start) / step);
-  if (!(std::abs(count) < 0x1p62)) fail("arange", "cannot count from ", start, " to ", stop, " in steps of ", step);
+  if (!(std::abs(count) < 0x1p62))
+    fail("arange", "cannot count from ", start, " to ", stop, " in steps of ", step);
   return generate({static_cast<std::int64_t>(std::max(0.0, count))}, dtype,
                   [&](std::int64_t i) { return start + static_cast<double>(i) * step; });
 }
@@ -105,16 +112,18 @@ Tensor linspace(double start, double stop, std::int64_t count, bool endpoint, DT
 }
 
 Tensor eye(std::int64_t rows, std::int64_t columns, std::int64_t k, DType dtype) {
-  return generate({rows, columns}, dtype, [&](std::int64_t i) { return i / columns + k == i % columns; });
+  return generate({rows, columns}, dtype,
+                  [&](std::int64_t i) { return i / columns + k == i % columns; });
 }
 
 Tensor from_memory(void* data, const Shape& shape, DType dtype, std::shared_ptr<const void> owner,
                    std::optional<Strides> strides) {
   return foreign(static_cast<std::byte*>(data), shape, dtype, std::move(owner), strides, false);
 }
-Tensor from_memory(const void* data, const Shape& shape, DType dtype, std::shared_ptr<const void> owner,
-                   std::optional<Strides> strides) {
-  return foreign(static_cast<std::byte*>(const_cast<void*>(data)), shape, dtype, std::move(owner), strides, true);
+Tensor from_memory(const void* data, const Shape& shape, DType dtype,
+                   std::shared_ptr<const void> owner, std::optional<Strides> strides) {
+  return foreign(static_cast<std::byte*>(const_cast<void*>(data)), shape, dtype, std::move(owner),
+                 strides, true);
 }
 
 namespace detail {
@@ -122,12 +131,14 @@ Tensor stack_equal(const std::vector<Tensor>& rows) {
   if (rows.empty()) fail("array", "got no rows: use empty(shape) for a tensor without elements");
   for (const Tensor& row : rows)
     if (!(row.shape() == rows.front().shape()))
-      fail("array", "got rows of the shapes ", rows.front().shape(), " and ", row.shape(), ", need equal ones");
+      fail("array", "got rows of the shapes ", rows.front().shape(), " and ", row.shape(),
+           ", need equal ones");
   return stack(rows);
 }
 }  // namespace detail
 
-// ---- Random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+// ---- Random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2,
+// 3", SC 2011).
 
 std::uint64_t Generator::next() {
   if (has_spare_) {
@@ -136,13 +147,17 @@ std::uint64_t Generator::next() {
   }
   constexpr std::uint64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
   constexpr std::uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
-  std::uint32_t x[4] = {static_cast<std::uint32_t>(counter_), static_cast<std::uint32_t>(counter_ >> 32), 0, 0};
-  std::uint32_t key0 = static_cast<std::uint32_t>(seed_), key1 = static_cast<std::uint32_t>(seed_ >> 32);
+  std::uint32_t x[4] = {static_cast<std::uint32_t>(counter_),
+                        static_cast<std::uint32_t>(counter_ >> 32), 0, 0};
+  std::uint32_t key0 = static_cast<std::uint32_t>(seed_),
+                key1 = static_cast<std::uint32_t>(seed_ >> 32);
   ++counter_;
   for (int round = 0; round < 10; ++round, key0 += kWeyl0, key1 += kWeyl1) {
     const std::uint64_t product0 = kMultiplier0 * x[0], product1 = kMultiplier1 * x[2];
-    const std::uint32_t next[4] = {static_cast<std::uint32_t>(product1 >> 32) ^ x[1] ^ key0, static_cast<std::uint32_t>(product1),
-                                   static_cast<std::uint32_t>(product0 >> 32) ^ x[3] ^ key1, static_cast<std::uint32_t>(product0)};
+    const std::uint32_t next[4] = {static_cast<std::uint32_t>(product1 >> 32) ^ x[1] ^ key0,
+                                   static_cast<std::uint32_t>(product1),
+                                   static_cast<std::uint32_t>(product0 >> 32) ^ x[3] ^ key1,
+                                   static_cast<std::uint32_t>(product0)};
     std::copy(next, next + 4, x);
   }
   spare_ = (static_cast<std::uint64_t>(x[3]) << 32) | x[2];
@@ -164,7 +179,8 @@ Tensor Generator::normal(const Shape& shape, double mean, double deviation, DTyp
   return generate(shape, dtype, [&](std::int64_t i) {
     if (i % 2 == 1) return mean + deviation * second;
     // Box and Muller; 1 - u lies in (0, 1], so the logarithm is finite.
-    const double radius = std::sqrt(-2 * std::log(1 - unit(next()))), angle = 2 * std::numbers::pi * unit(next());
+    const double radius = std::sqrt(-2 * std::log(1 - unit(next()))),
+                 angle = 2 * std::numbers::pi * unit(next());
     second = radius * std::sin(angle);
     return mean + deviation * radius * std::cos(angle);
   });
@@ -173,7 +189,8 @@ Tensor Generator::normal(const Shape& shape, double mean, double deviation, DTyp
 Tensor Generator::randint(std::int64_t low, std::int64_t high, const Shape& shape, DType dtype) {
   if (low >= high) fail("randint", "got low ", low, " and high ", high, ", need low < high");
   const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
-  const std::uint64_t limit = ~std::uint64_t{0} - ~std::uint64_t{0} % range;  // reject the uneven rest
+  const std::uint64_t limit =
+      ~std::uint64_t{0} - ~std::uint64_t{0} % range;  // reject the uneven rest
   return generate(shape, dtype, [&](std::int64_t) {
     std::uint64_t bits = next();
     while (bits >= limit) bits = next();

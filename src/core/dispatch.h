@@ -1,4 +1,5 @@
-// Dispatch: from a DType to the C++ type of its elements, and the type in which arithmetic on it happens.
+// Dispatch: from a DType to the C++ type of its elements, and the type in which arithmetic on it
+// happens.
 #pragma once
 
 #include <limits>
@@ -19,16 +20,26 @@ struct TypeTag {
 template <class Body>
 decltype(auto) dispatch(DType dtype, Body&& body) {
   switch (dtype) {
-    case DType::boolean: return body(TypeTag<bool>{});
-    case DType::u8: return body(TypeTag<std::uint8_t>{});
-    case DType::i8: return body(TypeTag<std::int8_t>{});
-    case DType::i16: return body(TypeTag<std::int16_t>{});
-    case DType::i32: return body(TypeTag<std::int32_t>{});
-    case DType::i64: return body(TypeTag<std::int64_t>{});
-    case DType::f16: return body(TypeTag<Float16>{});
-    case DType::bf16: return body(TypeTag<BFloat16>{});
-    case DType::f32: return body(TypeTag<float>{});
-    case DType::f64: return body(TypeTag<double>{});
+    case DType::boolean:
+      return body(TypeTag<bool>{});
+    case DType::u8:
+      return body(TypeTag<std::uint8_t>{});
+    case DType::i8:
+      return body(TypeTag<std::int8_t>{});
+    case DType::i16:
+      return body(TypeTag<std::int16_t>{});
+    case DType::i32:
+      return body(TypeTag<std::int32_t>{});
+    case DType::i64:
+      return body(TypeTag<std::int64_t>{});
+    case DType::f16:
+      return body(TypeTag<Float16>{});
+    case DType::bf16:
+      return body(TypeTag<BFloat16>{});
+    case DType::f32:
+      return body(TypeTag<float>{});
+    case DType::f64:
+      return body(TypeTag<double>{});
   }
   internal_error("dispatch", "no element type ", static_cast<int>(dtype));
 }
@@ -37,24 +48,31 @@ decltype(auto) dispatch(DType dtype, Body&& body) {
 template <class Body>
 decltype(auto) dispatch_floating(DType dtype, std::string_view where, Body&& body) {
   switch (dtype) {
-    case DType::f16: return body(TypeTag<Float16>{});
-    case DType::bf16: return body(TypeTag<BFloat16>{});
-    case DType::f32: return body(TypeTag<float>{});
-    case DType::f64: return body(TypeTag<double>{});
-    default: fail(where, "got a tensor of ", dtype, ", need a floating type: convert it with astype(f32)");
+    case DType::f16:
+      return body(TypeTag<Float16>{});
+    case DType::bf16:
+      return body(TypeTag<BFloat16>{});
+    case DType::f32:
+      return body(TypeTag<float>{});
+    case DType::f64:
+      return body(TypeTag<double>{});
+    default:
+      fail(where, "got a tensor of ", dtype, ", need a floating type: convert it with astype(f32)");
   }
 }
 
 /// float for the 16-bit floating types, T itself otherwise.
 template <class T>
-using Compute = std::conditional_t<std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>, float, T>;
+using Compute =
+    std::conditional_t<std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>, float, T>;
 
-/// The type sums of T are accumulated in: double for floating types (the reference is to be trusted), int64 for the
-/// others.
+/// The type sums of T are accumulated in: double for floating types (the reference is to be
+/// trusted), int64 for the others.
 template <class T>
 using Accumulator = std::conditional_t<std::is_integral_v<T>, std::int64_t, double>;
 
-/// C++ conversion without undefined behaviour: to bool tests against zero, to an integer saturates, NaN becomes 0.
+/// C++ conversion without undefined behaviour: to bool tests against zero, to an integer saturates,
+/// NaN becomes 0.
 template <class To, class From>
 To convert(From from) {
   const auto value = static_cast<Compute<From>>(from);
@@ -62,7 +80,8 @@ To convert(From from) {
     return value != Compute<From>(0);
   } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<Compute<From>>) {
     if (value != value) return To(0);
-    // Both bounds are powers of two (minus one), exact as doubles or rounded up to one: compare against 2^n.
+    // Both bounds are powers of two (minus one), exact as doubles or rounded up to one: compare
+    // against 2^n.
     constexpr double kLow = static_cast<double>(std::numeric_limits<To>::min());
     constexpr double kAboveHigh = 2.0 * static_cast<double>(std::numeric_limits<To>::max() / 2 + 1);
     if (static_cast<double>(value) <= kLow) return std::numeric_limits<To>::min();

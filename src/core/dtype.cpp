@@ -13,14 +13,18 @@ std::uint16_t half_from_float(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000u;
   const std::uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));  // NaN
-  if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);  // rounds to infinity
+  if (magnitude > 0x7f800000u)
+    return static_cast<std::uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));  // NaN
+  if (magnitude >= 0x477ff000u)
+    return static_cast<std::uint16_t>(sign | 0x7c00u);  // rounds to infinity
   if (magnitude < 0x38800000u) {
-    // Subnormal half: adding 0.5 puts its unit, 2^-24, at the last bit of the sum, which the addition rounds.
+    // Subnormal half: adding 0.5 puts its unit, 2^-24, at the last bit of the sum, which the
+    // addition rounds.
     const float sum = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(sum) - 0x3f000000u));
   }
-  const std::uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);  // nearest, ties to even
+  const std::uint32_t rounded =
+      magnitude + 0xfffu + ((magnitude >> 13) & 1u);  // nearest, ties to even
   return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
 }
 
@@ -46,9 +50,11 @@ float round_to_odd(long double value) {
 }  // namespace detail
 
 namespace {
-constexpr std::array<std::string_view, 10> kNames = {"bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"};
-constexpr std::array<std::string_view, 10> kNumpyNames = {"bool_",  "uint8",   "int8",     "int16",   "int32",
-                                                          "int64", "float16", "bfloat16", "float32", "float64"};
+constexpr std::array<std::string_view, 10> kNames = {"bool", "u8",  "i8",   "i16", "i32",
+                                                     "i64",  "f16", "bf16", "f32", "f64"};
+constexpr std::array<std::string_view, 10> kNumpyNames = {
+    "bool_", "uint8",   "int8",     "int16",   "int32",
+    "int64", "float16", "bfloat16", "float32", "float64"};
 }  // namespace
 
 std::string_view name(DType dtype) { return kNames[static_cast<std::size_t>(dtype)]; }
@@ -67,7 +73,8 @@ DType promote(DType a, DType b) {
   if (a == boolean) return b;
   if (!is_floating(b)) return a == u8 && b == i8 ? i16 : b;
   if (is_floating(a)) return a == f16 && b == bf16 ? f32 : b;
-  // An integer and a floating type: the smallest floating type that holds both exactly, f64 at most.
+  // An integer and a floating type: the smallest floating type that holds both exactly, f64 at
+  // most.
   const DType needed = item_size(a) == 1 ? b : item_size(a) == 2 ? f32 : f64;
   return promote(needed, b);
 }

@@ -17,29 +17,38 @@ namespace detail {
 
 std::shared_ptr<Storage> allocate(std::int64_t bytes) {
   constexpr std::size_t kAlignment = 64;
-  const std::size_t rounded = (static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t rounded =
+      (static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
   void* memory = std::aligned_alloc(kAlignment, rounded == 0 ? kAlignment : rounded);
-  if (!memory) fail("memory", "cannot allocate ", bytes, " bytes for a tensor: the machine has not that much free");
+  if (!memory)
+    fail("memory", "cannot allocate ", bytes,
+         " bytes for a tensor: the machine has not that much free");
   auto storage = std::make_shared<Storage>();
-  storage->owner = std::shared_ptr<const void>(memory, [](const void* p) { std::free(const_cast<void*>(p)); });
+  storage->owner =
+      std::shared_ptr<const void>(memory, [](const void* p) { std::free(const_cast<void*>(p)); });
   storage->data = static_cast<std::byte*>(memory);
   return storage;
 }
 
 const TensorImpl& impl(const Tensor& x) {
-  if (!x.defined()) fail("tensor", "this tensor is undefined (default constructed): give it a value first");
+  if (!x.defined())
+    fail("tensor", "this tensor is undefined (default constructed): give it a value first");
   return *x.impl();
 }
 
 const TensorImpl& stored(const Tensor& x) {
   const TensorImpl& result = impl(x);
   if (result.recorder)
-    fail("trace", "the values of a traced tensor (", result.type, ") are asked for, but exist only when the compiled "
-         "function runs: keep item(), data(), printing and boolean masks out of functions that are traced");
+    fail("trace", "the values of a traced tensor (", result.type,
+         ") are asked for, but exist only when the compiled "
+         "function runs: keep item(), data(), printing and boolean masks out of functions that are "
+         "traced");
   return result;
 }
 
-Tensor make_tensor(TensorImpl impl) { return Tensor(std::make_shared<TensorImpl>(std::move(impl))); }
+Tensor make_tensor(TensorImpl impl) {
+  return Tensor(std::make_shared<TensorImpl>(std::move(impl)));
+}
 
 }  // namespace detail
 
@@ -66,7 +75,9 @@ bool row_major_contiguous(const Shape& shape, const Strides& strides) {
 
 }  // namespace
 
-std::ostream& operator<<(std::ostream& out, const TensorType& type) { return out << type.dtype << type.shape; }
+std::ostream& operator<<(std::ostream& out, const TensorType& type) {
+  return out << type.dtype << type.shape;
+}
 
 Tensor Tensor::from_number(bool value) { return weak_scalar(value); }
 Tensor Tensor::from_number(std::int64_t value) { return weak_scalar(value); }
@@ -74,7 +85,9 @@ Tensor Tensor::from_number(double value) { return weak_scalar(value); }
 
 DType Tensor::dtype() const { return detail::impl(*this).type.dtype; }
 const Shape& Tensor::shape() const { return detail::impl(*this).type.shape; }
-std::int64_t Tensor::shape(int axis) const { return shape()[normalize_axis(axis, rank(), "shape")]; }
+std::int64_t Tensor::shape(int axis) const {
+  return shape()[normalize_axis(axis, rank(), "shape")];
+}
 const Strides& Tensor::strides() const { return detail::impl(*this).strides; }
 std::int64_t Tensor::size() const { return num_elements(shape()); }
 std::int64_t Tensor::nbytes() const { return size() * item_size(dtype()); }
@@ -115,7 +128,9 @@ const void* Tensor::raw_element(std::span<const std::int64_t> indices) const {
 }
 
 double Tensor::number_at(const void* element) const {
-  return dispatch(dtype(), [&]<class Tag>(Tag) { return convert<double>(*static_cast<const typename Tag::type*>(element)); });
+  return dispatch(dtype(), [&]<class Tag>(Tag) {
+    return convert<double>(*static_cast<const typename Tag::type*>(element));
+  });
 }
 
 std::int64_t Tensor::integer_at(const void* element) const {
@@ -126,22 +141,27 @@ std::int64_t Tensor::integer_at(const void* element) const {
 
 void Tensor::require_dtype(DType wanted) const {
   if (dtype() != wanted)
-    fail("data", "this tensor holds ", dtype(), ", got a request for ", wanted, ": convert it with astype(", wanted, ")");
+    fail("data", "this tensor holds ", dtype(), ", got a request for ", wanted,
+         ": convert it with astype(", wanted, ")");
 }
 
 void Tensor::require_contiguous() const {
   if (!is_contiguous())
-    fail("span", "the elements of the shape ", shape(), " with strides ", strides(), " are not in a row: use copy() first");
+    fail("span", "the elements of the shape ", shape(), " with strides ", strides(),
+         " are not in a row: use copy() first");
 }
 
 void Tensor::require_writable(std::string_view where) const {
   if (is_read_only())
-    fail(where, detail::impl(*this).overlapping ? "several indices of this broadcast share one element"
-                                                : "the memory of this tensor is read-only",
+    fail(where,
+         detail::impl(*this).overlapping ? "several indices of this broadcast share one element"
+                                         : "the memory of this tensor is read-only",
          ": write into a copy() instead");
 }
 
-IndexedTensor Tensor::operator[](const char* index) const { return IndexedTensor(*this, parse_index(index)); }
+IndexedTensor Tensor::operator[](const char* index) const {
+  return IndexedTensor(*this, parse_index(index));
+}
 
 Tensor Tensor::reshape(const Shape& shape) const { return tensor::reshape(*this, shape); }
 Tensor Tensor::transpose() const { return tensor::transpose(*this); }

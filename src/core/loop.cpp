@@ -13,7 +13,8 @@ struct LoopAxis {
 };
 
 // Axes of extent > 1, neighbours merged wherever every operand can be walked through both as one.
-std::vector<LoopAxis> merged_axes(const View& out, std::span<const Strides> strides, std::span<const std::int64_t> sizes) {
+std::vector<LoopAxis> merged_axes(const View& out, std::span<const Strides> strides,
+                                  std::span<const std::int64_t> sizes) {
   std::vector<LoopAxis> axes;
   for (int axis = 0; axis < out.rank(); ++axis) {
     if (out.shape[axis] == 1) continue;
@@ -49,7 +50,8 @@ void run_strided(const View& out, std::span<const ConstView> in, InnerLoop inner
     sizes[k] = item_size(input.dtype);
   }
 
-  std::vector<LoopAxis> axes = merged_axes(out, std::span(strides.data(), count), std::span(sizes.data(), count));
+  std::vector<LoopAxis> axes =
+      merged_axes(out, std::span(strides.data(), count), std::span(sizes.data(), count));
   if (axes.empty()) axes.push_back({1, {}});
   const LoopAxis run = axes.back();
   axes.pop_back();

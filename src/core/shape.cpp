@@ -8,7 +8,8 @@
 namespace tensor {
 
 Dims::Dims(std::span<const std::int64_t> values) {
-  if (values.size() > kMaxRank) fail("shape", "got ", values.size(), " axes, need at most ", kMaxRank);
+  if (values.size() > kMaxRank)
+    fail("shape", "got ", values.size(), " axes, need at most ", kMaxRank);
   rank_ = static_cast<int>(values.size());
   std::copy(values.begin(), values.end(), values_.begin());
 }
@@ -35,7 +36,9 @@ void Dims::erase(int position) {
 
 bool Dims::contains(std::int64_t value) const { return std::find(begin(), end(), value) != end(); }
 
-bool operator==(const Dims& a, const Dims& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
+bool operator==(const Dims& a, const Dims& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
 
 std::ostream& operator<<(std::ostream& out, const Dims& dims) {
   out << '(';
@@ -44,13 +47,16 @@ std::ostream& operator<<(std::ostream& out, const Dims& dims) {
 }
 
 std::int64_t num_elements(const Shape& shape) {
-  // Zero extents are applied last, so that a shape is too large or not whatever the order of its axes.
+  // Zero extents are applied last, so that a shape is too large or not whatever the order of its
+  // axes.
   std::int64_t count = 1;
   bool zero = false;
   for (const auto extent : shape) {
     if (extent < 0) fail("shape", "got ", shape, ", need extents of at least 0");
-    if (extent == 0) zero = true;
-    else if (__builtin_mul_overflow(count, extent, &count)) fail("shape", "the shape ", shape, " holds more than 2^63 elements");
+    if (extent == 0)
+      zero = true;
+    else if (__builtin_mul_overflow(count, extent, &count))
+      fail("shape", "the shape ", shape, " holds more than 2^63 elements");
   }
   return zero ? 0 : count;
 }
@@ -70,16 +76,19 @@ Shape broadcast_shapes(const Shape& a, const Shape& b, std::string_view where) {
   for (int axis = 0; axis < shorter.rank(); ++axis) {
     const std::int64_t extent = shorter[axis];
     std::int64_t& wide = result[axis + lead];
-    if (wide == 1) wide = extent;
+    if (wide == 1)
+      wide = extent;
     else if (extent != 1 && extent != wide)
-      fail(where, "the shapes ", a, " and ", b, " do not broadcast: axes must be equal or 1, counted from the last");
+      fail(where, "the shapes ", a, " and ", b,
+           " do not broadcast: axes must be equal or 1, counted from the last");
   }
   return result;
 }
 
 int normalize_axis(std::int64_t axis, int rank, std::string_view where) {
   if (axis < -rank || axis >= rank)
-    fail(where, "got the axis ", axis, " for a tensor of rank ", rank, rank == 0 ? " (it has none)" : "");
+    fail(where, "got the axis ", axis, " for a tensor of rank ", rank,
+         rank == 0 ? " (it has none)" : "");
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 

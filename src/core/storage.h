@@ -23,13 +23,14 @@ std::shared_ptr<Storage> allocate(std::int64_t bytes);
 
 struct TensorImpl {
   TensorType type;
-  Strides strides;         // in elements
-  std::int64_t offset = 0; // of the first element, in elements
+  Strides strides;          // in elements
+  std::int64_t offset = 0;  // of the first element, in elements
   std::shared_ptr<Storage> storage;
-  bool weak = false;       // from a C++ number: does not promote
+  bool weak = false;         // from a C++ number: does not promote
   bool overlapping = false;  // a broadcast: several indices share one element
 
-  std::shared_ptr<Recorder> recorder;  // a traced tensor: no storage, but a value in the recorder's graph
+  std::shared_ptr<Recorder>
+      recorder;  // a traced tensor: no storage, but a value in the recorder's graph
   std::int32_t value = -1;
 
   std::byte* first() const { return storage->data + offset * item_size(type.dtype); }

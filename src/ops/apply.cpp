@@ -30,15 +30,18 @@ Tensor apply_op(Op op, std::span<const Tensor> inputs, const Attrs& attrs) {
 
   std::vector<TensorType> types;
   for (const Tensor& x : inputs) {
-    if (!x.defined()) fail(row.name, "got an undefined tensor (default constructed): give it a value first");
+    if (!x.defined())
+      fail(row.name, "got an undefined tensor (default constructed): give it a value first");
     types.push_back(x.type());
   }
   const TensorType type = row.infer(types, attrs);
   for (const Tensor& x : inputs)
-    if (Recorder* recorder = detail::impl(x).recorder.get()) return recorder->record(op, inputs, attrs, type);
+    if (Recorder* recorder = detail::impl(x).recorder.get())
+      return recorder->record(op, inputs, attrs, type);
 
   if (row.view) {
-    if (const auto layout = row.view(types[0], inputs[0].strides(), attrs)) return make_view(inputs[0], type.dtype, *layout);
+    if (const auto layout = row.view(types[0], inputs[0].strides(), attrs))
+      return make_view(inputs[0], type.dtype, *layout);
   }
   Tensor result = empty(type.shape, type.dtype);
   std::vector<ConstView> views;

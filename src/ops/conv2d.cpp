@@ -283,7 +283,8 @@ void conv_transpose2d_loop(const Operands<T>& operands, const Window& window) {
     // [inputs, taps] read as [taps, inputs]
     const ConstView filters = matrix(weight + group * inputs * taps, {taps, inputs}, {1, taps});
     // clang before 16 cannot capture structured bindings without an initialiser.
-    for_each_piece<T>(window, [&, x = x, inputs = inputs](const Piece& piece, std::vector<T>& columns) {
+    for_each_piece<T>(window, [&, x = x, inputs = inputs](const Piece& piece,
+                                                          std::vector<T>& columns) {
       gemm(filters,
            matrix(x + at * inputs * positions + piece.begin, {inputs, piece.count}, {positions, 1}),
            matrix(columns.data(), {taps, piece.count}, {piece.count, 1}));

@@ -1,6 +1,7 @@
-// Indexing x(...) as NumPy does it. Integers, slices, newaxis and ellipsis are views; a boolean mask or an integer
-// tensor gathers (NumPy's "advanced" indexing): its positions are broadcast against each other, and their axes stand
-// where the first of them stood if they are neighbours, in front otherwise.
+// Indexing x(...) as NumPy does it. Integers, slices, newaxis and ellipsis are views; a boolean
+// mask or an integer tensor gathers (NumPy's "advanced" indexing): its positions are broadcast
+// against each other, and their axes stand where the first of them stood if they are neighbours, in
+// front otherwise.
 #include "tensor/index.h"
 
 #include <charconv>
@@ -20,15 +21,21 @@ struct Range {
 
 // Python's slice.indices.
 Range resolve(const Slice& slice, std::int64_t extent) {
-  if (slice.step == 0) fail("index", "got a slice with a step of 0, need a positive or negative one");
+  if (slice.step == 0)
+    fail("index", "got a slice with a step of 0, need a positive or negative one");
   const std::int64_t low = slice.step > 0 ? 0 : -1, high = slice.step > 0 ? extent : extent - 1;
-  const auto clamp = [&](std::int64_t bound) { return std::clamp(bound < 0 ? bound + extent : bound, low, high); };
+  const auto clamp = [&](std::int64_t bound) {
+    return std::clamp(bound < 0 ? bound + extent : bound, low, high);
+  };
   const std::int64_t start = slice.start ? clamp(*slice.start) : (slice.step > 0 ? low : high);
   const std::int64_t stop = slice.stop ? clamp(*slice.stop) : (slice.step > 0 ? high : low);
   const std::int64_t span = slice.step > 0 ? stop - start : start - stop;
   // Not (span + step - 1) / step: a step near 2^63 would overflow.
-  const std::uint64_t stride = slice.step > 0 ? static_cast<std::uint64_t>(slice.step) : 0 - static_cast<std::uint64_t>(slice.step);
-  const std::int64_t count = span <= 0 ? 0 : static_cast<std::int64_t>((static_cast<std::uint64_t>(span) - 1) / stride) + 1;
+  const std::uint64_t stride = slice.step > 0 ? static_cast<std::uint64_t>(slice.step)
+                                              : 0 - static_cast<std::uint64_t>(slice.step);
+  const std::int64_t count =
+      span <= 0 ? 0
+                : static_cast<std::int64_t>((static_cast<std::uint64_t>(span) - 1) / stride) + 1;
   return {start, count, count > 1 ? slice.step : (slice.step > 0 ? 1 : -1)};
 }
 
@@ -38,7 +45,8 @@ std::vector<Tensor> nonzero(const Tensor& mask) {
   Dims index = Dims::filled(mask.rank(), 0);
   for (const bool value : mask.elements<bool>()) {
     if (value)
-      for (int axis = 0; axis < mask.rank(); ++axis) positions[static_cast<std::size_t>(axis)].push_back(index[axis]);
+      for (int axis = 0; axis < mask.rank(); ++axis)
+        positions[static_cast<std::size_t>(axis)].push_back(index[axis]);
     for (int axis = mask.rank() - 1; axis >= 0; --axis) {
       if (++index[axis] < mask.shape(axis)) break;
       index[axis] = 0;
@@ -53,15 +61,18 @@ std::vector<Tensor> nonzero(const Tensor& mask) {
 int consumed(const Index& item) {
   return std::visit(
       []<class V>(const V& value) {
-        if constexpr (std::is_same_v<V, NewAxis> || std::is_same_v<V, Ellipsis>) return 0;
-        else if constexpr (std::is_same_v<V, Tensor>) return value.dtype() == boolean ? value.rank() : 1;
-        else return 1;
+        if constexpr (std::is_same_v<V, NewAxis> || std::is_same_v<V, Ellipsis>)
+          return 0;
+        else if constexpr (std::is_same_v<V, Tensor>)
+          return value.dtype() == boolean ? value.rank() : 1;
+        else
+          return 1;
       },
       item.get());
 }
 
-// The items with the ellipsis written out behind its mark and masks turned into positions: one item an axis, plus new
-// axes.
+// The items with the ellipsis written out behind its mark and masks turned into positions: one item
+// an axis, plus new axes.
 std::vector<Index> expand(const Tensor& x, const std::vector<Index>& indices) {
   int used = 0, ellipses = 0;
   for (const Index& item : indices) {
@@ -69,7 +80,8 @@ std::vector<Index> expand(const Tensor& x, const std::vector<Index>& indices) {
     ellipses += std::holds_alternative<Ellipsis>(item.get());
   }
   if (ellipses > 1) fail("index", "got ", ellipses, " ellipses, need at most one");
-  if (used > x.rank()) fail("index", "got indices for ", used, " axes, but the shape ", x.shape(), " has ", x.rank());
+  if (used > x.rank())
+    fail("index", "got indices for ", used, " axes, but the shape ", x.shape(), " has ", x.rank());
   std::vector<Index> result;
   int axis = 0;
   const auto fill = [&] {
@@ -78,12 +90,14 @@ std::vector<Index> expand(const Tensor& x, const std::vector<Index>& indices) {
   for (const Index& item : indices) {
     const auto* positions = std::get_if<Tensor>(&item.get());
     if (std::holds_alternative<Ellipsis>(item.get())) {
-      result.push_back(item);  // kept: NumPy takes positions on its two sides as apart, even when it is no axis
+      result.push_back(
+          item);  // kept: NumPy takes positions on its two sides as apart, even when it is no axis
       fill();
     } else if (positions && positions->dtype() == boolean) {
       for (int i = 0; i < positions->rank(); ++i)
         if (positions->shape(i) != x.shape(axis + i))
-          fail("index", "the mask has the shape ", positions->shape(), ", which does not fit the shape ", x.shape(), " from axis ", axis);
+          fail("index", "the mask has the shape ", positions->shape(),
+               ", which does not fit the shape ", x.shape(), " from axis ", axis);
       if (positions->rank() == 0) fail("index", "a 0-d mask is not supported: use where()");
       for (Tensor& along : nonzero(*positions)) result.emplace_back(std::move(along));
       axis += positions->rank();
@@ -99,14 +113,14 @@ std::vector<Index> expand(const Tensor& x, const std::vector<Index>& indices) {
 }
 
 struct Gather {
-  Tensor base;                   // the view left by slices and new axes; gathered axes are still whole
-  Dims axes;                     // of base, one for each of `positions`
-  std::vector<Tensor> positions; // i64
-  int result_axis = 0;           // where the positions' axes stand in the result
+  Tensor base;  // the view left by slices and new axes; gathered axes are still whole
+  Dims axes;    // of base, one for each of `positions`
+  std::vector<Tensor> positions;  // i64
+  int result_axis = 0;            // where the positions' axes stand in the result
 };
 
-// Splits an expanded index into its view and its gathered axes. With no tensor among the items the integers are part
-// of the view, otherwise they are positions like the tensors.
+// Splits an expanded index into its view and its gathered axes. With no tensor among the items the
+// integers are part of the view, otherwise they are positions like the tensors.
 Gather analyse(const Tensor& x, const std::vector<Index>& items) {
   bool gathers = false;
   for (const Index& item : items) gathers |= std::holds_alternative<Tensor>(item.get());
@@ -136,7 +150,8 @@ Gather analyse(const Tensor& x, const std::vector<Index>& items) {
       viewed.push_back(range.extent);
     } else if (const auto* position = std::get_if<std::int64_t>(&item)) {
       if (*position < -x.shape(axis) || *position >= x.shape(axis))
-        fail("index", "index ", *position, " is out of bounds for axis ", axis, " of the shape ", x.shape());
+        fail("index", "index ", *position, " is out of bounds for axis ", axis, " of the shape ",
+             x.shape());
       if (gathers) {
         add_positions(full({}, *position, i64));
       } else {
@@ -157,7 +172,8 @@ Gather analyse(const Tensor& x, const std::vector<Index>& items) {
 std::pair<std::vector<std::int64_t>, Shape> offsets_of(const Gather& gather) {
   detail::stored(gather.base);  // a traced tensor has no elements to gather: see take
   Shape shape;
-  for (const Tensor& positions : gather.positions) shape = broadcast_shapes(shape, positions.shape(), "index");
+  for (const Tensor& positions : gather.positions)
+    shape = broadcast_shapes(shape, positions.shape(), "index");
   std::vector<std::int64_t> offsets(static_cast<std::size_t>(num_elements(shape)), 0);
   for (int i = 0; i < gather.axes.rank(); ++i) {
     const int axis = static_cast<int>(gather.axes[i]);
@@ -200,8 +216,10 @@ Shape joined(const Shape& a, const Shape& b) {
   return result;
 }
 
-// Copies between the gathered elements of base and `packed`, whose axes are [positions..., rest...].
-void transfer(const Gather& gather, const std::vector<std::int64_t>& offsets, int position_rank, const Tensor& packed, bool into_base) {
+// Copies between the gathered elements of base and `packed`, whose axes are [positions...,
+// rest...].
+void transfer(const Gather& gather, const std::vector<std::int64_t>& offsets, int position_rank,
+              const Tensor& packed, bool into_base) {
   const auto [rest, base_strides] = remaining(gather);
   const View base = mutable_view(gather.base), side = mutable_view(packed);
   Shape positions;
@@ -220,7 +238,10 @@ void transfer(const Gather& gather, const std::vector<std::int64_t>& offsets, in
           T* inside = base.as<T>() + offsets[k++];
           T* outside = side.as<T>() + at;
           for_each_index(
-              rest, [&](std::int64_t i, std::int64_t o) { into_base ? void(inside[i] = outside[o]) : void(outside[o] = inside[i]); },
+              rest,
+              [&](std::int64_t i, std::int64_t o) {
+                into_base ? void(inside[i] = outside[o]) : void(outside[o] = inside[i]);
+              },
               base_strides, rest_strides);
         },
         position_strides);
@@ -228,14 +249,18 @@ void transfer(const Gather& gather, const std::vector<std::int64_t>& offsets, in
 }
 
 void assign_view(const Tensor& target, const Tensor& value) {
-  if (target.is_read_only()) fail("assignment", "the target is read-only (a mapped file or a broadcast): write into a copy()");
+  if (target.is_read_only())
+    fail("assignment",
+         "the target is read-only (a mapped file or a broadcast): write into a copy()");
   Tensor source = broadcast_to(value, target.shape()).astype(target.dtype());
   if (source.shares_storage(target)) source = copy(source);
   const View out = mutable_view(target);
   const ConstView in = const_view(source);
   dispatch(out.dtype, [&]<class Tag>(Tag) {
     using T = typename Tag::type;
-    for_each_index(out.shape, [&](std::int64_t to, std::int64_t from) { out.as<T>()[to] = in.as<T>()[from]; }, out.strides, in.strides);
+    for_each_index(
+        out.shape, [&](std::int64_t to, std::int64_t from) { out.as<T>()[to] = in.as<T>()[from]; },
+        out.strides, in.strides);
   });
 }
 
@@ -248,25 +273,39 @@ Tensor get_index(const Tensor& x, const std::vector<Index>& indices) {
   const auto [offsets, shape] = offsets_of(gather);
   const Tensor packed = empty(joined(shape, remaining(gather).first), x.dtype());
   transfer(gather, offsets, shape.rank(), packed, false);
-  return transpose(packed, result_order(shape.rank(), packed.rank() - shape.rank(), gather.result_axis));
+  return transpose(packed,
+                   result_order(shape.rank(), packed.rank() - shape.rank(), gather.result_axis));
 }
 
 void set_index(const Tensor& x, const std::vector<Index>& indices, const Tensor& value) {
-  if (x.is_read_only()) fail("assignment", "the target is read-only (a mapped file or a broadcast): write into a copy()");
+  if (x.is_read_only())
+    fail("assignment",
+         "the target is read-only (a mapped file or a broadcast): write into a copy()");
   const std::vector<Index> items = expand(x, indices);
   const Gather gather = analyse(x, items);
   if (gather.positions.empty()) return assign_view(gather.base, value);
   const auto [offsets, shape] = offsets_of(gather);
-  // A contiguous buffer of the result's layout, filled from the value, then read back in the packed order.
+  // A contiguous buffer of the result's layout, filled from the value, then read back in the packed
+  // order.
   Tensor packed = empty(joined(shape, remaining(gather).first), x.dtype());
-  assign_view(transpose(packed, result_order(shape.rank(), packed.rank() - shape.rank(), gather.result_axis)), value);
+  assign_view(transpose(packed, result_order(shape.rank(), packed.rank() - shape.rank(),
+                                             gather.result_axis)),
+              value);
   transfer(gather, offsets, shape.rank(), packed, true);
 }
 
-void IndexedTensor::operator+=(const Tensor& value) && { set_index(base_, indices_, add(*this, value)); }
-void IndexedTensor::operator-=(const Tensor& value) && { set_index(base_, indices_, subtract(*this, value)); }
-void IndexedTensor::operator*=(const Tensor& value) && { set_index(base_, indices_, multiply(*this, value)); }
-void IndexedTensor::operator/=(const Tensor& value) && { set_index(base_, indices_, divide(*this, value)); }
+void IndexedTensor::operator+=(const Tensor& value) && {
+  set_index(base_, indices_, add(*this, value));
+}
+void IndexedTensor::operator-=(const Tensor& value) && {
+  set_index(base_, indices_, subtract(*this, value));
+}
+void IndexedTensor::operator*=(const Tensor& value) && {
+  set_index(base_, indices_, multiply(*this, value));
+}
+void IndexedTensor::operator/=(const Tensor& value) && {
+  set_index(base_, indices_, divide(*this, value));
+}
 
 // ---- Index text.
 

@@ -1,5 +1,6 @@
-// What an operator is: one OpInfo row in the table of its family's file. This is the only list of operators; public
-// functions (include/tensor/ops.h) are thin wrappers around `apply_op`, or compositions of such wrappers.
+// What an operator is: one OpInfo row in the table of its family's file. This is the only list of
+// operators; public functions (include/tensor/ops.h) are thin wrappers around `apply_op`, or
+// compositions of such wrappers.
 #pragma once
 
 #include <optional>
@@ -14,44 +15,119 @@ namespace tensor {
 
 enum class Op : std::uint8_t {
   // pointwise.cpp: unary, binary, ternary
-  negative, abs, sign, square, sqrt, rsqrt, reciprocal, exp, expm1, log, log1p, sin, cos, tanh, erf, sigmoid, relu,
-  gelu, gelu_tanh, silu, hardswish, floor, ceil, round, isnan, isfinite, logical_not, astype, copy,
-  add, subtract, multiply, divide, floor_divide, remainder, power, maximum, minimum,
-  equal, not_equal, less, less_equal, greater, greater_equal, logical_and, logical_or, logical_xor,
+  negative,
+  abs,
+  sign,
+  square,
+  sqrt,
+  rsqrt,
+  reciprocal,
+  exp,
+  expm1,
+  log,
+  log1p,
+  sin,
+  cos,
+  tanh,
+  erf,
+  sigmoid,
+  relu,
+  gelu,
+  gelu_tanh,
+  silu,
+  hardswish,
+  floor,
+  ceil,
+  round,
+  isnan,
+  isfinite,
+  logical_not,
+  astype,
+  copy,
+  add,
+  subtract,
+  multiply,
+  divide,
+  floor_divide,
+  remainder,
+  power,
+  maximum,
+  minimum,
+  equal,
+  not_equal,
+  less,
+  less_equal,
+  greater,
+  greater_equal,
+  logical_and,
+  logical_or,
+  logical_xor,
   where,
   // reduce.cpp
-  sum, mean, prod, max, min, var, any, all, argmax, argmin,
+  sum,
+  mean,
+  prod,
+  max,
+  min,
+  var,
+  any,
+  all,
+  argmax,
+  argmin,
   // scan.cpp
-  cumsum, sort, argsort,
+  cumsum,
+  sort,
+  argsort,
   // matmul.cpp
   matmul,
   // softmax.cpp, layer_norm.cpp
-  softmax, log_softmax, layer_norm,
+  softmax,
+  log_softmax,
+  layer_norm,
   // conv2d.cpp, pool.cpp, resize.cpp
-  conv2d, conv_transpose2d, max_pool2d, avg_pool2d, interpolate,
+  conv2d,
+  conv_transpose2d,
+  max_pool2d,
+  avg_pool2d,
+  interpolate,
   // view.cpp
-  reshape, transpose, slice, broadcast_to,
+  reshape,
+  transpose,
+  slice,
+  broadcast_to,
   // gather.cpp
-  concatenate, pad, take, take_along_axis,
+  concatenate,
+  pad,
+  take,
+  take_along_axis,
   count_,
 };
 
-/// How an operator may be fused (GTCO, section IV-B, table of operator patterns); View only renames elements.
-enum class Pattern : std::uint8_t { elementwise, injective, reduction, complex_out_fusable, opaque, view };
+/// How an operator may be fused (GTCO, section IV-B, table of operator patterns); View only renames
+/// elements.
+enum class Pattern : std::uint8_t {
+  elementwise,
+  injective,
+  reduction,
+  complex_out_fusable,
+  opaque,
+  view
+};
 
-/// How the public function of an elementwise operator brings its inputs to one type before `apply_op` (NumPy's rules).
+/// How the public function of an elementwise operator brings its inputs to one type before
+/// `apply_op` (NumPy's rules).
 enum class Promotion : std::uint8_t {
-  none,       // not an elementwise operator, or its function does more
-  same,       // any type, kept
-  numbers,    // any type but bool
-  small,      // bool counts as i8
-  whole,      // floating types; others are returned as they are
-  floating,   // integers become floating_type()
-  common,     // the inputs' common type
-  arithmetic, // the common type, but not bool
-  counting,   // the common type, bool counts as i8
-  quotient,   // the common type, integers become f64
-  logical,    // bool
+  none,        // not an elementwise operator, or its function does more
+  same,        // any type, kept
+  numbers,     // any type but bool
+  small,       // bool counts as i8
+  whole,       // floating types; others are returned as they are
+  floating,    // integers become floating_type()
+  common,      // the inputs' common type
+  arithmetic,  // the common type, but not bool
+  counting,    // the common type, bool counts as i8
+  quotient,    // the common type, integers become f64
+  logical,     // bool
 };
 
 /// Where a view operator's result lies inside its input.
@@ -67,7 +143,8 @@ struct OpInfo {
   int min_inputs;
   int max_inputs;
   Pattern pattern;
-  /// The type of the result. Checks everything about shapes, types and attributes; throws UserError.
+  /// The type of the result. Checks everything about shapes, types and attributes; throws
+  /// UserError.
   TensorType (*infer)(std::span<const TensorType>, const Attrs&);
   /// The CPU reference. Inputs and output are what `infer` accepted and returned, with any strides.
   void (*eval)(std::span<const ConstView>, const Attrs&, const View&);
@@ -94,13 +171,15 @@ std::span<const OpInfo> resize_ops();
 std::span<const OpInfo> view_ops();
 std::span<const OpInfo> gather_ops();
 
-/// Runs an operator: infers the type, then makes a view or evaluates the reference kernel into fresh memory.
+/// Runs an operator: infers the type, then makes a view or evaluates the reference kernel into
+/// fresh memory.
 Tensor apply_op(Op op, std::span<const Tensor> inputs, const Attrs& attrs = {});
 inline Tensor apply_op(Op op, std::initializer_list<Tensor> inputs, const Attrs& attrs = {}) {
   return apply_op(op, std::span(inputs.begin(), inputs.size()), attrs);
 }
 
-/// The public function of an elementwise operator: promotes the inputs as its row says, then applies it.
+/// The public function of an elementwise operator: promotes the inputs as its row says, then
+/// applies it.
 Tensor elementwise(Op op, std::span<const Tensor> inputs);
 inline Tensor elementwise(Op op, std::initializer_list<Tensor> inputs) {
   return elementwise(op, std::span(inputs.begin(), inputs.size()));

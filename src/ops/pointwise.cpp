@@ -1,4 +1,5 @@
-// Elementwise operators. Adding one: its function in ops.h, its enumerator in op.h, and here its row and its function.
+// Elementwise operators. Adding one: its function in ops.h, its enumerator in op.h, and here its
+// row and its function.
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -41,7 +42,8 @@ void dispatch_domain(DType dtype, std::string_view where, Body&& body) {
     dispatch(dtype, [&]<class Tag>(Tag tag) {
       if constexpr (domain == Domain::number && std::is_same_v<typename Tag::type, bool>)
         internal_error(where, "got a boolean tensor after type inference");
-      else body(tag);
+      else
+        body(tag);
     });
   }
 }
@@ -64,12 +66,16 @@ void eval_binary(std::span<const ConstView> in, const Attrs&, const View& out) {
 
 // ---- Scalar functions that the standard library lacks.
 
-// Integer arithmetic wraps around as NumPy's does, without the undefined behaviour of signed overflow.
+// Integer arithmetic wraps around as NumPy's does, without the undefined behaviour of signed
+// overflow.
 template <class T, class F>
 T wrap(T a, T b, F f) {
-  if constexpr (std::is_same_v<T, bool>) return f(a, b) != 0;
-  else if constexpr (std::is_integral_v<T>) return static_cast<T>(f(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
-  else return f(a, b);
+  if constexpr (std::is_same_v<T, bool>)
+    return f(a, b) != 0;
+  else if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(f(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
+  else
+    return f(a, b);
 }
 
 template <class T>
@@ -79,9 +85,12 @@ T negated(T x) {
 
 template <class T>
 T magnitude(T x) {
-  if constexpr (std::is_floating_point_v<T>) return std::fabs(x);
-  else if constexpr (std::is_same_v<T, bool> || std::is_unsigned_v<T>) return x;
-  else return x < 0 ? negated(x) : x;
+  if constexpr (std::is_floating_point_v<T>)
+    return std::fabs(x);
+  else if constexpr (std::is_same_v<T, bool> || std::is_unsigned_v<T>)
+    return x;
+  else
+    return x < 0 ? negated(x) : x;
 }
 
 template <class T>
@@ -93,7 +102,8 @@ T floor_div(T a, T b) {
     const T quotient = static_cast<T>(a / b);
     return static_cast<T>(quotient - ((a % b != 0) && ((a < 0) != (b < 0))));
   } else {
-    // numpy.floor_divide: from the remainder, so that a == q * b + r holds with the remainder of the same sign as b.
+    // numpy.floor_divide: from the remainder, so that a == q * b + r holds with the remainder of
+    // the same sign as b.
     if (b == 0) return a / b;
     T rest = std::fmod(a, b);
     T quotient = (a - rest) / b;
@@ -124,7 +134,9 @@ T raised(T base, T exponent) {
   if constexpr (std::is_integral_v<T>) {
     std::uint64_t result = 1, factor = static_cast<std::uint64_t>(base);
     if constexpr (std::is_signed_v<T>)
-      if (exponent < 0) fail("power", "integers to negative integer powers are not allowed: convert to a floating type");
+      if (exponent < 0)
+        fail("power",
+             "integers to negative integer powers are not allowed: convert to a floating type");
     for (auto left = static_cast<std::uint64_t>(exponent); left > 0; left >>= 1, factor *= factor)
       if (left & 1) result *= factor;
     return static_cast<T>(result);
@@ -171,19 +183,26 @@ T gelu_by_tanh(T x) {
 // ---- Type rules.
 
 TensorType infer_unary(std::span<const TensorType> in, const Attrs&) { return in[0]; }
-TensorType infer_unary_bool(std::span<const TensorType> in, const Attrs&) { return {in[0].shape, boolean}; }
-TensorType infer_astype(std::span<const TensorType> in, const Attrs& attrs) { return {in[0].shape, attrs.dtype("dtype")}; }
+TensorType infer_unary_bool(std::span<const TensorType> in, const Attrs&) {
+  return {in[0].shape, boolean};
+}
+TensorType infer_astype(std::span<const TensorType> in, const Attrs& attrs) {
+  return {in[0].shape, attrs.dtype("dtype")};
+}
 
 TensorType infer_binary(std::span<const TensorType> in, const Attrs&) {
-  if (in[0].dtype != in[1].dtype) internal_error("binary", "got ", in[0], " and ", in[1], ", need equal types");
+  if (in[0].dtype != in[1].dtype)
+    internal_error("binary", "got ", in[0], " and ", in[1], ", need equal types");
   return {broadcast_shapes(in[0].shape, in[1].shape, "broadcast"), in[0].dtype};
 }
 TensorType infer_binary_bool(std::span<const TensorType> in, const Attrs& attrs) {
   return {infer_binary(in, attrs).shape, boolean};
 }
 TensorType infer_where(std::span<const TensorType> in, const Attrs& attrs) {
-  if (in[0].dtype != boolean) fail("where", "got a condition of ", in[0].dtype, ", need bool: compare it with something");
-  return {broadcast_shapes(in[0].shape, infer_binary(in.subspan(1), attrs).shape, "where"), in[1].dtype};
+  if (in[0].dtype != boolean)
+    fail("where", "got a condition of ", in[0].dtype, ", need bool: compare it with something");
+  return {broadcast_shapes(in[0].shape, infer_binary(in.subspan(1), attrs).shape, "where"),
+          in[1].dtype};
 }
 
 // ---- Operators whose inputs and outputs differ in type.
@@ -208,12 +227,15 @@ template <class T>
 void where_loop(std::byte* const* data, const std::int64_t* strides, std::int64_t count) {
   std::byte* out = data[0];
   const std::byte *condition = data[1], *a = data[2], *b = data[3];
-  for (; count > 0; --count, out += strides[0], condition += strides[1], a += strides[2], b += strides[3])
-    *reinterpret_cast<T*>(out) = *reinterpret_cast<const T*>(*reinterpret_cast<const bool*>(condition) ? a : b);
+  for (; count > 0;
+       --count, out += strides[0], condition += strides[1], a += strides[2], b += strides[3])
+    *reinterpret_cast<T*>(out) =
+        *reinterpret_cast<const T*>(*reinterpret_cast<const bool*>(condition) ? a : b);
 }
 
 void eval_where(std::span<const ConstView> in, const Attrs&, const View& out) {
-  dispatch(out.dtype, [&]<class Tag>(Tag) { run_strided(out, in, where_loop<typename Tag::type>); });
+  dispatch(out.dtype,
+           [&]<class Tag>(Tag) { run_strided(out, in, where_loop<typename Tag::type>); });
 }
 
 // ---- The table.
@@ -277,18 +299,24 @@ constexpr OpInfo kRows[] = {
     rounding<[](auto x) { return std::ceil(x); }>(Op::ceil, "ceil"),
     rounding<[](auto x) { return std::nearbyint(x); }>(Op::round, "round"),
     predicate<[](auto x) { return x != x; }>(Op::isnan, "isnan"),
-    predicate<[](auto x) { return std::isfinite(static_cast<double>(x)); }>(Op::isfinite, "isfinite"),
+    predicate<[](auto x) { return std::isfinite(static_cast<double>(x)); }>(Op::isfinite,
+                                                                            "isfinite"),
     predicate<[](auto x) { return !x; }>(Op::logical_not, "logical_not"),
     row(Op::astype, "astype", 1, infer_astype, eval_cast, Promotion::none),
     row(Op::copy, "copy", 1, infer_unary, eval_cast, Promotion::same),
 
     binary<[](auto a, auto b) { return wrap(a, b, kAdd); }>(Op::add, "add"),
-    binary<[](auto a, auto b) { return wrap(a, b, kSubtract); }, Domain::number>(Op::subtract, "subtract", Promotion::arithmetic),
+    binary<[](auto a, auto b) { return wrap(a, b, kSubtract); }, Domain::number>(
+        Op::subtract, "subtract", Promotion::arithmetic),
     binary<[](auto a, auto b) { return wrap(a, b, kMultiply); }>(Op::multiply, "multiply"),
-    binary<[](auto a, auto b) { return a / b; }, Domain::floating>(Op::divide, "divide", Promotion::quotient),
-    binary<[](auto a, auto b) { return floor_div(a, b); }, Domain::number>(Op::floor_divide, "floor_divide", Promotion::counting),
-    binary<[](auto a, auto b) { return modulo(a, b); }, Domain::number>(Op::remainder, "remainder", Promotion::counting),
-    binary<[](auto a, auto b) { return raised(a, b); }, Domain::number>(Op::power, "power", Promotion::counting),
+    binary<[](auto a, auto b) { return a / b; }, Domain::floating>(Op::divide, "divide",
+                                                                   Promotion::quotient),
+    binary<[](auto a, auto b) { return floor_div(a, b); }, Domain::number>(
+        Op::floor_divide, "floor_divide", Promotion::counting),
+    binary<[](auto a, auto b) { return modulo(a, b); }, Domain::number>(Op::remainder, "remainder",
+                                                                        Promotion::counting),
+    binary<[](auto a, auto b) { return raised(a, b); }, Domain::number>(Op::power, "power",
+                                                                        Promotion::counting),
     binary<[](auto a, auto b) { return greater_or_nan(a, b); }>(Op::maximum, "maximum"),
     binary<[](auto a, auto b) { return less_or_nan(a, b); }>(Op::minimum, "minimum"),
     compare<[](auto a, auto b) { return a == b; }>(Op::equal, "equal"),
@@ -297,9 +325,12 @@ constexpr OpInfo kRows[] = {
     compare<[](auto a, auto b) { return a <= b; }>(Op::less_equal, "less_equal"),
     compare<[](auto a, auto b) { return (a > b); }>(Op::greater, "greater"),
     compare<[](auto a, auto b) { return a >= b; }>(Op::greater_equal, "greater_equal"),
-    compare<[](auto a, auto b) { return a && b; }>(Op::logical_and, "logical_and", Promotion::logical),
-    compare<[](auto a, auto b) { return a || b; }>(Op::logical_or, "logical_or", Promotion::logical),
-    compare<[](auto a, auto b) { return bool(a) != bool(b); }>(Op::logical_xor, "logical_xor", Promotion::logical),
+    compare<[](auto a, auto b) { return a && b; }>(Op::logical_and, "logical_and",
+                                                   Promotion::logical),
+    compare<[](auto a, auto b) { return a || b; }>(Op::logical_or, "logical_or",
+                                                   Promotion::logical),
+    compare<[](auto a, auto b) { return bool(a) != bool(b); }>(Op::logical_xor, "logical_xor",
+                                                               Promotion::logical),
     row(Op::where, "where", 3, infer_where, eval_where, Promotion::none),
 };
 
@@ -309,18 +340,27 @@ std::optional<DType> working_type(const OpInfo& row, std::span<const Tensor> inp
   const bool flags = dtype == boolean;
   switch (row.promotion) {
     case Promotion::numbers:
-      if (flags) fail(row.name, "is not defined on bool: convert it with astype, or use a logical operator");
+      if (flags)
+        fail(row.name, "is not defined on bool: convert it with astype, or use a logical operator");
       return dtype;
     case Promotion::arithmetic:
-      if (flags) fail(row.name, "is not defined on two bool tensors: use logical_xor, or convert them with astype");
+      if (flags)
+        fail(row.name,
+             "is not defined on two bool tensors: use logical_xor, or convert them with astype");
       return dtype;
-    case Promotion::whole: return is_floating(dtype) ? std::optional(dtype) : std::nullopt;
+    case Promotion::whole:
+      return is_floating(dtype) ? std::optional(dtype) : std::nullopt;
     case Promotion::small:
-    case Promotion::counting: return flags ? i8 : dtype;
-    case Promotion::floating: return floating_type(dtype);
-    case Promotion::quotient: return is_floating(dtype) ? dtype : f64;
-    case Promotion::logical: return boolean;
-    default: return dtype;
+    case Promotion::counting:
+      return flags ? i8 : dtype;
+    case Promotion::floating:
+      return floating_type(dtype);
+    case Promotion::quotient:
+      return is_floating(dtype) ? dtype : f64;
+    case Promotion::logical:
+      return boolean;
+    default:
+      return dtype;
   }
 }
 
@@ -370,7 +410,9 @@ Tensor add(const Tensor& a, const Tensor& b) { return elementwise(Op::add, {a, b
 Tensor subtract(const Tensor& a, const Tensor& b) { return elementwise(Op::subtract, {a, b}); }
 Tensor multiply(const Tensor& a, const Tensor& b) { return elementwise(Op::multiply, {a, b}); }
 Tensor divide(const Tensor& a, const Tensor& b) { return elementwise(Op::divide, {a, b}); }
-Tensor floor_divide(const Tensor& a, const Tensor& b) { return elementwise(Op::floor_divide, {a, b}); }
+Tensor floor_divide(const Tensor& a, const Tensor& b) {
+  return elementwise(Op::floor_divide, {a, b});
+}
 Tensor remainder(const Tensor& a, const Tensor& b) { return elementwise(Op::remainder, {a, b}); }
 Tensor power(const Tensor& a, const Tensor& b) { return elementwise(Op::power, {a, b}); }
 Tensor maximum(const Tensor& a, const Tensor& b) { return elementwise(Op::maximum, {a, b}); }
@@ -380,10 +422,16 @@ Tensor not_equal(const Tensor& a, const Tensor& b) { return elementwise(Op::not_
 Tensor less(const Tensor& a, const Tensor& b) { return elementwise(Op::less, {a, b}); }
 Tensor less_equal(const Tensor& a, const Tensor& b) { return elementwise(Op::less_equal, {a, b}); }
 Tensor greater(const Tensor& a, const Tensor& b) { return elementwise(Op::greater, {a, b}); }
-Tensor greater_equal(const Tensor& a, const Tensor& b) { return elementwise(Op::greater_equal, {a, b}); }
-Tensor logical_and(const Tensor& a, const Tensor& b) { return elementwise(Op::logical_and, {a, b}); }
+Tensor greater_equal(const Tensor& a, const Tensor& b) {
+  return elementwise(Op::greater_equal, {a, b});
+}
+Tensor logical_and(const Tensor& a, const Tensor& b) {
+  return elementwise(Op::logical_and, {a, b});
+}
 Tensor logical_or(const Tensor& a, const Tensor& b) { return elementwise(Op::logical_or, {a, b}); }
-Tensor logical_xor(const Tensor& a, const Tensor& b) { return elementwise(Op::logical_xor, {a, b}); }
+Tensor logical_xor(const Tensor& a, const Tensor& b) {
+  return elementwise(Op::logical_xor, {a, b});
+}
 
 Tensor astype(const Tensor& x, DType dtype) { return cast(x, dtype); }
 
@@ -393,6 +441,8 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   return apply_op(Op::where, {cast(condition, boolean), cast(a, dtype), cast(b, dtype)});
 }
 
-Tensor clip(const Tensor& x, const Tensor& low, const Tensor& high) { return minimum(maximum(x, low), high); }
+Tensor clip(const Tensor& x, const Tensor& low, const Tensor& high) {
+  return minimum(maximum(x, low), high);
+}
 
 }  // namespace tensor

@@ -16,8 +16,10 @@ void check_fits(const Tensor& number, DType dtype, std::string_view where) {
   dispatch(dtype, [&]<class Tag>(Tag) {
     using T = typename Tag::type;
     if constexpr (std::is_integral_v<T>) {
-      if (value < std::int64_t(std::numeric_limits<T>::min()) || value > std::int64_t(std::numeric_limits<T>::max()))
-        fail(where, "the number ", value, " does not fit into ", dtype, ": convert the tensor with astype first");
+      if (value < std::int64_t(std::numeric_limits<T>::min()) ||
+          value > std::int64_t(std::numeric_limits<T>::max()))
+        fail(where, "the number ", value, " does not fit into ", dtype,
+             ": convert the tensor with astype first");
     }
   });
 }
@@ -33,7 +35,8 @@ DType result_type(std::span<const Tensor> inputs, std::string_view where) {
   if (!strong) return *weak;
   if (!weak) return *strong;
   // A number of a higher kind brings that kind's default type; otherwise the tensors decide.
-  const DType result = kind_of(*weak) > kind_of(*strong) ? (kind_of(*weak) == Kind::floating ? f64 : i64) : *strong;
+  const DType result =
+      kind_of(*weak) > kind_of(*strong) ? (kind_of(*weak) == Kind::floating ? f64 : i64) : *strong;
   for (const Tensor& x : inputs)
     if (x.is_weak()) check_fits(x, result, where);
   return result;
@@ -41,7 +44,8 @@ DType result_type(std::span<const Tensor> inputs, std::string_view where) {
 
 DType floating_result_type(std::span<const Tensor> inputs, std::string_view where) {
   const DType dtype = result_type(inputs, where);
-  if (!is_floating(dtype)) fail(where, "got a tensor of ", dtype, ", need a floating type: convert it with astype(f32)");
+  if (!is_floating(dtype))
+    fail(where, "got a tensor of ", dtype, ", need a floating type: convert it with astype(f32)");
   return dtype;
 }
 
@@ -49,11 +53,15 @@ DType floating_type(DType dtype) {
   switch (dtype) {
     case DType::boolean:
     case DType::u8:
-    case DType::i8: return f16;
-    case DType::i16: return f32;
+    case DType::i8:
+      return f16;
+    case DType::i16:
+      return f32;
     case DType::i32:
-    case DType::i64: return f64;
-    default: return dtype;
+    case DType::i64:
+      return f64;
+    default:
+      return dtype;
   }
 }
 

@@ -1,4 +1,5 @@
-// Operators that only rename elements: reshape, transpose, slice, broadcast_to, and the functions built on them.
+// Operators that only rename elements: reshape, transpose, slice, broadcast_to, and the functions
+// built on them.
 #include <algorithm>
 
 #include "src/core/dispatch.h"
@@ -21,18 +22,23 @@ Shape resolve_reshape(const Shape& from, const Attrs& attrs) {
   std::int64_t known = 1;
   int open = -1;
   for (int axis = 0; axis < wanted.rank(); ++axis) {
-    if (wanted[axis] == -1 && open < 0) open = axis;
-    else if (wanted[axis] < 0) fail("reshape", "got the shape ", wanted, ", need extents >= 0 and at most one -1");
-    else if (__builtin_mul_overflow(known, wanted[axis], &known)) fail("reshape", "the shape ", wanted, " is too large");
+    if (wanted[axis] == -1 && open < 0)
+      open = axis;
+    else if (wanted[axis] < 0)
+      fail("reshape", "got the shape ", wanted, ", need extents >= 0 and at most one -1");
+    else if (__builtin_mul_overflow(known, wanted[axis], &known))
+      fail("reshape", "the shape ", wanted, " is too large");
   }
   const std::int64_t size = num_elements(from);
   if (open >= 0 && known > 0 && size % known == 0) {
     wanted[open] = size / known;
     known = size;
   } else if (open >= 0) {
-    fail("reshape", "cannot fill in the -1 of ", wanted, " from the shape ", from, " of ", size, " elements");
+    fail("reshape", "cannot fill in the -1 of ", wanted, " from the shape ", from, " of ", size,
+         " elements");
   }
-  if (known != size) fail("reshape", "cannot read the shape ", from, " of ", size, " elements as ", wanted);
+  if (known != size)
+    fail("reshape", "cannot read the shape ", from, " of ", size, " elements as ", wanted);
   return wanted;
 }
 
@@ -40,7 +46,8 @@ TensorType infer_reshape(std::span<const TensorType> in, const Attrs& attrs) {
   return {resolve_reshape(in[0].shape, attrs), in[0].dtype};
 }
 
-// Walks both shapes in groups of equal size; a group of source axes must be walkable as one to be cut anew.
+// Walks both shapes in groups of equal size; a group of source axes must be walkable as one to be
+// cut anew.
 MaybeLayout view_reshape(const TensorType& type, const Strides& strides, const Attrs& attrs) {
   const Shape wanted = resolve_reshape(type.shape, attrs);
   if (num_elements(wanted) == 0) return Layout{wanted, row_major(wanted), 0};
@@ -57,8 +64,10 @@ MaybeLayout view_reshape(const TensorType& type, const Strides& strides, const A
     std::int64_t have = from[source], want = 1;
     int source_end = source + 1, target_end = target;
     while (have != want) {
-      if (have < want) have *= from[source_end++];
-      else want *= wanted[target_end++];
+      if (have < want)
+        have *= from[source_end++];
+      else
+        want *= wanted[target_end++];
     }
     for (int axis = source; axis + 1 < source_end; ++axis)
       if (from_strides[axis] != from_strides[axis + 1] * from[axis + 1]) return std::nullopt;
@@ -80,8 +89,10 @@ void eval_copy(std::span<const ConstView> in, const Attrs&, const View& out) {
   target.strides = row_major(in[0].shape);
   dispatch(out.dtype, [&]<class Tag>(Tag) {
     using T = typename Tag::type;
-    for_each_index(target.shape, [&](std::int64_t to, std::int64_t from) { target.as<T>()[to] = in[0].as<T>()[from]; },
-                   target.strides, in[0].strides);
+    for_each_index(
+        target.shape,
+        [&](std::int64_t to, std::int64_t from) { target.as<T>()[to] = in[0].as<T>()[from]; },
+        target.strides, in[0].strides);
   });
 }
 
@@ -91,10 +102,12 @@ Dims resolve_axes(const Shape& shape, const Attrs& attrs) {
   Dims axes = attrs.dims("axes");
   Dims seen = Dims::filled(shape.rank(), 0);
   if (axes.rank() != shape.rank())
-    fail("transpose", "got ", axes.rank(), " axes ", axes, " for the shape ", shape, ", need each of its axes once");
+    fail("transpose", "got ", axes.rank(), " axes ", axes, " for the shape ", shape,
+         ", need each of its axes once");
   for (auto& axis : axes) {
     axis = normalize_axis(axis, shape.rank(), "transpose");
-    if (seen[static_cast<int>(axis)]++) fail("transpose", "axis ", axis, " is named twice in ", attrs.dims("axes"));
+    if (seen[static_cast<int>(axis)]++)
+      fail("transpose", "axis ", axis, " is named twice in ", attrs.dims("axes"));
   }
   return axes;
 }
@@ -121,11 +134,13 @@ TensorType infer_slice(std::span<const TensorType> in, const Attrs& attrs) {
   const Dims start = attrs.dims("start"), extent = attrs.dims("extent"), step = attrs.dims("step");
   const Shape& shape = in[0].shape;
   if (start.rank() != shape.rank() || extent.rank() != shape.rank() || step.rank() != shape.rank())
-    internal_error("slice", "start ", start, ", extent ", extent, " and step ", step, " do not fit ", shape);
+    internal_error("slice", "start ", start, ", extent ", extent, " and step ", step,
+                   " do not fit ", shape);
   for (int axis = 0; axis < shape.rank(); ++axis) {
     if (extent[axis] == 0) continue;
     const std::int64_t last = start[axis] + (extent[axis] - 1) * step[axis];
-    if (extent[axis] < 0 || std::min(start[axis], last) < 0 || std::max(start[axis], last) >= shape[axis])
+    if (extent[axis] < 0 || std::min(start[axis], last) < 0 ||
+        std::max(start[axis], last) >= shape[axis])
       internal_error("slice", "axis ", axis, " of ", shape, " does not hold ", attrs);
   }
   return {extent, in[0].dtype};
@@ -146,7 +161,8 @@ MaybeLayout view_slice(const TensorType& type, const Strides& strides, const Att
 TensorType infer_broadcast(std::span<const TensorType> in, const Attrs& attrs) {
   const Shape shape = attrs.dims("shape");
   if (!(broadcast_shapes(in[0].shape, shape, "broadcast_to") == shape))
-    fail("broadcast_to", "cannot stretch the shape ", in[0].shape, " to ", shape, ": only axes of extent 1 stretch");
+    fail("broadcast_to", "cannot stretch the shape ", in[0].shape, " to ", shape,
+         ": only axes of extent 1 stretch");
   return {shape, in[0].dtype};
 }
 
@@ -155,7 +171,8 @@ MaybeLayout view_broadcast(const TensorType& type, const Strides& strides, const
   return Layout{shape, broadcast_strides(type.shape, strides, shape), 0};
 }
 
-constexpr OpInfo view_row(Op op, std::string_view name, decltype(OpInfo::infer) infer, decltype(OpInfo::view) view) {
+constexpr OpInfo view_row(Op op, std::string_view name, decltype(OpInfo::infer) infer,
+                          decltype(OpInfo::view) view) {
   return {op, name, 1, 1, Pattern::view, infer, eval_copy, view};
 }
 constexpr OpInfo kRows[] = {
@@ -173,7 +190,8 @@ Tensor slice_axes(const Tensor& x, const Dims& start, const Dims& extent, const 
   return apply_op(Op::slice, {x}, {{"start", start}, {"extent", extent}, {"step", step}});
 }
 
-Tensor slice_axis(const Tensor& x, int axis, std::int64_t start, std::int64_t extent, std::int64_t step) {
+Tensor slice_axis(const Tensor& x, int axis, std::int64_t start, std::int64_t extent,
+                  std::int64_t step) {
   Dims starts = Dims::filled(x.rank(), 0), extents = x.shape(), steps = Dims::filled(x.rank(), 1);
   starts[axis] = start;
   extents[axis] = extent;
@@ -181,19 +199,24 @@ Tensor slice_axis(const Tensor& x, int axis, std::int64_t start, std::int64_t ex
   return slice_axes(x, starts, extents, steps);
 }
 
-Tensor reshape(const Tensor& x, const Shape& shape) { return apply_op(Op::reshape, {x}, {{"shape", shape}}); }
+Tensor reshape(const Tensor& x, const Shape& shape) {
+  return apply_op(Op::reshape, {x}, {{"shape", shape}});
+}
 
 Tensor transpose(const Tensor& x) {
   Dims axes;
   for (int axis = x.rank() - 1; axis >= 0; --axis) axes.push_back(axis);
   return transpose(x, axes);
 }
-Tensor transpose(const Tensor& x, const Dims& axes) { return apply_op(Op::transpose, {x}, {{"axes", axes}}); }
+Tensor transpose(const Tensor& x, const Dims& axes) {
+  return apply_op(Op::transpose, {x}, {{"axes", axes}});
+}
 
 Tensor swapaxes(const Tensor& x, int a, int b) {
   Dims axes;
   for (int axis = 0; axis < x.rank(); ++axis) axes.push_back(axis);
-  std::swap(axes[normalize_axis(a, x.rank(), "swapaxes")], axes[normalize_axis(b, x.rank(), "swapaxes")]);
+  std::swap(axes[normalize_axis(a, x.rank(), "swapaxes")],
+            axes[normalize_axis(b, x.rank(), "swapaxes")]);
   return transpose(x, axes);
 }
 
@@ -207,14 +230,19 @@ Tensor squeeze(const Tensor& x, const Axes& axis) {
   const Dims axes = axis.resolve(x.rank(), "squeeze");
   Shape shape;
   for (int i = 0; i < x.rank(); ++i) {
-    if (!axes.contains(i)) shape.push_back(x.shape(i));
-    else if (x.shape(i) != 1 && !axis.every()) fail("squeeze", "axis ", i, " of ", x.shape(), " has the extent ", x.shape(i), ", need 1");
-    else if (x.shape(i) != 1) shape.push_back(x.shape(i));
+    if (!axes.contains(i))
+      shape.push_back(x.shape(i));
+    else if (x.shape(i) != 1 && !axis.every())
+      fail("squeeze", "axis ", i, " of ", x.shape(), " has the extent ", x.shape(i), ", need 1");
+    else if (x.shape(i) != 1)
+      shape.push_back(x.shape(i));
   }
   return reshape(x, shape);
 }
 
-Tensor broadcast_to(const Tensor& x, const Shape& shape) { return apply_op(Op::broadcast_to, {x}, {{"shape", shape}}); }
+Tensor broadcast_to(const Tensor& x, const Shape& shape) {
+  return apply_op(Op::broadcast_to, {x}, {{"shape", shape}});
+}
 
 Tensor flip(const Tensor& x, const Axes& axis) {
   Dims start = Dims::filled(x.rank(), 0), step = Dims::filled(x.rank(), 1);
@@ -234,7 +262,8 @@ std::vector<Tensor> split(const Tensor& x, const Ints& indices, int axis) {
     std::int64_t end = i < indices.size() ? indices[i] : extent;
     if (end < 0) end += extent;
     end = std::clamp<std::int64_t>(end, 0, extent);
-    parts.push_back(slice_axis(x, at, std::min(begin, extent), std::max<std::int64_t>(end - begin, 0)));
+    parts.push_back(
+        slice_axis(x, at, std::min(begin, extent), std::max<std::int64_t>(end - begin, 0)));
     begin = end;
   }
   return parts;
@@ -243,10 +272,12 @@ std::vector<Tensor> split(const Tensor& x, const Ints& indices, int axis) {
 std::vector<Tensor> split(const Tensor& x, std::int64_t sections, int axis) {
   const int at = normalize_axis(axis, x.rank(), "split");
   if (sections <= 0 || x.shape(at) % sections != 0)
-    fail("split", "axis ", at, " of ", x.shape(), " does not split into ", sections, " equal sections");
+    fail("split", "axis ", at, " of ", x.shape(), " does not split into ", sections,
+         " equal sections");
   const std::int64_t extent = x.shape(at) / sections;
   std::vector<Tensor> parts;
-  for (std::int64_t i = 0; i < sections; ++i) parts.push_back(slice_axis(x, at, i * extent, extent));
+  for (std::int64_t i = 0; i < sections; ++i)
+    parts.push_back(slice_axis(x, at, i * extent, extent));
   return parts;
 }
 

@@ -66,7 +66,8 @@ TEST(Index, ViewsShareAndGathersDoNot) {
   EXPECT_FALSE(x(x > 3).shares_storage(x));
 }
 
-// Positions on two sides of an ellipsis are apart even when it stands for no axis: theirs come first then.
+// Positions on two sides of an ellipsis are apart even when it stands for no axis: theirs come
+// first then.
 TEST(Index, EllipsisSeparatesPositions) {
   const Tensor x = zeros({4, 5, 3});
   EXPECT_EQ(x(all_of_axis, -1, ellipsis, array({0, 1})).shape(), (Shape{2, 4}));

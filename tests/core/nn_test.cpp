@@ -76,7 +76,9 @@ TEST(Nn, ParametersBeforeLoadingAreZerosWithoutMemory) {
   EXPECT_EQ(huge.item(77, 123456), 0);
   EXPECT_TRUE(huge.is_read_only());
   EXPECT_EQ(nn::parameter({3}, tensor::f16).dtype(), tensor::f16);
-  EXPECT_EQ(message_of([] { nn::parameter({1 << 30, 1 << 30, 1 << 30}); }),
+  EXPECT_EQ(message_of([] {
+              nn::parameter({1 << 30, 1 << 30, 1 << 30});
+            }),
             "shape: the shape (1073741824, 1073741824, 1073741824) holds more than 2^63 elements");
 }
 

@@ -39,7 +39,8 @@ using One = Exact (*)(Exact);
 using Two = Exact (*)(Exact, Exact);
 using WholeTwo = std::uint64_t (*)(std::int64_t, std::int64_t);
 
-// `ulps` counts from the rounded result, as the C library's manual does: half a unit more from the exact one.
+// `ulps` counts from the rounded result, as the C library's manual does: half a unit more from the
+// exact one.
 double allowed_ulps(DType dtype, int ulps) {
   if (!is_floating(dtype) || ulps == 0) return 0;
   return compute_type(dtype) == dtype ? ulps + 0.5 : 1;

@@ -69,8 +69,7 @@ struct Checkpoint {
     if (!preprocessor.empty()) folder.write("preprocessor_config.json", json(preprocessor));
     if (with_tensors) tensor::save_safetensors(folder / "model.safetensors", tensors);
     for (const auto& [name, text] : files) folder.write(name, text);
-    for (const auto& [name, target] : links)
-      std::filesystem::create_symlink(target, folder / name);
+    for (const auto& [name, target] : links) std::filesystem::create_symlink(target, folder / name);
   }
 };
 
