@@ -165,7 +165,7 @@ TENSOR_API Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Ten
                              const Tensor& bias = {}, double eps = 1e-5);
 /// x · weightᵀ + bias; weight [out, in], bias [out] or undefined.
 TENSOR_API Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
-/// softmax(q · kᵀ / sqrt(d) + mask) · v over [..., tokens, d]. A boolean mask keeps where true; a
+/// softmax(q · kᵀ / sqrt(d) + mask) · v over [..., tokens, d]. A boolean mask keeps where true, a
 /// floating one is added.
 TENSOR_API Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                                const Tensor& mask = {});

@@ -7,7 +7,8 @@
 
 namespace tensor {
 
-/// The candidate with the smallest edit distance to `name`, empty when none is near (over a third of it differs).
+/// The candidate with the smallest edit distance to `name`, empty when none is near (over a third
+/// of it differs).
 std::string_view closest(std::string_view name, const std::vector<std::string_view>& candidates);
 
 /// "; did you mean \"X\"?", or nothing.

@@ -15,7 +15,7 @@ std::string parse_message(std::string_view text) {
 TEST(Json, ReadsEveryKindOfValue) {
   const Json config =
       parse(R"({"flag": true, "count": -3, "rate": 1e-3, "name": "\u00e9\n", "none": null,
-                               "list": [1, 2.0, 3], "deep": {"x": [[1, 2], [3]]}, "half": [0.5, 1]})");
+                "list": [1, 2.0, 3], "deep": {"x": [[1, 2], [3]]}, "half": [0.5, 1]})");
   EXPECT_TRUE(config.is_object());
   EXPECT_EQ(config.size(), 8u);
   EXPECT_EQ(config.keys(), (std::vector<std::string>{"flag", "count", "rate", "name", "none",
