@@ -264,9 +264,10 @@ void check_sizes(const Json& config, const DetrConfig& sizes) {
   check_heads("encoder_attention_heads", sizes.encoder_heads);
   check_heads("decoder_attention_heads", sizes.decoder_heads);
   // A sine and a cosine for each of two coordinates.
-  if (sizes.width < 4 || sizes.width % 4 != 0 || sizes.classes < 1 || sizes.decoder_layers < 1)
-    tensor::fail(config.path(), "got a width of ", sizes.width, ", ", sizes.classes,
-                 " classes and ", sizes.decoder_layers,
+  const std::int64_t fewest = std::min({sizes.classes, sizes.queries, sizes.decoder_layers});
+  if (sizes.width < 4 || sizes.width % 4 != 0 || fewest < 1)
+    tensor::fail(config.path(), "got a width of ", sizes.width, ", ", sizes.classes, " classes, ",
+                 sizes.queries, " queries and ", sizes.decoder_layers,
                  " decoder layers, need a width that 4 divides and at least one of the others");
 }
 

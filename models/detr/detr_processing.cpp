@@ -19,6 +19,10 @@ Preprocessing default_preprocessing() {
 }
 
 Batch make_batch(const std::vector<Tensor>& images, const Preprocessing& rule) {
+  constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;
+  if (rule.pad_size && rule.pad_size->height > kMaxPixels / rule.pad_size->width)
+    tensor::fail("pad_size", "got ", rule.pad_size->height, " x ", rule.pad_size->width,
+                 ", need at most ", kMaxPixels, " pixels");
   std::vector<Tensor> pixels;
   Size largest = rule.pad_size.value_or(Size{});
   for (const Tensor& image : images) {

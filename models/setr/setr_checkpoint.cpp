@@ -120,6 +120,10 @@ void read_sizes(SetrConfig& config, const Checkpoint& checkpoint) {
     tensor::fail(checkpoint.folder, "backbone.pos_embed has ", cells + 1,
                  " rows, need a class token and a square number of cells");
   config.image_size = side * config.patch_size;
+  if (std::min({config.width, config.channels, config.patch_size, config.classes}) < 1)
+    tensor::fail(checkpoint.folder, "got a width of ", config.width, ", ", config.channels,
+                 " channels, patches of ", config.patch_size, " and ", config.classes,
+                 " classes, need at least 1 of each");
 }
 
 // ---- config.json

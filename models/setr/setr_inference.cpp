@@ -36,6 +36,10 @@ std::int64_t default_stride(std::int64_t crop) { return std::max<std::int64_t>(c
 Tensor slide_logits(const Setr& net, const Tensor& pixels, const std::vector<Window>& windows,
                     const Observer& observe) {
   const std::int64_t height = pixels.shape(2), width = pixels.shape(3);
+  constexpr std::int64_t kMaxScores = std::int64_t{1} << 31;
+  if (net.config.classes > kMaxScores / (height * width))
+    tensor::fail("slide", net.config.classes, " classes of ", height, " x ", width,
+                 " pixels are more than ", kMaxScores, " scores: scale the image to smaller edges");
   Tensor sum = tensor::zeros({1, net.config.classes, height, width});
   Tensor count = tensor::zeros({1, 1, height, width});
   for (const Window& window : windows) {

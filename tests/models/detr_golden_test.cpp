@@ -196,6 +196,30 @@ TEST_F(DetrSettings, WhatIsNotComputedIsRefused) {
             "need v1.5");
 }
 
+TEST(DetrCheckpoint, SizesOfNothingAreRefused) {
+  const auto error = [](std::int64_t width, std::int64_t queries) {
+    DetrConfig config{.backbone = {.stem = 4, .stages = {{1, 4, 8}}},
+                      .width = width,
+                      .queries = queries,
+                      .classes = 2,
+                      .encoder_layers = 0,
+                      .decoder_layers = 1,
+                      .decoder_ffn = 4};
+    Detr detr = Detr::sized(config);
+    const auto rename = [](const std::string& path) { return checkpoint_name(path, Names::hub); };
+    const Checkpoint checkpoint =
+        testing::checkpoint_of(R"({"encoder_attention_heads": 2, "decoder_attention_heads": 2})",
+                               testing::renamed(tensor::nn::parameters(detr), rename));
+    return error_of([&] { load_detr(checkpoint); });
+  };
+  EXPECT_EQ(error(6, 3),
+            "config.json: got a width of 6, 2 classes, 3 queries and 1 decoder layers, need a "
+            "width that 4 divides and at least one of the others");
+  EXPECT_EQ(error(8, 0),
+            "config.json: got a width of 8, 2 classes, 0 queries and 1 decoder layers, need a "
+            "width that 4 divides and at least one of the others");
+}
+
 TEST_F(DetrSettings, EachWayToSayDC5Dilates) {
   const auto cells = [&](const std::string& config) {
     hub_.config = testing::json(config);

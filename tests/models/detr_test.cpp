@@ -166,6 +166,13 @@ TEST(DetrBatch, PadsToAGivenSizeThatMustHoldTheImage) {
             "preprocessor_config.json");
 }
 
+TEST(DetrBatch, PadsToNoMoreThanAnImageMayHave) {
+  Preprocessing rule = unresized();
+  rule.pad_size = Size{std::int64_t{1} << 40, std::int64_t{1} << 40};
+  EXPECT_EQ(error_of([&] { make_batch({random_image(5, 9)}, rule); }),
+            "pad_size: got 1099511627776 x 1099511627776, need at most 67108864 pixels");
+}
+
 /// The mask keeps what is in the padding from mattering, but for the convolutions' reach.
 TEST(DetrBatch, TheLargestImageOfABatchSeesNoneOfTheOthers) {
   DetrConfig config{.backbone = {.stem = 4, .stages = {{1, 2, 8}, {1, 2, 8}}},

@@ -165,6 +165,14 @@ TEST_F(SetrSettings, PositionsMustBeASquare) {
                 "cells");
 }
 
+TEST_F(SetrSettings, SizesOfNothingAreRefused) {
+  folder_of_mla_.tensors["backbone.patch_embed.projection.weight"] = tensor::zeros({32, 3, 0, 0});
+  EXPECT_EQ(error(std::string("{") + kEnough + "}"),
+            golden::folder("setr_mmseg_mla") +
+                ": got a width of 32, 3 channels, patches of 0 and 5 classes, need at least 1 of "
+                "each");
+}
+
 TEST_F(SetrSettings, AnotherModelIsNotTakenForASetr) {
   EXPECT_EQ(error_of([] {
               load_setr(testing::checkpoint_of("{}", {{"head.weight", tensor::zeros({2, 2})}}));

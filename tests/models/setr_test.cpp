@@ -168,6 +168,13 @@ TEST(SetrWindows, MustMoveOn) {
             "slide: got a crop of 4 and a stride of 0, need both to be at least 1");
 }
 
+TEST(SetrSlide, RefusesMoreScoresThanMemoryHolds) {
+  const Tensor vast = tensor::broadcast_to(tensor::zeros({1, 3, 1, 1}), {1, 3, 30000, 30000});
+  EXPECT_EQ(error_of([&] { slide_logits(random_net(Flavour::mmseg, Head::naive), vast, {}); }),
+            "slide: 3 classes of 30000 x 30000 pixels are more than 2147483648 scores: scale the "
+            "image to smaller edges");
+}
+
 TEST(SetrSlide, AveragesWhereWindowsOverlap) {
   const Setr net = random_net(Flavour::fudan, Head::pup);
   const Tensor pixels = random_tensor({1, 3, 12, 19});  // windows at 0, 5 and 7
@@ -427,6 +434,9 @@ TEST_F(SetrCommand, BadInputIsOneLine) {
   EXPECT_NE(error({"--checkpoint", fudan_, "--slide", "--whole", image}).find("excludes"),
             std::string::npos)
       << err_.str();
+  EXPECT_EQ(error({"--checkpoint", mmseg_, "--scale", "32768,65536", write_image(1, 1)}),
+            "setr: resize_opencv: cannot make an image of 32768 x 32768 pixels, need 1 x 1 up to "
+            "67108864 in all\n");
   for (const char* scale : {"90", "90,", ",90", "90,x", "90,90,90", "0,5", "-1,5", "90,99999"})
     EXPECT_EQ(error({"--checkpoint", fudan_, "--scale=" + std::string(scale), image}),
               "setr: --scale: got \"" + std::string(scale) +
