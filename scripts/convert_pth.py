@@ -4,6 +4,7 @@
 usage: convert_pth.py CHECKPOINT.pth [model.safetensors]
 needs: pip install torch safetensors
 """
+import argparse
 import os
 import sys
 
@@ -12,7 +13,9 @@ from safetensors.torch import save_file
 
 source = sys.argv[1]
 target = sys.argv[2] if len(sys.argv) > 2 else os.path.join(os.path.dirname(source), "model.safetensors")
-state = torch.load(source, map_location="cpu", weights_only=True)  # refuses anything but tensors
+# Only tensors and plain values are loaded, never code; some training scripts also stored their options.
+with torch.serialization.safe_globals([argparse.Namespace]):
+    state = torch.load(source, map_location="cpu", weights_only=True)
 for wrapper in ("state_dict", "model", "module"):
     if isinstance(state.get(wrapper), dict):
         state = state[wrapper]
