@@ -22,7 +22,7 @@ std::string decode_message(const std::string& text, std::int64_t max_pixels = 1 
 
 std::string big(std::uint64_t value, int width) {
   std::string text;
-  for (int i = width; i-- > 0;) text += static_cast<char>(value >> (8 * i) & 0xff);
+  for (int i = width; i-- > 0;) text += static_cast<char>(i < 8 ? value >> (8 * i) & 0xff : 0);
   return text;
 }
 std::string little(std::uint64_t value, int width) {

@@ -24,7 +24,7 @@ std::string npz_message(const std::string& text, std::int64_t max_bytes = 1 << 2
 
 std::string number(std::uint64_t value, int width) {
   std::string text;
-  for (int i = 0; i < width; ++i) text += static_cast<char>(value >> (8 * i) & 0xff);
+  for (int i = 0; i < width; ++i) text += static_cast<char>(i < 8 ? value >> (8 * i) & 0xff : 0);
   return text;
 }
 // `text` with a little-endian number written at `at`.
