@@ -1,4 +1,5 @@
 // stack, tile, repeat, tril and triu against plain loops.
+#include "src/trace/trace.h"
 #include "tests/ops/check.h"
 
 namespace tensor {
@@ -139,6 +140,22 @@ TEST(Triangles, Errors) {
             "tril: got the shape (3,), need at least 2 axes (matrices)");
   EXPECT_EQ(error_of([] { triu(zeros({3})); }),
             "triu: got the shape (3,), need at least 2 axes (matrices)");
+}
+
+// They are functions of tensors alone, so a trace of them computes the same.
+TEST(Composites, CanBeTraced) {
+  const auto f = [](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    const Tensor& x = in[0];
+    return {stack({x, x}, 1), tile(x, {2, 1, 3}),          repeat(x, 2, -1),          tril(x, 1),
+            triu(x),          pad(x, {{1, 0}, {0, 2}}, 7), take(x, array({1, -1}), 0)};
+  };
+  const Tensor x = random_tensor({3, 4});
+  const std::vector<Tensor> expected = f({x}), got = interpret(trace(f, {x.type()}), {x});
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].type(), expected[i].type());
+    EXPECT_EQ(got[i].to_vector<float>(), expected[i].to_vector<float>());
+  }
 }
 
 }  // namespace
