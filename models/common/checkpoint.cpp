@@ -22,6 +22,8 @@ namespace {
 
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
+// A layer costs kilobytes, its name in a hostile file a few bytes.
+constexpr std::int64_t kMostParts = 1000;
 
 bool is_there(const fs::path& path) {
   std::error_code error;
@@ -90,6 +92,15 @@ StateDict load_tensors(const fs::path& folder) {
   no_weights(folder);
 }
 
+/// An extent beside a zero takes no bytes in the file and may be anything: sizes read from shapes
+/// are only as large as the file where every tensor has elements.
+void refuse_empty(const fs::path& folder, const StateDict& tensors) {
+  for (const auto& [name, value] : tensors)
+    if (value.size() == 0)
+      tensor::fail(folder.string(), "the tensor \"", name, "\" has the shape ", value.shape(),
+                   ", need at least one element");
+}
+
 /// Takes "module.", "model." and "state_dict." off names that all begin so (training wrappers).
 StateDict strip_wrappers(StateDict tensors) {
   for (bool again = true; again;) {
@@ -123,6 +134,9 @@ std::int64_t Checkpoint::count(const std::string& prefix) const {
     const std::string start = prefix + std::to_string(i) + ".";
     const auto first = tensors.lower_bound(start);
     if (first == tensors.end() || !first->first.starts_with(start)) return i;
+    if (i == kMostParts)
+      tensor::fail(folder, "has more than ", kMostParts, " parts \"", prefix,
+                   "N\": no model of this kind is so deep");
   }
 }
 
@@ -131,6 +145,13 @@ void Checkpoint::agree(const Json& settings, std::string_view key, std::int64_t 
   if (!settings.has(key) || settings[key].integer() == value) return;
   tensor::fail(settings[key].path(), "is ", settings[key].integer(), ", but the ", proof, " in ",
                folder, " give ", value);
+}
+
+double Checkpoint::epsilon(std::string_view key, double fallback) const {
+  const double value = config.number(key, fallback);
+  if (!(value > 0 && value <= 1))
+    tensor::fail(config[key].path(), "got ", value, ", need a number above 0 and at most 1");
+  return value;
 }
 
 Checkpoint open_checkpoint(const std::string& folder) {
@@ -148,7 +169,9 @@ Checkpoint open_checkpoint(const std::string& folder) {
     preprocessor = Json::load((path / "preprocessor_config.json").string());
     if (!preprocessor->is_object()) tensor::fail(preprocessor->path(), "need an object { ... }");
   }
-  return {folder, config, preprocessor, strip_wrappers(load_tensors(path))};
+  StateDict tensors = load_tensors(path);
+  refuse_empty(path, tensors);
+  return {folder, config, preprocessor, strip_wrappers(std::move(tensors))};
 }
 
 }  // namespace models

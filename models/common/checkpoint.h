@@ -20,12 +20,15 @@ struct Checkpoint {
   bool has(const std::string& name) const { return tensors.contains(name); }
   /// A tensor of the given rank; UserError otherwise.
   const tensor::Tensor& at(const std::string& name, int rank) const;
-  /// How many of "<prefix>0.", "<prefix>1.", ... have tensors, up to the first gap.
+  /// How many of "<prefix>0.", "<prefix>1.", ... have tensors, up to the first gap. UserError if
+  /// they are more than any model has.
   std::int64_t count(const std::string& prefix) const;
   /// UserError unless `settings` (config.json or a part of it) lacks `key` or has this value there,
   /// which the shapes of `proof` ("position embeddings") give.
   void agree(const tensor::Json& settings, std::string_view key, std::int64_t value,
              std::string_view proof) const;
+  /// What a norm adds to a variance: a number of config.json above 0 and at most 1.
+  double epsilon(std::string_view key, double fallback) const;
 };
 
 /// Opens model.safetensors, or the shards that model.safetensors.index.json lists. Names that all

@@ -86,6 +86,12 @@ void check(const Options& o, const Program& program) {
   if (o.json && o.images.empty()) fail("--json", "needs images");
 }
 
+/// "vit: what is wrong", where the message may begin with the program's name already.
+std::string complaint(const Program& program, std::string_view what) {
+  const std::string line = one_line(what), start = program.name() + ": ";
+  return line.starts_with(start) ? line : start + line;
+}
+
 /// Saved inputs to saved outputs.
 void run_saved(Program& program, const Options& o, std::ostream& out) {
   const StateDict inputs = tensor::load_safetensors(o.input).tensors;
@@ -172,7 +178,7 @@ bool run_images(Program& program, const Options& o, std::ostream& out, std::ostr
       all_good = false;
       progress.clear();
       if (o.json) out << "\"error\": " << json_text(error.what());
-      err << program.name() << ": " << one_line(error.what()) << "\n";
+      err << complaint(program, error.what()) << "\n";
     }
     if (o.json) out << "}";
     out << std::flush;
@@ -258,10 +264,10 @@ int run_program(Program& program, const std::vector<std::string>& arguments, std
         << " --help)\n";
     return 1;
   } catch (const tensor::UserError& error) {
-    err << program.name() << ": " << one_line(error.what()) << "\n";
+    err << complaint(program, error.what()) << "\n";
     return 1;
   } catch (const std::exception& error) {
-    err << program.name() << ": " << one_line(error.what()) << "\n";
+    err << complaint(program, error.what()) << "\n";
     return 2;
   }
 }

@@ -58,33 +58,43 @@ Tensor normalize(const Tensor& image, const Normalization& rule) {
 
 namespace {
 
+// Of images that this library makes; a file may claim anything.
+constexpr std::int64_t kLongestEdge = 1 << 16, kMostPixels = 1 << 26;
+
 std::int64_t positive(const Json& value) {
   const std::int64_t number = value.integer();
-  if (number < 1) tensor::fail(value.path(), "got ", number, ", need at least 1");
+  if (number < 1 || number > kLongestEdge)
+    tensor::fail(value.path(), "got ", number, ", need a whole number from 1 to ", kLongestEdge);
   return number;
 }
 
 /// A square's side or {"height": h, "width": w}.
 Size read_size(const Json& value) {
-  if (value.is_integer()) return {positive(value), positive(value)};
-  return {positive(value["height"]), positive(value["width"])};
+  const bool square = value.is_integer();
+  const Size size{positive(square ? value : value["height"]),
+                  positive(square ? value : value["width"])};
+  if (size.height * size.width > kMostPixels)
+    tensor::fail(value.path(), "got ", size.height, " x ", size.width, " pixels, need at most ",
+                 kMostPixels, " in all");
+  return size;
 }
 
 /// A number alone is a square, or the shortest edge for models that keep the aspect.
 SizeRule read_size_rule(const Json& config, const Json& value, const SizeRule& defaults) {
   using Kind = SizeRule::Kind;
   SizeRule rule;
+  const auto has = [&](std::string_view key) { return value.is_object() && value.has(key); };
   if (value.is_integer() && defaults.kind == Kind::shortest_edge) {
     rule.kind = Kind::shortest_edge;
     rule.shortest = positive(value);
     rule.longest = config.has("max_size") ? positive(config["max_size"]) : defaults.longest;
-  } else if (value.is_integer() || value.has("height")) {
+  } else if (value.is_integer() || has("height")) {
     rule.size = read_size(value);
-  } else if (value.has("shortest_edge")) {
+  } else if (has("shortest_edge")) {
     rule.kind = Kind::shortest_edge;
     rule.shortest = positive(value["shortest_edge"]);
     if (value.has("longest_edge")) rule.longest = positive(value["longest_edge"]);
-  } else if (value.has("max_height")) {
+  } else if (has("max_height")) {
     rule.kind = Kind::within;
     rule.size = {positive(value["max_height"]), positive(value["max_width"])};
   } else {
@@ -102,6 +112,9 @@ Normalization read_normalization(const Json& config, Normalization rule) {
   else if (!rescales)
     rule.rescale = Normalization::Rescale::multiply;
   rule.factor = config.number("rescale_factor", rule.factor);
+  if (!(rule.factor > 0 && rule.factor <= 1))
+    tensor::fail(config["rescale_factor"].path(), "got ", rule.factor,
+                 ", need a number above 0 and at most 1");
   rule.normalize = config.boolean("do_normalize", rule.normalize);
   if (config.has("image_mean")) rule.mean = read_channels(config["image_mean"]);
   if (config.has("image_std")) rule.std = read_deviations(config["image_std"]);

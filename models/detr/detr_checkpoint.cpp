@@ -240,6 +240,12 @@ void check_backbone(const Json& config, const ResNetConfig& found) {
       tensor::fail(backbone[key].path(), "does not agree with the tensors, which say ",
                    tensor::Dims(tensors));
   };
+  const std::string last = "stage" + std::to_string(found.stages.size());
+  if (backbone.has("out_features")) {
+    const Json used = backbone["out_features"];
+    if (used.size() == 0 || used[used.size() - 1].text() != last)
+      tensor::fail(used.path(), "need \"", last, "\" at its end: DETR reads the last stage");
+  }
   check("depths", depths);
   check("hidden_sizes", widths);
   if (backbone.integer("embedding_size", found.stem) != found.stem)
@@ -248,11 +254,15 @@ void check_backbone(const Json& config, const ResNetConfig& found) {
 }
 
 bool is_dilated(const Json& config) {
-  const auto stride = [&](std::string_view key) {
-    return config.has(key) ? config[key].integer("output_stride", 32) : 32;
-  };
-  return config.boolean("dilation", false) || stride("backbone_config") == 16 ||
-         stride("backbone_kwargs") == 16;
+  bool dilated = config.boolean("dilation", false);
+  for (const char* key : {"backbone_config", "backbone_kwargs"}) {
+    if (!config.has(key) || !config[key].has("output_stride")) continue;
+    const Json stride = config[key]["output_stride"];
+    if (stride.integer() != 16 && stride.integer() != 32)
+      tensor::fail(stride.path(), "got ", stride.integer(), ", need 32, or 16 for DC5");
+    dilated = dilated || stride.integer() == 16;
+  }
+  return dilated;
 }
 
 void check_sizes(const Json& config, const DetrConfig& sizes) {

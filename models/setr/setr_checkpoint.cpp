@@ -220,7 +220,7 @@ Source checkpoint_name(const std::string& path, const SetrConfig& config) {
 Setr load_setr(const Checkpoint& checkpoint) {
   SetrConfig config = detect(checkpoint);
   read_sizes(config, checkpoint);
-  config.eps = checkpoint.config.number("layer_norm_eps", config.eps);
+  config.eps = checkpoint.epsilon("layer_norm_eps", config.eps);
   config.heads = read_heads(checkpoint, config);
   config.taps = read_taps(checkpoint, config);
   check_agreement(checkpoint, config);

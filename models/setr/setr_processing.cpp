@@ -37,6 +37,10 @@ SetrPreprocessing read_preprocessing(const tensor::Json& config, std::int64_t im
   defaults.size = {SizeRule::Kind::shortest_edge, {}, rule.scale.shortest, rule.scale.longest};
   defaults.normalization = rule.normalization;
   const Preprocessing found = models::read_preprocessing(config, defaults);
+  if (found.filter != Filter::bilinear)
+    tensor::fail(config["resample"].path(), "got ", static_cast<int>(found.filter),
+                 ", only 2 (bilinear, as OpenCV computes it) is supported");
+  if (found.crop) tensor::fail(config.path(), "asks for a crop, but SETR takes the whole image");
   rule.resize = found.resize;
   rule.normalization = found.normalization;
   switch (found.size.kind) {

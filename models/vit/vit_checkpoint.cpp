@@ -221,6 +221,8 @@ VitConfig huggingface_config(const Checkpoint& checkpoint, const Names& names) {
   checkpoint.agree(config, "intermediate_size", c.mlp, "weights of the MLP");
   if (c.pooler > 0)
     checkpoint.agree(config, "pooler_output_size", c.pooler, "weights of the pooler");
+  if (c.classes > 0)
+    checkpoint.agree(config, "num_labels", c.classes, "weights of the classifier");
   if (config.has("patch_size") && !(size_setting(config["patch_size"]) == c.patch))
     tensor::fail(config["patch_size"].path(), "does not fit the patch embeddings in ",
                  checkpoint.folder, ", which are for ", c.patch.height, " x ", c.patch.width);
@@ -228,8 +230,10 @@ VitConfig huggingface_config(const Checkpoint& checkpoint, const Names& names) {
   c.heads = config.integer("num_attention_heads", 12);
   check_heads(c, config);
   if (config.boolean("qkv_bias", c.qkv_bias) != c.qkv_bias)
-    tensor::fail(config["qkv_bias"].path(), "does not fit the layers in ", checkpoint.folder);
-  c.eps = config.number("layer_norm_eps", 1e-12);
+    tensor::fail(config["qkv_bias"].path(), "is ", c.qkv_bias ? "false" : "true",
+                 ", but the layers in ", checkpoint.folder, c.qkv_bias ? " have" : " have no",
+                 " biases");
+  c.eps = checkpoint.epsilon("layer_norm_eps", 1e-12);
   c.activation = activation_setting(config, "hidden_act");
   if (c.pooler > 0 && config.text("pooler_act", "tanh") != "tanh")
     tensor::fail(config["pooler_act"].path(), "got \"", config["pooler_act"].text(),

@@ -25,9 +25,16 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string_view closest(std::string_view name, const std::vector<std::string_view>& candidates) {
+  // A hostile file may have a million names, or one of a hundred megabytes.
+  constexpr std::size_t kLongest = 256, kMostCompared = 1000;
+  if (name.size() > kLongest) return {};
   std::string_view best;
+  std::size_t compared = 0;
   std::size_t best_distance = std::max<std::size_t>(name.size() / 3, 1) + 1;
   for (const std::string_view candidate : candidates) {
+    const auto [shorter, longer] = std::minmax({name.size(), candidate.size()});
+    if (longer - shorter >= best_distance) continue;  // it takes at least so many edits
+    if (++compared > kMostCompared) break;
     const std::size_t distance = edit_distance(name, candidate);
     if (distance < best_distance) best = candidate, best_distance = distance;
   }

@@ -21,7 +21,7 @@ enum class Form : std::uint8_t { scalar, array, object };
 
 // A value takes some 150 bytes in memory but may take 2 in the file ("1,"): without a limit on
 // their number a small hostile file would fill the memory.
-constexpr std::size_t kMaxValues = std::size_t{1} << 20;
+constexpr std::size_t kMaxValues = std::size_t{1} << 18;
 }  // namespace
 
 struct Json::Node {

@@ -119,6 +119,11 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 void read_json(std::string_view text, std::string_view name, JsonEvents& events) {
+  // The parser takes a zero byte for the end and never looks at what follows it.
+  if (const std::size_t zero = text.find('\0'); zero != text.npos)
+    fail(name, "not valid JSON: line ",
+         1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(zero), '\n'),
+         ": a zero byte");
   Handler(text, name, events).run();
 }
 

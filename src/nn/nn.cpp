@@ -53,8 +53,10 @@ constexpr std::size_t kMost = 40;  // problems listed; a hostile file may have a
 
 /// One problem a line, the first few of them.
 std::string listing(const std::vector<std::string>& problems) {
+  constexpr std::size_t kLongest = 400;  // a name may take megabytes
   std::string text;
-  for (std::size_t i = 0; i < std::min(problems.size(), kMost); ++i) text += "\n  " + problems[i];
+  for (std::size_t i = 0; i < std::min(problems.size(), kMost); ++i)
+    text += "\n  " + problems[i].substr(0, kLongest) + (problems[i].size() > kLongest ? "..." : "");
   if (problems.size() > kMost)
     text += "\n  and " + std::to_string(problems.size() - kMost) + " more";
   return text;

@@ -29,5 +29,20 @@ TEST(Closest, Threshold) {
   EXPECT_EQ(closest("ab", {"ac", "ab"}), "ab");
 }
 
+// Files may hold anything: no name is so long, and no list so full, that looking takes long.
+TEST(Closest, LooksAtNoMoreThanIsSensible) {
+  EXPECT_EQ(closest(std::string(300, 'x'), {"x"}), "");
+  EXPECT_EQ(closest(std::string(200, 'x') + "y", {"y"}), "");
+  const std::string huge(100'000'000, 'x');
+  EXPECT_EQ(closest("softmax", {huge, "softmix"}), "softmix");
+  std::vector<std::string> words;
+  for (int i = 0; i < 999; ++i) words.push_back("word" + std::to_string(1000 + i));
+  std::vector<std::string_view> names(words.begin(), words.end());
+  names.push_back("softmix");
+  EXPECT_EQ(closest("softmax", names), "softmix");  // the 1000th whose length fits
+  names.insert(names.begin(), 10, "wordless");
+  EXPECT_EQ(closest("softmax", names), "");
+}
+
 }  // namespace
 }  // namespace tensor

@@ -136,9 +136,17 @@ TEST(Json, LimitsTheDepth) {
 
 TEST(Json, LimitsTheNumberOfValues) {
   std::string text = "[0";
-  for (int i = 0; i < 1 << 20; ++i) text += ",0";
+  for (int i = 0; i < 1 << 18; ++i) text += ",0";
   EXPECT_EQ(parse_message(text + "]"),
-            "c.json: holds more than 1048576 values: this is not a config file");
+            "c.json: holds more than 262144 values: this is not a config file");
+}
+
+// The parser beneath takes a zero byte for the end of the text.
+TEST(Json, RefusesZeroBytes) {
+  EXPECT_EQ(parse_message(std::string("{}\0{", 4)), "c.json: not valid JSON: line 1: a zero byte");
+  EXPECT_EQ(parse_message(std::string("{\n\"a\": \0 1}", 11)),
+            "c.json: not valid JSON: line 2: a zero byte");
+  EXPECT_EQ(parse("\"\\u0000\"").text(), std::string(1, '\0'));
 }
 
 TEST(Json, RefusesWhatIsNotStrictJson) {

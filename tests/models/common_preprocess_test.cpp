@@ -114,7 +114,7 @@ TEST(Preprocess, SaysWhatIsWrong) {
   const auto message = [](const std::string& text) {
     return message_of([&] { read_preprocessing(parse(text), {}); });
   };
-  EXPECT_EQ(message(R"({"size": 0})"), "config: size: got 0, need at least 1");
+  EXPECT_EQ(message(R"({"size": 0})"), "config: size: got 0, need a whole number from 1 to 65536");
   EXPECT_EQ(message(R"({"size": {"edge": 3}})"),
             "config: size: need a number, {\"height\", \"width\"}, {\"shortest_edge\"} with or "
             "without \"longest_edge\", or {\"max_height\", \"max_width\"}");

@@ -133,7 +133,7 @@ const Spoiled kConfigs[] = {
      "DIR/config.json: image_size: an image of 224 x 224 in patches of 4 x 4 does not give the 4 "
      "positions of \"vit.embeddings.position_embeddings\""},
     {"NoQkvBias", config("qkv_bias", "false"),
-     "DIR/config.json: qkv_bias: does not fit the layers in DIR"},
+     "DIR/config.json: qkv_bias: is false, but the layers in DIR have biases"},
     {"QkvBiasOfText", config("qkv_bias", "\"yes\""),
      "DIR/config.json: qkv_bias: got \"yes\", need true or false"},
     {"UnknownActivation", config("hidden_act", "\"quick_gelu\""),
@@ -172,7 +172,7 @@ const Spoiled kPreprocessors[] = {
      "DIR/preprocessor_config.json: size: need a number, {\"height\", \"width\"}, "
      "{\"shortest_edge\"} with or without \"longest_edge\", or {\"max_height\", \"max_width\"}"},
     {"ZeroHeight", preprocessor("size", "{\"height\": 0, \"width\": 8}"),
-     "DIR/preprocessor_config.json: size.height: got 0, need at least 1"},
+     "DIR/preprocessor_config.json: size.height: got 0, need a whole number from 1 to 65536"},
     {"WidthMissing", preprocessor("size", "{\"height\": 8}"),
      "DIR/preprocessor_config.json: size: the key \"width\" is missing"},
     {"UnknownFilter", preprocessor("resample", "9"),

@@ -1,0 +1,511 @@
+// The programs vit, detr and setr from their arguments to their output, files and exit code.
+#include <memory>
+#include <numeric>
+#include <sstream>
+
+#include "models/detr/detr_program.h"
+#include "models/setr/setr_program.h"
+#include "models/vit/vit_program.h"
+#include "tensor/creation.h"
+#include "tensor/index.h"
+#include "tests/io/io_testing.h"
+#include "tests/models/golden.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using tensor::Json;
+using tensor::Tensor;
+using tensor::nn::StateDict;
+using Words = std::vector<std::string>;
+
+std::string source(const std::string& file) { return TENSOR_TEST_DATA "/../../" + file; }
+
+struct Outcome {
+  int code;
+  std::string out, err;
+};
+
+class Cli : public tensor::testing::FolderTest {
+ protected:
+  static Outcome run(const std::string& name, const Words& arguments) {
+    std::unique_ptr<models::Program> program;
+    if (name == "vit") program = models::vit::make_program();
+    if (name == "detr") program = std::make_unique<models::detr::DetrProgram>();
+    if (name == "setr") program = std::make_unique<models::setr::SetrProgram>();
+    std::ostringstream out, err;
+    const int code = models::run_program(*program, arguments, out, err);
+    return {code, out.str(), err.str()};
+  }
+
+  /// With the small model that ships.
+  static Outcome shipped(const std::string& name, Words arguments) {
+    const std::string task = name == "vit" ? "digits" : "scenes";
+    arguments.insert(arguments.end(),
+                     {"--checkpoint", source("models/" + name + "/pretrained/" + task)});
+    return run(name, arguments);
+  }
+
+  /// Exit code 1, nothing printed, and exactly this line on the error stream.
+  static void expect_refused(const Outcome& got, const std::string& line) {
+    EXPECT_EQ(got.code, 1);
+    EXPECT_EQ(got.out, "");
+    EXPECT_EQ(got.err, line + "\n");
+  }
+
+  /// The findings of a good run with --json, by the name of the file.
+  static std::map<std::string, Json> findings(const Outcome& got) {
+    EXPECT_EQ(got.code, 0);
+    EXPECT_EQ(got.err, "");
+    const Json files = Json::parse(got.out, "output");
+    std::map<std::string, Json> by_name;
+    for (std::size_t i = 0; i < files.size(); ++i)
+      by_name.emplace(fs::path(files[i]["file"].text()).filename(), files[i]["findings"]);
+    return by_name;
+  }
+
+  /// Runs a reference checkpoint on its saved inputs and returns what the program wrote.
+  StateDict saved_run(const std::string& name, const std::string& base, Words more = {}) {
+    more.insert(more.end(), {"--checkpoint", golden::folder(base), "--input",
+                             golden::folder(base) + "/io.safetensors", "--output", path("out")});
+    const Outcome got = run(name, more);
+    EXPECT_EQ(got.code, 0);
+    EXPECT_EQ(got.err, "");
+    EXPECT_TRUE(got.out.starts_with(path("out") + ":")) << got.out;
+    return tensor::load_safetensors(path("out"), tensor::FileAccess::read).tensors;
+  }
+};
+
+const std::string kDigits = source("examples/images/digits");
+const std::string kScenes = source("examples/images/scenes");
+
+// ---- What every program does alike
+
+class CliOfEach : public Cli, public ::testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Programs, CliOfEach, ::testing::Values("vit", "detr", "setr"),
+                         [](const auto& it) { return std::string(it.param); });
+
+TEST_P(CliOfEach, HelpAndVersion) {
+  const std::string name = GetParam();
+  for (const char* option : {"--help", "-h"}) {
+    const Outcome got = run(name, {option});
+    EXPECT_EQ(got.code, 0);
+    EXPECT_EQ(got.err, "");
+    for (const char* part : {"--checkpoint", "--json", "--info", "Examples:\n"})
+      EXPECT_NE(got.out.find(part), std::string::npos) << part;
+    EXPECT_NE(got.out.find(name + " --checkpoint"), std::string::npos);
+  }
+  const Outcome version = run(name, {"--version"});
+  EXPECT_EQ(version.code, 0);
+  EXPECT_TRUE(version.out.starts_with(name + " ")) << version.out;
+}
+
+TEST_P(CliOfEach, OptionsThatDoNotGoTogether) {
+  const std::string name = GetParam(), start = name + ": options: ";
+  const std::string model = run(name, {"--model", "?", "--info"}).err;
+  EXPECT_EQ(model.find(start + "got --model ?, need one of " + name + "-"), 0u) << model;
+  const std::string known = name == "vit"    ? "vit-base-patch16-224"
+                            : name == "detr" ? "detr-resnet-50"
+                                             : "setr-naive";
+  const std::pair<Words, std::string> cases[] = {
+      {{}, "need either --checkpoint DIR or --model NAME"},
+      {{"x.png"}, "need either --checkpoint DIR or --model NAME"},
+      {{"--checkpoint", "d", "--model", known}, "need either --checkpoint DIR or --model NAME"},
+      {{"--checkpoint", "d"}, "there is nothing to do: name images, or use --input or --info"},
+      {{"--checkpoint", "d", "--device", "tpu", "x.png"},
+       "got --device tpu, but this build computes on the CPU: use --device cpu"},
+      {{"--checkpoint", "d", "--random-weights", "1", "x.png"},
+       "--random-weights goes with --model NAME"},
+      {{"--model", known, "x.png"},
+       "--model has no weights of its own: add --random-weights SEED, or use --checkpoint DIR"},
+      {{"--checkpoint", "d", "--input", "i"}, "--input and --output go together"},
+      {{"--checkpoint", "d", "--output", "o", "x.png"}, "--input and --output go together"},
+      {{"--checkpoint", "d", "--hidden-states", "x.png"},
+       "--hidden-states goes with --input and --output"},
+      {{"--checkpoint", "d", "--input", "i", "--output", "o", "x.png"},
+       "need either images or --input, not both"},
+      {{"--checkpoint", "d", "--info", "--out", "o.png"}, "--out needs images"},
+      {{"--checkpoint", "d", "--info", "--json"}, "--json needs images"},
+  };
+  for (const auto& [arguments, message] : cases)
+    expect_refused(run(name, arguments), start + message);
+}
+
+TEST_P(CliOfEach, OptionsThatItDoesNotHave) {
+  const std::string name = GetParam(), end = " (see " + name + " --help)";
+  expect_refused(run(name, {"--checkpiont", "d"}),
+                 name + ": The following argument was not expected: --checkpiont" + end);
+  expect_refused(run(name, {"--checkpoint"}),
+                 name + ": --checkpoint: 1 required DIR missing" + end);
+  expect_refused(run(name, {"--model", "m", "--random-weights", "many"}),
+                 name + ": Could not convert: --random-weights = many" + end);
+}
+
+TEST_P(CliOfEach, CheckpointsThatCannotBeOpened) {
+  const std::string name = GetParam();
+  expect_refused(run(name, {"--checkpoint", path("none"), "x.png"}),
+                 name + ": " + path("none") + ": there is no such folder");
+  // A checkpoint of another kind: one line, although the message names several tensors.
+  const Outcome other =
+      run(name, {"--info", "--checkpoint",
+                 golden::folder(name == "setr" ? "detr_hf_hub" : "setr_mmseg_naive")});
+  EXPECT_EQ(other.code, 1);
+  EXPECT_NE(other.err.find("does not hold a "), std::string::npos) << other.err;
+  EXPECT_EQ(std::count(other.err.begin(), other.err.end(), '\n'), 1) << other.err;
+}
+
+TEST_P(CliOfEach, TheOtherImagesAreStillDone) {
+  const std::string name = GetParam();
+  const std::string good = name == "vit" ? kDigits + "/digit-3.png" : kScenes + "/scene-1.png";
+  const std::string bytes = tensor::testing::read_bytes(good);
+  fs::create_directory(path("images"));
+  tensor::testing::write_bytes(path("images/1.png"), bytes);
+  tensor::testing::write_bytes(path("images/2.png"), bytes.substr(0, bytes.size() / 2));
+  tensor::testing::write_bytes(path("images/3.PNG"), bytes);
+  tensor::testing::write_bytes(path("images/notes.txt"), "not an image");
+  for (const bool json : {false, true}) {
+    Words words = {path("images"), path("absent.png")};
+    if (json) words.push_back("--json");
+    const Outcome got = shipped(name, words);
+    EXPECT_EQ(got.code, 1);
+    EXPECT_EQ(std::count(got.err.begin(), got.err.end(), '\n'), 2) << got.err;
+    EXPECT_EQ(got.err.find(name + ": " + path("images/2.png") + ": "), 0u) << got.err;
+    EXPECT_NE(got.err.find("\n" + name + ": " + path("absent.png") +
+                           ": cannot be opened: No such file or directory\n"),
+              std::string::npos)
+        << got.err;
+    if (!json) {
+      EXPECT_NE(got.out.find(path("images/1.png") + "\n"), std::string::npos) << got.out;
+      EXPECT_NE(got.out.find(path("images/3.PNG") + "\n"), std::string::npos) << got.out;
+      EXPECT_EQ(got.out.find("2.png"), std::string::npos) << got.out;
+      continue;
+    }
+    const Json files = Json::parse(got.out, "output");
+    ASSERT_EQ(files.size(), 4u);
+    EXPECT_GE(files[0]["findings"].size(), 1u);
+    EXPECT_FALSE(files[1].has("findings"));
+    EXPECT_EQ(name + ": " + files[1]["error"].text(), got.err.substr(0, got.err.find('\n')));
+    EXPECT_GE(files[2]["findings"].size(), 1u);
+    EXPECT_TRUE(files[3].has("error"));
+  }
+}
+
+TEST_P(CliOfEach, FoldersWithoutImages) {
+  const std::string name = GetParam();
+  expect_refused(shipped(name, {folder_}),
+                 name + ": " + folder_ + ": holds no .png, .jpg, .jpeg or .bmp files");
+}
+
+TEST_P(CliOfEach, PicturesGoWhereTheyAreSaid) {
+  const std::string name = GetParam();
+  const std::string from = name == "vit" ? kDigits + "/digit-" : kScenes + "/scene-";
+  const std::string one = from + "2.png", two = from + "3.png";
+  const Tensor image = tensor::load_image(one);
+  ASSERT_EQ(shipped(name, {one, "--out", path("one.png")}).code, 0);
+  const Tensor picture = tensor::load_image(path("one.png"));
+  EXPECT_GE(picture.shape(0), image.shape(0));
+  EXPECT_GE(picture.shape(1), image.shape(1));
+  EXPECT_FALSE(picture.shape() == image.shape() &&
+               tensor::all(picture == image).item<bool>());  // something is drawn
+  ASSERT_EQ(shipped(name, {one, two, one, "--out", path("many")}).code, 0);
+  for (const std::string& file : {one, two})
+    EXPECT_TRUE(fs::exists(path("many/" + fs::path(file).filename().string())));
+  EXPECT_TRUE(fs::exists(path("many/" + fs::path(one).stem().string() + "-2.png")));
+  EXPECT_TRUE(
+      tensor::all(tensor::load_image(path("many/" + fs::path(one).filename().string())) == picture)
+          .item<bool>());
+  expect_refused(shipped(name, {one, two, "--out", path("two.png")}),
+                 name + ": options: got 2 images, but --out " + path("two.png") +
+                     " is one file: name a folder");
+  tensor::testing::write_bytes(path("file"), "");
+  const Outcome blocked = shipped(name, {one, two, "--out", path("file")});
+  EXPECT_EQ(blocked.code, 1);
+  EXPECT_EQ(blocked.err,
+            name + ": " + path("file") + ": cannot be made a folder: Not a directory\n");
+}
+
+TEST_P(CliOfEach, InputsThatDoNotFit) {
+  const std::string name = GetParam();
+  const auto refused = [&](const StateDict& inputs, const std::string& message) {
+    tensor::save_safetensors(path("in"), inputs);
+    expect_refused(shipped(name, {"--input", path("in"), "--output", path("out")}),
+                   name + ": " + message);
+    EXPECT_FALSE(fs::exists(path("out")));
+  };
+  const std::string need = ", need f32(batch, channels, height, width)";
+  refused({{"pixels", tensor::zeros({1})}}, path("in") + ": holds no tensor \"pixel_values\"");
+  refused({{"pixel_values", tensor::zeros({3, 32, 32})}},
+          path("in") + ": pixel_values is f32(3, 32, 32)" + need);
+  refused({{"pixel_values", tensor::zeros({1, 3, 32, 32}, tensor::u8)}},
+          path("in") + ": pixel_values is u8(1, 3, 32, 32)" + need);
+  refused({{"pixel_values", tensor::zeros({0, 3, 32, 32})}},
+          path("in") + ": pixel_values is f32(0, 3, 32, 32)" + need);
+  tensor::save_safetensors(path("in"), {{"pixel_values", tensor::zeros({1, 4, 32, 32})}});
+  const Outcome channels = shipped(name, {"--input", path("in"), "--output", path("out")});
+  EXPECT_EQ(channels.code, 1);
+  EXPECT_NE(channels.err.find("(1, 4, 32, 32)"), std::string::npos) << channels.err;
+  EXPECT_NE(channels.err.find("3, height, width"), std::string::npos) << channels.err;
+  expect_refused(shipped(name, {"--input", path("none"), "--output", path("out")}),
+                 name + ": " + path("none") + ": cannot be opened: No such file or directory");
+}
+
+// Counted by hand from the papers' tables: parameters without the batch norms' in DETR, and
+// billions of multiply-adds of convolutions, linear layers and attention.
+TEST_F(Cli, InfoOfTheStandardSizes) {
+  struct Row {
+    std::string program;
+    Words arguments;
+    std::string parameters;
+    double gmacs;
+  };
+  const Row rows[] = {
+      {"vit", {"vit-base-patch16-224"}, "86,567,656", 17.56},
+      {"vit", {"vit-large-patch16-224"}, "304,326,632", 61.55},
+      {"vit", {"vit-huge-patch14-224"}, "632,045,800", 167.30},
+      {"detr", {"detr-resnet-50"}, "41,524,768", 101.59},
+      {"detr", {"detr-resnet-50", "--encoder-layers", "3"}, "37,579,552", 95.77},
+      {"detr", {"detr-resnet-50", "--encoder-layers", "12"}, "49,415,200", 113.23},
+      {"detr", {"detr-resnet-50-dc5"}, "41,524,768", 227.7},
+      {"detr", {"detr-resnet-101"}, "60,464,672", 181.1},
+      {"detr", {"detr-resnet-101-dc5"}, "60,464,672", 307.2},
+      {"setr", {"setr-naive-base"}, "86,292,755", 55.60},
+      {"setr", {"setr-naive"}, "303,958,547", 191.2},
+      {"setr", {"setr-pup"}, "307,827,475", 221.2},
+      {"setr", {"setr-mla"}, "308,967,955", 194.5},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.arguments.back());
+    Words words = row.arguments;
+    words.insert(words.begin(), "--model");
+    words.push_back("--info");
+    const Outcome got = run(row.program, words);
+    EXPECT_EQ(got.code, 0);
+    EXPECT_EQ(got.err, "");
+    EXPECT_TRUE(got.out.starts_with(row.arguments[0] + ", input 1 x 3 x ")) << got.out;
+    const std::size_t total = got.out.find("\n  total");
+    ASSERT_NE(total, std::string::npos) << got.out;
+    std::istringstream line(got.out.substr(total));
+    std::string word, layers, parameters;
+    double gmacs = 0;
+    line >> word >> layers >> parameters >> gmacs;
+    EXPECT_EQ(parameters, row.parameters);
+    EXPECT_NEAR(gmacs, row.gmacs, 0.06);  // the last digit of the hand count
+    EXPECT_NE(got.out.find("memory: weights "), std::string::npos) << got.out;
+  }
+}
+
+// ---- vit
+
+TEST_F(Cli, VitReadsTheDigits) {
+  const auto found = findings(shipped("vit", {kDigits, "--json"}));
+  ASSERT_EQ(found.size(), 6u);
+  for (const auto& [file, classes] : found) {
+    ASSERT_EQ(classes.size(), 5u) << file;
+    EXPECT_EQ(file, "digit-" + classes[0]["label"].text() + ".png");
+    EXPECT_EQ(std::to_string(classes[0]["id"].integer()), classes[0]["label"].text());
+    double sum = 0, before = 1;
+    for (std::size_t i = 0; i < classes.size(); ++i) {
+      const double score = classes[i]["score"].number();
+      EXPECT_LE(score, before);
+      sum += before = score;
+    }
+    EXPECT_LE(sum, 1 + 1e-6);  // of 10 probabilities in f32
+    EXPECT_GT(classes[0]["score"].number(), 0.5) << file;
+  }
+}
+
+TEST_F(Cli, VitTellsPeople) {
+  const std::string file = kDigits + "/digit-7.png";
+  const Outcome got = shipped("vit", {file, "--top", "2"});
+  EXPECT_EQ(got.code, 0);
+  EXPECT_EQ(got.err, "");
+  ASSERT_TRUE(got.out.starts_with(file + "\n")) << got.out;
+  EXPECT_EQ(std::count(got.out.begin(), got.out.end(), '\n'), 3) << got.out;
+  EXPECT_NE(got.out.find(" %  7\n"), std::string::npos) << got.out;
+  EXPECT_EQ(findings(shipped("vit", {file, "--top", "99", "--json"})).at("digit-7.png").size(),
+            10u);
+}
+
+TEST_F(Cli, VitRefusesATopThatIsNone) {
+  for (const char* top : {"0", "-3", "many"}) {
+    const Outcome got = shipped("vit", {kDigits, "--top", top});
+    EXPECT_EQ(got.code, 1);
+    EXPECT_EQ(got.out, "");
+    EXPECT_EQ(got.err.find("vit: "), 0u) << got.err;
+    EXPECT_NE(got.err.find("--top"), std::string::npos) << got.err;
+    EXPECT_EQ(std::count(got.err.begin(), got.err.end(), '\n'), 1) << got.err;
+  }
+}
+
+TEST_F(Cli, VitGivesTheReferenceValues) {
+  const auto want = golden::io("vit_hf");
+  const StateDict plain = saved_run("vit", "vit_hf");
+  EXPECT_EQ(plain.size(), 1u);
+  golden::expect_close(plain.at("logits"), want.at("logits"), "logits");
+  const StateDict all = saved_run("vit", "vit_hf", {"--hidden-states"});
+  EXPECT_EQ(all.size(), 5u);
+  for (const auto& [name, value] : all) golden::expect_close(value, want.at(name), name);
+  const StateDict headless = saved_run("vit", "vit_hf_headless");
+  const auto features = golden::io("vit_hf_headless");
+  EXPECT_EQ(headless.size(), 2u);
+  for (const auto& [name, value] : headless) golden::expect_close(value, features.at(name), name);
+}
+
+TEST_F(Cli, VitWithoutAClassifierCannotNameImages) {
+  const std::string folder = golden::folder("vit_hf_headless"), image = kDigits + "/digit-0.png";
+  const Outcome got = run("vit", {"--checkpoint", folder, image});
+  EXPECT_EQ(got.code, 1);
+  EXPECT_EQ(got.err, "vit: " + fs::path(folder).lexically_normal().string() +
+                         ": has no classifier, so it cannot name what an image shows: use --input "
+                         "and --output for its features\n");
+}
+
+TEST_F(Cli, VitTakesOtherSizesOnlyWhenAsked) {
+  tensor::save_safetensors(path("in"),
+                           {{"pixel_values", tensor::Generator(3).normal({1, 3, 40, 24})}});
+  const Words words = {
+      "--checkpoint", golden::folder("vit_hf"), "--input", path("in"), "--output", path("out"),
+      "--quiet"};
+  expect_refused(run("vit", words),
+                 "vit: got an image of 40 x 24, the model takes 32 x 32: resize it, or ask "
+                 "for a resized position embedding (--interpolate-pos-encoding)");
+  Words resized = words;
+  resized.push_back("--interpolate-pos-encoding");
+  const Outcome got = run("vit", resized);
+  EXPECT_EQ(got.code, 0);
+  EXPECT_EQ(got.out, "");  // --quiet
+  EXPECT_EQ(tensor::load_safetensors(path("out")).tensors.at("logits").shape(),
+            (tensor::Shape{1, 11}));
+}
+
+TEST_F(Cli, InfoOfACheckpoint) {
+  const Outcome got = run("vit", {"--checkpoint", golden::folder("vit_hf"), "--info"});
+  std::int64_t parameters = 0;
+  for (const auto& [name, x] :
+       tensor::load_safetensors(golden::folder("vit_hf") + "/model.safetensors").tensors)
+    parameters += x.size();
+  ASSERT_EQ(parameters / 1000, 103);
+  EXPECT_EQ(got.code, 0);
+  EXPECT_NE(got.out.find("103," + std::to_string(parameters % 1000)), std::string::npos) << got.out;
+}
+
+// ---- detr
+
+double overlap(const std::vector<double>& a, const std::vector<double>& b) {
+  const double width = std::max(std::min(a[2], b[2]) - std::max(a[0], b[0]), 0.0);
+  const double height = std::max(std::min(a[3], b[3]) - std::max(a[1], b[1]), 0.0);
+  const auto area = [](const std::vector<double>& box) {
+    return (box[2] - box[0]) * (box[3] - box[1]);
+  };
+  return width * height / (area(a) + area(b) - width * height);
+}
+
+TEST_F(Cli, DetrFindsTheDigits) {
+  const auto found = findings(shipped("detr", {kScenes, "--json"}));
+  const Json truth = Json::load(kScenes + "/truth.json");
+  ASSERT_EQ(found.size(), 3u);
+  for (const auto& [file, objects] : found) {
+    const Json digits = truth[file];
+    EXPECT_EQ(objects.size(), digits.size()) << file;
+    for (std::size_t t = 0; t < digits.size(); ++t) {
+      int hits = 0;
+      for (std::size_t i = 0; i < objects.size(); ++i)
+        hits += objects[i]["label"].text() == digits[t]["label"].text() &&
+                overlap(objects[i]["box"].numbers(), digits[t]["box"].numbers()) > 0.5;
+      EXPECT_EQ(hits, 1) << file << ": " << digits[t]["label"].text();
+    }
+  }
+}
+
+TEST_F(Cli, DetrShowsWhatIsAboveTheThreshold) {
+  const std::string file = kScenes + "/scene-1.png";
+  EXPECT_EQ(shipped("detr", {file, "--threshold", "1"}).out, file + "\n  nothing found\n");
+  const auto all = findings(shipped("detr", {file, "--threshold", "0", "--json"}));
+  EXPECT_EQ(all.at("scene-1.png").size(), 16u);  // every query
+  const Outcome wrong = shipped("detr", {file, "--threshold", "1.5"});
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_EQ(wrong.err,
+            "detr: --threshold: Value 1.5 not in range 0.000000 to 1.000000 (see detr --help)\n");
+}
+
+TEST_F(Cli, DetrGivesTheReferenceValues) {
+  const auto want = golden::io("detr_hf_no_timm");
+  const StateDict got = saved_run("detr", "detr_hf_no_timm", {"--hidden-states"});
+  for (const char* name : {"logits", "pred_boxes", "last_hidden_state"})
+    golden::expect_close(got.at(name), want.at(name), name);
+  EXPECT_TRUE(got.contains("encoder_hidden_states.2"));
+  EXPECT_TRUE(got.contains("decoder_hidden_states.2"));
+}
+
+TEST_F(Cli, DetrChecksTheMask) {
+  const StateDict pixels = {{"pixel_values", tensor::zeros({1, 3, 64, 64})}};
+  const auto refused = [&](const Tensor& mask, const std::string& message) {
+    StateDict inputs = pixels;
+    inputs["pixel_mask"] = mask;
+    tensor::save_safetensors(path("in"), inputs);
+    expect_refused(shipped("detr", {"--input", path("in"), "--output", path("out")}), message);
+  };
+  refused(tensor::ones({1, 64, 32}, tensor::i64),
+          "detr: pixel_mask: got the shape (1, 64, 32), need (1, 64, 64) to go with pixel_values "
+          "(1, 3, 64, 64)");
+  refused(tensor::zeros({1, 64, 64}, tensor::i64),
+          "detr: pixel_mask: the upper left pixel of an image is 0, need 1: only the bottom and "
+          "the right can be padding");
+}
+
+TEST_F(Cli, DetrTakesLayersForStandardModelsOnly) {
+  expect_refused(shipped("detr", {kScenes, "--encoder-layers", "3"}),
+                 "detr: --encoder-layers: a checkpoint has the layers it has; give it with "
+                 "--model only");
+}
+
+// ---- setr
+
+TEST_F(Cli, SetrColoursTheDigits) {
+  const auto found = findings(shipped("setr", {kScenes, "--json", "--labels", path("labels")}));
+  const Json truth = Json::load(kScenes + "/truth.json");
+  ASSERT_EQ(found.size(), 3u);
+  for (const auto& [file, regions] : found) {
+    double sum = 0;
+    std::map<std::string, double> shares;
+    for (std::size_t i = 0; i < regions.size(); ++i) {
+      shares[regions[i]["label"].text()] = regions[i]["share"].number();
+      sum += regions[i]["share"].number();
+    }
+    EXPECT_NEAR(sum, 1, 1e-6) << file;
+    EXPECT_EQ(regions[0]["label"].text(), "background") << file;
+    // Every digit covers at least a hundredth of the scene.
+    for (std::size_t t = 0; t < truth[file].size(); ++t)
+      EXPECT_GT(shares[truth[file][t]["label"].text()], 0.01) << file;
+    const Tensor labels = tensor::load_image(path("labels/" + file));
+    const Tensor image = tensor::load_image(kScenes + "/" + file);
+    EXPECT_EQ(labels.shape(), image.shape());
+    EXPECT_LT(tensor::max(labels).item<int>(), 11);
+    const Tensor background = (labels(tensor::ellipsis, 0) == 0).astype(tensor::f64);
+    EXPECT_NEAR(tensor::mean(background).item(), shares["background"], 1e-6) << file;
+  }
+}
+
+TEST_F(Cli, SetrWindowsAndScales) {
+  const std::string file = kScenes + "/scene-1.png";
+  const Outcome whole = shipped("setr", {file, "--whole"});
+  // At the size of the window both ways of inference are one.
+  EXPECT_EQ(shipped("setr", {file}).out, whole.out);
+  EXPECT_EQ(shipped("setr", {file, "--scale", "200,200"}).code, 0);
+  expect_refused(shipped("setr", {file, "--whole", "--slide"}),
+                 "setr: --slide excludes --whole (see setr --help)");
+  for (const char* scale : {"200", "0,0", "200,big", "200,200,200"}) {
+    const Outcome got = shipped("setr", {file, "--scale", scale});
+    EXPECT_EQ(got.code, 1) << scale;
+    EXPECT_EQ(std::count(got.err.begin(), got.err.end(), '\n'), 1) << got.err;
+  }
+}
+
+TEST_F(Cli, SetrGivesTheReferenceValues) {
+  const auto want = golden::io("setr_fudan_mla");
+  const StateDict got = saved_run("setr", "setr_fudan_mla", {"--hidden-states"});
+  golden::expect_close(got.at("logits"), want.at("logits"), "logits");
+  EXPECT_EQ(got.size(), 8u);  // the logits, the embeddings and six layers
+}
+
+}  // namespace

@@ -1,0 +1,150 @@
+// The models that ship, on their 48 exported test scenes: the scores that PyTorch got, through the
+// preprocessing of this library.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "models/common/checkpoint.h"
+#include "models/detr/detr_checkpoint.h"
+#include "models/detr/detr_processing.h"
+#include "models/setr/setr_checkpoint.h"
+#include "models/setr/setr_inference.h"
+#include "models/setr/setr_processing.h"
+#include "tensor/index.h"
+#include "tests/models/golden.h"
+
+namespace {
+
+using models::Checkpoint;
+using tensor::Tensor;
+
+constexpr double kSameScore = 0.005;  // a few borderline boxes or pixels may tip in f32
+
+std::string scenes(const std::string& model, const std::string& file = "") {
+  return TENSOR_TEST_DATA "/../../models/" + model + "/pretrained/scenes" + file;
+}
+
+double recorded(const std::string& model, const char* score) {
+  const tensor::Json training = tensor::Json::load(scenes(model, "/training.json"));
+  return training["result"]["test_npz"][score].number();
+}
+
+using Box = std::array<double, 4>;  // left, top, right, bottom
+
+double overlap(const Box& a, const Box& b) {
+  const double width = std::max(std::min(a[2], b[2]) - std::max(a[0], b[0]), 0.0);
+  const double height = std::max(std::min(a[3], b[3]) - std::max(a[1], b[1]), 0.0);
+  const auto area = [](const Box& box) { return (box[2] - box[0]) * (box[3] - box[1]); };
+  return width * height / (area(a) + area(b) - width * height);
+}
+
+struct Truth {
+  Box box;
+  bool taken = false;
+};
+
+struct Found {
+  std::size_t scene;
+  double score;
+  Box box;
+};
+
+/// COCO's average precision of one class at IoU 0.5: precision, made to fall, at 101 recalls.
+double average_precision(std::vector<Found> found, std::vector<std::vector<Truth>> truth) {
+  std::size_t total = 0, hits = 0;
+  for (const auto& scene : truth) total += scene.size();
+  std::ranges::stable_sort(found, std::greater(), &Found::score);
+  std::vector<double> precision, recall;
+  for (const Found& object : found) {
+    Truth* best = nullptr;
+    for (Truth& t : truth[object.scene])
+      if (!t.taken && (!best || overlap(object.box, t.box) > overlap(object.box, best->box)))
+        best = &t;
+    if (best && overlap(object.box, best->box) >= 0.5) best->taken = true, ++hits;
+    precision.push_back(double(hits) / double(precision.size() + 1));
+    recall.push_back(double(hits) / double(total));
+  }
+  for (std::size_t i = precision.size(); i-- > 1;)
+    precision[i - 1] = std::max(precision[i - 1], precision[i]);
+  double sum = 0;
+  for (int step = 0; step <= 100; ++step) {
+    const auto at = std::ranges::lower_bound(recall, step / 100.0) - recall.begin();
+    if (at < std::ssize(precision)) sum += precision[static_cast<std::size_t>(at)];
+  }
+  return sum / 101;
+}
+
+TEST(SceneScores, DetrFindsWhatPyTorchFound) {
+  const auto data = tensor::load_npz(scenes("detr", "/test.npz"));
+  const Checkpoint checkpoint = models::open_checkpoint(scenes("detr"));
+  const models::detr::Detr detr = models::detr::load_detr(checkpoint);
+  const models::Preprocessing rule = models::read_preprocessing(
+      checkpoint.preprocessor.value(), models::detr::default_preprocessing());
+  const Tensor images = data.at("images"), labels = data.at("labels"), boxes = data.at("boxes");
+  const std::int64_t count = images.shape(0), classes = detr.class_head.weight.shape(0) - 1;
+  ASSERT_EQ(count, 48);
+  std::vector<std::vector<Found>> found(static_cast<std::size_t>(classes));
+  std::vector<std::vector<std::vector<Truth>>> truth(
+      found.size(), std::vector<std::vector<Truth>>(static_cast<std::size_t>(count)));
+  std::vector<Tensor> logits, pred_boxes;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto scene = static_cast<std::size_t>(i);
+    for (std::int64_t k = 0; k < labels.shape(1); ++k)
+      if (const auto label = labels.item<std::int64_t>(i, k); label >= 0)
+        truth[static_cast<std::size_t>(label)][scene].push_back(
+            {{boxes.item(i, k, 0), boxes.item(i, k, 1), boxes.item(i, k, 2), boxes.item(i, k, 3)}});
+    const models::detr::Batch batch = models::detr::make_batch({images(i)}, rule);
+    const models::detr::DetrOutput out = detr(batch.pixel_values, batch.pixel_mask);
+    logits.push_back(out.logits(0)), pred_boxes.push_back(out.pred_boxes(0));
+    const models::Size size{images.shape(1), images.shape(2)};
+    for (const auto& object :
+         models::detr::find_objects(out.logits(0), out.pred_boxes(0), size, -1))
+      found[static_cast<std::size_t>(object.label)].push_back({scene, object.score, object.box});
+  }
+  golden::expect_close(tensor::stack(logits), data.at("logits"), "logits");
+  golden::expect_close(tensor::stack(pred_boxes), data.at("pred_boxes"), "pred_boxes");
+  double sum = 0;
+  for (std::size_t k = 0; k < found.size(); ++k) sum += average_precision(found[k], truth[k]);
+  const double ap50 = sum / static_cast<double>(classes);  // the scenes show every class
+  EXPECT_NEAR(ap50, recorded("detr", "ap50"), kSameScore);
+  RecordProperty("ap50", std::to_string(ap50));
+}
+
+TEST(SceneScores, SetrColoursWhatPyTorchColoured) {
+  const auto data = tensor::load_npz(scenes("setr", "/test.npz"));
+  const Checkpoint checkpoint = models::setr::open_setr(scenes("setr"));
+  const models::setr::Setr setr = models::setr::load_setr(checkpoint);
+  const models::setr::SetrPreprocessing rule =
+      models::setr::read_preprocessing(checkpoint.preprocessor.value(), setr.config.image_size);
+  const Tensor images = data.at("images"), truth = data.at("classes").astype(tensor::i64);
+  const Tensor few = data.at("logits_every_4th");
+  ASSERT_EQ(images.shape(0), 48);
+  const auto classes = static_cast<std::size_t>(setr.config.classes);
+  std::vector<double> both(classes), either(classes);  // pixels
+  std::int64_t differ = 0;
+  for (std::int64_t i = 0; i < images.shape(0); ++i) {
+    const Tensor logits = setr(models::setr::preprocess(images(i), rule, setr.config.flavour));
+    if (i < few.shape(0))
+      golden::expect_close(logits["0, :, ::4, ::4"], few(i), "scene " + std::to_string(i));
+    const Tensor predicted = models::setr::class_map(logits, images.shape(1), images.shape(2));
+    const Tensor stored = data.at("predicted")(i).astype(tensor::i64);
+    differ += tensor::sum(predicted != stored).item<std::int64_t>();
+    for (std::size_t k = 0; k < classes; ++k) {
+      const auto of_class = static_cast<std::int64_t>(k);
+      const Tensor a = predicted == of_class, b = truth(i) == of_class;
+      both[k] += tensor::sum(tensor::logical_and(a, b)).item();
+      either[k] += tensor::sum(tensor::logical_or(a, b)).item();
+    }
+  }
+  // A pixel whose two best logits agree to 1e-4 may go either way: less than one in ten thousand.
+  EXPECT_LE(differ, images.shape(0) * images.shape(1) * images.shape(2) / 10000);
+  double sum = 0;
+  for (std::size_t k = 0; k < classes; ++k) sum += both[k] / either[k];
+  const double mean_iou = sum / static_cast<double>(classes);
+  EXPECT_NEAR(mean_iou, recorded("setr", "mean_iou"), kSameScore);
+  RecordProperty("mean_iou", std::to_string(mean_iou));
+}
+
+}  // namespace
