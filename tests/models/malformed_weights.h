@@ -68,8 +68,8 @@ inline Cases tensor_cases() {
        }),
        "DIR: the tensor \"classifier.weight\" has the shape (11, 0), need at least one element"},
       {"a million million classes of nothing", "vit_hf",
-       weights(
-           R"({"classifier.weight":{"dtype":"F32","shape":[1000000000000,0],"data_offsets":[0,0]}})"),
+       weights(R"({"classifier.weight":{"dtype":"F32","shape":[1000000000000,0],)"
+               R"("data_offsets":[0,0]}})"),
        "DIR: the tensor \"classifier.weight\" has the shape (1000000000000, 0), need at least one "
        "element"},
       {"more layers than any model has", "vit_hf", tensors([](Tensors& t) {
