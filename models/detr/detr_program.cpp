@@ -31,12 +31,14 @@ std::vector<std::string> DetrProgram::standard_models() const {
 }
 
 void DetrProgram::add_options(CLI::App& app) {
-  app.add_option("--threshold", threshold_, "Show objects that score above this")
-      ->check(CLI::Range(0.0, 1.0))
+  app.add_option("--threshold", threshold_, "show objects that score above this")
+      ->check(CLI::Range(0.0, 1.0).description(""))
+      ->type_name("T")
       ->capture_default_str();
   app.add_option("--encoder-layers", encoder_layers_,
-                 "With --model: the number of encoder layers [6]")
-      ->check(CLI::Range(0, 100));
+                 "with --model: the number of encoder layers, 6 if not given")
+      ->check(CLI::Range(0, 100).description(""))
+      ->type_name("N");
 }
 
 void DetrProgram::open(const std::string& checkpoint) {
