@@ -25,6 +25,12 @@ constexpr Format kFormats[] = {
     {"BM", decode_bmp},
 };
 
+void check_size(const std::string& name, std::int64_t bytes) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  if (bytes > kMost)
+    fail(name, "has ", bytes, " bytes, more than the ", kMost, " that an image file may have");
+}
+
 }  // namespace
 
 void check_pixels(const ImageSource& source, std::int64_t width, std::int64_t height) {
@@ -37,6 +43,7 @@ void check_pixels(const ImageSource& source, std::int64_t width, std::int64_t he
 
 Tensor decode_image(std::span<const std::byte> bytes, const std::string& name,
                     std::int64_t max_pixels) {
+  check_size(name, static_cast<std::int64_t>(bytes.size()));
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   for (const Format& format : kFormats)
     if (text.starts_with(format.start)) {
@@ -47,11 +54,8 @@ Tensor decode_image(std::span<const std::byte> bytes, const std::string& name,
 }
 
 Tensor load_image(const std::string& path, std::int64_t max_pixels) {
-  constexpr std::int64_t kMaxBytes = std::int64_t{1} << 30;
   const Source file = Source::open(path);
-  if (file.size() > kMaxBytes)
-    fail(path, "has ", file.size(), " bytes, more than the ", kMaxBytes,
-         " that an image file may have");
+  check_size(path, file.size());
   return decode_image(file.read_bytes(0, file.size()), path, max_pixels);
 }
 

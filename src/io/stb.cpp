@@ -62,7 +62,7 @@ thread_local Budget* Budget::current = nullptr;
 
 // A broken assumption of the decoder ends the call, not the program.
 void require(bool assumption) {
-  if (!assumption) throw UserError("an assumption of stb_image does not hold");
+  if (!assumption) internal_error("image", "an assumption of stb_image does not hold");
 }
 
 // stb's own packing of PNG is poor; the result is freed by stb.
@@ -111,17 +111,11 @@ Tensor stb_decode(const ImageSource& source, std::int64_t width, std::int64_t he
   // and the new one.
   const std::size_t pixels = static_cast<std::size_t>(width * height);
   Budget budget(4 * source.bytes.size() + 32 * pixels + (64 << 10));
-  if (source.bytes.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()))
-    fail(source.name, "has ", source.bytes.size(), " bytes, more than an image file may have");
   int got_width = 0, got_height = 0, channels = 0;
-  const stbi_uc* decoded = nullptr;
-  try {
-    decoded = stbi_load_from_memory(reinterpret_cast<const stbi_uc*>(source.bytes.data()),
-                                    static_cast<int>(source.bytes.size()), &got_width, &got_height,
-                                    &channels, 3);
-  } catch (const UserError& error) {
-    fail(source.name, "is damaged: ", error.what());
-  }
+  // The size fits an int: decode_image has checked it.
+  const stbi_uc* decoded = stbi_load_from_memory(
+      reinterpret_cast<const stbi_uc*>(source.bytes.data()), static_cast<int>(source.bytes.size()),
+      &got_width, &got_height, &channels, 3);
   if (!decoded) fail(source.name, "is damaged: ", stbi_failure_reason());
   if (got_width != width || got_height != height)
     internal_error("image", "stb_image sees another size than the header has");

@@ -112,6 +112,11 @@ TEST_F(NpzFile, RefusesWhatCannotBeWritten) {
             path("x.npz") +
                 ": cannot be written: an npz file takes 4 GB in all and names of 65535 bytes; save "
                 "as safetensors");
+  std::map<std::string, Tensor> many;
+  for (int i = 0; i < 65535; ++i) many.emplace(std::to_string(i), Tensor(true));
+  EXPECT_EQ(
+      message([&] { save_npz(path("x.npz"), many); }),
+      path("x.npz") + ": cannot be written: an npz file takes 65534 tensors; save as safetensors");
   EXPECT_EQ(files(), 0u);
 }
 
