@@ -101,34 +101,37 @@ TEST_P(CliOfEach, HelpAndVersion) {
 }
 
 TEST_P(CliOfEach, OptionsThatDoNotGoTogether) {
-  const std::string name = GetParam(), start = name + ": options: ";
+  const std::string name = GetParam(),
+                    neither = "arguments: need either --checkpoint DIR or --model NAME";
   const std::string model = run(name, {"--model", "?", "--info"}).err;
-  EXPECT_EQ(model.find(start + "got --model ?, need one of " + name + "-"), 0u) << model;
+  EXPECT_EQ(model.find(name + ": --model: got \"?\", need one of " + name + "-"), 0u) << model;
   const std::string known = name == "vit"    ? "vit-base-patch16-224"
                             : name == "detr" ? "detr-resnet-50"
                                              : "setr-naive";
   const std::pair<Words, std::string> cases[] = {
-      {{}, "need either --checkpoint DIR or --model NAME"},
-      {{"x.png"}, "need either --checkpoint DIR or --model NAME"},
-      {{"--checkpoint", "d", "--model", known}, "need either --checkpoint DIR or --model NAME"},
-      {{"--checkpoint", "d"}, "there is nothing to do: name images, or use --input or --info"},
+      {{}, neither},
+      {{"x.png"}, neither},
+      {{"--checkpoint", "d", "--model", known}, neither},
+      {{"--checkpoint", "d"},
+       "arguments: there is nothing to do: name images, or use --input or --info"},
       {{"--checkpoint", "d", "--device", "tpu", "x.png"},
-       "got --device tpu, but this build computes on the CPU: use --device cpu"},
+       "--device: got \"tpu\", but this build computes on the cpu only"},
       {{"--checkpoint", "d", "--random-weights", "1", "x.png"},
-       "--random-weights goes with --model NAME"},
+       "--random-weights: needs --model NAME"},
       {{"--model", known, "x.png"},
-       "--model has no weights of its own: add --random-weights SEED, or use --checkpoint DIR"},
-      {{"--checkpoint", "d", "--input", "i"}, "--input and --output go together"},
-      {{"--checkpoint", "d", "--output", "o", "x.png"}, "--input and --output go together"},
+       "--model: has no weights of its own: add --random-weights SEED, or use --checkpoint"},
+      {{"--checkpoint", "d", "--input", "i"}, "arguments: --input and --output go together"},
+      {{"--checkpoint", "d", "--output", "o", "x.png"},
+       "arguments: --input and --output go together"},
       {{"--checkpoint", "d", "--hidden-states", "x.png"},
-       "--hidden-states goes with --input and --output"},
+       "--hidden-states: needs --input and --output"},
       {{"--checkpoint", "d", "--input", "i", "--output", "o", "x.png"},
-       "need either images or --input, not both"},
-      {{"--checkpoint", "d", "--info", "--out", "o.png"}, "--out needs images"},
-      {{"--checkpoint", "d", "--info", "--json"}, "--json needs images"},
+       "arguments: need either images or --input, not both"},
+      {{"--checkpoint", "d", "--info", "--out", "o.png"}, "--out: needs images"},
+      {{"--checkpoint", "d", "--info", "--json"}, "--json: needs images"},
   };
   for (const auto& [arguments, message] : cases)
-    expect_refused(run(name, arguments), start + message);
+    expect_refused(run(name, arguments), name + ": " + message);
 }
 
 TEST_P(CliOfEach, OptionsThatItDoesNotHave) {
@@ -214,9 +217,9 @@ TEST_P(CliOfEach, PicturesGoWhereTheyAreSaid) {
   EXPECT_TRUE(
       tensor::all(tensor::load_image(path("many/" + fs::path(one).filename().string())) == picture)
           .item<bool>());
-  expect_refused(shipped(name, {one, two, "--out", path("two.png")}),
-                 name + ": options: got 2 images, but --out " + path("two.png") +
-                     " is one file: name a folder");
+  expect_refused(
+      shipped(name, {one, two, "--out", path("two.png")}),
+      name + ": --out: got 2 images for the one file " + path("two.png") + ": name a folder");
   tensor::testing::write_bytes(path("file"), "");
   const Outcome blocked = shipped(name, {one, two, "--out", path("file")});
   EXPECT_EQ(blocked.code, 1);
@@ -289,7 +292,7 @@ TEST_F(Cli, InfoOfTheStandardSizes) {
     double gmacs = 0;
     line >> word >> layers >> parameters >> gmacs;
     EXPECT_EQ(parameters, row.parameters);
-    EXPECT_NEAR(gmacs, row.gmacs, 0.06);  // the last digit of the hand count
+    EXPECT_NEAR(gmacs, row.gmacs, 0.1);  // the hand count has a decimal or two
     EXPECT_NE(got.out.find("memory: weights "), std::string::npos) << got.out;
   }
 }
@@ -366,9 +369,10 @@ TEST_F(Cli, VitTakesOtherSizesOnlyWhenAsked) {
   const Words words = {
       "--checkpoint", golden::folder("vit_hf"), "--input", path("in"), "--output", path("out"),
       "--quiet"};
-  expect_refused(run("vit", words),
-                 "vit: got an image of 40 x 24, the model takes 32 x 32: resize it, or ask "
-                 "for a resized position embedding (--interpolate-pos-encoding)");
+  expect_refused(
+      run("vit", words),
+      "vit: pixel_values: got an image of 40 x 24, the model takes 32 x 32: resize it, or ask "
+      "for a resized position embedding (--interpolate-pos-encoding)");
   Words resized = words;
   resized.push_back("--interpolate-pos-encoding");
   const Outcome got = run("vit", resized);

@@ -120,13 +120,15 @@ inline Cases detr_cases() {
          std::erase_if(t,
                        [](const auto& x) { return x.first.starts_with("model.decoder.layers."); });
        }),
-       "DIR/config.json: got a width of 64, 6 classes and 0 decoder layers, need a width that 4 "
+       "DIR/config.json: got a width of 64, 6 classes, 9 queries and 0 decoder layers, need a "
+       "width that 4 "
        "divides and at least one of the others"},
       {"no classes but \"no object\"", base, tensors([](Tensors& t) {
          t["class_labels_classifier.weight"] = tensor::ones({1, 64});
          t["class_labels_classifier.bias"] = tensor::ones({1});
        }),
-       "DIR/config.json: got a width of 64, 0 classes and 2 decoder layers, need a width that 4 "
+       "DIR/config.json: got a width of 64, 0 classes, 9 queries and 2 decoder layers, need a "
+       "width that 4 "
        "divides and at least one of the others"},
   };
 }

@@ -166,8 +166,7 @@ const Spoiled kPreprocessors[] = {
     {"OtherSize", preprocessor("size", "16"),
      "DIR/preprocessor_config.json: makes images of 16 x 16, but the model takes 8 x 8"},
     {"HugeSize", preprocessor("size", "1000000000"),
-     "DIR/preprocessor_config.json: makes images of 1000000000 x 1000000000, but the model takes 8 "
-     "x 8"},
+     "DIR/preprocessor_config.json: size: got 1000000000, need a whole number from 1 to 65536"},
     {"SizeOfNothing", preprocessor("size", "{}"),
      "DIR/preprocessor_config.json: size: need a number, {\"height\", \"width\"}, "
      "{\"shortest_edge\"} with or without \"longest_edge\", or {\"max_height\", \"max_width\"}"},
@@ -301,12 +300,15 @@ const Spoiled kTensors[] = {
      "DIR: the tensor \"vit.embeddings.patch_embeddings.projection.weight\" has the shape (8, 47), "
      "need [width, 3 * patch * patch] or 4 axes"},
     {"PatchOfNothing", tensor_is(kPatch, tensor::zeros({8, 3, 0, 4})),
-     "DIR: holds tensors without elements"},
+     "DIR: the tensor \"vit.embeddings.patch_embeddings.projection.weight\" has the shape "
+     "(8, 3, 0, 4), need at least one element"},
     {"PositionsTooFew", tensor_is("vit.embeddings.position_embeddings", tensor::zeros({1, 4, 8})),
      "DIR/config.json: image_size: an image of 8 x 8 in patches of 4 x 4 does not give the 3 "
      "positions of \"vit.embeddings.position_embeddings\""},
     {"NoPositions", tensor_is("vit.embeddings.position_embeddings", tensor::zeros({1, 0, 8})),
-     "DIR: holds tensors without elements"},
+     "DIR: the tensor \"vit.embeddings.position_embeddings\" has the shape (1, 0, 8), need at "
+     "least "
+     "one element"},
     {"IntegerWeights", tensor_is(kQuery, tensor::zeros({8, 8}, tensor::i32)),
      "load: DIR does not fit the model: 1 problem:\n  wrong type: "
      "\"vit.encoder.layer.0.attention.attention.query.weight\" is i32, need a floating type"},

@@ -88,12 +88,12 @@ inline Cases config_value_cases() {
       {"layers a list", "vit_hf", value("num_hidden_layers", "3", "[3]"),
        "DIR/config.json: num_hidden_layers: got an array of 1, need a whole number"},
       {"inner width", "vit_hf", value("intermediate_size", "100", "101"),
-       "DIR/config.json: intermediate_size: is 101, but the first layer's MLP tensors in DIR give "
+       "DIR/config.json: intermediate_size: is 101, but the weights of the MLP in DIR give "
        "100"},
       {"channels", "vit_hf", value("num_channels", "3", "1"),
        "DIR/config.json: num_channels: is 1, but the patch embeddings in DIR give 3"},
       {"classes", "vit_hf", added("config.json", "\"num_labels\": 1000"),
-       "DIR/config.json: num_labels: is 1000, but the classifier's tensors in DIR give 11"},
+       "DIR/config.json: num_labels: is 1000, but the weights of the classifier in DIR give 11"},
       {"heads do not divide", "vit_hf", value("num_attention_heads", "4", "5"),
        "DIR/config.json: gives 5 attention heads, need a divisor of the width 64"},
       {"heads zero", "vit_hf", value("num_attention_heads", "4", "0"),
@@ -146,7 +146,7 @@ inline Cases config_value_cases() {
        "DIR/config.json: problem_type: got 5, need a string"},
       {"pooler of another width", "vit_hf_headless",
        config("\"pooler_output_size\": 160", "\"pooler_output_size\": 64"),
-       "DIR/config.json: pooler_output_size: is 64, but the pooler's tensors in DIR give 160"},
+       "DIR/config.json: pooler_output_size: is 64, but the weights of the pooler in DIR give 160"},
       {"pooler's activation", "vit_hf_headless", config("\"tanh\"", "\"gelu\""),
        "DIR/config.json: pooler_act: got \"gelu\", only \"tanh\" is supported"},
       {"a class left out", "vit_hf", config("  \"4\": \"LABEL_4\",\n", ""),
@@ -293,7 +293,7 @@ inline Cases timm_cases() {
        "DIR/config.json: model_args.embed_dim: is 96, but the patch embeddings in DIR give 48"},
       {"classes", "vit_timm",
        config("\"num_classes\": 7,\n \"num_features\"", "\"num_classes\": 8,\n \"num_features\""),
-       "DIR/config.json: num_classes: is 8, but the head's tensors in DIR give 7"},
+       "DIR/config.json: num_classes: is 8, but the weights of the head in DIR give 7"},
       {"activation", "vit_timm", config("\"img_size\": 32", "\"act_layer\": \"hard_mish\""),
        "DIR/config.json: model_args.act_layer: got \"hard_mish\", need gelu, gelu_new, gelu_tanh, "
        "gelu_pytorch_tanh, relu, silu or swish"},

@@ -243,7 +243,7 @@ inline Cases shard_cases() {
        "DIR/model.safetensors.index.json: weight_map.\"vit.scale\": got \"/etc/a.safetensors\", "
        "need the name of a .safetensors file in the same folder"},
       {"a shard of another system", "vit_hf", named("C:\\\\a.safetensors"),
-       "DIR/model.safetensors.index.json: weight_map.\"vit.scale\": got \"C:\\a.safetensors\", "
+       "DIR/model.safetensors.index.json: weight_map.\"vit.scale\": got \"C:\\\\a.safetensors\", "
        "need the name of a .safetensors file in the same folder"},
       {"the folder above", "vit_hf", named(".."),
        "DIR/model.safetensors.index.json: weight_map.\"vit.scale\": got \"..\", need the name of a "
@@ -253,7 +253,8 @@ inline Cases shard_cases() {
        ".safetensors file in the same folder"},
       {"a shard with a zero byte", "vit_hf", named("a.safetensors\\u0000.safetensors"),
        "DIR/model.safetensors.index.json: weight_map.\"vit.scale\": got "
-       "\"a.safetensors?.safetensors\", need the name of a .safetensors file in the same folder"},
+       "\"a.safetensors\\u0000.safetensors\", need the name of a .safetensors file in the same "
+       "folder"},
       {"a shard of another format", "vit_hf", named("pytorch_model.bin"),
        "DIR/model.safetensors.index.json: weight_map.\"vit.scale\": got \"pytorch_model.bin\", "
        "need the name of a .safetensors file in the same folder"},
