@@ -75,6 +75,9 @@ def main():
     fit("exp", lambda x: mp.expm1(x) / x if x else one,
         lambda x: (abs(x) + mp.mpf("1e-9")) / mp.exp(x), range(6),
         -half_ln2 * mp.mpf("1.01"), half_ln2 * mp.mpf("1.01"))
+    # 2^x = 1 + x * p(x) for |x| <= 1/2; relative error.
+    fit("power of 2", lambda x: (mp.mpf(2) ** x - 1) / x if x else mp.log(2),
+        lambda x: (abs(x) + mp.mpf("1e-9")) / mp.mpf(2) ** x, range(5), -one / 2, one / 2)
     # tanh(x) = x + x * z * p(z), z = x * x, for |x| < 0.625; relative error of tanh.
     root = lambda z: mp.sqrt(z)
     fit("tanh", lambda z: (mp.tanh(root(z)) / root(z) - 1) / z,

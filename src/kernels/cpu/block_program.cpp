@@ -63,6 +63,43 @@ void BlockProgram::run_block(const Block& block, std::span<std::byte* const> ope
   }
 }
 
+void BlockProgram::run_tile(const Block& block, std::int64_t pitch, float* tile,
+                            std::span<std::byte* const> operands, float* scratch) const {
+  const simd::Table& table = simd::table();
+  Slot slots[kMaxSlots];
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const SlotPlan& plan = slots_[i];
+    slots[i].space = plan.space;
+    if (plan.place == Place::tile)
+      slots[i].data = tile;
+    else if (plan.place == Place::buffer)
+      slots[i].data = scratch + plan.offset;
+    else if (plan.place == Place::direct)
+      slots[i].data =
+          reinterpret_cast<float*>(operands[plan.operand]) + stretch(plan.space, block).begin;
+    else
+      slots[i].data = const_cast<float*>(constants_.data()) + plan.offset;
+  }
+  for (const Transfer& load : loads_) {
+    const Slot& slot = slots[load.slot];
+    const auto load_line = [&](float* to, std::int64_t begin, std::int64_t count) {
+      load.access.walk(begin, count, [&](std::int64_t offset, std::int64_t stride, std::int64_t n) {
+        table.load[static_cast<int>(load.dtype)](
+            to, operands[load.operand] + offset * item_size(load.dtype), stride, n);
+        to += n;
+      });
+    };
+    if (slot.space == Space::element) {
+      for (std::int64_t r = 0; r < block.rows; ++r)
+        load_line(slot.data + r * pitch, (block.row + r) * columns_ + block.column, block.columns);
+    } else {
+      const Stretch all = stretch(slot.space, block);
+      load_line(slot.data, all.begin, all.count);
+    }
+  }
+  table.execute(code_.data(), static_cast<int>(code_.size()), slots, block.rows, pitch);
+}
+
 void BlockProgram::run(std::span<std::byte* const> operands, std::byte* scratch) const {
   const std::int64_t across = (columns_ + block_columns_ - 1) / block_columns_;
   const std::int64_t down = (rows_ + block_rows_ - 1) / block_rows_;

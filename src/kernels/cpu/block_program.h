@@ -13,16 +13,34 @@ class BlockProgram {
   /// A group that block_shape_of accepts.
   BlockProgram(const LaidOutGraph& laid, const Group& group, const BlockShape& shape, int threads);
 
+  /// The same on tiles: rows x pitch numbers that stand for `tile`, a value of the whole shape that
+  /// the group reads, and become the only value it writes. The last axis is the columns.
+  struct TileSize {
+    std::int64_t rows, pitch;
+  };
+  BlockProgram(const LaidOutGraph& laid, const Group& group, const BlockShape& shape, ValueId tile,
+               TileSize size);
+
+  // Rows [row, row + rows), columns [column, column + columns) of all.
+  struct Block {
+    std::int64_t row, rows, column, columns;
+  };
+
   /// As Kernel::run.
   void run(std::span<std::byte* const> operands, std::byte* scratch) const;
   std::size_t scratch_bytes() const;
+  /// One tile, whose rows lie `pitch` apart; columns beyond block.columns hold anything. `scratch`
+  /// has tile_floats() numbers.
+  void run_tile(const Block& block, std::int64_t pitch, float* tile,
+                std::span<std::byte* const> operands, float* scratch) const;
+  std::int64_t tile_floats() const { return buffer_floats_; }
   std::size_t instruction_count() const { return code_.size(); }
 
  private:
   friend class BlockProgramBuilder;
 
   // How a slot gets its address in a block.
-  enum class Place : std::uint8_t { direct, buffer, constant };
+  enum class Place : std::uint8_t { direct, buffer, constant, tile };
   struct SlotPlan {
     simd::Space space = simd::Space::element;
     Place place = Place::buffer;
@@ -35,10 +53,6 @@ class BlockProgram {
     DType dtype;
     Access access;
     std::int16_t slot;
-  };
-  // Rows [row, row + rows), columns [column, column + columns) of all.
-  struct Block {
-    std::int64_t row, rows, column, columns;
   };
   // Where a slot's elements of a block lie among all elements of its space.
   struct Stretch {

@@ -46,6 +46,25 @@ class BlockProgramBuilder {
     place_buffers();
   }
 
+  // Rows and columns in the order of the axes; only rows and numbers are read where they lie, since
+  // a tile's rows are longer than what there is.
+  void run_on_tiles(ValueId tile, BlockProgram::TileSize size) {
+    is_tiled_ = true;
+    for (int axis = 0; axis < shape_.extents.rank(); ++axis) order_.push_back(axis);
+    extents_ = shape_.extents;
+    row_axes_ = extents_.rank() - 1;
+    program_.columns_ = extents_.back();
+    program_.rows_ = num_elements(extents_) / extents_.back();
+    tile_ = tile;
+    for (const ValueId id : group_.nodes) lower(id);
+    std::int16_t result = values_.at(group_.writes.front());
+    if (space_of(result) != Space::element) result = emit(Code::copy, Space::element, {result});
+    plan(result).place = Place::tile;
+    program_.block_rows_ = size.rows;
+    program_.block_columns_ = size.pitch;
+    place_buffers();
+  }
+
  private:
   using Place = BlockProgram::Place;
 
@@ -234,14 +253,21 @@ class BlockProgramBuilder {
     if (const auto known = reads_.find(key); known != reads_.end()) return known->second;
     const Access path = access(space, strides);
     const DType dtype = graph().type(id).dtype;
+    const bool in_place = dtype == f32 && path.is_linear() &&
+                          !(is_tiled_ && (space == Space::element || space == Space::column));
     std::int16_t slot;
-    if (space == Space::column && graph().is_constant(id) && !(dtype == f32 && path.is_linear())) {
+    if (id == tile_) {
+      slot = new_slot(Space::element);
+      plan(slot).place = Place::tile;
+      return reads_[key] = slot;
+    }
+    if (space == Space::column && graph().is_constant(id) && !in_place && !is_tiled_) {
       slot = constant(column_values(id, path), space);
     } else {
       slot = new_slot(space);
       plan(slot).operand = static_cast<std::size_t>(
           std::find(group_.reads.begin(), group_.reads.end(), id) - group_.reads.begin());
-      if (dtype == f32 && path.is_linear())
+      if (in_place)
         plan(slot).place = Place::direct;
       else
         program_.loads_.push_back({plan(slot).operand, dtype, path, slot});
@@ -304,7 +330,7 @@ class BlockProgramBuilder {
           buffers_[static_cast<std::size_t>(buffer[static_cast<std::size_t>(slot)])].is_free = true;
       take(instruction.to);
     }
-    size_blocks();
+    if (!is_tiled_) size_blocks();
     for (Buffer& b : buffers_) {
       b.offset = program_.buffer_floats_;
       program_.buffer_floats_ += padded(floats_of(b.space));
@@ -366,6 +392,8 @@ class BlockProgramBuilder {
   Dims order_;        // the axes of the block, outermost first
   Shape extents_;     // in that order
   int row_axes_ = 0;  // how many of them count rows
+  bool is_tiled_ = false;
+  ValueId tile_ = -1;
   std::map<ValueId, std::int16_t> values_;
   std::map<std::tuple<ValueId, Space, std::vector<std::int64_t>>, std::int16_t> reads_;
   std::vector<Buffer> buffers_;
@@ -374,6 +402,11 @@ class BlockProgramBuilder {
 BlockProgram::BlockProgram(const LaidOutGraph& laid, const Group& group, const BlockShape& shape,
                            int threads) {
   BlockProgramBuilder(*this, laid, group, shape, threads).run();
+}
+
+BlockProgram::BlockProgram(const LaidOutGraph& laid, const Group& group, const BlockShape& shape,
+                           ValueId tile, TileSize size) {
+  BlockProgramBuilder(*this, laid, group, shape, 1).run_on_tiles(tile, size);
 }
 
 }  // namespace tensor::cpu

@@ -47,6 +47,7 @@ std::span<const Family> cpu_families() {
 #ifdef TENSOR_WITH_ONEDNN
       kGemm,
 #endif
+      kAttention,
       kRow,
       kPointwise,
       kReference,

@@ -27,6 +27,9 @@ Table make_table() {
   table.lanes = TENSOR_SIMD_LANES;
   fill_conversions(table);
   table.execute = execute;
+  table.product = product;
+  table.pack_columns = pack_columns;
+  table.soften = soften;
   return table;
 }
 

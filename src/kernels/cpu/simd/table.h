@@ -104,12 +104,6 @@ struct Instruction {
   float number;
 };
 
-/// A bilinear or bicubic tap, or an element of a pooling window: an offset and its weight.
-struct Tap {
-  std::int64_t offset;
-  float weight;
-};
-
 struct Table {
   const char* name;
   int lanes;  // floats in a vector
@@ -122,6 +116,23 @@ struct Table {
   /// Runs a program on a block.
   void (*execute)(const Instruction* code, int count, const Slot* slots, std::int64_t rows,
                   std::int64_t columns);
+
+  // ---- Streaming attention. A panel is [depth, 2 * lanes] numbers; the last of a matrix is half
+  // as wide where that is enough.
+
+  /// to[rows, vectors * lanes] = scale[row] * to + a[rows, depth] * b[depth, vectors * lanes], b in
+  /// panels of `panel_depth` rows of which `depth` are used; scale nullptr: `to` is not read.
+  void (*product)(const float* a, std::int64_t a_row, std::int64_t rows, const float* panels,
+                  std::int64_t panel_depth, std::int64_t depth, std::int64_t vectors, float* to,
+                  std::int64_t to_row, const float* scale);
+  /// Rows of `depth` numbers as the columns of a panel, the rest of which becomes 0.
+  void (*pack_columns)(float* panel, std::int64_t width, const float* rows, std::int64_t row_stride,
+                       std::int64_t count, std::int64_t depth);
+  /// Scores become exp(score - top of the row), where `top` goes on from earlier tiles; `factor` is
+  /// what earlier sums must be multiplied by, `total` the sum of the row so far. Columns up to the
+  /// next vector become 0. A row starts with top -inf and total 0.
+  void (*soften)(float* tile, std::int64_t rows, std::int64_t columns, std::int64_t pitch,
+                 float* top, float* total, float* factor);
 };
 
 /// The tables of this build that the processor can run, best first; the last is the baseline.

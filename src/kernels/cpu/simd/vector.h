@@ -30,8 +30,9 @@ inline V load_as(const T* p) {
   std::memcpy(&v, p, sizeof v);
   return v;
 }
-inline Floats load(const float* p) { return load_as<Floats>(p); }
-inline void store(float* p, Floats v) { std::memcpy(p, &v, sizeof v); }
+typedef float LooseFloats __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
+inline Floats load(const float* p) { return *reinterpret_cast<const LooseFloats*>(p); }
+inline void store(float* p, Floats v) { *reinterpret_cast<LooseFloats*>(p) = v; }
 
 // The first `count` < kLanes floats; the others are 0, their memory is not touched.
 inline Floats load_part(const float* p, std::int64_t count) {
@@ -76,6 +77,16 @@ inline Floats at_most(Floats a, Floats limit) { return a > limit ? limit : a; }
 inline Floats at_least(Floats a, Floats limit) { return a < limit ? limit : a; }
 
 inline Floats truth(Ints mask) { return from_bits(mask & 0x3f800000); }
+
+// Calls f(0) ... f(n - 1), unrolled while the code is still being inlined: only then does GCC hold
+// an array of vectors in registers.
+template <int n, class F>
+[[gnu::always_inline]] inline void unroll(F&& f) {
+  if constexpr (n > 0) {
+    unroll<n - 1>(f);
+    f(n - 1);
+  }
+}
 
 inline bool any(Ints mask) {
   std::int32_t all = 0;

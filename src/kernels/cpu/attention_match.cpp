@@ -1,0 +1,167 @@
+#include "src/kernels/cpu/attention_match.h"
+
+#include <algorithm>
+
+#include "src/kernels/cpu/spaces.h"
+
+namespace tensor::cpu {
+namespace {
+
+bool is_float(DType dtype) { return dtype == f32 || dtype == bf16 || dtype == f16; }
+
+class Matcher {
+ public:
+  Matcher(const Graph& graph, const Group& group) : graph_(graph), group_(group) {}
+
+  std::optional<Attention> run() {
+    if (group_.writes.size() != 1 || !find_anchors()) return std::nullopt;
+    Attention a;
+    const Node &first = graph_[first_], &second = graph_[second_];
+    a.weights = softmax_;
+    a.result = group_.writes.front();
+    used_ = {first_, softmax_, second_};
+    if (!follow_casts(second.inputs[0], softmax_) || !follow_casts(a.result, second_))
+      return std::nullopt;
+    double unscaled = 1;
+    if (!trace_back(first.inputs[0], a.q, a.scale) || !trace_back(first.inputs[1], a.k, a.scale) ||
+        !trace_back(second.inputs[1], a.v, unscaled) || unscaled != 1)
+      return std::nullopt;
+    a.scores = scaled_scores(a.scale);
+    if (!shapes_fit(a) || !find_middle(a)) return std::nullopt;
+    return a;
+  }
+
+ private:
+  bool is_member(ValueId id) const {
+    return std::binary_search(group_.nodes.begin(), group_.nodes.end(), id);
+  }
+
+  bool find_anchors() {
+    for (const ValueId id : group_.nodes) {
+      const Op op = graph_[id].op;
+      ValueId* place = op == Op::softmax            ? &softmax_
+                       : op != Op::matmul           ? nullptr
+                       : first_ < 0 && softmax_ < 0 ? &first_
+                                                    : &second_;
+      if (!place) continue;
+      if (*place >= 0) return false;
+      *place = id;
+    }
+    if (first_ < 0 || softmax_ < 0 || second_ < 0) return false;
+    const Node& softmax = graph_[softmax_];
+    return normalize_axis(softmax.attrs.integer("axis"), softmax.type.shape.rank(), "attention") ==
+           softmax.type.shape.rank() - 1;
+  }
+
+  // From `id` back to `origin` through casts between floating types. Everything here is computed in
+  // float32 and rounded at the end only: closer to the exact result than the casts ask for.
+  bool follow_casts(ValueId id, ValueId origin) {
+    for (; id != origin; id = graph_[id].inputs[0]) {
+      if (!is_member(id) || graph_[id].op != Op::astype || !is_float(graph_.type(id).dtype))
+        return false;
+      used_.push_back(id);
+    }
+    return true;
+  }
+
+  // The factor, when `id` is its other operand times one number.
+  std::optional<double> number_times(ValueId id, ValueId& operand) const {
+    const Node& node = graph_[id];
+    if (node.op != Op::multiply) return std::nullopt;
+    for (const std::size_t side : {0, 1}) {
+      const ValueId number = node.inputs[side];
+      operand = node.inputs[1 - side];
+      if (graph_.is_constant(number) && graph_[number].constant.size() == 1 &&
+          graph_.type(operand).shape == node.type.shape)
+        return graph_[number].constant.item<double>();
+    }
+    return std::nullopt;
+  }
+
+  // From a factor of a product back to what the group reads.
+  bool trace_back(ValueId id, ValueId& read, double& scale) {
+    while (is_member(id)) {
+      ValueId operand = -1;
+      if (graph_[id].op == Op::astype)
+        operand = graph_[id].inputs[0];
+      else if (const auto factor = number_times(id, operand))
+        scale *= *factor;
+      else
+        return false;
+      used_.push_back(id);
+      id = operand;
+    }
+    read = id;
+    return is_float(graph_.type(id).dtype) &&
+           std::find(group_.reads.begin(), group_.reads.end(), id) != group_.reads.end();
+  }
+
+  // Multiplications by a number and casts right after the first product belong to the scale.
+  ValueId scaled_scores(double& scale) {
+    ValueId scores = first_;
+    while (true) {
+      std::vector<ValueId> readers;
+      for (const ValueId id : group_.nodes)
+        if (std::count(graph_[id].inputs.begin(), graph_[id].inputs.end(), scores))
+          readers.push_back(id);
+      if (readers.size() != 1) return scores;
+      ValueId operand = -1;
+      if (graph_[readers[0]].op == Op::astype && is_float(graph_.type(readers[0]).dtype))
+        operand = scores;
+      else if (const auto factor = number_times(readers[0], operand); factor && operand == scores)
+        scale *= *factor;
+      else
+        return scores;
+      scores = readers[0];
+      used_.push_back(scores);
+    }
+  }
+
+  // One matrix of each for every place of the batch axes; queries, keys and values may be
+  // broadcast.
+  bool shapes_fit(const Attention& a) const {
+    for (const ValueId id : {a.q, a.k, a.v})
+      if (graph_.type(id).shape.rank() < 2) return false;
+    Shape scores = graph_.type(a.scores).shape, result = graph_.type(a.result).shape;
+    if (num_elements(scores) == 0 || num_elements(result) == 0 || scores.back() < 2 ||
+        graph_.type(a.q).shape.back() == 0)
+      return false;
+    scores.erase(scores.rank() - 1);
+    result.erase(result.rank() - 1);
+    return scores == result;
+  }
+
+  bool find_middle(Attention& a) const {
+    for (const ValueId id : group_.nodes)
+      if (std::find(used_.begin(), used_.end(), id) == used_.end()) a.middle.nodes.push_back(id);
+    const ValueId last = graph_[softmax_].inputs[0];
+    if (a.middle.nodes.empty()) return last == a.scores;
+    if (a.middle.nodes.back() != last) return false;
+    a.middle.writes = {last};
+    for (const ValueId id : a.middle.nodes)
+      for (const ValueId input : graph_[id].inputs) {
+        const bool inside = std::binary_search(a.middle.nodes.begin(), a.middle.nodes.end(), input);
+        const bool outside =
+            std::find(group_.reads.begin(), group_.reads.end(), input) != group_.reads.end();
+        if (!inside && !outside && input != a.scores) return false;
+        if (!inside && !std::count(a.middle.reads.begin(), a.middle.reads.end(), input))
+          a.middle.reads.push_back(input);
+      }
+    const auto shape = block_shape_of(graph_, a.middle);
+    return shape && !shape->has_rows &&
+           std::count(a.middle.reads.begin(), a.middle.reads.end(), a.scores);
+  }
+
+  const Graph& graph_;
+  const Group& group_;
+  ValueId first_ = -1, softmax_ = -1, second_ = -1;
+  std::vector<ValueId> used_;
+};
+
+}  // namespace
+
+std::optional<Attention> match_attention(const Graph& graph, const Group& group) {
+  return Matcher(graph, group).run();
+}
+
+}  // namespace tensor::cpu

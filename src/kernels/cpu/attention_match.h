@@ -1,0 +1,23 @@
+// Attention: a matmul, elementwise operators on its scores, a softmax over their last axis, and a
+// second matmul, as one group.
+#pragma once
+
+#include <optional>
+
+#include "src/trace/fuse.h"
+
+namespace tensor::cpu {
+
+struct Attention {
+  ValueId q = -1, k = -1, v = -1;  // what the group reads: [..., m, d], [..., d, n], [..., n, e]
+  double scale = 1;      // of the scores: all multiplications by numbers before the middle
+  ValueId scores = -1;   // [..., m, n], scaled
+  Group middle;          // from the scores to the softmax, a block program; may be empty
+  ValueId weights = -1;  // the softmax
+  ValueId result = -1;   // [..., m, e], the one value that is written
+};
+
+/// nullopt when the group is anything else.
+std::optional<Attention> match_attention(const Graph& graph, const Group& group);
+
+}  // namespace tensor::cpu

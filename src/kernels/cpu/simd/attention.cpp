@@ -1,0 +1,101 @@
+// Pieces of streaming attention: rows packed as the columns of a product, and the softmax of a tile
+// of scores that goes on from tile to tile.
+#include "functions.h"
+#include "parts.h"
+
+namespace tensor::simd::TENSOR_SIMD_ISA {
+namespace {
+
+typedef float Quad __attribute__((vector_size(16)));
+
+Quad load_quad(const float* p) { return load_as<Quad>(p); }
+void store_quad(float* p, Quad v) { std::memcpy(p, &v, sizeof v); }
+
+// to[j * to_row + i] = from[i * from_row + j], 4 x 4.
+void transpose_quad(float* to, std::int64_t to_row, const float* from, std::int64_t from_row) {
+  const Quad a = load_quad(from), b = load_quad(from + from_row),
+             c = load_quad(from + 2 * from_row), d = load_quad(from + 3 * from_row);
+  const Quad ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+             ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7),
+             cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5),
+             cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  store_quad(to, __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5));
+  store_quad(to + to_row, __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7));
+  store_quad(to + 2 * to_row, __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5));
+  store_quad(to + 3 * to_row, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
+}
+
+// 2^x of x <= 0, 0 below 2^-126. Within 2 ulp; the powers of e of the tile are taken as powers of
+// 2, which saves a step of the reduction.
+Floats power_of_two_of(Floats x) {
+  constexpr float kPower[] = {0x1.62e42ap-1f, 0x1.ebf9a4p-3f, 0x1.c6b596p-5f, 0x1.3cf5ecp-7f,
+                              0x1.5cde34p-10f};
+  const Floats shifted = x + kRounder;
+  const Floats rest = x - (shifted - kRounder);
+  const Floats y = (rest * polynomial(kPower, rest) + 1.0f) *
+                   power_of_two(bits(shifted) - bits(splat(kRounder)));
+  return x < splat(-126.0f) ? Floats{} : y;
+}
+
+constexpr float kLog2E = 0x1.715476p+0f;
+
+float largest(const float* row, std::int64_t count, float first) {
+  Floats most[2] = {splat(first), splat(first)};
+  std::int64_t i = 0;
+  for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
+    most[0] = at_least(load(row + i), most[0]);
+    most[1] = at_least(load(row + i + kLanes), most[1]);
+  }
+  for (; i < count; i += kLanes) most[0] = at_least(load(row + i), most[0]);
+  most[0] = at_least(most[1], most[0]);
+  float lanes[kLanes];
+  store(lanes, most[0]);
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int l = 0; l < half; ++l)
+      lanes[l] = lanes[l + half] > lanes[l] ? lanes[l + half] : lanes[l];
+  return lanes[0];
+}
+
+}  // namespace
+
+void pack_columns(float* panel, std::int64_t width, const float* rows, std::int64_t row_stride,
+                  std::int64_t count, std::int64_t depth) {
+  std::int64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    std::int64_t k = 0;
+    for (; k + 4 <= depth; k += 4)
+      transpose_quad(panel + k * width + i, width, rows + i * row_stride + k, row_stride);
+    for (; k < depth; ++k)
+      for (int j = 0; j < 4; ++j) panel[k * width + i + j] = rows[(i + j) * row_stride + k];
+  }
+  for (; i < width; ++i)
+    for (std::int64_t k = 0; k < depth; ++k)
+      panel[k * width + i] = i < count ? rows[i * row_stride + k] : 0.0f;
+}
+
+void soften(float* tile, std::int64_t rows, std::int64_t columns, std::int64_t pitch, float* top,
+            float* total, float* factor) {
+  const float infinity = __builtin_inff();
+  const std::int64_t padded = (columns + kLanes - 1) / kLanes * kLanes;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    float* row = tile + r * pitch;
+    for (std::int64_t i = columns; i < padded; ++i) row[i] = -infinity;
+    const float most = largest(row, padded, top[r]);
+    // A row of -inf alone so far has no top to subtract.
+    const float shift = most == -infinity ? 0.0f : most;
+    Floats sum[2] = {};
+    std::int64_t i = 0;
+    const auto step = [&](std::int64_t at, int s) {
+      const Floats p = power_of_two_of((load(row + at) - shift) * kLog2E);
+      store(row + at, p);
+      sum[s] += p;
+    };
+    for (; i + 2 * kLanes <= padded; i += 2 * kLanes) step(i, 0), step(i + kLanes, 1);
+    if (i < padded) step(i, 0);
+    factor[r] = power_of_two_of(splat((top[r] - shift) * kLog2E))[0];
+    total[r] = total[r] * factor[r] + static_cast<float>(sum_of(sum[0] + sum[1]));
+    top[r] = most;
+  }
+}
+
+}  // namespace tensor::simd::TENSOR_SIMD_ISA

@@ -1,0 +1,250 @@
+// The attention family against the reference: shapes, layouts, masks, places of the scale.
+#include <gtest/gtest.h>
+
+#include "tests/kernels/group_testing.h"
+
+namespace tn = tensor;
+using tn::Shape;
+using tn::Tensor;
+using namespace tensor::testing;
+
+namespace {
+
+std::mt19937& random_engine() {
+  static std::mt19937 engine([] {
+    const unsigned seed = std::random_device()();
+    std::printf("seed %u\n", seed);
+    return seed;
+  }());
+  return engine;
+}
+int pick(int n) { return static_cast<int>(random_engine()() % static_cast<unsigned>(n)); }
+
+Tensor normal(const Shape& shape, tn::DType dtype = tn::f32) {
+  return tn::Generator(random_engine()()).normal(shape).astype(dtype);
+}
+
+constexpr std::int64_t kTokens[] = {2, 3, 7, 16, 31, 33, 63, 65, 100, 197, 257, 353, 400, 710};
+constexpr std::int64_t kDepths[] = {1, 3, 8, 16, 31, 32, 64, 65, 80, 128, 256};
+
+struct Case {
+  Shape batch;
+  std::int64_t queries, keys, depth, features;
+  tn::DType dtype;
+
+  Shape with(std::int64_t rows, std::int64_t columns) const {
+    Shape shape = batch;
+    shape.push_back(rows);
+    shape.push_back(columns);
+    return shape;
+  }
+  Tensors inputs() const {
+    return {normal(with(queries, depth), dtype), normal(with(keys, depth), dtype),
+            normal(with(keys, features), dtype)};
+  }
+};
+
+Case any_case() {
+  Case c;
+  for (int rank = pick(3); rank > 0; --rank) c.batch.push_back(1 + pick(3));
+  c.queries = kTokens[pick(14)];
+  c.keys = kTokens[pick(14)];
+  c.depth = kDepths[pick(11)];
+  c.features = pick(2) ? c.depth : kDepths[pick(11)];
+  c.dtype = pick(3) ? tn::f32 : pick(2) ? tn::bf16 : tn::f16;
+  return c;
+}
+
+// An average of values with weights that are off by the rounding of scores of up to a few dozens:
+// relative to the largest value. The reference itself rounds scores and weights of 16-bit types.
+void check(const tn::TensorFunction& f, const Tensors& inputs) {
+  double largest = 0;
+  for (const Tensor& x : f(inputs))
+    for (const double value : x.to_vector<double>())
+      if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  const bool is_short = inputs[0].dtype() != tn::f32;
+  const GroupRun run = run_group("attention", f, inputs, pick(4) ? &random_engine() : nullptr);
+  expect_close(run, is_short ? (inputs[0].dtype() == tn::bf16 ? 0.1 : 0.02) : 2e-5, largest);
+}
+
+Tensor attend(const Tensors& in, const Tensor& mask = {}) {
+  return tn::scaled_dot_product_attention(in[0], in[1], in[2], mask);
+}
+
+TEST(Attention, RandomShapesAndLayouts) {
+  for (int round = 0; round < 60; ++round) {
+    const Case c = any_case();
+    check([](const Tensors& in) -> Tensors { return {attend(in)}; }, c.inputs());
+    if (HasFailure()) FAIL() << c.batch << ' ' << c.queries << ' ' << c.keys << ' ' << c.depth;
+  }
+}
+
+// In 16-bit types the tile stays in float32: compared with the exact result the group must be as
+// good as one rounding of the result (and of nothing in between).
+TEST(Attention, ShortTypesRoundOnce) {
+  for (const tn::DType dtype : {tn::bf16, tn::f16}) {
+    const Case c{{2}, 65, 100, 64, 32, dtype};
+    const Tensors inputs = c.inputs();
+    Tensors wide;
+    for (const Tensor& x : inputs) wide.push_back(x.astype(tn::f64));
+    GroupRun run = run_group(
+        "attention", [](const Tensors& in) -> Tensors { return {attend(in)}; }, inputs, nullptr);
+    // The factor 1 / sqrt(64) is exact in either type.
+    run.expected = {attend(wide).astype(dtype)};
+    expect_close(run, 1e-5, 0.1);
+  }
+}
+
+TEST(Attention, PlacesOfTheScale) {
+  const Case c{{2, 3}, 33, 65, 32, 32, tn::f32};
+  const auto scores = [](const Tensor& q, const Tensor& k) {
+    return tn::matmul(q, k.swapaxes(-1, -2));
+  };
+  const auto on = [&](const tn::TensorFunction& f) {
+    for (int i = 0; i < 3; ++i) check(f, c.inputs());
+  };
+  on([&](const Tensors& in) -> Tensors {
+    return {tn::matmul(tn::softmax(scores(in[0], in[1]), -1), in[2])};
+  });
+  on([&](const Tensors& in) -> Tensors {
+    return {tn::matmul(tn::softmax(scores(in[0], in[1]) * 0.2, -1), in[2])};
+  });
+  on([&](const Tensors& in) -> Tensors {
+    return {tn::matmul(tn::softmax(scores(0.5 * in[0], in[1]) * 0.2 * 3.0, -1), in[2])};
+  });
+  on([&](const Tensors& in) -> Tensors {
+    return {tn::matmul(tn::softmax(tn::matmul(in[0], in[1].swapaxes(-1, -2) * 0.3), -1), in[2])};
+  });
+  on([&](const Tensors& in) -> Tensors {
+    return {tn::matmul(tn::softmax(tn::tanh(scores(in[0], in[1]) / 7.0) * 2.5, -1), in[2])};
+  });
+  const auto narrow = [&](const Tensors& in) -> Tensors {
+    const Tensor q = in[0].astype(tn::bf16), k = in[1].swapaxes(-1, -2).astype(tn::bf16);
+    const Tensor wide = tn::matmul(q, k).astype(tn::f32) * 0.1;
+    const Tensor weights = tn::softmax(wide, -1).astype(tn::bf16);
+    return {tn::matmul(weights, in[2].astype(tn::bf16)).astype(tn::f32)};
+  };
+  // The reference rounds scores and weights to bf16, the group does not.
+  expect_close(run_group("attention", narrow, c.inputs(), &random_engine()), 0.1, 1);
+}
+
+TEST(Attention, Masks) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (int round = 0; round < 40; ++round) {
+    Case c = any_case();
+    c.batch = {1 + pick(2), 1 + pick(3)};
+    c.dtype = tn::f32;
+    Shape shape = c.with(c.queries, c.keys);
+    for (int axis = 0; axis < 3; ++axis)
+      if (pick(2)) shape[axis] = 1;
+    if (pick(2)) shape.erase(0);
+    Tensors inputs = c.inputs();
+    switch (round % 4) {
+      case 0:  // added, as DETR adds -inf for padding
+        inputs.push_back(tn::where(normal(shape) > 0.5, 0.0, -infinity).astype(tn::f32));
+        check([](const Tensors& in) -> Tensors { return {attend(in, in[3])}; }, inputs);
+        break;
+      case 1:  // kept where true
+        inputs.push_back(normal(shape) > 0.8);
+        check([](const Tensors& in) -> Tensors { return {attend(in, in[3])}; }, inputs);
+        break;
+      case 2:  // a bias, all in bf16
+        c.dtype = tn::bf16;
+        inputs = c.inputs();
+        inputs.push_back(normal(shape, tn::bf16));
+        check([](const Tensors& in) -> Tensors { return {attend(in, in[3])}; }, inputs);
+        break;
+      default:  // two of them
+        inputs.push_back(normal(shape));
+        inputs.push_back(normal({c.keys}));
+        check(
+            [](const Tensors& in) -> Tensors {
+              const Tensor scores = tn::matmul(in[0], in[1].swapaxes(-1, -2)) * 0.1;
+              return {tn::matmul(tn::softmax(scores + in[3] * scores + in[4], -1), in[2])};
+            },
+            inputs);
+    }
+    if (HasFailure()) FAIL() << "round " << round << ' ' << shape;
+  }
+}
+
+TEST(Attention, BroadcastKeysAndHeadsInOneRow) {
+  // Queries of several heads that share keys and values.
+  check([](const Tensors& in) -> Tensors { return {attend(in)}; },
+        {normal({2, 4, 50, 16}), normal({2, 1, 70, 16}), normal({70, 16})});
+  // One projection holds all heads: [tokens, heads * depth], and so does the result.
+  check(
+      [](const Tensors& in) -> Tensors {
+        const auto heads = [](const Tensor& x) { return x.reshape({197, 3, 64}).swapaxes(0, 1); };
+        return {attend({heads(in[0]), heads(in[1]), heads(in[2])})};
+      },
+      {normal({197, 192}), normal({197, 192}), normal({197, 192})});
+}
+
+TEST(Attention, SpecialValues) {
+  const float nan = std::nanf(""), infinity = std::numeric_limits<float>::infinity();
+  const auto f = [](const Tensors& in) -> Tensors { return {attend(in, in[3])}; };
+  for (const std::int64_t keys : {5, 64, 800})
+    for (const float planted : {nan, infinity, -infinity, 1e30f}) {
+      const Case c{{}, 20, keys, 32, 32, tn::f32};
+      Tensors inputs = c.inputs();
+      Tensor mask = tn::zeros({20, keys});
+      mask(3, keys / 2) = planted;
+      mask(7, tn::ellipsis) = planted;
+      mask(8, tn::slice(0, keys / 2)) = planted;
+      inputs.push_back(mask);
+      check(f, inputs);
+      if (HasFailure()) FAIL() << keys << " keys, " << planted;
+    }
+  // Scores of thousands: all weight on one key.
+  const Case c{{}, 33, 500, 64, 64, tn::f32};
+  Tensors inputs = c.inputs();
+  inputs[0] = inputs[0] * 300.0;
+  inputs.push_back(tn::zeros({500}));
+  const GroupRun run = run_group("attention", f, inputs, nullptr);
+  expect_close(run, 2e-3, 1);  // scores of 3000 round to 2e-4
+}
+
+TEST(Attention, Declines) {
+  const Tensor q = normal({2, 8, 4}), k = normal({2, 9, 4}), v = normal({2, 9, 5});
+  const Tensors in{q, k, v};
+  const auto scores = [](const Tensors& t) { return tn::matmul(t[0], t[1].swapaxes(-1, -2)); };
+  const auto declines = [](const tn::TensorFunction& f, const Tensors& t) {
+    return !accepts("attention", f, t);
+  };
+  EXPECT_FALSE(declines([&](const Tensors& t) -> Tensors { return {attend(t)}; }, in));
+  // The weights are wanted too.
+  EXPECT_TRUE(declines(
+      [&](const Tensors& t) -> Tensors {
+        const Tensor weights = tn::softmax(scores(t), -1);
+        return {tn::matmul(weights, t[2]), weights};
+      },
+      in));
+  EXPECT_TRUE(declines(
+      [&](const Tensors& t) -> Tensors { return {tn::matmul(tn::softmax(scores(t), -2), t[2])}; },
+      in));
+  EXPECT_TRUE(declines(
+      [&](const Tensors& t) -> Tensors {
+        return {tn::matmul(tn::softmax(scores(t), -1) * 2.0, t[2])};
+      },
+      in));
+  EXPECT_TRUE(declines(
+      [&](const Tensors& t) -> Tensors {
+        return {tn::matmul(tn::softmax(scores(t), -1), t[2]) + 1.0};
+      },
+      in));
+  EXPECT_TRUE(
+      declines([&](const Tensors& t) -> Tensors { return {tn::matmul(scores(t), t[2])}; }, in));
+  EXPECT_TRUE(declines(
+      [&](const Tensors& t) -> Tensors {
+        return {tn::matmul(t[2].swapaxes(-1, -2), tn::softmax(scores(t), -1).swapaxes(-1, -2))};
+      },
+      in));
+  EXPECT_TRUE(declines([&](const Tensors& t) -> Tensors { return {attend(t)}; },
+                       {q.astype(tn::f64), k.astype(tn::f64), v.astype(tn::f64)}));
+  // One key: a softmax of nothing but ones.
+  EXPECT_TRUE(declines([&](const Tensors& t) -> Tensors { return {attend(t)}; },
+                       {q, normal({2, 1, 4}), normal({2, 1, 5})}));
+}
+
+}  // namespace
