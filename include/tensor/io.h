@@ -23,7 +23,9 @@ struct Safetensors {
 
 enum class FileAccess { map, read };  ///< map the file into memory (read-only views), or copy it
 
-/// Reads a file. Mapped tensors share the mapping and are read-only; unaligned ones are copied.
+/// Reads a file. Mapped tensors share the mapping and are read-only; unaligned ones are copied. As
+/// with every mapping, a program that shortens the file meanwhile ends this one: use
+/// FileAccess::read where others may write, unless they rename as `save_safetensors` does.
 TENSOR_API Safetensors load_safetensors(const std::string& path,
                                         FileAccess access = FileAccess::map);
 /// The same from memory; `name` is how messages call it. The tensors are copies.

@@ -69,8 +69,7 @@ void require(bool assumption) {
 unsigned char* pack(unsigned char* data, int size, int* packed_size, int) {
   uLongf length = compressBound(static_cast<uLong>(size));
   auto* packed = static_cast<unsigned char*>(std::malloc(length));
-  if (!packed ||
-      compress2(packed, &length, data, static_cast<uLong>(size), Z_BEST_COMPRESSION) != Z_OK) {
+  if (!packed || compress(packed, &length, data, static_cast<uLong>(size)) != Z_OK) {
     std::free(packed);
     return nullptr;
   }
@@ -81,6 +80,7 @@ unsigned char* pack(unsigned char* data, int size, int* packed_size, int) {
 }  // namespace
 }  // namespace tensor
 
+// stb is configured by macros alone.
 #define STBI_MALLOC(size) tensor::Budget::current->allocate(size)
 #define STBI_REALLOC_SIZED(address, old_size, size) \
   tensor::Budget::current->reallocate(address, old_size, size)
