@@ -45,12 +45,9 @@ Work work_of(const Graph& graph, const Group& group) {
 std::span<const Family> cpu_families() {
   static const std::vector<Family> table = {
 #ifdef TENSOR_WITH_ONEDNN
-      kGemm,
+      kGemm,      kConv,
 #endif
-      kAttention,
-      kRow,
-      kPointwise,
-      kReference,
+      kAttention, kRow,  kPointwise, kReference,
   };
   return table;
 }

@@ -6,6 +6,7 @@
 namespace tensor::cpu {
 
 extern const Family kGemm;  // with oneDNN only
+extern const Family kConv;  // with oneDNN only
 extern const Family kAttention;
 extern const Family kRow;
 extern const Family kPointwise;
