@@ -16,9 +16,10 @@ cmake --build "$work/cmake" >"$work/build.log" || { cat "$work/build.log"; exit 
 got=$("$work/cmake/consumer")
 [ "$got" = "$expected" ] || { echo "through CMake: got '$got', need '$expected'"; exit 1; }
 
-# The .pc file carries the configured prefix; --define-variable moves it to where this test installed.
-pkgconfig=$(find "$work/prefix" -name tensor.pc -printf '%h')
-arguments=$(PKG_CONFIG_PATH=$pkgconfig pkg-config --define-variable=prefix="$work/prefix" --cflags --libs --static tensor)
+# The .pc file says where things are from where it lies itself: a moved tree still works.
+mv "$work/prefix" "$work/moved"
+pkgconfig=$(find "$work/moved" -name tensor.pc -printf '%h')
+arguments=$(PKG_CONFIG_PATH=$pkgconfig pkg-config --cflags --libs --static tensor)
 # shellcheck disable=SC2086
 "$cxx" -std=c++20 $flags "$source/tests/package/consumer/main.cpp" $arguments -o "$work/consumer"
 got=$("$work/consumer")
