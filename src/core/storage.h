@@ -16,10 +16,16 @@ struct Storage {
   std::byte* data = nullptr;
   std::shared_ptr<const void> owner;  // keeps `data` alive
   bool read_only = false;
+  bool in_file = false;  // a mapping of a file, never written: its pages can be read again
 };
 
 /// Elements are 64-byte aligned and uninitialised. Throws UserError when the memory cannot be had.
 std::shared_ptr<Storage> allocate(std::int64_t bytes);
+
+/// Gives the memory of a tensor in a mapped file back to the system until it is read again; nothing
+/// for other tensors. For weights that were copied into another form: the two need not fill memory
+/// together.
+void forget_pages(const Tensor& x);
 
 struct TensorImpl {
   TensorType type;

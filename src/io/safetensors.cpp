@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "src/core/storage.h"
 #include "src/io/atomic_file.h"
 #include "src/io/elements.h"
 #include "src/io/safetensors_dtype.h"
@@ -34,8 +35,10 @@ Tensor mapped(const Source& source, const SafetensorsEntry& entry, std::int64_t 
                            static_cast<std::uintptr_t>(item_size(entry.dtype)) ==
                        0;
   if (!aligned || entry.begin == entry.end) return copied(source, entry, data_start);
-  return from_memory(static_cast<const void*>(first), entry.shape, entry.dtype,
-                     std::shared_ptr<const void>(file, first));
+  const Tensor x = from_memory(static_cast<const void*>(first), entry.shape, entry.dtype,
+                               std::shared_ptr<const void>(file, first));
+  detail::impl(x).storage->in_file = true;
+  return x;
 }
 
 Safetensors load(const Source& source, FileAccess access) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <random>
 
+#include "src/core/storage.h"
 #include "tensor/creation.h"
 #include "tensor/io.h"
 #include "tensor/ops.h"
@@ -247,6 +248,21 @@ TEST_F(SafetensorsFile, WritesAndReadsBack) {
     }
     EXPECT_EQ(file.tensors.at("weights").is_read_only(), access == FileAccess::map);
   }
+}
+
+TEST_F(SafetensorsFile, ForgottenPagesAreReadAgain) {
+  const Tensor x = Generator(3).normal({300, 70});  // begins and ends inside a page
+  save_safetensors(path("x"), {{"x", x}, {"y", x + 1}});
+  const auto mapped = load_safetensors(path("x"), FileAccess::map).tensors;
+  for (const Tensor& view : {mapped.at("x"), mapped.at("x").transpose(), mapped.at("x")["::3, 5:"],
+                             flip(mapped.at("x"), 0), mapped.at("x")["0:0"]})
+    detail::forget_pages(view);
+  EXPECT_TRUE(all(mapped.at("x") == x).item<bool>());
+  EXPECT_TRUE(all(mapped.at("y") == x + 1).item<bool>());
+  // Memory that is nobody's file keeps what it holds.
+  const Tensor copied = load_safetensors(path("x"), FileAccess::read).tensors.at("x");
+  detail::forget_pages(copied);
+  EXPECT_TRUE(all(copied == x).item<bool>());
 }
 
 TEST_F(SafetensorsFile, SortsBySizeThenName) {

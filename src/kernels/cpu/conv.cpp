@@ -4,7 +4,6 @@
 #ifdef TENSOR_WITH_ONEDNN
 #include <algorithm>
 
-#include "src/core/storage.h"
 #include "src/kernels/cpu/families.h"
 #include "src/kernels/cpu/onednn.h"
 #include "src/ops/pair.h"
@@ -183,15 +182,10 @@ class Builder {
                                                  desc.scratchpad_desc(),
                                                  std::string("onednn ") + desc.impl_info_str());
     const ValueId weight = node_.inputs[1];
-    if (laid_.graph.is_constant(weight)) {
-      memory given(describe_weights(laid_.graph, node_, layout(weight)), cpu_engine(),
-                   detail::stored(laid_.graph[weight].constant).first());
-      memory packed(desc.weights_desc(), cpu_engine());
-      dnnl::stream stream(cpu_engine());
-      dnnl::reorder(given, packed).execute(stream, given, packed);
-      stream.wait();
-      kernel->own(DNNL_ARG_WEIGHTS, packed);
-    }
+    if (laid_.graph.is_constant(weight))
+      kernel->own(DNNL_ARG_WEIGHTS, packed(laid_.graph[weight].constant,
+                                           describe_weights(laid_.graph, node_, layout(weight)),
+                                           desc.weights_desc()));
     return kernel;
   }
 

@@ -1,7 +1,10 @@
-// The gemm family: one matmul with its epilogue as a oneDNN primitive. Weights are used where they
-// lie, transposed or not (packing them would gain 3 % and double their memory).
+// The gemm family: one matmul with its epilogue as a oneDNN primitive. A product with constant
+// weights is a 1 x 1 convolution over an image one pixel high, its weights packed once: measured
+// with oneDNN 2.6.3 on shapes of transformers, that is up to half faster than matmul on weights as
+// they lie, and some 5 % faster than matmul on packed ones.
 #ifdef TENSOR_WITH_ONEDNN
 #include <algorithm>
+#include <string_view>
 
 #include "src/kernels/cpu/families.h"
 #include "src/kernels/cpu/onednn.h"
@@ -61,6 +64,12 @@ memory::desc describe_matrix(DType dtype, Matrix m) {
   return describe(dtype, m.shape, m.strides);
 }
 
+// The same rows as the pixels of an image [1, columns, 1, rows], channels last.
+memory::desc describe_image(DType dtype, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t all = rows * columns;
+  return describe(dtype, {1, columns, 1, rows}, {all, 1, all, columns});
+}
+
 // How an operand of the epilogue fits the result: along its columns, or element by element.
 bool fits(const Shape& operand, const Shape& result) {
   if (operand == result) return true;
@@ -82,44 +91,114 @@ class Builder {
   }
 
   std::unique_ptr<Kernel> build() {
-    const Node& node = laid_.graph[anchored_.anchor];
-    const bool unpacks =
-        !has_unit_stride(out_, out_.shape.rank() - 1) || !is_describable(out_.shape, out_.strides);
+    if (is_projection()) {
+      is_image_ = true;
+      if (auto kernel = assemble()) return kernel;
+      is_image_ = false;
+      packings_.clear();
+    }
+    return assemble();
+  }
+
+ private:
+  // Rows without gaps times one constant matrix.
+  bool is_projection() const {
+    return laid_.graph.is_constant(weights()) && out_.shape.rank() == 2 &&
+           a_.strides == row_major(a_.shape);
+  }
+  ValueId weights() const { return laid_.graph[anchored_.anchor].inputs[1]; }
+
+  // Null if oneDNN has no fast convolution for the image.
+  std::unique_ptr<Kernel> assemble() {
+    const bool unpacks = !has_unit_stride(out_, out_.shape.rank() - 1) ||
+                         !is_describable(out_.shape, out_.strides) ||
+                         (is_image_ && !(out_.strides == row_major(out_.shape)));
     const Matrix target = unpacks ? Matrix{out_.shape, row_major(out_.shape)} : out_;
     std::vector<EpilogueStep> steps = anchored_.steps;
-    std::vector<Argument> arguments = {factor(DNNL_ARG_SRC, node.inputs[0], a_),
-                                       factor(DNNL_ARG_WEIGHTS, node.inputs[1], b_)};
+    arguments_ = {factor(DNNL_ARG_SRC, laid_.graph[anchored_.anchor].inputs[0], a_)};
+    if (!is_image_) arguments_.push_back(factor(DNNL_ARG_WEIGHTS, weights(), b_));
     memory::desc bias;
     if (takes_bias(steps)) {
-      arguments.push_back(epilogue_operand(steps.front().operand, target));
-      arguments.back().id = DNNL_ARG_BIAS;
-      bias = arguments.back().desc;
+      arguments_.push_back(epilogue_operand(steps.front().operand, target));
+      Argument& argument = arguments_.back();
+      argument.id = DNNL_ARG_BIAS;
+      if (is_image_)
+        argument.desc = describe(dtype(steps.front().operand), {target.columns()}, {1});
+      bias = argument.desc;
       steps.erase(steps.begin());
     }
     PostOps post = post_ops_of(steps, [&](ValueId id) { return epilogue_operand(id, target); });
-    arguments.insert(arguments.end(), post.arguments.begin(), post.arguments.end());
-    const DType out_type = dtype(anchored_.result);
-    const memory::desc out = describe_matrix(out_type, target);
-    arguments.push_back({DNNL_ARG_DST, group_.reads.size(), out});
+    arguments_.insert(arguments_.end(), post.arguments.begin(), post.arguments.end());
+    const memory::desc out = seen(dtype(anchored_.result), target);
+    arguments_.push_back({DNNL_ARG_DST, group_.reads.size(), out});
 
     dnnl::primitive_attr attributes;
     attributes.set_post_ops(post.ops);
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    const dnnl::matmul::desc desc =
-        bias.data.ndims > 0 ? dnnl::matmul::desc(arguments[0].desc, arguments[1].desc, bias, out)
-                            : dnnl::matmul::desc(arguments[0].desc, arguments[1].desc, out);
-    const dnnl::matmul::primitive_desc primitive(desc, attributes, cpu_engine());
-    auto kernel = std::make_unique<OnednnKernel>(
-        dnnl::matmul(primitive), std::move(arguments), primitive.scratchpad_desc(),
-        std::string("onednn ") + primitive.impl_info_str());
+    auto kernel = is_image_ ? convolution(bias, out, attributes) : product(bias, out, attributes);
+    if (!kernel) return nullptr;
     kernel->pack_first(std::move(packings_));
     if (unpacks)
-      kernel->unpack_last(
-          {group_.reads.size(), out_type, {out_.shape, target.strides, 0}, out_.strides});
+      kernel->unpack_last({group_.reads.size(),
+                           dtype(anchored_.result),
+                           {out_.shape, target.strides, 0},
+                           out_.strides});
     return kernel;
   }
 
- private:
+  std::unique_ptr<OnednnKernel> product(const memory::desc& bias, const memory::desc& out,
+                                        const dnnl::primitive_attr& attributes) {
+    const memory::desc &a = arguments_[0].desc, &b = arguments_[1].desc;
+    const dnnl::matmul::desc desc =
+        bias.data.ndims > 0 ? dnnl::matmul::desc(a, b, bias, out) : dnnl::matmul::desc(a, b, out);
+    const dnnl::matmul::primitive_desc primitive(desc, attributes, cpu_engine());
+    return kernel_of<dnnl::matmul>(primitive);
+  }
+
+  std::unique_ptr<OnednnKernel> convolution(const memory::desc& bias, const memory::desc& out,
+                                            const dnnl::primitive_attr& attributes) {
+    using Convolution = dnnl::convolution_forward;
+    const auto kind = dnnl::prop_kind::forward_inference;
+    const auto method = dnnl::algorithm::convolution_direct;
+    const memory::desc given = describe_filters();
+    const memory::desc any(given.dims(), given.data_type(), memory::format_tag::any);
+    const memory::desc& in = arguments_[0].desc;
+    const memory::dims one = {1, 1}, none = {0, 0};
+    const Convolution::desc desc =
+        bias.data.ndims > 0 ? Convolution::desc(kind, method, in, any, bias, out, one, none, none)
+                            : Convolution::desc(kind, method, in, any, out, one, none, none);
+    const Convolution::primitive_desc primitive(desc, attributes, cpu_engine(), true);
+    if (!primitive) return nullptr;
+    // Not the reference, and not the one through a product, which reads residuals wrongly (2.6.3).
+    const std::string_view name = primitive.impl_info_str();
+    if (!name.starts_with("brg") && !name.starts_with("jit")) return nullptr;
+    auto kernel = kernel_of<Convolution>(primitive);
+    kernel->own(DNNL_ARG_WEIGHTS,
+                packed(laid_.graph[weights()].constant, given, primitive.weights_desc()));
+    return kernel;
+  }
+
+  template <class Primitive>
+  std::unique_ptr<OnednnKernel> kernel_of(const typename Primitive::primitive_desc& desc) {
+    return std::make_unique<OnednnKernel>(Primitive(desc), std::move(arguments_),
+                                          desc.scratchpad_desc(),
+                                          std::string("onednn ") + desc.impl_info_str());
+  }
+
+  // The weights [inputs, outputs] as filters [outputs, inputs, 1, 1].
+  memory::desc describe_filters() const {
+    const std::int64_t inputs = b_.shape[0], outputs = b_.shape[1];
+    const std::int64_t reach =
+        std::max({b_.strides[0] * inputs, b_.strides[1] * outputs, std::int64_t{1}});
+    return describe(
+        dtype(weights()), {outputs, inputs, 1, 1},
+        {outputs > 1 ? b_.strides[1] : reach, inputs > 1 ? b_.strides[0] : reach, reach, reach});
+  }
+
+  memory::desc seen(DType dtype, const Matrix& m) const {
+    return is_image_ ? describe_image(dtype, m.rows(), m.columns()) : describe_matrix(dtype, m);
+  }
+
   DType dtype(ValueId id) const { return laid_.graph.type(id).dtype; }
   Matrix matrix(ValueId id) const {
     return aligned(laid_.layouts[static_cast<std::size_t>(id)], rank_);
@@ -157,7 +236,7 @@ class Builder {
     if (!is_describable(m.shape, m.strides) ||
         (!has_unit_stride(m, last) && !has_unit_stride(m, last - 1)))
       packing = pack(id, m, row_major(m.shape));
-    return {argument, operand(id), describe_matrix(dtype(id), m), packing};
+    return {argument, operand(id), seen(dtype(id), m), packing};
   }
 
   // A vector along the columns, or a tensor that lies exactly like the result.
@@ -173,7 +252,7 @@ class Builder {
       if (target.shape.rank() != rank_) m = merged_rows(m);
       if (!(m.strides == target.strides)) packing = pack(id, m, target.strides);
     }
-    return {0, operand(id), describe_matrix(dtype(id), m), packing};
+    return {0, operand(id), seen(dtype(id), m), packing};
   }
 
   bool takes_bias(const std::vector<EpilogueStep>& steps) const {
@@ -186,6 +265,8 @@ class Builder {
   const Anchored& anchored_;
   const int rank_;
   Matrix a_, b_, out_;
+  bool is_image_ = false;  // as a convolution
+  std::vector<Argument> arguments_;
   std::vector<Packing> packings_;
 };
 

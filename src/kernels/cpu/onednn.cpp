@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "src/core/storage.h"
+
 namespace tensor::cpu {
 namespace {
 
@@ -105,6 +107,17 @@ bool onednn_supports(DType dtype) { return dtype == f32 || dtype == bf16; }
 dnnl::memory::desc describe(DType dtype, const Shape& shape, const Strides& strides) {
   return {dnnl::memory::dims(shape.begin(), shape.end()), onednn_type(dtype),
           dnnl::memory::dims(strides.begin(), strides.end())};
+}
+
+dnnl::memory packed(const Tensor& constant, const dnnl::memory::desc& given,
+                    const dnnl::memory::desc& wanted) {
+  const detail::TensorImpl& impl = detail::stored(constant);
+  dnnl::memory from(given, cpu_engine(), impl.first()), to(wanted, cpu_engine());
+  dnnl::stream stream(cpu_engine());
+  dnnl::reorder(from, to).execute(stream, from, to);
+  stream.wait();
+  detail::forget_pages(constant);
+  return to;
 }
 
 bool is_describable(const Shape& shape, const Strides& strides) {

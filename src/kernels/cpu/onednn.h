@@ -18,6 +18,10 @@ bool onednn_supports(DType dtype);
 /// A strided descriptor.
 dnnl::memory::desc describe(DType dtype, const Shape& shape, const Strides& strides);
 
+/// A constant, lying as `given`, in the order that a primitive wants.
+dnnl::memory packed(const Tensor& constant, const dnnl::memory::desc& given,
+                    const dnnl::memory::desc& wanted);
+
 /// A primitive's arguments with their places among the operands of a kernel.
 struct Argument {
   int id;               // DNNL_ARG_...
