@@ -1,5 +1,7 @@
 // Operators that move whole elements to other places: concatenate, pad, take, take_along_axis. They
 // never look at values, so their loops are written for an element's size rather than for its type.
+#include "src/ops/gather.h"
+
 #include <cstring>
 
 #include "src/core/loop.h"
@@ -120,15 +122,6 @@ void check_indices(const TensorType& indices, std::string_view where) {
   if (indices.dtype != i64) internal_error(where, "got indices of ", indices.dtype, ", need i64");
 }
 
-// Counted from the front.
-std::int64_t resolve_index(std::int64_t index, const Shape& shape, int axis,
-                           std::string_view where) {
-  const std::int64_t extent = shape[axis];
-  if (index < -extent || index >= extent)
-    fail(where, "index ", index, " is out of bounds for axis ", axis, " of the shape ", shape);
-  return index < 0 ? index + extent : index;
-}
-
 TensorType infer_take(std::span<const TensorType> in, const Attrs& attrs) {
   check_indices(in[1], "take");
   TensorType result = in[0];
@@ -208,6 +201,14 @@ Tensor gathered(Op op, const Tensor& x, const Tensor& indices, int axis) {
 }  // namespace
 
 std::span<const OpInfo> gather_ops() { return kRows; }
+
+std::int64_t resolve_index(std::int64_t index, const Shape& shape, int axis,
+                           std::string_view where) {
+  const std::int64_t extent = shape[axis];
+  if (index < -extent || index >= extent)
+    fail(where, "index ", index, " is out of bounds for axis ", axis, " of the shape ", shape);
+  return index < 0 ? index + extent : index;
+}
 
 Tensor concatenate(const std::vector<Tensor>& parts, int axis) {
   if (parts.empty()) fail("concatenate", "got no tensors, need at least one");

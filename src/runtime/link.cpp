@@ -2,28 +2,13 @@
 #include <algorithm>
 #include <map>
 
+#include "src/kernels/cpu/copy.h"
 #include "src/runtime/program.h"
 
 namespace tensor::detail {
 namespace {
 
 std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
-
-// Copies an output that is a view, an input or a constant to the caller's memory.
-class CopyKernel : public cpu::Kernel {
- public:
-  CopyKernel(const Layout& from, const TensorType& type) : from_(from), type_(type) {}
-  void run(std::span<std::byte* const> operands, std::byte*) const override {
-    const ConstView in{operands[0], type_.dtype, from_.shape, from_.strides};
-    info(Op::copy).eval(std::span(&in, 1), {},
-                        {operands[1], type_.dtype, type_.shape, row_major(type_.shape)});
-  }
-  std::string description() const override { return "copy"; }
-
- private:
-  Layout from_;
-  TensorType type_;
-};
 
 class Linker {
  public:
@@ -118,12 +103,13 @@ class Linker {
     program_->steps.push_back(std::move(step));
   }
 
+  // An output that is a view, an input or a constant goes to the caller's memory at the end.
   void copy_output(std::size_t index) {
     const ValueId id = graph().outputs()[index];
     const Location home = homes_[at(id)];
     if (home.place == Place::output && home.index == index) return;
     Step step;
-    step.kernel = std::make_unique<CopyKernel>(layout(id), graph().type(id));
+    step.kernel = cpu::copy_kernel(layout(id), graph().type(id).dtype, program_->machine.threads);
     step.operands = {location(id), {Place::output, index, 0}};
     program_->steps.push_back(std::move(step));
   }

@@ -53,7 +53,7 @@ class Guarded {
   Guarded(const Layout& layout, DType dtype) : layout_(layout), dtype_(dtype) {
     std::int64_t reach = 1;
     for (int axis = 0; axis < layout.shape.rank(); ++axis)
-      reach += (layout.shape[axis] - 1) * layout.strides[axis];
+      reach += std::max<std::int64_t>(layout.shape[axis] - 1, 0) * layout.strides[axis];
     bytes_ = std::make_shared<std::vector<std::byte>>(
         static_cast<std::size_t>(reach * item_size(dtype)) + 2 * kGuard, std::byte{0xff});
   }
@@ -98,7 +98,7 @@ inline Strides random_strides(std::mt19937& random, const Shape& shape, bool gap
   for (int i = shape.rank() - 1; i >= 0; --i) {
     const int axis = static_cast<int>(order[i]);
     strides[axis] = step;
-    step *= shape[axis];
+    step *= std::max<std::int64_t>(shape[axis], 1);
     if (gaps && random() % 4 == 0) step += 3;
   }
   return strides;

@@ -6,6 +6,7 @@
 
 #include "src/kernels/cpu/families.h"
 #include "src/kernels/cpu/onednn.h"
+#include "src/kernels/cpu/parallel.h"
 #include "src/ops/pair.h"
 
 namespace tensor::cpu {
@@ -246,6 +247,7 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
   if (!onednn_supports(graph.type(anchored->result).dtype)) return std::nullopt;
   const bool is_short = graph.type(node.inputs[0]).dtype == bf16;
   if (is_short && !machine.has_bf16) return std::nullopt;
+  const ThreadLimit limit(machine.threads);
   const auto efficiency = efficiency_of(graph, *anchored);
   if (!efficiency) return std::nullopt;
   const Work work = work_of(graph, group);
@@ -255,7 +257,9 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
   return machine.dispatch_us + std::max(work.flops / rate, work.bytes / bandwidth) / 1e3;
 }
 
-std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group, const Machine&) {
+std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,
+                              const Machine& machine) {
+  const ThreadLimit limit(machine.threads);
   const Anchored anchored = *match(laid.graph, group);
   return Builder(laid, group, anchored).build();
 }

@@ -8,6 +8,7 @@
 
 #include "src/kernels/cpu/families.h"
 #include "src/kernels/cpu/onednn.h"
+#include "src/kernels/cpu/parallel.h"
 
 namespace tensor::cpu {
 namespace {
@@ -290,7 +291,9 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
   return machine.dispatch_us + std::max(compute, traffic);
 }
 
-std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group, const Machine&) {
+std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,
+                              const Machine& machine) {
+  const ThreadLimit limit(machine.threads);
   const Anchored anchored = *match_anchored(laid.graph, group, Op::matmul);
   return Builder(laid, group, anchored).build();
 }

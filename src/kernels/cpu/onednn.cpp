@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/core/storage.h"
+#include "src/kernels/cpu/parallel.h"
 
 namespace tensor::cpu {
 namespace {
@@ -82,11 +83,6 @@ std::optional<algorithm> binary(Op op) {
 std::optional<Eltwise> eltwise(const EpilogueStep& step) {
   if (const auto function = unary(step.op)) return function;
   return with_number(step.op, static_cast<float>(step.number));
-}
-
-void move(const Packing& packing, const std::byte* from, std::byte* to) {
-  const ConstView in{from, packing.dtype, packing.from.shape, packing.from.strides};
-  info(Op::copy).eval(std::span(&in, 1), {}, {to, packing.dtype, packing.from.shape, packing.to});
 }
 
 }  // namespace
@@ -171,13 +167,15 @@ OnednnKernel::OnednnKernel(dnnl::primitive primitive, std::vector<Argument> argu
     : primitive_(std::move(primitive)),
       arguments_(std::move(arguments)),
       scratchpad_(std::move(scratchpad)),
-      description_(std::move(description)) {}
+      description_(std::move(description)),
+      threads_(thread_limit()) {}
 
 void OnednnKernel::reserve(Packing& packing) {
   packing.offset = packed_bytes_;
   const auto bytes =
       static_cast<std::size_t>(num_elements(packing.from.shape) * item_size(packing.dtype));
   packed_bytes_ += (bytes + 63) / 64 * 64;
+  packing.copy = {packing.from.shape, packing.from.strides, packing.to, item_size(packing.dtype)};
 }
 
 void OnednnKernel::pack_first(std::vector<Packing> packings) {
@@ -191,7 +189,8 @@ void OnednnKernel::unpack_last(Packing packing) {
 }
 
 void OnednnKernel::run(std::span<std::byte* const> operands, std::byte* scratch) const {
-  for (const Packing& p : packings_) move(p, operands[p.operand], scratch + p.offset);
+  const ThreadLimit limit(threads_);
+  for (const Packing& p : packings_) p.copy.run(operands[p.operand], scratch + p.offset, threads_);
   const auto address = [&](const Argument& a) -> std::byte* {
     if (a.packing >= 0) return scratch + packings_[static_cast<std::size_t>(a.packing)].offset;
     if (a.id == DNNL_ARG_DST && unpacking_) return scratch + unpacking_->offset;
@@ -205,7 +204,8 @@ void OnednnKernel::run(std::span<std::byte* const> operands, std::byte* scratch)
   dnnl::stream stream(cpu_engine());
   primitive_.execute(stream, arguments);
   stream.wait();
-  if (unpacking_) move(*unpacking_, scratch + unpacking_->offset, operands[unpacking_->operand]);
+  if (unpacking_)
+    unpacking_->copy.run(scratch + unpacking_->offset, operands[unpacking_->operand], threads_);
 }
 
 }  // namespace tensor::cpu

@@ -6,6 +6,7 @@
 
 #include "src/kernels/cpu/epilogue.h"
 #include "src/kernels/cpu/kernel.h"
+#include "src/kernels/cpu/strided_copy.h"
 
 namespace tensor::cpu {
 
@@ -40,7 +41,8 @@ struct Packing {
   DType dtype;
   Layout from;
   Strides to;
-  std::size_t offset = 0;  // in the scratch memory; set by the kernel
+  std::size_t offset = 0;  // in the scratch memory; set by the kernel, as is the copy
+  StridedCopy copy = {};
 };
 
 /// The epilogue as post-operations. `operand_argument` gives a tensor operand as the primitive sees
@@ -56,7 +58,8 @@ PostOps post_ops_of(const std::vector<EpilogueStep>& steps,
 bool has_post_ops(const std::vector<EpilogueStep>& steps);
 
 /// A primitive with its arguments. The scratchpad is the caller's: the default one is shared
-/// between threads and gives silently wrong results when two of them run one primitive.
+/// between threads and gives silently wrong results when two of them run one primitive. It runs on
+/// as many threads as the primitive was made for: those of the ThreadLimit it is built under.
 class OnednnKernel : public Kernel {
  public:
   OnednnKernel(dnnl::primitive primitive, std::vector<Argument> arguments,
@@ -83,6 +86,7 @@ class OnednnKernel : public Kernel {
   std::size_t packed_bytes_ = 0;
   dnnl::memory::desc scratchpad_;
   std::string description_;
+  int threads_;
 };
 
 }  // namespace tensor::cpu

@@ -18,4 +18,18 @@ void run_parallel(int threads, std::int64_t count, Task task, const void* body) 
   for (std::int64_t i = 0; i < count; ++i) task(body, i, 0);
 }
 
+#ifdef _OPENMP
+int thread_limit() { return omp_get_max_threads(); }
+
+ThreadLimit::ThreadLimit(int threads) : before_(omp_get_max_threads()) {
+  omp_set_num_threads(threads);
+}
+ThreadLimit::~ThreadLimit() { omp_set_num_threads(before_); }
+#else
+int thread_limit() { return 1; }
+
+ThreadLimit::ThreadLimit(int) : before_(1) {}
+ThreadLimit::~ThreadLimit() = default;
+#endif
+
 }  // namespace tensor::cpu

@@ -22,4 +22,20 @@ void parallel_for(int threads, std::int64_t count, const Body& body) {
       &body);
 }
 
+/// While it lives, parallel regions that libraries start in this thread (oneDNN's) have `threads`
+/// threads; other threads are not concerned.
+class ThreadLimit {
+ public:
+  explicit ThreadLimit(int threads);
+  ~ThreadLimit();
+  ThreadLimit(const ThreadLimit&) = delete;
+  ThreadLimit& operator=(const ThreadLimit&) = delete;
+
+ private:
+  int before_;
+};
+
+/// How many threads such a region would have now.
+int thread_limit();
+
 }  // namespace tensor::cpu
