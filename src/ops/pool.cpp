@@ -1,30 +1,17 @@
 // max_pool2d and avg_pool2d with PyTorch's meaning: one number of every window of an image.
+#include "src/ops/pool.h"
+
 #include <algorithm>
 
 #include "src/core/dispatch.h"
 #include "src/core/loop.h"
 #include "src/ops/op.h"
-#include "src/ops/pair.h"
 #include "tensor/ops.h"
 
 namespace tensor {
 namespace {
 
 // ---- Type rules. Attributes: kernel_size, stride, padding (height and width).
-
-struct Pool {
-  Pair kernel, stride, padding;
-};
-
-Pool pool_of(const Attrs& attrs, std::string_view where) {
-  const Pool pool{pair_of(attrs, "kernel_size", 1, where), pair_of(attrs, "stride", 1, where),
-                  pair_of(attrs, "padding", 0, where)};
-  // With this, every window holds at least one element of the image.
-  if (pool.padding.h > pool.kernel.h / 2 || pool.padding.w > pool.kernel.w / 2)
-    fail(where, "got the padding ", pool.padding.h, " x ", pool.padding.w, " for the kernel ",
-         pool.kernel.h, " x ", pool.kernel.w, ", need at most half of it");
-  return pool;
-}
 
 TensorType infer_pool(const TensorType& x, const Attrs& attrs, std::string_view where) {
   check_images(x.shape, where);
@@ -52,17 +39,6 @@ TensorType infer_avg_pool2d(std::span<const TensorType> in, const Attrs& attrs) 
 }
 
 // ---- Kernels.
-
-// Places [begin, end) of an axis of the image.
-struct Range {
-  std::int64_t begin, end;
-};
-
-Range window_at(std::int64_t place, std::int64_t kernel, std::int64_t stride, std::int64_t padding,
-                std::int64_t extent) {
-  const std::int64_t begin = place * stride - padding;
-  return {std::max<std::int64_t>(begin, 0), std::min(begin + kernel, extent)};
-}
 
 // Every output element is fold(elements of the window), where fold gets the image's first element,
 // its strides and the window's rows and columns.
@@ -137,6 +113,22 @@ Tensor pooled(Op op, const Tensor& x, Pair kernel, Pair stride, Pair padding) {
 }  // namespace
 
 std::span<const OpInfo> pool_ops() { return kRows; }
+
+Pool pool_of(const Attrs& attrs, std::string_view where) {
+  const Pool pool{pair_of(attrs, "kernel_size", 1, where), pair_of(attrs, "stride", 1, where),
+                  pair_of(attrs, "padding", 0, where)};
+  // With this, every window holds at least one element of the image.
+  if (pool.padding.h > pool.kernel.h / 2 || pool.padding.w > pool.kernel.w / 2)
+    fail(where, "got the padding ", pool.padding.h, " x ", pool.padding.w, " for the kernel ",
+         pool.kernel.h, " x ", pool.kernel.w, ", need at most half of it");
+  return pool;
+}
+
+Range window_at(std::int64_t place, std::int64_t kernel, std::int64_t stride, std::int64_t padding,
+                std::int64_t extent) {
+  const std::int64_t begin = place * stride - padding;
+  return {std::max<std::int64_t>(begin, 0), std::min(begin + kernel, extent)};
+}
 
 Tensor max_pool2d(const Tensor& x, Pair kernel_size, Pair stride, Pair padding) {
   return pooled(Op::max_pool2d, x, kernel_size, stride, padding);

@@ -4,9 +4,10 @@
 // along x, then along y. The coordinates are computed in double: in float, as PyTorch does for
 // float images, those of a large image are off by so much that the result leaves 2e-5 of the exact
 // one.
+#include "src/ops/resize.h"
+
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "src/core/dispatch.h"
 #include "src/core/loop.h"
@@ -85,12 +86,6 @@ void resize_nearest(const ConstView& x, const View& out) {
 }
 
 // ---- Weighted sums.
-
-struct Tap {
-  std::int64_t place;  // along an axis of the input
-  double weight;
-};
-using Taps = std::vector<Tap>;  // of one place of the output
 
 // Keys' cubic convolution kernel at a distance (IEEE Trans. ASSP 29(6), 1981).
 double cubic(double distance, double a) {
@@ -188,9 +183,9 @@ void resize_image(const T* in, const Strides& in_strides, const std::vector<Taps
   }
 }
 
-void resize_weighted(const ConstView& x, const View& out, const Method& method) {
-  const auto rows = axis_taps(x.shape[2], out.shape[2], method);
-  const auto columns = axis_taps(x.shape[3], out.shape[3], method);
+void resize_weighted(const ConstView& x, const View& out, const Attrs& attrs) {
+  const auto rows = interpolation_taps(x.shape[2], out.shape[2], attrs);
+  const auto columns = interpolation_taps(x.shape[3], out.shape[3], attrs);
   Tensor middle = empty({x.shape[2], out.shape[3]}, f64);
   const auto image_strides = [](const auto& view) {
     return Strides{view.strides[2], view.strides[3]};
@@ -207,10 +202,8 @@ void resize_weighted(const ConstView& x, const View& out, const Method& method) 
 void eval_interpolate(std::span<const ConstView> in, const Attrs& attrs, const View& out) {
   if (num_elements(out.shape) == 0) return;
   if (in[0].shape == out.shape) return convert_elements(in[0], out);
-  const std::string mode = attrs.text("mode");
-  if (mode == "nearest") return resize_nearest(in[0], out);
-  resize_weighted(in[0], out,
-                  {mode == "bicubic", attrs.flag("align_corners"), attrs.flag("antialias")});
+  if (attrs.text("mode") == "nearest") return resize_nearest(in[0], out);
+  resize_weighted(in[0], out, attrs);
 }
 
 constexpr OpInfo kRows[] = {
@@ -225,6 +218,16 @@ std::string_view name_of(Interpolation mode) {
 }  // namespace
 
 std::span<const OpInfo> resize_ops() { return kRows; }
+
+std::vector<Taps> interpolation_taps(std::int64_t from, std::int64_t to, const Attrs& attrs) {
+  const std::string mode = attrs.text("mode");
+  if (mode != "nearest")
+    return axis_taps(from, to,
+                     {mode == "bicubic", attrs.flag("align_corners"), attrs.flag("antialias")});
+  std::vector<Taps> result;
+  for (const std::int64_t place : nearest_places(from, to)) result.push_back({{place, 1}});
+  return result;
+}
 
 Tensor interpolate(const Tensor& x, Pair size, const InterpolateOptions& options) {
   return apply_op(Op::interpolate, {x},

@@ -47,7 +47,7 @@ std::span<const Family> cpu_families() {
 #ifdef TENSOR_WITH_ONEDNN
       kGemm,      kConv,
 #endif
-      kAttention, kRow,  kPointwise, kCopy, kReference,
+      kAttention, kRow,  kPointwise, kImage, kCopy, kReference,
   };
   return table;
 }

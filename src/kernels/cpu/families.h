@@ -10,6 +10,7 @@ extern const Family kConv;  // with oneDNN only
 extern const Family kAttention;
 extern const Family kRow;
 extern const Family kPointwise;
+extern const Family kImage;
 extern const Family kCopy;
 extern const Family kReference;
 

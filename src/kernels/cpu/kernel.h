@@ -61,7 +61,7 @@ struct Family {
                                    const Machine& machine);
 };
 
-/// gemm, conv, attention, row, pointwise, copy, reference; the last runs any single operator.
+/// gemm, conv, attention, row, pointwise, image, copy, reference; the last runs any single operator.
 std::span<const Family> cpu_families();
 
 /// The cheapest family of a group.

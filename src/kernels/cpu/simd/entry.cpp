@@ -26,6 +26,7 @@ Table make_table() {
   table.name = TENSOR_SIMD_NAME;
   table.lanes = TENSOR_SIMD_LANES;
   fill_conversions(table);
+  fill_lines(table);
   table.execute = execute;
   table.product = product;
   table.pack_columns = pack_columns;

@@ -13,6 +13,7 @@ Run elementwise(Code code);
 Run rowwise(Code code);
 
 void fill_conversions(Table& table);
+void fill_lines(Table& table);
 
 // See the members of Table.
 void product(const float* a, std::int64_t a_row, std::int64_t rows, const float* panels,

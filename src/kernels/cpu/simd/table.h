@@ -117,6 +117,15 @@ struct Table {
   void (*execute)(const Instruction* code, int count, const Slot* slots, std::int64_t rows,
                   std::int64_t columns);
 
+  // ---- Images.
+
+  /// One or more lines of `count` elements become one: to[i] is the sum of weights[k] *
+  /// lines[k][i], or whatever their weights the largest of lines[k][i], a NaN if there is one.
+  /// Floating types only.
+  using Fold = void (*)(float* to, const void* const* lines, const float* weights,
+                        std::int64_t line_count, std::int64_t count);
+  Fold weighted_sum[kStorages], largest[kStorages];
+
   // ---- Streaming attention. A panel is [depth, 2 * lanes] numbers; the last of a matrix is half
   // as wide where that is enough.
 
