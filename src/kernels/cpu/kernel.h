@@ -61,7 +61,7 @@ struct Family {
                                    const Machine& machine);
 };
 
-/// gemm, conv, attention, row, pointwise, image, copy, reference; the last runs any single operator.
+/// The table in families.cpp; the last family, reference, runs any single operator.
 std::span<const Family> cpu_families();
 
 /// The cheapest family of a group.
