@@ -15,8 +15,9 @@ using tensor::Tensor;
 
 namespace {
 
-constexpr Color kPanel = {24, 26, 30}, kPanelInk = {235, 235, 235};
-constexpr std::int64_t kMargin = 2;  // around tagged text, in units of the scale
+constexpr Color kPanel = {24, 26, 30}, kPanelInk = {235, 235, 235}, kPanelEdge = {96, 100, 108};
+constexpr double kLuma[] = {0.299, 0.587, 0.114};  // Rec. 601
+constexpr std::int64_t kMargin = 2;                // around tagged text, in units of the scale
 
 void require_image(const char* where, const Tensor& image) {
   if (image.dtype() != tensor::u8 || image.rank() != 3 || image.shape(2) != 3)
@@ -54,8 +55,8 @@ Color palette(std::int64_t index) {
 }
 
 Color ink_on(Color background) {
-  // Rec. 601 luma.
-  const double luma = 0.299 * background[0] + 0.587 * background[1] + 0.114 * background[2];
+  const double luma =
+      kLuma[0] * background[0] + kLuma[1] * background[1] + kLuma[2] * background[2];
   return luma > 140 ? Color{0, 0, 0} : Color{255, 255, 255};
 }
 
@@ -159,9 +160,17 @@ Tensor with_legend(const Tensor& image, const std::vector<LegendEntry>& entries)
     const std::int64_t x = gap + i / rows * cell,
                        y = height + gap / 2 + i % rows * line + 2 * scale;
     canvas.fill({x, y, swatch, swatch}, entry.color);
+    canvas.outline({x, y, swatch, swatch}, kPanelEdge);  // dark colours would not be seen
     canvas.text(x + swatch + gap / 2, y, entry.text, kPanelInk, scale);
   }
   return canvas.image();
+}
+
+Tensor grey(const Tensor& image) {
+  require_image("grey", image);
+  const Tensor weights = tensor::array({kLuma[0], kLuma[1], kLuma[2]});
+  const Tensor luma = tensor::sum(image.astype(tensor::f64) * weights, -1, true);
+  return tensor::broadcast_to(tensor::round(luma).astype(tensor::u8), image.shape());
 }
 
 Tensor blend(const Tensor& image, const Tensor& other, double alpha) {

@@ -67,6 +67,10 @@ struct LegendEntry {
 /// many columns as fit. A narrow image is widened so that the longest text fits.
 tensor::Tensor with_legend(const tensor::Tensor& image, const std::vector<LegendEntry>& entries);
 
+/// The image without its colours: Rec. 601 luma in every channel, so that a colour laid over it
+/// keeps its hue.
+tensor::Tensor grey(const tensor::Tensor& image);
+
 /// image * (1 - alpha) + other * alpha, rounded; both u8 [H, W, 3].
 tensor::Tensor blend(const tensor::Tensor& image, const tensor::Tensor& other, double alpha);
 

@@ -126,15 +126,19 @@ ImageResult DetrProgram::look(const Tensor& image, bool with_picture, const Obse
 Tensor draw_findings(const Tensor& image, const std::vector<Finding>& findings) {
   Canvas canvas(image);
   const std::int64_t scale = text_scale(canvas.height(), canvas.width());
-  // The best last, on top of the others.
+  // The best last, on top of the others; no outline crosses a text.
   for (auto finding = findings.rbegin(); finding != findings.rend(); ++finding) {
     const auto& [left, top, right, bottom] = finding->box.value();
     const std::int64_t x = std::llround(left), y = std::llround(top);
-    const Color color = palette(finding->id);
-    canvas.outline({x, y, std::llround(right) - x, std::llround(bottom) - y}, color, scale + 1);
+    canvas.outline({x, y, std::llround(right) - x, std::llround(bottom) - y}, palette(finding->id),
+                   scale + 1);
+  }
+  for (auto finding = findings.rbegin(); finding != findings.rend(); ++finding) {
+    const auto& [left, top, right, bottom] = finding->box.value();
     char score[16];
-    std::snprintf(score, sizeof score, " %.2f", finding->score);
-    canvas.tag(x, y - text_height(scale) - 2 * scale, finding->label + score, color, scale);
+    std::snprintf(score, sizeof score, ": %.0f%%", 100 * finding->score);
+    canvas.tag(std::llround(left), std::llround(top) - text_height(scale) - 2 * scale,
+               finding->label + score, palette(finding->id), scale);
   }
   return canvas.image();
 }

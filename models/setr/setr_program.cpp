@@ -156,11 +156,11 @@ Tensor draw_classes(const Tensor& image, const Tensor& labels, const std::vector
     for (std::int64_t c = 0; c < 3; ++c)
       table.at<std::uint8_t>(k, c) =
           colors[static_cast<std::size_t>(k)][static_cast<std::size_t>(c)];
-  const Tensor overlay = blend(image, tensor::take(table, labels, 0), 0.5);
+  const Tensor overlay = blend(grey(image), tensor::take(table, labels, 0), 0.5);
   std::vector<LegendEntry> entries;
   for (const Finding& finding : findings) {
     char share[16];
-    std::snprintf(share, sizeof share, " %.1f%%", 100 * finding.score);
+    std::snprintf(share, sizeof share, ": %.1f%%", 100 * finding.score);
     entries.push_back({colors[static_cast<std::size_t>(finding.id)], finding.label + share});
   }
   return with_legend(overlay, entries);

@@ -45,7 +45,7 @@ class SetrProgram : public Program {
   std::string labels_path_;
 };
 
-/// Half the image, half the colours of its classes, and a legend of those in `findings`.
+/// Half the grey image, half the colours of its classes, and a legend of those in `findings`.
 tensor::Tensor draw_classes(const tensor::Tensor& image, const tensor::Tensor& labels,
                             const std::vector<Finding>& findings, const std::vector<Color>& colors);
 

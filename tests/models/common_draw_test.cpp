@@ -63,6 +63,19 @@ TEST(Draw, MixesByAlpha) {
   EXPECT_EQ(models::blend(a, b, 1).item<int>(0, 0, 0), 21);
 }
 
+TEST(Draw, GreyIsLuma) {
+  const Tensor image = tensor::array<int>({{{255, 0, 0}, {0, 255, 0}, {0, 0, 255}, {9, 9, 9}}});
+  const Tensor luma = models::grey(image.astype(tensor::u8));
+  EXPECT_EQ(pixel(luma, 0, 0), (Color{76, 76, 76}));  // 0.299 * 255 = 76.2, and so on
+  EXPECT_EQ(pixel(luma, 0, 1), (Color{150, 150, 150}));
+  EXPECT_EQ(pixel(luma, 0, 2), (Color{29, 29, 29}));
+  EXPECT_EQ(pixel(luma, 0, 3), (Color{9, 9, 9}));
+  EXPECT_EQ(message_of([] {
+              models::grey(tensor::zeros({2, 2}, tensor::u8));
+            }),
+            "grey: got u8(2, 2), need an image u8(height, width, 3)");
+}
+
 TEST(Draw, OutlinesInwards) {
   Canvas canvas(black(10, 12));
   canvas.outline({1, 2, 8, 6}, kRed, 2);

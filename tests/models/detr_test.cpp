@@ -337,6 +337,18 @@ TEST_F(DetrCommand, DrawsBoxesWithTheirColours) {
   EXPECT_EQ(picture.item<int>(35, 25, 0), 0);
 }
 
+TEST_F(DetrCommand, OutlinesDoNotCrossTags) {
+  // The box of the second, better finding runs through the place of the first one's tag.
+  const Finding low{"dog", 2, 0.5, std::array<double, 4>{10, 30, 100, 90}};
+  const Finding high{"cat", 1, 0.9, std::array<double, 4>{20, 5, 60, 80}};
+  const Tensor black = tensor::zeros({100, 120, 3}, tensor::u8);
+  const Tensor alone = draw_findings(black, {low}), both = draw_findings(black, {high, low});
+  const auto tag = [](const Tensor& picture) {
+    return picture(tensor::slice(19, 30), tensor::slice(10, 50));
+  };
+  EXPECT_TRUE(tensor::all(tag(alone) == tag(both)).item<bool>());
+}
+
 TEST_F(DetrCommand, TellsTheSizeOfAStandardModel) {
   ASSERT_EQ(detr({"--model", "detr-resnet-50", "--encoder-layers", "3", "--info"}), 0);
   EXPECT_NE(out_.str().find("37,579,552"), std::string::npos) << out_.str();
