@@ -25,11 +25,12 @@ may_include src/kernels 'tensor/' 'src/core/' 'src/io/' 'src/ops/' 'src/trace/' 
 may_include src/runtime 'tensor/' 'src/core/' 'src/ops/' 'src/trace/' 'src/kernels/' 'src/runtime/'
 may_include models 'tensor/' 'models/'
 may_include examples 'tensor/'
+may_include bench 'tensor/' 'models/' 'bench/'
 
 foreign=$(grep -rnE '#include <(Eigen|nlohmann|CLI|stb|turbojpeg|dnnl|dlpack)' include)
 [ -z "$foreign" ] || complain "public headers include other libraries:" "$foreign"
 
-sources=$(find include src models examples tests -name '*.h' -o -name '*.cpp')
+sources=$(find include src models examples bench tests -name '*.h' -o -name '*.cpp')
 long=$(xargs wc -l <<<"$sources" | awk '$2 != "total" && $1 > 600 {print $2 ": " $1 " lines, at most 600"}')
 [ -z "$long" ] || complain "too long:" "$long"
 wide=$(xargs grep -nE '^.{101,}' <<<"$sources" | grep -vE 'https?://|R"')

@@ -1,0 +1,144 @@
+// Preparing, timing and counting of one workload at a time.
+#include "bench/bench.h"
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string_view>
+#include <thread>
+
+#include "tensor/creation.h"
+
+namespace bench {
+
+using tensor::Tensor;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// A workload that has run: compiled unless it is eager, its memory touched, its caches filled.
+struct Prepared {
+  Workload work;
+  std::optional<tensor::Executable> executable;
+  std::vector<Tensor> outputs;
+  double compile_seconds = 0;
+
+  void operator()() {
+    if (executable)
+      executable->run(work.inputs, outputs);
+    else
+      outputs = work.function(work.inputs);
+  }
+};
+
+Prepared prepare(const Case& c, tensor::DType dtype, bool eager, const Options& options) {
+  Prepared result{.work = c.make(dtype), .executable = {}, .outputs = {}};
+  if (!eager) {
+    const Clock::time_point begin = Clock::now();
+    result.executable =
+        tensor::compile(result.work.function, result.work.inputs,
+                        {.dtype = dtype, .threads = options.threads, .names = result.work.weights});
+    result.compile_seconds = seconds_since(begin);
+    for (const tensor::TensorType& type : result.executable->output_types())
+      result.outputs.push_back(tensor::empty(type.shape, type.dtype));
+    result();
+  }
+  result();
+  return result;
+}
+
+void count(benchmark::State& state, const Prepared& p, double seconds) {
+  constexpr double kMega = 1e6;
+  double weights = 0;
+  for (const auto& [name, tensor] : p.work.weights) weights += static_cast<double>(tensor.nbytes());
+  if (weights > 0) state.counters["weights_MB"] = weights / kMega;
+  if (p.work.flops > 0)
+    state.counters["GFLOP/s"] =
+        p.work.flops * static_cast<double>(state.iterations()) / seconds / 1e9;
+  if (!p.executable) return;
+  state.counters["compile_ms"] = p.compile_seconds * 1e3;
+  state.counters["groups"] = static_cast<double>(p.executable->group_count());
+  state.counters["arena_MB"] = static_cast<double>(p.executable->arena_bytes()) / kMega;
+}
+
+/// The number after "--threads=" and the like; false for another option.
+bool number(std::string_view argument, std::string_view option, int least, int& value) {
+  if (!argument.starts_with(option)) return false;
+  const std::string text(argument.substr(option.size()));
+  std::istringstream in(text);
+  if (!(in >> value) || !in.eof() || value < least)
+    tensor::fail(option, "got \"", text, "\", need a whole number of at least ", least);
+  return true;
+}
+
+void print_help() {
+  std::cout << "--threads=N  threads of compiled functions (one a core)\n"
+               "--batch=N    images at a time, for models (1)\n"
+               "--eager      models on the reference operators, too\n\n";
+  benchmark::PrintDefaultHelp();
+}
+
+}  // namespace
+
+Options parse(int& argc, char** argv) {
+  benchmark::Initialize(&argc, argv, print_help);
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument == "--eager")
+      options.eager = true;
+    else if (!number(argument, "--threads=", 0, options.threads) &&
+             !number(argument, "--batch=", 1, options.batch))
+      tensor::fail(argv[0], "does not know \"", argument,
+                   "\", need --threads=N, --batch=N, --eager or an option that --help lists");
+  }
+  const int threads = options.threads > 0
+                          ? options.threads
+                          : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  benchmark::AddCustomContext("threads", std::to_string(threads));
+  return options;
+}
+
+void add(const Case& c, tensor::DType dtype, bool eager, const Options& options) {
+  std::ostringstream name;
+  name << c.name << "/cpu/" << dtype;
+  if (c.batch > 0) name << "/b" << c.batch;
+  name << (eager ? "/eager" : "/compiled");
+  // Google Benchmark calls this several times, with more iterations each time, and then the next
+  // one: a single workload is kept, since the largest models take gigabytes.
+  static std::unique_ptr<Prepared> prepared;
+  static std::string prepared_name;
+  const auto time = [=, key = name.str()](benchmark::State& state) {
+    if (prepared_name != key) {
+      prepared.reset();
+      prepared = std::make_unique<Prepared>(prepare(c, dtype, eager, options));
+      prepared_name = key;
+    }
+    const Clock::time_point begin = Clock::now();
+    for (auto _ : state) (*prepared)();
+    count(state, *prepared, seconds_since(begin));
+  };
+  benchmark::RegisterBenchmark(name.str().c_str(), time)->Unit(benchmark::kMillisecond);
+}
+
+int run(int argc, char** argv, const std::function<void(const Options&)>& add_all) {
+  try {
+    add_all(parse(argc, argv));
+    return benchmark::RunSpecifiedBenchmarks() > 0 ? 0 : 1;
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << "\n";
+    return 1;
+  }
+}
+
+}  // namespace bench

@@ -1,0 +1,45 @@
+// What the benchmark programs share: workloads by name, the command line, and the counters.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensor/compile.h"
+
+namespace bench {
+
+/// A function to time, with everything it needs.
+struct Workload {
+  tensor::TensorFunction function;
+  std::vector<tensor::Tensor> inputs;
+  double flops = 0;  // of one call; products and convolutions only
+  std::vector<std::pair<std::string, tensor::Tensor>> weights = {};
+};
+
+/// Named after what it computes, "matmul/197x768x3072" or "vit-base-patch16-224". `batch` is part
+/// of the benchmark's name unless 0.
+struct Case {
+  std::string name;
+  std::function<Workload(tensor::DType)> make;
+  int batch = 0;
+};
+
+struct Options {
+  int threads = 0;     // 0: one a core
+  int batch = 1;       // of the models
+  bool eager = false;  // time the eager run of the models, too
+};
+
+/// Takes --threads, --batch and --eager out of the arguments, Google Benchmark its own; UserError
+/// for others.
+Options parse(int& argc, char** argv);
+
+/// Adds "NAME/cpu/TYPE/compiled", or ".../eager" for the call outside of compile().
+void add(const Case& c, tensor::DType dtype, bool eager, const Options& options);
+
+/// main() of a program: parses, lets `add_all` register the benchmarks, runs them.
+int run(int argc, char** argv, const std::function<void(const Options&)>& add_all);
+
+}  // namespace bench

@@ -1,0 +1,92 @@
+"""Renders the newest file of bench/results as the table of bench/README.md.
+
+    python bench/table.py             # prints it
+    python bench/table.py --write     # puts it into bench/README.md
+    python bench/table.py --check     # fails if bench/README.md has another one
+"""
+
+import json
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+README, BEGIN, END = HERE / "README.md", "<!-- table -->\n", "<!-- end of table -->\n"
+PEERS = ["torch", "torch.compile", "onnxruntime"]
+
+
+def cell(row):
+    if row is None:
+        return "–"
+    return f"{row['median_ms']:,.1f}" if "median_ms" in row else "failed"
+
+
+def line(cells):
+    return "| " + " | ".join(cells) + " |\n"
+
+
+def times(rows):
+    """Medians in milliseconds, and how many times as long the fastest peer takes."""
+    text = line(["model", "type", "tensor", *PEERS, "fastest peer ÷ tensor"]) + "|---|---|--:|--:|--:|--:|--:|\n"
+    engines_of = {}
+    for row in rows:
+        engines_of.setdefault((row["model"], row["dtype"]), {})[row["engine"]] = row
+    for (model, dtype), engines in engines_of.items():
+        ours = engines.get("tensor", {}).get("median_ms")
+        theirs = [engines[peer]["median_ms"] for peer in PEERS if "median_ms" in engines.get(peer, {})]
+        ratio = f"**{min(theirs) / ours:.2f}**" if ours and theirs else "–"
+        text += line([model, dtype, *(cell(engines.get(engine)) for engine in ["tensor", *PEERS]), ratio])
+    return text
+
+
+def details(rows):
+    """What else is known of this library's runs, and how far the single runs lie apart."""
+    heads = ["model", "type", "min – max ms", "GFLOP/s", "× f32", "compile ms", "groups", "weights MB", "arena MB"]
+    text = line([*heads, "peak MB"]) + "|---|---" + "|--:" * 8 + "|\n"
+    ours = [row for row in rows if row["engine"] == "tensor" and "median_ms" in row]
+    f32 = {row["model"]: row["median_ms"] for row in ours if row["dtype"] == "f32"}
+    for row in ours:
+        spread = f"{row['min_ms']:,.1f} – {row['max_ms']:,.1f}"
+        speed_up = f"{f32[row['model']] / row['median_ms']:.2f}" if row["model"] in f32 else "–"
+        rate = f"{row['gflop'] / row['median_ms'] * 1e3:,.0f}"
+        numbers = [f"{row[key]:,.0f}" for key in ("compile_ms", "groups", "weights_MB")]
+        memory = [f"{row['arena_MB']:,.1f}", f"{row['peak_MB']:,}"]
+        text += line([row["model"], row["dtype"], spread, rate, speed_up, *numbers, *memory])
+    return text
+
+
+def render(result):
+    machine, versions = result["machine"], result["versions"]
+    names = ", ".join(f"{name} {version}" for name, version in versions.items())
+    failures = [row for row in result["results"] if "failure" in row]
+    return (
+        f"{result['date']}, {result['threads']} threads on {machine['cores']} cores of {machine['cpu']} "
+        f"({machine['flags']}), {machine['memory_GB']} GB, {machine['system']}. {names}.\n\n"
+        f"Milliseconds of one image, medians:\n\n{times(result['results'])}\n"
+        f"This library in detail (the weights as stored in f32; peak of the whole process):\n\n"
+        f"{details(result['results'])}"
+        + "".join(f"\n{row['model']} {row['dtype']} on {row['engine']} failed: {row['failure']}\n" for row in failures)
+    )
+
+
+def newest():
+    results = [json.loads(path.read_text()) for path in (HERE / "results").glob("*.json")]
+    return max(results, key=lambda result: result["date"], default=None)
+
+
+def main():
+    result = newest()
+    text = render(result) if result else "No results yet.\n"
+    if len(sys.argv) == 1:
+        return print(text, end="")
+    readme = README.read_text()
+    before, rest = readme.split(BEGIN)
+    _, after = rest.split(END)
+    want = before + BEGIN + text + END + after
+    if sys.argv[1] == "--write":
+        README.write_text(want)
+    elif readme != want:
+        sys.exit("the table in bench/README.md is not that of the newest results: run bench/table.py --write")
+
+
+if __name__ == "__main__":
+    main()
