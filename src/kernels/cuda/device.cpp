@@ -1,0 +1,266 @@
+#include "src/kernels/cuda/device.h"
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <utility>
+
+#include "src/kernels/cuda/driver.h"
+#include "tensor/error.h"
+
+namespace tensor::cuda {
+
+const Driver& Driver::get() {
+  static const Driver driver = [] {
+    Driver opened{SharedLibrary("the CUDA driver", {"libcuda.so.1", "libcuda.so"},
+                                "install NVIDIA's driver; the CPU works without it")};
+    if (const int result = opened.init(0); result != 0 && result != kNoDevice) {
+      const char* text = "unknown error";
+      opened.error_text(result, &text);
+      fail("the CUDA driver", "does not start: ", text, " (", result, ")");
+    }
+    return opened;
+  }();
+  return driver;
+}
+
+bool is_sticky(int result) {
+  // ECC error, illegal address, timeout, assertion, hardware stack, illegal instruction, misaligned
+  // address, address space, program counter, launch failure.
+  constexpr int kSticky[] = {214, 700, 702, 710, 714, 715, 716, 717, 718, 719};
+  return std::find(std::begin(kSticky), std::end(kSticky), result) != std::end(kSticky);
+}
+
+/// The error after which a device is of no more use to this process.
+struct Death {
+  std::mutex mutex;
+  std::string cause;
+};
+
+namespace {
+
+const Driver& driver() { return Driver::get(); }
+
+std::string text_of(int result) {
+  const char *name = "unknown", *text = "unknown error";
+  driver().error_name(result, &name);
+  driver().error_text(result, &text);
+  return std::string(text) + " (" + name + ")";
+}
+
+}  // namespace
+
+std::string DeviceInfo::architecture() const {
+  // wgmma and its companions exist on 9.0 alone, as do their successors on 10.0 and 12.0.
+  const bool has_own = capability >= 90;
+  return "sm_" + std::to_string(capability) + (has_own ? "a" : "");
+}
+
+int Device::count() {
+  int count = 0;
+  const int result = driver().device_count(&count);
+  if (result != 0 || count == 0)
+    fail("the CUDA driver", "shows no GPU",
+         result != 0 && result != kNoDevice ? ": " + text_of(result) : "",
+         ": check CUDA_VISIBLE_DEVICES and nvidia-smi; the CPU works without it");
+  return count;
+}
+
+Device& Device::get(int index) {
+  const int count = Device::count();
+  if (index < 0 || index >= count)
+    fail("device", "got cuda:", index, ", this machine has ", count, " (0 to ", count - 1, ")");
+  static std::mutex mutex;
+  static std::deque<std::unique_ptr<Device>> devices;
+  const std::lock_guard lock(mutex);
+  if (devices.empty()) devices.resize(static_cast<std::size_t>(count));
+  auto& device = devices[static_cast<std::size_t>(index)];
+  if (!device) device.reset(new Device(index));
+  return *device;
+}
+
+Device::Device(int index) : death_(std::make_shared<Death>()) {
+  int handle = 0;
+  const std::string what = "cuda:" + std::to_string(index);
+  check(driver().device(&handle, index), what);
+  const auto attribute = [&](DeviceAttribute which) {
+    int value = 0;
+    check(driver().device_attribute(&value, static_cast<int>(which), handle), what);
+    return value;
+  };
+  char name[256] = {};
+  check(driver().device_name(name, sizeof name - 1, handle), what);
+  std::size_t memory = 0;
+  check(driver().device_memory(&memory, handle), what);
+  info_.index = index;
+  info_.name = name;
+  info_.capability = 10 * attribute(DeviceAttribute::major) + attribute(DeviceAttribute::minor);
+  info_.multiprocessors = attribute(DeviceAttribute::multiprocessors);
+  info_.registers = attribute(DeviceAttribute::registers);
+  info_.threads = attribute(DeviceAttribute::threads);
+  info_.memory_bytes = static_cast<std::int64_t>(memory);
+  info_.l2_bytes = attribute(DeviceAttribute::l2_bytes);
+  info_.shared_bytes = attribute(DeviceAttribute::shared_bytes);
+  info_.shared_block_bytes = attribute(DeviceAttribute::shared_block_bytes);
+  info_.clock_ghz = attribute(DeviceAttribute::clock_khz) / 1e6;
+  info_.memory_gbps = 2.0 * attribute(DeviceAttribute::memory_clock_khz) *
+                      attribute(DeviceAttribute::memory_bits) / 8 / 1e6;
+  check(driver().retain_context(&context_, handle), what);
+}
+
+void Device::enter() {
+  {
+    const std::lock_guard lock(death_->mutex);
+    if (!death_->cause.empty())
+      fail("cuda:" + std::to_string(info_.index), "is out of use in this process since ",
+           death_->cause, ": start the process again");
+  }
+  check(driver().set_context(context_), "cuda:" + std::to_string(info_.index));
+}
+
+void Device::check(int result, const std::string& what) {
+  if (result == 0) return;
+  if (is_sticky(result)) {
+    const std::lock_guard lock(death_->mutex);
+    if (death_->cause.empty()) death_->cause = what + ": " + text_of(result);
+  }
+  internal_error(what, text_of(result));
+}
+
+std::int64_t Device::free_bytes() const {
+  std::size_t free = 0, total = 0;
+  const_cast<Device*>(this)->enter();
+  const_cast<Device*>(this)->check(driver().memory_info(&free, &total), info_.name);
+  return static_cast<std::int64_t>(free);
+}
+
+// ---- Memory
+
+Buffer::Buffer(Device& device, std::int64_t bytes) : device_(&device), bytes_(bytes) {
+  device.enter();
+  const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
+  const int result = driver().allocate(&address_, size);
+  if (result == kOutOfMemory)
+    fail("cuda:" + std::to_string(device.info().index), "cannot allocate ", bytes,
+         " bytes: ", device.free_bytes(), " of ", device.info().memory_bytes,
+         " are free; use smaller batches, or end other programs on this GPU");
+  device.check(result, "allocating " + std::to_string(bytes) + " bytes");
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : device_(other.device_),
+      address_(std::exchange(other.address_, 0)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(address_, other.address_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+// Destructors do not throw: after an error of the device freeing fails, and the process ends soon.
+Buffer::~Buffer() {
+  if (address_ != 0) driver().free(address_);
+}
+
+void Buffer::check_range(std::int64_t offset, std::size_t bytes) const {
+  if (offset < 0 || offset > bytes_ || bytes > static_cast<std::size_t>(bytes_ - offset))
+    internal_error("buffer", "a copy of ", bytes, " bytes at ", offset, " in a buffer of ", bytes_);
+}
+
+void Buffer::upload(std::span<const std::byte> from, std::int64_t offset) {
+  check_range(offset, from.size());
+  if (from.empty()) return;
+  device_->enter();
+  device_->check(driver().upload(address_ + static_cast<Address>(offset), from.data(), from.size()),
+                 "copying to the device");
+}
+
+void Buffer::download(std::span<std::byte> to, std::int64_t offset) const {
+  check_range(offset, to.size());
+  if (to.empty()) return;
+  device_->enter();
+  device_->check(driver().download(to.data(), address_ + static_cast<Address>(offset), to.size()),
+                 "copying from the device");
+}
+
+// ---- Streams and events
+
+Stream::Stream(Device& device) : device_(&device) {
+  device.enter();
+  device.check(driver().create_stream(&handle_, kStreamOfItsOwn), "making a stream");
+}
+Stream::~Stream() { driver().destroy_stream(handle_); }
+
+void Stream::synchronize() {
+  device_->enter();
+  device_->check(driver().synchronize(handle_), "running kernels");
+}
+
+Event::Event(Device& device) : device_(&device) {
+  device.enter();
+  device.check(driver().create_event(&handle_, 0), "making an event");
+}
+Event::~Event() { driver().destroy_event(handle_); }
+
+void Event::record(Stream& stream) {
+  device_->enter();
+  device_->check(driver().record(handle_, stream.handle()), "recording an event");
+}
+
+double Event::microseconds_since(const Event& earlier) const {
+  device_->enter();
+  float milliseconds = 0;
+  device_->check(driver().elapsed(&milliseconds, earlier.handle_, handle_), "reading an event");
+  return 1e3 * milliseconds;
+}
+
+// ---- Kernels
+
+Kernel::Kernel(Device& device, const Cubin& cubin, const std::string& name)
+    : device_(&device), name_(name) {
+  device.enter();
+  device.check(driver().load_module(&module_, cubin.code.data()), name);
+  if (const int result = driver().function_of(&function_, module_, name.c_str()); result != 0) {
+    driver().unload_module(module_);
+    device.check(result, name);
+  }
+}
+Kernel::~Kernel() { driver().unload_module(module_); }
+
+int Kernel::registers() const { return attribute(FunctionAttribute::registers); }
+int Kernel::local_bytes() const { return attribute(FunctionAttribute::local_bytes); }
+
+int Kernel::attribute(FunctionAttribute which) const {
+  device_->enter();
+  int value = 0;
+  device_->check(driver().function_attribute(&value, static_cast<int>(which), function_), name_);
+  return value;
+}
+
+void Kernel::run(Stream& stream, const Launch& launch, void** arguments) {
+  device_->enter();
+  if (launch.shared_bytes > most_shared_) {
+    device_->check(driver().set_function_attribute(
+                       function_, static_cast<int>(FunctionAttribute::dynamic_shared_bytes),
+                       static_cast<int>(launch.shared_bytes)),
+                   name_);
+    most_shared_ = launch.shared_bytes;
+  }
+  LaunchAttribute overlap{kOverlapsPrevious, {}, {}};
+  overlap.value.flag = 1;
+  const LaunchConfig config{launch.grid.x,
+                            launch.grid.y,
+                            launch.grid.z,
+                            launch.block.x,
+                            launch.block.y,
+                            launch.block.z,
+                            launch.shared_bytes,
+                            stream.handle(),
+                            &overlap,
+                            launch.overlaps_previous ? 1u : 0u};
+  device_->check(driver().launch(&config, function_, arguments, nullptr), name_);
+}
+
+}  // namespace tensor::cuda

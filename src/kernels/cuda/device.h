@@ -1,0 +1,153 @@
+// Device: one GPU through the CUDA driver, which is opened at run time. Memory, streams, events and
+// kernels belong to a device and must not outlive the process's use of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/kernels/cuda/compiler.h"
+#include "src/kernels/cuda/driver.h"
+
+namespace tensor::cuda {
+
+/// What is known of a GPU: data for the cost model and for schedules.
+struct DeviceInfo {
+  int index = 0;
+  std::string name;
+  int capability = 0;  // 90 for compute capability 9.0
+  int multiprocessors = 0;
+  int registers = 0;  // of 32 bits, a multiprocessor
+  int threads = 0;    // resident, a multiprocessor
+  std::int64_t memory_bytes = 0, l2_bytes = 0;
+  std::int64_t shared_bytes = 0;        // a multiprocessor
+  std::int64_t shared_block_bytes = 0;  // at most, a block
+  double clock_ghz = 0;                 // the highest
+  double memory_gbps = 0;               // by the data sheet's arithmetic: twice clock times width
+
+  /// What to compile for: "sm_90a" where there are instructions of this architecture alone.
+  std::string architecture() const;
+};
+
+class Device {
+ public:
+  /// How many GPUs the driver shows. UserError when there is no driver, naming what was tried, or
+  /// no GPU.
+  static int count();
+  /// UserError also when there are not so many.
+  static Device& get(int index = 0);
+
+  const DeviceInfo& info() const { return info_; }
+  std::int64_t free_bytes() const;
+
+  /// Maps a result of the driver to an exception: out of memory and faults of the caller to
+  /// UserError, others to InternalError. After an error that the driver cannot recover from (an
+  /// illegal address, say) every later call reports that first one, with `what` it happened in.
+  void check(int result, const std::string& what);
+  /// Throws that first error, if there was one, and makes this device current for the thread.
+  void enter();
+
+ private:
+  explicit Device(int index);
+  DeviceInfo info_;
+  Context* context_ = nullptr;
+  std::shared_ptr<struct Death> death_;
+};
+
+/// A block of device memory.
+class Buffer {
+ public:
+  /// UserError with the sizes when the device has not so much left; nothing else is lost then.
+  Buffer(Device& device, std::int64_t bytes);
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&& other) noexcept;
+  ~Buffer();
+
+  Address address() const { return address_; }
+  std::int64_t bytes() const { return bytes_; }
+  /// Copies that are done when they return.
+  void upload(std::span<const std::byte> from, std::int64_t offset = 0);
+  void download(std::span<std::byte> to, std::int64_t offset = 0) const;
+
+ private:
+  void check_range(std::int64_t offset, std::size_t bytes) const;
+  Device* device_;
+  Address address_ = 0;
+  std::int64_t bytes_ = 0;
+};
+
+/// Work in order. Streams run beside each other.
+class Stream {
+ public:
+  explicit Stream(Device& device);
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  ~Stream();
+  /// Waits until all of it is done; errors of its kernels appear here.
+  void synchronize();
+
+  Device& device() const { return *device_; }
+  StreamHandle* handle() const { return handle_; }
+
+ private:
+  Device* device_;
+  StreamHandle* handle_ = nullptr;
+};
+
+/// A moment in a stream.
+class Event {
+ public:
+  explicit Event(Device& device);
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  ~Event();
+  void record(Stream& stream);
+  /// From `earlier` to this one, both recorded and reached.
+  double microseconds_since(const Event& earlier) const;
+
+ private:
+  Device* device_;
+  EventHandle* handle_ = nullptr;
+};
+
+struct Grid {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+/// A function of a cubin, loaded.
+class Kernel {
+ public:
+  Kernel(Device& device, const Cubin& cubin, const std::string& name);
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+  ~Kernel();
+
+  int registers() const;    // a thread
+  int local_bytes() const;  // a thread: more than 0 where registers spill
+
+  struct Launch {
+    Grid grid = {}, block = {};
+    unsigned shared_bytes = 0;  // besides those declared in the kernel
+    /// May start before the kernel ahead ends, and waits for it by itself (griddepcontrol.wait).
+    bool overlaps_previous = false;
+  };
+  template <class... Arguments>
+  void operator()(Stream& stream, const Launch& launch, Arguments... arguments) {
+    void* addresses[] = {static_cast<void*>(&arguments)..., nullptr};
+    run(stream, launch, addresses);
+  }
+
+ private:
+  int attribute(FunctionAttribute which) const;
+  void run(Stream& stream, const Launch& launch, void** arguments);
+  Device* device_;
+  std::string name_;
+  ModuleHandle* module_ = nullptr;
+  FunctionHandle* function_ = nullptr;
+  unsigned most_shared_ = 48 << 10;  // without asking for more
+};
+
+}  // namespace tensor::cuda
