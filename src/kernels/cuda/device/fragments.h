@@ -1,0 +1,91 @@
+// Which lane holds which element of a matrix in which of its registers: the register-level
+// abstraction of Tensor Cores (GTCO, section V) as data. Kernels, what they fuse and the tests read
+// these rows. Compiled by NVRTC as well as by the host, so it includes nothing.
+#pragma once
+
+namespace tensor::device {
+
+struct Place {
+  int row = 0, column = 0;
+  constexpr bool operator==(const Place&) const = default;
+};
+
+/// A matrix spread over the lanes of a warp or warpgroup. Bit i of the lane's number adds lane[i]
+/// to the place of an element, bit i of the element's number within the lane adds element[i].
+struct Fragment {
+  int rows, columns;
+  int lanes, elements;  // elements a lane
+  Place lane[7], element[7];
+
+  constexpr Place at(int lane_number, int element_number) const {
+    Place place;
+    for (int bit = 0; bit < 7; ++bit) {
+      const int from_lane = lane_number >> bit & 1, from_element = element_number >> bit & 1;
+      place.row += from_lane * lane[bit].row + from_element * element[bit].row;
+      place.column += from_lane * lane[bit].column + from_element * element[bit].column;
+    }
+    return place;
+  }
+};
+
+/// d[m, n] += a[m, k] * b[k, n], of 16-bit operands and float32 sums, by all lanes together.
+struct MatrixMultiply {
+  int m, n, k;
+  int architecture;  // the first that has it: 75 for sm_75
+  Fragment a, b, d;
+};
+
+// PTX ISA, "Matrix fragments for mma.m16n8k8" and "... mma.m16n8k16": lanes in groups of four along
+// a row, eight groups down the rows.
+constexpr MatrixMultiply kMma16x8x8 = {
+    16,
+    8,
+    8,
+    75,
+    {16, 8, 32, 4, {{0, 2}, {0, 4}, {1, 0}, {2, 0}, {4, 0}}, {{0, 1}, {8, 0}}},
+    {8, 8, 32, 2, {{2, 0}, {4, 0}, {0, 1}, {0, 2}, {0, 4}}, {{1, 0}}},
+    {16, 8, 32, 4, {{0, 2}, {0, 4}, {1, 0}, {2, 0}, {4, 0}}, {{0, 1}, {8, 0}}}};
+
+constexpr MatrixMultiply kMma16x8x16 = {
+    16,
+    8,
+    16,
+    80,
+    {16, 16, 32, 8, {{0, 2}, {0, 4}, {1, 0}, {2, 0}, {4, 0}}, {{0, 1}, {8, 0}, {0, 8}}},
+    {16, 8, 32, 4, {{2, 0}, {4, 0}, {0, 1}, {0, 2}, {0, 4}}, {{1, 0}, {8, 0}}},
+    {16, 8, 32, 4, {{0, 2}, {0, 4}, {1, 0}, {2, 0}, {4, 0}}, {{0, 1}, {8, 0}}}};
+
+/// wgmma.m64nNk16 by the 128 lanes of a warpgroup, n from 8 to 256 in steps of 8: `a` is its
+/// fragment when it comes from registers; b lies in shared memory, so its rows name no lanes.
+constexpr MatrixMultiply wgmma64xNx16(int n) {
+  return {64,
+          n,
+          16,
+          90,
+          {64,
+           16,
+           128,
+           8,
+           {{0, 2}, {0, 4}, {1, 0}, {2, 0}, {4, 0}, {16, 0}, {32, 0}},
+           {{0, 1}, {8, 0}, {0, 8}}},
+          {16, n, 0, 0, {}, {}},
+          {64,
+           n,
+           128,
+           n / 2,
+           {{0, 2}, {0, 4}, {1, 0}, {2, 0}, {4, 0}, {16, 0}, {32, 0}},
+           {{0, 1}, {8, 0}, {0, 8}, {0, 16}, {0, 32}, {0, 64}, {0, 128}}}};
+}
+
+/// ldmatrix of four 8 x 8 matrices of 16-bit elements, one below the other: lane i names the
+/// address of row i, and receives these elements. With .trans every matrix arrives transposed.
+constexpr Fragment kLdmatrix4 = {
+    32, 8, 32, 8, {{0, 2}, {0, 4}, {1, 0}, {2, 0}, {4, 0}}, {{0, 1}, {8, 0}, {16, 0}}};
+constexpr Fragment kLdmatrix4Transposed = {
+    32, 8, 32, 8, {{2, 0}, {4, 0}, {0, 1}, {0, 2}, {0, 4}}, {{1, 0}, {8, 0}, {16, 0}}};
+
+/// The row of the tile [16, 16] whose address lane i names so that ldmatrix gives operand a of
+/// kMma16x8x16: the four quarters in the order left top, left bottom, right top, right bottom.
+constexpr Place ldmatrix_row_of_a(int lane) { return {lane % 16, lane / 16 * 8}; }
+
+}  // namespace tensor::device

@@ -1,0 +1,281 @@
+// The maps of Tensor-Core fragments: complete, composable, and those of the hardware.
+#include "src/kernels/cuda/device/fragments.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <random>
+#include <set>
+#include <sstream>
+#include <vector>
+
+#include "src/kernels/cuda/device.h"
+#include "tensor/error.h"
+
+namespace tensor::device {
+
+std::ostream& operator<<(std::ostream& out, const Place& p) {
+  return out << '(' << p.row << ", " << p.column << ')';
+}
+
+namespace {
+
+std::vector<MatrixMultiply> multiplies() {
+  std::vector<MatrixMultiply> all = {kMma16x8x8, kMma16x8x16};
+  for (int n = 8; n <= 256; n += 8) all.push_back(wgmma64xNx16(n));
+  return all;
+}
+
+void expect_bijection(const Fragment& f) {
+  std::set<std::pair<int, int>> places;
+  for (int lane = 0; lane < f.lanes; ++lane)
+    for (int element = 0; element < f.elements; ++element) {
+      const Place p = f.at(lane, element);
+      EXPECT_TRUE(p.row >= 0 && p.row < f.rows && p.column >= 0 && p.column < f.columns) << p;
+      EXPECT_TRUE(places.emplace(p.row, p.column).second) << p << " is held twice";
+    }
+  EXPECT_EQ(static_cast<int>(places.size()), f.rows * f.columns);
+}
+
+TEST(Fragments, HoldEveryElementOnce) {
+  for (const MatrixMultiply& mm : multiplies()) {
+    SCOPED_TRACE(mm.n);
+    expect_bijection(mm.a);
+    if (mm.b.lanes > 0) expect_bijection(mm.b);
+    expect_bijection(mm.d);
+  }
+  expect_bijection(kLdmatrix4);
+  expect_bijection(kLdmatrix4Transposed);
+}
+
+TEST(Fragments, HaveTheShapesOfTheProduct) {
+  for (const MatrixMultiply& mm : multiplies()) {
+    EXPECT_EQ((Place{mm.a.rows, mm.a.columns}), (Place{mm.m, mm.k}));
+    EXPECT_EQ((Place{mm.b.rows, mm.b.columns}), (Place{mm.k, mm.n}));
+    EXPECT_EQ((Place{mm.d.rows, mm.d.columns}), (Place{mm.m, mm.n}));
+  }
+}
+
+TEST(Fragments, LdmatrixFeedsMma) {
+  // Where an element that ldmatrix gave to a lane came from is where mma expects it.
+  for (int lane = 0; lane < 32; ++lane)
+    for (int element = 0; element < 8; ++element) {
+      const Place stacked = kLdmatrix4.at(lane, element);
+      const Place row = ldmatrix_row_of_a(stacked.row);
+      EXPECT_EQ((Place{row.row, row.column + stacked.column}), kMma16x8x16.a.at(lane, element));
+      const Place turned = kLdmatrix4Transposed.at(lane, element);
+      EXPECT_EQ(turned.row / 8, stacked.row / 8);
+      EXPECT_EQ((Place{turned.row % 8, turned.column}), (Place{stacked.column, stacked.row % 8}));
+    }
+}
+
+// What one instruction computes, from the maps alone.
+TEST(Fragments, ComputeTheProduct) {
+  std::mt19937 random(5);
+  for (const MatrixMultiply& mm : {kMma16x8x8, kMma16x8x16}) {
+    const auto matrix = [&](int rows, int columns) {
+      std::vector<std::vector<int>> m(rows, std::vector<int>(columns));
+      for (auto& row : m)
+        for (int& x : row) x = static_cast<int>(random() % 9) - 4;
+      return m;
+    };
+    const auto a = matrix(mm.m, mm.k), b = matrix(mm.k, mm.n);
+    // Every product of two registers whose k agree is added to the register of its row and column.
+    std::vector<std::vector<int>> d(mm.m, std::vector<int>(mm.n));
+    for (int la = 0; la < 32; ++la)
+      for (int ea = 0; ea < mm.a.elements; ++ea)
+        for (int lb = 0; lb < 32; ++lb)
+          for (int eb = 0; eb < mm.b.elements; ++eb) {
+            const Place x = mm.a.at(la, ea), y = mm.b.at(lb, eb);
+            if (x.column == y.row) d[x.row][y.column] += a[x.row][x.column] * b[y.row][y.column];
+          }
+    for (int lane = 0; lane < 32; ++lane)
+      for (int element = 0; element < mm.d.elements; ++element) {
+        const Place p = mm.d.at(lane, element);
+        int expected = 0;
+        for (int k = 0; k < mm.k; ++k) expected += a[p.row][k] * b[k][p.column];
+        EXPECT_EQ(d[p.row][p.column], expected);
+      }
+  }
+}
+
+// ---- The same on a GPU: operands are put into registers by these maps, multiplied by the real
+// instruction, and the sums taken out by these maps. Small whole numbers, so the result is exact.
+
+constexpr const char* kKernels = R"(
+#include "fragments.h"
+using namespace tensor::device;
+
+// The number of two 16-bit elements in one register, given as the upper halves of floats (bf16).
+__device__ unsigned pair(const float* x, int low, int high) {
+  return __float_as_uint(x[low]) >> 16 | (__float_as_uint(x[high]) & 0xffff0000u);
+}
+template <int kRegisters>
+__device__ void load(unsigned (&registers)[kRegisters], const Fragment& f, const float* x) {
+  for (int i = 0; i < kRegisters; ++i) {
+    const Place low = f.at(threadIdx.x, 2 * i), high = f.at(threadIdx.x, 2 * i + 1);
+    registers[i] = pair(x, low.row * f.columns + low.column, high.row * f.columns + high.column);
+  }
+}
+template <int kRegisters>
+__device__ void store(const float (&registers)[kRegisters], const Fragment& f, float* x) {
+  for (int i = 0; i < kRegisters; ++i) {
+    const Place p = f.at(threadIdx.x, i);
+    x[p.row * f.columns + p.column] = registers[i];
+  }
+}
+
+extern "C" __global__ void mma_16x8x8(const float* a, const float* b, float* out) {
+  unsigned x[2], y[1];
+  float d[4] = {};
+  load(x, kMma16x8x8.a, a);
+  load(y, kMma16x8x8.b, b);
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5},{%6},"
+               "{%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(x[0]), "r"(x[1]), "r"(y[0]));
+  store(d, kMma16x8x8.d, out);
+}
+
+__device__ void multiply(float (&d)[4], const unsigned (&x)[4], const unsigned (&y)[2]) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},"
+               "{%8,%9},{%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
+}
+
+extern "C" __global__ void mma_16x8x16(const float* a, const float* b, float* out) {
+  unsigned x[4], y[2];
+  float d[4] = {};
+  load(x, kMma16x8x16.a, a);
+  load(y, kMma16x8x16.b, b);
+  multiply(d, x, y);
+  store(d, kMma16x8x16.d, out);
+}
+
+// Operand a through shared memory and ldmatrix.
+extern "C" __global__ void ldmatrix_16x8x16(const float* a, const float* b, float* out) {
+  __shared__ alignas(16) unsigned short tile[16][16];
+  for (int i = threadIdx.x; i < 256; i += 32) tile[i / 16][i % 16] = __float_as_uint(a[i]) >> 16;
+  __syncwarp();
+  unsigned x[4], y[2];
+  float d[4] = {};
+  const Place row = ldmatrix_row_of_a(threadIdx.x);
+  const unsigned address = __cvta_generic_to_shared(&tile[row.row][row.column]);
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(address));
+  load(y, kMma16x8x16.b, b);
+  multiply(d, x, y);
+  store(d, kMma16x8x16.d, out);
+}
+)";
+
+// Operand a from registers, b in shared memory without swizzle: cores of 8 columns (n) by 8 rows
+// (k), 128 bytes each, the two along k beside each other (PTX ISA, "Matrix descriptor format").
+constexpr const char* kWgmma = R"(
+extern "C" __global__ void wgmma_64x24x16(const float* a, const float* b, float* out) {
+  __shared__ alignas(128) unsigned short cores[24 / 8][2][8][8];
+  for (int i = threadIdx.x; i < 16 * 24; i += 128) {
+    const int k = i / 24, n = i % 24;
+    cores[n / 8][k / 8][n % 8][k % 8] = __float_as_uint(b[i]) >> 16;
+  }
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  __syncthreads();
+  constexpr auto mm = wgmma64xNx16(24);
+  unsigned x[4];
+  float d[12] = {};
+  load(x, mm.a, a);
+  const unsigned long long first = __cvta_generic_to_shared(cores);
+  const unsigned long long along_k = 128, along_n = 256;
+  const unsigned long long descriptor = first >> 4 | along_k >> 4 << 16 | along_n >> 4 << 32;
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.mma_async.sync.aligned.m64n24k16.f32.bf16.bf16 "
+               "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11},{%12,%13,%14,%15},%16,1,1,1,0;"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+                 "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11])
+               : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(descriptor));
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  store(d, mm.d, out);
+}
+)";
+
+cuda::KernelSource source(const std::string& text) {
+  std::ifstream file(TENSOR_TEST_DATA "/../../src/kernels/cuda/device/fragments.h");
+  std::ostringstream header;
+  header << file.rdbuf();
+  return {"fragments.cu", text, {{"fragments.h", header.str()}}, {"-default-device"}};
+}
+
+TEST(Fragments, CompileForEveryArchitectureThatHasThem) {
+  const cuda::Compiler* compiler = nullptr;
+  try {
+    compiler = &cuda::Compiler::get();
+  } catch (const UserError& error) {
+    GTEST_SKIP() << error.what();
+  }
+  for (const int architecture : compiler->architectures()) {
+    if (architecture < kMma16x8x16.architecture) continue;  // bf16 came with m16n8k16
+    EXPECT_NO_THROW(compiler->compile(source(kKernels), "sm_" + std::to_string(architecture)));
+  }
+  EXPECT_NO_THROW(compiler->compile(source(std::string(kKernels) + kWgmma), "sm_90a"));
+}
+
+class FragmentsOnGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      device_ = &cuda::Device::get();
+      cuda::Compiler::get();
+    } catch (const UserError& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+
+  void expect_product(const std::string& text, const std::string& name, const MatrixMultiply& mm) {
+    std::mt19937 random(11);
+    std::vector<float> a(static_cast<std::size_t>(mm.m * mm.k)),
+        b(static_cast<std::size_t>(mm.k * mm.n)), got(static_cast<std::size_t>(mm.m * mm.n));
+    for (auto* x : {&a, &b})
+      for (float& value : *x) value = static_cast<float>(random() % 33) - 16;  // exact in bf16
+    const auto bytes = [](std::vector<float>& x) { return std::as_writable_bytes(std::span(x)); };
+    const auto buffer = [&](std::vector<float>& x) {
+      return cuda::Buffer(*device_, std::ssize(x) * 4);
+    };
+    cuda::Buffer on_a = buffer(a), on_b = buffer(b), on_out = buffer(got);
+    on_a.upload(bytes(a));
+    on_b.upload(bytes(b));
+    for (float& value : got) value = -1e9f;  // what is not written stays seen
+    on_out.upload(bytes(got));
+    const auto architecture = device_->info().architecture();
+    cuda::Kernel kernel(*device_, cuda::Compiler::get().compile(source(text), architecture), name);
+    cuda::Stream stream(*device_);
+    kernel(stream, {.block = {static_cast<unsigned>(mm.d.lanes)}}, on_a.address(), on_b.address(),
+           on_out.address());
+    stream.synchronize();
+    on_out.download(bytes(got));
+    for (int i = 0; i < mm.m; ++i)
+      for (int j = 0; j < mm.n; ++j) {
+        float expected = 0;
+        for (int k = 0; k < mm.k; ++k)
+          expected +=
+              a[static_cast<std::size_t>(i * mm.k + k)] * b[static_cast<std::size_t>(k * mm.n + j)];
+        EXPECT_EQ(got[static_cast<std::size_t>(i * mm.n + j)], expected) << i << ", " << j;
+      }
+  }
+  cuda::Device* device_ = nullptr;
+};
+
+TEST_F(FragmentsOnGpu, AreThoseOfMma) {
+  if (device_->info().capability < 80) GTEST_SKIP() << "bf16 products need sm_80";
+  expect_product(kKernels, "mma_16x8x8", kMma16x8x8);
+  expect_product(kKernels, "mma_16x8x16", kMma16x8x16);
+  expect_product(kKernels, "ldmatrix_16x8x16", kMma16x8x16);
+}
+
+TEST_F(FragmentsOnGpu, AreThoseOfWgmma) {
+  if (device_->info().capability != 90) GTEST_SKIP() << "wgmma exists on sm_90a alone";
+  expect_product(std::string(kKernels) + kWgmma, "wgmma_64x24x16", wgmma64xNx16(24));
+}
+
+}  // namespace
+}  // namespace tensor::device
