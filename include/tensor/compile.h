@@ -40,7 +40,10 @@ class TENSOR_API Executable {
 
   /// Inputs of the types it was compiled for (UserError otherwise); fresh outputs.
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const;
-  /// Writes into the given contiguous outputs; allocates nothing once every thread has run it.
+  /// Writes into the given outputs, which must be contiguous and share no memory with the inputs or
+  /// each other (UserError otherwise, before anything is written). Allocates nothing once as many
+  /// calls at a time were made before, but for operators that only have a reference kernel, and for
+  /// what oneDNN does inside.
   void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const;
 
   const std::vector<TensorType>& input_types() const;

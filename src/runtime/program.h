@@ -2,9 +2,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "src/core/pool.h"
 #include "src/kernels/cpu/kernel.h"
 #include "src/runtime/memory_plan.h"
 #include "tensor/compile.h"
@@ -27,6 +27,14 @@ struct Step {
   int group = -1;  // in the plan; -1 for the copy of an output that is a view
 };
 
+/// The memory of one call at a time, kept for the next one.
+struct Context {
+  std::shared_ptr<Storage> arena;                // intermediate values, then the kernels' scratch
+  std::vector<std::shared_ptr<Storage>> packed;  // of inputs that were not contiguous some time
+  std::vector<std::byte*> inputs, outputs;       // their first elements
+  std::vector<std::byte*> operands;              // of the step that runs
+};
+
 struct Program {
   LaidOutGraph laid;
   FusionPlan plan;
@@ -37,12 +45,7 @@ struct Program {
   std::vector<TensorType> inputs, outputs;
   std::int64_t scratch_bytes = 0;
 
-  /// Arenas that no call uses at the moment.
-  struct Pool {
-    std::mutex mutex;
-    std::vector<std::shared_ptr<Storage>> free;
-  };
-  std::unique_ptr<Pool> pool = std::make_unique<Pool>();
+  mutable Pool<Context> contexts;
 };
 
 /// Lowers a plan: builds every group's kernel and lays out the arena.
@@ -52,7 +55,8 @@ std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan,
 /// Called before and after every step, with its number.
 using StepObserver = std::function<void(std::size_t step, bool begins)>;
 
-/// Runs a program; the tensors are checked against its types.
+/// Runs a program; the tensors are checked against its types. Allocates nothing in a context that a
+/// call has used before, but for kernels of the reference family and what libraries do inside.
 void execute(const Program& program, const std::vector<Tensor>& inputs,
              std::vector<Tensor>& outputs, const StepObserver& observe = nullptr);
 

@@ -188,6 +188,19 @@ void OnednnKernel::unpack_last(Packing packing) {
   unpacking_ = std::move(packing);
 }
 
+std::unique_ptr<OnednnKernel::Call> OnednnKernel::new_call() const {
+  auto call = std::make_unique<Call>();
+  call->stream = dnnl::stream(cpu_engine());
+  const auto add = [&](int id, const dnnl::memory::desc& desc) {
+    call->memories.push_back({desc, cpu_engine(), DNNL_MEMORY_NONE});
+    call->arguments.push_back({id, call->memories.back().get()});
+  };
+  for (const Argument& a : arguments_) add(a.id, a.desc);
+  add(DNNL_ARG_SCRATCHPAD, scratchpad_);
+  for (const auto& [id, memory] : owned_) call->arguments.push_back({id, memory.get()});
+  return call;
+}
+
 void OnednnKernel::run(std::span<std::byte* const> operands, std::byte* scratch) const {
   const ThreadLimit limit(threads_);
   for (const Packing& p : packings_) p.copy.run(operands[p.operand], scratch + p.offset, threads_);
@@ -196,14 +209,16 @@ void OnednnKernel::run(std::span<std::byte* const> operands, std::byte* scratch)
     if (a.id == DNNL_ARG_DST && unpacking_) return scratch + unpacking_->offset;
     return operands[a.operand];
   };
-  std::unordered_map<int, dnnl::memory> arguments = owned_;
-  for (const Argument& a : arguments_)
-    arguments.emplace(a.id, dnnl::memory(a.desc, cpu_engine(), address(a)));
-  arguments.emplace(DNNL_ARG_SCRATCHPAD,
-                    dnnl::memory(scratchpad_, cpu_engine(), scratch + packed_bytes_));
-  dnnl::stream stream(cpu_engine());
-  primitive_.execute(stream, arguments);
-  stream.wait();
+  const auto call = calls_.take([&] { return new_call(); });
+  for (std::size_t i = 0; i < arguments_.size(); ++i)
+    call->memories[i].set_data_handle(address(arguments_[i]));
+  call->memories.back().set_data_handle(scratch + packed_bytes_);
+  // The C function: the C++ one would allocate a table of arguments first.
+  dnnl::error::wrap_c_api(
+      dnnl_primitive_execute(primitive_.get(), call->stream.get(),
+                             static_cast<int>(call->arguments.size()), call->arguments.data()),
+      "could not execute a primitive");
+  call->stream.wait();
   if (unpacking_)
     unpacking_->copy.run(scratch + unpacking_->offset, operands[unpacking_->operand], threads_);
 }

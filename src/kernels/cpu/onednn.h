@@ -4,6 +4,7 @@
 
 #include <dnnl.hpp>
 
+#include "src/core/pool.h"
 #include "src/kernels/cpu/epilogue.h"
 #include "src/kernels/cpu/kernel.h"
 #include "src/kernels/cpu/strided_copy.h"
@@ -76,11 +77,19 @@ class OnednnKernel : public Kernel {
   std::string description() const override { return description_; }
 
  private:
+  // What one run at a time needs of oneDNN's objects.
+  struct Call {
+    dnnl::stream stream;
+    std::vector<dnnl::memory> memories;      // of arguments_, then the scratchpad
+    std::vector<dnnl_exec_arg_t> arguments;  // all of them, then those owned
+  };
+  std::unique_ptr<Call> new_call() const;
+  void reserve(Packing& packing);
+
   dnnl::primitive primitive_;
   std::vector<Argument> arguments_;
   std::unordered_map<int, dnnl::memory> owned_;
-  void reserve(Packing& packing);
-
+  mutable Pool<Call> calls_;
   std::vector<Packing> packings_;
   std::optional<Packing> unpacking_;
   std::size_t packed_bytes_ = 0;

@@ -48,9 +48,11 @@ StridedCopy::StridedCopy(const Shape& shape, const Strides& from, const Strides&
     if (shape[axis] == 0) return;
     if (shape[axis] != 1) order.push_back(axis);
   }
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    return std::abs(to[static_cast<int>(a)]) > std::abs(to[static_cast<int>(b)]);
-  });
+  // By hand: std::stable_sort would take heap memory.
+  const auto reach = [&](std::int64_t axis) { return std::abs(to[static_cast<int>(axis)]); };
+  for (int i = 1; i < order.rank(); ++i)
+    for (int k = i; k > 0 && reach(order[k - 1]) < reach(order[k]); --k)
+      std::swap(order[k - 1], order[k]);
   column_ = {1, item_size, item_size};
   for (const std::int64_t i : order) {
     const int axis = static_cast<int>(i);
