@@ -29,7 +29,8 @@ struct Machine {
   bool has_bf16 = false;          // the processor multiplies bf16
 };
 
-/// This machine, its rates measured once per process (some milliseconds). `threads` 0 means all.
+/// This machine. Its rates are assumed from the instruction set and the number of threads, not
+/// measured: the same model gets the same plan every time. `threads` 0 means all.
 Machine this_machine(int threads = 0);
 
 /// A group compiled for fixed types and strides. Immutable: several threads may run it at a time,
