@@ -6,6 +6,7 @@
 #include <concepts>
 #include <functional>
 #include <iosfwd>
+#include <map>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -61,7 +62,8 @@ class TENSOR_API Executable {
   void profile(const std::string& path, const std::vector<Tensor>& inputs) const;
 
   /// Writes graph, partition and weights as one file (safetensors with a "plan" in its metadata).
-  void save(const std::string& path) const;
+  /// `about` is added to the metadata: what the plan is of, for whoever loads it.
+  void save(const std::string& path, const std::map<std::string, std::string>& about = {}) const;
 
   const detail::Program& program() const { return *program_; }
 

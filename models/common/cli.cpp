@@ -11,6 +11,7 @@
 
 #include "models/common/progress.h"
 #include "models/common/report.h"
+#include "models/common/session.h"
 #include "models/common/text.h"
 #include "tensor/creation.h"
 #include "tensor/io.h"
@@ -58,9 +59,46 @@ void declare(CLI::App& app, Options& o, Program& program) {
   app.add_flag("--hidden-states", o.hidden_states, "add every layer's output to --output");
   app.add_flag("--info", o.info, "print layers, parameters, multiply-adds and memory, and stop");
   app.add_option("--device", o.device, "where to compute: cpu")->type_name("NAME");
+  app.add_flag("--eager", o.eager,
+               "run the plain reference operators one by one instead of the compiled model");
+  app.add_option("--dtype", o.dtype, "what products are computed in: f32 (the default) or bf16")
+      ->type_name("TYPE");
+  app.add_option("--threads", o.threads, "how many threads compute (one a core)")->type_name("N");
+  app.add_option("--plan", o.plan,
+                 "run the compiled model in this file if it exists: of the same weights, options "
+                 "and input size; otherwise compile and write it")
+      ->type_name("FILE");
+  app.add_flag("--report", o.report,
+               "tell where the time of the first forward pass goes (on stderr with --json)");
+  app.add_option("--profile", o.profile,
+                 "write the first forward pass as a Chrome trace, for https://ui.perfetto.dev")
+      ->type_name("FILE.json");
+  app.add_flag("--verify", o.verify,
+               "compare every kernel of the first forward pass with the reference operators (on "
+               "stderr with --json); exit code 1 if one is out of its bound");
   app.add_flag("--quiet", o.quiet, "no progress bar, no notes");
   app.set_version_flag("--version", program.name() + " " + std::string(tensor::version()));
   app.footer("Examples:\n" + program.examples());
+}
+
+/// The options of compiled models.
+void check_compiled(const Options& o) {
+  using tensor::fail;
+  constexpr std::int64_t kMostThreads = 1024;
+  if (o.dtype != "f32" && o.dtype != "bf16")
+    fail("--dtype", "got \"", o.dtype, "\", need f32 or bf16");
+  if (o.threads && (*o.threads < 1 || *o.threads > kMostThreads))
+    fail("--threads", "got ", *o.threads, ", need a number from 1 to ", kMostThreads);
+  const std::pair<const char*, bool> compiled_only[] = {
+      {"--dtype bf16", o.dtype == "bf16"}, {"--threads", o.threads.has_value()},
+      {"--plan", !o.plan.empty()},         {"--report", o.report},
+      {"--profile", !o.profile.empty()},   {"--verify", o.verify}};
+  for (const auto& [option, given] : compiled_only) {
+    if (given && o.eager)
+      fail(option, "is for compiled models: leave out --eager, which runs the reference operators ",
+           "on one thread");
+    if (given && o.info) fail(option, "needs a run, but --info only prints sizes");
+  }
 }
 
 /// Everything that can be wrong with the options before any file is opened.
@@ -84,6 +122,7 @@ void check(const Options& o, const Program& program) {
     fail("arguments", "there is nothing to do: name images, or use --input or --info");
   if (!o.out.empty() && o.images.empty()) fail("--out", "needs images");
   if (o.json && o.images.empty()) fail("--json", "needs images");
+  check_compiled(o);
 }
 
 /// "vit: what is wrong", where the message may begin with the program's name already.
@@ -92,29 +131,34 @@ std::string complaint(const Program& program, std::string_view what) {
   return line.starts_with(start) ? line : start + line;
 }
 
-/// Saved inputs to saved outputs.
-void run_saved(Program& program, const Options& o, std::ostream& out) {
-  const StateDict inputs = tensor::load_safetensors(o.input).tensors;
+/// Of the saved tensors those that the model takes.
+StateDict saved_inputs(const Program& program, const std::string& file) {
+  StateDict saved = tensor::load_safetensors(file).tensors, inputs;
+  for (const std::string& name : program.inputs())
+    if (const auto found = saved.find(name); found != saved.end()) inputs.insert(*found);
   const auto pixels = inputs.find("pixel_values");
-  if (pixels == inputs.end()) tensor::fail(o.input, "holds no tensor \"pixel_values\"");
+  if (pixels == inputs.end()) tensor::fail(file, "holds no tensor \"pixel_values\"");
   if (!is_floating(pixels->second.dtype()) || pixels->second.rank() != 4 ||
       pixels->second.size() == 0)
-    tensor::fail(o.input, "pixel_values is ", pixels->second.type(),
+    tensor::fail(file, "pixel_values is ", pixels->second.type(),
                  ", need f32(batch, channels, height, width)");
-  Progress progress("layers", program.steps(), o.quiet);
-  StateDict hidden;
-  StateDict outputs = program.run(inputs, [&](const std::string& name, const Tensor& value) {
-    progress.step();
-    if (o.hidden_states) hidden.emplace(name, value);
-  });
-  outputs.merge(hidden);
+  return inputs;
+}
+
+/// Saved inputs to saved outputs. False if --verify found something.
+bool run_saved(Program& program, const Options& o, std::ostream& out) {
+  const StateDict inputs = saved_inputs(program, o.input);
+  Session session(program, o, 1);
+  StateDict outputs = session.forward(inputs);
   for (auto& [name, value] : outputs) value = value.copy();
   tensor::save_safetensors(o.output, outputs);
-  progress.clear();
-  if (o.quiet) return;
-  out << o.output << ":";
-  for (const auto& [name, value] : outputs) out << " " << name << " " << value.shape();
-  out << "\n";
+  session.progress().clear();
+  if (!o.quiet) {
+    out << o.output << ":";
+    for (const auto& [name, value] : outputs) out << " " << name << " " << value.shape();
+    out << "\n";
+  }
+  return session.inspect(out);
 }
 
 /// Where each picture goes: what `option` said, for so many images.
@@ -148,14 +192,14 @@ class Pictures {
   std::set<std::string> used_;
 };
 
-/// Every image in turn. False if one of them failed; the others are still done.
+/// Every image in turn. False if one of them failed, the others are still done, or if --verify
+/// found something.
 bool run_images(Program& program, const Options& o, std::ostream& out, std::ostream& err) {
   const std::vector<std::string> images = list_images(o.images);
   Pictures pictures("--out", o.out, images.size());
   Pictures labels("--labels", program.labels_path(), images.size());
-  Progress progress(images.size() > 1 ? "images" : "layers",
-                    program.steps() * static_cast<std::int64_t>(images.size()), o.quiet);
-  const Observer observe = [&](const std::string&, const Tensor&) { progress.step(); };
+  Session session(program, o, std::ssize(images));
+  const Forward forward = [&](const StateDict& inputs) { return session.forward(inputs); };
   bool all_good = true;
   if (o.json) out << "[";
   for (std::size_t i = 0; i < images.size(); ++i) {
@@ -163,10 +207,11 @@ bool run_images(Program& program, const Options& o, std::ostream& out, std::ostr
     if (o.json) out << (i == 0 ? "\n" : ",\n") << "  {\"file\": " << json_text(file) << ", ";
     try {
       const Tensor image = tensor::load_image(file);
-      const ImageResult result = program.look(image, pictures.wanted(), observe);
+      session.begin(program.passes(image));
+      const ImageResult result = program.look(image, pictures.wanted(), forward);
       if (pictures.wanted()) pictures.write(file, result.picture);
       if (labels.wanted()) labels.write(file, result.labels);
-      progress.clear();
+      session.progress().clear();
       if (o.json) {
         out << "\"findings\": ";
         print_findings_json(out, result.findings, program.score_name());
@@ -176,7 +221,7 @@ bool run_images(Program& program, const Options& o, std::ostream& out, std::ostr
       }
     } catch (const tensor::UserError& error) {
       all_good = false;
-      progress.clear();
+      session.progress().clear();
       if (o.json) out << "\"error\": " << json_text(error.what());
       err << complaint(program, error.what()) << "\n";
     }
@@ -184,7 +229,7 @@ bool run_images(Program& program, const Options& o, std::ostream& out, std::ostr
     out << std::flush;
   }
   if (o.json) out << "\n]\n";
-  return all_good;
+  return session.inspect(o.json ? err : out) && all_good;
 }
 
 /// Random weights, each parameter from a seed of its own so that the progress can be shown.
@@ -215,11 +260,8 @@ int run(Program& program, const Options& o, std::ostream& out, std::ostream& err
     print_info(out, program.info());
     return 0;
   }
-  if (!o.input.empty()) {
-    run_saved(program, o, out);
-    return 0;
-  }
-  return run_images(program, o, out, err) ? 0 : 1;
+  const bool good = o.input.empty() ? run_images(program, o, out, err) : run_saved(program, o, out);
+  return good ? 0 : 1;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "models/common/forward.h"
 #include "models/common/info.h"
 #include "models/common/observer.h"
 #include "tensor/nn.h"
@@ -25,6 +26,9 @@ struct Options {
   std::optional<std::uint64_t> random_weights;
   std::string input, output, out, device = "cpu";
   bool hidden_states = false, info = false, json = false, quiet = false;
+  bool eager = false, report = false, verify = false;
+  std::string dtype = "f32", profile, plan;
+  std::optional<std::int64_t> threads;
 };
 
 /// One thing that a model sees in an image: a class, an object or a region.
@@ -65,12 +69,19 @@ class Program {
 
   /// How often a forward pass calls its observer, for the progress bar.
   virtual std::int64_t steps() const = 0;
-  /// Saved inputs ("pixel_values" f32, ...) to outputs ("logits", ...).
+  /// The inputs that `run` takes where they are given; it needs "pixel_values".
+  virtual std::vector<std::string> inputs() const { return {"pixel_values"}; }
+  /// Throws UserError on inputs whose values the model cannot take.
+  virtual void check(const tensor::nn::StateDict&) const {}
+  /// Inputs ("pixel_values" [batch, channels, height, width], ...) to outputs ("logits", ...): a
+  /// pure function of tensors, so that it can be traced.
   virtual tensor::nn::StateDict run(const tensor::nn::StateDict& inputs,
-                                    const Observer& observe) = 0;
-  /// A u8 image [H, W, 3].
+                                    const Observer& observe) const = 0;
+  /// How many forward passes `look` makes for this image.
+  virtual std::int64_t passes(const tensor::Tensor&) const { return 1; }
+  /// A u8 image [H, W, 3]; `forward` is `run`, eager or compiled.
   virtual ImageResult look(const tensor::Tensor& image, bool with_picture,
-                           const Observer& observe) = 0;
+                           const Forward& forward) const = 0;
 };
 
 /// Parses the arguments and does what they say. Returns the exit code: 0; 1 for bad input, told in

@@ -80,6 +80,11 @@ void Progress::step(std::int64_t count) {
             << std::flush;
 }
 
+void Progress::note(const std::string& line) {
+  clear();
+  if (shown_) std::cerr << line << "\n" << std::flush;
+}
+
 void Progress::clear() {
   if (drawn_) std::cerr << "\r\x1b[K" << std::flush;
   drawn_ = false;

@@ -22,6 +22,8 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void step(std::int64_t count = 1);
+  /// A line above the bar, for the same person.
+  void note(const std::string& line);
   /// Wipes the bar, so that something else can be printed; the next step draws it again.
   void clear();
 

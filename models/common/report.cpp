@@ -1,6 +1,7 @@
 // Printing findings.
 #include "models/common/report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <iomanip>
 #include <limits>
@@ -53,6 +54,23 @@ void print_findings_json(std::ostream& out, const std::vector<Finding>& findings
     out << "}";
   }
   out << "]";
+}
+
+bool print_checks(std::ostream& out, const std::vector<tensor::GroupCheck>& checks) {
+  using tensor::GroupCheck;
+  const auto share = [](const GroupCheck& c) { return c.error / c.bound; };
+  const auto diverges = [](const GroupCheck& c) { return !c.ok(); };
+  const auto line = [&](const char* which, const GroupCheck& c) {
+    out << "  " << which << std::scientific << std::setprecision(1) << "  error " << c.error
+        << "  bound " << c.bound << "  " << c.operators << (c.where.empty() ? "" : " @ ") << c.where
+        << " [" << c.kernel << "]\n";
+  };
+  const auto wrong = std::ranges::count_if(checks, diverges);
+  out << "verify: " << checks.size() << " groups against the reference operators, " << wrong
+      << " out of bound\n";
+  if (!checks.empty()) line("worst", *std::ranges::max_element(checks, {}, share));
+  if (wrong > 0) line("first", *std::ranges::find_if(checks, diverges));
+  return wrong == 0;
 }
 
 }  // namespace models

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/common/cli.h"
+#include "tensor/compile.h"
 
 namespace models {
 
@@ -15,5 +16,9 @@ void print_findings(std::ostream& out, const std::vector<Finding>& findings);
 /// [{"label": "cat", "id": 3, "score": 0.987, "box": [...]}, ...]; `score_name` is the key.
 void print_findings_json(std::ostream& out, const std::vector<Finding>& findings,
                          const std::string& score_name);
+
+/// What `verify` found: how many groups, the worst, and the first that is out of its bound. False
+/// if one is.
+bool print_checks(std::ostream& out, const std::vector<tensor::GroupCheck>& checks);
 
 }  // namespace models

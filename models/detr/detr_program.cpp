@@ -77,46 +77,48 @@ std::int64_t DetrProgram::steps() const {
          std::ssize(detr_.decoder) + 1;
 }
 
-namespace {
-
-void check_inputs(const Detr& detr, const Tensor& pixels, const Tensor& mask) {
-  const std::int64_t channels = detr.backbone.stem.conv.weight.shape(1);
+void DetrProgram::check(const StateDict& inputs) const {
+  const Tensor& pixels = inputs.at("pixel_values");
+  const std::int64_t channels = detr_.backbone.stem.conv.weight.shape(1);
   if (pixels.shape(1) != channels)
     tensor::fail("pixel_values", "got the shape ", pixels.shape(), ", need [batch, ", channels,
                  ", height, width]");
-  if (!mask.defined()) return;
+  const auto mask = inputs.find("pixel_mask");
+  if (mask == inputs.end()) return;
   const tensor::Shape need{pixels.shape(0), pixels.shape(2), pixels.shape(3)};
-  if (mask.shape() != need)
-    tensor::fail("pixel_mask", "got the shape ", mask.shape(), ", need ", need,
+  if (mask->second.shape() != need)
+    tensor::fail("pixel_mask", "got the shape ", mask->second.shape(), ", need ", need,
                  " to go with pixel_values ", pixels.shape());
   // Padding is at the bottom and the right; without a corner there may be no cell to look at.
-  if (!tensor::all(mask["::, 0, 0"]).item<bool>())
+  if (!tensor::all(mask->second["::, 0, 0"]).item<bool>())
     tensor::fail("pixel_mask", "the upper left pixel of an image is 0, need 1: ",
                  "only the bottom and the right can be padding");
 }
 
-}  // namespace
-
-StateDict DetrProgram::run(const StateDict& inputs, const Observer& observe) {
-  const Tensor& pixels = inputs.at("pixel_values");
+StateDict DetrProgram::run(const StateDict& inputs, const Observer& observe) const {
   const auto mask = inputs.find("pixel_mask");
-  const Tensor pixel_mask = mask == inputs.end() ? Tensor() : mask->second;
-  check_inputs(detr_, pixels, pixel_mask);
-  const DetrOutput out = detr_(pixels.astype(tensor::f32), pixel_mask, observe);
+  const DetrOutput out = detr_(inputs.at("pixel_values").astype(tensor::f32),
+                               mask == inputs.end() ? Tensor() : mask->second, observe);
   return {{"logits", out.logits},
           {"pred_boxes", out.pred_boxes},
           {"encoder_last_hidden_state", out.encoder_last_hidden_state},
           {"last_hidden_state", out.last_hidden_state}};
 }
 
-ImageResult DetrProgram::look(const Tensor& image, bool with_picture, const Observer& observe) {
+ImageResult DetrProgram::look(const Tensor& image, bool with_picture,
+                              const Forward& forward) const {
   if (const std::int64_t channels = detr_.backbone.stem.conv.weight.shape(1); channels != 3)
     tensor::fail(title_, "takes ", channels, " channels, but images have 3");
   const Batch batch = make_batch({image}, preprocessing_);
-  const DetrOutput out = detr_(batch.pixel_values, batch.pixel_mask, observe);
+  StateDict inputs = {{"pixel_values", batch.pixel_values}};
+  if (batch.pixel_mask.defined()) inputs.emplace("pixel_mask", batch.pixel_mask);
+  const StateDict outputs = forward(inputs);
+  const std::int64_t queries = detr_.queries.weight.shape(0);
+  const Tensor& logits = output(outputs, "logits", {1, queries, std::ssize(labels_) + 1});
+  const Tensor& boxes = output(outputs, "pred_boxes", {1, queries, 4});
   ImageResult result;
   for (const Object& object :
-       find_objects(out.logits(0), out.pred_boxes(0), {image.shape(0), image.shape(1)}, threshold_))
+       find_objects(logits(0), boxes(0), {image.shape(0), image.shape(1)}, threshold_))
     result.findings.push_back(
         {labels_[static_cast<std::size_t>(object.label)], object.label, object.score, object.box});
   if (with_picture) result.picture = draw_findings(image, result.findings);

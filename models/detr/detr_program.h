@@ -24,9 +24,12 @@ class DetrProgram : public Program {
   Info info() override;
 
   std::int64_t steps() const override;
-  tensor::nn::StateDict run(const tensor::nn::StateDict& inputs, const Observer& observe) override;
+  std::vector<std::string> inputs() const override { return {"pixel_mask", "pixel_values"}; }
+  void check(const tensor::nn::StateDict& inputs) const override;
+  tensor::nn::StateDict run(const tensor::nn::StateDict& inputs,
+                            const Observer& observe) const override;
   ImageResult look(const tensor::Tensor& image, bool with_picture,
-                   const Observer& observe) override;
+                   const Forward& forward) const override;
 
  private:
   Detr detr_;

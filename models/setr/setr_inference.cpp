@@ -10,17 +10,18 @@ namespace models::setr {
 
 using tensor::Tensor;
 
+std::int64_t windows_along(std::int64_t extent, std::int64_t crop, std::int64_t stride) {
+  return std::max<std::int64_t>(extent - crop + stride - 1, 0) / stride + 1;
+}
+
 std::vector<Window> slide_windows(std::int64_t height, std::int64_t width, std::int64_t crop,
                                   std::int64_t stride) {
   if (crop < 1 || stride < 1)
     tensor::fail("slide", "got a crop of ", crop, " and a stride of ", stride,
                  ", need both to be at least 1");
-  const auto count = [&](std::int64_t extent) {
-    return std::max<std::int64_t>(extent - crop + stride - 1, 0) / stride + 1;
-  };
   std::vector<Window> windows;
-  for (std::int64_t row = 0; row < count(height); ++row) {
-    for (std::int64_t column = 0; column < count(width); ++column) {
+  for (std::int64_t row = 0; row < windows_along(height, crop, stride); ++row) {
+    for (std::int64_t column = 0; column < windows_along(width, crop, stride); ++column) {
       const std::int64_t bottom = std::min(row * stride + crop, height);
       const std::int64_t right = std::min(column * stride + crop, width);
       const std::int64_t top = std::max<std::int64_t>(bottom - crop, 0);
@@ -33,20 +34,20 @@ std::vector<Window> slide_windows(std::int64_t height, std::int64_t width, std::
 
 std::int64_t default_stride(std::int64_t crop) { return std::max<std::int64_t>(crop * 2 / 3, 1); }
 
-Tensor slide_logits(const Setr& net, const Tensor& pixels, const std::vector<Window>& windows,
-                    const Observer& observe) {
+Tensor slide_logits(const std::function<Tensor(const Tensor&)>& net, std::int64_t classes,
+                    const Tensor& pixels, const std::vector<Window>& windows) {
   const std::int64_t height = pixels.shape(2), width = pixels.shape(3);
   constexpr std::int64_t kMaxScores = std::int64_t{1} << 31;
-  if (net.config.classes > kMaxScores / (height * width))
-    tensor::fail("slide", net.config.classes, " classes of ", height, " x ", width,
-                 " pixels are more than ", kMaxScores, " scores: scale the image to smaller edges");
-  Tensor sum = tensor::zeros({1, net.config.classes, height, width});
+  if (classes > kMaxScores / (height * width))
+    tensor::fail("slide", classes, " classes of ", height, " x ", width, " pixels are more than ",
+                 kMaxScores, " scores: scale the image to smaller edges");
+  Tensor sum = tensor::zeros({1, classes, height, width});
   Tensor count = tensor::zeros({1, 1, height, width});
   for (const Window& window : windows) {
     const tensor::Slice rows = tensor::slice(window.top, window.top + window.height);
     const tensor::Slice columns = tensor::slice(window.left, window.left + window.width);
     const Tensor crop = pixels(tensor::ellipsis, rows, columns);
-    sum(tensor::ellipsis, rows, columns) += net(crop, observe);
+    sum(tensor::ellipsis, rows, columns) += net(crop);
     count(tensor::ellipsis, rows, columns) += 1;
   }
   return sum / count;

@@ -71,13 +71,14 @@ Tensor normalize_opencv(const Tensor& image, const Normalization& rule) {
 
 }  // namespace
 
+Size preprocessed_size(Size image, const SetrPreprocessing& rule) {
+  if (!rule.resize) return image;
+  return rule.exact ? *rule.exact : rescaled_size(image, rule.scale);
+}
+
 Tensor preprocess(const Tensor& image, const SetrPreprocessing& rule, Flavour flavour) {
-  Tensor resized = image;
-  if (rule.resize) {
-    const Size size =
-        rule.exact ? *rule.exact : rescaled_size({image.shape(0), image.shape(1)}, rule.scale);
-    resized = resize_opencv(image, size.height, size.width);
-  }
+  const Size size = preprocessed_size({image.shape(0), image.shape(1)}, rule);
+  const Tensor resized = rule.resize ? resize_opencv(image, size.height, size.width) : image;
   const bool levels = rule.normalization.rescale == Normalization::Rescale::none;
   const Tensor pixels = flavour == Flavour::fudan && levels && rule.normalization.normalize
                             ? normalize_opencv(resized, rule.normalization)

@@ -33,6 +33,8 @@ SetrPreprocessing default_preprocessing(std::int64_t image_size);
 /// Reads preprocessor_config.json; absent keys keep the defaults.
 SetrPreprocessing read_preprocessing(const tensor::Json& config, std::int64_t image_size);
 
+/// What `preprocess` makes of an image of this size.
+Size preprocessed_size(Size image, const SetrPreprocessing& rule);
 /// u8 [H, W, 3] to f32 [1, 3, h, w].
 tensor::Tensor preprocess(const tensor::Tensor& image, const SetrPreprocessing& rule,
                           Flavour flavour);

@@ -105,7 +105,7 @@ Info SetrProgram::info() {
   return describe(net_, title_, {net_.config.image_size, net_.config.image_size});
 }
 
-StateDict SetrProgram::run(const StateDict& inputs, const Observer& observe) {
+StateDict SetrProgram::run(const StateDict& inputs, const Observer& observe) const {
   const Tensor& pixels = inputs.at("pixel_values");
   if (pixels.shape(1) != net_.config.channels)
     tensor::fail("pixel_values", "got the shape ", pixels.shape(), ", need [batch, ",
@@ -113,28 +113,35 @@ StateDict SetrProgram::run(const StateDict& inputs, const Observer& observe) {
   return {{"logits", net_(pixels.astype(tensor::f32), observe)}};
 }
 
-Tensor SetrProgram::logits(const Tensor& pixels, const Observer& observe) const {
-  const std::int64_t height = pixels.shape(2), width = pixels.shape(3);
-  if (whole_) return net_(pixels, observe);
-  const std::int64_t crop = net_.config.image_size;
-  if (net_.config.flavour == Flavour::fudan && std::min(height, width) < crop)
-    tensor::fail("--scale", "the image is ", height, " x ", width, " after scaling, need at least ",
-                 crop, " x ", crop, " for a fudan SETR: give larger edges");
-  const std::vector<Window> windows = slide_windows(height, width, crop, default_stride(crop));
-  // The progress bar expects one forward pass: so many calls are passed on, evenly.
-  const std::int64_t total = std::ssize(windows) * steps();
-  std::int64_t seen = 0, told = 0;
-  return slide_logits(net_, pixels, windows, [&](const std::string& name, const Tensor& value) {
-    for (++seen; told < seen * steps() / total; ++told) observed(observe, name, value);
-  });
+std::int64_t SetrProgram::passes(const Tensor& image) const {
+  if (whole_) return 1;
+  const std::int64_t crop = net_.config.image_size, stride = default_stride(crop);
+  const Size size = preprocessed_size({image.shape(0), image.shape(1)}, preprocessing_);
+  return windows_along(size.height, crop, stride) * windows_along(size.width, crop, stride);
 }
 
-ImageResult SetrProgram::look(const Tensor& image, bool with_picture, const Observer& observe) {
+Tensor SetrProgram::logits(const Tensor& pixels, const Forward& forward) const {
+  const std::int64_t height = pixels.shape(2), width = pixels.shape(3);
+  const std::int64_t classes = net_.config.classes, crop = net_.config.image_size;
+  if (!whole_ && net_.config.flavour == Flavour::fudan && std::min(height, width) < crop)
+    tensor::fail("--scale", "the image is ", height, " x ", width, " after scaling, need at least ",
+                 crop, " x ", crop, " for a fudan SETR: give larger edges");
+  const auto net = [&](const Tensor& part) {
+    return output(forward({{"pixel_values", part}}), "logits",
+                  {1, classes, part.shape(2), part.shape(3)});
+  };
+  if (whole_) return net(pixels);
+  return slide_logits(net, classes, pixels,
+                      slide_windows(height, width, crop, default_stride(crop)));
+}
+
+ImageResult SetrProgram::look(const Tensor& image, bool with_picture,
+                              const Forward& forward) const {
   if (net_.config.channels != 3)
     tensor::fail(title_, "takes ", net_.config.channels, " channels, but images have 3");
   const std::int64_t height = image.shape(0), width = image.shape(1);
   const Tensor pixels = preprocess(image, preprocessing_, net_.config.flavour);
-  const Tensor labels = class_map(logits(pixels, observe), height, width);
+  const Tensor labels = class_map(logits(pixels, forward), height, width);
   std::vector<std::int64_t> pixel_count(names_.size());
   for (const std::int64_t k : labels.span<std::int64_t>())
     ++pixel_count[static_cast<std::size_t>(k)];

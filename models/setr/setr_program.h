@@ -27,13 +27,15 @@ class SetrProgram : public Program {
   Info info() override;
 
   std::int64_t steps() const override { return net_.config.layers + 1; }
-  tensor::nn::StateDict run(const tensor::nn::StateDict& inputs, const Observer& observe) override;
+  tensor::nn::StateDict run(const tensor::nn::StateDict& inputs,
+                            const Observer& observe) const override;
+  std::int64_t passes(const tensor::Tensor& image) const override;
   ImageResult look(const tensor::Tensor& image, bool with_picture,
-                   const Observer& observe) override;
+                   const Forward& forward) const override;
 
  private:
   void apply_options();
-  tensor::Tensor logits(const tensor::Tensor& pixels, const Observer& observe) const;
+  tensor::Tensor logits(const tensor::Tensor& pixels, const Forward& forward) const;
 
   Setr net_;
   std::string title_;

@@ -74,6 +74,7 @@ class VitProgram final : public Program {
            "  vit --checkpoint DIR --top 3 --out labelled.png photo.jpg\n"
            "  vit --checkpoint DIR --json photos/ > classes.json\n"
            "  vit --checkpoint DIR --input in.safetensors --output out.safetensors\n"
+           "  vit --checkpoint DIR --dtype bf16 --plan vit.plan --report photo.jpg\n"
            "  vit --model vit-base-patch16-224 --info\n";
   }
   std::vector<std::string> standard_models() const override { return standard_names(); }
@@ -111,7 +112,7 @@ class VitProgram final : public Program {
   Info info() override { return describe(name_, vit_.model, vit_.config); }
   std::int64_t steps() const override { return vit_.config.layers + 1; }
 
-  StateDict run(const StateDict& inputs, const Observer& observe) override {
+  StateDict run(const StateDict& inputs, const Observer& observe) const override {
     const VitOutput out = vit_.model(inputs.at("pixel_values").astype(tensor::f32), observe);
     if (out.logits.defined()) return {{"logits", out.logits}};
     StateDict result{{"last_hidden_state", out.last_hidden_state}};
@@ -119,7 +120,7 @@ class VitProgram final : public Program {
     return result;
   }
 
-  ImageResult look(const Tensor& image, bool with_picture, const Observer& observe) override {
+  ImageResult look(const Tensor& image, bool with_picture, const Forward& forward) const override {
     if (vit_.config.classes == 0)
       tensor::fail(name_,
                    "has no classifier, so it cannot name what an image shows: use --input "
@@ -127,7 +128,8 @@ class VitProgram final : public Program {
     if (vit_.config.channels != 3)
       tensor::fail(name_, "takes ", vit_.config.channels, " channels, but images have 3");
     const Tensor pixels = preprocess(image, vit_.preprocessing).expand_dims(0);
-    const Tensor logits = vit_.model(pixels, observe).logits;
+    const StateDict outputs = forward({{"pixel_values", pixels}});
+    const Tensor& logits = output(outputs, "logits", {1, vit_.config.classes});
     ImageResult result{classify(logits.reshape({-1}), vit_.labels, top_, vit_.sigmoid), {}};
     if (with_picture) result.picture = draw_classes(image, result.findings);
     return result;

@@ -173,7 +173,8 @@ FusionPlan plan_of(const Json& json, const Graph& graph, const CostFn& cost) {
 
 }  // namespace
 
-void Executable::save(const std::string& path) const {
+void Executable::save(const std::string& path,
+                      const std::map<std::string, std::string>& about) const {
   const detail::Program& p = *program_;
   std::map<std::string, Tensor> constants;
   Text plan;
@@ -184,7 +185,10 @@ void Executable::save(const std::string& path) const {
   plan["outputs"] = p.laid.graph.outputs();
   plan["groups"] = Text::array();
   for (const Group& group : p.plan.groups) plan["groups"].push_back(group.nodes);
-  save_safetensors(path, constants, {{"plan", plan.dump()}});
+  std::map<std::string, std::string> metadata = about;
+  if (!metadata.emplace("plan", plan.dump()).second)
+    fail("save", "the entry \"plan\" is the plan itself: give it another name");
+  save_safetensors(path, constants, metadata);
 }
 
 Executable load_executable(const std::string& path, int threads) {

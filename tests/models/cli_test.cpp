@@ -1,80 +1,20 @@
 // The programs vit, detr and setr from their arguments to their output, files and exit code.
-#include <memory>
 #include <numeric>
 #include <sstream>
 
-#include "models/detr/detr_program.h"
-#include "models/setr/setr_program.h"
-#include "models/vit/vit_program.h"
-#include "tensor/creation.h"
-#include "tensor/index.h"
-#include "tests/io/io_testing.h"
-#include "tests/models/golden.h"
+#include "tests/models/cli_testing.h"
 
 namespace {
 
-namespace fs = std::filesystem;
+using cli::Cli;
+using cli::Outcome;
+using cli::source;
+using cli::Words;
 using tensor::Json;
 using tensor::Tensor;
 using tensor::nn::StateDict;
-using Words = std::vector<std::string>;
 
-std::string source(const std::string& file) { return TENSOR_TEST_DATA "/../../" + file; }
-
-struct Outcome {
-  int code;
-  std::string out, err;
-};
-
-class Cli : public tensor::testing::FolderTest {
- protected:
-  static Outcome run(const std::string& name, const Words& arguments) {
-    std::unique_ptr<models::Program> program;
-    if (name == "vit") program = models::vit::make_program();
-    if (name == "detr") program = std::make_unique<models::detr::DetrProgram>();
-    if (name == "setr") program = std::make_unique<models::setr::SetrProgram>();
-    std::ostringstream out, err;
-    const int code = models::run_program(*program, arguments, out, err);
-    return {code, out.str(), err.str()};
-  }
-
-  /// With the small model that ships.
-  static Outcome shipped(const std::string& name, Words arguments) {
-    const std::string task = name == "vit" ? "digits" : "scenes";
-    arguments.insert(arguments.end(),
-                     {"--checkpoint", source("models/" + name + "/pretrained/" + task)});
-    return run(name, arguments);
-  }
-
-  /// Exit code 1, nothing printed, and exactly this line on the error stream.
-  static void expect_refused(const Outcome& got, const std::string& line) {
-    EXPECT_EQ(got.code, 1);
-    EXPECT_EQ(got.out, "");
-    EXPECT_EQ(got.err, line + "\n");
-  }
-
-  /// The findings of a good run with --json, by the name of the file.
-  static std::map<std::string, Json> findings(const Outcome& got) {
-    EXPECT_EQ(got.code, 0);
-    EXPECT_EQ(got.err, "");
-    const Json files = Json::parse(got.out, "output");
-    std::map<std::string, Json> by_name;
-    for (std::size_t i = 0; i < files.size(); ++i)
-      by_name.emplace(fs::path(files[i]["file"].text()).filename(), files[i]["findings"]);
-    return by_name;
-  }
-
-  /// Runs a reference checkpoint on its saved inputs and returns what the program wrote.
-  StateDict saved_run(const std::string& name, const std::string& base, Words more = {}) {
-    more.insert(more.end(), {"--checkpoint", golden::folder(base), "--input",
-                             golden::folder(base) + "/io.safetensors", "--output", path("out")});
-    const Outcome got = run(name, more);
-    EXPECT_EQ(got.code, 0);
-    EXPECT_EQ(got.err, "");
-    EXPECT_TRUE(got.out.starts_with(path("out") + ":")) << got.out;
-    return tensor::load_safetensors(path("out"), tensor::FileAccess::read).tensors;
-  }
-};
+namespace fs = std::filesystem;
 
 const std::string kDigits = source("examples/images/digits");
 const std::string kScenes = source("examples/images/scenes");
@@ -340,20 +280,6 @@ TEST_F(Cli, VitRefusesATopThatIsNone) {
   }
 }
 
-TEST_F(Cli, VitGivesTheReferenceValues) {
-  const auto want = golden::io("vit_hf");
-  const StateDict plain = saved_run("vit", "vit_hf");
-  EXPECT_EQ(plain.size(), 1u);
-  golden::expect_close(plain.at("logits"), want.at("logits"), "logits");
-  const StateDict all = saved_run("vit", "vit_hf", {"--hidden-states"});
-  EXPECT_EQ(all.size(), 5u);
-  for (const auto& [name, value] : all) golden::expect_close(value, want.at(name), name);
-  const StateDict headless = saved_run("vit", "vit_hf_headless");
-  const auto features = golden::io("vit_hf_headless");
-  EXPECT_EQ(headless.size(), 2u);
-  for (const auto& [name, value] : headless) golden::expect_close(value, features.at(name), name);
-}
-
 TEST_F(Cli, VitWithoutAClassifierCannotNameImages) {
   const std::string folder = golden::folder("vit_hf_headless"), image = kDigits + "/digit-0.png";
   const Outcome got = run("vit", {"--checkpoint", folder, image});
@@ -432,15 +358,6 @@ TEST_F(Cli, DetrShowsWhatIsAboveTheThreshold) {
             "detr: --threshold: Value 1.5 not in range 0.000000 to 1.000000 (see detr --help)\n");
 }
 
-TEST_F(Cli, DetrGivesTheReferenceValues) {
-  const auto want = golden::io("detr_hf_no_timm");
-  const StateDict got = saved_run("detr", "detr_hf_no_timm", {"--hidden-states"});
-  for (const char* name : {"logits", "pred_boxes", "last_hidden_state"})
-    golden::expect_close(got.at(name), want.at(name), name);
-  EXPECT_TRUE(got.contains("encoder_hidden_states.2"));
-  EXPECT_TRUE(got.contains("decoder_hidden_states.2"));
-}
-
 TEST_F(Cli, DetrChecksTheMask) {
   const StateDict pixels = {{"pixel_values", tensor::zeros({1, 3, 64, 64})}};
   const auto refused = [&](const Tensor& mask, const std::string& message) {
@@ -503,13 +420,6 @@ TEST_F(Cli, SetrWindowsAndScales) {
     EXPECT_EQ(got.code, 1) << scale;
     EXPECT_EQ(std::count(got.err.begin(), got.err.end(), '\n'), 1) << got.err;
   }
-}
-
-TEST_F(Cli, SetrGivesTheReferenceValues) {
-  const auto want = golden::io("setr_fudan_mla");
-  const StateDict got = saved_run("setr", "setr_fudan_mla", {"--hidden-states"});
-  golden::expect_close(got.at("logits"), want.at("logits"), "logits");
-  EXPECT_EQ(got.size(), 8u);  // the logits, the embeddings and six layers
 }
 
 }  // namespace

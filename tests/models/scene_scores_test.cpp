@@ -1,5 +1,5 @@
 // The models that ship, on their 48 exported test scenes: the scores that PyTorch got, through the
-// preprocessing of this library.
+// preprocessing of this library, eager and compiled.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "models/setr/setr_checkpoint.h"
 #include "models/setr/setr_inference.h"
 #include "models/setr/setr_processing.h"
+#include "tensor/compile.h"
 #include "tensor/index.h"
 #include "tests/models/golden.h"
 
@@ -76,12 +77,28 @@ double average_precision(std::vector<Found> found, std::vector<std::vector<Truth
   return sum / 101;
 }
 
-TEST(SceneScores, DetrFindsWhatPyTorchFound) {
+class SceneScores : public ::testing::TestWithParam<bool> {
+ protected:
+  /// The function itself, or compiled.
+  static tensor::TensorFunction mode(const tensor::TensorFunction& f) {
+    if (!GetParam()) return f;
+    return [fast = tensor::Compiled(f)](const std::vector<Tensor>& in) { return fast(in); };
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Modes, SceneScores, ::testing::Bool(), [](const auto& it) {
+  return std::string(it.param ? "compiled" : "eager");
+});
+
+TEST_P(SceneScores, DetrFindsWhatPyTorchFound) {
   const auto data = tensor::load_npz(scenes("detr", "/test.npz"));
   const Checkpoint checkpoint = models::open_checkpoint(scenes("detr"));
   const models::detr::Detr detr = models::detr::load_detr(checkpoint);
   const models::Preprocessing rule = models::read_preprocessing(
       checkpoint.preprocessor.value(), models::detr::default_preprocessing());
+  const tensor::TensorFunction net = mode([&](const std::vector<Tensor>& in) {
+    const models::detr::DetrOutput out = detr(in[0]);
+    return std::vector<Tensor>{out.logits, out.pred_boxes};
+  });
   const Tensor images = data.at("images"), labels = data.at("labels"), boxes = data.at("boxes");
   const std::int64_t count = images.shape(0), classes = detr.class_head.weight.shape(0) - 1;
   ASSERT_EQ(count, 48);
@@ -96,11 +113,12 @@ TEST(SceneScores, DetrFindsWhatPyTorchFound) {
         truth[static_cast<std::size_t>(label)][scene].push_back(
             {{boxes.item(i, k, 0), boxes.item(i, k, 1), boxes.item(i, k, 2), boxes.item(i, k, 3)}});
     const models::detr::Batch batch = models::detr::make_batch({images(i)}, rule);
-    const models::detr::DetrOutput out = detr(batch.pixel_values, batch.pixel_mask);
-    logits.push_back(out.logits(0)), pred_boxes.push_back(out.pred_boxes(0));
+    ASSERT_FALSE(batch.pixel_mask.defined());
+    const std::vector<Tensor> out = net({batch.pixel_values});
+    logits.push_back(out[0](0)), pred_boxes.push_back(out[1](0));
     const models::Size size{images.shape(1), images.shape(2)};
     for (const auto& object :
-         models::detr::find_objects(out.logits(0), out.pred_boxes(0), size, -1))
+         models::detr::find_objects(logits.back(), pred_boxes.back(), size, -1))
       found[static_cast<std::size_t>(object.label)].push_back({scene, object.score, object.box});
   }
   golden::expect_close(tensor::stack(logits), data.at("logits"), "logits");
@@ -112,12 +130,14 @@ TEST(SceneScores, DetrFindsWhatPyTorchFound) {
   RecordProperty("ap50", std::to_string(ap50));
 }
 
-TEST(SceneScores, SetrColoursWhatPyTorchColoured) {
+TEST_P(SceneScores, SetrColoursWhatPyTorchColoured) {
   const auto data = tensor::load_npz(scenes("setr", "/test.npz"));
   const Checkpoint checkpoint = models::setr::open_setr(scenes("setr"));
   const models::setr::Setr setr = models::setr::load_setr(checkpoint);
   const models::setr::SetrPreprocessing rule =
       models::setr::read_preprocessing(checkpoint.preprocessor.value(), setr.config.image_size);
+  const tensor::TensorFunction net =
+      mode([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{setr(in[0])}; });
   const Tensor images = data.at("images"), truth = data.at("classes").astype(tensor::i64);
   const Tensor few = data.at("logits_every_4th");
   ASSERT_EQ(images.shape(0), 48);
@@ -125,7 +145,7 @@ TEST(SceneScores, SetrColoursWhatPyTorchColoured) {
   std::vector<double> both(classes), either(classes);  // pixels
   std::int64_t differ = 0;
   for (std::int64_t i = 0; i < images.shape(0); ++i) {
-    const Tensor logits = setr(models::setr::preprocess(images(i), rule, setr.config.flavour));
+    const Tensor logits = net({models::setr::preprocess(images(i), rule, setr.config.flavour)})[0];
     if (i < few.shape(0))
       golden::expect_close(logits["0, :, ::4, ::4"], few(i), "scene " + std::to_string(i));
     const Tensor predicted = models::setr::class_map(logits, images.shape(1), images.shape(2));

@@ -170,7 +170,7 @@ TEST(SetrWindows, MustMoveOn) {
 
 TEST(SetrSlide, RefusesMoreScoresThanMemoryHolds) {
   const Tensor vast = tensor::broadcast_to(tensor::zeros({1, 3, 1, 1}), {1, 3, 30000, 30000});
-  EXPECT_EQ(error_of([&] { slide_logits(random_net(Flavour::mmseg, Head::naive), vast, {}); }),
+  EXPECT_EQ(error_of([&] { slide_logits({}, 3, vast, {}); }),
             "slide: 3 classes of 30000 x 30000 pixels are more than 2147483648 scores: scale the "
             "image to smaller edges");
 }
@@ -180,7 +180,7 @@ TEST(SetrSlide, AveragesWhereWindowsOverlap) {
   const Tensor pixels = random_tensor({1, 3, 12, 19});  // windows at 0, 5 and 7
   const std::vector<Window> windows = slide_windows(12, 19, 12, 5);
   ASSERT_EQ(windows.size(), 3u);
-  const Tensor got = slide_logits(net, pixels, windows);
+  const Tensor got = slide_logits(net, 3, pixels, windows);
   std::vector<double> want(3 * 12 * 19);
   std::vector<Tensor> parts;
   for (const std::int64_t left : {0, 5, 7})

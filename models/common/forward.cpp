@@ -1,0 +1,90 @@
+// Compiling functions of named tensors.
+#include "models/common/forward.h"
+
+#include <algorithm>
+#include <sstream>
+
+namespace models {
+
+using tensor::Tensor;
+using tensor::nn::StateDict;
+
+bool NamedExecutable::fits(const StateDict& given) const {
+  if (given.size() != inputs.size()) return false;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto found = given.find(inputs[i]);
+    if (found == given.end() || !(found->second.type() == executable.input_types()[i]))
+      return false;
+  }
+  return true;
+}
+
+std::vector<Tensor> NamedExecutable::arguments(const StateDict& given) const {
+  std::vector<Tensor> result;
+  for (const std::string& name : inputs) result.push_back(given.at(name));
+  return result;
+}
+
+StateDict NamedExecutable::operator()(const StateDict& given) const {
+  const std::vector<Tensor> values = executable(arguments(given));
+  StateDict result;
+  for (std::size_t i = 0; i < outputs.size(); ++i) result.emplace(outputs[i], values[i]);
+  return result;
+}
+
+NamedExecutable compile_named(const Forward& function, const StateDict& inputs,
+                              const tensor::CompileOptions& options) {
+  std::vector<std::string> names, output_names;
+  std::vector<Tensor> examples;
+  for (const auto& [name, value] : inputs) names.push_back(name), examples.push_back(value);
+  const auto traced = [&](const std::vector<Tensor>& values) {
+    StateDict given;
+    for (std::size_t i = 0; i < names.size(); ++i) given.emplace(names[i], values[i]);
+    std::vector<Tensor> results;
+    for (const auto& [name, value] : function(given))
+      output_names.push_back(name), results.push_back(value);
+    return results;
+  };
+  tensor::Executable executable = tensor::compile(traced, examples, options);
+  return {std::move(names), std::move(output_names), std::move(executable)};
+}
+
+NamedExecutable CompiledForward::executable(const StateDict& inputs) {
+  const std::lock_guard lock(mutex_);
+  const auto known =
+      std::ranges::find_if(recent_, [&](const NamedExecutable& e) { return e.fits(inputs); });
+  if (known != recent_.end()) {
+    recent_.splice(recent_.begin(), recent_, known);
+  } else {
+    recent_.push_front(compile_(inputs));
+    if (recent_.size() > kKept) recent_.pop_back();
+  }
+  return recent_.front();
+}
+
+const Tensor& output(const StateDict& outputs, const std::string& name,
+                     const tensor::Shape& shape) {
+  const auto found = outputs.find(name);
+  if (found == outputs.end()) tensor::fail("model", "it has no output \"", name, '"');
+  if (found->second.shape() != shape)
+    tensor::fail("model", "its output ", name, " has the shape ", found->second.shape(), ", need ",
+                 shape);
+  return found->second;
+}
+
+std::string describe_inputs(const std::vector<std::string>& names,
+                            const std::vector<tensor::TensorType>& types) {
+  std::ostringstream text;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    text << (i == 0 ? "" : ", ") << names[i] << ' ' << types[i];
+  return text.str();
+}
+
+std::string describe_inputs(const StateDict& inputs) {
+  std::vector<std::string> names;
+  std::vector<tensor::TensorType> types;
+  for (const auto& [name, value] : inputs) names.push_back(name), types.push_back(value.type());
+  return describe_inputs(names, types);
+}
+
+}  // namespace models

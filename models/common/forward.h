@@ -1,0 +1,61 @@
+// How a program runs its model: a function from named tensors to named tensors, eager or compiled.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tensor/compile.h"
+#include "tensor/nn.h"
+
+namespace models {
+
+/// Named inputs ("pixel_values") to named outputs ("logits").
+using Forward = std::function<tensor::nn::StateDict(const tensor::nn::StateDict&)>;
+
+/// An executable that knows its inputs and outputs by name.
+struct NamedExecutable {
+  std::vector<std::string> inputs, outputs;  // in the executable's order
+  tensor::Executable executable;
+
+  /// Whether these are its inputs, by name and type.
+  bool fits(const tensor::nn::StateDict& given) const;
+  /// What the executable takes, from inputs that fit.
+  std::vector<tensor::Tensor> arguments(const tensor::nn::StateDict& given) const;
+  tensor::nn::StateDict operator()(const tensor::nn::StateDict& given) const;
+};
+
+/// Compiles a traceable function for inputs of these names and types.
+NamedExecutable compile_named(const Forward& function, const tensor::nn::StateDict& inputs,
+                              const tensor::CompileOptions& options = {});
+
+/// The executables for the last few lists of input names and types. Any number of threads may use
+/// it; those that need a new executable wait for each other.
+class CompiledForward {
+ public:
+  using Compile = std::function<NamedExecutable(const tensor::nn::StateDict& inputs)>;
+
+  explicit CompiledForward(Compile compile) : compile_(std::move(compile)) {}
+  /// The executable for inputs like these, made now if need be.
+  NamedExecutable executable(const tensor::nn::StateDict& inputs);
+
+ private:
+  static constexpr std::size_t kKept = 4;  // each holds packed weights of its own
+  Compile compile_;
+  std::mutex mutex_;
+  std::list<NamedExecutable> recent_;  // the latest first
+};
+
+/// The output of this name; UserError unless it is there with this shape, because an executable may
+/// come from a file.
+const tensor::Tensor& output(const tensor::nn::StateDict& outputs, const std::string& name,
+                             const tensor::Shape& shape);
+
+/// "pixel_mask i64(1, 8, 8), pixel_values f32(1, 3, 8, 8)"
+std::string describe_inputs(const std::vector<std::string>& names,
+                            const std::vector<tensor::TensorType>& types);
+std::string describe_inputs(const tensor::nn::StateDict& inputs);
+
+}  // namespace models

@@ -1,0 +1,104 @@
+// Plan files: what stands beside the executable in the file's metadata, and its checks.
+#include "models/common/plan.h"
+
+#include <bit>
+#include <cstring>
+#include <iomanip>
+#include <sstream>
+
+#include "models/common/text.h"
+#include "tensor/io.h"
+
+namespace models {
+
+using tensor::Tensor;
+
+namespace {
+
+// Against mistakes, not against forgers: every element counts, eight bytes at a time.
+class Hash {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    for (; bytes.size() >= sizeof(std::uint64_t); bytes = bytes.subspan(sizeof(std::uint64_t)))
+      mix(bytes.data(), sizeof(std::uint64_t));
+    mix(bytes.data(), bytes.size());
+  }
+  void add(std::string_view text) { add(std::as_bytes(std::span(text))); }
+  std::string digits() const {
+    std::ostringstream text;
+    text << std::hex << std::setw(16) << std::setfill('0') << state_;
+    return text.str();
+  }
+
+ private:
+  void mix(const std::byte* bytes, std::size_t count) {
+    constexpr std::uint64_t kFactor = 0x9e3779b97f4a7c15;  // odd, its bits without a pattern
+    std::uint64_t word = count;
+    if (count > 0) std::memcpy(&word, bytes, count);
+    state_ = (state_ ^ word) * kFactor;
+    state_ ^= state_ >> 32;  // the high bits of a word must reach the low ones
+  }
+
+  std::uint64_t state_ = 0xcbf29ce484222325;
+};
+
+std::vector<std::string> words(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> result;
+  for (std::string word; in >> word;) result.push_back(word);
+  return result;
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : " ") + name;
+  return text;
+}
+
+std::string entry(const std::map<std::string, std::string>& metadata, const std::string& key) {
+  const auto found = metadata.find(key);
+  return found == metadata.end() ? "" : found->second;
+}
+
+}  // namespace
+
+std::string fingerprint(const std::string& text,
+                        const std::vector<tensor::nn::Parameter>& parameters) {
+  Hash hash;
+  hash.add(text);
+  for (const tensor::nn::Parameter& p : parameters) {
+    std::ostringstream heading;
+    heading << p.name << ' ' << p.tensor->type();
+    hash.add(heading.str());
+    const Tensor values = p.tensor->is_contiguous() ? *p.tensor : p.tensor->copy();
+    hash.add(std::as_bytes(values.span<float>()));
+  }
+  return hash.digits();
+}
+
+void save_plan(const std::string& path, const NamedExecutable& plan, const PlanKey& key) {
+  std::map<std::string, std::string> about = key;
+  about["inputs"] = joined(plan.inputs);
+  about["outputs"] = joined(plan.outputs);
+  plan.executable.save(path, about);
+}
+
+NamedExecutable load_plan(const std::string& path, const PlanKey& key, int threads) {
+  const auto metadata = tensor::load_safetensors(path).metadata;
+  if (!metadata.contains("plan"))
+    tensor::fail(path, "is no plan file: name one for --plan, or a file that does not exist yet");
+  for (const auto& [name, wanted] : key)
+    if (const std::string found = entry(metadata, name); found != wanted)
+      tensor::fail(path, "was compiled for the ", name, ' ', json_text(found), ", this run has ",
+                   json_text(wanted), ": name another plan, or a file that does not exist yet");
+  NamedExecutable plan{words(entry(metadata, "inputs")), words(entry(metadata, "outputs")),
+                       tensor::load_executable(path, threads)};
+  if (plan.inputs.size() != plan.executable.input_types().size() ||
+      plan.outputs.size() != plan.executable.output_types().size())
+    tensor::fail(path, "names ", plan.inputs.size(), " inputs and ", plan.outputs.size(),
+                 " outputs, but its executable has ", plan.executable.input_types().size(), " and ",
+                 plan.executable.output_types().size());
+  return plan;
+}
+
+}  // namespace models

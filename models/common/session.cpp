@@ -1,0 +1,113 @@
+// Running a model for the command line: eager or compiled, with its progress, and what can be told
+// about a compiled run.
+#include "models/common/session.h"
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iomanip>
+#include <sstream>
+
+#include "models/common/report.h"
+#include "tensor/version.h"
+
+namespace models {
+
+using tensor::nn::StateDict;
+
+Session::Session(Program& program, const Options& options, std::int64_t images)
+    : program_(program),
+      options_(options),
+      progress_(images > 1 ? "images" : "layers", program.steps() * images, options.quiet),
+      compiled_([this](const StateDict& inputs) {
+        return options_.plan.empty() ? compile(inputs) : plan(inputs);
+      }) {}
+
+void Session::begin(std::int64_t passes) { passes_ = passes, done_ = told_ = 0; }
+
+StateDict Session::forward(const StateDict& inputs) {
+  program_.check(inputs);
+  if (options_.eager)
+    return run(inputs, [this](const std::string&, const tensor::Tensor&) { advance(1); });
+  const NamedExecutable executable = compiled_.executable(inputs);
+  if (inspects() && !first_) first_ = Pass{executable, executable.arguments(inputs)};
+  StateDict outputs = executable(inputs);
+  advance(program_.steps());
+  return outputs;
+}
+
+StateDict Session::run(const StateDict& inputs, const Observer& observe) const {
+  StateDict hidden;
+  StateDict outputs =
+      program_.run(inputs, [&](const std::string& name, const tensor::Tensor& value) {
+        if (options_.hidden_states) hidden.emplace(name, value);
+        if (observe) observe(name, value);
+      });
+  outputs.merge(hidden);
+  return outputs;
+}
+
+// The bar expects one forward pass an image: the steps of several are told evenly.
+void Session::advance(std::int64_t steps) {
+  for (done_ += steps; told_ < done_ / passes_; ++told_) progress_.step();
+}
+
+NamedExecutable Session::compile(const StateDict& inputs) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  tensor::CompileOptions how{.dtype = options_.dtype == "bf16" ? tensor::bf16 : tensor::f32,
+                             .threads = static_cast<int>(options_.threads.value_or(0))};
+  for (const tensor::nn::Parameter& p : program_.parameters())
+    how.names.emplace_back(p.name, *p.tensor);
+  NamedExecutable result =
+      compile_named([this](const StateDict& in) { return run(in, {}); }, inputs, how);
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  if (seconds > 1) {
+    std::ostringstream note;
+    note << program_.name() << ": compiled in " << std::fixed << std::setprecision(1) << seconds
+         << " s for " << describe_inputs(inputs);
+    progress_.note(note.str());
+  }
+  return result;
+}
+
+NamedExecutable Session::plan(const StateDict& inputs) {
+  const std::string& path = options_.plan;
+  if (!plan_ && !std::filesystem::exists(path)) {
+    plan_ = compile(inputs);
+    save_plan(path, *plan_, key());
+  }
+  if (!plan_) plan_ = load_plan(path, key(), static_cast<int>(options_.threads.value_or(0)));
+  if (!plan_->fits(inputs))
+    tensor::fail(path, "is a plan for ",
+                 describe_inputs(plan_->inputs, plan_->executable.input_types()), ", this is ",
+                 describe_inputs(inputs), ": name another plan, or a file that does not exist yet");
+  return *plan_;
+}
+
+PlanKey Session::key() const {
+  std::string text = options_.model;
+  if (!options_.checkpoint.empty()) {
+    std::ifstream file(options_.checkpoint + "/config.json", std::ios::binary);
+    text.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  return {{"program", program_.name()},
+          {"version", std::string(tensor::version())},
+          {"dtype", options_.dtype},
+          {"hidden states", options_.hidden_states ? "yes" : "no"},
+          {"model", fingerprint(text, program_.parameters())}};
+}
+
+bool Session::inspects() const {
+  return options_.report || options_.verify || !options_.profile.empty();
+}
+
+bool Session::inspect(std::ostream& out) const {
+  if (!first_) return true;  // nothing ran, and why was told
+  const auto& [compiled, arguments] = *first_;
+  if (options_.report) compiled.executable.report(out, arguments);
+  if (!options_.profile.empty()) compiled.executable.profile(options_.profile, arguments);
+  return !options_.verify || print_checks(out, tensor::verify(compiled.executable, arguments));
+}
+
+}  // namespace models

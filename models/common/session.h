@@ -1,0 +1,55 @@
+// Session: one run of a program, which calls its model for one input after the other, eagerly or
+// compiled.
+#pragma once
+
+#include <iosfwd>
+#include <optional>
+
+#include "models/common/cli.h"
+#include "models/common/forward.h"
+#include "models/common/plan.h"
+#include "models/common/progress.h"
+
+namespace models {
+
+class Session {
+ public:
+  /// For so many images, or one batch of saved inputs. The model has its weights.
+  Session(Program& program, const Options& options, std::int64_t images);
+
+  /// The next image (or batch) takes so many forward passes.
+  void begin(std::int64_t passes);
+  /// One forward pass; with --hidden-states, its intermediate results are among the outputs.
+  tensor::nn::StateDict forward(const tensor::nn::StateDict& inputs);
+  /// What --report, --profile and --verify ask for, of the first forward pass. False if a group is
+  /// not as exact as it must be.
+  bool inspect(std::ostream& out) const;
+
+  Progress& progress() { return progress_; }
+
+ private:
+  /// The model as a function: traceable, where nothing is observed but the hidden states.
+  tensor::nn::StateDict run(const tensor::nn::StateDict& inputs, const Observer& observe) const;
+  NamedExecutable compile(const tensor::nn::StateDict& inputs);
+  NamedExecutable plan(const tensor::nn::StateDict& inputs);
+  PlanKey key() const;
+  void advance(std::int64_t steps);
+
+  bool inspects() const;
+
+  /// A forward pass to look at again.
+  struct Pass {
+    NamedExecutable executable;
+    std::vector<tensor::Tensor> arguments;
+  };
+
+  Program& program_;
+  const Options& options_;
+  Progress progress_;
+  std::int64_t passes_ = 1, done_ = 0, told_ = 0;  // of this image: steps of all passes, of one
+  std::optional<NamedExecutable> plan_;            // of --plan
+  std::optional<Pass> first_;
+  CompiledForward compiled_;
+};
+
+}  // namespace models
