@@ -4,11 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <sstream>
-#include <thread>
 
 #include "src/runtime/program.h"
 #include "src/trace/layout.h"
@@ -204,26 +202,6 @@ TEST(Compile, Bf16StaysNearFloat32) {
   EXPECT_LT(worst, 8 * 0x1p-9 * 4);
   EXPECT_GT(worst, 0);
   EXPECT_THROW(tn::compile(f, {x}, {.dtype = tn::i32}), tn::UserError);
-}
-
-// How many threads this process has.
-std::ptrdiff_t threads_now() {
-  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
-}
-
-TEST(Compile, EveryKernelTakesTheThreadsThatWereAskedFor) {
-  const Tensor x = tn::ones({256, 256}), weight = tn::ones({256, 256});
-  const auto f = [&](const Tensors& in) -> Tensors { return {tn::matmul(in[0], weight)}; };
-  for (const int threads : {1, 3}) {
-    std::ptrdiff_t more = -1;
-    std::thread([&] {  // with a pool of its own
-      const std::ptrdiff_t before = threads_now();
-      tn::compile(f, {x}, {.threads = threads})({x});
-      more = threads_now() - before;
-    })
-        .join();
-    EXPECT_EQ(more, threads - 1);
-  }
 }
 
 std::string error_of(const std::function<void()>& body) {
