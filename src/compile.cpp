@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "src/runtime/program.h"
+#include "src/trace/parallel.h"
 #include "src/trace/passes/cast.h"
 #include "src/trace/passes/clean.h"
 #include "src/trace/passes/fold_scale.h"
@@ -75,6 +76,8 @@ Executable compile(const TensorFunction& function, const std::vector<TensorType>
   const CostFn cost = cpu::cpu_cost(machine);
   FusionPlan plan = stages.run(
       "fuse", [&] { return options.fuse ? fuse(laid.graph, cost) : no_fusion(laid.graph, cost); });
+  std::tie(laid, plan) = stages.run("merge_parallel", [&] { return merge_parallel(laid, plan); });
+  verify(laid.graph, "merge_parallel");
   return Executable(
       stages.run("link", [&] { return detail::link(std::move(laid), std::move(plan), machine); }));
 }

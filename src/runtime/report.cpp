@@ -86,6 +86,7 @@ std::string merged_path(const std::string& a, const std::string& b) {
 std::vector<Row> rows_of(const Program& program, const std::vector<double>& times) {
   const CostFn cost = cpu::cpu_cost(program.machine);
   const Wiring wires = wiring(program.laid.graph);
+  const Structures structures(program.laid.graph);
   std::vector<Row> rows;
   std::map<std::string, std::size_t> known;
   for (std::size_t i = 0; i < program.steps.size(); ++i) {
@@ -96,8 +97,7 @@ std::vector<Row> rows_of(const Program& program, const std::vector<double>& time
       continue;
     }
     const Group& group = program.plan.groups[static_cast<std::size_t>(step.group)];
-    const auto [place, is_new] =
-        known.try_emplace(structure_of(program.laid.graph, group), rows.size());
+    const auto [place, is_new] = known.try_emplace(structures.of(group), rows.size());
     const std::string where = detail::place_of(program.laid.graph, group);
     if (is_new)
       rows.push_back({0, 0, 0, 0, 0, 0, 0, detail::operators_of(program.laid.graph, group), where,

@@ -1,90 +1,88 @@
 #include "src/trace/fuse.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <unordered_map>
+
+#include "src/trace/node_set.h"
+#include "src/trace/parallel.h"
 
 namespace tensor {
 namespace {
 
-// A set of compute operators by their index among them.
-class NodeSet {
- public:
-  explicit NodeSet(std::size_t count = 0) : words_((count + 63) / 64, 0) {}
-  bool has(int i) const { return words_[word(i)] >> (i % 64) & 1; }
-  void add(int i) { words_[word(i)] |= std::uint64_t{1} << (i % 64); }
-  void remove(int i) { words_[word(i)] &= ~(std::uint64_t{1} << (i % 64)); }
-  int last() const {
-    for (std::size_t w = words_.size(); w-- > 0;)
-      if (words_[w] != 0) return static_cast<int>(w) * 64 + 63 - __builtin_clzll(words_[w]);
-    return -1;
-  }
-  std::vector<int> members() const {
-    std::vector<int> result;
-    for (std::size_t w = 0; w < words_.size(); ++w)
-      for (std::uint64_t rest = words_[w]; rest != 0; rest &= rest - 1)
-        result.push_back(static_cast<int>(w) * 64 + __builtin_ctzll(rest));
-    return result;
-  }
-  friend auto operator<=>(const NodeSet&, const NodeSet&) = default;
-  std::size_t hash() const {
-    std::uint64_t h = 1469598103934665603ull;
-    for (const auto w : words_) h = (h ^ w) * 1099511628211ull, h ^= h >> 29;
-    return h;
-  }
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
- private:
-  static std::size_t word(int i) { return static_cast<std::size_t>(i) / 64; }
-  std::vector<std::uint64_t> words_;
-};
-struct NodeSetHash {
-  std::size_t operator()(const NodeSet& s) const { return s.hash(); }
-};
-
-// The compute operators with the edges among them; views are contracted.
+// The compute operators in the order in which they are planned, with the edges among them; views
+// are contracted.
 struct ComputeGraph {
   const Graph& graph;
   const Wiring wires;
+  const std::vector<Parallel> parallel;
   std::vector<ValueId> ids;  // of operator i
+  std::vector<int> index;    // of a value; -1 when no operator computes it
   std::vector<std::vector<int>> producers, consumers;
-  std::vector<std::vector<ValueId>>
-      inputs;  // roots of all operands, constants and graph inputs included
   std::vector<NodeSet> ancestors;
 
-  explicit ComputeGraph(const Graph& g) : graph(g), wires(wiring(g)) {
-    std::unordered_map<ValueId, int> index;
-    for (ValueId id = 0; id < g.size(); ++id) {
-      if (!is_compute(g, id)) continue;
-      index[id] = static_cast<int>(ids.size());
-      ids.push_back(id);
-    }
+  explicit ComputeGraph(const Graph& g)
+      : graph(g), wires(wiring(g)), parallel(parallel_products(g, wires)) {
+    order();
     producers.resize(ids.size());
     consumers.resize(ids.size());
-    inputs.resize(ids.size());
-    ancestors.assign(ids.size(), NodeSet(ids.size()));
+    ancestors.assign(ids.size(), NodeSet(size()));
     for (int i = 0; i < size(); ++i) {
       for (const ValueId input : g[ids[at(i)]].inputs) {
-        const ValueId root = wires.root[static_cast<std::size_t>(input)];
-        inputs[at(i)].push_back(root);
-        const auto found = index.find(root);
-        if (found == index.end()) continue;
-        const int p = found->second;
-        if (std::count(producers[at(i)].begin(), producers[at(i)].end(), p)) continue;
+        const int p = index[at(wires.root[at(input)])];
+        if (p < 0 || std::count(producers[at(i)].begin(), producers[at(i)].end(), p)) continue;
         producers[at(i)].push_back(p);
         consumers[at(p)].push_back(i);
-        for (const int a : ancestors[at(p)].members()) ancestors[at(i)].add(a);
+        ancestors[at(i)].add(ancestors[at(p)]);
         ancestors[at(i)].add(p);
       }
     }
   }
 
-  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   int size() const { return static_cast<int>(ids.size()); }
   Pattern pattern(int i) const { return info(graph[ids[at(i)]].op).pattern; }
+  int is_heavy(int i) const { return pattern(i) == Pattern::complex_out_fusable; }
   std::vector<ValueId> values(const NodeSet& set) const {
     std::vector<ValueId> result;
     for (const int i : set.members()) result.push_back(ids[at(i)]);
     return result;
+  }
+  NodeSet set_of(const std::vector<int>& members) const {
+    NodeSet result(size());
+    for (const int i : members) result.add(i);
+    return result;
+  }
+
+ private:
+  // That of the program, but parallel products stand together: when the last of them is planned,
+  // nothing that reads any of them is left.
+  void order() {
+    index.assign(at(graph.size()), -1);
+    const auto place = [&](ValueId id) {
+      if (index[at(id)] >= 0) return;
+      index[at(id)] = size();
+      ids.push_back(id);
+    };
+    // Of chains that agree for some operators and then part, all versions together.
+    std::vector<std::vector<const Parallel*>> families;
+    std::map<ValueId, std::size_t> family_of;
+    for (const Parallel& chains : parallel) {
+      const auto known = family_of.find(chains.front().front());
+      const std::size_t family = known == family_of.end() ? families.size() : known->second;
+      if (family == families.size()) families.emplace_back();
+      families[family].push_back(&chains);
+      for (const Chain& chain : chains) family_of.try_emplace(chain.front(), family);
+    }
+    for (ValueId id = 0; id < graph.size(); ++id) {
+      if (!is_compute(graph, id)) continue;
+      if (const auto family = family_of.find(id); family != family_of.end() && index[at(id)] < 0)
+        for (const Parallel* chains : families[family->second])
+          for (const Chain& chain : *chains) std::for_each(chain.begin(), chain.end(), place);
+      place(id);
+    }
   }
 };
 
@@ -94,168 +92,195 @@ Group costed(Group group, const GroupCost& cost) {
   return group;
 }
 
+// Groups in the order of the program as far as what they read allows.
+std::vector<Group> in_program_order(const Wiring& wires, std::vector<Group> groups) {
+  std::map<ValueId, std::size_t> writer;
+  for (std::size_t g = 0; g < groups.size(); ++g)
+    for (const ValueId id : groups[g].writes) writer[id] = g;
+  std::vector<std::set<std::size_t>> waits(groups.size());
+  std::vector<std::vector<std::size_t>> next(groups.size());
+  std::set<std::pair<ValueId, std::size_t>> ready;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    for (const ValueId id : groups[g].reads)
+      if (const auto found = writer.find(wires.root[at(id)]); found != writer.end())
+        if (waits[g].insert(found->second).second) next[found->second].push_back(g);
+    if (waits[g].empty()) ready.emplace(groups[g].nodes.back(), g);
+  }
+  std::vector<Group> result;
+  while (!ready.empty()) {
+    const std::size_t g = ready.begin()->second;
+    ready.erase(ready.begin());
+    for (const std::size_t reader : next[g]) {
+      waits[reader].erase(g);
+      if (waits[reader].empty()) ready.emplace(groups[reader].nodes.back(), reader);
+    }
+    result.push_back(std::move(groups[g]));
+  }
+  return result;
+}
+
 class Planner {
  public:
   Planner(const Graph& graph, const CostFn& cost, const FuseLimits& limits)
-      : g_(graph), cost_(cost), limits_(limits) {}
+      : g_(graph), cost_(cost), limits_(limits), structures_(graph) {}
 
   FusionPlan run() {
-    NodeSet all(static_cast<std::size_t>(g_.size()));
+    choices_.resize(at(g_.size()));
+    for (int top = 0; top < g_.size(); ++top) find_cones(top);
+    for (const Parallel& chains : g_.parallel) find_runs(chains);
+    NodeSet all(g_.size());
     for (int i = 0; i < g_.size(); ++i) all.add(i);
     best(all);
     FusionPlan plan;
+    std::vector<Group> groups;
     for (NodeSet rest = all; rest.last() >= 0;) {
-      const Step& step = memo_.at(rest);
-      plan.groups.push_back(
-          costed(make_group(g_.graph, g_.wires, g_.values(step.ending)), step.cost));
-      plan.microseconds += step.cost.microseconds;
-      for (const int i : step.ending.members()) rest.remove(i);
+      const Choice& choice = *memo_.at(rest).choice;
+      groups.push_back(costed(make_group(g_.graph, g_.wires, g_.values(choice.nodes)),
+                              {choice.family, choice.microseconds}));
+      plan.microseconds += choice.microseconds;
+      rest.remove(choice.nodes);
     }
-    std::reverse(plan.groups.begin(), plan.groups.end());
+    plan.groups = in_program_order(g_.wires, std::move(groups));
     return plan;
   }
 
  private:
+  // A group that some kernel runs.
+  struct Choice {
+    NodeSet nodes;
+    std::vector<int> readers;  // operators outside that read a member
+    int family;
+    double microseconds, price;  // what it takes, and what it counts in the search
+  };
   struct Step {
     double total = 0;
-    NodeSet ending;
-    GroupCost cost;
+    const Choice* choice = nullptr;
   };
-  struct Endings {
-    std::vector<NodeSet> sets;
-    bool blocked = false;  // a larger group would be an ending once some unrelated operator is gone
-  };
+
+  // ---- What may be a group.
+
+  // Every convex set of operators that all lead to `top`. Members are added in descending order,
+  // so that each set is found once, and none before all that lies between it and `top`.
+  void find_cones(int top) {
+    std::vector<std::vector<int>> open = {{top}};
+    for (std::size_t next = 0; next < open.size(); ++next) {
+      const std::vector<int> members = open[next];
+      add_choice(g_.set_of(members), {top});
+      if (g_.pattern(top) == Pattern::opaque || static_cast<int>(members.size()) >= limits_.nodes)
+        continue;
+      int heavy = 0;
+      for (const int m : members) heavy += g_.is_heavy(m);
+      std::set<int> producers;
+      for (const int m : members)
+        for (const int p : g_.producers[at(m)])
+          if (p < members.back()) producers.insert(p);
+      for (const int p : producers)
+        if (static_cast<int>(open.size()) < limits_.groups && g_.pattern(p) != Pattern::opaque &&
+            heavy + g_.is_heavy(p) <= limits_.heavy && is_convex_with(members, p)) {
+          open.push_back(members);
+          open.back().push_back(p);
+        }
+    }
+  }
+
+  // Whether all readers of p that lead to the group are in it.
+  bool is_convex_with(const std::vector<int>& members, int p) const {
+    const NodeSet& before = g_.ancestors[at(members.front())];
+    const auto& readers = g_.consumers[at(p)];
+    return std::all_of(readers.begin(), readers.end(), [&](int c) {
+      return !before.has(c) || std::count(members.begin(), members.end(), c) > 0;
+    });
+  }
+
+  // Every run of neighbours among parallel products, as one group.
+  void find_runs(const Parallel& chains) {
+    for (std::size_t begin = 0; begin < chains.size(); ++begin)
+      for (std::size_t end = begin + 2; end <= chains.size() && end - begin <= at(limits_.parallel);
+           ++end) {
+        const Parallel run(chains.begin() + static_cast<std::ptrdiff_t>(begin),
+                           chains.begin() + static_cast<std::ptrdiff_t>(end));
+        NodeSet set(g_.size());
+        std::vector<int> sinks;
+        for (const Chain& chain : run) {
+          for (const ValueId id : chain) set.add(g_.index[at(id)]);
+          sinks.push_back(g_.index[at(chain.back())]);
+        }
+        add_choice(set, sinks, &run);
+      }
+  }
+
+  void add_choice(const NodeSet& set, const std::vector<int>& sinks,
+                  const Parallel* run = nullptr) {
+    const Group group = make_group(g_.graph, g_.wires, g_.values(set));
+    const auto [known, is_new] = costs_.try_emplace(structures_.of(group));
+    if (is_new) {
+      if (run) {
+        const Merged merged = merged_alone(g_.graph, *run);
+        known->second = cost_(merged.graph, merged.group);
+      } else {
+        known->second = cost_(g_.graph, group);
+      }
+    }
+    const GroupCost& cost = known->second;
+    if (cost.family < 0) return;
+    const double price = cost.microseconds * (run ? 1 + limits_.merging : 1);
+    Choice choice{set, {}, cost.family, cost.microseconds, price};
+    for (const int m : set.members())
+      for (const int c : g_.consumers[at(m)])
+        if (!set.has(c)) choice.readers.push_back(c);
+    for (const int sink : sinks) choices_[at(sink)].push_back(choice);
+  }
+
+  // ---- The cheapest of them.
 
   double best(const NodeSet& rest) {
     if (rest.last() < 0) return 0;
     if (const auto known = memo_.find(rest); known != memo_.end()) return known->second.total;
-    Step step;
-    step.total = std::numeric_limits<double>::infinity();
-    for (const NodeSet& ending : endings(rest)) {
-      const GroupCost cost = cost_of(ending);
-      if (cost.family < 0) continue;
-      NodeSet before = rest;
-      for (const int i : ending.members()) before.remove(i);
-      const double total = best(before) + cost.microseconds;
-      if (total < step.total) step = {total, ending, cost};
-    }
-    if (step.ending.last() < 0) {
-      const Node& node = g_.graph[g_.ids[ComputeGraph::at(rest.last())]];
+    ++states_;
+    Step step{std::numeric_limits<double>::infinity(), nullptr};
+    // Some group holds the last operator. It can be taken first, unless an operator that is left
+    // reads one of its members: then something after that operator comes first.
+    std::vector<int> sinks = {rest.last()};
+    for (std::size_t s = 0; s < sinks.size(); ++s)
+      for (const Choice& choice : choices_[at(sinks[s])]) {
+        if (!rest.contains(choice.nodes)) continue;
+        bool is_ending = true;
+        for (const int reader : choice.readers)
+          if (rest.has(reader)) {
+            is_ending = false;
+            if (states_ <= limits_.states) add_sinks_after(reader, rest, sinks);
+          }
+        if (!is_ending) continue;
+        NodeSet before = rest;
+        before.remove(choice.nodes);
+        const double total = best(before) + choice.price;
+        if (total < step.total) step = {total, &choice};
+      }
+    if (!step.choice) {
+      const Node& node = g_.graph[g_.ids[at(rest.last())]];
       internal_error("fuse", "no kernel runs the operator ", info(node.op).name, " : ", node.type);
     }
-    return memo_.emplace(rest, std::move(step)).first->second.total;
+    return memo_.emplace(rest, step).first->second.total;
   }
 
-  // Groups may be taken in any order that respects the edges, so it is enough to take the one that
-  // holds the last operator of `rest` - unless that group is not an ending yet, because an operator
-  // outside reads one of its members.
-  std::vector<NodeSet> endings(const NodeSet& rest) {
-    Endings found = endings_at(rest, rest.last());
-    if (found.blocked)
-      for (const int i : rest.members())
-        if (i != rest.last() && is_sink(rest, i))
-          for (NodeSet& set : endings_at(rest, i).sets) found.sets.push_back(std::move(set));
-    return std::move(found.sets);
-  }
-
-  bool is_sink(const NodeSet& rest, int i) const {
-    const auto& readers = g_.consumers[ComputeGraph::at(i)];
-    return std::none_of(readers.begin(), readers.end(), [&](int c) { return rest.has(c); });
-  }
-
-  // Every ending of `rest` that grows from the sink `top` by taking in producers and siblings.
-  Endings endings_at(const NodeSet& rest, int top) {
-    Endings result;
-    NodeSet start(static_cast<std::size_t>(g_.size()));
-    start.add(top);
-    std::set<NodeSet> seen = {start};
-    std::vector<NodeSet> open = {start};
-    while (!open.empty()) {
-      const NodeSet set = std::move(open.back());
-      open.pop_back();
-      result.sets.push_back(set);
-      const auto members = set.members();
-      if (static_cast<int>(members.size()) >= limits_.nodes) continue;
-      for (const int next : neighbours(rest, set, members, top, result.blocked)) {
-        NodeSet grown = set;
-        grown.add(next);
-        if (seen.insert(grown).second) open.push_back(std::move(grown));
-      }
+  void add_sinks_after(int reader, const NodeSet& rest, std::vector<int>& sinks) const {
+    for (int i = reader; i <= rest.last(); ++i) {
+      if (!rest.has(i) || (i != reader && !g_.ancestors[at(i)].has(reader))) continue;
+      const auto& readers = g_.consumers[at(i)];
+      if (std::none_of(readers.begin(), readers.end(), [&](int c) { return rest.has(c); }) &&
+          std::count(sinks.begin(), sinks.end(), i) == 0)
+        sinks.push_back(i);
     }
-    return result;
-  }
-
-  std::vector<int> neighbours(const NodeSet& rest, const NodeSet& set,
-                              const std::vector<int>& members, int top, bool& blocked) const {
-    std::vector<int> result;
-    int heavy = 0;
-    for (const int m : members) heavy += is_heavy(m);
-    for (const int m : members) {
-      if (g_.pattern(m) == Pattern::opaque) return {};
-      for (const int p : g_.producers[ComputeGraph::at(m)])
-        if (rest.has(p) && !set.has(p) && g_.pattern(p) != Pattern::opaque &&
-            heavy + is_heavy(p) <= limits_.heavy && is_free(rest, set, p, top, blocked))
-          result.push_back(p);
-    }
-    for (const int s : siblings(top))
-      if (rest.has(s) && !set.has(s)) {
-        if (is_sink(rest, s))
-          result.push_back(s);
-        else if (!g_.ancestors[ComputeGraph::at(top)].has(s) &&
-                 !g_.ancestors[ComputeGraph::at(s)].has(top))
-          blocked = true;
-      }
-    return result;
-  }
-
-  // Whether every reader of p that is left is in the group.
-  bool is_free(const NodeSet& rest, const NodeSet& set, int p, int top, bool& blocked) const {
-    bool free = true;
-    for (const int c : g_.consumers[ComputeGraph::at(p)]) {
-      if (!rest.has(c) || set.has(c)) continue;
-      free = false;
-      if (!g_.ancestors[ComputeGraph::at(top)].has(c)) blocked = true;
-    }
-    return free;
-  }
-
-  // Matmuls that share an operand with `top`: candidates for one merged kernel (queries, keys and
-  // values).
-  const std::vector<int>& siblings(int top) const {
-    auto [place, is_new] = siblings_.try_emplace(top);
-    if (!is_new || !is_heavy(top)) return place->second;
-    for (const ValueId input : g_.inputs[ComputeGraph::at(top)]) {
-      if (g_.graph[input].kind == NodeKind::constant) continue;
-      for (int i = 0; i < g_.size(); ++i) {
-        const auto& other = g_.inputs[ComputeGraph::at(i)];
-        if (i != top &&
-            g_.graph[g_.ids[ComputeGraph::at(i)]].op ==
-                g_.graph[g_.ids[ComputeGraph::at(top)]].op &&
-            std::count(other.begin(), other.end(), input))
-          place->second.push_back(i);
-      }
-    }
-    return place->second;
-  }
-
-  int is_heavy(int i) const { return g_.pattern(i) == Pattern::complex_out_fusable; }
-
-  const GroupCost& cost_of(const NodeSet& set) {
-    const auto known = set_costs_.find(set);
-    if (known != set_costs_.end()) return known->second;
-    const Group group = make_group(g_.graph, g_.wires, g_.values(set));
-    auto [place, is_new] = structure_costs_.try_emplace(structure_of(g_.graph, group));
-    if (is_new) place->second = cost_(g_.graph, group);
-    return set_costs_.emplace(set, place->second).first->second;
   }
 
   const ComputeGraph g_;
   const CostFn& cost_;
   const FuseLimits limits_;
-  std::unordered_map<NodeSet, Step, NodeSetHash> memo_;
-  std::unordered_map<NodeSet, GroupCost, NodeSetHash> set_costs_;
-  std::unordered_map<std::string, GroupCost> structure_costs_;
-  mutable std::unordered_map<int, std::vector<int>> siblings_;
+  const Structures structures_;
+  std::unordered_map<std::string, GroupCost> costs_;  // of structures
+  std::vector<std::vector<Choice>> choices_;          // that end in an operator
+  std::unordered_map<NodeSet, Step, NodeSet::Hash> memo_;
+  int states_ = 0;
 };
 
 }  // namespace

@@ -3,6 +3,8 @@
 // A partition of the graph's operators into groups is built from the end: dp[S] = min over the
 // endings E of S of dp[S - E] + cost(E), memoised on S. An ending is a group that nothing else in S
 // reads. Which groups a kernel can run, and how long it takes, comes from the cost function alone.
+// A group either narrows down to one operator that everything in it leads to, or it is a run of
+// parallel products (parallel.h), which costs what the one product costs that they become.
 #pragma once
 
 #include <functional>
@@ -37,10 +39,20 @@ struct Group {
 /// The group of these nodes, not yet costed.
 Group make_group(const Graph& graph, const Wiring& wiring, std::vector<ValueId> nodes);
 
-/// A text that two groups share only if they compute the same function of their reads: operators,
-/// attributes, types, wiring, and which members are written. Groups of repeated blocks are costed
-/// and built once by it.
-std::string structure_of(const Graph& graph, const Group& group);
+/// Texts that two groups of a graph share only if they compute the same function of their reads:
+/// operators, attributes, types, wiring, and which members are written. Groups of repeated blocks
+/// are costed and reported once by it.
+class Structures {
+ public:
+  explicit Structures(const Graph& graph);
+  std::string of(const Group& group) const;
+
+ private:
+  const Graph& graph_;
+  // Of every node a number, equal for equal operators, attributes and types; and one that is equal
+  // for equal types, by which a group knows what it reads.
+  std::vector<int> inside_, outside_;
+};
 
 struct GroupCost {
   int family = -1;  // -1: no kernel runs this group
@@ -56,8 +68,13 @@ struct FusionPlan {
 };
 
 struct FuseLimits {
-  int nodes = 12;  // in a group
-  int heavy = 2;   // matmuls and convolutions in a group
+  int nodes = 12;         // in a group
+  int heavy = 2;          // matmuls and convolutions in a group, unless they are parallel
+  int groups = 4096;      // looked at for each last operator, small ones first
+  int parallel = 8;       // products in a group
+  double merging = 0.02;  // the share of its time that a group of parallel products must save,
+                          // because it keeps its weights in memory a second time
+  int states = 20000;     // sets S, after which groups are taken in the order of the program only
 };
 
 /// The cheapest partition. Throws InternalError when some operator has no kernel even by itself.

@@ -1,8 +1,8 @@
 // Groups of operators: how a graph is wired without its views, a group's reads and writes, and its
 // structure as text.
 #include <algorithm>
-#include <map>
 #include <sstream>
+#include <unordered_map>
 
 #include "src/trace/fuse.h"
 
@@ -55,28 +55,43 @@ Group make_group(const Graph& graph, const Wiring& wiring, std::vector<ValueId> 
   return group;
 }
 
-std::string structure_of(const Graph& graph, const Group& group) {
+Structures::Structures(const Graph& graph) : graph_(graph) {
+  std::unordered_map<std::string, int> numbers;
   std::ostringstream text;
-  std::map<ValueId, int> names;  // members, views among them and reads, in the order of appearance
-  // Views between members are part of the structure, as are those through which a group reads.
-  const auto name = [&](auto&& self, ValueId id) -> int {
-    if (const auto known = names.find(id); known != names.end()) return known->second;
-    const Node& node = graph[id];
-    std::ostringstream line;
-    if (is_in(group.nodes, id) || (node.kind == NodeKind::operation && !is_compute(graph, id))) {
-      line << static_cast<int>(node.op) << '(' << node.attrs << ')';
-      for (const ValueId input : node.inputs) line << ' ' << self(self, input);
-    } else {
-      line << (node.kind == NodeKind::constant ? "constant" : "value");
-    }
-    const int number = static_cast<int>(names.size());
-    names.emplace(id, number);
-    text << number << '=' << line.str() << ':' << node.type
-         << (std::count(group.writes.begin(), group.writes.end(), id) ? "!" : "") << ';';
-    return number;
+  const auto number = [&] {
+    const int next = static_cast<int>(numbers.size());
+    return numbers.try_emplace(text.str(), next).first->second;
+  };
+  for (const Node& node : graph.nodes()) {
+    text.str("");
+    text << (node.kind == NodeKind::constant ? "constant " : "value ") << node.type;
+    outside_.push_back(number());
+    if (node.kind == NodeKind::operation)
+      text << ' ' << static_cast<int>(node.op) << '(' << node.attrs << ')';
+    inside_.push_back(number());
+  }
+}
+
+std::string Structures::of(const Group& group) const {
+  std::string text;
+  // Members, views among them and reads, named by the order of their appearance. Views between
+  // members are part of the structure, as are those through which a group reads.
+  std::vector<ValueId> names;
+  const auto name = [&](auto&& self, ValueId id) -> std::size_t {
+    const auto known = std::find(names.begin(), names.end(), id);
+    if (known != names.end()) return static_cast<std::size_t>(known - names.begin());
+    const Node& node = graph_[id];
+    const bool is_member = is_in(group.nodes, id);
+    const bool is_view = node.kind == NodeKind::operation && !is_compute(graph_, id);
+    std::string line = std::to_string((is_member || is_view ? inside_ : outside_)[at(id)]);
+    if (is_member || is_view)
+      for (const ValueId input : node.inputs) line += ' ' + std::to_string(self(self, input));
+    names.push_back(id);
+    text += line + (is_in(group.writes, id) ? "!;" : ";");
+    return names.size() - 1;
   };
   for (const ValueId id : group.nodes) name(name, id);
-  return text.str();
+  return text;
 }
 
 }  // namespace tensor

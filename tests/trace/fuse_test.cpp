@@ -1,5 +1,5 @@
 // The fusion program against exhaustive search on random graphs.
-#include "src/trace/fuse.h"
+#include "src/trace/parallel.h"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +8,8 @@
 #include <numeric>
 #include <random>
 
+#include "tensor/creation.h"
+
 namespace tn = tensor;
 using tn::Graph;
 using tn::Group;
@@ -15,13 +17,19 @@ using tn::ValueId;
 
 namespace {
 
-// 2 to 8 operators on 4 x 4 matrices: unary, binary and matmul, now and then a transpose in
-// between.
+// 2 to 8 operators on 4 x 4 matrices: unary, binary and matmul, some of them by constants, now and
+// then a transpose in between.
 Graph random_graph(std::mt19937& random) {
   Graph graph;
   const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   std::vector<ValueId> values = {graph.add_input({{4, 4}, tn::f32}),
                                  graph.add_input({{4, 4}, tn::f32})};
+  std::vector<ValueId> weights, vectors;
+  for (const int i : {1, 2, 3}) {
+    weights.push_back(graph.add_constant(tn::full({4, 4}, i, tn::f32)));
+    vectors.push_back(graph.add_constant(tn::full({4}, i, tn::f32)));
+  }
+  const auto constant = [&](const auto& list) { return list[static_cast<std::size_t>(pick(3))]; };
   const int count = 2 + pick(7);
   for (int i = 0; i < count; ++i) {
     const auto any = [&] {
@@ -30,7 +38,7 @@ Graph random_graph(std::mt19937& random) {
                         pick(static_cast<int>(std::min<std::size_t>(values.size(), 4))))];
     };
     ValueId id = -1;
-    switch (pick(4)) {
+    switch (pick(6)) {
       case 0:
         id = graph.add(tn::Op::exp, {any()});
         break;
@@ -39,6 +47,12 @@ Graph random_graph(std::mt19937& random) {
         break;
       case 2:
         id = graph.add(tn::Op::add, {any(), any()});
+        break;
+      case 3:
+        id = graph.add(tn::Op::matmul, {any(), constant(weights)});
+        break;
+      case 4:
+        id = graph.add(tn::Op::add, {any(), constant(vectors)});
         break;
       default:
         id = graph.add(tn::Op::tanh, {any()});
@@ -51,48 +65,52 @@ Graph random_graph(std::mt19937& random) {
   return graph;
 }
 
-// What the planner promises to consider: operators reached from the last one through producers
-// inside the group, and matmuls that share a non-constant operand with the last one.
-bool is_candidate(const Graph& graph, const tn::Wiring& wires, const Group& group) {
-  const ValueId top = group.nodes.back();
-  int heavy = 0;
-  std::vector<ValueId> reached = {top};
-  const auto root = [&](ValueId id) { return wires.root[static_cast<std::size_t>(id)]; };
+// What the planner promises to consider: groups in which all operators lead to one of them.
+bool is_cone(const Graph& graph, const Group& group) {
+  const tn::Wiring wires = tn::wiring(graph);
+  int heavy = 0, sinks = 0;
   for (const ValueId id : group.nodes) {
     heavy += graph.is_op(id, tn::Op::matmul);
-    if (id == top || !graph.is_op(top, tn::Op::matmul) || !graph.is_op(id, tn::Op::matmul))
-      continue;
-    bool shares = false;
-    for (const ValueId a : graph[id].inputs)
-      for (const ValueId b : graph[top].inputs) shares |= root(a) == root(b);
-    if (shares) reached.push_back(id);
+    const auto& readers = wires.readers[static_cast<std::size_t>(id)];
+    sinks += std::none_of(readers.begin(), readers.end(), [&](ValueId reader) {
+      return std::binary_search(group.nodes.begin(), group.nodes.end(), reader);
+    });
   }
-  for (std::size_t i = 0; i < reached.size(); ++i)
-    for (const ValueId input : graph[reached[i]].inputs)
-      if (std::binary_search(group.nodes.begin(), group.nodes.end(), root(input)) &&
-          !std::count(reached.begin(), reached.end(), root(input)))
-        reached.push_back(root(input));
-  std::sort(reached.begin(), reached.end());
-  reached.erase(std::unique(reached.begin(), reached.end()), reached.end());
-  return reached.size() == group.nodes.size() && heavy <= 2;
+  return sinks == 1 && heavy <= tn::FuseLimits().heavy;
+}
+
+// And runs of neighbours among parallel products.
+tn::Parallel as_run(const std::vector<tn::Parallel>& all, const Group& group) {
+  for (const tn::Parallel& chains : all)
+    for (auto begin = chains.begin(); begin != chains.end(); ++begin)
+      for (auto end = begin + 1; end != chains.end(); ++end) {
+        std::vector<ValueId> nodes;
+        for (auto chain = begin; chain <= end; ++chain)
+          nodes.insert(nodes.end(), chain->begin(), chain->end());
+        std::sort(nodes.begin(), nodes.end());
+        if (nodes == group.nodes) return {begin, end + 1};
+      }
+  return {};
 }
 
 // A cost that is random but the same for equal structures; a third of the groups of several
 // operators have no kernel.
-tn::CostFn random_cost(const tn::Wiring& wires, unsigned seed) {
-  return [&wires, seed](const Graph& graph, const Group& group) -> tn::GroupCost {
-    std::seed_seq sequence{
-        static_cast<unsigned>(std::hash<std::string>()(tn::structure_of(graph, group))), seed};
+tn::CostFn random_cost(unsigned seed) {
+  return [seed](const Graph& graph, const Group& group) -> tn::GroupCost {
+    const std::string structure = tn::Structures(graph).of(group);
+    std::seed_seq sequence{static_cast<unsigned>(std::hash<std::string>()(structure)), seed};
     std::mt19937 random(sequence);
     const double cost = 1 + static_cast<double>(random() % 1000) / 100;
     if (group.nodes.size() == 1) return {0, cost};
-    if (!is_candidate(graph, wires, group) || random() % 3 == 0) return {};
+    if (!is_cone(graph, group) || random() % 3 == 0) return {};
     return {1, cost};
   };
 }
 
 // The cheapest partition by trying them all.
-double exhaustive(const Graph& graph, const tn::Wiring& wires, const tn::CostFn& cost) {
+double exhaustive(const Graph& graph, const tn::CostFn& cost) {
+  const tn::Wiring wires = tn::wiring(graph);
+  const std::vector<tn::Parallel> parallel = tn::parallel_products(graph, wires);
   std::vector<ValueId> operators;
   for (ValueId id = 0; id < graph.size(); ++id)
     if (tn::is_compute(graph, id)) operators.push_back(id);
@@ -110,7 +128,14 @@ double exhaustive(const Graph& graph, const tn::Wiring& wires, const tn::CostFn&
     std::vector<ValueId> nodes;
     for (std::size_t i = 0; i < n; ++i)
       if (set >> i & 1) nodes.push_back(operators[i]);
-    const tn::GroupCost c = cost(graph, tn::make_group(graph, wires, nodes));
+    const Group group = tn::make_group(graph, wires, nodes);
+    tn::GroupCost c;
+    if (is_cone(graph, group)) {
+      c = cost(graph, group);
+    } else if (const tn::Parallel run = as_run(parallel, group); !run.empty()) {
+      const tn::Merged merged = tn::merged_alone(graph, run);
+      c = cost(merged.graph, merged.group);
+    }
     if (c.family >= 0) price[set] = c.microseconds;
   }
   best[0] = 0;
@@ -129,15 +154,17 @@ double exhaustive(const Graph& graph, const tn::Wiring& wires, const tn::CostFn&
 TEST(Fuse, EqualsExhaustiveSearchOnRandomGraphs) {
   const unsigned seed = std::random_device()();
   std::mt19937 random(seed);
+  int merged = 0;
   for (int round = 0; round < 2500; ++round) {
     const Graph graph = random_graph(random);
-    const tn::Wiring wires = tn::wiring(graph);
-    const tn::CostFn cost = random_cost(wires, static_cast<unsigned>(round));
-    const tn::FusionPlan plan = tn::fuse(graph, cost);
-    ASSERT_NEAR(plan.microseconds, exhaustive(graph, wires, cost), 1e-9)
+    const tn::CostFn cost = random_cost(static_cast<unsigned>(round));
+    const tn::FusionPlan plan = tn::fuse(graph, cost, {.merging = 0});
+    ASSERT_NEAR(plan.microseconds, exhaustive(graph, cost), 1e-9)
         << "seed " << seed << " round " << round << "\n"
         << graph;
+    for (const Group& group : plan.groups) merged += !tn::chains_of(graph, group).empty();
   }
+  EXPECT_GT(merged, 5);  // parallel products were among the graphs
 }
 
 TEST(Fuse, PlanRunsEveryOperatorOnceAndInOrder) {
@@ -145,7 +172,7 @@ TEST(Fuse, PlanRunsEveryOperatorOnceAndInOrder) {
   for (int round = 0; round < 200; ++round) {
     const Graph graph = random_graph(random);
     const tn::Wiring wires = tn::wiring(graph);
-    const tn::CostFn cost = random_cost(wires, 5);
+    const tn::CostFn cost = random_cost(5);
     for (const auto& plan :
          {tn::fuse(graph, cost), tn::greedy_fusion(graph, cost), tn::no_fusion(graph, cost)}) {
       std::vector<bool> done(static_cast<std::size_t>(graph.size()), false);
@@ -165,6 +192,28 @@ TEST(Fuse, PlanRunsEveryOperatorOnceAndInOrder) {
     EXPECT_LE(tn::fuse(graph, cost).microseconds, tn::no_fusion(graph, cost).microseconds + 1e-9);
     EXPECT_LE(tn::fuse(graph, cost).microseconds,
               tn::greedy_fusion(graph, cost).microseconds + 1e-9);
+  }
+}
+
+// A value that many products read, each with a tail of its own: as many orders of taking them as
+// there are subsets, of which the planner needs only one.
+TEST(Fuse, ManyBranchesArePlanned) {
+  Graph graph;
+  const ValueId x = graph.add(tn::Op::exp, {graph.add_input({{4, 4}, tn::f32})});
+  std::vector<ValueId> outputs;
+  for (int i = 0; i < 60; ++i) {
+    const ValueId weight = graph.add_constant(tn::full({4, 4}, i, tn::f32)),
+                  bias = graph.add_constant(tn::full({4}, i, tn::f32));
+    ValueId y = graph.add(tn::Op::add, {graph.add(tn::Op::matmul, {x, weight}), bias});
+    if (i % 3 == 0) y = graph.add(tn::Op::tanh, {y});
+    outputs.push_back(i % 5 == 0 ? y : graph.add(tn::Op::softmax, {y}, {{"axis", -1}}));
+  }
+  graph.set_outputs(outputs);
+  for (const unsigned seed : {1, 2, 3}) {
+    const tn::CostFn cost = random_cost(seed);
+    const tn::FusionPlan plan = tn::fuse(graph, cost);
+    EXPECT_LE(plan.microseconds, tn::no_fusion(graph, cost).microseconds);
+    EXPECT_LE(plan.microseconds, tn::greedy_fusion(graph, cost).microseconds);
   }
 }
 

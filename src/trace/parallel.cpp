@@ -1,0 +1,309 @@
+#include "src/trace/parallel.h"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "src/trace/rewrite.h"
+#include "tensor/creation.h"
+#include "tensor/ops.h"
+
+namespace tensor {
+namespace {
+
+std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
+
+bool is_product(const Graph& graph, ValueId id) {
+  return graph.is_op(id, Op::matmul) && graph.is_constant(graph[id].inputs[1]) &&
+         graph.type(graph[id].inputs[1]).shape.rank() == 2;
+}
+
+// A constant that is one number, or has one for every column.
+bool lies_along_columns(const Shape& shape, std::int64_t columns) {
+  const std::int64_t size = num_elements(shape);
+  return size == 1 || (size == columns && shape.back() == columns);
+}
+
+// Whether `id` is an elementwise operator on `value` and constants only, one result a value.
+bool continues(const Graph& graph, ValueId id, ValueId value) {
+  const Node& node = graph[id];
+  if (info(node.op).pattern != Pattern::elementwise ||
+      !(node.type.shape == graph.type(value).shape) ||
+      std::count(node.inputs.begin(), node.inputs.end(), value) != 1)
+    return false;
+  return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+    return input == value || (graph.is_constant(input) &&
+                              lies_along_columns(graph.type(input).shape, node.type.shape.back()));
+  });
+}
+
+// What two chains must have in common at this operator.
+std::string signature(const Graph& graph, ValueId id, ValueId value) {
+  const Node& node = graph[id];
+  std::ostringstream text;
+  text << static_cast<int>(node.op) << '(' << node.attrs << ')' << node.type.dtype;
+  for (const ValueId input : node.inputs)
+    text << (input == value ? " value" : " constant ") << graph.type(input).dtype;
+  return text.str();
+}
+
+// Whether every view of a value can be one of some columns of wider rows.
+bool views_stay_free(const Graph& graph, const std::vector<std::vector<ValueId>>& consumers,
+                     ValueId id, const Strides& strides) {
+  return std::all_of(consumers[at(id)].begin(), consumers[at(id)].end(), [&](ValueId reader) {
+    if (is_compute(graph, reader)) return true;
+    const auto view = info(graph[reader].op).view(graph.type(id), strides, graph[reader].attrs);
+    return view && views_stay_free(graph, consumers, reader, view->strides);
+  });
+}
+
+Strides wide_rows(const Shape& shape) {
+  Shape wider = shape;
+  wider[shape.rank() - 1] += shape.back() + 1;
+  return row_major(wider);
+}
+
+// The constants that parallel operators read at one place, as one: matrices side by side, vectors
+// one after the other, a single number for each of its columns.
+Tensor joined(std::vector<Tensor> parts, const std::vector<std::int64_t>& columns, bool matrices) {
+  if (!matrices) {
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      parts[i] = broadcast_to(reshape(parts[i], {-1}), {columns[i]});
+    return concatenate(parts, 0);
+  }
+  // A weight that is used transposed stays so.
+  if (parts.front().strides()[0] >= parts.front().strides()[1]) return concatenate(parts, 1);
+  for (Tensor& part : parts) part = transpose(part);
+  return transpose(concatenate(parts, 0));
+}
+
+// "layers.3.attention.{query, key, value}" from the places of the products.
+std::string common_place(const std::vector<std::string>& places) {
+  const auto split = [](const std::string& place) {
+    std::vector<std::string> parts;
+    std::istringstream text(place);
+    for (std::string part; std::getline(text, part, '.');) parts.push_back(part);
+    return parts;
+  };
+  std::vector<std::vector<std::string>> all;
+  for (const std::string& place : places) all.push_back(split(place));
+  std::size_t shortest = all.front().size();
+  for (const auto& parts : all) shortest = std::min(shortest, parts.size());
+  const auto agree = [&](std::size_t i, bool from_end) {
+    return std::all_of(all.begin(), all.end(), [&](const auto& parts) {
+      return from_end ? parts[parts.size() - 1 - i] == all[0][all[0].size() - 1 - i]
+                      : parts[i] == all[0][i];
+    });
+  };
+  std::size_t head = 0, tail = 0;
+  while (head < shortest && agree(head, false)) ++head;
+  while (head + tail < shortest && agree(tail, true)) ++tail;
+  const auto join = [](const std::vector<std::string>& parts, std::size_t begin, std::size_t end) {
+    std::string text;
+    for (std::size_t i = begin; i < end; ++i) text += (i > begin ? "." : "") + parts[i];
+    return text;
+  };
+  std::string text = join(all[0], 0, head), members;
+  if (head == shortest && head == all[0].size()) return text;
+  for (const auto& parts : all)
+    members += (members.empty() ? "" : ", ") + join(parts, head, parts.size() - tail);
+  const std::string end = join(all[0], all[0].size() - tail, all[0].size());
+  return text + (text.empty() ? "{" : ".{") + members + (end.empty() ? "}" : "}." + end);
+}
+
+// The one product and its epilogue, in `to`; `constant` makes the constants.
+template <class F>
+std::vector<ValueId> add_wide(Graph& to, ValueId left, const Graph& graph, const Parallel& chains,
+                              F&& constant) {
+  std::vector<std::string> places;
+  for (const Chain& chain : chains) places.push_back(graph[chain.front()].where);
+  const std::string where = common_place(places);
+  std::vector<ValueId> nodes;
+  for (std::size_t step = 0; step < chains.front().size(); ++step) {
+    const Node& node = graph[chains.front()[step]];
+    std::vector<ValueId> inputs;
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      const bool is_value = step == 0 ? k == 0 : node.inputs[k] == chains.front()[step - 1];
+      inputs.push_back(is_value ? (step == 0 ? left : nodes.back()) : constant(step, k));
+    }
+    nodes.push_back(to.add(node.op, std::move(inputs), node.attrs, where));
+  }
+  return nodes;
+}
+
+std::vector<std::int64_t> columns_of(const Graph& graph, const Parallel& chains) {
+  std::vector<std::int64_t> result;
+  for (const Chain& chain : chains) result.push_back(graph.type(chain.front()).shape.back());
+  return result;
+}
+
+class Merger {
+ public:
+  Merger(const LaidOutGraph& laid, const FusionPlan& plan)
+      : graph_(laid.graph), plan_(plan), rewriter_(graph_), group_of_(at(graph_.size()), -1) {
+    for (std::size_t g = 0; g < plan.groups.size(); ++g) {
+      chains_.push_back(chains_of(graph_, plan.groups[g]));
+      for (const Chain& chain : chains_.back())
+        for (const ValueId id : chain) group_of_[at(id)] = static_cast<int>(g);
+    }
+    wide_.resize(plan.groups.size());
+  }
+
+  std::pair<LaidOutGraph, FusionPlan> run() {
+    for (ValueId id = 0; id < graph_.size(); ++id) {
+      const int group = group_of_[at(id)];
+      // Constants that only merged operators read go: they would keep the weights in memory twice.
+      if (is_joined(id)) continue;
+      if (group < 0)
+        rewriter_.replace(id, rewriter_.keep(id));
+      else if (wide_[static_cast<std::size_t>(group)].empty())
+        merge(static_cast<std::size_t>(group));
+    }
+    LaidOutGraph laid = lay_out(rewriter_.finish());
+    return {std::move(laid), plan_of(laid.graph)};
+  }
+
+ private:
+  bool is_joined(ValueId id) const {
+    const auto& readers = readers_[at(id)];
+    return graph_.is_constant(id) && !readers.empty() &&
+           std::count(graph_.outputs().begin(), graph_.outputs().end(), id) == 0 &&
+           std::all_of(readers.begin(), readers.end(),
+                       [&](ValueId reader) { return group_of_[at(reader)] >= 0; });
+  }
+
+  void merge(std::size_t group) {
+    const Parallel& chains = chains_[group];
+    const auto columns = columns_of(graph_, chains);
+    const ValueId left = rewriter_(graph_[chains.front().front()].inputs[0]);
+    wide_[group] =
+        add_wide(rewriter_.to(), left, graph_, chains, [&](std::size_t step, std::size_t input) {
+          std::vector<Tensor> parts;
+          for (const Chain& chain : chains)
+            parts.push_back(graph_[graph_[chain[step]].inputs[input]].constant);
+          return rewriter_.to().add_constant(joined(std::move(parts), columns, step == 0));
+        });
+    const Shape& shape = rewriter_.to().type(wide_[group].back()).shape;
+    std::int64_t begin = 0;
+    for (std::size_t i = 0; i < chains.size(); begin += columns[i++]) {
+      const ValueId result = chains[i].back();
+      Dims start = Dims::filled(shape.rank(), 0);
+      start[shape.rank() - 1] = begin;
+      const Attrs attrs{{"start", start},
+                        {"extent", graph_.type(result).shape},
+                        {"step", Dims::filled(shape.rank(), 1)}};
+      rewriter_.replace(result, rewriter_.to().add(Op::slice, {wide_[group].back()}, attrs,
+                                                   graph_[result].where));
+    }
+  }
+
+  FusionPlan plan_of(const Graph& graph) const {
+    const Wiring wires = wiring(graph);
+    FusionPlan plan;
+    plan.microseconds = plan_.microseconds;
+    for (std::size_t g = 0; g < plan_.groups.size(); ++g) {
+      std::vector<ValueId> nodes = wide_[g];
+      if (nodes.empty())
+        for (const ValueId id : plan_.groups[g].nodes) nodes.push_back(rewriter_(id));
+      Group group = make_group(graph, wires, std::move(nodes));
+      group.family = plan_.groups[g].family;
+      group.microseconds = plan_.groups[g].microseconds;
+      plan.groups.push_back(std::move(group));
+    }
+    return plan;
+  }
+
+  const Graph& graph_;
+  const FusionPlan& plan_;
+  Rewriter rewriter_;
+  const std::vector<std::vector<ValueId>> readers_ = consumers(graph_);
+  std::vector<int> group_of_;               // of every merged operator
+  std::vector<Parallel> chains_;            // of every group; empty for those that stay
+  std::vector<std::vector<ValueId>> wide_;  // what became of them
+};
+
+}  // namespace
+
+std::vector<Parallel> parallel_products(const Graph& graph, const Wiring& wiring) {
+  const auto readers = consumers(graph);
+  std::map<std::string, Parallel> alike;  // by the operators of the chain and what they read
+  std::map<ValueId, int> count;           // of products so far, by left operand
+  for (ValueId id = 0; id < graph.size(); ++id) {
+    if (!is_product(graph, id)) continue;
+    Chain chain;
+    const ValueId left = graph[id].inputs[0];
+    std::string text = std::to_string(left) + '/' + std::to_string(count[left]++ / kMostParallel);
+    for (ValueId last = left, next = id; next >= 0;) {
+      text += ';' + signature(graph, next, last);
+      chain.push_back(next);
+      last = next;
+      if (wiring.returned[at(last)]) break;
+      if (views_stay_free(graph, readers, last, wide_rows(graph.type(last).shape)))
+        alike[text].push_back(chain);
+      const auto& list = wiring.readers[at(last)];
+      next = list.size() == 1 && continues(graph, list[0], last) ? list[0] : -1;
+    }
+  }
+  // Of the sets of the same products the one with the longest chains.
+  std::map<std::vector<ValueId>, Parallel> longest;
+  for (auto& [text, chains] : alike) {
+    if (chains.size() < 2) continue;
+    std::vector<ValueId> products;
+    for (const Chain& chain : chains) products.push_back(chain.front());
+    Parallel& known = longest[products];
+    if (known.empty() || known.front().size() < chains.front().size()) known = std::move(chains);
+  }
+  std::vector<Parallel> result;
+  for (auto& [products, chains] : longest) result.push_back(std::move(chains));
+  std::stable_sort(result.begin(), result.end(), [](const Parallel& a, const Parallel& b) {
+    return a.front().size() < b.front().size();
+  });
+  return result;
+}
+
+Parallel chains_of(const Graph& graph, const Group& group) {
+  Parallel chains;
+  for (const ValueId id : group.nodes) {
+    if (is_product(graph, id)) {
+      chains.push_back({id});
+      continue;
+    }
+    const auto chain = std::find_if(chains.begin(), chains.end(),
+                                    [&](const Chain& c) { return continues(graph, id, c.back()); });
+    if (chain == chains.end()) return {};
+    chain->push_back(id);
+  }
+  const bool are_parallel = std::all_of(chains.begin(), chains.end(), [&](const Chain& c) {
+    return graph[c.front()].inputs[0] == graph[chains[0].front()].inputs[0] &&
+           c.size() == chains[0].size();
+  });
+  return chains.size() > 1 && are_parallel ? chains : Parallel();
+}
+
+Merged merged_alone(const Graph& graph, const Parallel& chains) {
+  Merged result;
+  Graph& to = result.graph;
+  const auto columns = columns_of(graph, chains);
+  std::int64_t width = 0;
+  for (const std::int64_t n : columns) width += n;
+  const ValueId left = to.add_input(graph.type(graph[chains.front().front()].inputs[0]));
+  std::vector<ValueId> nodes =
+      add_wide(to, left, graph, chains, [&](std::size_t step, std::size_t input) {
+        const TensorType& type = graph.type(graph[chains.front()[step]].inputs[input]);
+        const Shape shape = step == 0 ? Shape{type.shape[0], width} : Shape{width};
+        return to.add_constant(broadcast_to(zeros({}, type.dtype), shape));
+      });
+  to.set_outputs({nodes.back()});
+  result.group = make_group(to, wiring(to), std::move(nodes));
+  return result;
+}
+
+std::pair<LaidOutGraph, FusionPlan> merge_parallel(const LaidOutGraph& laid,
+                                                   const FusionPlan& plan) {
+  const bool any = std::any_of(plan.groups.begin(), plan.groups.end(), [&](const Group& group) {
+    return !chains_of(laid.graph, group).empty();
+  });
+  return any ? Merger(laid, plan).run() : std::pair(laid, plan);
+}
+
+}  // namespace tensor

@@ -1,0 +1,201 @@
+// Parallel products: which are found, and what they are lowered to.
+#include "src/trace/parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/trace/passes/clean.h"
+#include "src/trace/trace.h"
+#include "tensor/tensor.h"
+
+namespace tn = tensor;
+using tn::Tensor;
+using Tensors = std::vector<Tensor>;
+
+namespace {
+
+struct Linear {
+  Tensor weight, bias;
+  Tensor operator()(const Tensor& x) const { return tn::linear(x, weight, bias); }
+};
+
+tn::LaidOutGraph laid_out(const tn::TensorFunction& f, const Tensors& inputs,
+                          const tn::ConstantNames& names = {}) {
+  std::vector<tn::TensorType> types;
+  for (const Tensor& x : inputs) types.push_back(x.type());
+  return tn::lay_out(tn::eliminate_common_and_dead(tn::fold_constants(tn::trace(f, types, names))));
+}
+
+std::vector<tn::Parallel> found(const tn::LaidOutGraph& laid) {
+  return tn::parallel_products(laid.graph, tn::wiring(laid.graph));
+}
+
+// Costs of 10 microseconds for a product with any epilogue and of one for any other operator:
+// whatever can be merged is.
+tn::GroupCost ten_a_product(const tn::Graph& graph, const tn::Group& group) {
+  int products = 0;
+  for (const tn::ValueId id : group.nodes) products += graph.is_op(id, tn::Op::matmul);
+  const bool is_chain =
+      group.writes.size() == 1 && products == 1 && graph.is_op(group.nodes.front(), tn::Op::matmul);
+  if (group.nodes.size() > 1 && !is_chain) return {};
+  return {0, products > 0 ? 10.0 : 1.0};
+}
+
+// The plan with all that can be merged, before and after its lowering: equal costs, an equal
+// result, no copies, and as many products as are wanted.
+tn::LaidOutGraph expect_merged(const tn::LaidOutGraph& laid, const Tensors& inputs, int products,
+                               double ulps) {
+  const tn::FusionPlan plan = tn::fuse(laid.graph, ten_a_product);
+  const auto [merged, after] = tn::merge_parallel(laid, plan);
+  tn::verify(merged.graph, "test");
+  EXPECT_EQ(after.groups.size(), plan.groups.size());
+  EXPECT_EQ(after.microseconds, plan.microseconds);
+  int count = 0;
+  for (tn::ValueId id = 0; id < merged.graph.size(); ++id) {
+    count += merged.graph.is_op(id, tn::Op::matmul);
+    EXPECT_FALSE(merged.graph.is_op(id, tn::Op::copy));
+  }
+  EXPECT_EQ(count, products) << merged.graph;
+  for (const tn::Group& group : after.groups)
+    EXPECT_EQ(ten_a_product(merged.graph, group).family, 0) << merged.graph;
+  const Tensors before = tn::interpret(laid.graph, inputs),
+                got = tn::interpret(merged.graph, inputs);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].type(), before[i].type());
+    const auto a = before[i].to_vector<double>(), b = got[i].to_vector<double>();
+    double largest = 0;
+    for (const double value : a) largest = std::max(largest, std::abs(value));
+    for (std::size_t k = 0; k < a.size(); ++k) EXPECT_NEAR(a[k], b[k], ulps * 1.2e-7 * largest);
+  }
+  return merged;
+}
+
+TEST(Parallel, QueriesKeysAndValuesBecomeOneProduct) {
+  tn::Generator random(31);
+  const std::int64_t width = 12, heads = 3;
+  Linear parts[3];
+  for (Linear& part : parts) part = {random.normal({width, width}), random.normal({width})};
+  const auto f = [&](const Tensors& in) -> Tensors {
+    const auto split = [&](const Tensor& x) {
+      return x.reshape({2, 5, heads, width / heads}).swapaxes(1, 2);
+    };
+    const Tensor x = tn::exp(in[0]);
+    const Tensor q = split(parts[0](x)), k = split(parts[1](x)), v = split(parts[2](x));
+    const Tensor y = tn::scaled_dot_product_attention(q, k, v);
+    return {y.swapaxes(1, 2).reshape({2, 5, width})};
+  };
+  const Tensors inputs = {random.normal({2, 5, width})};
+  const tn::LaidOutGraph laid = laid_out(f, inputs,
+                                         {{"block.query.weight", parts[0].weight},
+                                          {"block.key.weight", parts[1].weight},
+                                          {"block.value.weight", parts[2].weight}});
+  const auto sets = found(laid);
+  ASSERT_EQ(sets.size(), 1u);
+  EXPECT_EQ(sets[0].size(), 3u);
+  EXPECT_EQ(sets[0][0].size(), 2u);  // matmul, add
+  // One wider product: the same sums of 12 terms, perhaps in another order.
+  const tn::LaidOutGraph merged = expect_merged(laid, inputs, 3, 64);
+  bool is_named = false;
+  for (const tn::Node& node : merged.graph.nodes())
+    is_named |= node.op == tn::Op::matmul && node.where == "block.{query, key, value}";
+  EXPECT_TRUE(is_named) << merged.graph;
+}
+
+TEST(Parallel, EqualBeginningsOfUnequalChains) {
+  tn::Generator random(32);
+  const Linear a{random.normal({7, 4}), random.normal({7})},
+      b{random.normal({5, 4}), random.normal({5})}, c{random.normal({3, 4}), random.normal({3})};
+  // a and b agree in three operators, all of them in two. sum ends the chains.
+  const auto f = [&](const Tensors& in) -> Tensors {
+    return {tn::sum(tn::relu(a(in[0]))), tn::sum(tn::relu(b(in[0])) * 0.5), tn::sum(c(in[0]))};
+  };
+  const Tensors inputs = {random.normal({6, 4})};
+  const tn::LaidOutGraph laid = laid_out(f, inputs);
+  const auto sets = found(laid);
+  ASSERT_EQ(sets.size(), 2u) << laid.graph;
+  EXPECT_EQ(sets[0].size(), 3u);
+  EXPECT_EQ(sets[0][0].size(), 2u);
+  EXPECT_EQ(sets[1].size(), 2u);
+  EXPECT_EQ(sets[1][0].size(), 3u);
+  expect_merged(laid, inputs, 1, 64);
+}
+
+TEST(Parallel, WholeNumbersStayExact) {
+  tn::Generator random(33);
+  const auto whole = [&](const tn::Shape& shape) {
+    return random.randint(-4, 5, shape).astype(tn::f32);
+  };
+  const Tensor w[] = {whole({8, 3}), whole({8, 1}), whole({8, 6})};
+  const Tensor v[] = {whole({3}), whole({1}), whole({6})};
+  const auto f = [&](const Tensors& in) -> Tensors {
+    Tensors results;
+    for (std::size_t i = 0; i < 3; ++i)
+      results.push_back(tn::sum(tn::maximum((tn::matmul(in[0], w[i]) - v[i]) * 2.0, -3.0), 0));
+    return results;
+  };
+  const Tensors inputs = {whole({4, 2, 8})};
+  const tn::LaidOutGraph laid = laid_out(f, inputs);
+  ASSERT_EQ(found(laid).size(), 1u) << laid.graph;
+  expect_merged(laid, inputs, 1, 0);
+}
+
+TEST(Parallel, WhatCannotLieSideBySideStaysApart) {
+  tn::Generator random(34);
+  const Tensor a = random.normal({4, 6}), b = random.normal({4, 6});
+  const Tensors inputs = {random.normal({5, 4}), random.normal({6, 4})};
+  const auto sets = [&](const tn::TensorFunction& f) { return found(laid_out(f, inputs)).size(); };
+  const auto both = [&](auto g) {
+    return [&, g](const Tensors& in) -> Tensors {
+      return {g(tn::matmul(in[0], a)), g(tn::matmul(in[0], b))};
+    };
+  };
+  // The caller's outputs are dense.
+  EXPECT_EQ(sets(both([](const Tensor& x) { return x; })), 0u);
+  EXPECT_EQ(sets(both([](const Tensor& x) { return x.transpose(); })), 0u);
+  // Rows that lie apart cannot be read as one.
+  EXPECT_EQ(sets(both([](const Tensor& x) { return tn::sum(x.reshape({30})); })), 0u);
+  EXPECT_EQ(sets(both([](const Tensor& x) { return tn::sum(x.reshape({5, 2, 3})); })), 1u);
+  // One product that feeds the other, other left operands, right operands that are computed.
+  EXPECT_EQ(sets([&](const Tensors& in) -> Tensors {
+              const Tensor y = tn::matmul(in[0], a);
+              return {tn::sum(tn::matmul(y, a.transpose())) + tn::sum(y)};
+            }),
+            0u);
+  EXPECT_EQ(sets([&](const Tensors& in) -> Tensors {
+              return {tn::sum(tn::matmul(in[0], a)) + tn::sum(tn::matmul(in[1], b))};
+            }),
+            0u);
+  EXPECT_EQ(sets([&](const Tensors& in) -> Tensors {
+              const Tensor right = in[1].transpose();
+              return {tn::sum(tn::matmul(in[0], right)) + tn::sum(tn::matmul(in[0], right * 2.0))};
+            }),
+            0u);
+}
+
+TEST(Parallel, AMergedGroupMustSaveEnough) {
+  tn::Generator random(35);
+  const Tensor a = random.normal({4, 6}), b = random.normal({4, 6});
+  const auto f = [&](const Tensors& in) -> Tensors {
+    return {tn::sum(tn::matmul(in[0], a)), tn::sum(tn::matmul(in[0], b))};
+  };
+  const tn::LaidOutGraph laid = laid_out(f, {random.normal({5, 4})});
+  // A product of 6 columns takes 100 us, one of 12 columns what is given.
+  const auto merges = [&](double wide) {
+    const tn::CostFn cost = [&](const tn::Graph& graph, const tn::Group& group) -> tn::GroupCost {
+      if (group.nodes.size() > 1) return {};
+      return {0, graph.type(group.nodes[0]).shape.back() == 12 ? wide : 100};
+    };
+    const tn::FusionPlan plan = tn::fuse(laid.graph, cost, {.merging = 0.02});
+    const double saved = tn::no_fusion(laid.graph, cost).microseconds - plan.microseconds;
+    EXPECT_NEAR(saved, plan.groups.size() == 3 ? 200 - wide : 0, 1e-9);
+    return plan.groups.size() == 3;
+  };
+  EXPECT_TRUE(merges(150));
+  EXPECT_TRUE(merges(195));
+  EXPECT_FALSE(merges(197));
+  EXPECT_FALSE(merges(210));
+}
+
+}  // namespace
