@@ -1,0 +1,153 @@
+// The plans of the nine models of the paper, made without running them and without memory for their
+// weights: never worse than no fusion and than greedy fusion, little memory wasted, and what fuses.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <iostream>
+#include <map>
+
+#include "models/detr/detr.h"
+#include "models/setr/setr.h"
+#include "models/vit/vit_standard.h"
+#include "src/kernels/cpu/kernel.h"
+#include "src/runtime/memory_plan.h"
+#include "src/trace/parallel.h"
+#include "src/trace/passes/clean.h"
+#include "src/trace/passes/fold_scale.h"
+#include "src/trace/passes/simplify.h"
+#include "src/trace/trace.h"
+#include "tensor/tensor.h"
+
+namespace tn = tensor;
+using Tensors = std::vector<tn::Tensor>;
+
+namespace {
+
+// A machine of two cores, the same wherever the test runs.
+tn::cpu::Machine two_cores() {
+  tn::cpu::Machine machine;
+  machine.threads = 2;
+  machine.f32_gflops = machine.bf16_gflops = 220;
+  machine.memory_gbps = 35, machine.cache_gbps = 80, machine.cache_bytes = 32 << 20;
+  machine.simple_gops = 16, machine.special_gops = 3;
+  return machine;
+}
+
+template <class Model>
+tn::LaidOutGraph laid_out(Model model, const tn::Shape& pixels,
+                          const std::function<Tensors(const Model&, const tn::Tensor&)>& f) {
+  // Every parameter is one number of its own, seen at every place.
+  std::vector<std::pair<std::string, tn::Tensor>> names;
+  double number = 0.5;
+  for (const tn::nn::Parameter& p : tn::nn::parameters(model)) {
+    *p.tensor = tn::broadcast_to(tn::full({}, number += 1e-4, tn::f32), p.tensor->shape());
+    names.emplace_back(p.name, *p.tensor);
+  }
+  tn::Graph graph =
+      tn::trace([&](const Tensors& in) { return f(model, in[0]); }, {{pixels, tn::f32}}, names);
+  graph = tn::fold_scale(tn::simplify(tn::fold_constants(graph)));
+  return tn::lay_out(tn::eliminate_common_and_dead(graph));
+}
+
+std::map<std::string, std::function<tn::LaidOutGraph()>> nine_models() {
+  using models::detr::Detr;
+  using models::setr::Setr;
+  using models::vit::Vit;
+  std::map<std::string, std::function<tn::LaidOutGraph()>> all;
+  for (const std::string& name : models::vit::standard_names())
+    all[name] = [name] {
+      return laid_out<Vit>(
+          Vit::sized(models::vit::standard_config(name)), {1, 3, 224, 224},
+          [](const Vit& m, const tn::Tensor& x) -> Tensors { return {m(x).logits}; });
+    };
+  for (const std::string name : {"setr-naive-base", "setr-naive", "setr-pup"})
+    all[name] = [name] {
+      return laid_out<Setr>(Setr::sized(models::setr::SetrConfig::standard(name)), {1, 3, 384, 384},
+                            [](const Setr& m, const tn::Tensor& x) -> Tensors { return {m(x)}; });
+    };
+  for (const int layers : {3, 6, 12})
+    all["detr-resnet-50-e" + std::to_string(layers)] = [layers] {
+      models::detr::DetrConfig config;
+      config.encoder_layers = layers;
+      return laid_out<Detr>(Detr::sized(config), {1, 3, 800, 1333},
+                            [](const Detr& m, const tn::Tensor& x) -> Tensors {
+                              const auto out = m(x);
+                              return {out.logits, out.pred_boxes};
+                            });
+    };
+  return all;
+}
+
+// The values that the groups write, alive from there to the last group that reads them.
+std::vector<tn::Lifetime> lifetimes(const tn::Graph& graph, const tn::FusionPlan& plan) {
+  const tn::Wiring wires = tn::wiring(graph);
+  std::map<tn::ValueId, tn::Lifetime> alive;
+  const int end = static_cast<int>(plan.groups.size());
+  for (int step = 0; step < end; ++step) {
+    const tn::Group& group = plan.groups[static_cast<std::size_t>(step)];
+    for (const tn::ValueId id : group.writes) {
+      const tn::TensorType& type = graph.type(id);
+      alive[id] = {tn::num_elements(type.shape) * tn::item_size(type.dtype), step,
+                   wires.returned[static_cast<std::size_t>(id)] ? end : step};
+    }
+    for (const tn::ValueId id : group.reads)
+      if (const auto value = alive.find(wires.root[static_cast<std::size_t>(id)]);
+          value != alive.end())
+        value->second.last = std::max(value->second.last, step);
+  }
+  std::vector<tn::Lifetime> blocks;
+  for (const auto& [id, lifetime] : alive) blocks.push_back(lifetime);
+  return blocks;
+}
+
+TEST(Plans, NeverWorseThanNoFusionAndGreedyFusionAndLittleMemoryIsWasted) {
+  const tn::CostFn cost = tn::cpu::cpu_cost(two_cores());
+  for (const auto& [name, make] : nine_models()) {
+    SCOPED_TRACE(name);
+    const tn::LaidOutGraph laid = make();
+    const auto begin = std::chrono::steady_clock::now();
+    const tn::FusionPlan plan = tn::fuse(laid.graph, cost);
+    const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
+    const double none = tn::no_fusion(laid.graph, cost).microseconds;
+    const double greedy = tn::greedy_fusion(laid.graph, cost).microseconds;
+    EXPECT_LT(plan.microseconds, none);
+    EXPECT_LE(plan.microseconds, greedy * (1 + 1e-9));  // both are sums in some order
+    const auto [merged, lowered] = tn::merge_parallel(laid, plan);
+    const tn::MemoryPlan memory = tn::plan_memory(lifetimes(merged.graph, lowered));
+    EXPECT_LE(static_cast<double>(memory.bytes), 1.15 * static_cast<double>(memory.lower_bound));
+    std::cout << name << ": planned in " << time.count() << " ms, " << plan.groups.size()
+              << " groups; " << plan.microseconds / 1e3 << " ms estimated, " << greedy / 1e3
+              << " fused greedily, " << none / 1e3 << " not fused; arena "
+              << static_cast<double>(memory.bytes) / 1e6 << " MB, at least "
+              << static_cast<double>(memory.lower_bound) / 1e6 << '\n';
+  }
+}
+
+// The cross-attention of six decoder layers reads the same memory: six keys and six values. Whether
+// they run as one product each depends on what it costs to start a kernel.
+TEST(Plans, ProductsMergeWhereStartingAKernelIsDear) {
+  if (tn::cpu::cpu_families().front().name != "gemm") GTEST_SKIP() << "built without oneDNN";
+  tn::cpu::Machine machine = two_cores();
+  const tn::LaidOutGraph laid = nine_models().at("detr-resnet-50-e3")();
+  const auto widest = [&] {
+    const tn::CostFn cost = tn::cpu::cpu_cost(machine);
+    const tn::FusionPlan plan = tn::fuse(laid.graph, cost);
+    std::size_t most = 0;
+    for (const tn::Group& group : plan.groups)
+      most = std::max(most, tn::chains_of(laid.graph, group).size());
+    const auto [merged, lowered] = tn::merge_parallel(laid, plan);
+    tn::verify(merged.graph, "test");
+    for (const tn::Group& group : lowered.groups) {
+      const tn::GroupCost own = cost(merged.graph, group);
+      EXPECT_EQ(own.family, group.family);
+      EXPECT_NEAR(own.microseconds, group.microseconds, 1e-6 * group.microseconds);
+    }
+    return most;
+  };
+  machine.dispatch_us = 0;
+  EXPECT_EQ(widest(), 0u);
+  machine.dispatch_us = 200;
+  EXPECT_EQ(widest(), 6u);
+}
+
+}  // namespace
