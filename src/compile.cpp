@@ -10,6 +10,7 @@
 #include <mutex>
 #include <sstream>
 
+#include "src/runtime/describe.h"
 #include "src/runtime/program.h"
 #include "src/trace/parallel.h"
 #include "src/trace/passes/cast.h"
@@ -78,6 +79,7 @@ Executable compile(const TensorFunction& function, const std::vector<TensorType>
       "fuse", [&] { return options.fuse ? fuse(laid.graph, cost) : no_fusion(laid.graph, cost); });
   std::tie(laid, plan) = stages.run("merge_parallel", [&] { return merge_parallel(laid, plan); });
   verify(laid.graph, "merge_parallel");
+  if (stages.wants("plan")) std::cerr << "-- plan\n" << detail::plan_text(laid.graph, plan, cost);
   return Executable(
       stages.run("link", [&] { return detail::link(std::move(laid), std::move(plan), machine); }));
 }

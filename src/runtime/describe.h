@@ -12,4 +12,12 @@ std::string operators_of(const Graph& graph, const Group& group);
 /// The module that most of the group's operators belong to: that of the first one with a note.
 std::string place_of(const Graph& graph, const Group& group);
 
+/// "encoder.layer.*.attention" of "encoder.layer.3.attention" and "encoder.layer.4.attention".
+std::string merged_place(const std::string& a, const std::string& b);
+
+/// A plan for people: every kind of group with how often it occurs, what runs it, its estimate,
+/// what it writes, where in the model it stands, and what its operators are estimated to take
+/// apart.
+std::string plan_text(const Graph& graph, const FusionPlan& plan, const CostFn& cost);
+
 }  // namespace tensor::detail

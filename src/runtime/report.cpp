@@ -72,17 +72,6 @@ struct Row {
   std::string operators, where, kernel;
 };
 
-// "encoder.layer.3.attention" and "encoder.layer.4.attention" become "encoder.layer.*.attention".
-std::string merged_path(const std::string& a, const std::string& b) {
-  std::istringstream left(a), right(b);
-  std::string result, x, y;
-  while (std::getline(left, x, '.')) {
-    if (!std::getline(right, y, '.')) break;
-    result += (result.empty() ? "" : ".") + (x == y ? x : std::string("*"));
-  }
-  return result;
-}
-
 std::vector<Row> rows_of(const Program& program, const std::vector<double>& times) {
   const CostFn cost = cpu::cpu_cost(program.machine);
   const Wiring wires = wiring(program.laid.graph);
@@ -111,7 +100,7 @@ std::vector<Row> rows_of(const Program& program, const std::vector<double>& time
     row.apart += apart_us(program, group, cost, wires);
     row.gflop += work.flops / 1e9;
     row.megabytes += work.bytes / 1e6;
-    row.where = merged_path(row.where, where);
+    row.where = detail::merged_place(row.where, where);
   }
   return rows;
 }

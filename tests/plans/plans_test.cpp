@@ -3,13 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <fstream>
 #include <iostream>
 #include <map>
+#include <sstream>
 
 #include "models/detr/detr.h"
 #include "models/setr/setr.h"
 #include "models/vit/vit_standard.h"
 #include "src/kernels/cpu/kernel.h"
+#include "src/runtime/describe.h"
 #include "src/runtime/memory_plan.h"
 #include "src/trace/parallel.h"
 #include "src/trace/passes/clean.h"
@@ -148,6 +152,79 @@ TEST(Plans, ProductsMergeWhereStartingAKernelIsDear) {
   EXPECT_EQ(widest(), 0u);
   machine.dispatch_us = 200;
   EXPECT_EQ(widest(), 6u);
+}
+
+std::map<std::string, int> kinds_of(const std::string& model) {
+  const tn::LaidOutGraph laid = nine_models().at(model)();
+  std::map<std::string, int> count;
+  for (const tn::Group& group : tn::fuse(laid.graph, tn::cpu::cpu_cost(two_cores())).groups)
+    ++count[tn::detail::operators_of(laid.graph, group)];
+  return count;
+}
+
+TEST(Plans, BlocksFuseAsTheirCostsSay) {
+  if (tn::cpu::cpu_families().front().name != "gemm") GTEST_SKIP() << "built without oneDNN";
+  auto vit = kinds_of("vit-base-patch16-224");
+  EXPECT_EQ(vit["multiply, matmul, softmax, matmul"], 12);
+  EXPECT_EQ(vit["matmul, add, gelu"], 12);
+  EXPECT_EQ(vit["matmul, add, add"], 24);  // the residual sums
+  EXPECT_EQ(vit["softmax"], 0);
+  EXPECT_EQ(vit["gelu"], 0);
+  auto detr = kinds_of("detr-resnet-50-e3");  // batch norms are folded into the convolutions
+  EXPECT_EQ(detr["conv2d, add, relu"], 16);
+  EXPECT_EQ(detr["conv2d, relu"], 33);
+  EXPECT_EQ(detr["conv2d"], 5);  // four shortcuts and the projection after the backbone
+  EXPECT_EQ(detr["relu"], 0);
+  // No rule of the planner names what it finds.
+  for (const std::string file : {"fuse.h", "fuse.cpp", "group.cpp", "node_set.h"}) {
+    std::ifstream source(TENSOR_TEST_DATA "/../../src/trace/" + file);
+    const std::string text((std::istreambuf_iterator<char>(source)), {});
+    ASSERT_FALSE(text.empty()) << file;
+    for (const char* word : {"attention", "softmax"})
+      EXPECT_EQ(text.find(word), std::string::npos) << file << " names " << word;
+  }
+}
+
+// oneDNN chooses its implementations by the instruction set, and estimates depend on its choice.
+const bool is_limited = setenv("DNNL_MAX_CPU_ISA", "AVX2", 1) == 0;
+
+// The plans as they were reviewed. A change is looked at, and then accepted by running this test
+// with TENSOR_RENEW_PLANS=1.
+TEST(Plans, AreThoseThatWereReviewed) {
+  if (tn::cpu::cpu_families().front().name != "gemm") GTEST_SKIP() << "built without oneDNN";
+#if defined(__x86_64__)
+  if (!is_limited || !__builtin_cpu_supports("avx2")) GTEST_SKIP() << "needs AVX2";
+#else
+  GTEST_SKIP() << "oneDNN chooses other implementations here";
+#endif
+  const tn::CostFn cost = tn::cpu::cpu_cost(two_cores());
+  for (const std::string name : {"vit-base-patch16-224", "detr-resnet-50-e6", "setr-pup"}) {
+    const tn::LaidOutGraph laid = nine_models().at(name)();
+    const auto [merged, plan] = tn::merge_parallel(laid, tn::fuse(laid.graph, cost));
+    const std::string got =
+        "# " + name + ", f32, two cores\n" + tn::detail::plan_text(merged.graph, plan, cost);
+    const std::string path = TENSOR_TEST_DATA "/../plans/" + name + ".txt";
+    if (std::getenv("TENSOR_RENEW_PLANS")) {
+      std::ofstream(path) << got;
+      continue;
+    }
+    std::ifstream file(path);
+    const std::string expected((std::istreambuf_iterator<char>(file)), {});
+    if (got == expected) continue;
+    std::istringstream before(expected), after(got);
+    std::string difference, old_line, new_line;
+    while (true) {
+      const bool has_old = static_cast<bool>(std::getline(before, old_line));
+      const bool has_new = static_cast<bool>(std::getline(after, new_line));
+      if (!has_old && !has_new) break;
+      if (has_old && has_new && old_line == new_line) continue;
+      if (has_old) difference += "- " + old_line + '\n';
+      if (has_new) difference += "+ " + new_line + '\n';
+    }
+    ADD_FAILURE() << name << " is planned otherwise:\n"
+                  << difference << "If that is better: TENSOR_RENEW_PLANS=1 plans_tests "
+                  << "--gtest_filter=Plans.AreThoseThatWereReviewed";
+  }
 }
 
 }  // namespace
