@@ -94,7 +94,11 @@ class Program {
   }
 
   void grow() {
-    switch (pick(8)) {
+    switch (pick(10)) {
+      case 8:
+        return image();
+      case 9:
+        return whole_ ? counting() : smooth();
       case 0:
         return unary();
       case 1:
@@ -349,6 +353,120 @@ class Program {
             },
             bounds_[a]);
       }
+    }
+  }
+
+  // A value as images of a few channels, and what convolutional networks do with such.
+  void image() {
+    const std::size_t a = any();
+    const Shape shape = values_[a].shape();
+    const std::int64_t count = tn::num_elements(shape), channels = 1 + pick(4);
+    if (count % channels != 0 || count / channels < 16 || count > 5000) return;
+    std::int64_t height = 4;
+    while (count / channels % height != 0) --height;
+    const Shape map{1, channels, height, count / channels / height};
+    const double m = bounds_[a];
+    const auto add = [&](auto f, double bound) {
+      append([a, map, f](const Tensors& v) { return f(v[a].reshape(map)); }, bound);
+    };
+    const std::int64_t out = 1 + pick(9), stride = 1 + pick(2);
+    const Tensor bias = fresh({out});
+    const double scale = whole_ ? 1 : 1 / std::sqrt(9.0 * static_cast<double>(channels));
+    const double reach = 36 * static_cast<double>(channels) * m + 8;
+    switch (pick(whole_ ? 3 : 5)) {
+      case 0: {
+        const Tensor weight = fresh({out, channels, 3, 3}) * scale;
+        return add(
+            [=](const Tensor& x) {
+              return tn::conv2d(x, weight, bias, {.stride = stride, .padding = 1});
+            },
+            reach);
+      }
+      case 1: {
+        const Tensor weight = fresh({channels, out, 3, 3}) * scale;
+        return add(
+            [=](const Tensor& x) {
+              return tn::conv_transpose2d(x, weight, bias, {.stride = stride, .padding = 1});
+            },
+            reach);
+      }
+      case 2:
+        return add([=](const Tensor& x) { return tn::max_pool2d(x, 3, stride, 1); }, m);
+      case 3:
+        return add([=](const Tensor& x) { return tn::avg_pool2d(x, 3, stride, 1); }, m);
+      default:
+        return add([=](const Tensor& x) { return tn::interpolate(x, {7, 9}); }, m);
+    }
+  }
+
+  // Functions without steps, so that a last bit stays a last bit.
+  void smooth() {
+    const std::size_t a = any();
+    const double m = bounds_[a];
+    const auto add = [&](auto f, double bound) {
+      append([a, f](const Tensors& v) { return f(v[a]); }, bound);
+    };
+    switch (pick(9)) {
+      case 0:
+        return add([](const Tensor& x) { return tn::sin(tn::clip(x, -3, 3)); }, 1);
+      case 1:
+        return add([](const Tensor& x) { return tn::cos(tn::clip(x, -3, 3)); }, 1);
+      case 2:
+        return add([](const Tensor& x) { return tn::log1p(tn::abs(x)); }, m);
+      case 3:
+        return add([](const Tensor& x) { return tn::expm1(tn::clip(x, -3, 3)); }, 20);
+      case 4:
+        return add([](const Tensor& x) { return tn::reciprocal(tn::abs(x) + 1.0); }, 1);
+      case 5:
+        return add([](const Tensor& x) { return tn::rsqrt(tn::abs(x) + 1.0); }, 1);
+      case 6:
+        return add([](const Tensor& x) { return tn::log(tn::abs(x) + 1.0); }, m);
+      case 7:
+        return add([](const Tensor& x) { return tn::hardswish(x); }, m);
+      default:
+        return add([](const Tensor& x) { return tn::gelu_tanh(x); }, m);
+    }
+  }
+
+  // Exact on whole numbers.
+  void counting() {
+    const std::size_t a = any();
+    const Shape shape = values_[a].shape();
+    if (shape.rank() == 0 || tn::num_elements(shape) == 0) return;
+    const int axis = pick(shape.rank());
+    const double m = bounds_[a], n = static_cast<double>(shape[axis]);
+    const auto add = [&](auto f, double bound) {
+      append([a, f](const Tensors& v) { return f(v[a]); }, bound);
+    };
+    switch (pick(10)) {
+      case 0:
+        return add([=](const Tensor& x) { return tn::cumsum(x, axis); }, m * n);
+      case 1:
+        return add([=](const Tensor& x) { return tn::sort(x, axis); }, m);
+      case 2:
+        return add([=](const Tensor& x) { return tn::argmax(x, axis).astype(tn::f32); }, n);
+      case 3:
+        return add([=](const Tensor& x) { return tn::argmin(x, axis).astype(tn::f32); }, n);
+      case 4:
+        return add([](const Tensor& x) { return tn::floor(x * 0.5) + tn::ceil(x * 0.5); }, 2 * m);
+      case 5:
+        return add([](const Tensor& x) { return tn::round(x * 0.5); }, m);
+      case 6:
+        return add([](const Tensor& x) { return tn::remainder(x, 3.0) + tn::floor_divide(x, 4.0); },
+                   m + 3);
+      case 7:
+        return add([=](const Tensor& x) { return tn::any(x > 1.0, axis).astype(tn::f32); }, 1);
+      case 8:
+        return add(
+            [](const Tensor& x) {
+              return tn::logical_or((x >= 1.0) & (x <= 5.0), tn::logical_not(x != -1.0))
+                  .astype(tn::i32)
+                  .astype(tn::f32);
+            },
+            1);
+      default:
+        return add([](const Tensor& x) { return tn::where(tn::isfinite(x) & (x < 2.0), x, 7.0); },
+                   m + 7);
     }
   }
 
