@@ -1,6 +1,7 @@
 #include "src/runtime/memory_plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace tensor {
@@ -57,23 +58,44 @@ std::int64_t most_alive(const std::vector<Lifetime>& blocks) {
   return most;
 }
 
+// Places the block that reaches highest first from now on, as long as that helps now and then.
+void raise_the_highest(const std::vector<Lifetime>& blocks, std::vector<std::size_t> order,
+                       MemoryPlan& best) {
+  constexpr int kTries = 64;
+  MemoryPlan plan = place(blocks, order);
+  for (int i = 0; i < kTries && best.bytes > best.lower_bound; ++i) {
+    const auto highest = std::find_if(order.begin(), order.end(), [&](std::size_t block) {
+      return plan.offsets[block] + aligned(blocks[block].bytes) == plan.bytes;
+    });
+    std::rotate(order.begin(), highest, highest + 1);
+    plan = place(blocks, order);
+    if (plan.bytes < best.bytes) {
+      plan.lower_bound = best.lower_bound;
+      best = plan;
+    }
+  }
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(const std::vector<Lifetime>& blocks) {
-  std::vector<std::size_t> order(blocks.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto by = [&](auto key) {
-    std::vector<std::size_t> sorted = order;
-    std::stable_sort(sorted.begin(), sorted.end(),
-                     [&](std::size_t a, std::size_t b) { return key(blocks[a]) > key(blocks[b]); });
-    return place(blocks, sorted);
-  };
-  MemoryPlan best = by([](const Lifetime& b) { return b.bytes; });
-  for (MemoryPlan& other : std::vector<MemoryPlan>{
-           by([](const Lifetime& b) { return b.bytes * (b.last - b.first + 1); }),
-           by([](const Lifetime& b) { return -b.first; })})
-    if (other.bytes < best.bytes) best = std::move(other);
+  MemoryPlan best;
   best.lower_bound = most_alive(blocks);
+  best.bytes = std::numeric_limits<std::int64_t>::max();
+  if (blocks.empty()) best.bytes = 0;
+  const auto try_by = [&](auto key) {
+    std::vector<std::size_t> order(blocks.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return key(blocks[a]) > key(blocks[b]); });
+    MemoryPlan plan = place(blocks, order);
+    plan.lower_bound = best.lower_bound;
+    if (plan.bytes < best.bytes) best = std::move(plan);
+    raise_the_highest(blocks, std::move(order), best);
+  };
+  try_by([](const Lifetime& b) { return b.bytes; });
+  try_by([](const Lifetime& b) { return b.bytes * (b.last - b.first + 1); });
+  try_by([](const Lifetime& b) { return -b.first; });
   return best;
 }
 

@@ -21,8 +21,8 @@ struct MemoryPlan {
 };
 
 /// Places large blocks first, each at the lowest offset where it meets no block that is alive at
-/// the same time; of a few such orders (by size, by size times lifetime, by first use) the best is
-/// kept.
+/// the same time; of a few such orders (by size, by size times lifetime, by first use), and of
+/// those that come from placing the block that reaches highest first, the best is kept.
 MemoryPlan plan_memory(const std::vector<Lifetime>& blocks);
 
 }  // namespace tensor
