@@ -140,7 +140,11 @@ std::vector<std::int64_t> columns_of(const Graph& graph, const Parallel& chains)
 class Merger {
  public:
   Merger(const LaidOutGraph& laid, const FusionPlan& plan)
-      : graph_(laid.graph), plan_(plan), rewriter_(graph_), group_of_(at(graph_.size()), -1) {
+      : graph_(laid.graph),
+        layouts_(laid.layouts),
+        plan_(plan),
+        rewriter_(graph_),
+        group_of_(at(graph_.size()), -1) {
     for (std::size_t g = 0; g < plan.groups.size(); ++g) {
       chains_.push_back(chains_of(graph_, plan.groups[g]));
       for (const Chain& chain : chains_.back())
@@ -159,8 +163,10 @@ class Merger {
       else if (wide_[static_cast<std::size_t>(group)].empty())
         merge(static_cast<std::size_t>(group));
     }
-    LaidOutGraph laid = lay_out(rewriter_.finish());
-    return {std::move(laid), plan_of(laid.graph)};
+    LaidOutGraph laid{rewriter_.finish(), {}};
+    laid.layouts = layouts_of(laid.graph);
+    FusionPlan plan = plan_of(laid.graph);
+    return {std::move(laid), std::move(plan)};
   }
 
  private:
@@ -197,6 +203,29 @@ class Merger {
     }
   }
 
+  // Values lie as they did, for which the groups were chosen; what is new in rows, and views as
+  // seen from there.
+  std::vector<Layout> layouts_of(const Graph& graph) const {
+    std::vector<Layout> result;
+    for (const Node& node : graph.nodes())
+      result.push_back(
+          {node.type.shape,
+           node.kind == NodeKind::constant ? node.constant.strides() : row_major(node.type.shape),
+           0});
+    for (ValueId id = 0; id < graph_.size(); ++id)
+      if (group_of_[at(id)] < 0 && !is_joined(id)) result[at(rewriter_(id))] = layouts_[at(id)];
+    for (ValueId id = 0; id < graph.size(); ++id) {
+      const Node& node = graph[id];
+      if (node.kind != NodeKind::operation || is_compute(graph, id)) continue;
+      const ValueId source = node.inputs[0];
+      const Layout& seen = result[at(source)];
+      const auto view = info(node.op).view(graph.type(source), seen.strides, node.attrs);
+      if (!view) internal_error("parallel products", "a view of ", node.type, " needs a copy");
+      result[at(id)] = {view->shape, view->strides, seen.offset + view->offset};
+    }
+    return result;
+  }
+
   FusionPlan plan_of(const Graph& graph) const {
     const Wiring wires = wiring(graph);
     FusionPlan plan;
@@ -214,6 +243,7 @@ class Merger {
   }
 
   const Graph& graph_;
+  const std::vector<Layout>& layouts_;
   const FusionPlan& plan_;
   Rewriter rewriter_;
   const std::vector<std::vector<ValueId>> readers_ = consumers(graph_);

@@ -174,6 +174,48 @@ TEST(Parallel, WhatCannotLieSideBySideStaysApart) {
             0u);
 }
 
+// The groups were chosen for how values lie: an image whose reshape needs a copy keeps the one it
+// has, and its kernel.
+TEST(Parallel, EverythingElseStaysAsItWasLaidOut) {
+  tn::Generator random(12);
+  const Linear a{random.normal({8, 16}), random.normal({8})},
+      b{random.normal({8, 16}), random.normal({8})};
+  const tn::TensorFunction f = [&](const Tensors& in) -> Tensors {
+    const Tensor wide = tn::interpolate(in[1], {6, 10});
+    return {tn::exp(a(in[0])) * tn::exp(b(in[0])), tn::exp(wide.reshape({3, 60})),
+            tn::interpolate(tn::exp(wide.reshape({1, 6, 3, 10})), {4, 5})};
+  };
+  const auto laid = laid_out(f, {random.normal({5, 16}), random.normal({1, 3, 3, 5})});
+  const tn::FusionPlan plan = tn::fuse(laid.graph, ten_a_product);
+  const auto [merged, after] = tn::merge_parallel(laid, plan);
+  const auto operators = [](const tn::Graph& graph, const tn::FusionPlan& p) {
+    std::vector<std::vector<tn::Op>> result;
+    for (const tn::Group& group : p.groups) {
+      result.emplace_back();
+      for (const tn::ValueId id : group.nodes) {
+        EXPECT_TRUE(tn::is_compute(graph, id));
+        result.back().push_back(graph[id].op);
+      }
+    }
+    return result;
+  };
+  const auto before = operators(laid.graph, plan), now = operators(merged.graph, after);
+  ASSERT_EQ(before.size(), now.size());
+  int copies = 0, narrower = 0;
+  for (std::size_t g = 0; g < now.size(); ++g) {
+    copies += now[g] == std::vector{tn::Op::copy};
+    if (now[g] == before[g]) continue;
+    ++narrower;
+    const std::vector chain = {tn::Op::matmul, tn::Op::add, tn::Op::exp};
+    std::vector both = chain;
+    both.insert(both.end(), chain.begin(), chain.end());
+    EXPECT_EQ(before[g], both);
+    EXPECT_EQ(now[g], chain);
+  }
+  EXPECT_GE(copies, 1);
+  EXPECT_EQ(narrower, 1);
+}
+
 TEST(Parallel, AMergedGroupMustSaveEnough) {
   tn::Generator random(35);
   const Tensor a = random.normal({4, 6}), b = random.normal({4, 6});
