@@ -1,4 +1,4 @@
-"""Renders the newest file of bench/results as the table of bench/README.md.
+"""Renders the newest measurement of every model in bench/results as the tables of bench/README.md, a section a run.
 
     python bench/table.py             # prints it
     python bench/table.py --write     # puts it into bench/README.md
@@ -68,14 +68,19 @@ def render(result):
     )
 
 
-def newest():
-    results = [json.loads(path.read_text()) for path in (HERE / "results").glob("*.json")]
-    return max(results, key=lambda result: result["date"], default=None)
+def current():
+    """The runs, oldest first, each with those of its rows that no later run has measured again."""
+    runs = [json.loads(path.read_text()) for path in (HERE / "results").glob("*.json")]
+    runs.sort(key=lambda run: run["date"])
+    latest = {(row["model"], row["dtype"]): run["date"] for run in runs for row in run["results"]}
+    for run in runs:
+        rows = [row for row in run["results"] if latest[row["model"], row["dtype"]] == run["date"]]
+        if rows:
+            yield {**run, "results": rows}
 
 
 def main():
-    result = newest()
-    text = render(result) if result else "No results yet.\n"
+    text = "\n".join(render(run) for run in current()) or "No results yet.\n"
     if len(sys.argv) == 1:
         return print(text, end="")
     readme = README.read_text()
@@ -85,7 +90,7 @@ def main():
     if sys.argv[1] == "--write":
         README.write_text(want)
     elif readme != want:
-        sys.exit("the table in bench/README.md is not that of the newest results: run bench/table.py --write")
+        sys.exit("the table in bench/README.md is not that of the results: run bench/table.py --write")
 
 
 if __name__ == "__main__":

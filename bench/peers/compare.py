@@ -250,6 +250,7 @@ def main():
             for row in measure(options, model, dtype):
                 result["versions"].update(row.pop("versions", {}))
                 result["results"].append(row)
+            out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(json.dumps(result, indent=1) + "\n")  # what is measured stays if the rest fails
     print(table.render(result))
     print(f"written to {out}", file=sys.stderr)
