@@ -189,7 +189,7 @@ class Merger {
             parts.push_back(graph_[graph_[chain[step]].inputs[input]].constant);
           return rewriter_.to().add_constant(joined(std::move(parts), columns, step == 0));
         });
-    const Shape& shape = rewriter_.to().type(wide_[group].back()).shape;
+    const Shape shape = rewriter_.to().type(wide_[group].back()).shape;  // nodes are added below
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < chains.size(); begin += columns[i++]) {
       const ValueId result = chains[i].back();
