@@ -35,6 +35,11 @@ struct LaunchConfig {
   unsigned attribute_count;
 };
 
+/// How the tensor memory accelerator finds a tensor: opaque, passed to kernels by value.
+struct alignas(64) TensorMapBytes {
+  std::uint64_t words[16];
+};
+
 /// The functions used, by what they do. A result of 0 is success.
 struct Driver {
   /// Opened and initialised once. UserError, naming what was tried, when there is none.
@@ -78,6 +83,12 @@ struct Driver {
       find<FunctionHandle*, int, int>("cuFuncSetAttribute");
   Call<const LaunchConfig*, FunctionHandle*, void**, void**> launch =
       find<const LaunchConfig*, FunctionHandle*, void**, void**>("cuLaunchKernelEx");
+  Call<TensorMapBytes*, int, unsigned, Address, const std::uint64_t*, const std::uint64_t*,
+       const std::uint32_t*, const std::uint32_t*, int, int, int, int>
+      encode_tensor_map =
+          find<TensorMapBytes*, int, unsigned, Address, const std::uint64_t*, const std::uint64_t*,
+               const std::uint32_t*, const std::uint32_t*, int, int, int, int>(
+              "cuTensorMapEncodeTiled");
   Call<int, const char**> error_name = find<int, const char**>("cuGetErrorName");
   Call<int, const char**> error_text = find<int, const char**>("cuGetErrorString");
 

@@ -17,14 +17,19 @@ struct Fragment {
   int lanes, elements;  // elements a lane
   Place lane[7], element[7];
 
-  constexpr Place at(int lane_number, int element_number) const {
+  static constexpr Place sum(const Place (&bits)[7], int number) {
     Place place;
     for (int bit = 0; bit < 7; ++bit) {
-      const int from_lane = lane_number >> bit & 1, from_element = element_number >> bit & 1;
-      place.row += from_lane * lane[bit].row + from_element * element[bit].row;
-      place.column += from_lane * lane[bit].column + from_element * element[bit].column;
+      place.row += (number >> bit & 1) * bits[bit].row;
+      place.column += (number >> bit & 1) * bits[bit].column;
     }
     return place;
+  }
+  constexpr Place of_lane(int number) const { return sum(lane, number); }
+  constexpr Place of_element(int number) const { return sum(element, number); }
+  constexpr Place at(int lane_number, int element_number) const {
+    const Place a = of_lane(lane_number), b = of_element(element_number);
+    return {a.row + b.row, a.column + b.column};
   }
 };
 

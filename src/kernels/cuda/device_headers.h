@@ -1,0 +1,13 @@
+// The kernels' own headers, src/kernels/cuda/device, as texts: they are part of the library.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tensor::cuda {
+
+/// By the names that kernels include them by.
+const std::vector<std::pair<std::string, std::string>>& device_headers();
+
+}  // namespace tensor::cuda

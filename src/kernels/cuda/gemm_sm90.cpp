@@ -1,0 +1,119 @@
+#include "src/kernels/cuda/gemm_sm90.h"
+
+#include <sstream>
+
+#include "src/kernels/cuda/device_headers.h"
+#include "tensor/error.h"
+
+namespace tensor::cuda {
+namespace {
+
+constexpr int kDepth = 64;
+
+int columns_of(const GemmSchedule& s) { return s.swapped ? s.tokens : s.features; }
+
+// wgmma names every register of its sums, so its text depends on the number of columns.
+std::string wgmma(int columns, Element element) {
+  const int sums = columns / 2;
+  const char* type = element == Element::f16 ? "f16" : "bf16";
+  std::ostringstream text;
+  text << "struct Wgmma {\n"
+          "  static void run(float (&d)["
+       << sums
+       << "], u64 a, u64 b, int accumulate) {\n"
+          "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.b32 p, %"
+       << sums + 2 << ", 0;\\n\"\n      \"wgmma.mma_async.sync.aligned.m64n" << columns
+       << "k16.f32." << type << '.' << type << " {";
+  for (int i = 0; i < sums; ++i) text << (i ? ", %" : "%") << i;
+  text << "}, %" << sums << ", %" << sums + 1 << ", p, 1, 1, 0, 0;\\n}\"\n      : ";
+  for (int i = 0; i < sums; ++i) text << (i ? ", \"+f\"(d[" : "\"+f\"(d[") << i << "])";
+  text << "\n      : \"l\"(a), \"l\"(b), \"r\"(accumulate));\n  }\n};\n";
+  return text.str();
+}
+
+}  // namespace
+
+int GemmSchedule::threads() const { return 128 * groups + (groups > 1 ? 128 : 32); }
+
+std::int64_t GemmSchedule::needed_shared_bytes() const {
+  constexpr std::int64_t kElementBytes = 2;
+  return kElementBytes *
+         (std::int64_t{stages} * (tokens + features) * kDepth + std::int64_t{tokens} * features);
+}
+
+std::string GemmSchedule::fault(std::int64_t shared_bytes) const {
+  const int rows = swapped ? features : tokens, columns = columns_of(*this);
+  if (groups < 1 || groups > 3) return "groups of rows from 1 to 3";
+  if (rows != 64 * groups) return "the side of the rows has 64 a group";
+  if (columns % 8 != 0 || columns < 8 || columns > 256) return "8 to 256 columns in steps of 8";
+  if (features % 64 != 0) return "features in panels of 64";
+  if (stages < 2) return "at least two stages";
+  // The barriers lie before the tiles, which begin where the swizzle does: every 1,024 bytes.
+  const std::int64_t needed = needed_shared_bytes() + 1024;
+  if (needed > shared_bytes)
+    return "needs " + std::to_string(needed) + " bytes of shared memory, a block has " +
+           std::to_string(shared_bytes);
+  return {};
+}
+
+GemmKernel gemm_sm90(const GemmSchedule& s, Element element, const Epilogue& epilogue) {
+  const std::string type = element == Element::f16 ? "f16" : "bf16";
+  const std::string tile = std::to_string(s.tokens) + "x" + std::to_string(s.features) + "x" +
+                           std::to_string(kDepth) + (s.swapped ? "t" : "");
+  GemmKernel kernel;
+  kernel.name = "sm90a_gemm_" + type + "_f32_" + tile + "_s" + std::to_string(s.stages) +
+                (epilogue.name.empty() ? "" : "_" + epilogue.name);
+  std::ostringstream text;
+  text << "#include \"gemm_sm90.h\"\n"
+          "using namespace tensor::device;\n"
+          "using Element = "
+       << (element == Element::f16 ? "Half" : "Bfloat16")
+       << ";\n"
+          "struct Schedule {\n"
+          "  using Element = ::Element;\n"
+          "  static constexpr int kTokens = "
+       << s.tokens << ", kFeatures = " << s.features << ", kStages = " << s.stages
+       << ", kGroups = " << s.groups
+       << ";\n  static constexpr bool kSwapped = " << (s.swapped ? "true" : "false") << ";\n};\n"
+       << wgmma(columns_of(s), element) << "struct Epilogue {\n  " << epilogue.members
+       << "\n  float operator()(float sum, int token, int feature) const { return "
+       << epilogue.result
+       << "; }\n};\n"
+          "using Gemm = GemmSm90<Schedule, Wgmma, Epilogue>;\n"
+          "static_assert(Gemm::kSharedBytes == "
+       << s.needed_shared_bytes() << " && Gemm::kThreads == " << s.threads()
+       << ");\n"
+          "extern \"C\" __global__ __launch_bounds__(Gemm::kThreads, 1) void "
+       << kernel.name
+       << "(\n"
+          "    const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap "
+          "inputs,\n"
+          "    const __grid_constant__ TensorMap outputs, const __grid_constant__ Epilogue "
+          "epilogue,\n"
+          "    int tokens, int features, int depth) {\n"
+          "  Gemm::run(weights, inputs, outputs, epilogue, tokens, features, depth);\n"
+          "}\n";
+  kernel.source = {kernel.name + ".cu", text.str(), device_headers(), {"-default-device"}};
+  return kernel;
+}
+
+TensorMapBytes swizzled_boxes(Device& device, Element element, Address address, std::int64_t rows,
+                              std::int64_t columns, int box_rows) {
+  constexpr int kF16 = 6, kBf16 = 9;  // CUtensorMapDataType
+  constexpr int kSwizzle128 = 3, kPromote256 = 3;
+  if (columns % 8 != 0)
+    internal_error("tensor map", "rows of ", columns, " elements: need a multiple of 16 bytes");
+  TensorMapBytes map{};
+  const std::uint64_t extents[] = {static_cast<std::uint64_t>(columns),
+                                   static_cast<std::uint64_t>(rows)};
+  const std::uint64_t row_bytes[] = {2 * static_cast<std::uint64_t>(columns)};
+  const std::uint32_t box[] = {kDepth, static_cast<std::uint32_t>(box_rows)}, steps[] = {1, 1};
+  device.enter();
+  device.check(Driver::get().encode_tensor_map(&map, element == Element::f16 ? kF16 : kBf16, 2,
+                                               address, extents, row_bytes, box, steps, 0,
+                                               kSwizzle128, kPromote256, 0),
+               "describing a matrix");
+  return map;
+}
+
+}  // namespace tensor::cuda
