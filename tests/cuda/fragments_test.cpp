@@ -266,14 +266,16 @@ class FragmentsOnGpu : public testing::Test {
 };
 
 TEST_F(FragmentsOnGpu, AreThoseOfMma) {
-  if (device_->info().capability < 80) GTEST_SKIP() << "bf16 products need sm_80";
+  if (device_->info().capability < 80)
+    GTEST_SKIP() << device_->info().name << " multiplies no bf16: need sm_80 or newer";
   expect_product(kKernels, "mma_16x8x8", kMma16x8x8);
   expect_product(kKernels, "mma_16x8x16", kMma16x8x16);
   expect_product(kKernels, "ldmatrix_16x8x16", kMma16x8x16);
 }
 
 TEST_F(FragmentsOnGpu, AreThoseOfWgmma) {
-  if (device_->info().capability != 90) GTEST_SKIP() << "wgmma exists on sm_90a alone";
+  if (device_->info().capability != 90)
+    GTEST_SKIP() << device_->info().name << " has no wgmma instructions: need a Hopper GPU (sm_90)";
   expect_product(std::string(kKernels) + kWgmma, "wgmma_64x24x16", wgmma64xNx16(24));
 }
 

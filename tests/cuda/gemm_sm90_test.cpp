@@ -89,7 +89,9 @@ class GemmOnGpu : public testing::Test {
     } catch (const UserError& error) {
       GTEST_SKIP() << error.what();
     }
-    if (device_->info().capability != 90) GTEST_SKIP() << "wgmma exists on sm_90a alone";
+    if (device_->info().capability != 90)
+      GTEST_SKIP() << device_->info().name
+                   << " has no wgmma instructions: need a Hopper GPU (sm_90)";
   }
 
   struct Matrix {

@@ -10,16 +10,6 @@ using namespace tensor::testing;
 
 namespace {
 
-std::mt19937& random_engine() {
-  static std::mt19937 engine([] {
-    const unsigned seed = std::random_device()();
-    std::printf("seed %u\n", seed);
-    return seed;
-  }());
-  return engine;
-}
-int pick(int n) { return static_cast<int>(random_engine()() % static_cast<unsigned>(n)); }
-
 Tensor normal(const Shape& shape, tn::DType dtype = tn::f32) {
   return tn::Generator(random_engine()()).normal(shape).astype(dtype);
 }

@@ -11,16 +11,6 @@ using namespace tensor::testing;
 
 namespace {
 
-std::mt19937& random_engine() {
-  static std::mt19937 engine([] {
-    const unsigned seed = std::random_device()();
-    std::printf("seed %u\n", seed);
-    return seed;
-  }());
-  return engine;
-}
-int pick(int n) { return static_cast<int>(random_engine()() % static_cast<unsigned>(n)); }
-
 constexpr std::int64_t kExtents[] = {1, 2, 3, 7, 16, 17, 63, 65, 130, 197};
 
 Shape any_shape(int rank, std::int64_t most) {

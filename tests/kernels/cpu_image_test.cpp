@@ -10,16 +10,6 @@ using namespace tensor::testing;
 
 namespace {
 
-std::mt19937& random_engine() {
-  static std::mt19937 engine([] {
-    const unsigned seed = std::random_device()();
-    std::printf("seed %u\n", seed);
-    return seed;
-  }());
-  return engine;
-}
-int pick(int n) { return static_cast<int>(random_engine()() % static_cast<unsigned>(n)); }
-
 constexpr std::int64_t kChannels[] = {1, 3, 7, 16, 19, 63, 64, 65, 197};
 
 Shape any_shape() {

@@ -10,16 +10,6 @@ using namespace tensor::testing;
 
 namespace {
 
-std::mt19937& random_engine() {
-  static std::mt19937 engine([] {
-    const unsigned seed = std::random_device()();
-    std::printf("seed %u\n", seed);
-    return seed;
-  }());
-  return engine;
-}
-int pick(int n) { return static_cast<int>(random_engine()() % static_cast<unsigned>(n)); }
-
 Shape any_shape() {
   constexpr std::int64_t kExtents[] = {1, 2, 3, 7, 16, 33, 63, 65, 197, 257};
   Shape shape;

@@ -11,16 +11,6 @@ using namespace tensor::testing;
 
 namespace {
 
-std::mt19937& random_engine() {
-  static std::mt19937 engine([] {
-    const unsigned seed = std::random_device()();
-    std::printf("seed %u\n", seed);
-    return seed;
-  }());
-  return engine;
-}
-int pick(int n) { return static_cast<int>(random_engine()() % static_cast<unsigned>(n)); }
-
 constexpr std::int64_t kLengths[] = {2, 3, 7, 15, 16, 17, 63, 65, 197, 257, 768, 1025, 5000};
 
 // [..., length] of at most about 60000 elements.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <random>
 #include <string>
@@ -20,6 +21,18 @@
 namespace tensor::testing {
 
 using Tensors = std::vector<Tensor>;
+
+/// Random choices from a fresh seed, which is printed.
+inline std::mt19937& random_engine() {
+  static std::mt19937 engine([] {
+    const unsigned seed = std::random_device()();
+    std::printf("seed %u\n", seed);
+    return seed;
+  }());
+  return engine;
+}
+/// From 0 to n - 1.
+inline int pick(int n) { return static_cast<int>(random_engine()() % static_cast<unsigned>(n)); }
 
 inline const cpu::Family& family(std::string_view name) {
   for (const cpu::Family& f : cpu::cpu_families())
