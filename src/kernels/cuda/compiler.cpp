@@ -34,7 +34,7 @@ std::vector<std::string> options_of(const KernelSource& source, const std::strin
 }  // namespace
 
 struct Compiler::Api {
-  SharedLibrary library{"NVRTC, CUDA's run-time compiler,", candidates(),
+  SharedLibrary library{"NVRTC (CUDA's run-time compiler)", candidates(),
                         "install the CUDA toolkit (Debian: nvidia-cuda-toolkit), or name the file "
                         "in TENSOR_NVRTC; the CPU works without it"};
   template <class... T>
