@@ -49,7 +49,7 @@ std::vector<double> step_times(const Program& program, const std::vector<Tensor>
 
 // The least time the machine needs for this work.
 double roofline_us(const Program& program, const Group& group) {
-  const cpu::Work work = cpu::work_of(program.laid.graph, group);
+  const Work work = work_of(program.laid.graph, group);
   const double bandwidth = work.bytes > program.machine.cache_bytes ? program.machine.memory_gbps
                                                                     : program.machine.cache_gbps;
   bool narrow = false;
@@ -92,7 +92,7 @@ std::vector<Row> rows_of(const Program& program, const std::vector<double>& time
       rows.push_back({0, 0, 0, 0, 0, 0, 0, detail::operators_of(program.laid.graph, group), where,
                       step.kernel->description()});
     Row& row = rows[place->second];
-    const cpu::Work work = cpu::work_of(program.laid.graph, group);
+    const Work work = work_of(program.laid.graph, group);
     ++row.count;
     row.us += times[i];
     row.roofline += roofline_us(program, group);

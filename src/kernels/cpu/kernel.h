@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/kernels/work.h"
 #include "src/trace/fuse.h"
 #include "src/trace/layout.h"
 
@@ -45,13 +46,6 @@ class Kernel {
   /// What runs, for the report: "onednn brg:avx512_core + gelu".
   virtual std::string description() const = 0;
 };
-
-struct Work {
-  double flops = 0;  // multiplications and additions
-  double bytes = 0;  // read and written once each
-};
-/// What a group must do at least.
-Work work_of(const Graph& graph, const Group& group);
 
 struct Family {
   std::string_view name;

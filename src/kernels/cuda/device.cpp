@@ -248,18 +248,19 @@ void Kernel::run(Stream& stream, const Launch& launch, void** arguments) {
                    name_);
     most_shared_ = launch.shared_bytes;
   }
-  LaunchAttribute overlap{kOverlapsPrevious, {}, {}};
-  overlap.value.flag = 1;
-  const LaunchConfig config{launch.grid.x,
-                            launch.grid.y,
-                            launch.grid.z,
-                            launch.block.x,
-                            launch.block.y,
-                            launch.block.z,
-                            launch.shared_bytes,
-                            stream.handle(),
-                            &overlap,
-                            launch.overlaps_previous ? 1u : 0u};
+  LaunchAttribute attributes[2];
+  unsigned count = 0;
+  if (launch.overlaps_previous) {
+    attributes[count] = {kOverlapsPrevious, {}, {}};
+    attributes[count++].value.flag = 1;
+  }
+  if (launch.cluster > 1) {
+    attributes[count] = {kCluster, {}, {}};
+    attributes[count++].value.grid = {launch.cluster, 1, 1};
+  }
+  const LaunchConfig config{launch.grid.x,  launch.grid.y,  launch.grid.z,       launch.block.x,
+                            launch.block.y, launch.block.z, launch.shared_bytes, stream.handle(),
+                            attributes,     count};
   device_->check(driver().launch(&config, function_, arguments, nullptr), name_);
 }
 

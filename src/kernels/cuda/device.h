@@ -131,6 +131,7 @@ class Kernel {
   struct Launch {
     Grid grid = {}, block = {};
     unsigned shared_bytes = 0;  // besides those declared in the kernel
+    unsigned cluster = 1;       // neighbouring blocks along x that run together
     /// May start before the kernel ahead ends, and waits for it by itself (griddepcontrol.wait).
     bool overlaps_previous = false;
   };
@@ -139,10 +140,11 @@ class Kernel {
     void* addresses[] = {static_cast<void*>(&arguments)..., nullptr};
     run(stream, launch, addresses);
   }
+  /// The same with the addresses of the arguments.
+  void run(Stream& stream, const Launch& launch, void** arguments);
 
  private:
   int attribute(FunctionAttribute which) const;
-  void run(Stream& stream, const Launch& launch, void** arguments);
   Device* device_;
   std::string name_;
   ModuleHandle* module_ = nullptr;

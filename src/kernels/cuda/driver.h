@@ -23,6 +23,9 @@ struct LaunchAttribute {
   union {
     char bytes[64];
     int flag;
+    struct {
+      unsigned x, y, z;
+    } grid;
   } value;
 };
 
@@ -120,6 +123,7 @@ enum class FunctionAttribute { local_bytes = 3, registers = 4, dynamic_shared_by
 constexpr int kOutOfMemory = 2, kNoDevice = 100;
 constexpr unsigned kStreamOfItsOwn = 1;  // does not wait for the default stream
 constexpr int kOverlapsPrevious = 6;     // programmatic stream serialisation
+constexpr int kCluster = 4;              // its dimensions
 
 /// Whether the process must be started again after this error: the driver answers every later call
 /// with it (CUDA driver API, "CUresult").

@@ -1,0 +1,10 @@
+// The rows of cuda_families(), one a file.
+#pragma once
+
+#include "src/kernels/cuda/family.h"
+
+namespace tensor::cuda {
+
+extern const Family kHost;
+
+}  // namespace tensor::cuda

@@ -1,0 +1,66 @@
+// What the cost model knows of GPUs.
+#include <algorithm>
+
+#include "src/kernels/cuda/family.h"
+#include "tensor/error.h"
+
+namespace tensor::cuda {
+namespace {
+
+// 16-bit multiply-adds with float32 sums, a clock and multiprocessor (NVIDIA's architecture
+// whitepapers).
+double tensor_operations(int capability) {
+  switch (capability) {
+    case 80:
+    case 87:
+      return 1024;
+    case 90:
+      return 2048;
+    case 100:
+    case 103:
+      return 4096;
+    default:
+      return 512;
+  }
+}
+
+double f32_operations(int capability) { return capability == 75 || capability == 80 ? 64 : 128; }
+
+}  // namespace
+
+Machine machine_of(const DeviceInfo& device) {
+  Machine m;
+  m.device = device;
+  const double clocks = device.multiprocessors * device.clock_ghz * 1e9;
+  // What well-made kernels reach: an H200 multiplies 760 of its 990 TFLOP/s and reads 4.4 of its
+  // 4.8 TB/s.
+  m.tensor_tflops = 0.77 * 2 * tensor_operations(device.capability) * clocks / 1e12;
+  m.f32_tflops = 0.8 * 2 * f32_operations(device.capability) * clocks / 1e12;
+  m.memory_gbps = 0.9 * device.memory_gbps;
+  m.l2_gbps = std::max(m.memory_gbps, 0.6 * 64 * clocks / 1e9);  // 64 bytes a clock, shared
+  m.special_tops = 16 * clocks / 1e12;
+  m.launch_us = device.capability >= 90 ? 0.6 : 1.2;
+  m.host_gbps = 12;
+  return m;
+}
+
+DeviceInfo typical_device(int capability) {
+  constexpr std::int64_t kKiB = 1 << 10, kMiB = 1 << 20, kGiB = 1 << 30;
+  // T4, A100, RTX 3090, L4, H200, B200, RTX 5090.
+  static const DeviceInfo kTable[] = {
+      {0, "T4", 75, 40, 65536, 1024, 16 * kGiB, 4 * kMiB, 64 * kKiB, 64 * kKiB, 1.59, 320},
+      {0, "A100", 80, 108, 65536, 2048, 80 * kGiB, 40 * kMiB, 164 * kKiB, 163 * kKiB, 1.41, 2039},
+      {0, "RTX 3090", 86, 82, 65536, 1536, 24 * kGiB, 6 * kMiB, 100 * kKiB, 99 * kKiB, 1.70, 936},
+      {0, "L4", 89, 58, 65536, 1536, 24 * kGiB, 48 * kMiB, 100 * kKiB, 99 * kKiB, 2.04, 300},
+      {0, "H200", 90, 132, 65536, 2048, 141 * kGiB, 60 * kMiB, 228 * kKiB, 227 * kKiB, 1.98, 4800},
+      {0, "B200", 100, 148, 65536, 2048, 180 * kGiB, 126 * kMiB, 228 * kKiB, 227 * kKiB, 1.85,
+       8000},
+      {0, "RTX 5090", 120, 170, 65536, 1536, 32 * kGiB, 96 * kMiB, 100 * kKiB, 99 * kKiB, 2.41,
+       1792},
+  };
+  for (const DeviceInfo& info : kTable)
+    if (info.capability == capability) return info;
+  internal_error("typical_device", "there is no row for capability ", capability);
+}
+
+}  // namespace tensor::cuda
