@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/kernels/cuda/device_headers.h"
+#include "src/kernels/cuda/tensor_map.h"
 #include "tensor/dtype.h"
 #include "tensor/error.h"
 
@@ -136,7 +137,8 @@ class GemmOnGpu : public testing::Test {
       int row;
     } members{on_bias.address(), on_residual.address(), features};
     const auto boxes = [&](const Buffer& b, std::int64_t rows, std::int64_t columns, int box) {
-      return swizzled_boxes(*device_, element, b.address(), rows, columns, box);
+      const DType dtype = element == Element::f16 ? f16 : bf16;
+      return encode(*device_, swizzled_boxes(dtype, rows, columns, box), b.address());
     };
     const GemmKernel text = gemm_sm90(s, element, e);
     Kernel kernel(*device_, Compiler::get().compile(text.source, "sm_90a"), text.name);

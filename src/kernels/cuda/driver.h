@@ -92,6 +92,11 @@ struct Driver {
           find<TensorMapBytes*, int, unsigned, Address, const std::uint64_t*, const std::uint64_t*,
                const std::uint32_t*, const std::uint32_t*, int, int, int, int>(
               "cuTensorMapEncodeTiled");
+  Call<TensorMapBytes*, int, unsigned, Address, const std::uint64_t*, const std::uint64_t*,
+       const int*, const int*, unsigned, unsigned, const std::uint32_t*, int, int, int, int>
+      encode_im2col_map = find<TensorMapBytes*, int, unsigned, Address, const std::uint64_t*,
+                               const std::uint64_t*, const int*, const int*, unsigned, unsigned,
+                               const std::uint32_t*, int, int, int, int>("cuTensorMapEncodeIm2col");
   Call<int, const char**> error_name = find<int, const char**>("cuGetErrorName");
   Call<int, const char**> error_text = find<int, const char**>("cuGetErrorString");
 

@@ -45,11 +45,11 @@ struct Pointer {
 /// A view of memory for the tensor memory accelerator (CUDA driver API, cuTensorMapEncodeTiled and
 /// cuTensorMapEncodeIm2col): extents and strides from the fastest axis on, which has stride 1.
 struct TensorMapOf {
-  Pointer memory;
+  Pointer memory = {};
   DType dtype = f16;
   std::vector<std::int64_t> extents;       // in elements; 1 to 5
   std::vector<std::int64_t> stride_bytes;  // of all axes but the first: multiples of 16
-  std::vector<int> box;                    // elements of every axis; not for im2col
+  std::vector<int> box = {};               // elements of every axis; not for im2col
   std::vector<int> steps = {};             // between elements of a box, 1 where left out
   bool swizzled = true;  // the box's rows are 128 bytes, exchanged in chunks of 16
   struct Im2col {

@@ -97,23 +97,4 @@ GemmKernel gemm_sm90(const GemmSchedule& s, Element element, const Epilogue& epi
   return kernel;
 }
 
-TensorMapBytes swizzled_boxes(Device& device, Element element, Address address, std::int64_t rows,
-                              std::int64_t columns, int box_rows) {
-  constexpr int kF16 = 6, kBf16 = 9;  // CUtensorMapDataType
-  constexpr int kSwizzle128 = 3, kPromote256 = 3;
-  if (columns % 8 != 0)
-    internal_error("tensor map", "rows of ", columns, " elements: need a multiple of 16 bytes");
-  TensorMapBytes map{};
-  const std::uint64_t extents[] = {static_cast<std::uint64_t>(columns),
-                                   static_cast<std::uint64_t>(rows)};
-  const std::uint64_t row_bytes[] = {2 * static_cast<std::uint64_t>(columns)};
-  const std::uint32_t box[] = {kDepth, static_cast<std::uint32_t>(box_rows)}, steps[] = {1, 1};
-  device.enter();
-  device.check(Driver::get().encode_tensor_map(&map, element == Element::f16 ? kF16 : kBf16, 2,
-                                               address, extents, row_bytes, box, steps, 0,
-                                               kSwizzle128, kPromote256, 0),
-               "describing a matrix");
-  return map;
-}
-
 }  // namespace tensor::cuda

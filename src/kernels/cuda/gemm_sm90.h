@@ -38,9 +38,4 @@ struct GemmKernel {
 /// numbers of tokens, features and their depth.
 GemmKernel gemm_sm90(const GemmSchedule& schedule, Element element, const Epilogue& epilogue);
 
-/// A matrix of 16-bit elements in device memory, read or written in boxes of 64 columns, one row
-/// 128 bytes, swizzled.
-TensorMapBytes swizzled_boxes(Device& device, Element element, Address address, std::int64_t rows,
-                              std::int64_t columns, int box_rows);
-
 }  // namespace tensor::cuda
