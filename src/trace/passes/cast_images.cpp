@@ -1,0 +1,113 @@
+#include "src/trace/passes/cast_images.h"
+
+#include <map>
+
+#include "src/trace/rewrite.h"
+
+namespace tensor {
+namespace {
+
+std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
+
+bool is_convolution(const Graph& graph, ValueId id) {
+  return graph.is_op(id, Op::conv2d) || graph.is_op(id, Op::conv_transpose2d);
+}
+
+// Windows over one image, which work as well on the narrow type.
+bool is_window(const Graph& graph, ValueId id) {
+  return graph.is_op(id, Op::max_pool2d) || graph.is_op(id, Op::avg_pool2d) ||
+         graph.is_op(id, Op::interpolate);
+}
+
+// An operator that makes an image of an image.
+bool keeps_image(const Graph& graph, ValueId id) {
+  const Node& node = graph[id];
+  return node.kind == NodeKind::operation && node.type.shape.rank() == 4 &&
+         (info(node.op).pattern == Pattern::elementwise || is_window(graph, id) ||
+          node.op == Op::pad);
+}
+
+bool is_cast(const Graph& graph, ValueId id, DType to) {
+  return graph.is_op(id, Op::astype) && graph.type(id).dtype == to;
+}
+
+// Of every value, whether it is an f32 image with a convolution before and behind it.
+std::vector<bool> between_convolutions(const Graph& graph) {
+  std::vector<bool> follows(at(graph.size())), leads(at(graph.size()));
+  for (ValueId id = 0; id < graph.size(); ++id) {
+    follows[at(id)] = is_convolution(graph, id);
+    if (keeps_image(graph, id))
+      for (const ValueId input : graph[id].inputs)
+        if (follows[at(input)]) follows[at(id)] = true;
+  }
+  for (ValueId id = graph.size() - 1; id >= 0; --id) {
+    const auto& inputs = graph[id].inputs;
+    if (is_convolution(graph, id)) leads[at(inputs[0])] = true;
+    if (keeps_image(graph, id) && leads[at(id)])
+      for (const ValueId input : inputs) leads[at(input)] = true;
+  }
+  std::vector<bool> between(at(graph.size()));
+  for (ValueId id = 0; id < graph.size(); ++id)
+    between[at(id)] =
+        follows[at(id)] && leads[at(id)] && keeps_image(graph, id) && graph.type(id).dtype == f32;
+  return between;
+}
+
+class ImageCaster {
+ public:
+  ImageCaster(const Graph& graph, DType dtype)
+      : between_(between_convolutions(graph)), is_stored_(at(graph.size())), dtype_(dtype) {
+    for (ValueId id = 0; id < graph.size(); ++id)
+      for (const ValueId input : graph[id].inputs)
+        if (between_[at(input)] &&
+            (is_cast(graph, id, dtype) || (is_window(graph, id) && between_[at(id)])))
+          is_stored_[at(input)] = true;
+  }
+
+  std::optional<ValueId> operator()(Rewriter& r, ValueId id, const Node& node) {
+    if (is_cast(r.from(), id, dtype_) && r.from().type(node.inputs[0]).dtype == f32)
+      return narrow(r, r(node.inputs[0]));
+    if (!between_[at(id)]) return std::nullopt;
+    auto inputs = r.inputs(node);
+    if (is_window(r.from(), id)) {
+      // Values that no convolution made keep their precision.
+      if (r.from().type(node.inputs[0]).dtype != f32 || !between_[at(node.inputs[0])])
+        return std::nullopt;
+      return widen(r, r.to().add(node.op, {narrow(r, inputs[0])}, node.attrs, node.where));
+    }
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (is_stored_[at(node.inputs[i])]) inputs[i] = widen(r, narrow(r, inputs[i]));
+    return r.to().add(node.op, inputs, node.attrs, node.where);
+  }
+
+ private:
+  ValueId narrow(Rewriter& r, ValueId id) {
+    // What was widened is there already.
+    if (is_cast(r.to(), id, f32)) {
+      const ValueId source = r.to()[id].inputs[0];
+      if (r.to().type(source).dtype == dtype_) return source;
+    }
+    const auto [known, is_new] = narrow_.try_emplace(id, -1);
+    if (is_new) known->second = cast(r, id, dtype_);
+    return known->second;
+  }
+
+  ValueId widen(Rewriter& r, ValueId id) { return cast(r, id, f32); }
+
+  static ValueId cast(Rewriter& r, ValueId id, DType dtype) {
+    return r.to().add(Op::astype, {id}, {{"dtype", dtype}}, r.to()[id].where);
+  }
+
+  const std::vector<bool> between_;  // of the old graph's values
+  std::vector<bool> is_stored_;      // in the narrow type, since somebody reads it so
+  const DType dtype_;
+  std::map<ValueId, ValueId> narrow_;  // of the new graph's values
+};
+
+}  // namespace
+
+Graph cast_images(const Graph& graph, DType dtype) {
+  return rewrite(graph, ImageCaster(graph, dtype));
+}
+
+}  // namespace tensor
