@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "src/kernels/cuda/device_headers.h"
+#include "src/kernels/cuda/wgmma.h"
 #include "tensor/error.h"
 
 namespace tensor::cuda {
@@ -11,25 +12,6 @@ namespace {
 constexpr int kDepth = 64;
 
 int columns_of(const GemmSchedule& s) { return s.swapped ? s.tokens : s.features; }
-
-// wgmma names every register of its sums, so its text depends on the number of columns.
-std::string wgmma(int columns, Element element) {
-  const int sums = columns / 2;
-  const char* type = element == Element::f16 ? "f16" : "bf16";
-  std::ostringstream text;
-  text << "struct Wgmma {\n"
-          "  static void run(float (&d)["
-       << sums
-       << "], u64 a, u64 b, int accumulate) {\n"
-          "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.b32 p, %"
-       << sums + 2 << ", 0;\\n\"\n      \"wgmma.mma_async.sync.aligned.m64n" << columns
-       << "k16.f32." << type << '.' << type << " {";
-  for (int i = 0; i < sums; ++i) text << (i ? ", %" : "%") << i;
-  text << "}, %" << sums << ", %" << sums + 1 << ", p, 1, 1, 0, 0;\\n}\"\n      : ";
-  for (int i = 0; i < sums; ++i) text << (i ? ", \"+f\"(d[" : "\"+f\"(d[") << i << "])";
-  text << "\n      : \"l\"(a), \"l\"(b), \"r\"(accumulate));\n  }\n};\n";
-  return text.str();
-}
 
 }  // namespace
 
@@ -75,7 +57,8 @@ GemmKernel gemm_sm90(const GemmSchedule& s, Element element, const Epilogue& epi
        << s.tokens << ", kFeatures = " << s.features << ", kStages = " << s.stages
        << ", kGroups = " << s.groups
        << ";\n  static constexpr bool kSwapped = " << (s.swapped ? "true" : "false") << ";\n};\n"
-       << wgmma(columns_of(s), element) << "struct Epilogue {\n  " << epilogue.members
+       << wgmma_text("Wgmma", {columns_of(s), element == Element::f16 ? f16 : bf16})
+       << "struct Epilogue {\n  " << epilogue.members
        << "\n  float operator()(float sum, int token, int feature) const { return "
        << epilogue.result
        << "; }\n};\n"

@@ -53,6 +53,10 @@ inline void barrier_wait(u32 barrier, u32 parity) {
 inline void named_barrier(u32 number, u32 threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
+/// Counts for that barrier without waiting.
+inline void named_barrier_arrive(u32 number, u32 threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
 
 // ---- The tensor memory accelerator: boxes of a tensor in global memory, described by a map.
 
@@ -92,12 +96,171 @@ inline void store_box(const TensorMap& map, u32 from, int x, int y) {
       "r"(from), "r"(x), "r"(y)
       : "memory");
 }
+/// The same of tensors of 1 to 5 axes, the fastest first.
+template <int kAxes>
+inline void load_box(u32 to, const TensorMap& map, u32 barrier, const int (&at)[kAxes]) {
+  const u64 address = reinterpret_cast<u64>(&map);
+  if constexpr (kAxes == 1)
+    asm volatile(
+        "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3}], [%2];" ::"r"(to),
+        "l"(address), "r"(barrier), "r"(at[0])
+        : "memory");
+  else if constexpr (kAxes == 2)
+    load_box(to, map, barrier, at[0], at[1]);
+  else if constexpr (kAxes == 3)
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
+        "l"(address), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2])
+        : "memory");
+  else if constexpr (kAxes == 4)
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+        "l"(address), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3])
+        : "memory");
+  else
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
+        "l"(address), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
+        : "memory");
+}
+/// To the same place of every block of the cluster whose bit is set in `blocks`; the bytes count
+/// for the barrier of each.
+template <int kAxes>
+inline void load_box_to_all(u32 to, const TensorMap& map, u32 barrier, const int (&at)[kAxes],
+                            u16 blocks) {
+  static_assert(kAxes == 2 || kAxes == 3);
+  const u64 address = reinterpret_cast<u64>(&map);
+  if constexpr (kAxes == 2)
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(to),
+        "l"(address), "r"(barrier), "r"(at[0]), "r"(at[1]), "h"(blocks)
+        : "memory");
+  else
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
+        "l"(address), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2]), "h"(blocks)
+        : "memory");
+}
+/// Pixels of an image {channels, width, height, images} by an im2col map: from the corner {channel,
+/// x, y, image} on, each shifted by the window's offset {x, y}.
+inline void load_pixels(u32 to, const TensorMap& map, u32 barrier, const int (&corner)[4],
+                        const int (&shift)[2]) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(to),
+      "l"(reinterpret_cast<u64>(&map)), "r"(barrier), "r"(corner[0]), "r"(corner[1]),
+      "r"(corner[2]), "r"(corner[3]), "h"(static_cast<u16>(shift[0])),
+      "h"(static_cast<u16>(shift[1]))
+      : "memory");
+}
+/// Box to L2 only.
+inline void prefetch_box(const TensorMap& map, int x, int y) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(
+                   reinterpret_cast<u64>(&map)),
+               "r"(x), "r"(y)
+               : "memory");
+}
+template <int kAxes>
+inline void store_box(const TensorMap& map, u32 from, const int (&at)[kAxes]) {
+  const u64 address = reinterpret_cast<u64>(&map);
+  if constexpr (kAxes == 1)
+    asm volatile(
+        "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%0, {%2}], [%1];" ::"l"(
+            address),
+        "r"(from), "r"(at[0])
+        : "memory");
+  else if constexpr (kAxes == 2)
+    store_box(map, from, at[0], at[1]);
+  else if constexpr (kAxes == 3)
+    asm volatile(
+        "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::
+            "l"(address),
+        "r"(from), "r"(at[0]), "r"(at[1]), "r"(at[2])
+        : "memory");
+  else if constexpr (kAxes == 4)
+    asm volatile(
+        "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], "
+        "[%1];" ::"l"(address),
+        "r"(from), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3])
+        : "memory");
+  else
+    asm volatile(
+        "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], "
+        "[%1];" ::"l"(address),
+        "r"(from), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
+        : "memory");
+}
 inline void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 /// Until the stores of this thread have read shared memory.
 inline void store_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 inline void store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 /// Makes plain writes to shared memory visible to the copy engine.
 inline void fence_for_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// ---- Copies by threads that arrive later: 4, 8 or 16 bytes (sm_80).
+
+/// The first `bytes` of 16 come from memory, the rest are zeros; both addresses are multiples
+/// of 16.
+inline void copy_16(u32 to, const void* from, u32 bytes = 16) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
+               "l"(__cvta_generic_to_global(from)), "r"(bytes)
+               : "memory");
+}
+template <int kBytes>
+inline void copy_small(u32 to, const void* from, u32 bytes = kBytes) {
+  static_assert(kBytes == 4 || kBytes == 8);
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to),
+               "l"(__cvta_generic_to_global(from)), "r"(bytes), "n"(kBytes)
+               : "memory");
+}
+inline void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// Until at most so many of this thread's groups are on their way.
+template <int kPending>
+inline void copy_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// ---- Clusters: blocks that run together and reach each other's shared memory.
+
+inline u32 cluster_rank() {
+  u32 rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+inline void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+/// Where block `rank` of the cluster has what lies at `address` in this one.
+inline u32 peer_address(u32 address, u32 rank) {
+  u32 peer;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(peer) : "r"(address), "r"(rank));
+  return peer;
+}
+inline float load_peer(u32 peer) {
+  float value;
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(peer) : "memory");
+  return value;
+}
+inline void load_peer(float (&value)[4], u32 peer) {
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value[0]), "=f"(value[1]), "=f"(value[2]), "=f"(value[3])
+               : "r"(peer)
+               : "memory");
+}
+inline void store_peer(u32 peer, float value) {
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(peer), "f"(value) : "memory");
+}
+inline void barrier_arrive_peer(u32 peer) {
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(peer)
+               : "memory");
+}
 
 // ---- Programmatic dependent launch.
 
@@ -121,6 +284,12 @@ inline void touch(float& value) { asm volatile("" : "+f"(value)::"memory"); }
 /// operand with k along the rows (PTX ISA, "Matrix descriptor format"): 1,024 bytes for 8 rows.
 inline u64 swizzled_tile(u32 address) {
   return u64{(address & 0x3ffff) >> 4} | u64{1} << 16 | u64{1024 >> 4} << 32 | u64{1} << 62;
+}
+/// The same for an operand with k across the rows: a row holds 64 of the other axis, and the next
+/// 64 begin `panel_bytes` further on. A step of k by 16 is 2,048 bytes.
+inline u64 turned_swizzled_tile(u32 address, u32 panel_bytes) {
+  return u64{(address & 0x3ffff) >> 4} | u64{panel_bytes >> 4} << 16 | u64{1024 >> 4} << 32 |
+         u64{1} << 62;
 }
 
 template <int kCount>
@@ -150,7 +319,35 @@ inline void store_matrices(u32 row, const u32 (&m)[4]) {
                : "memory");
 }
 
-// ---- 16-bit floats.
+/// 8 x 8 matrices of 16-bit elements from the rows that the lanes name, lanes in groups of eight a
+/// matrix: kLdmatrix4 in fragments.h says who gets what.
+inline void load_matrices(u32 (&m)[4], u32 row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(row)
+               : "memory");
+}
+inline void load_matrices(u32 (&m)[2], u32 row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(m[0]), "=r"(m[1])
+               : "r"(row)
+               : "memory");
+}
+inline void load_matrices_transposed(u32 (&m)[4], u32 row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(row)
+               : "memory");
+}
+inline void load_matrices_transposed(u32 (&m)[2], u32 row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+               : "=r"(m[0]), "=r"(m[1])
+               : "r"(row)
+               : "memory");
+}
+
+// ---- 16-bit floats. multiply() is mma.sync: d += a b of 16 x 8 x 16 (sm_80) or 16 x 8 x 8 (of
+// halves sm_75), registers as in fragments.h.
 
 struct Half {
   u16 bits;
@@ -164,6 +361,20 @@ struct Half {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
     return both;
   }
+  static void multiply(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+  static void multiply(float (&d)[4], const u32 (&a)[2], const u32 (&b)[1]) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b[0]));
+  }
 };
 
 struct Bfloat16 {
@@ -173,6 +384,37 @@ struct Bfloat16 {
     u32 both;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
     return both;
+  }
+  static void multiply(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+  static void multiply(float (&d)[4], const u32 (&a)[2], const u32 (&b)[1]) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b[0]));
+  }
+};
+
+/// A float rounded to ten bits after the point, in its own 32 bits.
+struct Tf32 {
+  static u32 rounded(float value) {
+    u32 bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+    return bits;
+  }
+  /// 16 x 8 x 8 (sm_80).
+  static void multiply(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   }
 };
 

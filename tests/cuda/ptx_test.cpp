@@ -1,0 +1,119 @@
+// Every wrapper of an instruction compiles to machine code where the instruction exists.
+#include <gtest/gtest.h>
+
+#include "src/kernels/cuda/compiler.h"
+#include "src/kernels/cuda/device_headers.h"
+#include "src/kernels/cuda/wgmma.h"
+#include "tensor/error.h"
+
+namespace tensor::cuda {
+namespace {
+
+void expect_compiles(const std::string& text, const std::string& architecture) {
+  const Compiler* compiler = nullptr;
+  try {
+    compiler = &Compiler::get();
+  } catch (const UserError& error) {
+    GTEST_SKIP() << error.what();
+  }
+  EXPECT_FALSE(compiler
+                   ->compile({"ptx.cu",
+                              "#include \"ptx.h\"\nusing namespace tensor::device;\n" + text,
+                              device_headers(),
+                              {"-default-device"}},
+                             architecture)
+                   .code.empty());
+}
+
+TEST(Ptx, Sm75) {
+  expect_compiles(R"(
+extern "C" __global__ void k(float* out) {
+  extern __shared__ unsigned char memory[];
+  const u32 at = shared_address(memory);
+  float d[4] = {};
+  u32 a[2], b[1] = {7}, m[4];
+  load_matrices(a, at);
+  load_matrices_transposed(m, at);
+  Half::multiply(d, a, b);
+  named_barrier(1, 32);
+  named_barrier_arrive(2, 64);
+  *out = d[0] + m[0];
+})",
+                  "sm_75");
+}
+
+TEST(Ptx, Sm80) {
+  expect_compiles(R"(
+extern "C" __global__ void k(float* out) {
+  extern __shared__ unsigned char memory[];
+  const u32 at = shared_address(memory);
+  copy_16(at, out);
+  copy_16(at, out, 8);
+  copy_small<4>(at, out, 0);
+  copy_small<8>(at, out);
+  copy_commit();
+  copy_wait<1>();
+  float d[4] = {};
+  u32 a[4], b[2], c[2] = {Tf32::rounded(*out), 1}, e[1] = {2};
+  load_matrices(a, at);
+  load_matrices(b, at);
+  load_matrices_transposed(a, at);
+  load_matrices_transposed(b, at);
+  Half::multiply(d, a, b);
+  Bfloat16::multiply(d, a, b);
+  Bfloat16::multiply(d, c, e);
+  Tf32::multiply(d, a, c);
+  *out = d[0];
+})",
+                  "sm_80");
+}
+
+TEST(Ptx, Sm90) {
+  const std::string text = R"(
+extern "C" __global__ void __cluster_dims__(2, 1, 1)
+    k(const __grid_constant__ TensorMap map, float* out) {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  const u32 at = shared_address(memory), barrier = at + 1024;
+  barrier_init(barrier, 1);
+  barrier_init_fence();
+  cluster_arrive();
+  cluster_wait();
+  barrier_expect(barrier, 4096);
+  load_box(at, map, barrier, {1});
+  load_box(at, map, barrier, {1, 2});
+  load_box(at, map, barrier, {1, 2, 3});
+  load_box(at, map, barrier, {1, 2, 3, 4});
+  load_box(at, map, barrier, {1, 2, 3, 4, 5});
+  load_box_to_all(at, map, barrier, {1, 2}, 3);
+  load_box_to_all(at, map, barrier, {1, 2, 3}, 3);
+  load_pixels(at, map, barrier, {0, -1, -1, 0}, {1, 2});
+  prefetch_box(map, 1, 2);
+  barrier_wait(barrier, 0);
+  float first[4], both[4] = {};
+  load_peer(first, peer_address(at, cluster_rank() ^ 1));
+  store_peer(peer_address(at, 0), load_peer(peer_address(at, 1)));
+  barrier_arrive_peer(peer_address(barrier, 1));
+  const u32 a[4] = {1, 2, 3, 4};
+  wgmma_fence();
+  FromMemory::run(both, swizzled_tile(at), turned_swizzled_tile(at, 8192), 0);
+  FromRegisters::run(both, a, turned_swizzled_tile(at, 8192), 1);
+  Turned::run(both, turned_swizzled_tile(at, 8192), swizzled_tile(at), 1);
+  wgmma_commit();
+  wgmma_wait<0>();
+  store_box(map, at, {1});
+  store_box(map, at, {1, 2});
+  store_box(map, at, {1, 2, 3});
+  store_box(map, at, {1, 2, 3, 4});
+  store_box(map, at, {1, 2, 3, 4, 5});
+  store_commit();
+  store_wait();
+  *out = first[0] + both[0];
+})";
+  expect_compiles(wgmma_text("FromMemory", {8, f16, false, false, true}) +
+                      wgmma_text("FromRegisters", {8, bf16, true, false, true}) +
+                      wgmma_text("Turned", {.columns = 8, .dtype = bf16, .a_turned = true}) + text,
+                  "sm_90a");
+}
+
+}  // namespace
+}  // namespace tensor::cuda
