@@ -2,6 +2,7 @@
 #include "src/kernels/cpu/onednn.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "src/core/storage.h"
 #include "src/kernels/cpu/parallel.h"
@@ -88,7 +89,13 @@ std::optional<Eltwise> eltwise(const EpilogueStep& step) {
 }  // namespace
 
 const dnnl::engine& cpu_engine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  static const dnnl::engine engine = [] {
+    // On AMX oneDNN 2.6.3 writes beyond results (jit_1x1 with 36 rows), and fails to make some
+    // convolutions. Its environment variables still decide where they are set.
+    if (!std::getenv("DNNL_MAX_CPU_ISA") && !std::getenv("ONEDNN_MAX_CPU_ISA"))
+      dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return engine;
 }
 
