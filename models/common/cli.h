@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "models/common/draw.h"
 #include "models/common/forward.h"
 #include "models/common/info.h"
 #include "models/common/observer.h"
@@ -55,6 +56,8 @@ class Program {
   virtual std::vector<std::string> standard_models() const = 0;  // what --model takes
   /// What a finding's score is, for --json: "score", or "share" of the image.
   virtual std::string score_name() const { return "score"; }
+  /// How pictures show findings of this id.
+  virtual Color color(std::int64_t id) const { return palette(id); }
   /// Where label maps go, as --out says it for pictures: SETR's --labels.
   virtual std::string labels_path() const { return {}; }
   /// The model's own options, "--top" for instance.

@@ -49,7 +49,7 @@ NamedExecutable compile_named(const Forward& function, const StateDict& inputs,
   return {std::move(names), std::move(output_names), std::move(executable)};
 }
 
-NamedExecutable CompiledForward::executable(const StateDict& inputs) {
+NamedExecutable CompiledForward::executable(const StateDict& inputs, bool* made) {
   const std::lock_guard lock(mutex_);
   const auto known =
       std::ranges::find_if(recent_, [&](const NamedExecutable& e) { return e.fits(inputs); });
@@ -57,6 +57,7 @@ NamedExecutable CompiledForward::executable(const StateDict& inputs) {
     recent_.splice(recent_.begin(), recent_, known);
   } else {
     recent_.push_front(compile_(inputs));
+    if (made) *made = true;
     if (recent_.size() > kKept) recent_.pop_back();
   }
   return recent_.front();

@@ -38,8 +38,8 @@ class CompiledForward {
   using Compile = std::function<NamedExecutable(const tensor::nn::StateDict& inputs)>;
 
   explicit CompiledForward(Compile compile) : compile_(std::move(compile)) {}
-  /// The executable for inputs like these, made now if need be.
-  NamedExecutable executable(const tensor::nn::StateDict& inputs);
+  /// The executable for inputs like these, made now if need be: then `*made` becomes true.
+  NamedExecutable executable(const tensor::nn::StateDict& inputs, bool* made = nullptr);
 
  private:
   static constexpr std::size_t kKept = 4;  // each holds packed weights of its own

@@ -15,6 +15,12 @@ namespace models {
 
 using tensor::nn::StateDict;
 
+tensor::CompileOptions with_names(Program& program, tensor::CompileOptions options) {
+  for (const tensor::nn::Parameter& p : program.parameters())
+    options.names.emplace_back(p.name, *p.tensor);
+  return options;
+}
+
 Session::Session(Program& program, const Options& options, std::int64_t images)
     : program_(program),
       options_(options),
@@ -55,12 +61,10 @@ void Session::advance(std::int64_t steps) {
 NamedExecutable Session::compile(const StateDict& inputs) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
-  tensor::CompileOptions how{.dtype = options_.dtype == "bf16" ? tensor::bf16 : tensor::f32,
-                             .threads = static_cast<int>(options_.threads.value_or(0))};
-  for (const tensor::nn::Parameter& p : program_.parameters())
-    how.names.emplace_back(p.name, *p.tensor);
-  NamedExecutable result =
-      compile_named([this](const StateDict& in) { return run(in, {}); }, inputs, how);
+  const tensor::CompileOptions how{.dtype = options_.dtype == "bf16" ? tensor::bf16 : tensor::f32,
+                                   .threads = static_cast<int>(options_.threads.value_or(0))};
+  NamedExecutable result = compile_named([this](const StateDict& in) { return run(in, {}); },
+                                         inputs, with_names(program_, how));
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (seconds > 1) {
     std::ostringstream note;

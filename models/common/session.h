@@ -12,6 +12,9 @@
 
 namespace models {
 
+/// The options with the program's parameters by name, so that reports speak the model's words.
+tensor::CompileOptions with_names(Program& program, tensor::CompileOptions options);
+
 class Session {
  public:
   /// For so many images, or one batch of saved inputs. The model has its weights.

@@ -30,6 +30,10 @@ std::vector<Finding> classify(const Tensor& logits, const std::vector<std::strin
   return findings;
 }
 
+namespace {
+const Color kBars = palette(1);
+}
+
 Tensor draw_classes(const Tensor& image, const std::vector<Finding>& classes) {
   constexpr std::int64_t kSmallest = 320;  // pixels that the picture is wide at least
   constexpr Color kPanel = {24, 26, 30}, kInk = {235, 235, 235}, kTrack = {60, 64, 72};
@@ -56,7 +60,7 @@ Tensor draw_classes(const Tensor& image, const std::vector<Finding>& classes) {
     const Rect bar{pad, y + line, room, line / 2};
     canvas.fill(bar, kTrack);
     const auto filled = static_cast<std::int64_t>(finding.score * static_cast<double>(room) + 0.5);
-    canvas.fill({bar.x, bar.y, filled, bar.height}, palette(1));
+    canvas.fill({bar.x, bar.y, filled, bar.height}, kBars);
   }
   return canvas.image();
 }
@@ -79,6 +83,7 @@ class VitProgram final : public Program {
   }
   std::vector<std::string> standard_models() const override { return standard_names(); }
 
+  Color color(std::int64_t) const override { return kBars; }
   void add_options(CLI::App& app) override {
     app.add_option("--top", top_, "how many classes to show (5)")
         ->type_name("K")

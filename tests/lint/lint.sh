@@ -27,8 +27,10 @@ may_include models 'tensor/' 'models/'
 may_include examples 'tensor/'
 may_include bench 'tensor/' 'models/' 'bench/'
 
-foreign=$(grep -rnE '#include <(Eigen|nlohmann|CLI|stb|turbojpeg|dnnl|dlpack)' include)
+foreign=$(grep -rnE '#include <(Eigen|nlohmann|CLI|stb|turbojpeg|dnnl|dlpack|httplib)' include)
 [ -z "$foreign" ] || complain "public headers include other libraries:" "$foreign"
+served=$(grep -rlF '#include <httplib.h>' --include=*.h --include=*.cpp src models examples bench tests | grep -vE '^(models|tests)/server/')
+[ -z "$served" ] || complain "only the server may include httplib:" "$served"
 
 sources=$(find include src models examples bench tests -name '*.h' -o -name '*.cpp')
 long=$(xargs wc -l <<<"$sources" | awk '$2 != "total" && $1 > 600 {print $2 ": " $1 " lines, at most 600"}')
