@@ -262,12 +262,33 @@ inline void barrier_arrive_peer(u32 peer) {
                : "memory");
 }
 
-// ---- Programmatic dependent launch.
+// ---- Programmatic dependent launch: on Hopper and newer; before, kernels run one after the other.
 
 /// Until the kernels ahead have ended and their writes are visible.
-inline void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+inline void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 /// The next kernel may start.
-inline void launch_next() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+inline void launch_next() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// ---- Functions within about 1 ulp; subnormal results become 0.
+
+inline float exp2_approximate(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+inline float reciprocal_approximate(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 
 // ---- wgmma: a warpgroup multiplies tiles in shared memory into registers.
 
@@ -357,9 +378,16 @@ struct Half {
     return value;
   }
   static u32 pair(float low, float high) {
+#if __CUDA_ARCH__ >= 800
     u32 both;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
     return both;
+#else
+    u16 first, second;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(first) : "f"(low));
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(second) : "f"(high));
+    return u32{first} | u32{second} << 16;
+#endif
   }
   static void multiply(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
     asm volatile(
@@ -381,9 +409,19 @@ struct Bfloat16 {
   u16 bits;
   explicit operator float() const { return __uint_as_float(u32{bits} << 16); }
   static u32 pair(float low, float high) {
+#if __CUDA_ARCH__ >= 800
     u32 both;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
     return both;
+#else
+    return rounded(low) | rounded(high) << 16;
+#endif
+  }
+  /// Before there was an instruction for it.
+  static u32 rounded(float value) {
+    const u32 bits = __float_as_uint(value);
+    if ((bits & 0x7fffffff) > 0x7f800000) return bits >> 16 | 0x40;
+    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
   }
   static void multiply(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
     asm volatile(
