@@ -1,7 +1,6 @@
 // Running a program's own processing around its model, with a clock at every step.
 #include "models/server/engine.h"
 
-#include <chrono>
 #include <iomanip>
 #include <sstream>
 
@@ -20,17 +19,19 @@ using tensor::nn::StateDict;
 
 namespace {
 
+using Clock = Engine::Clock;
+
 class StopWatch {
  public:
-  /// Milliseconds since the last lap.
+  explicit StopWatch(Clock::time_point start) : last_(start) {}
+  /// Milliseconds since the start or the last lap.
   double lap() {
     const Clock::time_point now = Clock::now();
     return std::chrono::duration<double, std::milli>(now - std::exchange(last_, now)).count();
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point last_ = Clock::now();
+  Clock::time_point last_;
 };
 
 std::string hexadecimal(Color color) {
@@ -105,16 +106,17 @@ Engine::Model& Engine::find(const std::string& name) const {
   tensor::fail("model", "got \"", name, "\", need vit, detr or setr");
 }
 
-Answer Engine::run(const std::string& name, Mode mode, std::span<const std::byte> bytes) {
+Answer Engine::run(const std::string& name, Mode mode, std::span<const std::byte> bytes,
+                   Clock::time_point asked) {
   Model& model = find(name);
   const Program& program = *model.program;
-  StopWatch watch;
+  StopWatch watch(asked);
+  double wait = watch.lap(), before = 0, compile = 0, run = 0, after = 0;
   const Tensor image = tensor::decode_image(bytes, "the image", kMostPixels);
   const double decode = watch.lap();
 
   // SETR calls its model once a window: what lies before the first call prepares, the rest is what
   // becomes of the outputs.
-  double before = 0, compiling = 0, running = 0, after = 0;
   bool called = false, made = false;
   const auto forward = [&](const StateDict& inputs) {
     (called ? after : before) += watch.lap();
@@ -126,23 +128,22 @@ Answer Engine::run(const std::string& name, Mode mode, std::span<const std::byte
     } else {
       bool now = false;
       const NamedExecutable executable = model.compiled.executable(inputs, &now);
-      if (now) compiling += watch.lap();
+      (now ? compile : wait) += watch.lap();
       made = made || now;
       outputs = executable(inputs);
     }
-    running += watch.lap();
+    run += watch.lap();
     return outputs;
   };
   const ImageResult seen = program.look(image, false, forward);
   after += watch.lap();
 
-  Answer answer{name, mode, image.shape(0), image.shape(1), program.score_name(), seen.findings, {},
-                {},   {}};
+  Answer answer{name, mode, image.shape(0), image.shape(1), program.score_name(), seen.findings};
   for (const Finding& finding : seen.findings) answer.colors.push_back(program.color(finding.id));
   answer.labels = seen.labels;
-  answer.stages = {{"decode", decode}, {"preprocess", before}};
-  if (made) answer.stages.push_back({"compile", compiling});
-  answer.stages.insert(answer.stages.end(), {{"model", running}, {"postprocess", after}});
+  answer.stages = {{"wait", wait}, {"decode", decode}, {"preprocess", before}};
+  if (made) answer.stages.push_back({"compile", compile});
+  answer.stages.insert(answer.stages.end(), {{"model", run}, {"postprocess", after}});
   return answer;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,9 +32,9 @@ struct Answer {
   std::int64_t height = 0, width = 0;  // of the image, turned as its EXIF orientation says
   std::string score_name;              // what the findings' score is: "score" or "share"
   std::vector<Finding> findings;
-  std::vector<Color> colors;   // of each finding
-  tensor::Tensor labels = {};  // u8 [height, width], the class of every pixel; only of SETR
-  std::vector<Stage> stages;   // in order; "compile" only where that was done for this answer
+  std::vector<Color> colors = {};  // of each finding
+  tensor::Tensor labels = {};      // u8 [height, width], the class of every pixel; only of SETR
+  std::vector<Stage> stages = {};  // in order; "compile" only where that was done for this answer
 
   /// {"model": "setr", "mode": "compiled", "width": ..., "height": ..., "score": "share",
   /// "findings": [...], "colors": ["#e6194b", ...], "stages": [{"name": "decode", "ms": 1.25},
@@ -49,6 +50,8 @@ struct Checkpoints {
 /// Opens the three models once; any number of threads may run them.
 class Engine {
  public:
+  using Clock = std::chrono::steady_clock;
+
   /// `threads` for compiled models: 0 is one a core. UserError on a folder that is no checkpoint.
   explicit Engine(const Checkpoints& checkpoints, int threads = 0);
   ~Engine();
@@ -56,8 +59,10 @@ class Engine {
   static constexpr std::array<const char*, 3> kModels{"vit", "detr", "setr"};
 
   /// Decodes a PNG, JPEG or BMP and shows it to a model of kModels. UserError where the bytes are
-  /// no image of at most kMostPixels, or the model cannot take it.
-  Answer run(const std::string& model, Mode mode, std::span<const std::byte> image);
+  /// no image of at most kMostPixels, or the model cannot take it. The stage "wait" begins when
+  /// the answer was `asked` for; waiting for another thread that compiles counts as well.
+  Answer run(const std::string& model, Mode mode, std::span<const std::byte> image,
+             Clock::time_point asked = Clock::now());
 
  private:
   struct Model;

@@ -177,19 +177,14 @@ bool Server::Parts::check_route(const Request& request, Response& response) cons
 }
 
 Answer Server::Parts::run_later(const std::string& model, Mode mode, const std::string& body) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point asked = Clock::now();
-  double waited = 0;
   // Shared, because the task may still be returning when its result is here.
-  const auto task = std::make_shared<std::packaged_task<Answer()>>([&] {
-    waited = std::chrono::duration<double, std::milli>(Clock::now() - asked).count();
-    return engine.run(model, mode, std::as_bytes(std::span(body)));
-  });
+  const auto task =
+      std::make_shared<std::packaged_task<Answer()>>([&, asked = Engine::Clock::now()] {
+        return engine.run(model, mode, std::as_bytes(std::span(body)), asked);
+      });
   std::future<Answer> result = task->get_future();
   runs.enqueue([task] { (*task)(); });
-  Answer answer = result.get();
-  answer.stages.insert(answer.stages.begin(), {"wait", waited});
-  return answer;
+  return result.get();
 }
 
 void Server::Parts::run(const Request& request, Response& response,

@@ -157,11 +157,11 @@ TEST_F(ServerAnswers, TheTimeOfCompilingIsToldOnce) {
     return fresh.run("vit", models::server::Mode::compiled, std::as_bytes(std::span(bytes))).stages;
   };
   const auto first = stages(), second = stages();
-  ASSERT_EQ(first.size(), 5);
-  EXPECT_EQ(first[2].name, "compile");
-  EXPECT_GT(first[2].milliseconds, 0);
-  ASSERT_EQ(second.size(), 4);
-  EXPECT_EQ(second[2].name, "model");
+  ASSERT_EQ(first.size(), 6);
+  EXPECT_EQ(first[3].name, "compile");
+  EXPECT_GT(first[3].milliseconds, 0);
+  ASSERT_EQ(second.size(), 5);
+  EXPECT_EQ(second[3].name, "model");
 }
 
 TEST_F(ServerAnswers, EagerEqualsCompiled) {
