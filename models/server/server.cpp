@@ -26,8 +26,9 @@ using httplib::Response;
 namespace {
 
 constexpr const char* kJson = "application/json";
-constexpr std::size_t kConnections = 32;  // served at a time, most of them waiting
-constexpr std::size_t kRuns = 2;          // models run at a time: one computes, one decodes
+constexpr std::string_view kImage = "the image: ";  // how messages about the bytes begin
+constexpr std::size_t kConnections = 32;            // served at a time, most of them waiting
+constexpr std::size_t kRuns = 2;  // models run at a time: one computes, one decodes
 
 const httplib::Headers kHeaders = {
     {"Content-Security-Policy",
@@ -195,7 +196,9 @@ void Server::Parts::run(const Request& request, Response& response,
   try {
     response.set_content(run_later(model, mode, body).json() + "\n", kJson);
   } catch (const tensor::UserError& error) {
-    throw Refusal{400, "the image cannot be used", one_line(error.what()),
+    std::string why = one_line(error.what());
+    if (why.starts_with(kImage)) why.replace(0, kImage.size(), "it ");
+    throw Refusal{400, "the image cannot be used", why,
                   "a PNG, JPEG or BMP image of at most " + std::to_string(kMostPixels) + " pixels"};
   }
 }

@@ -36,6 +36,7 @@ function sentence({ what, got, need }) {
 
 function forget() {
   shown = null;
+  delete $("result").dataset.done;
   $("picture").hidden = true;
   $("answer").hidden = true;
 }
@@ -294,13 +295,16 @@ $("form").addEventListener("submit", (event) => {
 $("file").addEventListener("change", () => {
   if ($("file").files.length > 0) guarded(() => chooseFile($("file").files[0]));
 });
+// Anywhere on the page: a browser opens a file that is dropped beside the target, and leaves.
 for (const kind of ["dragenter", "dragover"])
-  $("drop").addEventListener(kind, (event) => {
+  document.addEventListener(kind, (event) => {
     event.preventDefault();
     $("drop").classList.add("over");
   });
-$("drop").addEventListener("dragleave", () => $("drop").classList.remove("over"));
-$("drop").addEventListener("drop", (event) => {
+document.addEventListener("dragleave", (event) => {
+  if (event.relatedTarget === null) $("drop").classList.remove("over");
+});
+document.addEventListener("drop", (event) => {
   event.preventDefault();
   $("drop").classList.remove("over");
   if (event.dataTransfer.files.length > 0) guarded(() => chooseFile(event.dataTransfer.files[0]));
