@@ -1,41 +1,48 @@
-// Products on Hopper: the text of a kernel for a schedule, and its launch.
+// The family of products on Hopper: schedules, the model that chooses one, and the kernel's text.
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "src/kernels/cuda/device.h"
+#include "src/kernels/cuda/product.h"
 
 namespace tensor::cuda {
-
-enum class Element { f16, bf16 };
 
 /// See device/gemm_sm90.h.
 struct GemmSchedule {
   int tokens = 128, features = 128;  // of a tile
   int stages = 4;
-  int groups = 1;  // of 64 rows
+  int groups = 1;  // of 128 threads that multiply
+  int blocks = 1;  // of 64 rows, a group
   bool swapped = false;
+  bool takes_turns = false;  // every group has tiles of its own
+  int band = 8;              // tiles of tokens before the next features
 
   /// Why the kernel cannot be built so, empty if it can: `shared_bytes` is what a block may have.
-  std::string fault(std::int64_t shared_bytes) const;
-  std::int64_t needed_shared_bytes() const;  // of dynamic shared memory
+  std::string fault(std::int64_t shared_bytes, bool staged) const;
+  std::int64_t needed_shared_bytes(bool staged) const;  // of dynamic shared memory
   int threads() const;
+  std::string name() const;  // "128x256x64_s4"
 };
 
-/// What is done to a sum before it is stored: C++ for a functor's members and its call operator.
-struct Epilogue {
-  std::string name;     // in the kernel's name: "bias_gelu"
-  std::string members;  // "const Element* bias;"
-  std::string result;   // of float sum, int token, int feature: "sum + float(bias[feature])"
+/// What the model knows of a product: [batches, tokens, depth] by [batches, features, depth].
+struct GemmProblem {
+  std::int64_t batches = 1, tokens = 1, features = 1, depth = 1;
+  double read_bytes = 0, written_bytes = 0;  // by the epilogue, for each element
+  double operations = 0;                     // of the epilogue, for each element
+  bool staged = true;
 };
+GemmProblem gemm_problem(const Graph& graph, const Group& group, const Product& product);
 
-struct GemmKernel {
-  KernelSource source;
-  std::string name;
-};
+/// Microseconds from the kernel's start to its end with the schedule, operands in L2, constant
+/// weights in memory.
+double model_gemm_sm90(const GemmProblem& problem, const GemmSchedule& schedule,
+                       const Machine& machine);
+/// All schedules that fit, the one with the least time by the model first.
+std::vector<GemmSchedule> gemm_sm90_schedules(const GemmProblem& problem, const Machine& machine);
 
-/// The kernel's parameters are the maps of weights, inputs and outputs, the epilogue, and the
-/// numbers of tokens, features and their depth.
-GemmKernel gemm_sm90(const GemmSchedule& schedule, Element element, const Epilogue& epilogue);
+/// Lowers a group that the family accepts with a schedule.
+Lowered lower_gemm_sm90(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                        const GemmSchedule& schedule);
 
 }  // namespace tensor::cuda

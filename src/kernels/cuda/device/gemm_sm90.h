@@ -1,24 +1,42 @@
-// out[t, f] = epilogue(sum over k of x[t, k] * w[f, k]) on Hopper: one thread of a producer warp
-// fills a ring of tiles through the tensor memory accelerator, warpgroups multiply them with wgmma,
-// finish the sums in registers and store them through shared memory. Blocks are persistent.
+// out[batch, t, f] = epilogue(sum over k of x[batch, t, k] * w[batch, f, k]) on Hopper: one thread
+// of a producer warp fills a ring of tiles through the tensor memory accelerator, warpgroups
+// multiply them with wgmma, finish the sums in registers and store them. Blocks are persistent.
 //
 // Either side may be the 64 rows of wgmma: tokens, or, for few tokens, features ("swapped"), whose
 // number is a multiple of 64 anyway while any multiple of 8 tokens fits the other side.
 #pragma once
 
 #include "fragments.h"
-#include "ptx.h"
+#include "numbers.h"
 
 namespace tensor::device {
 
-/// S names the schedule: Element (Half or Bfloat16), kTokens and kFeatures of a tile, kStages of
-/// the ring, kGroups of 64 rows, kSwapped. Wgmma::run(sums, a, b, accumulate) is the instruction
-/// for the tile's columns. `epilogue(sum, token, feature)` gives what is stored.
-template <class S, class Wgmma, class Epilogue>
+/// Where a box lies in a tensor of so many axes.
+template <int kAxes>
+struct Corner {
+  int axes[kAxes];
+};
+
+/// S names the schedule:
+///   Output: the type of the outputs that are stored as boxes
+///   kTokens, kFeatures of a tile; kStages of the ring; kGroups of 128 threads that multiply, each
+///   kBlocks times 64 rows; kSwapped
+///   kTakesTurns: every group has a tile of its own, so that one finishes while another multiplies
+///   kBand: tiles of tokens that are worked on before the next features
+///   kTurned: weights lie with features next to each other, not with k
+///   kWeightsFirst: they come from no kernel, so that loading them need not wait
+///   kStaged: outputs are stored as boxes, not (only) by the epilogue
+///   kPairs: features are even in number
+/// P is the problem: kTokens, kFeatures, kDepth, kBatches, and where boxes of each tensor lie:
+/// weights(k, feature, batch), inputs(k, token, batch), outputs(feature, token, batch).
+/// Wgmma::run(sums, a, b, accumulate) is the instruction for the tile's columns.
+template <class S, class P, class Wgmma, class Epilogue>
 struct GemmSm90 {
   static constexpr int kDepth = 64;  // of a tile: rows of 128 bytes, the width of the swizzle
-  static constexpr int kRowBytes = 128;
-  static constexpr int kRows = 64 * S::kGroups;
+  static constexpr int kRowBytes = 128, kPanelBytes = 64 * kRowBytes;
+  static constexpr int kTeams = S::kTakesTurns ? S::kGroups : 1;  // each with a tile
+  static constexpr int kMembers = S::kGroups / kTeams;            // groups of a team
+  static constexpr int kGroupRows = 64 * S::kBlocks, kRows = kGroupRows * kMembers;
   static constexpr int kColumns = S::kSwapped ? S::kTokens : S::kFeatures;
   static constexpr u32 kRowTile = kRows * kRowBytes, kColumnTile = kColumns * kRowBytes;
   static constexpr u32 kStageBytes = kRowTile + kColumnTile;
@@ -30,25 +48,43 @@ struct GemmSm90 {
   static constexpr int kConsumerRegisters = S::kGroups == 2 ? 232 : 152;
   static_assert(kProducerRegisters * 128 + kConsumerRegisters * kConsumers <= 65536 ||
                 S::kGroups == 1);
-  static constexpr int kSums = kColumns / 2;
-  static constexpr u32 kOutTile = S::kTokens * S::kFeatures * 2;
-  static constexpr u32 kSharedBytes = S::kStages * kStageBytes + kOutTile;
-  static constexpr u32 kConsumerBarrier = 1;
+  static constexpr int kSums = kColumns / 2;  // of each of kBlocks
+  static constexpr u32 kGroupBarrier = 1;     // and the numbers that follow
 
   static_assert((S::kSwapped ? S::kFeatures : S::kTokens) == kRows, "one side is wgmma's rows");
   static_assert(kColumns % 8 == 0 && kColumns <= 256, "the other side is its columns");
-  static_assert(S::kFeatures % 64 == 0, "outputs are stored in panels of 64 features");
+  static_assert(S::kSwapped || !S::kStaged || kColumns % 64 == 0, "boxes are of 64 features");
+  static_assert(!S::kTurned || S::kFeatures % 64 == 0, "turned weights come in panels");
+
+  // What is stored as boxes is laid out in panels of 64 features: of 64 tokens, or, swapped, of the
+  // tile's. While one is stored the next is filled.
+  static constexpr int kPanels = S::kSwapped ? 1 : (kColumns + 63) / 64;  // of 64 rows
+  static constexpr int kPanelRows = S::kSwapped ? S::kTokens : 64;
+  static constexpr int kBuffers = !S::kStaged ? 0 : kPanels * S::kBlocks > 1 ? 2 : 1;
+  static constexpr u32 kBufferBytes = (kPanelRows * kRowBytes + 1023) / 1024 * 1024;
+  static constexpr u32 kSharedBytes =
+      S::kStages * kStageBytes + S::kGroups * kBuffers * kBufferBytes;
+
+  static constexpr int kSteps = (P::kDepth + kDepth - 1) / kDepth;
+  static constexpr int kTokenTiles = (P::kTokens + S::kTokens - 1) / S::kTokens;
+  static constexpr int kFeatureTiles = (P::kFeatures + S::kFeatures - 1) / S::kFeatures;
+  static constexpr int kTiles = kTokenTiles * kFeatureTiles * P::kBatches;
 
   const TensorMap &weights, &inputs, &outputs;
   const Epilogue& epilogue;
-  int tokens, features, depth;
   u32 tiles_at, barriers;
 
-  int feature_tiles() const { return (features + S::kFeatures - 1) / S::kFeatures; }
-  int tiles() const { return feature_tiles() * ((tokens + S::kTokens - 1) / S::kTokens); }
-  int first_feature(int tile) const { return tile % feature_tiles() * S::kFeatures; }
-  int first_token(int tile) const { return tile / feature_tiles() * S::kTokens; }
-  int blocks() const { return (depth + kDepth - 1) / kDepth; }
+  struct Tile {
+    int batch, token, feature;
+  };
+  static Tile place(int tile) {
+    constexpr int kOfBatch = kTokenTiles * kFeatureTiles, kOfBand = S::kBand * kFeatureTiles;
+    const int batch = tile / kOfBatch, inside = tile % kOfBatch;
+    const int band = inside / kOfBand, first = band * S::kBand;
+    const int high = min(S::kBand, kTokenTiles - first), rest = inside - band * kOfBand;
+    return {batch, (first + rest % high) * S::kTokens, rest / high * S::kFeatures};
+  }
+
   u32 full(int stage) const { return barriers + 8 * stage; }
   u32 empty(int stage) const { return barriers + 8 * (S::kStages + stage); }
   u32 stage_at(int stage) const { return tiles_at + stage * kStageBytes; }
@@ -65,6 +101,11 @@ struct GemmSm90 {
         parity ^= 1;
       }
     }
+    void skip(int steps) {
+      const int sum = stage + steps;
+      stage = sum % S::kStages;
+      parity ^= sum / S::kStages & 1;
+    }
   };
 
   void start() const {
@@ -73,57 +114,81 @@ struct GemmSm90 {
       prefetch(inputs);
       for (int i = 0; i < S::kStages; ++i) {
         barrier_init(full(i), 1);
-        barrier_init(empty(i), S::kGroups);
+        barrier_init(empty(i), kMembers);
       }
       barrier_init_fence();
     }
     __syncthreads();
   }
 
+  void load_weights(int stage, int step, const Tile& tile) const {
+    const u32 to = weights_at(stage);
+    if constexpr (S::kTurned) {
+      for (int panel = 0; panel < S::kFeatures / 64; ++panel) {
+        const auto at = P::weights(step * kDepth, tile.feature + 64 * panel, tile.batch);
+        load_box(to + panel * kPanelBytes, weights, full(stage), at.axes);
+      }
+    } else {
+      load_box(to, weights, full(stage), P::weights(step * kDepth, tile.feature, tile.batch).axes);
+    }
+  }
+  void load_inputs(int stage, int step, const Tile& tile) const {
+    load_box(inputs_at(stage), inputs, full(stage),
+             P::inputs(step * kDepth, tile.token, tile.batch).axes);
+  }
+
   void produce() const {
-    const u64 once = evict_first();
     Turn turn;
     turn.parity = 1;  // the ring begins empty
     bool is_first = true;
-    for (int tile = blockIdx.x; tile < tiles(); tile += gridDim.x) {
-      const int feature = first_feature(tile), token = first_token(tile);
-      int block = 0;
-      if (is_first) {
-        // Weights depend on nothing: their first tiles come while the kernel ahead still runs.
-        const int ready = min(blocks(), S::kStages);
-        for (int i = 0; i < ready; ++i) {
-          barrier_expect(full(i), kStageBytes);
-          load_box(weights_at(i), weights, full(i), i * kDepth, feature, once);
+    if (!S::kWeightsFirst) wait_for_previous();
+    for (int i = blockIdx.x; i < kTiles; i += gridDim.x) {
+      const Tile tile = place(i);
+      int step = 0;
+      if (S::kWeightsFirst && is_first) {
+        // The weights of the first tiles come while the kernel ahead still runs.
+        constexpr int kReady = kSteps < S::kStages ? kSteps : S::kStages;
+        for (; step < kReady; ++step) {
+          barrier_expect(full(step), kStageBytes);
+          load_weights(step, step, tile);
         }
         wait_for_previous();
-        for (; block < ready; ++block) {
-          load_box(inputs_at(block), inputs, full(block), block * kDepth, token);
-          turn.next();
-        }
+        for (step = 0; step < kReady; ++step, turn.next()) load_inputs(step, step, tile);
         is_first = false;
       }
-      for (; block < blocks(); ++block, turn.next()) {
+      for (; step < kSteps; ++step, turn.next()) {
         barrier_wait(empty(turn.stage), turn.parity);
         barrier_expect(full(turn.stage), kStageBytes);
-        load_box(weights_at(turn.stage), weights, full(turn.stage), block * kDepth, feature, once);
-        load_box(inputs_at(turn.stage), inputs, full(turn.stage), block * kDepth, token);
+        load_weights(turn.stage, step, tile);
+        load_inputs(turn.stage, step, tile);
       }
     }
   }
 
+  // The operands as wgmma finds them, and how far 16 of k are apart, in units of 16 bytes.
+  static constexpr bool kRowsTurned = S::kTurned && S::kSwapped;
+  static constexpr bool kColumnsTurned = S::kTurned && !S::kSwapped;
+  static constexpr int kRowStep = kRowsTurned ? 128 : 2, kColumnStep = kColumnsTurned ? 128 : 2;
+  static u64 operand(u32 address, bool turned) {
+    return turned ? turned_swizzled_tile(address, kPanelBytes) : swizzled_tile(address);
+  }
+
   // One tile's sums. A stage is given back once the products that read it have ended, which is one
   // step after they were begun.
-  void multiply(float (&sums)[kSums], Turn& turn, int group) const {
+  void multiply(float (&sums)[S::kBlocks][kSums], Turn& turn, int member) const {
     const bool speaks = threadIdx.x % 128 == 0;
     int previous = -1;
-    for (int block = 0; block < blocks(); ++block, turn.next()) {
+    for (int step = 0; step < kSteps; ++step, turn.next()) {
       barrier_wait(full(turn.stage), turn.parity);
-      const u64 rows = swizzled_tile(stage_at(turn.stage) + group * 64 * kRowBytes);
-      const u64 columns = swizzled_tile(stage_at(turn.stage) + kRowTile);
+      const u64 rows = operand(stage_at(turn.stage) + member * kGroupRows * kRowBytes, kRowsTurned);
+      const u64 columns = operand(stage_at(turn.stage) + kRowTile, kColumnsTurned);
       wgmma_fence();
 #pragma unroll
-      for (int k = 0; k < kDepth / 16; ++k)  // 32 bytes further along the rows, in units of 16
-        Wgmma::run(sums, rows + 2 * k, columns + 2 * k, block > 0 || k > 0);
+      for (int k = 0; k < kDepth / 16; ++k)
+#pragma unroll
+        for (int block = 0; block < S::kBlocks; ++block)
+          Wgmma::run(sums[block], rows + block * (kPanelBytes / 16) + kRowStep * k,
+                     columns + kColumnStep * k, step > 0 || k > 0);
       wgmma_commit();
       wgmma_wait<1>();
       if (previous >= 0 && speaks) barrier_arrive(empty(previous));
@@ -131,98 +196,198 @@ struct GemmSm90 {
     }
     wgmma_wait<0>();
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) touch(sums[i]);
-    if (previous >= 0 && speaks) barrier_arrive(empty(previous));
+    for (int block = 0; block < S::kBlocks; ++block)
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) touch(sums[block][i]);
+    if (speaks) barrier_arrive(empty(previous));
   }
 
-  float finished(float sum, int token, int feature) const {
-    return token < tokens && feature < features ? epilogue(sum, token, feature) : 0.f;
+  // Where a row of eight features of a token lies in a panel: 128 bytes a token, swizzled as the
+  // accelerator reads it.
+  static u32 panel_row(int token, int feature) {
+    return token * kRowBytes + ((feature / 8 ^ token % 8) << 4);
   }
 
-  // Where a row of eight features of a token lies in the tile for the store: panels of 64 features,
-  // 128 bytes a token, swizzled as the accelerator reads it.
-  static u32 out_row(int token, int feature) {
-    const int chunk = feature % 64 / 8;
-    return feature / 64 * (S::kTokens * kRowBytes) + token * kRowBytes + ((chunk ^ token % 8) << 4);
+  using Inputs = typename Epilogue::Inputs;
+  using Outputs = typename Epilogue::Outputs;
+
+  // Eight columns of a warpgroup's 64 rows are four elements of each lane: a pair of columns of one
+  // row, then of the row eight further down.
+  struct Pair {
+    int batch, token, feature;  // of the pair
+    bool has_token(int more) const {
+      return P::kTokens % S::kTokens == 0 || token + more < P::kTokens;
+    }
+    bool has_feature(int more) const {
+      return P::kFeatures % S::kFeatures == 0 || feature + more < P::kFeatures;
+    }
+    int row(int more) const { return batch * P::kTokens + token + more; }
+  };
+  Pair pair_at(const Tile& tile, int row, int column) const {
+    constexpr MatrixMultiply kShape = wgmma64xNx16(8);
+    const Place mine = kShape.d.of_lane(threadIdx.x % 128);
+    const int r = row + mine.row, c = column + mine.column;
+    return S::kSwapped ? Pair{tile.batch, tile.token + c, tile.feature + r}
+                       : Pair{tile.batch, tile.token + r, tile.feature + c};
   }
 
-  void finish(const float (&sums)[kSums], int tile, int group) const {
-    constexpr MatrixMultiply kShape = wgmma64xNx16(kColumns);
-    const u32 out_at = tiles_at + S::kStages * kStageBytes;
-    const int thread = threadIdx.x % 128, lane = threadIdx.x % 32;
-    const int feature = first_feature(tile), token = first_token(tile);
-    const Place mine = kShape.d.of_lane(thread);
-    const int warp_row = group * 64 + __shfl_sync(0xffffffffu, thread / 32, 0) * 16;
+  void read(Inputs (&in)[4], const Pair& c) const {
 #pragma unroll
-    for (int column = 0; column < kColumns; column += 16) {
-      const bool is_whole = column + 8 < kColumns;  // 16 columns are left, not 8
-      u32 pairs[4];  // 8 x 8: the warp's upper and lower rows, then those of the next columns
-#pragma unroll
-      for (int i = 0; i < (is_whole ? 4 : 2); ++i) {
-        float value[2];
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          const int element = column / 2 + 2 * i + j;
-          const Place p = kShape.d.of_element(element);
-          const int row = group * 64 + mine.row + p.row, c = mine.column + p.column;
-          value[j] = S::kSwapped ? finished(sums[element], token + c, feature + row)
-                                 : finished(sums[element], token + row, feature + c);
-        }
-        pairs[i] = S::Element::pair(value[0], value[1]);
-      }
-      // Lane i names row i % 8 of matrix i / 8.
-      const int row = warp_row + lane / 8 % 2 * 8, c = column + lane / 16 * 8;
+    for (int i = 0; i < 4; i += 2) {
+      const int down = 4 * i;
       if constexpr (S::kSwapped) {
-        const u32 to = out_at + out_row(c + lane % 8, row);
-        if (is_whole)
+#pragma unroll
+        for (int j = 0; j < 2; ++j)
+          if (c.has_token(j) && c.has_feature(down))
+            epilogue.load(in[i + j], c.row(j), c.feature + down);
+      } else if constexpr (S::kPairs) {
+        if (c.has_token(down) && c.has_feature(0))
+          epilogue.load_pair(in[i], in[i + 1], c.row(down), c.feature);
+      } else {
+#pragma unroll
+        for (int j = 0; j < 2; ++j)
+          if (c.has_token(down) && c.has_feature(j))
+            epilogue.load(in[i + j], c.row(down), c.feature + j);
+      }
+    }
+  }
+  void write(const Outputs (&out)[4], const Pair& c) const {
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+      const int down = 4 * i;
+      if constexpr (S::kSwapped) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j)
+          if (c.has_token(j) && c.has_feature(down))
+            epilogue.store(out[i + j], c.row(j), c.feature + down);
+      } else if constexpr (S::kPairs) {
+        if (c.has_token(down) && c.has_feature(0))
+          epilogue.store_pair(out[i], out[i + 1], c.row(down), c.feature);
+      } else {
+#pragma unroll
+        for (int j = 0; j < 2; ++j)
+          if (c.has_token(down) && c.has_feature(j))
+            epilogue.store(out[i + j], c.row(down), c.feature + j);
+      }
+    }
+  }
+
+  // Sixteen columns, or the last eight, of a block's sums: finished, written by the epilogue, and
+  // put into the panel.
+  template <bool kWhole>
+  void finish(const float* sums, const Inputs (&in)[2][4], const Tile& tile, int row, int column,
+              int column_of_panel, u32 panel) const {
+    u32 pairs[4] = {};
+#pragma unroll
+    for (int unit = 0; unit < (kWhole ? 2 : 1); ++unit) {
+      Outputs out[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) out[i] = Epilogue::finish(sums[4 * unit + i], in[unit][i]);
+      write(out, pair_at(tile, row, column + 8 * unit));
+      if constexpr (S::kStaged) {
+        pairs[2 * unit] = S::Output::pair(Epilogue::staged(out[0]), Epilogue::staged(out[1]));
+        pairs[2 * unit + 1] = S::Output::pair(Epilogue::staged(out[2]), Epilogue::staged(out[3]));
+      }
+    }
+    if constexpr (S::kStaged) {
+      // Lane i names row i % 8 of matrix i / 8: the warp's upper and lower rows, then those of the
+      // next eight columns.
+      const int lane = threadIdx.x % 32;
+      const int r = threadIdx.x % 128 / 32 * 16 + lane / 8 % 2 * 8;
+      const int c = column_of_panel + lane / 16 * 8;
+      if constexpr (S::kSwapped) {
+        const u32 to = panel + panel_row(c + lane % 8, r);
+        if constexpr (kWhole)
           store_matrices_transposed(to, pairs);
         else
           store_matrices_transposed(to, pairs[0], pairs[1]);
       } else {
-        store_matrices(out_at + out_row(row + lane % 8, c), pairs);
+        store_matrices(panel + panel_row(r + lane % 8, c), pairs);
       }
     }
+  }
+
+  // A panel's columns, 16 at a time; what the epilogue reads for the next comes meanwhile.
+  template <int kFirst, int kCount>
+  void finish_panel(const float (&sums)[kSums], const Tile& tile, int row, u32 panel) const {
+    constexpr int kChunks = (kCount + 15) / 16;
+    Inputs in[2][2][4] = {};
+    const auto read_chunk = [&](int chunk, Inputs(&to)[2][4]) {
+#pragma unroll
+      for (int unit = 0; unit < 2; ++unit)
+        if (16 * chunk + 8 * unit < kCount)
+          read(to[unit], pair_at(tile, row, kFirst + 16 * chunk + 8 * unit));
+    };
+    read_chunk(0, in[0]);
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      if (chunk + 1 < kChunks) read_chunk(chunk + 1, in[(chunk + 1) % 2]);
+      const int column = kFirst + 16 * chunk;
+      if (16 * chunk + 16 <= kCount)
+        finish<true>(sums + column / 2, in[chunk % 2], tile, row, column, 16 * chunk, panel);
+      else
+        finish<false>(sums + column / 2, in[chunk % 2], tile, row, column, 16 * chunk, panel);
+    }
+  }
+
+  void store_panel(u32 panel, const Tile& tile, int row, int column) const {
+    store_box(outputs, panel,
+              (S::kSwapped ? P::outputs(tile.feature + row, tile.token + column, tile.batch)
+                           : P::outputs(tile.feature + column, tile.token + row, tile.batch))
+                  .axes);
+    store_commit();
+  }
+
+  template <int kPanel>
+  void finish_panels(const float (&sums)[kSums], const Tile& tile, int group, int row,
+                     int& buffer) const {
+    constexpr int kFirst = 64 * kPanel, kLeft = kColumns - kFirst;
+    constexpr int kCount = S::kSwapped || kLeft < 64 ? kLeft : 64;
+    const u32 panel =
+        tiles_at + S::kStages * kStageBytes + (group * kBuffers + buffer) * kBufferBytes;
+    const bool speaks = threadIdx.x % 128 == 0;
+    if constexpr (S::kStaged) {
+      if (speaks) store_wait_read<kBuffers - 1>();
+      named_barrier(kGroupBarrier + group, 128);
+    }
+    finish_panel<kFirst, kCount>(sums, tile, row, panel);
+    if constexpr (S::kStaged) {
+      fence_for_copies();
+      named_barrier(kGroupBarrier + group, 128);
+      if (speaks) store_panel(panel, tile, row, kFirst);
+      if constexpr (kBuffers > 1) buffer ^= 1;
+    }
+    if constexpr (kPanel + 1 < kPanels) finish_panels<kPanel + 1>(sums, tile, group, row, buffer);
   }
 
   void consume() const {
     // The shuffle tells the compiler that all lanes have one value, which then needs no register a
     // lane.
     const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
-    const u32 out_at = tiles_at + S::kStages * kStageBytes;
-    float sums[kSums];
+    const int team = group / kMembers, member = group % kMembers;
+    float sums[S::kBlocks][kSums];
     Turn turn;
-    for (int tile = blockIdx.x; tile < tiles(); tile += gridDim.x) {
-      multiply(sums, turn, group);
-      if (tile + static_cast<int>(gridDim.x) >= tiles()) launch_next();
+    if (team > 0) turn.skip(team * kSteps);
+    int buffer = 0;
+    for (int i = blockIdx.x + team * gridDim.x; i < kTiles; i += kTeams * gridDim.x) {
+      const Tile tile = place(i);
+      multiply(sums, turn, member);
+      if constexpr (kTeams > 1) turn.skip((kTeams - 1) * kSteps);
+      if (i + kTeams * static_cast<int>(gridDim.x) >= kTiles) launch_next();
       wait_for_previous();  // the epilogue may read what the kernel ahead wrote
-      if (threadIdx.x == 0) store_wait_read();
-      named_barrier(kConsumerBarrier, kConsumers);
-      finish(sums, tile, group);
-      fence_for_copies();
-      named_barrier(kConsumerBarrier, kConsumers);
-      if (threadIdx.x == 0) {
-        for (int panel = 0; panel < S::kFeatures / 64; ++panel)
-          store_box(outputs, out_at + panel * S::kTokens * kRowBytes,
-                    first_feature(tile) + panel * 64, first_token(tile));
-        store_commit();
-      }
+#pragma unroll
+      for (int block = 0; block < S::kBlocks; ++block)
+        finish_panels<0>(sums[block], tile, group, member * kGroupRows + 64 * block, buffer);
     }
-    if (threadIdx.x == 0) store_wait();
+    if (S::kStaged && threadIdx.x % 128 == 0) store_wait();
   }
 
   static void run(const TensorMap& weights, const TensorMap& inputs, const TensorMap& outputs,
-                  const Epilogue& epilogue, int tokens, int features, int depth) {
+                  const Epilogue& epilogue) {
     extern __shared__ __align__(1024) unsigned char memory[];
     __shared__ alignas(8) u64 barriers[2 * S::kStages];
-    const GemmSm90 gemm{weights,
-                        inputs,
-                        outputs,
-                        epilogue,
-                        tokens,
-                        features,
-                        depth,
-                        shared_address(memory),
-                        shared_address(barriers)};
+    const GemmSm90 gemm{
+        weights, inputs, outputs, epilogue, shared_address(memory), shared_address(barriers)};
     gemm.start();
     if (threadIdx.x >= kConsumers) {
       if constexpr (S::kGroups > 1) give_registers<kProducerRegisters>();

@@ -197,8 +197,11 @@ inline void store_box(const TensorMap& map, u32 from, const int (&at)[kAxes]) {
         : "memory");
 }
 inline void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-/// Until the stores of this thread have read shared memory.
-inline void store_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+/// Until all but the last so many groups of this thread's stores have read shared memory.
+template <int kPending = 0>
+inline void store_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
 inline void store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 /// Makes plain writes to shared memory visible to the copy engine.
 inline void fence_for_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

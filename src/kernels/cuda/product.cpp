@@ -1,0 +1,382 @@
+#include "src/kernels/cuda/product.h"
+
+#include <algorithm>
+
+#include "src/core/view.h"
+
+namespace tensor::cuda {
+namespace {
+
+std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
+
+// [batch axes..., rows, columns] as axes of the result's batch, then two strides.
+struct Matrices {
+  Shape batch;
+  Strides strides;
+  std::int64_t rows, columns, row_stride, column_stride;
+};
+
+Matrices matrices(const Layout& layout, const Shape& batch) {
+  const int rank = layout.shape.rank();
+  Shape shape = batch;
+  shape.push_back(layout.shape[rank - 2]);
+  shape.push_back(layout.shape[rank - 1]);
+  const Strides strides = broadcast_strides(layout.shape, layout.strides, shape);
+  Strides outer;
+  for (int axis = 0; axis < batch.rank(); ++axis) outer.push_back(strides[axis]);
+  return {batch,
+          outer,
+          layout.shape[rank - 2],
+          layout.shape[rank - 1],
+          strides[batch.rank()],
+          strides[batch.rank() + 1]};
+}
+
+Shape batch_of(const Graph& graph, ValueId id) {
+  Shape batch = graph.type(id).shape;
+  batch.erase(batch.rank() - 1);
+  batch.erase(batch.rank() - 1);
+  return batch;
+}
+
+// Axes of the batch that a factor does not ignore, neighbours merged.
+void set_batch(Factor& factor, const Matrices& m) {
+  std::int64_t step = 1;
+  for (int axis = m.batch.rank() - 1; axis >= 0; step *= m.batch[axis--]) {
+    if (m.batch[axis] == 1 || m.strides[axis] == 0) continue;
+    const bool merges = !factor.batch.empty() && factor.batch_step[0] * factor.batch[0] == step &&
+                        factor.batch_stride[0] * factor.batch[0] == m.strides[axis];
+    if (merges) {
+      factor.batch[0] *= m.batch[axis];
+      continue;
+    }
+    factor.batch.insert(0, m.batch[axis]);
+    factor.batch_stride.insert(0, m.strides[axis]);
+    factor.batch_step.insert(0, step);
+  }
+}
+
+// ---- The text of an epilogue.
+
+std::string declaration(const std::string& type, const std::string& name) {
+  return "    " + type + " " + name + ";\n";
+}
+
+// An operand seen from rows and features of the result.
+class Place {
+ public:
+  Place(const Shape& as, const Strides& strides, std::int64_t offset, std::int64_t features)
+      : offset_(offset) {
+    int split = as.rank();
+    std::int64_t inner = 1;
+    while (split > 0 && inner < features) inner *= as[--split];
+    is_split_ = inner == features;
+    if (!is_split_) split = 0;
+    for (int axis = 0; axis < as.rank(); ++axis) {
+      (axis < split ? rows_ : columns_).push_back(as[axis]);
+      (axis < split ? row_strides_ : column_strides_).push_back(strides[axis]);
+      reach_ += std::abs(strides[axis]) * (as[axis] - 1);
+    }
+    features_ = features;
+  }
+
+  std::string text() const {
+    if (!is_split_)
+      return offset_text(columns_, column_strides_,
+                         "(row * " + std::to_string(features_) + " + feature)");
+    const std::string row = offset_text(rows_, row_strides_, "row"),
+                      column = offset_text(columns_, column_strides_, "feature");
+    const std::string first = reach_ > INT32_MAX ? "i64(" + row + ")" : row;
+    return column == "0" ? first : row == "0" ? column : first + " + " + column;
+  }
+  // Whether every two neighbouring features of a row, the first an even one, lie side by side where
+  // they can be moved together.
+  bool has_pairs() const {
+    if (!is_split_ || features_ % 2 != 0 || offset_ % 2 != 0) return false;
+    return offset_text(columns_, column_strides_, "feature") == "feature" &&
+           std::all_of(row_strides_.begin(), row_strides_.end(),
+                       [](std::int64_t stride) { return stride % 2 == 0; });
+  }
+  bool differs_from_row_to_row() const {
+    return !is_split_ || offset_text(rows_, row_strides_, "row") != "0";
+  }
+
+ private:
+  Shape rows_, columns_;
+  Strides row_strides_, column_strides_;
+  std::int64_t offset_ = 0, features_ = 1, reach_ = 0;
+  bool is_split_ = false;
+};
+
+class EpilogueWriter {
+ public:
+  EpilogueWriter(const LaidOutGraph& laid, const Group& group, const Product& product, int staged)
+      : laid_(laid), group_(group), product_(product), staged_(staged) {}
+
+  Epilogue run() {
+    for (const ValueId id : product_.elementwise)
+      if (const Op op = laid_.graph[id].op; op != Op::astype && op != Op::copy)
+        result_.name += (result_.name.empty() ? "" : "_") + std::string(info(op).name);
+    if (result_.name.size() > 60) result_.name.resize(60);
+    for (const ElementCode::Load& load : product_.code.loads) add_load(load);
+    for (std::size_t i = 0; i < group_.writes.size(); ++i) add_write(static_cast<int>(i));
+    result_.text =
+        "struct Epilogue {\n" + members_ + "  struct Inputs {\n" + inputs_ +
+        "  };\n  struct Outputs {\n" + outputs_ +
+        "  };\n"
+        "  void load(Inputs& in, int row, int feature) const {\n" +
+        load_ +
+        "  }\n"
+        "  void load_pair(Inputs& in, Inputs& next, int row, int feature) const {\n" +
+        load_pair_ +
+        "  }\n"
+        "  static Outputs finish(float sum, const Inputs& in) {\n" +
+        aliases_ + product_.code.body + "    return {" + results_ +
+        "};\n  }\n"
+        "  static float staged(const Outputs& out) { return " +
+        (staged_ < 0 ? "0" : "out.y" + std::to_string(staged_)) +
+        "; }\n"
+        "  void store(const Outputs& out, int row, int feature) const {\n" +
+        store_ +
+        "  }\n"
+        "  void store_pair(const Outputs& out, const Outputs& next, int row, int feature)"
+        " const {\n" +
+        store_pair_ + "  }\n};\n";
+    return std::move(result_);
+  }
+
+ private:
+  Place place(ValueId id, const Shape& as) const {
+    const Layout& layout = laid_.layouts[at(id)];
+    return {as, broadcast_strides(layout.shape, layout.strides, as), layout.offset,
+            product_.features};
+  }
+
+  void add_member(const std::string& type, const std::string& name, int operand) {
+    members_ += "  " + type + "* " + name + ";\n";
+    result_.parameters.push_back(type + "* " + name);
+    result_.arguments.emplace_back(Pointer{Pointer::Base::operand, operand, 0});
+  }
+
+  void add_load(const ElementCode::Load& load) {
+    const auto& reads = group_.reads;
+    const auto operand =
+        static_cast<int>(std::find(reads.begin(), reads.end(), load.value) - reads.begin());
+    const DType dtype = laid_.graph.type(load.value).dtype;
+    const std::string pointer = "r_" + load.name, type(compute_type(dtype));
+    add_member("const " + std::string(device_type(dtype)), pointer, operand);
+    const Place where = place(load.value, load.as);
+    if (where.differs_from_row_to_row()) ++result_.loads;
+    inputs_ += declaration(type, load.name);
+    aliases_ += "    const " + type + " " + load.name + " = in." + load.name + ";\n";
+    const std::string address = pointer + "[" + where.text() + "]";
+    load_ += "    in." + load.name + " = value_of(" + address + ");\n";
+    if (where.has_pairs())
+      load_pair_ += "    {\n      " + type + " pair[2];\n      load_pack<2>(pair, &" + address +
+                    ");\n      in." + load.name + " = pair[0], next." + load.name +
+                    " = pair[1];\n    }\n";
+    else
+      load_pair_ += "    in." + load.name + " = value_of(" + address + ");\n    {\n" +
+                    "      const int next_feature = feature + 1, feature = next_feature;\n" +
+                    "      next." + load.name + " = value_of(" + address + ");\n    }\n";
+  }
+
+  void add_write(int i) {
+    const ValueId id = group_.writes[static_cast<std::size_t>(i)];
+    const TensorType& type = laid_.graph.type(id);
+    const std::string name = "y" + std::to_string(i), element(device_type(type.dtype));
+    outputs_ += declaration(std::string(compute_type(type.dtype)), name);
+    results_ += (results_.empty() ? "" : ", ") + product_.code.results.at(id);
+    if (i == staged_) return;
+    const std::string pointer = "w" + std::to_string(i);
+    add_member(element, pointer, static_cast<int>(group_.reads.size()) + i);
+    const Place where = place(id, type.shape);
+    const std::string address = pointer + "[" + where.text() + "]";
+    const auto one = [&](const std::string& from) {
+      return address + " = stored<" + element + ">(" + from + "." + name + ");\n";
+    };
+    store_ += "    " + one("out");
+    if (where.has_pairs())
+      store_pair_ += "    {\n      const " + std::string(compute_type(type.dtype)) +
+                     " pair[2] = {out." + name + ", next." + name + "};\n      store_pack<2>(&" +
+                     address + ", pair);\n    }\n";
+    else
+      store_pair_ += "    " + one("out") + "    {\n" +
+                     "      const int next_feature = feature + 1, feature = next_feature;\n" +
+                     "      " + one("next") + "    }\n";
+  }
+
+  const LaidOutGraph& laid_;
+  const Group& group_;
+  const Product& product_;
+  const int staged_;
+  Epilogue result_;
+  std::string members_, inputs_, outputs_, load_, load_pair_, aliases_, results_, store_,
+      store_pair_;
+};
+
+}  // namespace
+
+std::optional<Product> match_product(const Graph& graph, const Group& group) {
+  Product product;
+  for (const ValueId id : group.nodes) {
+    if (info(graph[id].op).pattern == Pattern::elementwise)
+      product.elementwise.push_back(id);
+    else if (graph[id].op == Op::matmul && product.matmul < 0)
+      product.matmul = id;
+    else
+      return std::nullopt;
+  }
+  if (product.matmul < 0) return std::nullopt;
+  const Node& matmul = graph[product.matmul];
+  const auto& reads = group.reads;
+  for (const ValueId factor : matmul.inputs)
+    if (!std::count(reads.begin(), reads.end(), factor)) return std::nullopt;
+  const Shape &left = graph.type(matmul.inputs[0]).shape,
+              &right = graph.type(matmul.inputs[1]).shape;
+  const std::int64_t elements = num_elements(matmul.type.shape);
+  product.dtype = graph.type(matmul.inputs[0]).dtype;
+  product.features = right.back();
+  product.depth = left.back();
+  product.rows = left[left.rank() - 2];
+  if (elements == 0 || product.depth == 0) return std::nullopt;
+  product.batches = elements / (product.rows * product.features);
+  product.is_constant = graph.is_constant(matmul.inputs[1]);
+  product.is_shared = num_elements(right) == product.depth * product.features;
+  if (!is_floating(product.dtype)) return std::nullopt;
+  auto code = element_code(graph, product.elementwise, {{product.matmul, "sum"}});
+  if (!code) return std::nullopt;
+  for (const ValueId id : group.writes)
+    if (num_elements(graph.type(id).shape) != elements) return std::nullopt;
+  for (const auto& load : code->loads)
+    if (num_elements(load.as) != elements) return std::nullopt;
+  product.code = std::move(*code);
+  return product;
+}
+
+Product with_merged_rows(Product product) {
+  product.rows *= product.batches;
+  product.batches = 1;
+  return product;
+}
+
+std::optional<Factor> left_factor(const LaidOutGraph& laid, const Product& product) {
+  const Node& matmul = laid.graph[product.matmul];
+  const Layout& layout = laid.layouts[at(matmul.inputs[0])];
+  Matrices m = matrices(layout, batch_of(laid.graph, product.matmul));
+  Factor factor{matmul.inputs[0], m.rows, m.columns, m.row_stride, m.column_stride, {}, {}, {},
+                layout.offset};
+  if (product.batches > 1 || product.rows == m.rows) {
+    set_batch(factor, m);
+    return factor;
+  }
+  m.batch.push_back(m.rows);
+  m.strides.push_back(m.row_stride);
+  set_batch(factor, m);
+  if (factor.batch.rank() > 1 || (factor.batch.rank() == 1 && factor.batch[0] != product.rows))
+    return std::nullopt;
+  factor.rows = product.rows;
+  factor.row_stride = factor.batch.empty() ? 0 : factor.batch_stride[0];
+  factor.batch = factor.batch_stride = factor.batch_step = {};
+  return factor;
+}
+
+Factor right_factor(const LaidOutGraph& laid, const Product& product) {
+  const Node& matmul = laid.graph[product.matmul];
+  const Layout& layout = laid.layouts[at(matmul.inputs[1])];
+  const Matrices m = matrices(layout, batch_of(laid.graph, product.matmul));
+  Factor factor{matmul.inputs[1], m.columns, m.rows, m.column_stride, m.row_stride, {}, {}, {},
+                layout.offset};
+  if (!product.is_shared) set_batch(factor, m);
+  return factor;
+}
+
+std::optional<Factor> rows_of_features(const LaidOutGraph& laid, ValueId value,
+                                       const Product& product) {
+  const Layout& layout = laid.layouts[at(value)];
+  Factor factor{value, product.rows, product.features, 0, 1, {}, {}, {}, layout.offset};
+  int axis = layout.shape.rank();
+  // Takes axes from the innermost on until they have `count` elements, all at one distance, which
+  // must be `stride` unless that is 0.
+  const auto take = [&](std::int64_t count, std::int64_t& stride) {
+    std::int64_t taken = 1;
+    for (; taken < count && axis > 0; --axis) {
+      const std::int64_t extent = layout.shape[axis - 1], step = layout.strides[axis - 1];
+      if (extent == 1) continue;
+      if (stride == 0) stride = step;
+      if (step != stride * taken) return false;
+      taken *= extent;
+    }
+    return taken == count;
+  };
+  if (!take(product.features, factor.depth_stride)) return std::nullopt;
+  if (!take(product.rows, factor.row_stride)) return std::nullopt;
+  Matrices m{{}, {}, 0, 0, 0, 0};
+  for (int i = 0; i < axis; ++i) {
+    m.batch.push_back(layout.shape[i]);
+    m.strides.push_back(layout.strides[i]);
+  }
+  set_batch(factor, m);
+  return factor;
+}
+
+int boxed_write(const LaidOutGraph& laid, const Group& group, const Product& product) {
+  constexpr std::int64_t kChunk = 8;
+  for (std::size_t i = 0; i < group.writes.size(); ++i) {
+    const DType dtype = laid.graph.type(group.writes[i]).dtype;
+    if (dtype != f16 && dtype != bf16) continue;
+    const auto f = rows_of_features(laid, group.writes[i], product);
+    const auto is_aligned = [](std::int64_t n) { return n >= 0 && n % kChunk == 0; };
+    if (f && (is_aligned(f->row_stride) || f->rows == 1) && is_aligned(f->offset) &&
+        f->batch.rank() <= 3 &&
+        std::all_of(f->batch_stride.begin(), f->batch_stride.end(), is_aligned))
+      return static_cast<int>(i);
+  }
+  return -1;
+}
+
+Epilogue epilogue_of(const LaidOutGraph& laid, const Group& group, const Product& product,
+                     int staged) {
+  return EpilogueWriter(laid, group, product, staged).run();
+}
+
+Call copy_factor(const Factor& factor, std::int64_t batches, DType dtype, std::int64_t pitch,
+                 const Pointer& from, const Pointer& to, const Machine& machine) {
+  std::string offset = "0";
+  for (int axis = 0; axis < factor.batch.rank(); ++axis)
+    offset += " + i64(batch / " + std::to_string(factor.batch_step[axis]) + " % " +
+              std::to_string(factor.batch[axis]) + ") * " +
+              std::to_string(factor.batch_stride[axis]);
+  const std::string type(device_type(dtype)), depth = std::to_string(factor.depth),
+                                              rows = std::to_string(factor.rows),
+                                              width = std::to_string(pitch);
+  const std::int64_t elements = batches * factor.rows * pitch;
+  Call call;
+  call.source.text =
+      "#include \"numbers.h\"\nusing namespace tensor::device;\n"
+      "extern \"C\" __global__ __launch_bounds__(256) void KERNEL(const " +
+      type + "* from, " + type +
+      "* to) {\n"
+      "  wait_for_previous();\n  launch_next();\n"
+      "  for (i64 i = blockIdx.x * 256ll + threadIdx.x; i < " +
+      std::to_string(elements) +
+      "ll; i += gridDim.x * 256ll) {\n"
+      "    const int column = int(i % " +
+      width + "), row = int(i / " + width + " % " + rows + "), batch = int(i / " +
+      std::to_string(pitch * factor.rows) +
+      ");\n"
+      "    to[i] = column < " +
+      depth + " ? from[" + offset + " + i64(row) * " + std::to_string(factor.row_stride) +
+      " + i64(column) * " + std::to_string(factor.depth_stride) + "] : stored<" + type +
+      ">(0);\n  }\n}\n";
+  const auto blocks =
+      std::min<std::int64_t>((elements + 255) / 256, 8 * machine.device.multiprocessors);
+  call.launch.grid.x = static_cast<unsigned>(blocks);
+  call.launch.block.x = 256;
+  call.launch.overlaps_previous = machine.device.capability >= 90;
+  call.arguments = {from, to};
+  name_kernel(call, machine, "rows_" + std::string(name(dtype)));
+  return call;
+}
+
+}  // namespace tensor::cuda
