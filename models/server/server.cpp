@@ -125,6 +125,22 @@ std::string bind_problem(const std::string& host, int port) {
          "an address of this machine with --host";
 }
 
+/// httplib's server with room for more connections that are not accepted yet than the five it asks
+/// for: beyond those, connections of a burst are reset.
+class HttpServer : public httplib::Server {
+ public:
+  bool bind(const std::string& host, int& port) {
+    if (port == 0)
+      port = bind_to_any_port(host);
+    else if (!bind_to_port(host, port))
+      return false;
+    return port > 0 && ::listen(svr_sock_, kBacklog) == 0;
+  }
+
+ private:
+  static constexpr int kBacklog = 128;
+};
+
 }  // namespace
 
 struct Server::Parts {
@@ -139,7 +155,7 @@ struct Server::Parts {
   std::string about_text;
   std::map<std::string, File> files;  // by path
   httplib::ThreadPool runs{kRuns};
-  httplib::Server http;
+  HttpServer http;
   int port = 0;
   std::thread listener;
 
@@ -249,11 +265,9 @@ Server::Server(Engine& engine, const ServerOptions& options)
     : parts_(std::make_unique<Parts>(engine, options)) {
   Parts& parts = *parts_;
   parts.set_up();
-  if (options.port == 0)
-    parts.port = parts.http.bind_to_any_port(options.host);
-  else if (parts.http.bind_to_port(options.host, options.port))
-    parts.port = options.port;
-  if (parts.port <= 0) tensor::fail(options.host, bind_problem(options.host, options.port));
+  parts.port = options.port;
+  if (!parts.http.bind(options.host, parts.port))
+    tensor::fail(options.host, bind_problem(options.host, options.port));
   parts.listener = std::thread([&parts] { parts.http.listen_after_bind(); });
   while (!parts.http.is_running()) std::this_thread::yield();  // before that, stop has no effect
 }
