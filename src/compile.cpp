@@ -14,6 +14,7 @@
 #include "src/runtime/program.h"
 #include "src/trace/parallel.h"
 #include "src/trace/passes/cast.h"
+#include "src/trace/passes/cast_images.h"
 #include "src/trace/passes/clean.h"
 #include "src/trace/passes/fold_scale.h"
 #include "src/trace/passes/simplify.h"
@@ -59,8 +60,11 @@ class Stages {
 
 Executable compile(const TensorFunction& function, const std::vector<TensorType>& inputs,
                    const CompileOptions& options) {
-  if (options.dtype != f32 && options.dtype != bf16)
-    fail("compile", "got dtype ", options.dtype, ", need f32 or bf16");
+  const bool is_f16 = options.dtype == f16 && options.device.is_cuda();
+  if (options.dtype != f32 && options.dtype != bf16 && !is_f16)
+    fail("compile", "got dtype ", options.dtype, " on ", options.device,
+         options.device.is_cuda() ? ", need f32, bf16 or f16" : ", need f32 or bf16");
+  detail::Target target = detail::target_of(options.device, options.threads);
   Stages stages;
   Graph graph = stages.run("trace", [&] { return trace(function, inputs, options.names); });
   if (stages.wants("graph")) std::cerr << "-- traced\n" << graph;
@@ -70,18 +74,20 @@ Executable compile(const TensorFunction& function, const std::vector<TensorType>
   if (options.dtype != f32)
     graph =
         stages.pass("cast", graph, [&](const Graph& g) { return cast_products(g, options.dtype); });
+  if (options.dtype != f32 && options.device.is_cuda())
+    graph = stages.pass("cast_images", graph,
+                        [&](const Graph& g) { return cast_images(g, options.dtype); });
   graph = stages.pass("eliminate", graph, eliminate_common_and_dead);
   LaidOutGraph laid = stages.run("layout", [&] { return lay_out(graph); });
   verify(laid.graph, "layout");
-  const cpu::Machine machine = cpu::this_machine(options.threads);
-  const CostFn cost = cpu::cpu_cost(machine);
+  const CostFn& cost = target.cost;
   FusionPlan plan = stages.run(
       "fuse", [&] { return options.fuse ? fuse(laid.graph, cost) : no_fusion(laid.graph, cost); });
   std::tie(laid, plan) = stages.run("merge_parallel", [&] { return merge_parallel(laid, plan); });
   verify(laid.graph, "merge_parallel");
-  if (stages.wants("plan")) std::cerr << "-- plan\n" << detail::plan_text(laid.graph, plan, cost);
-  return Executable(
-      stages.run("link", [&] { return detail::link(std::move(laid), std::move(plan), machine); }));
+  if (stages.wants("plan")) std::cerr << "-- plan\n" << detail::plan_text(laid.graph, plan, target);
+  return Executable(stages.run(
+      "link", [&] { return detail::link(std::move(laid), std::move(plan), std::move(target)); }));
 }
 
 Executable compile(const TensorFunction& function, const std::vector<Tensor>& examples,
@@ -102,10 +108,18 @@ void Executable::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& out
   detail::execute(*program_, inputs, outputs);
 }
 
+std::vector<double> Executable::time(const std::vector<Tensor>& inputs, int repeats) const {
+  std::vector<Tensor> outputs = detail::fresh_outputs(*program_);
+  run(inputs, outputs);
+  return program_->engine->time_whole(inputs, repeats);
+}
+
 const std::vector<TensorType>& Executable::input_types() const { return program_->inputs; }
 const std::vector<TensorType>& Executable::output_types() const { return program_->outputs; }
-std::int64_t Executable::arena_bytes() const { return program_->memory.bytes; }
-std::int64_t Executable::arena_lower_bound() const { return program_->memory.lower_bound; }
+std::int64_t Executable::arena_bytes() const { return program_->placement.memory.bytes; }
+std::int64_t Executable::arena_lower_bound() const {
+  return program_->placement.memory.lower_bound;
+}
 std::size_t Executable::group_count() const { return program_->plan.groups.size(); }
 
 // ---- Compiled: the executables for the last few lists of input types, the most recent first.

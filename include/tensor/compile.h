@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tensor/device.h"
 #include "tensor/handle.h"
 
 namespace tensor {
@@ -20,10 +21,11 @@ namespace tensor {
 using TensorFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
 struct CompileOptions {
-  DType dtype =
-      f32;  ///< what products and activations are stored in: f32, or bf16 (sums stay in float32)
-  int threads = 0;   ///< 0: one a core
-  bool fuse = true;  ///< false: one kernel an operator, for comparison
+  /// What products' operands and images are stored in: f32, bf16, or on CUDA f16. Sums are float32.
+  DType dtype = f32;
+  Device device = {};  ///< "cuda" or "cuda:1" for a GPU
+  int threads = 0;     ///< 0: one a core
+  bool fuse = true;    ///< false: one kernel an operator, for comparison
   /// Parameters by name, so that reports speak the model's own words; see nn::state_dict.
   std::vector<std::pair<std::string, Tensor>> names = {};
 };
@@ -57,6 +59,9 @@ class TENSOR_API Executable {
   /// operators, place in the model, time (median), share of the machine's roofline, what runs them,
   /// and what the same operators were estimated to take apart.
   void report(std::ostream& out, const std::vector<Tensor>& inputs, int repeats = 10) const;
+  /// Microseconds of every one of `repeats` runs, after one that is not counted. On a GPU without
+  /// the copies of inputs and outputs.
+  std::vector<double> time(const std::vector<Tensor>& inputs, int repeats) const;
   /// Runs once and writes the time of every group as a Chrome trace (open it in
   /// https://ui.perfetto.dev).
   void profile(const std::string& path, const std::vector<Tensor>& inputs) const;
@@ -73,7 +78,8 @@ class TENSOR_API Executable {
 
 /// Reads what `save` wrote and builds its kernels for this machine, without tracing or planning.
 /// Throws UserError on a file that is damaged, of another version, or something else.
-TENSOR_API Executable load_executable(const std::string& path, int threads = 0);
+TENSOR_API Executable load_executable(const std::string& path, int threads = 0,
+                                      const Device& device = {});
 
 /// How one group's kernel compares with the reference on the reference's own inputs.
 struct GroupCheck {

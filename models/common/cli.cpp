@@ -58,10 +58,12 @@ void declare(CLI::App& app, Options& o, Program& program) {
       ->type_name("FILE.safetensors");
   app.add_flag("--hidden-states", o.hidden_states, "add every layer's output to --output");
   app.add_flag("--info", o.info, "print layers, parameters, multiply-adds and memory, and stop");
-  app.add_option("--device", o.device, "where to compute: cpu")->type_name("NAME");
+  app.add_option("--device", o.device, "where to compute: cpu (the default), cuda or cuda:1")
+      ->type_name("NAME");
   app.add_flag("--eager", o.eager,
                "run the plain reference operators one by one instead of the compiled model");
-  app.add_option("--dtype", o.dtype, "what products are computed in: f32 (the default) or bf16")
+  app.add_option("--dtype", o.dtype,
+                 "what products are computed in: f32 (the default), bf16, or on a GPU f16")
       ->type_name("TYPE");
   app.add_option("--threads", o.threads, "how many threads compute (one a core)")->type_name("N");
   app.add_option("--plan", o.plan,
@@ -85,14 +87,23 @@ void declare(CLI::App& app, Options& o, Program& program) {
 void check_compiled(const Options& o) {
   using tensor::fail;
   constexpr std::int64_t kMostThreads = 1024;
-  if (o.dtype != "f32" && o.dtype != "bf16")
-    fail("--dtype", "got \"", o.dtype, "\", need f32 or bf16");
+  const bool on_gpu = tensor::Device(o.device).is_cuda();
+  if (o.dtype != "f32" && o.dtype != "bf16" && !(o.dtype == "f16" && on_gpu))
+    fail("--dtype", "got \"", o.dtype, "\", need f32 or bf16",
+         on_gpu             ? " or f16"
+         : o.dtype == "f16" ? "; f16 is for --device cuda"
+                            : "");
+  if (o.threads && on_gpu) fail("--threads", "is for the cpu, but --device is ", o.device);
   if (o.threads && (*o.threads < 1 || *o.threads > kMostThreads))
     fail("--threads", "got ", *o.threads, ", need a number from 1 to ", kMostThreads);
-  const std::pair<const char*, bool> compiled_only[] = {
-      {"--dtype bf16", o.dtype == "bf16"}, {"--threads", o.threads.has_value()},
-      {"--plan", !o.plan.empty()},         {"--report", o.report},
-      {"--profile", !o.profile.empty()},   {"--verify", o.verify}};
+  const std::string dtype = "--dtype " + o.dtype;
+  const std::pair<const char*, bool> compiled_only[] = {{dtype.c_str(), o.dtype != "f32"},
+                                                        {"--device", on_gpu},
+                                                        {"--threads", o.threads.has_value()},
+                                                        {"--plan", !o.plan.empty()},
+                                                        {"--report", o.report},
+                                                        {"--profile", !o.profile.empty()},
+                                                        {"--verify", o.verify}};
   for (const auto& [option, given] : compiled_only) {
     if (given && o.eager)
       fail(option, "is for compiled models: leave out --eager, which runs the reference operators ",
@@ -104,8 +115,6 @@ void check_compiled(const Options& o) {
 /// Everything that can be wrong with the options before any file is opened.
 void check(const Options& o, const Program& program) {
   using tensor::fail;
-  if (o.device != "cpu")
-    fail("--device", "got \"", o.device, "\", but this build computes on the cpu only");
   if (o.checkpoint.empty() == o.model.empty())
     fail("arguments", "need either --checkpoint DIR or --model NAME");
   const std::vector<std::string> names = program.standard_models();

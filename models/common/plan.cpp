@@ -83,7 +83,8 @@ void save_plan(const std::string& path, const NamedExecutable& plan, const PlanK
   plan.executable.save(path, about);
 }
 
-NamedExecutable load_plan(const std::string& path, const PlanKey& key, int threads) {
+NamedExecutable load_plan(const std::string& path, const PlanKey& key, int threads,
+                          const tensor::Device& device) {
   const auto metadata = tensor::load_safetensors(path).metadata;
   if (!metadata.contains("plan"))
     tensor::fail(path, "is no plan file: name one for --plan, or a file that does not exist yet");
@@ -92,7 +93,7 @@ NamedExecutable load_plan(const std::string& path, const PlanKey& key, int threa
       tensor::fail(path, "was compiled for the ", name, ' ', json_text(found), ", this run has ",
                    json_text(wanted), ": name another plan, or a file that does not exist yet");
   NamedExecutable plan{words(entry(metadata, "inputs")), words(entry(metadata, "outputs")),
-                       tensor::load_executable(path, threads)};
+                       tensor::load_executable(path, threads, device)};
   if (plan.inputs.size() != plan.executable.input_types().size() ||
       plan.outputs.size() != plan.executable.output_types().size())
     tensor::fail(path, "names ", plan.inputs.size(), " inputs and ", plan.outputs.size(),

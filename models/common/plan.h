@@ -19,6 +19,7 @@ std::string fingerprint(const std::string& text,
 
 void save_plan(const std::string& path, const NamedExecutable& plan, const PlanKey& key);
 /// Throws UserError on anything but a plan with this key.
-NamedExecutable load_plan(const std::string& path, const PlanKey& key, int threads = 0);
+NamedExecutable load_plan(const std::string& path, const PlanKey& key, int threads = 0,
+                          const tensor::Device& device = {});
 
 }  // namespace models

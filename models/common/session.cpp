@@ -61,7 +61,8 @@ void Session::advance(std::int64_t steps) {
 NamedExecutable Session::compile(const StateDict& inputs) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
-  const tensor::CompileOptions how{.dtype = options_.dtype == "bf16" ? tensor::bf16 : tensor::f32,
+  const tensor::CompileOptions how{.dtype = tensor::parse_dtype(options_.dtype),
+                                   .device = options_.device,
                                    .threads = static_cast<int>(options_.threads.value_or(0))};
   NamedExecutable result = compile_named([this](const StateDict& in) { return run(in, {}); },
                                          inputs, with_names(program_, how));
@@ -81,7 +82,8 @@ NamedExecutable Session::plan(const StateDict& inputs) {
     plan_ = compile(inputs);
     save_plan(path, *plan_, key());
   }
-  if (!plan_) plan_ = load_plan(path, key(), static_cast<int>(options_.threads.value_or(0)));
+  if (!plan_)
+    plan_ = load_plan(path, key(), static_cast<int>(options_.threads.value_or(0)), options_.device);
   if (!plan_->fits(inputs))
     tensor::fail(path, "is a plan for ",
                  describe_inputs(plan_->inputs, plan_->executable.input_types()), ", this is ",
@@ -98,6 +100,7 @@ PlanKey Session::key() const {
   return {{"program", program_.name()},
           {"version", std::string(tensor::version())},
           {"dtype", options_.dtype},
+          {"device", tensor::Device(options_.device).is_cuda() ? "cuda" : "cpu"},
           {"hidden states", options_.hidden_states ? "yes" : "no"},
           {"model", fingerprint(text, program_.parameters())}};
 }

@@ -4,8 +4,6 @@
 #include <map>
 #include <sstream>
 
-#include "src/kernels/cpu/kernel.h"
-
 namespace tensor::detail {
 
 std::string operators_of(const Graph& graph, const Group& group) {
@@ -31,7 +29,7 @@ std::string merged_place(const std::string& a, const std::string& b) {
   return result;
 }
 
-std::string plan_text(const Graph& graph, const FusionPlan& plan, const CostFn& cost) {
+std::string plan_text(const Graph& graph, const FusionPlan& plan, const Target& target) {
   struct Kind {
     int count = 0;
     const Group* group = nullptr;  // the first of them
@@ -50,7 +48,7 @@ std::string plan_text(const Graph& graph, const FusionPlan& plan, const CostFn& 
       std::ostringstream apart;
       apart << std::fixed << std::setprecision(1);
       for (const ValueId id : group.nodes) {
-        const double us = cost(graph, make_group(graph, wires, {id})).microseconds;
+        const double us = target.cost(graph, make_group(graph, wires, {id})).microseconds;
         kind.apart_us += us;
         apart << (id == group.nodes.front() ? "" : ", ") << info(graph[id].op).name << ' ' << us;
       }
@@ -70,8 +68,7 @@ std::string plan_text(const Graph& graph, const FusionPlan& plan, const CostFn& 
     const Group& group = *kind.group;
     text << '\n' << std::setw(4) << kind.count << " x " << operators_of(graph, group) << " ->";
     for (const ValueId id : group.writes) text << ' ' << graph.type(id);
-    text << "\n       " << cpu::cpu_families()[static_cast<std::size_t>(group.family)].name << ", "
-         << group.microseconds << " us";
+    text << "\n       " << target.family_name(group.family) << ", " << group.microseconds << " us";
     if (group.nodes.size() > 1) text << "; apart " << kind.apart_us << ": " << kind.apart;
     text << '\n';
     if (!kind.place.empty()) text << "       " << kind.place << '\n';

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "src/trace/fuse.h"
+#include "src/runtime/target.h"
 
 namespace tensor::detail {
 
@@ -18,6 +18,6 @@ std::string merged_place(const std::string& a, const std::string& b);
 /// A plan for people: every kind of group with how often it occurs, what runs it, its estimate,
 /// what it writes, where in the model it stands, and what its operators are estimated to take
 /// apart.
-std::string plan_text(const Graph& graph, const FusionPlan& plan, const CostFn& cost);
+std::string plan_text(const Graph& graph, const FusionPlan& plan, const Target& target);
 
 }  // namespace tensor::detail

@@ -1,130 +1,88 @@
-// link: from a fusion plan to a program. Decides where every value lives and builds the kernels.
-#include <algorithm>
-#include <map>
+// link: from a fusion plan to a program on its device; execute: one call of it.
+#include <functional>
 
-#include "src/kernels/cpu/copy.h"
+#include "src/core/storage.h"
 #include "src/runtime/program.h"
+#include "tensor/creation.h"
 
 namespace tensor::detail {
 namespace {
 
-std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
+void check_types(std::string_view what, const std::vector<Tensor>& got,
+                 const std::vector<TensorType>& need) {
+  if (got.size() != need.size())
+    fail("run", "got ", got.size(), ' ', what, "s, need ", need.size());
+  for (std::size_t i = 0; i < got.size(); ++i)
+    if (!(got[i].type() == need[i]))
+      fail("run", what, ' ', i, " is ", got[i].type(), ", this executable was compiled for ",
+           need[i], ": compile it again for other types");
+}
 
-class Linker {
- public:
-  Linker(LaidOutGraph laid, FusionPlan plan, const cpu::Machine& machine)
-      : program_(std::make_shared<Program>()) {
-    program_->laid = std::move(laid);
-    program_->plan = std::move(plan);
-    program_->machine = machine;
-    wires_ = wiring(graph());
-    homes_.resize(at(graph().size()));
-  }
+// From the first to the last byte of a tensor, whatever lies between its elements.
+struct Extent {
+  const std::byte *begin = nullptr, *end = nullptr;
 
-  std::shared_ptr<const Program> run() {
-    place_sources();
-    place_outputs();
-    place_in_arena();
-    for (std::size_t g = 0; g < program_->plan.groups.size(); ++g) add_group(static_cast<int>(g));
-    for (std::size_t i = 0; i < graph().outputs().size(); ++i) copy_output(i);
-    return program_;
-  }
-
- private:
-  const Graph& graph() const { return program_->laid.graph; }
-  const Layout& layout(ValueId id) const { return program_->laid.layouts[at(id)]; }
-
-  void place_sources() {
-    for (std::size_t i = 0; i < graph().inputs().size(); ++i) {
-      homes_[at(graph().inputs()[i])] = {Place::input, i, 0};
-      program_->inputs.push_back(graph().type(graph().inputs()[i]));
+  explicit Extent(const Tensor& x) {
+    const TensorImpl& t = stored(x);
+    if (x.size() == 0) return;
+    std::int64_t first = 0, last = 0;
+    for (int axis = 0; axis < t.type.shape.rank(); ++axis) {
+      const std::int64_t reach = (t.type.shape[axis] - 1) * t.strides[axis];
+      (reach < 0 ? first : last) += reach;
     }
-    for (ValueId id = 0; id < graph().size(); ++id) {
-      if (!graph().is_constant(id)) continue;
-      homes_[at(id)] = {Place::constant, program_->constants.size(), 0};
-      program_->constants.push_back(stored(graph()[id].constant).first());
-    }
+    begin = t.first() + first * item_size(t.type.dtype);
+    end = t.first() + (last + 1) * item_size(t.type.dtype);
   }
-
-  // An output that a kernel can write as the caller wants it needs no place in the arena.
-  void place_outputs() {
-    in_output_.resize(at(graph().size()), false);
-    for (std::size_t i = 0; i < graph().outputs().size(); ++i) {
-      const ValueId id = graph().outputs()[i];
-      program_->outputs.push_back(graph().type(id));
-      if (!is_compute(graph(), id) || in_output_[at(id)] ||
-          !(layout(id).strides == row_major(layout(id).shape)))
-        continue;
-      homes_[at(id)] = {Place::output, i, 0};
-      in_output_[at(id)] = true;
-    }
+  bool meets(const Extent& other) const {
+    constexpr std::less<const std::byte*> before;
+    return before(begin, other.end) && before(other.begin, end);
   }
-
-  void place_in_arena() {
-    const auto& groups = program_->plan.groups;
-    std::map<ValueId, Lifetime> alive;
-    for (int step = 0; step < static_cast<int>(groups.size()); ++step) {
-      const Group& group = groups[static_cast<std::size_t>(step)];
-      for (const ValueId id : group.writes)
-        if (!in_output_[at(id)])
-          alive[id] = {num_elements(graph().type(id).shape) * item_size(graph().type(id).dtype),
-                       step, step};
-      for (const ValueId id : group.reads)
-        if (const auto value = alive.find(wires_.root[at(id)]); value != alive.end())
-          value->second.last = step;
-    }
-    for (const ValueId id : graph().outputs())
-      if (const auto value = alive.find(wires_.root[at(id)]); value != alive.end())
-        value->second.last = static_cast<int>(groups.size());
-    std::vector<Lifetime> blocks;
-    for (const auto& [id, lifetime] : alive) blocks.push_back(lifetime);
-    program_->memory = plan_memory(blocks);
-    std::size_t block = 0;
-    for (const auto& [id, lifetime] : alive)
-      homes_[at(id)] = {Place::arena, 0, program_->memory.offsets[block++]};
-  }
-
-  Location location(ValueId id) const {
-    Location result = homes_[at(wires_.root[at(id)])];
-    result.offset += layout(id).offset * item_size(graph().type(id).dtype);
-    return result;
-  }
-
-  void add_group(int index) {
-    const Group& group = program_->plan.groups[static_cast<std::size_t>(index)];
-    Step step;
-    step.kernel = cpu::cpu_families()[static_cast<std::size_t>(group.family)].build(
-        program_->laid, group, program_->machine);
-    for (const ValueId id : group.reads) step.operands.push_back(location(id));
-    for (const ValueId id : group.writes) step.operands.push_back(location(id));
-    step.group = index;
-    program_->scratch_bytes =
-        std::max(program_->scratch_bytes, static_cast<std::int64_t>(step.kernel->scratch_bytes()));
-    program_->steps.push_back(std::move(step));
-  }
-
-  // An output that is a view, an input or a constant goes to the caller's memory at the end.
-  void copy_output(std::size_t index) {
-    const ValueId id = graph().outputs()[index];
-    const Location home = homes_[at(id)];
-    if (home.place == Place::output && home.index == index) return;
-    Step step;
-    step.kernel = cpu::copy_kernel(layout(id), graph().type(id).dtype, program_->machine.threads);
-    step.operands = {location(id), {Place::output, index, 0}};
-    program_->steps.push_back(std::move(step));
-  }
-
-  std::shared_ptr<Program> program_;
-  Wiring wires_;
-  std::vector<Location> homes_;  // of every root
-  std::vector<bool> in_output_;
 };
+
+// Kernels write outputs while inputs and other outputs are still read.
+void check_apart(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Extent extent(outputs[i]);
+    const auto check = [&](std::string_view what, std::size_t index, const Tensor& other) {
+      if (extent.meets(Extent(other)))
+        fail("run", "output ", i, " lies in the memory of ", what, ' ', index,
+             ", need memory of its own: use empty(shape, dtype)");
+    };
+    for (std::size_t k = 0; k < inputs.size(); ++k) check("input", k, inputs[k]);
+    for (std::size_t k = 0; k < i; ++k) check("output", k, outputs[k]);
+  }
+}
 
 }  // namespace
 
-std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan,
-                                    const cpu::Machine& machine) {
-  return Linker(std::move(laid), std::move(plan), machine).run();
+std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan, Target target) {
+  const auto program = std::make_shared<Program>();
+  program->laid = std::move(laid);
+  program->plan = std::move(plan);
+  program->target = std::move(target);
+  program->placement = place_values(program->laid, program->plan);
+  const Graph& graph = program->laid.graph;
+  for (const ValueId id : graph.inputs()) program->inputs.push_back(graph.type(id));
+  for (const ValueId id : graph.outputs()) program->outputs.push_back(graph.type(id));
+  program->engine = program->target.build(*program);
+  return program;
+}
+
+void execute(const Program& program, const std::vector<Tensor>& inputs,
+             std::vector<Tensor>& outputs) {
+  check_types("input", inputs, program.inputs);
+  check_types("output", outputs, program.outputs);
+  for (const Tensor& x : outputs)
+    if (!x.is_contiguous() || x.is_read_only())
+      fail("run", "outputs must be contiguous and writable: use empty(shape, dtype)");
+  check_apart(inputs, outputs);
+  program.engine->run(inputs, outputs);
+}
+
+std::vector<Tensor> fresh_outputs(const Program& program) {
+  std::vector<Tensor> outputs;
+  for (const TensorType& type : program.outputs) outputs.push_back(empty(type.shape, type.dtype));
+  return outputs;
 }
 
 }  // namespace tensor::detail

@@ -191,7 +191,7 @@ void Executable::save(const std::string& path,
   save_safetensors(path, constants, metadata);
 }
 
-Executable load_executable(const std::string& path, int threads) {
+Executable load_executable(const std::string& path, int threads, const Device& device) {
   Safetensors file = load_safetensors(path);
   const auto text = file.metadata.find("plan");
   if (text == file.metadata.end())
@@ -207,13 +207,13 @@ Executable load_executable(const std::string& path, int threads) {
   for (std::size_t i = 0; i < json["nodes"].size(); ++i)
     add_node(graph, json["nodes"][i], file.tensors);
   graph.set_outputs(value_ids(json["outputs"], graph.size()));
-  const cpu::Machine machine = cpu::this_machine(threads);
+  detail::Target target = detail::target_of(device, threads);
   const ValueId written = graph.size();
   LaidOutGraph laid = lay_out(graph);
   if (laid.graph.size() != written)
     fail(path, "its graph has a view that no layout can express: compile the model again");
-  FusionPlan plan = plan_of(json["groups"], laid.graph, cpu::cpu_cost(machine));
-  return Executable(detail::link(std::move(laid), std::move(plan), machine));
+  FusionPlan plan = plan_of(json["groups"], laid.graph, target.cost);
+  return Executable(detail::link(std::move(laid), std::move(plan), std::move(target)));
 }
 
 }  // namespace tensor

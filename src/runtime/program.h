@@ -1,63 +1,59 @@
-// Program: what an Executable runs. Kernels in order, and where each finds its operands.
+// Program: what an Executable runs. A planned graph, where its values live, and the engine that
+// runs its steps on some device.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
-#include "src/core/pool.h"
-#include "src/kernels/cpu/kernel.h"
-#include "src/runtime/memory_plan.h"
+#include "src/runtime/placement.h"
+#include "src/runtime/target.h"
 #include "tensor/compile.h"
 
 namespace tensor::detail {
 
-enum class Place : std::uint8_t { arena, input, output, constant };
-
-/// The first element of an operand: byte `offset` of the arena, of an input or output, or of a
-/// constant.
-struct Location {
-  Place place = Place::arena;
-  std::size_t index = 0;  // which input, output or constant
-  std::int64_t offset = 0;
-};
-
+/// What one step is, for reports.
 struct Step {
-  std::unique_ptr<cpu::Kernel> kernel;
-  std::vector<Location> operands;
-  int group = -1;  // in the plan; -1 for the copy of an output that is a view
+  int group = -1;           // in the plan; -1 for the copy of an output
+  std::string description;  // of its kernel
 };
 
-/// The memory of one call at a time, kept for the next one.
-struct Context {
-  std::shared_ptr<Storage> arena;                // intermediate values, then the kernels' scratch
-  std::vector<std::shared_ptr<Storage>> packed;  // of inputs that were not contiguous some time
-  std::vector<std::byte*> inputs, outputs;       // their first elements
-  std::vector<std::byte*> operands;              // of the step that runs
+/// Runs the steps of one program. Immutable: any number of threads may run it at a time.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  /// Tensors of the program's types; the outputs are contiguous and share no memory. Allocates
+  /// nothing once as many calls at a time were made before, but for kernels of the reference family
+  /// and what libraries do inside.
+  virtual void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const = 0;
+  /// Microseconds of every step in each of `repeats` runs after a first one: times[repeat][step].
+  virtual std::vector<std::vector<double>> time(const std::vector<Tensor>& inputs,
+                                                int repeats) const = 0;
+  /// Microseconds of every one of `repeats` whole runs after a first one, without copies to and
+  /// from a device.
+  virtual std::vector<double> time_whole(const std::vector<Tensor>& inputs, int repeats) const = 0;
+  /// One step of a group, on operands in the host's memory that lie as the program's layouts say.
+  virtual void run_step(std::size_t step, std::span<std::byte* const> operands) const = 0;
+  virtual const std::vector<Step>& steps() const = 0;
 };
 
 struct Program {
   LaidOutGraph laid;
   FusionPlan plan;
-  cpu::Machine machine;
-  MemoryPlan memory;
-  std::vector<Step> steps;
-  std::vector<const std::byte*> constants;  // of laid.graph's nodes, which keep them alive
+  Target target;
+  Placement placement;
   std::vector<TensorType> inputs, outputs;
-  std::int64_t scratch_bytes = 0;
-
-  mutable Pool<Context> contexts;
+  std::unique_ptr<Engine> engine;
 };
 
-/// Lowers a plan: builds every group's kernel and lays out the arena.
-std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan,
-                                    const cpu::Machine& machine);
+/// Lowers a plan: decides where every value lives and builds the kernels.
+std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan, Target target);
 
-/// Called before and after every step, with its number.
-using StepObserver = std::function<void(std::size_t step, bool begins)>;
-
-/// Runs a program; the tensors are checked against its types. Allocates nothing in a context that a
-/// call has used before, but for kernels of the reference family and what libraries do inside.
+/// Checks the tensors against the program's types, and runs it.
 void execute(const Program& program, const std::vector<Tensor>& inputs,
-             std::vector<Tensor>& outputs, const StepObserver& observe = nullptr);
+             std::vector<Tensor>& outputs);
+
+/// Uninitialised tensors of the program's output types.
+std::vector<Tensor> fresh_outputs(const Program& program);
 
 }  // namespace tensor::detail

@@ -1,61 +1,33 @@
 // report: where the time of an executable goes; profile: the same as a Chrome trace.
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <iomanip>
 #include <map>
 #include <ostream>
 #include <sstream>
 
+#include "src/kernels/work.h"
 #include "src/runtime/describe.h"
 #include "src/runtime/program.h"
-#include "tensor/creation.h"
 
 namespace tensor {
 namespace {
 
 using detail::Program;
-using Clock = std::chrono::steady_clock;
-
-std::vector<Tensor> fresh_outputs(const Program& program) {
-  std::vector<Tensor> outputs;
-  for (const TensorType& type : program.outputs) outputs.push_back(empty(type.shape, type.dtype));
-  return outputs;
-}
-
 // Microseconds of every step, the median of `repeats` runs after one warm-up.
 std::vector<double> step_times(const Program& program, const std::vector<Tensor>& inputs,
                                int repeats) {
-  std::vector<Tensor> outputs = fresh_outputs(program);
-  std::vector<std::vector<double>> samples(program.steps.size());
-  Clock::time_point begin;
-  detail::execute(program, inputs, outputs);
-  for (int repeat = 0; repeat < std::max(repeats, 1); ++repeat)
-    detail::execute(program, inputs, outputs, [&](std::size_t step, bool begins) {
-      if (begins)
-        begin = Clock::now();
-      else
-        samples[step].push_back(
-            std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
-    });
+  const auto runs = program.engine->time(inputs, std::max(repeats, 1));
   std::vector<double> medians;
-  for (auto& list : samples) {
-    std::nth_element(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(list.size() / 2),
-                     list.end());
-    medians.push_back(list[list.size() / 2]);
+  for (std::size_t step = 0; step < program.engine->steps().size(); ++step) {
+    std::vector<double> list;
+    for (const auto& run : runs)
+      if (step < run.size()) list.push_back(run[step]);
+    const auto middle = list.begin() + static_cast<std::ptrdiff_t>(list.size() / 2);
+    std::nth_element(list.begin(), middle, list.end());
+    medians.push_back(*middle);
   }
   return medians;
-}
-
-// The least time the machine needs for this work.
-double roofline_us(const Program& program, const Group& group) {
-  const Work work = work_of(program.laid.graph, group);
-  const double bandwidth = work.bytes > program.machine.cache_bytes ? program.machine.memory_gbps
-                                                                    : program.machine.cache_gbps;
-  bool narrow = false;
-  for (const ValueId id : group.reads) narrow |= program.laid.graph.type(id).dtype == bf16;
-  const double peak = narrow ? program.machine.bf16_gflops : program.machine.f32_gflops;
-  return std::max(work.flops / (peak * 1e3), work.bytes / (bandwidth * 1e3));
 }
 
 double apart_us(const Program& program, const Group& group, const CostFn& cost,
@@ -73,16 +45,14 @@ struct Row {
 };
 
 std::vector<Row> rows_of(const Program& program, const std::vector<double>& times) {
-  const CostFn cost = cpu::cpu_cost(program.machine);
   const Wiring wires = wiring(program.laid.graph);
   const Structures structures(program.laid.graph);
   std::vector<Row> rows;
   std::map<std::string, std::size_t> known;
-  for (std::size_t i = 0; i < program.steps.size(); ++i) {
-    const detail::Step& step = program.steps[i];
+  for (std::size_t i = 0; i < program.engine->steps().size(); ++i) {
+    const detail::Step& step = program.engine->steps()[i];
     if (step.group < 0) {
-      rows.push_back(
-          {1, times[i], 0, 0, 0, 0, 0, "copy to output", "", step.kernel->description()});
+      rows.push_back({1, times[i], 0, 0, 0, 0, 0, "copy to output", "", step.description});
       continue;
     }
     const Group& group = program.plan.groups[static_cast<std::size_t>(step.group)];
@@ -90,14 +60,14 @@ std::vector<Row> rows_of(const Program& program, const std::vector<double>& time
     const std::string where = detail::place_of(program.laid.graph, group);
     if (is_new)
       rows.push_back({0, 0, 0, 0, 0, 0, 0, detail::operators_of(program.laid.graph, group), where,
-                      step.kernel->description()});
+                      step.description});
     Row& row = rows[place->second];
     const Work work = work_of(program.laid.graph, group);
     ++row.count;
     row.us += times[i];
-    row.roofline += roofline_us(program, group);
+    row.roofline += program.target.roofline_us(program.laid.graph, group);
     row.estimate += group.microseconds;
-    row.apart += apart_us(program, group, cost, wires);
+    row.apart += apart_us(program, group, program.target.cost, wires);
     row.gflop += work.flops / 1e9;
     row.megabytes += work.bytes / 1e6;
     row.where = detail::merged_place(row.where, where);
@@ -132,40 +102,30 @@ void Executable::report(std::ostream& out, const std::vector<Tensor>& inputs, in
         << (row.where.empty() ? "" : " @ " + row.where) << " [" << row.kernel << "]\n";
   }
   line(total);
-  out << "  total; arena " << static_cast<double>(p.memory.bytes) / 1e6 << " MB (at least "
-      << static_cast<double>(p.memory.lower_bound) / 1e6 << "), " << p.machine.threads
-      << " threads\n";
+  out << "  total; arena " << static_cast<double>(p.placement.memory.bytes) / 1e6
+      << " MB (at least " << static_cast<double>(p.placement.memory.lower_bound) / 1e6 << "), "
+      << p.target.name << "\n";
   out.flags(flags);
 }
 
 void Executable::profile(const std::string& path, const std::vector<Tensor>& inputs) const {
   const Program& p = *program_;
-  std::vector<Tensor> outputs = fresh_outputs(p);
-  detail::execute(p, inputs, outputs);  // warm-up
   std::ofstream file(path);
   if (!file)
     fail("profile", "cannot write ", path, ": check that the folder exists and is writable");
-  const Clock::time_point start = Clock::now();
-  const auto now = [&] {
-    return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-  };
+  const std::vector<double> times = p.engine->time(inputs, 1).front();
   double begin = 0;
   file << std::fixed << std::setprecision(3) << "{\"traceEvents\":[\n";
-  detail::execute(p, inputs, outputs, [&](std::size_t i, bool begins) {
-    if (begins) {
-      begin = now();
-      return;
-    }
-    const double end = now();
-    const detail::Step& step = p.steps[i];
+  for (std::size_t i = 0; i < times.size(); begin += times[i++]) {
+    const detail::Step& step = p.engine->steps()[i];
     const Group* group =
         step.group < 0 ? nullptr : &p.plan.groups[static_cast<std::size_t>(step.group)];
     file << (i > 0 ? ",\n" : "") << "{\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":" << begin
-         << ",\"dur\":" << end - begin << ",\"name\":\""
+         << ",\"dur\":" << times[i] << ",\"name\":\""
          << (group ? detail::operators_of(p.laid.graph, *group) : "copy to output")
          << "\",\"args\":{\"where\":\"" << (group ? detail::place_of(p.laid.graph, *group) : "")
-         << "\",\"kernel\":\"" << step.kernel->description() << "\"}}";
-  });
+         << "\",\"kernel\":\"" << step.description << "\"}}";
+  }
   file << "\n]}\n";
   if (!file.flush()) fail("profile", "cannot write all of ", path, ": is the disk full?");
 }

@@ -53,8 +53,8 @@ class Replay {
 
   std::vector<GroupCheck> run() {
     std::vector<GroupCheck> checks;
-    for (const detail::Step& step : p_.steps)
-      if (step.group >= 0) checks.push_back(check(step));
+    for (std::size_t i = 0; i < p_.engine->steps().size(); ++i)
+      if (p_.engine->steps()[i].group >= 0) checks.push_back(check(i));
     return checks;
   }
 
@@ -74,17 +74,18 @@ class Replay {
     return values_[at(id)];
   }
 
-  GroupCheck check(const detail::Step& step) {
+  GroupCheck check(std::size_t index) {
+    const detail::Step& step = p_.engine->steps()[index];
     const Group& group = p_.plan.groups[static_cast<std::size_t>(step.group)];
     for (const ValueId id : group.nodes) evaluate(id);
     std::vector<Tensor> operands;
     for (const ValueId id : group.reads) operands.push_back(value(id));
     for (const ValueId id : group.writes)
       operands.push_back(laid_out(p_.laid.layouts[at(id)], graph_.type(id).dtype));
-    run_kernel(step, operands);
+    run_kernel(index, operands);
 
     GroupCheck result{detail::operators_of(graph_, group), detail::place_of(graph_, group),
-                      step.kernel->description(), 0, bound(group)};
+                      step.description, 0, bound(group)};
     for (std::size_t i = 0; i < group.writes.size(); ++i)
       result.error = std::max(
           result.error, relative_error(operands[group.reads.size() + i], value(group.writes[i])));
@@ -105,11 +106,10 @@ class Replay {
     info(Op::copy).eval(std::span(&from, 1), {}, mutable_view(values_[at(id)]));
   }
 
-  void run_kernel(const detail::Step& step, const std::vector<Tensor>& operands) const {
+  void run_kernel(std::size_t step, const std::vector<Tensor>& operands) const {
     std::vector<std::byte*> addresses;
     for (const Tensor& x : operands) addresses.push_back(detail::stored(x).first());
-    const auto scratch = detail::allocate(static_cast<std::int64_t>(step.kernel->scratch_bytes()));
-    step.kernel->run(addresses, scratch->data);
+    p_.engine->run_step(step, addresses);
   }
 
   // What rounding explains: float32 sums of the longest length, 16 for the handful of operators of

@@ -125,9 +125,8 @@ std::size_t own_allocations(Body&& body) {
 }
 
 bool uses_reference(const tn::Executable& executable) {
-  const auto& program = executable.program();
-  for (const auto& step : program.steps)
-    if (step.kernel->description() == "reference") return true;
+  for (const auto& step : executable.program().engine->steps())
+    if (step.description == "reference") return true;
   return false;
 }
 

@@ -55,7 +55,7 @@ TEST_P(CliOfEach, OptionsThatDoNotGoTogether) {
       {{"--checkpoint", "d"},
        "arguments: there is nothing to do: name images, or use --input or --info"},
       {{"--checkpoint", "d", "--device", "tpu", "x.png"},
-       "--device: got \"tpu\", but this build computes on the cpu only"},
+       "device: got \"tpu\", need cpu, cuda or cuda:1"},
       {{"--checkpoint", "d", "--random-weights", "1", "x.png"},
        "--random-weights: needs --model NAME"},
       {{"--model", known, "x.png"},

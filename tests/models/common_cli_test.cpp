@@ -131,8 +131,8 @@ TEST(CommandLine, RefusesWhatDoesNotGoTogether) {
             "mean: arguments: need either --checkpoint DIR or --model NAME\n");
   EXPECT_EQ(with({}),
             "mean: arguments: there is nothing to do: name images, or use --input or --info\n");
-  EXPECT_EQ(with({"--device", "cuda", "a.png"}),
-            "mean: --device: got \"cuda\", but this build computes on the cpu only\n");
+  EXPECT_EQ(with({"--device", "gpu", "a.png"}),
+            "mean: device: got \"gpu\", need cpu, cuda or cuda:1\n");
   EXPECT_EQ(complaint({"--model", "mean-3"}),
             "mean: --model: got \"mean-3\", need one of mean-1, mean-2\n");
   EXPECT_EQ(

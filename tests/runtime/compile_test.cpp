@@ -8,7 +8,7 @@
 #include <functional>
 #include <sstream>
 
-#include "src/runtime/program.h"
+#include "src/runtime/cpu_engine.h"
 #include "src/trace/layout.h"
 #include "tensor/io.h"
 #include "tensor/tensor.h"
@@ -145,16 +145,21 @@ TEST(Compile, VerifyFindsAPlantedWrongKernelAndNamesIt) {
 
   // The second group that belongs to layer 1 is not there: each layer is at least one group of its
   // own.
-  auto& program = const_cast<tn::detail::Program&>(fast.program());
-  std::size_t planted = program.steps.size();
-  for (std::size_t i = 0; i < program.steps.size(); ++i) {
-    const tn::Group& group = program.plan.groups[static_cast<std::size_t>(program.steps[i].group)];
-    if (program.laid.graph[group.nodes[0]].where == "layer.1" && planted == program.steps.size())
+  const tn::detail::Program& program = fast.program();
+  auto& engine = dynamic_cast<tn::detail::CpuEngine&>(*program.engine);
+  std::size_t planted = engine.steps().size();
+  for (std::size_t i = 0; i < engine.steps().size(); ++i) {
+    const tn::Group& group = program.plan.groups[static_cast<std::size_t>(engine.steps()[i].group)];
+    if (program.laid.graph[group.nodes[0]].where == "layer.1" && planted == engine.steps().size())
       planted = i;
   }
-  ASSERT_LT(planted, program.steps.size());
-  tn::detail::Step& step = program.steps[planted];
-  step.kernel = std::make_unique<WrongKernel>(std::move(step.kernel), step.operands.size() - 1);
+  ASSERT_LT(planted, engine.steps().size());
+  engine.replace(planted, [&](std::unique_ptr<tn::cpu::Kernel> right) {
+    const tn::Group& group =
+        program.plan.groups[static_cast<std::size_t>(engine.steps()[planted].group)];
+    return std::make_unique<WrongKernel>(std::move(right),
+                                         group.reads.size() + group.writes.size() - 1);
+  });
   int wrong = 0;
   for (const tn::GroupCheck& check : tn::verify(fast, {x})) {
     if (check.ok()) continue;

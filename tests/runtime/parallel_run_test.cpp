@@ -37,7 +37,7 @@ TEST(Parallel, MergedProductsRunAndAreSaved) {
   machine.dispatch_us = 100;  // starting a kernel is dear: merging pays
   const tn::FusionPlan plan = tn::fuse(laid.graph, tn::cpu::cpu_cost(machine));
   auto [merged, lowered] = tn::merge_parallel(laid, plan);
-  const tn::Executable fast(tn::detail::link(merged, lowered, machine));
+  const tn::Executable fast(tn::detail::link(merged, lowered, tn::detail::cpu_target(machine)));
 
   std::ostringstream report;
   fast.report(report, inputs, 1);

@@ -14,6 +14,8 @@ struct StreamHandle;
 struct EventHandle;
 struct ModuleHandle;
 struct FunctionHandle;
+struct GraphHandle;
+struct GraphExecHandle;
 
 using Address = unsigned long long;
 
@@ -97,6 +99,23 @@ struct Driver {
       encode_im2col_map = find<TensorMapBytes*, int, unsigned, Address, const std::uint64_t*,
                                const std::uint64_t*, const int*, const int*, unsigned, unsigned,
                                const std::uint32_t*, int, int, int, int>("cuTensorMapEncodeIm2col");
+  Call<void**, std::size_t> allocate_pinned = find<void**, std::size_t>("cuMemAllocHost_v2");
+  Call<void*> free_pinned = find<void*>("cuMemFreeHost");
+  Call<Address, const void*, std::size_t, StreamHandle*> upload_async =
+      find<Address, const void*, std::size_t, StreamHandle*>("cuMemcpyHtoDAsync_v2");
+  Call<void*, Address, std::size_t, StreamHandle*> download_async =
+      find<void*, Address, std::size_t, StreamHandle*>("cuMemcpyDtoHAsync_v2");
+  Call<StreamHandle*, void (*)(void*), void*> call_host =
+      find<StreamHandle*, void (*)(void*), void*>("cuLaunchHostFunc");
+  Call<StreamHandle*, int> begin_capture = find<StreamHandle*, int>("cuStreamBeginCapture_v2");
+  Call<StreamHandle*, GraphHandle**> end_capture =
+      find<StreamHandle*, GraphHandle**>("cuStreamEndCapture");
+  Call<GraphExecHandle**, GraphHandle*, unsigned long long> instantiate =
+      find<GraphExecHandle**, GraphHandle*, unsigned long long>("cuGraphInstantiateWithFlags");
+  Call<GraphHandle*> destroy_graph = find<GraphHandle*>("cuGraphDestroy");
+  Call<GraphExecHandle*> destroy_executable = find<GraphExecHandle*>("cuGraphExecDestroy");
+  Call<GraphExecHandle*, StreamHandle*> launch_graph =
+      find<GraphExecHandle*, StreamHandle*>("cuGraphLaunch");
   Call<int, const char**> error_name = find<int, const char**>("cuGetErrorName");
   Call<int, const char**> error_text = find<int, const char**>("cuGetErrorString");
 
@@ -127,6 +146,7 @@ enum class FunctionAttribute { local_bytes = 3, registers = 4, dynamic_shared_by
 
 constexpr int kOutOfMemory = 2, kNoDevice = 100;
 constexpr unsigned kStreamOfItsOwn = 1;  // does not wait for the default stream
+constexpr int kThreadLocalCapture = 1;   // other threads' calls are not in the way
 constexpr int kOverlapsPrevious = 6;     // programmatic stream serialisation
 constexpr int kCluster = 4;              // its dimensions
 

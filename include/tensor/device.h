@@ -1,0 +1,35 @@
+// Device: where a compiled function runs.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <string_view>
+
+#include "tensor/export.h"
+
+namespace tensor {
+
+/// "cpu", "cuda" (the first GPU) or "cuda:1". UserError on anything else; whether there is such a
+/// GPU is seen when something is compiled for it.
+class TENSOR_API Device {
+ public:
+  enum class Kind { cpu, cuda };
+
+  Device() = default;
+  Device(std::string_view text);
+  Device(const char* text) : Device(std::string_view(text)) {}
+  Device(const std::string& text) : Device(std::string_view(text)) {}
+
+  Kind kind() const { return kind_; }
+  bool is_cuda() const { return kind_ == Kind::cuda; }
+  int index() const { return index_; }
+  friend bool operator==(const Device&, const Device&) = default;
+
+ private:
+  Kind kind_ = Kind::cpu;
+  int index_ = 0;
+};
+/// Prints "cpu" or "cuda:0".
+TENSOR_API std::ostream& operator<<(std::ostream& out, const Device& device);
+
+}  // namespace tensor

@@ -1,0 +1,56 @@
+// CpuEngine: a program's steps as kernels on this machine's cores.
+#pragma once
+
+#include "src/core/pool.h"
+#include "src/kernels/cpu/kernel.h"
+#include "src/runtime/program.h"
+
+namespace tensor::detail {
+
+class CpuEngine : public Engine {
+ public:
+  CpuEngine(const Program& program, const cpu::Machine& machine);
+
+  void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const override;
+  std::vector<std::vector<double>> time(const std::vector<Tensor>& inputs,
+                                        int repeats) const override;
+  std::vector<double> time_whole(const std::vector<Tensor>& inputs, int repeats) const override;
+  void run_step(std::size_t step, std::span<std::byte* const> operands) const override;
+  const std::vector<Step>& steps() const override { return steps_; }
+
+  /// Runs `kernel`, described as `description`, for a step from now on: for tests of verify.
+  void replace(std::size_t step,
+               const std::function<std::unique_ptr<cpu::Kernel>(std::unique_ptr<cpu::Kernel>)>&);
+
+ private:
+  struct Bound {
+    std::unique_ptr<cpu::Kernel> kernel;
+    std::vector<Location> operands;
+  };
+  // The memory of one call at a time, kept for the next one.
+  struct Context {
+    std::shared_ptr<Storage> arena;                // intermediate values, then the kernels' scratch
+    std::vector<std::shared_ptr<Storage>> packed;  // of inputs that were not contiguous some time
+    std::vector<std::byte*> inputs, outputs;       // their first elements
+    std::vector<std::byte*> operands;              // of the step that runs
+  };
+  using Observer = std::function<void(std::size_t step, bool begins)>;
+
+  void add_group(std::size_t index);
+  void add_copy(std::size_t output);
+  void add(int group, std::unique_ptr<cpu::Kernel> kernel, std::vector<Location> operands);
+  std::unique_ptr<Context> new_context() const;
+  std::byte* address(const Context& context, const Location& location) const;
+  void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
+           const Observer& observe) const;
+
+  const Program& program_;
+  cpu::Machine machine_;
+  std::vector<Step> steps_;
+  std::vector<Bound> bound_;                 // by step
+  std::vector<const std::byte*> constants_;  // of the graph's nodes, which keep them alive
+  std::int64_t scratch_bytes_ = 0;
+  mutable Pool<Context> contexts_;
+};
+
+}  // namespace tensor::detail
