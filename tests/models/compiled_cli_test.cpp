@@ -179,7 +179,9 @@ TEST_P(CompiledCli, EagerAndCompiledSayTheSame) {
 // ---- Options that are wrong, or do not go together
 
 TEST_P(CompiledCli, WrongValuesAreRefused) {
-  for (const char* dtype : {"f16", "BF16", "f64", "", "float32"})
+  expect_refused(on_image({"--dtype", "f16"}),
+                 "--dtype: got \"f16\", need f32 or bf16; f16 is for --device cuda");
+  for (const char* dtype : {"BF16", "f64", "", "float32"})
     expect_refused(on_image({"--dtype", dtype}),
                    std::string("--dtype: got \"") + dtype + "\", need f32 or bf16");
   for (const char* threads : {"0", "-1", "1025", "9000000000000000000"})
