@@ -57,7 +57,7 @@ for mode in compiled eager; do
   shows "?sample=scene-3&model=detr&mode=$mode" "data-done=\"detr $mode\"" "${label}8</span>" "${label}0</span>" \
     "${label}3</span>" "${label}7</span>" "${label}1</span>" '\(13[0-9], 1[56][0-9]\) to \(22[0-9], 31[0-9]\)'
   shows "?sample=scene-3&model=setr&mode=$mode" "data-done=\"setr $mode\"" "${label}background</span>" \
-    "${label}7</span>" '<th scope="row">postprocess</th>'
+    "${label}7</span>" '<th scope="row">postprocess</th>' '<canvas [^>]*width="480" height="480"'
 done
 shows "" 'id="status" role="status">Choose a picture' '<img [^>]*alt="digit-0"'
 shows "?sample=nothing" 'id="error" role="alert">There is no sample "nothing"'
