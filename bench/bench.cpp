@@ -45,9 +45,11 @@ Prepared prepare(const Case& c, tensor::DType dtype, bool eager, const Options& 
   Prepared result{.work = c.make(dtype), .executable = {}, .outputs = {}};
   if (!eager) {
     const Clock::time_point begin = Clock::now();
-    result.executable =
-        tensor::compile(result.work.function, result.work.inputs,
-                        {.dtype = dtype, .threads = options.threads, .names = result.work.weights});
+    result.executable = tensor::compile(result.work.function, result.work.inputs,
+                                        {.dtype = dtype,
+                                         .device = options.device,
+                                         .threads = options.threads,
+                                         .names = result.work.weights});
     result.compile_seconds = seconds_since(begin);
     for (const tensor::TensorType& type : result.executable->output_types())
       result.outputs.push_back(tensor::empty(type.shape, type.dtype));
@@ -71,6 +73,17 @@ void count(benchmark::State& state, const Prepared& p, double seconds) {
   state.counters["arena_MB"] = static_cast<double>(p.executable->arena_bytes()) / kMega;
 }
 
+void time_on_device(benchmark::State& state, Prepared& p) {
+  const std::vector<double> times =
+      p.executable->time(p.work.inputs, static_cast<int>(state.max_iterations));
+  double seconds = 0;
+  for (std::size_t i = 0; state.KeepRunning(); ++i) {
+    state.SetIterationTime(times[i] * 1e-6);
+    seconds += times[i] * 1e-6;
+  }
+  count(state, p, seconds);
+}
+
 /// The number after "--threads=" and the like; false for another option.
 bool number(std::string_view argument, std::string_view option, int least, int& value) {
   if (!argument.starts_with(option)) return false;
@@ -84,7 +97,8 @@ bool number(std::string_view argument, std::string_view option, int least, int& 
 void print_help() {
   std::cout << "--threads=N  threads of compiled functions (one a core)\n"
                "--batch=N    images at a time, for models (1)\n"
-               "--eager      models on the reference operators, too\n\n";
+               "--eager      models on the reference operators, too\n"
+               "--device=D   cpu, cuda or cuda:1 (cpu)\n\n";
   benchmark::PrintDefaultHelp();
 }
 
@@ -95,12 +109,16 @@ Options parse(int& argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
+    constexpr std::string_view kDevice = "--device=";
     if (argument == "--eager")
       options.eager = true;
+    else if (argument.starts_with(kDevice))
+      options.device = argument.substr(kDevice.size());
     else if (!number(argument, "--threads=", 0, options.threads) &&
              !number(argument, "--batch=", 1, options.batch))
-      tensor::fail(argv[0], "does not know \"", argument,
-                   "\", need --threads=N, --batch=N, --eager or an option that --help lists");
+      tensor::fail(
+          argv[0], "does not know \"", argument,
+          "\", need --threads=N, --batch=N, --eager, --device=NAME or an option that --help lists");
   }
   const int threads = options.threads > 0
                           ? options.threads
@@ -111,7 +129,7 @@ Options parse(int& argc, char** argv) {
 
 void add(const Case& c, tensor::DType dtype, bool eager, const Options& options) {
   std::ostringstream name;
-  name << c.name << "/cpu/" << dtype;
+  name << c.name << (options.device.is_cuda() ? "/cuda/" : "/cpu/") << dtype;
   if (c.batch > 0) name << "/b" << c.batch;
   name << (eager ? "/eager" : "/compiled");
   // Google Benchmark calls this several times, with more iterations each time, and then the next
@@ -124,11 +142,14 @@ void add(const Case& c, tensor::DType dtype, bool eager, const Options& options)
       prepared = std::make_unique<Prepared>(prepare(c, dtype, eager, options));
       prepared_name = key;
     }
+    if (options.device.is_cuda()) return time_on_device(state, *prepared);
     const Clock::time_point begin = Clock::now();
     for (auto _ : state) (*prepared)();
     count(state, *prepared, seconds_since(begin));
   };
-  benchmark::RegisterBenchmark(name.str().c_str(), time)->Unit(benchmark::kMillisecond);
+  auto* added = benchmark::RegisterBenchmark(name.str().c_str(), time);
+  added->Unit(benchmark::kMillisecond);
+  if (options.device.is_cuda()) added->UseManualTime();
 }
 
 int run(int argc, char** argv, const std::function<void(const Options&)>& add_all) {

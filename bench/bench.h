@@ -30,13 +30,15 @@ struct Options {
   int threads = 0;     // 0: one a core
   int batch = 1;       // of the models
   bool eager = false;  // time the eager run of the models, too
+  tensor::Device device = {};
 };
 
-/// Takes --threads, --batch and --eager out of the arguments, Google Benchmark its own; UserError
-/// for others.
+/// Takes --threads, --batch, --eager and --device out of the arguments, Google Benchmark its own;
+/// UserError for others.
 Options parse(int& argc, char** argv);
 
-/// Adds "NAME/cpu/TYPE/compiled", or ".../eager" for the call outside of compile().
+/// Adds "NAME/cpu/TYPE/compiled", or ".../eager" for the call outside of compile(). On "cuda" the
+/// time is the GPU's, without copies to and from it.
 void add(const Case& c, tensor::DType dtype, bool eager, const Options& options);
 
 /// main() of a program: parses, lets `add_all` register the benchmarks, runs them.

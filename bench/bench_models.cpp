@@ -67,8 +67,8 @@ void add_models(const bench::Options& options) {
   for (const std::string name : {"setr-naive-base", "setr-naive", "setr-pup"})
     cases.push_back({name, [=](tensor::DType) { return setr(name, batch); }, batch});
   for (const bench::Case& c : cases) {
-    for (const tensor::DType dtype : {tensor::f32, tensor::bf16})
-      bench::add(c, dtype, false, options);
+    for (const tensor::DType dtype : {tensor::f32, tensor::bf16, tensor::f16})
+      if (dtype != tensor::f16 || options.device.is_cuda()) bench::add(c, dtype, false, options);
     if (options.eager) bench::add(c, tensor::f32, true, options);
   }
 }
