@@ -73,7 +73,7 @@ async function chooseSample(sample) {
   press(sample.name);
   $("file-note").textContent = "PNG, JPEG or BMP";
   $("file").value = "";
-  const response = await fetch(sample.url);
+  const response = await ask(sample.url);
   if (!response.ok) throw new Error(`${sample.url}: status ${response.status}`);
   choose(sample.name, await response.blob());
 }
@@ -98,14 +98,21 @@ function showSamples() {
 
 // ---- Asking the server
 
+async function ask(address, options) {
+  try {
+    return await fetch(address, options);
+  } catch {
+    throw new Error("The server cannot be reached. Is demo-server still running?");
+  }
+}
+
 /// Runs `work`; what goes wrong is told in the page.
 async function guarded(work) {
   try {
     await work();
   } catch (error) {
     say("");
-    complain(error instanceof TypeError
-      ? "The server cannot be reached. Is demo-server still running?" : error.message);
+    complain(error.message);
     $("result").scrollIntoView({ block: "nearest" });
   }
 }
@@ -119,8 +126,8 @@ async function run() {
   say(`${model} looks at ${name} …`);
   try {
     const bitmap = createImageBitmap(blob).catch(() => null);  // the server says what is wrong
-    const response = await fetch(`/api/run?model=${model}&mode=${mode}`,
-                                 { method: "POST", body: blob });
+    const response = await ask(`/api/run?model=${model}&mode=${mode}`,
+                               { method: "POST", body: blob });
     const answer = await response.json();
     if (!response.ok) throw new Error(sentence(answer.error));
     const image = await bitmap;
@@ -173,7 +180,7 @@ function show(name) {
 
 function showFindings(answer) {
   $("findings-title").textContent =
-    { vit: "Most likely", detr: "Digits found", setr: "Share of the picture" }[answer.model];
+    { vit: "Most likely", detr: "Found", setr: "Share of the picture" }[answer.model];
   const rows = answer.findings.map((finding, i) => {
     const swatch = element("span", { className: "swatch" });
     swatch.style.background = answer.colors[i];
@@ -267,7 +274,7 @@ function drawBoxes(pen, answer, scale) {
 // ---- Starting
 
 async function start() {
-  const about = await (await fetch("/api/about")).json();
+  const about = await (await ask("/api/about")).json();
   limits.bytes = about.most_bytes;
   limits.pixels = about.most_pixels;
   samples = about.samples;
