@@ -27,8 +27,8 @@ from scenes import PHOTOS, SceneMaker, Scenes, first_scenes, fixed_scenes
 SIZE, PATCH, CLASSES, EXPORTED, TEST, VAL = 160, 16, 11, 48, 1024, 512
 WIDTH, LAYERS, HEADS, MLP, CHANNELS, EPS = 192, 6, 6, 576, 64, 1e-6
 MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
-PALETTE = [(0, 0, 0), (230, 25, 75), (60, 180, 75), (255, 225, 25), (0, 130, 200), (245, 130, 48), (145, 30, 180),
-           (70, 240, 240), (240, 50, 230), (210, 245, 60), (250, 190, 212)]
+PALETTE = [(0, 0, 0), (230, 25, 75), (60, 180, 75), (255, 225, 25), (0, 130, 200), (245, 130, 48), (170, 128, 255),
+           (70, 240, 240), (240, 50, 230), (255, 255, 170), (250, 190, 212)]
 CONFIG = {
     "model_type": "setr", "flavour": "mmseg", "head": "pup", "hidden_size": WIDTH, "num_hidden_layers": LAYERS,
     "num_attention_heads": HEADS, "intermediate_size": MLP, "image_size": SIZE, "patch_size": PATCH, "num_labels": CLASSES,

@@ -242,6 +242,19 @@ TEST(SetrCheckpoint, ColoursComeFromConfigOrFromTheDataSet) {
             "config.json: palette[1]: need [red, green, blue], each from 0 to 255");
 }
 
+TEST(SetrCheckpoint, TheColoursThatShipAreApart) {
+  const auto config =
+      tensor::Json::load(TENSOR_TEST_DATA "/../../models/setr/pretrained/scenes/config.json");
+  const auto colours = read_palette(config, 11);
+  for (std::size_t i = 0; i < colours.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j) {
+      int distance = 0;
+      for (std::size_t c = 0; c < 3; ++c)
+        distance += std::abs(int{colours[i][c]} - int{colours[j][c]});
+      EXPECT_GE(distance, 110) << i << " and " << j;  // of which the picture shows half
+    }
+}
+
 TEST(SetrCheckpoint, NamesComeFromConfigOrFromTheDataSet) {
   EXPECT_EQ(read_class_names(testing::json("{}"), 19).back(), "bicycle");
   EXPECT_EQ(read_class_names(testing::json("{}"), 150)[124], "microwave");

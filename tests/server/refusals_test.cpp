@@ -173,13 +173,13 @@ TEST_F(ServerRefusals, RequestsThatAreNone) {
   RawClient(server_->port()).send("GET");  // and gone
 }
 
-/// A server that waits half a second for the next byte and a second for a body.
+/// A server that waits a second for the next byte and two for a body.
 class SlowClients : public ::testing::Test {
  protected:
   void SetUp() override {
     models::server::ServerOptions impatient = options();
-    impatient.idle_seconds = 0.5;
-    impatient.upload_seconds = 1;
+    impatient.idle_seconds = 1;
+    impatient.upload_seconds = 2;
     server_ = std::make_unique<Server>(engine(), impatient);
   }
   std::unique_ptr<Server> server_;
@@ -194,11 +194,11 @@ TEST_F(SlowClients, ABodyThatStops) {
 TEST_F(SlowClients, ABodyThatTrickles) {
   RawClient client(server_->port());
   client.send(kRun + "Content-Length: 500\r\n\r\n");
-  for (int i = 0; i < 15 && client.send("x"); ++i) std::this_thread::sleep_for(100ms);
+  for (int i = 0; i < 30 && client.send("x"); ++i) std::this_thread::sleep_for(100ms);
   expect_error(client.answer(), 408, "the upload takes too long", "so far");
 }
 
-TEST_F(SlowClients, OthersAreServedMeanwhile) {
+TEST_F(ServerRefusals, SlowClientsDoNotKeepOthersWaiting) {
   std::vector<std::unique_ptr<RawClient>> slow;
   for (int i = 0; i < 8; ++i) {
     slow.push_back(std::make_unique<RawClient>(server_->port()));
@@ -209,7 +209,7 @@ TEST_F(SlowClients, OthersAreServedMeanwhile) {
   const httplib::Result got = quick.Get("/");
   ASSERT_TRUE(got);
   EXPECT_EQ(got->status, 200);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 400ms);  // before the slow ones are let go
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 4s);  // the slow ones are let go after 5
 }
 
 TEST(ServerStarts, RefusesATakenPortInWords) {
