@@ -66,7 +66,7 @@ class EpilogueWriter {
   EpilogueWriter(const LaidOutGraph& laid, const Group& group, const Product& product, int staged)
       : laid_(laid), group_(group), product_(product), staged_(staged) {}
 
-  Epilogue run() {
+  Epilogue run(const std::string& name) {
     for (const ValueId id : product_.elementwise)
       if (const Op op = laid_.graph[id].op; op != Op::astype && op != Op::copy)
         result_.name += (result_.name.empty() ? "" : "_") + std::string(info(op).name);
@@ -74,7 +74,7 @@ class EpilogueWriter {
     for (const ElementCode::Load& load : product_.code.loads) add_load(load);
     for (std::size_t i = 0; i < group_.writes.size(); ++i) add_write(static_cast<int>(i));
     result_.text =
-        "struct Epilogue {\n" + members_ + "  struct Inputs {\n" + inputs_ +
+        "struct " + name + " {\n" + members_ + "  struct Inputs {\n" + inputs_ +
         "  };\n  struct Outputs {\n" + outputs_ +
         "  };\n"
         "  void load(Inputs& in, int row, int feature) const {\n" +
@@ -283,8 +283,8 @@ int boxed_write(const LaidOutGraph& laid, const Group& group, const Product& pro
 }
 
 Epilogue epilogue_of(const LaidOutGraph& laid, const Group& group, const Product& product,
-                     int staged) {
-  return EpilogueWriter(laid, group, product, staged).run();
+                     int staged, const std::string& name) {
+  return EpilogueWriter(laid, group, product, staged).run(name);
 }
 
 }  // namespace tensor::cuda

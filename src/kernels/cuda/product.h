@@ -46,7 +46,7 @@ struct Epilogue {
 };
 /// `staged`: which of the group's writes the kernel stores by itself, -1 for none.
 Epilogue epilogue_of(const LaidOutGraph& laid, const Group& group, const Product& product,
-                     int staged);
+                     int staged, const std::string& name = "Epilogue");
 
 /// A value of the result's elements as tokens (rows) of features (depth), which lie next to each
 /// other. nullopt where no strides tell so.
