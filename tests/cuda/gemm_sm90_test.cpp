@@ -9,6 +9,7 @@
 #include "src/trace/trace.h"
 #include "tensor/error.h"
 #include "tensor/tensor.h"
+#include "tests/cuda/emulator/group_case.h"
 
 namespace tensor::cuda {
 namespace {
@@ -104,6 +105,39 @@ TEST(GemmSm90, CompilesWithoutSpills) {
           << log;
       EXPECT_EQ(log.find("C75"), std::string::npos) << call.entry << '\n' << log;
     }
+  }
+}
+
+// Every schedule on the emulator, of awkward numbers of tokens in turn: what is stored as it comes,
+// and with all that may be fused.
+TEST(GemmSm90, IsRight) {
+  Generator random(3);
+  const auto normal = [&](const Shape& shape, DType dtype) {
+    return random.normal(shape).astype(dtype);
+  };
+  const Tensor w = normal({136, 72}, f16), bias = normal({136}, f32);
+  const TensorFunction plain = [&](const Tensors& in) -> Tensors {
+    return {matmul(in[0], w.transpose())};
+  };
+  const TensorFunction fused = [&](const Tensors& in) -> Tensors {
+    const Tensor sum = matmul(in[0], w.transpose()).astype(f32) + bias + in[1];
+    return {sum, gelu(sum).astype(f16)};
+  };
+  constexpr std::int64_t kTokens[] = {1, 7, 63, 65, 197, 257};
+  for (std::size_t i = 0; i < kSchedules.size(); ++i) {
+    const GemmSchedule& s = kSchedules[i];
+    const auto lower = [&](const LaidOutGraph& laid, const Group& group, const Machine& machine) {
+      return lower_gemm_sm90(laid, group, machine, s);
+    };
+    for (const std::size_t turn : {0, 1, 3}) {
+      const std::int64_t tokens = kTokens[(i + turn) % 6];
+      SCOPED_TRACE(s.name() + " of " + std::to_string(tokens) + " tokens");
+      const Tensor x = normal({tokens, 72}, f16), residual = normal({tokens, 136}, f32);
+      emulator::GroupCase group =
+          turn == 1 ? emulator::GroupCase(plain, {x}) : emulator::GroupCase(fused, {x, residual});
+      emulator::expect_emulated(group, lower, 90);
+    }
+    if (HasFailure()) return;
   }
 }
 

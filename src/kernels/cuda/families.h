@@ -5,7 +5,6 @@
 
 namespace tensor::cuda {
 
-extern const Family kAttentionSm90;
 extern const Family kGemmSm90;
 extern const Family kHost;
 

@@ -1,0 +1,328 @@
+#include "tests/cuda/emulator/group_case.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/core/storage.h"
+#include "src/ops/op.h"
+
+namespace tensor::emulator {
+namespace {
+
+constexpr std::size_t kAlignment = 1024, kGuard = 1024;
+constexpr std::byte kPoison{0xff};  // a NaN in every floating type
+
+std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
+
+/// Of a strided value: from its first element to behind its last.
+std::int64_t reach_of(const Layout& layout) {
+  std::int64_t reach = 1;
+  for (int axis = 0; axis < layout.shape.rank(); ++axis) {
+    if (layout.shape[axis] == 0) return 0;
+    reach += (layout.shape[axis] - 1) * layout.strides[axis];
+  }
+  return reach;
+}
+
+/// Strides in a random order of the axes, with gaps now and then.
+Strides random_strides(std::mt19937& random, const Shape& shape) {
+  Dims order;
+  for (int axis = 0; axis < shape.rank(); ++axis) order.push_back(axis);
+  if (random() % 2) std::shuffle(order.begin(), order.end(), random);
+  Strides strides = Strides::filled(shape.rank(), 1);
+  std::int64_t step = random() % 4 == 0 ? 2 : 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    const int axis = static_cast<int>(order[i]);
+    strides[axis] = step;
+    step *= std::max<std::int64_t>(shape[axis], 1);
+    if (random() % 4 == 0) step += 3;
+  }
+  return strides;
+}
+
+/// Half the distance of 1 to the next number.
+double unit_of(DType dtype) {
+  return dtype == bf16 ? 0x1p-8 : dtype == f16 ? 0x1p-11 : dtype == f32 ? 0x1p-24 : 0x1p-53;
+}
+
+Tensor from_values(const std::vector<double>& values, const Shape& shape) {
+  const auto kept = std::make_shared<std::vector<double>>(values);
+  return from_memory(static_cast<void*>(kept->data()), shape, f64, kept);
+}
+
+/// Every element times 1 + scale * (a standard normal number).
+Tensor shaken(const Tensor& x, double scale, std::mt19937& random) {
+  std::normal_distribution<double> normal(0, scale);
+  std::vector<double> values = x.to_vector<double>();
+  for (double& value : values) value *= 1 + normal(random);
+  return from_values(values, x.shape());
+}
+
+/// How many products or terms make one element of a node.
+double terms_of(const Graph& graph, const Node& node) {
+  const auto size = [&](ValueId id) {
+    return static_cast<double>(num_elements(graph.type(id).shape));
+  };
+  if (node.inputs.empty() || size(node.inputs[0]) == 0 || num_elements(node.type.shape) == 0)
+    return 1;
+  switch (node.op) {
+    case Op::matmul: {
+      const Shape& left = graph.type(node.inputs[0]).shape;
+      return static_cast<double>(left[left.rank() - 1]);
+    }
+    case Op::conv2d:
+    case Op::conv_transpose2d: {
+      const Shape& weights = graph.type(node.inputs[1]).shape;
+      return size(node.inputs[1]) / static_cast<double>(std::max<std::int64_t>(weights[0], 1));
+    }
+    default:
+      return info(node.op).pattern == Pattern::elementwise
+                 ? 1
+                 : std::max(1., size(node.inputs[0]) /
+                                    static_cast<double>(num_elements(node.type.shape)));
+  }
+}
+
+/// A graph's values in float64; with `random`, shaken as rounding would.
+std::vector<Tensor> in_float64(const Graph& graph, const std::map<ValueId, Tensor>& inputs,
+                               std::mt19937* random) {
+  std::vector<Tensor> values(static_cast<std::size_t>(graph.size()));
+  for (ValueId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph[id];
+    const DType dtype = node.type.dtype;
+    if (node.kind != NodeKind::operation) {
+      const Tensor x = node.kind == NodeKind::constant ? node.constant : inputs.at(id);
+      values[at(id)] = is_floating(dtype) ? x.astype(f64) : x;
+      continue;
+    }
+    const double terms = terms_of(graph, node);
+    const bool is_view = info(node.op).pattern == Pattern::view;
+    Tensors arguments;
+    for (const ValueId input : node.inputs) {
+      const DType type = graph.type(input).dtype;
+      const bool shakes = random && !is_view && is_floating(type);
+      const double unit = std::min(unit_of(f32), std::max(unit_of(type), unit_of(dtype)));
+      arguments.push_back(shakes ? shaken(values[at(input)], unit * std::sqrt(terms), *random)
+                                 : values[at(input)]);
+    }
+    Attrs attrs = node.attrs;
+    if (node.op == Op::astype && is_floating(dtype)) attrs = {{"dtype", f64}};
+    Tensor result = apply_op(node.op, arguments, attrs);
+    if (random && !is_view && is_floating(dtype)) result = shaken(result, unit_of(dtype), *random);
+    values[at(id)] = result;
+  }
+  return values;
+}
+
+}  // namespace
+
+// ---- Placed
+
+Placed::Placed(const Layout& layout, DType dtype)
+    : layout_(layout),
+      dtype_(dtype),
+      bytes_(static_cast<std::size_t>(reach_of(layout) * item_size(dtype))) {
+  storage_ = std::make_shared<std::vector<std::byte>>(bytes_ + 2 * kGuard + kAlignment, kPoison);
+  const auto address = reinterpret_cast<std::uintptr_t>(storage_->data()) + kGuard;
+  begin_ = storage_->data() + kGuard + (kAlignment - address % kAlignment) % kAlignment;
+}
+
+Tensor Placed::tensor() const {
+  return from_memory(static_cast<void*>(begin_), layout_.shape, dtype_, storage_, layout_.strides);
+}
+
+void Placed::poison() { std::fill(storage_->begin(), storage_->end(), kPoison); }
+
+std::string Placed::stray_write() const {
+  std::vector<bool> owned(storage_->size(), false);
+  const auto before = static_cast<std::size_t>(begin_ - storage_->data());
+  const auto item = static_cast<std::size_t>(item_size(dtype_));
+  const Shape& shape = layout_.shape;
+  for (std::int64_t i = 0; i < num_elements(shape); ++i) {
+    std::int64_t rest = i, offset = 0;
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+      offset += rest % shape[axis] * layout_.strides[axis];
+      rest /= shape[axis];
+    }
+    std::fill_n(owned.begin() +
+                    static_cast<std::ptrdiff_t>(before + static_cast<std::size_t>(offset) * item),
+                item, true);
+  }
+  for (std::size_t i = 0; i < owned.size(); ++i)
+    if (!owned[i] && (*storage_)[i] != kPoison)
+      return "a stray write at byte " +
+             std::to_string(static_cast<std::ptrdiff_t>(i) - static_cast<std::ptrdiff_t>(before));
+  return {};
+}
+
+// ---- GroupCase
+
+GroupCase::GroupCase(const TensorFunction& function, const Tensors& inputs, std::mt19937* random) {
+  std::vector<TensorType> types;
+  for (const Tensor& x : inputs) types.push_back(x.type());
+  laid_ = lay_out(trace(function, types));
+  std::vector<ValueId> nodes;
+  for (ValueId id = 0; id < laid_.graph.size(); ++id)
+    if (is_compute(laid_.graph, id)) nodes.push_back(id);
+  const Wiring wires = wiring(laid_.graph);
+  root_ = wires.root;
+  group_ = make_group(laid_.graph, wires, nodes);
+  place(inputs, random);
+}
+
+void GroupCase::place(const Tensors& inputs, std::mt19937* random) {
+  Graph& graph = laid_.graph;
+  if (random) {
+    for (const ValueId id : graph.inputs())
+      laid_.layouts[at(id)].strides = random_strides(*random, graph.type(id).shape);
+    for (const ValueId id : group_.writes)
+      laid_.layouts[at(id)].strides = random_strides(*random, graph.type(id).shape);
+    // Views lie where what they show does now; those that cannot keep all as it was planned.
+    for (ValueId id = 0; id < graph.size(); ++id) {
+      const Node& node = graph[id];
+      if (node.kind != NodeKind::operation || is_compute(graph, id)) continue;
+      const Layout& source = laid_.layouts[at(node.inputs[0])];
+      auto view = info(node.op).view(graph.type(node.inputs[0]), source.strides, node.attrs);
+      if (!view) {
+        laid_ = lay_out(graph);
+        break;
+      }
+      view->offset += source.offset;
+      laid_.layouts[at(id)] = *view;
+    }
+  }
+  const auto keep = [&](ValueId id, const Tensor& value) {
+    const Placed& placed =
+        memory_.try_emplace(id, laid_.layouts[at(id)], value.dtype()).first->second;
+    placed.tensor()(ellipsis) = value;
+  };
+  for (std::size_t i = 0; i < inputs.size(); ++i) keep(graph.inputs()[i], inputs[i]);
+  for (const ValueId id : group_.reads)
+    if (const ValueId root = root_[at(id)]; graph.is_constant(root)) {
+      laid_.layouts[at(root)] = {graph[root].constant.shape(),
+                                 detail::stored(graph[root].constant).strides, 0};
+      if (!memory_.contains(root)) keep(root, graph[root].constant);
+    }
+  for (const ValueId id : group_.writes)
+    memory_.try_emplace(id, laid_.layouts[at(id)], graph.type(id).dtype);
+}
+
+Operand GroupCase::operand(ValueId id) {
+  const Placed& placed = memory_.at(root_[at(id)]);
+  const Layout& layout = laid_.layouts[at(id)];
+  const std::int64_t item = item_size(laid_.graph.type(id).dtype);
+  return {{placed.data() + layout.offset * item, static_cast<std::size_t>(reach_of(layout) * item)},
+          laid_.graph.is_constant(root_[at(id)]),
+          false};
+}
+
+Tensor GroupCase::view_of(ValueId id) {
+  const Layout& layout = laid_.layouts[at(id)];
+  const Tensor root = memory_.at(root_[at(id)]).tensor();
+  detail::TensorImpl view = detail::impl(root);
+  view.type.shape = layout.shape;
+  view.strides = layout.strides;
+  view.offset += layout.offset;
+  return detail::make_tensor(std::move(view));
+}
+
+bool GroupCase::accepted(const cuda::Family& family, const cuda::Machine& machine) const {
+  return family.estimate(laid_.graph, group_, machine).has_value();
+}
+
+const std::vector<GroupCase::Reference>& GroupCase::reference() {
+  if (!reference_.empty()) return reference_;
+  std::map<ValueId, Tensor> inputs;
+  for (const ValueId id : laid_.graph.inputs()) inputs[id] = memory_.at(id).tensor();
+  const std::vector<Tensor> exact = in_float64(laid_.graph, inputs, nullptr);
+  constexpr int kSamples = 2;
+  std::mt19937 random(7);
+  std::vector<std::vector<double>> squares(group_.writes.size());
+  for (std::size_t w = 0; w < group_.writes.size(); ++w)
+    reference_.push_back({exact[at(group_.writes[w])].to_vector<double>(), {}});
+  for (int sample = 0; sample < kSamples; ++sample) {
+    const std::vector<Tensor> rounded = in_float64(laid_.graph, inputs, &random);
+    for (std::size_t w = 0; w < group_.writes.size(); ++w) {
+      const auto got = rounded[at(group_.writes[w])].to_vector<double>();
+      squares[w].resize(got.size(), 0);
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        const double off = got[i] - reference_[w].values[i];
+        if (std::isfinite(off)) squares[w][i] += off * off / kSamples;
+      }
+    }
+  }
+  for (std::size_t w = 0; w < group_.writes.size(); ++w) {
+    const DType dtype = laid_.graph.type(group_.writes[w]).dtype;
+    Reference& r = reference_[w];
+    double mean = 0;
+    for (const double square : squares[w]) mean += square / static_cast<double>(squares[w].size());
+    const double least = dtype == f16 ? 0x1p-24 : 0x1p-149;  // the distance of subnormal numbers
+    for (std::size_t i = 0; i < r.values.size(); ++i)
+      r.bounds.push_back(is_floating(dtype) ? unit_of(dtype) * std::abs(r.values[i]) + least +
+                                                  8 * std::sqrt(squares[w][i] + mean)
+                                            : 0);
+  }
+  return reference_;
+}
+
+void GroupCase::check(const cuda::Lowered& lowered, const Run& run) {
+  std::vector<Operand> operands;
+  for (const ValueId id : group_.reads) operands.push_back(operand(id));
+  for (const ValueId id : group_.writes) {
+    memory_.at(id).poison();
+    operands.push_back(operand(id));
+    operands.back().is_written = true;
+  }
+  Tensors packed;
+  for (const cuda::Lowered::Packed& p : lowered.packed)
+    packed.push_back(p.pack(view_of(group_.reads[static_cast<std::size_t>(p.operand)])));
+  const std::string& what = lowered.description;
+  try {
+    run(lowered, operands, packed);
+  } catch (const Error& error) {
+    ADD_FAILURE() << what << '\n' << error.what() << '\n' << laid_.graph;
+    return;
+  }
+  const std::vector<Reference>& expected = reference();
+  for (std::size_t w = 0; w < group_.writes.size(); ++w) {
+    const Placed& written = memory_.at(group_.writes[w]);
+    EXPECT_EQ(written.stray_write(), "") << what;
+    const auto got = written.tensor().to_vector<double>();
+    const Reference& r = expected[w];
+    int wrong = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const double need = r.values[i];
+      if (got[i] == need || (std::isnan(got[i]) && std::isnan(need))) continue;
+      if (!(std::abs(got[i] - need) <= r.bounds[i]) && ++wrong < 4)
+        ADD_FAILURE() << what << ": output " << w << ", element " << i << ": got " << got[i]
+                      << ", need " << need << " within " << r.bounds[i];
+    }
+    EXPECT_EQ(wrong, 0) << what << ": wrong elements of " << got.size() << '\n' << laid_.graph;
+  }
+}
+
+void expect_emulated(GroupCase& group, const GroupCase::Lower& lower, int capability, int seeds) {
+  const cuda::Machine machine = cuda::machine_of(cuda::typical_device(capability));
+  const cuda::Lowered lowered = lower(group.laid(), group.group(), machine);
+  for (int seed = 0; seed < seeds; ++seed)
+    group.check(lowered, [&](const cuda::Lowered& l, std::span<const Operand> operands,
+                             std::span<const Tensor> packed) {
+      emulate(l, operands, packed,
+              {capability, {static_cast<unsigned>(seed), machine.device.shared_block_bytes}});
+    });
+}
+
+void expect_emulated(GroupCase& group, const cuda::Family& family, int capability, int seeds) {
+  const cuda::Machine machine = cuda::machine_of(cuda::typical_device(capability));
+  const auto estimate = family.estimate(group.laid().graph, group.group(), machine);
+  if (!estimate) {
+    ADD_FAILURE() << family.name << " declines\n" << group.laid().graph;
+    return;
+  }
+  EXPECT_GT(*estimate, 0);
+  expect_emulated(group, GroupCase::Lower(family.lower), capability, seeds);
+}
+
+}  // namespace tensor::emulator
