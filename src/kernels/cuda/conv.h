@@ -1,0 +1,115 @@
+// Convolutions with what is fused to them: what a group computes, and the texts that all of their
+// kernels are made from.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/kernels/cuda/expression.h"
+#include "src/kernels/cuda/family.h"
+#include "tensor/ops.h"
+
+namespace tensor::cuda {
+
+/// A convolution, elementwise operators on its result, and maybe a conversion of its image.
+struct Convolution {
+  ValueId node = -1;
+  ValueId image = -1, weight = -1, bias = -1;  // what the group reads; the bias may be missing
+  std::vector<ValueId> elementwise;            // ascending
+  ElementCode code;                            // of one element, from the variable `sum`
+  DType dtype = f32;                           // of the operands; the image may be stored otherwise
+  bool is_transposed = false;
+  bool is_constant = false;  // the weight
+  std::int64_t images = 1, channels = 1, outputs = 1, groups = 1;
+  Pair size = 1, out_size = 1, taps = 1, stride = 1, padding = 0, dilation = 1;
+
+  std::int64_t pixels() const { return images * out_size.h * out_size.w; }
+  std::int64_t depth() const { return channels / groups * taps.h * taps.w; }
+};
+
+/// nullopt when the group is anything else, or has an operator that no text is known for.
+std::optional<Convolution> match_convolution(const Graph& graph, const Group& group);
+
+/// The struct Epilogue of device/conv_tile.h, whose members are read and written operands.
+struct ConvEpilogue {
+  std::string name;                     // "bias_relu"
+  std::string text;                     // of the struct
+  std::vector<std::string> parameters;  // of the kernel, its members in order: "const float* r0"
+  std::vector<std::string> names;       // of the parameters alone
+  std::vector<Argument> arguments;
+};
+ConvEpilogue conv_epilogue(const LaidOutGraph& laid, const Group& group, const Convolution& conv);
+
+/// Where an image's elements lie: steps between neighbours of each axis.
+struct ImageSteps {
+  std::int64_t image = 0, channel = 0, row = 0, column = 0;
+};
+
+/// A problem as the Tensor Core kernels take it: channels last, their number a multiple of 8. Where
+/// an image has few channels, a tap is a whole row of the window: its pixels lie next to each
+/// other.
+struct TensorProblem {
+  std::int64_t channels = 8;
+  Pair size = 1, taps = 1, stride = 1, padding = 0, dilation = 1;
+  ImageSteps steps;
+  Pointer image;               // an operand, or scratch
+  std::optional<Call> before;  // what packs the image
+  std::int64_t scratch_bytes = 0;
+  std::int64_t pixel_channels = 8;  // that a pixel has in a packed row of weights
+};
+TensorProblem tensor_problem(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
+                             const Machine& machine);
+/// What is read and written besides the operands to pack an image that the model's first
+/// convolution reads, in bytes; 0 where nothing is packed as far as the graph tells.
+double packing_bytes(const Graph& graph, const Convolution& conv);
+
+/// Weights as [output, tap, channel], channels filled up to a multiple of `channel_step` and rows
+/// to one of `row_step` elements.
+std::function<Tensor(const Tensor&)> weight_packing(const Convolution& conv,
+                                                    const TensorProblem& problem,
+                                                    std::int64_t channel_step,
+                                                    std::int64_t row_step);
+
+/// What the kernel of a convolution is launched from.
+struct ConvLaunch {
+  std::string header;                   // "conv_mma.h"
+  std::string text;                     // of the structs that `run` names
+  std::string run;                      // of parameters, E, epilogue and part
+  std::vector<std::string> parameters;  // before those of the epilogue
+  std::vector<Argument> arguments;
+  std::int64_t blocks = 1;
+  int threads = 256, resident = 1;  // in a block; blocks of a multiprocessor
+  std::int64_t shared_bytes = 0;
+  int parts = 1;  // of the depth, each summed by blocks of its own
+};
+/// Adds the call, and with several parts the one that adds them up.
+void add_calls(Lowered& lowered, const ConvLaunch& launch, const Convolution& conv,
+               const ConvEpilogue& epilogue, const std::string& what, const Machine& machine);
+
+/// Microseconds for a tile a block, of depth split in parts: what the multiprocessors multiply at
+/// `tflops` in whole waves, what comes to them from the second-level cache, and what goes to
+/// memory, of which `overlap` is hidden.
+double tiles_us(const Graph& graph, const Group& group, const Convolution& conv,
+                const Machine& machine, int tile_pixels, int tile_outputs, int parts,
+                std::int64_t depth, double tflops, double overlap);
+
+/// A way to run convolutions: the time it would take, nullopt where it cannot, and its kernels.
+struct ConvWay {
+  std::optional<double> (*estimate)(const Graph& graph, const Group& group, const Convolution& conv,
+                                    const Machine& machine);
+  Lowered (*lower)(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
+                   const Machine& machine);
+};
+extern const ConvWay kConvSm90, kConvMma, kConvTiled, kConvDirect;
+
+/// "  static constexpr int kName = 3;\n", or of long long.
+std::string constant_text(const char* name, std::int64_t value);
+std::string constant_text(const char* name, const Pair& pair, const char* h, const char* w);
+/// The members of a problem that any kernel reads, but for the depth.
+std::string problem_text(const Convolution& conv, const TensorProblem& problem);
+ImageSteps image_steps(const LaidOutGraph& laid, ValueId id);
+Pointer operand_pointer(const LaidOutGraph& laid, const Group& group, ValueId id);
+
+}  // namespace tensor::cuda

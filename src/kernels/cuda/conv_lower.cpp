@@ -1,0 +1,227 @@
+// How convolutions are lowered whatever multiplies: the form of image and weights, and the texts of
+// their kernels.
+#include <algorithm>
+#include <sstream>
+
+#include "src/kernels/cuda/conv.h"
+#include "tensor/error.h"
+
+namespace tensor::cuda {
+namespace {
+
+constexpr std::int64_t kChunk = 8;  // elements of 16 bits in 16 bytes
+
+std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
+std::int64_t ceil_div(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
+
+bool lies_ready(const LaidOutGraph& laid, const Convolution& conv) {
+  const ImageSteps s = image_steps(laid, conv.image);
+  const Layout& l = laid.layouts[static_cast<std::size_t>(conv.image)];
+  return laid.graph.type(conv.image).dtype == conv.dtype && s.channel == 1 &&
+         conv.channels % kChunk == 0 && s.image % kChunk == 0 && s.row % kChunk == 0 &&
+         s.column % kChunk == 0 && l.offset % kChunk == 0;
+}
+
+// Channels that a packed pixel has when a tap is a row of pixels, 0 when it is not: pixels that a
+// window begins with must lie at multiples of 16 bytes.
+std::int64_t row_channels(const Convolution& conv) {
+  if (conv.dilation.w != 1 || conv.taps.w == 1) return 0;
+  if (conv.channels <= 4 && conv.stride.w % 2 == 0) return 4;
+  return conv.channels <= 8 ? 8 : 0;
+}
+
+struct PackedImage {
+  Pair size = 1, padding = 0;
+  std::int64_t channels = 8;
+};
+
+PackedImage packed_image(const Convolution& conv) {
+  const std::int64_t few = row_channels(conv);
+  if (few == 0) return {conv.size, 0, round_up(conv.channels, kChunk)};
+  const std::int64_t row = round_up(conv.taps.w * few, kChunk) / few;
+  return {{(conv.out_size.h - 1) * conv.stride.h + (conv.taps.h - 1) * conv.dilation.h + 1,
+           round_up((conv.out_size.w - 1) * conv.stride.w + row, kChunk / few)},
+          conv.padding,
+          few};
+}
+
+std::int64_t bytes_of(const PackedImage& packed, const Convolution& conv) {
+  return conv.images * packed.size.h * packed.size.w * packed.channels * item_size(conv.dtype);
+}
+
+Call pack_call(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
+               const PackedImage& packed, const Machine& machine) {
+  const ImageSteps s = image_steps(laid, conv.image);
+  const DType from = laid.graph.type(conv.image).dtype;
+  std::ostringstream text;
+  text << "#include \"conv_plain.h\"\nusing namespace tensor::device;\nstruct Problem {\n"
+       << "  using From = " << device_type(from) << ";\n  using To = " << device_type(conv.dtype)
+       << ";\n"
+       << constant_text("kImages", conv.images) << constant_text("k", conv.size, "Height", "Width")
+       << constant_text("kFrom", conv.channels)
+       << constant_text("kOut", packed.size, "Height", "Width")
+       << constant_text("kChannels", packed.channels)
+       << constant_text("kPad", packed.padding, "Y", "X") << constant_text("kImageStep", s.image)
+       << constant_text("kChannelStep", s.channel) << constant_text("kRowStep", s.row)
+       << constant_text("kColumnStep", s.column)
+       << "};\nextern \"C\" __global__ __launch_bounds__(256) void KERNEL(const Problem::From* "
+          "image,\n    Problem::To* packed) {\n  pack_image<Problem>(image, packed);\n}\n";
+  Call call;
+  call.source.text = text.str();
+  const std::int64_t threads =
+      conv.images * packed.size.h * packed.size.w * ceil_div(packed.channels, kChunk);
+  call.launch.grid = {static_cast<unsigned>(ceil_div(threads, 256))};
+  call.launch.block = {256};
+  call.launch.overlaps_previous = true;
+  call.arguments = {operand_pointer(laid, group, conv.image),
+                    Pointer{Pointer::Base::scratch, 0, 0}};
+  name_kernel(call, machine,
+              "pack_image_" + std::string(name(from)) + "_" + std::string(name(conv.dtype)));
+  return call;
+}
+
+}  // namespace
+
+std::string constant_text(const char* name, std::int64_t value) {
+  const bool is_long = std::abs(value) > std::numeric_limits<std::int32_t>::max();
+  return "  static constexpr " + std::string(is_long ? "long long " : "int ") + name + " = " +
+         std::to_string(value) + ";\n";
+}
+
+std::string constant_text(const char* name, const Pair& pair, const char* h, const char* w) {
+  return constant_text((name + std::string(h)).c_str(), pair.h) +
+         constant_text((name + std::string(w)).c_str(), pair.w);
+}
+
+std::string problem_text(const Convolution& conv, const TensorProblem& p) {
+  return "  using Element = " + std::string(device_type(conv.dtype)) + ";\n" +
+         constant_text("k", p.size, "Height", "Width") + constant_text("kChannels", p.channels) +
+         constant_text("kTap", p.taps, "Rows", "Columns") +
+         constant_text("kStride", p.stride, "Y", "X") + constant_text("kPad", p.padding, "Y", "X") +
+         constant_text("kDilation", p.dilation, "Y", "X") +
+         constant_text("kImageStep", p.steps.image) +
+         constant_text("kChannelStep", p.steps.channel) + constant_text("kRowStep", p.steps.row) +
+         constant_text("kColumnStep", p.steps.column) +
+         constant_text("kOut", conv.out_size, "Height", "Width") +
+         constant_text("kPixels", conv.pixels()) + constant_text("kOutputs", conv.outputs);
+}
+
+TensorProblem tensor_problem(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
+                             const Machine& machine) {
+  TensorProblem p;
+  p.channels = p.pixel_channels = conv.channels;
+  p.size = conv.size, p.taps = conv.taps, p.stride = conv.stride, p.padding = conv.padding,
+  p.dilation = conv.dilation;
+  p.steps = image_steps(laid, conv.image);
+  p.image = operand_pointer(laid, group, conv.image);
+  if (lies_ready(laid, conv)) return p;
+  const PackedImage packed = packed_image(conv);
+  const std::int64_t row = packed.size.w * packed.channels, few = row_channels(conv);
+  p.steps = {packed.size.h * row, 1, row, packed.channels};
+  p.size = packed.size;
+  p.channels = p.pixel_channels = packed.channels;
+  if (few > 0) {
+    p.channels = round_up(conv.taps.w * few, kChunk);
+    p.size.w = conv.out_size.w;
+    p.steps.column = conv.stride.w * few;
+    p.taps.w = p.stride.w = p.dilation.w = 1;
+    p.padding = 0;
+  }
+  p.image = {Pointer::Base::scratch, 0, 0};
+  p.before = pack_call(laid, group, conv, packed, machine);
+  p.scratch_bytes = bytes_of(packed, conv);
+  return p;
+}
+
+double packing_bytes(const Graph& graph, const Convolution& conv) {
+  const DType from = graph.type(conv.image).dtype;
+  if (from == conv.dtype && conv.channels % kChunk == 0) return 0;
+  return static_cast<double>(conv.images * conv.channels * conv.size.h * conv.size.w *
+                                 item_size(from) +
+                             bytes_of(packed_image(conv), conv));
+}
+
+std::function<Tensor(const Tensor&)> weight_packing(const Convolution& conv, const TensorProblem& p,
+                                                    std::int64_t channel_step,
+                                                    std::int64_t row_step) {
+  return [taps = conv.taps, outputs = conv.outputs, own = conv.channels, p_taps = p.taps,
+          channels = p.channels, pixel = p.pixel_channels, channel_step,
+          row_step](const Tensor& w) {
+    const auto fill = [](const Tensor& x, std::int64_t to) {
+      std::vector<std::pair<std::int64_t, std::int64_t>> width(static_cast<std::size_t>(x.rank()));
+      width.back().second = to - x.shape(-1);
+      return pad(x, width);
+    };
+    Tensor x = fill(transpose(w, {0, 2, 3, 1}), pixel);
+    x = reshape(x, {outputs, p_taps.h * p_taps.w, taps.h * taps.w / p_taps.h / p_taps.w * pixel});
+    x = fill(x, round_up(channels, channel_step));
+    x = reshape(x, {outputs, x.shape(1) * x.shape(2)});
+    return fill(x, round_up(x.shape(1), row_step)).copy();
+  };
+}
+
+void add_calls(Lowered& lowered, const ConvLaunch& launch, const Convolution& conv,
+               const ConvEpilogue& epilogue, const std::string& what, const Machine& machine) {
+  const auto join = [](const std::vector<std::string>& parts, const char* between) {
+    std::string text;
+    for (const std::string& part : parts) text += (text.empty() ? "" : between) + part;
+    return text;
+  };
+  const std::string sums =
+      "PartialSums<" + std::to_string(conv.pixels()) + ", " + std::to_string(conv.outputs) + ">";
+  const bool has_parts = launch.parts > 1;
+  const std::int64_t sums_at = round_up(lowered.scratch_bytes, 1024);
+  const auto kernel = [&](bool is_last, const std::string& head, const std::string& run,
+                          std::vector<std::string> parameters, const std::string& bounds) {
+    std::ostringstream text;
+    text << "#include \"" << (is_last && has_parts ? "conv_tile.h" : launch.header)
+         << "\"\nusing namespace tensor::device;\n"
+         << head
+         << (is_last ? epilogue.text + "using E = Epilogue;\n" : "using E = " + sums + ";\n");
+    if (is_last)
+      parameters.insert(parameters.end(), epilogue.parameters.begin(), epilogue.parameters.end());
+    else
+      parameters.emplace_back("float* sums");
+    text << "extern \"C\" __global__ __launch_bounds__(" << bounds << ") void KERNEL(\n    "
+         << join(parameters, ",\n    ")
+         << ") {\n  const int part = " << (is_last ? "0" : "static_cast<int>(blockIdx.y)")
+         << ";\n  const E epilogue{" << (is_last ? join(epilogue.names, ", ") : "sums, part")
+         << "};\n  " << run << "\n}\n";
+    return text.str();
+  };
+  Call call;
+  call.source.text =
+      kernel(!has_parts, launch.text, launch.run, launch.parameters,
+             std::to_string(launch.threads) + ", " + std::to_string(launch.resident));
+  call.launch.grid = {static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.parts)};
+  call.launch.block = {static_cast<unsigned>(launch.threads)};
+  call.launch.shared_bytes = static_cast<unsigned>(launch.shared_bytes);
+  call.launch.overlaps_previous = true;
+  call.arguments = launch.arguments;
+  const Pointer partial{Pointer::Base::scratch, 0, sums_at};
+  if (has_parts) {
+    call.arguments.emplace_back(partial);
+    name_kernel(call, machine, what + "_part");
+    lowered.calls.push_back(std::move(call));
+    lowered.scratch_bytes =
+        sums_at + launch.parts * conv.pixels() * conv.outputs * std::int64_t{sizeof(float)};
+    call = {};
+    call.source.text = kernel(true, "",
+                              "finish_partial_sums<" + std::to_string(conv.pixels()) + ", " +
+                                  std::to_string(conv.outputs) + ", " +
+                                  std::to_string(launch.parts) + ">(sums, epilogue);",
+                              {"const float* sums"}, "256");
+    const std::int64_t threads = conv.pixels() * ceil_div(conv.outputs, kChunk);
+    call.launch.grid = {static_cast<unsigned>(ceil_div(threads, 256))};
+    call.launch.block = {256};
+    call.launch.overlaps_previous = true;
+    call.arguments = {partial};
+  }
+  call.arguments.insert(call.arguments.end(), epilogue.arguments.begin(), epilogue.arguments.end());
+  name_kernel(
+      call, machine,
+      (has_parts ? "add_parts" : what) + (epilogue.name.empty() ? "" : "_" + epilogue.name));
+  lowered.calls.push_back(std::move(call));
+}
+
+}  // namespace tensor::cuda

@@ -1,0 +1,183 @@
+// Convolution on the cores for plain arithmetic: a tiled product over gathered pixels for float32
+// and for what Tensor Cores cannot take, a loop for what has groups or is transposed, and the copy
+// that brings an image into the form that Tensor Cores want. Any element types and strides.
+#pragma once
+
+#include "conv_tile.h"
+
+namespace tensor::device {
+
+/// An image brought to `To`, channels last, kChannels of which those beyond kFrom are zeros, with
+/// kPadY rows and kPadX columns of zeros around: [kImages, kOutHeight, kOutWidth, kChannels]. P
+/// names the problem: From, To, the image's kHeight, kWidth and its steps kImageStep, kChannelStep,
+/// kRowStep, kColumnStep. A thread has kGroup channels of a pixel.
+template <class P>
+inline void pack_image(const typename P::From* image, typename P::To* packed) {
+  constexpr int kGroup = P::kChannels < 8 ? P::kChannels : 8, kGroups = P::kChannels / kGroup;
+  constexpr i64 kThreads = i64(P::kImages) * P::kOutHeight * P::kOutWidth * kGroups;
+  launch_next();
+  wait_for_previous();
+  const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (number >= kThreads) return;
+  const int column = static_cast<int>(number % P::kOutWidth);
+  const i64 line = number / P::kOutWidth;
+  const int group = static_cast<int>(line % kGroups);
+  const int row = static_cast<int>(line / kGroups % P::kOutHeight);
+  const int n = static_cast<int>(line / kGroups / P::kOutHeight);
+  const int y = row - P::kPadY, x = column - P::kPadX;
+  float values[kGroup] = {};
+  if (static_cast<u32>(y) < P::kHeight && static_cast<u32>(x) < P::kWidth) {
+    const auto* from = image + i64(n) * P::kImageStep + i64(y) * P::kRowStep +
+                       i64(x) * P::kColumnStep + i64(group) * kGroup * P::kChannelStep;
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i)
+      if (group * kGroup + i < P::kFrom)
+        values[i] = static_cast<float>(value_of(from[i64(i) * P::kChannelStep]));
+  }
+  auto* to = packed + ((i64(n) * P::kOutHeight + row) * P::kOutWidth + column) * P::kChannels;
+  store_channels<true>(to + group * kGroup, values, 1, kGroup);
+}
+
+/// Tiles of 128 pixels by 64 outputs, four by eight a thread. P is ConvMma's problem with steps of
+/// any size, kChannelStep between channels, and the types Image and Weight; weights are packed as
+/// [depth, output], kWeightRow outputs, a multiple of 64, zero beyond the last.
+template <class P, class E>
+struct ConvPlain {
+  static constexpr int kPixels = 128, kOutputs = 64, kBlock = 8, kThreads = 256;
+  static constexpr int kDepth = P::kTapRows * P::kTapColumns * P::kChannels;
+  static constexpr int kSteps = (kDepth + kBlock - 1) / kBlock;
+  static constexpr int kOutputBlocks = P::kWeightRow / kOutputs;
+
+  struct Tiles {
+    float pixels[kBlock][kPixels + 4];
+    float outputs[kBlock][kOutputs];
+  };
+
+  static void run(const typename P::Image* image, const typename P::Weight* weights,
+                  const E& epilogue, int part) {
+    __shared__ Tiles tiles[2];
+    const int thread = threadIdx.x;
+    const int first_pixel = static_cast<int>(blockIdx.x) / kOutputBlocks * kPixels;
+    const int first_output = static_cast<int>(blockIdx.x) % kOutputBlocks * kOutputs;
+    // This thread copies four of the depth of one pixel, and one of the depth of two outputs.
+    const int from_pixel = thread % kPixels, from_depth = thread / kPixels * 4;
+    const int pixel = first_pixel + from_pixel;
+    const int in_image = pixel % (P::kOutHeight * P::kOutWidth);
+    const int y =
+        pixel < P::kPixels ? in_image / P::kOutWidth * P::kStrideY - P::kPadY : -(1 << 30);
+    const int x = in_image % P::kOutWidth * P::kStrideX - P::kPadX;
+    const i64 of_image = i64(pixel / (P::kOutHeight * P::kOutWidth)) * P::kImageStep;
+    float next_pixels[4], next_outputs[2];
+    const auto fetch = [&](int step) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int depth = step * kBlock + from_depth + i;
+        const int tap = depth / P::kChannels, channel = depth % P::kChannels;
+        const int at_y = y + tap / P::kTapColumns * P::kDilationY;
+        const int at_x = x + tap % P::kTapColumns * P::kDilationX;
+        const bool is_inside = depth < kDepth && static_cast<u32>(at_y) < P::kHeight &&
+                               static_cast<u32>(at_x) < P::kWidth;
+        next_pixels[i] =
+            is_inside ? value_of(image[of_image + i64(at_y) * P::kRowStep +
+                                       i64(at_x) * P::kColumnStep + i64(channel) * P::kChannelStep])
+                      : 0.f;
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int depth = step * kBlock + thread / kOutputs + 4 * i;
+        next_outputs[i] =
+            depth < kDepth
+                ? value_of(weights[i64(depth) * P::kWeightRow + first_output + thread % kOutputs])
+                : 0.f;
+      }
+    };
+    const auto put = [&](Tiles& to) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) to.pixels[from_depth + i][from_pixel] = next_pixels[i];
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        to.outputs[thread / kOutputs + 4 * i][thread % kOutputs] = next_outputs[i];
+    };
+    launch_next();
+    wait_for_previous();
+    float sums[4][8] = {};
+    const int my_pixel = thread / 8 * 4, my_output = thread % 8 * 8;
+    const int begin = kSteps * part / P::kParts, end = kSteps * (part + 1) / P::kParts;
+    fetch(begin);
+    put(tiles[0]);
+    __syncthreads();
+    for (int step = begin, at = 0; step < end; ++step, at ^= 1) {
+      if (step + 1 < end) fetch(step + 1);
+#pragma unroll
+      for (int k = 0; k < kBlock; ++k)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+          for (int j = 0; j < 8; ++j)
+            sums[i][j] = fmaf(tiles[at].pixels[k][my_pixel + i],
+                              tiles[at].outputs[k][my_output + j], sums[i][j]);
+      if (step + 1 < end) put(tiles[at ^ 1]);
+      __syncthreads();
+    }
+    const int channel = first_output + my_output;
+    if (channel >= P::kOutputs) return;
+    const auto line = epilogue.template line<8>(channel);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int at = first_pixel + my_pixel + i;
+      if (at < P::kPixels)
+        epilogue.template finish<8>(sums[i], line, epilogue.template pixel<8>(at, channel), at,
+                                    channel);
+    }
+  }
+};
+
+/// One output channel of one pixel a thread. P has also kGroupChannels and kGroupOutputs of a
+/// group, kIsTransposed, the type Sum, and of the weights [kGroups * outputs, channels]
+/// (transposed: [channels, outputs]) the steps kOutputStep, kInputStep, kTapRowStep,
+/// kTapColumnStep.
+template <class P, class E>
+inline void convolve_directly(const typename P::Image* image, const typename P::Weight* weights,
+                              const E& epilogue) {
+  launch_next();
+  wait_for_previous();
+  const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (number >= i64(P::kPixels) * P::kOutputs) return;
+  const int output = static_cast<int>(number % P::kOutputs);
+  const int pixel = static_cast<int>(number / P::kOutputs);
+  const int in_image = pixel % (P::kOutHeight * P::kOutWidth);
+  const int out_y = in_image / P::kOutWidth, out_x = in_image % P::kOutWidth;
+  const int group = output / P::kGroupOutputs, first_channel = group * P::kGroupChannels;
+  image += i64(pixel / (P::kOutHeight * P::kOutWidth)) * P::kImageStep +
+           i64(first_channel) * P::kChannelStep;
+  weights += P::kIsTransposed ? i64(first_channel) * P::kInputStep +
+                                    i64(output % P::kGroupOutputs) * P::kOutputStep
+                              : i64(output) * P::kOutputStep;
+  using Sum = typename P::Sum;
+  Sum sum[1] = {};
+  for (int tap = 0; tap < P::kTapRows * P::kTapColumns; ++tap) {
+    const int down = tap / P::kTapColumns, right = tap % P::kTapColumns;
+    int y, x;
+    if constexpr (P::kIsTransposed) {
+      // The input pixels whose window, spread by the stride, covers this one with this tap.
+      const int top = out_y + P::kPadY - down * P::kDilationY;
+      const int left = out_x + P::kPadX - right * P::kDilationX;
+      if (top < 0 || left < 0 || top % P::kStrideY != 0 || left % P::kStrideX != 0) continue;
+      y = top / P::kStrideY;
+      x = left / P::kStrideX;
+    } else {
+      y = out_y * P::kStrideY - P::kPadY + down * P::kDilationY;
+      x = out_x * P::kStrideX - P::kPadX + right * P::kDilationX;
+    }
+    if (static_cast<u32>(y) >= P::kHeight || static_cast<u32>(x) >= P::kWidth) continue;
+    const auto* from = image + i64(y) * P::kRowStep + i64(x) * P::kColumnStep;
+    const auto* with = weights + i64(down) * P::kTapRowStep + i64(right) * P::kTapColumnStep;
+    for (int channel = 0; channel < P::kGroupChannels; ++channel)
+      sum[0] += Sum(value_of(from[i64(channel) * P::kChannelStep])) *
+                Sum(value_of(with[i64(channel) * P::kInputStep]));
+  }
+  epilogue.template finish<1>(sum, epilogue.template line<1>(output),
+                              epilogue.template pixel<1>(pixel, output), pixel, output);
+}
+
+}  // namespace tensor::device

@@ -1,0 +1,164 @@
+// Convolution as a product over gathered pixels on Hopper: one thread fills a ring of tiles through
+// the tensor memory accelerator, whose im2col boxes hold one tap of the windows of successive
+// pixels; warpgroups multiply them with wgmma. A block has one tile and its multiprocessor several
+// blocks, so that one finishes while another multiplies. There is no warp for loading alone: warps
+// in multiples of four leave most registers to each.
+#pragma once
+
+#include "conv_tile.h"
+
+namespace tensor::device {
+
+/// P names the problem: kTapRows, kTapColumns, kStrideY/X, kPadY/X, kDilationY/X of the window;
+/// kOutHeight, kOutWidth, kPixels, kOutputs of the result; kChannels of the image, a multiple of
+/// 64; kIsMatrix where pixels are read as they lie, as rows of a matrix. S names the schedule:
+/// kOutputs of a tile, kGroups of 64 pixels, kStages of the ring, kParts of the depth.
+/// Wgmma::run(sums, a, b, accumulate) is the instruction for kOutputs columns.
+template <class P, class S, class Wgmma, class E>
+struct ConvSm90 {
+  static constexpr int kBlock = 64, kRowBytes = 128;  // of depth a step: the swizzle's width
+  static constexpr int kPixels = 64 * S::kGroups, kColumns = S::kOutputs;
+  static constexpr u32 kPixelTile = kPixels * kRowBytes, kOutputTile = kColumns * kRowBytes;
+  static constexpr u32 kStageBytes = kPixelTile + kOutputTile;
+  static constexpr int kThreads = 128 * S::kGroups;
+  static constexpr int kOutputBlocks = (P::kOutputs + kColumns - 1) / kColumns;
+  static constexpr int kChannelBlocks = P::kChannels / kBlock;
+  static constexpr int kSteps = P::kTapRows * P::kTapColumns * kChannelBlocks;
+  static constexpr int kChunk = kColumns < 64 ? kColumns : 64;  // columns that finish together
+  static constexpr u32 kSharedBytes = S::kStages * kStageBytes;
+  static_assert(P::kChannels % kBlock == 0 && kColumns % kChunk == 0);
+  static_assert(kRowsBuffer<kChunk> * 4 * kThreads / 32 <= kSharedBytes);
+
+  const TensorMap &image, &weights;
+  u32 tiles, barriers;
+  int first_pixel, first_output, begin, end;
+
+  u32 full(int stage) const { return barriers + 8 * stage; }
+  u32 empty(int stage) const { return barriers + 8 * (S::kStages + stage); }
+  u32 stage_at(int stage) const { return tiles + stage * kStageBytes; }
+
+  void start() const {
+    if (threadIdx.x == 0) {
+      prefetch(image);
+      prefetch(weights);
+      for (int i = 0; i < S::kStages; ++i) {
+        barrier_init(full(i), 1);
+        barrier_init(empty(i), S::kGroups);
+      }
+      barrier_init_fence();
+    }
+    __syncthreads();
+  }
+
+  void load_weights(int stage, int step) const {
+    load_box(stage_at(stage) + kPixelTile, weights, full(stage), step * kBlock, first_output);
+  }
+  void load_image(int stage, int step) const {
+    const int channel = step % kChannelBlocks * kBlock, tap = step / kChannelBlocks;
+    if constexpr (P::kIsMatrix) {
+      load_box(stage_at(stage), image, full(stage), channel, first_pixel);
+    } else {
+      const int in_image = first_pixel % (P::kOutHeight * P::kOutWidth);
+      load_pixels(stage_at(stage), image, full(stage),
+                  {channel, in_image % P::kOutWidth * P::kStrideX - P::kPadX,
+                   in_image / P::kOutWidth * P::kStrideY - P::kPadY,
+                   first_pixel / (P::kOutHeight * P::kOutWidth)},
+                  {tap % P::kTapColumns * P::kDilationX, tap / P::kTapColumns * P::kDilationY});
+    }
+  }
+
+  // The first tiles: the weights of the ring come while the kernel ahead still runs.
+  void load_first() const {
+    const int ready = min(end - begin, S::kStages);
+    for (int i = 0; i < ready; ++i) {
+      barrier_expect(full(i), kStageBytes);
+      load_weights(i, begin + i);
+    }
+    wait_for_previous();
+    for (int i = 0; i < ready; ++i) load_image(i, begin + i);
+  }
+  void load(int stage, int step, u32 parity) const {
+    barrier_wait(empty(stage), parity);
+    barrier_expect(full(stage), kStageBytes);
+    load_weights(stage, step);
+    load_image(stage, step);
+  }
+
+  // A stage is filled again once the products that read it have ended, a step after they were
+  // begun.
+  void multiply(float (&sums)[kColumns / 2], int warp) const {
+    if (warp == 0) {
+      if (elect_one()) load_first();
+      __syncwarp();
+    }
+    int stage = 0, previous = -1;
+    u32 parity = 0, previous_parity = 0;
+    for (int step = begin; step < end; ++step) {
+      barrier_wait(full(stage), parity);
+      const u64 rows = swizzled_tile(stage_at(stage) + warp / 4 * 64 * kRowBytes);
+      const u64 columns = swizzled_tile(stage_at(stage) + kPixelTile);
+      wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < kBlock / 16; ++k)  // 32 bytes further along the rows, in units of 16
+        Wgmma::run(sums, rows + 2 * k, columns + 2 * k, step > begin || k > 0);
+      wgmma_commit();
+      wgmma_wait<1>();
+      const int next = step - 1 + S::kStages;
+      if (previous >= 0 && next < end) {
+        if (threadIdx.x % 128 == 0) barrier_arrive(empty(previous));
+        if (warp == 0) {
+          if (elect_one()) load(previous, next, previous_parity);
+          __syncwarp();
+        }
+      }
+      previous = stage;
+      previous_parity = parity;
+      if (++stage == S::kStages) {
+        stage = 0;
+        parity ^= 1;
+      }
+    }
+    wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < kColumns / 2; ++i) touch(sums[i]);
+  }
+
+  void finish(const float (&sums)[kColumns / 2], int warp, unsigned char* memory,
+              const E& epilogue) const {
+    float* buffer = reinterpret_cast<float*>(memory) + warp * kRowsBuffer<kChunk>;
+#pragma unroll
+    for (int column = 0; column < kColumns; column += kChunk) {
+      float chunk[kChunk / 8][4];
+#pragma unroll
+      for (int i = 0; i < kChunk / 2; ++i) chunk[i / 4][i % 4] = sums[column / 2 + i];
+      finish_rows<kChunk>(chunk, buffer, first_pixel + warp * 16, first_output + column, P::kPixels,
+                          P::kOutputs, epilogue);
+    }
+  }
+
+  static void run(const TensorMap& image, const TensorMap& weights, const E& epilogue, int part) {
+    extern __shared__ __align__(1024) unsigned char memory[];
+    __shared__ alignas(8) u64 barriers[2 * S::kStages];
+    const int block = static_cast<int>(blockIdx.x);
+    const ConvSm90 conv{image,
+                        weights,
+                        shared_address(memory),
+                        shared_address(barriers),
+                        block / kOutputBlocks * kPixels,
+                        block % kOutputBlocks * kColumns,
+                        kSteps * part / S::kParts,
+                        kSteps * (part + 1) / S::kParts};
+    conv.start();
+    launch_next();
+    // The shuffle tells the compiler that all lanes have one value, which then needs no register a
+    // lane.
+    const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
+    float sums[kColumns / 2];
+    conv.multiply(sums, warp);
+    wait_for_previous();  // the epilogue may read what the kernel ahead wrote
+    __syncthreads();      // the ring is the epilogue's memory now
+    conv.finish(sums, warp, memory, epilogue);
+  }
+};
+
+}  // namespace tensor::device

@@ -1,0 +1,101 @@
+// Convolutions: every way to run them compiles for every architecture, and chooses as it should.
+#include "src/kernels/cuda/conv.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "src/kernels/cuda/families.h"
+#include "tensor/error.h"
+#include "tests/cuda/conv_cases.h"
+
+namespace tensor::cuda {
+namespace {
+
+using testing::conv_cases;
+using testing::conv_shapes;
+using testing::ConvCase;
+using testing::ConvShape;
+using testing::model_shapes;
+using testing::traced_group;
+
+Machine machine(int capability) { return machine_of(typical_device(capability)); }
+
+void expect_compiles(const Compiler& compiler, const Lowered& lowered, const Machine& machine) {
+  for (const Call& call : lowered.calls) {
+    const std::string log = compiler.compile(call.source, machine.device.architecture()).log;
+    EXPECT_NE(log.find("0 bytes spill stores, 0 bytes spill loads"), std::string::npos)
+        << call.entry << '\n'
+        << log;
+    EXPECT_EQ(log.find("C75"), std::string::npos) << call.entry << '\n' << log;
+  }
+}
+
+TEST(Conv, CompilesWithoutSpills) {
+  const Compiler* compiler = nullptr;
+  try {
+    compiler = &Compiler::get();
+  } catch (const UserError& error) {
+    GTEST_SKIP() << error.what();
+  }
+  // Each case with one of the types for one of the architectures.
+  const DType dtypes[] = {f16, bf16, f32};
+  const int capabilities[] = {90, 75, 80, 86, 89, 100, 120, 90};
+  std::size_t turn = 0;
+  for (const ConvShape& shape : conv_shapes())
+    for (std::size_t i = turn % 2; i < conv_cases(shape, f16).size(); i += 2, ++turn) {
+      const auto cases = conv_cases(shape, dtypes[turn % std::size(dtypes)]);
+      const ConvCase& c = cases[i % cases.size()];
+      const Machine m = machine(capabilities[turn % std::size(capabilities)]);
+      const auto t = traced_group(c);
+      ASSERT_TRUE(kConv.estimate(t.laid.graph, t.group, m)) << c.name << '\n' << t.laid.graph;
+      SCOPED_TRACE(c.name + " " + m.device.name);
+      expect_compiles(*compiler, kConv.lower(t.laid, t.group, m), m);
+    }
+}
+
+// Every tile that ResNet-50 and SETR's head choose on Hopper.
+TEST(Conv, ImagesOfModelsCompileForHopper) {
+  const Compiler* compiler = nullptr;
+  try {
+    compiler = &Compiler::get();
+  } catch (const UserError& error) {
+    GTEST_SKIP() << error.what();
+  }
+  const Machine m = machine(90);
+  std::set<std::string> schedules;
+  for (const ConvShape& shape : model_shapes()) {
+    const auto cases = conv_cases(shape, bf16);
+    const auto& c = cases[2];  // with a residual
+    const auto t = traced_group(c);
+    const Lowered lowered = kConv.lower(t.laid, t.group, m);
+    SCOPED_TRACE(c.name);
+    const std::string schedule = lowered.description.substr(0, lowered.description.find("__"));
+    if (schedules.insert(schedule).second) expect_compiles(*compiler, lowered, m);
+  }
+}
+
+TEST(Conv, TakesOneConvolutionAndWhatIsElementwise) {
+  const Tensor w = testing::constant_of({8, 8, 3, 3}, 1, f16);
+  const auto accepts = [&](const TensorFunction& f) {
+    const auto t = traced_group({"", f, {{{1, 8, 5, 6}, f16}}});
+    return kConv.estimate(t.laid.graph, t.group, machine(80)).has_value();
+  };
+  using Tensors = std::vector<Tensor>;
+  const auto conv = [&](const Tensor& x) { return conv2d(x, w, {}, {.padding = 1}); };
+  EXPECT_TRUE(accepts([&](const Tensors& in) -> Tensors { return {relu(conv(in[0]))}; }));
+  EXPECT_TRUE(accepts([&](const Tensors& in) -> Tensors {
+    const Tensor x = conv(in[0]);
+    return {x, x + in[0]};
+  }));
+  EXPECT_FALSE(accepts([&](const Tensors& in) -> Tensors { return {conv(conv(in[0]))}; }));
+  EXPECT_FALSE(accepts([&](const Tensors& in) -> Tensors { return {conv(relu(in[0]))}; }));
+  EXPECT_FALSE(accepts([&](const Tensors& in) -> Tensors { return {mean(conv(in[0]), {1})}; }));
+  // Added up in another order than it is stored.
+  EXPECT_FALSE(accepts([&](const Tensors& in) -> Tensors {
+    return {reshape(conv(in[0]), {1, 8, 30}) + reshape(in[0], {1, 8, 30})};
+  }));
+}
+
+}  // namespace
+}  // namespace tensor::cuda
