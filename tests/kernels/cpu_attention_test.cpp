@@ -1,6 +1,7 @@
 // The attention family against the reference: shapes, layouts, masks, places of the scale.
 #include <gtest/gtest.h>
 
+#include "src/kernels/cpu/simd/table.h"
 #include "tests/kernels/group_testing.h"
 
 namespace tn = tensor;
@@ -69,20 +70,125 @@ TEST(Attention, RandomShapesAndLayouts) {
   }
 }
 
-// In 16-bit types the tile stays in float32: compared with the exact result the group must be as
-// good as one rounding of the result (and of nothing in between).
-TEST(Attention, ShortTypesRoundOnce) {
-  for (const tn::DType dtype : {tn::bf16, tn::f16}) {
-    const Case c{{2}, 65, 100, 64, 32, dtype};
-    const Tensors inputs = c.inputs();
-    Tensors wide;
-    for (const Tensor& x : inputs) wide.push_back(x.astype(tn::f64));
-    GroupRun run = run_group(
-        "attention", [](const Tensors& in) -> Tensors { return {attend(in)}; }, inputs, nullptr);
-    // The factor 1 / sqrt(64) is exact in either type.
-    run.expected = {attend(wide).astype(dtype)};
-    expect_close(run, 1e-5, 0.1);
+// In f16 the tile stays in float32: compared with the exact result the group must be as good as one
+// rounding of the result (and of nothing in between).
+TEST(Attention, HalvesRoundOnce) {
+  const Case c{{2}, 65, 100, 64, 32, tn::f16};
+  const Tensors inputs = c.inputs();
+  Tensors wide;
+  for (const Tensor& x : inputs) wide.push_back(x.astype(tn::f64));
+  GroupRun run = run_group(
+      "attention", [](const Tensors& in) -> Tensors { return {attend(in)}; }, inputs, nullptr);
+  // The factor 1 / sqrt(64) is exact.
+  run.expected = {attend(wide).astype(tn::f16)};
+  expect_close(run, 1e-5, 0.1);
+}
+
+// ---- Both products in bf16, as compile() writes them.
+
+bool multiplies_bf16() {
+  return tn::cpu::this_machine().has_bf16 && tn::simd::table().product_pairs;
+}
+
+Tensor attend_narrow(const Tensors& in, double scale, tn::DType result) {
+  const Tensor q = in[0].astype(tn::bf16), k = in[1].swapaxes(-1, -2).astype(tn::bf16);
+  Tensor scores = tn::matmul(q, k).astype(tn::f32) * scale;
+  if (in.size() > 3) scores = scores + in[3];
+  const Tensor weights = tn::softmax(scores, -1).astype(tn::bf16);
+  return tn::matmul(weights, in[2].astype(tn::bf16)).astype(result);
+}
+
+// Against the exact result for operands in bf16 (where the processor cannot multiply those, for
+// operands as they are: nothing is rounded then). Every weight is rounded once, by 2^-8 at most:
+// that moves an average of values by 2^-8 times the average of their magnitudes. Products and sums
+// of float32, and of scores in float32 to their exponentials, may add 2e-5 of the largest value.
+void check_narrow(const Case& c, Tensors inputs, double scale, tn::DType result) {
+  const GroupRun run = run_group(
+      "attention", [&](const Tensors& in) -> Tensors { return {attend_narrow(in, scale, result)}; },
+      inputs, pick(4) ? &random_engine() : nullptr);
+  EXPECT_EQ(run.kernel.find("products in bf16") != std::string::npos, multiplies_bf16())
+      << run.kernel;
+  Tensors wide;
+  for (const Tensor& x : inputs)
+    wide.push_back((wide.size() < 3 && multiplies_bf16() ? x.astype(tn::bf16) : x).astype(tn::f64));
+  Tensor scores = tn::matmul(wide[0], wide[1].swapaxes(-1, -2)) * scale;
+  if (wide.size() > 3) scores = scores + wide[3];
+  const Tensor weights = tn::softmax(scores, -1);
+  const auto exact = tn::matmul(weights, wide[2]).to_vector<double>(),
+             magnitude = tn::matmul(weights, tn::abs(wide[2])).to_vector<double>(),
+             got = run.got[0].to_vector<double>();
+  const double largest = tn::max(tn::abs(wide[2])).item<double>();
+  const double last = result == tn::bf16 ? 0x1p-8 : 0;  // the result is rounded as well
+  ASSERT_EQ(got.size(), exact.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (std::isnan(exact[i]) && std::isnan(got[i])) continue;
+    const double bound = 0x1p-8 * magnitude[i] + 2e-5 * largest + 1.01 * last * std::abs(got[i]);
+    ASSERT_LE(std::abs(got[i] - exact[i]), bound)
+        << run.kernel << " element " << i << ": got " << got[i] << ", need " << exact[i] << "; "
+        << c.batch << ' ' << c.queries << ' ' << c.keys << ' ' << c.depth << ' ' << c.features;
   }
+}
+
+TEST(Attention, ProductsInBf16) {
+  for (int round = 0; round < 80; ++round) {
+    Case c = any_case();
+    c.dtype = pick(2) ? tn::f32 : tn::bf16;
+    Tensors inputs = c.inputs();
+    if (pick(3) == 0) inputs[2] = inputs[2].astype(c.dtype == tn::f32 ? tn::bf16 : tn::f32);
+    if (pick(2)) {
+      Shape shape{c.queries, c.keys};
+      if (pick(2)) shape[pick(2)] = 1;
+      inputs.push_back(
+          pick(2) ? normal(shape)
+                  : tn::where(normal(shape) > 0.5, 0.0, -std::numeric_limits<double>::infinity())
+                        .astype(tn::f32));
+    }
+    // Scores of a few units whatever the depth; now and then with one weight of nearly 1.
+    const double scale = (pick(5) ? 1 : 20) / std::sqrt(static_cast<double>(c.depth));
+    check_narrow(c, inputs, scale, pick(2) ? tn::f32 : tn::bf16);
+    if (HasFatalFailure()) FAIL() << "round " << round;
+  }
+}
+
+// An odd number of keys or features leaves half a word, which must not be read.
+TEST(Attention, ProductsInBf16WithOddEnds) {
+  for (const std::int64_t keys : {2, 3, 15, 17, 31, 33, 197, 351, 353, 709})
+    for (const std::int64_t depth : {1, 31, 33, 127, 128}) {
+      const Case c{{2}, 5, keys, depth, depth, tn::bf16};
+      check_narrow(c, c.inputs(), 0.3, tn::f32);
+      if (HasFatalFailure()) return;
+    }
+}
+
+TEST(Attention, ProductsInBf16OfSpecialValues) {
+  const float nan = std::nanf(""), infinity = std::numeric_limits<float>::infinity();
+  for (const std::int64_t keys : {5, 64, 801})
+    for (const float planted : {nan, -infinity, 1e30f}) {
+      const Case c{{}, 20, keys, 32, 32, tn::f32};
+      Tensors inputs = c.inputs();
+      Tensor mask = tn::zeros({20, keys});
+      mask(3, keys / 2) = planted;
+      mask(7, tn::ellipsis) = planted;
+      mask(8, tn::slice(0, keys / 2)) = planted;
+      inputs.push_back(mask);
+      check_narrow(c, inputs, 0.2, tn::f32);
+      if (HasFatalFailure()) FAIL() << keys << " keys, " << planted;
+    }
+}
+
+// A product of each kind: nothing may be rounded that the graph does not round.
+TEST(Attention, OneProductInBf16StaysInFloat32) {
+  const Case c{{2}, 33, 65, 32, 32, tn::f32};
+  const GroupRun run = run_group(
+      "attention",
+      [](const Tensors& in) -> Tensors {
+        const Tensor q = in[0].astype(tn::bf16), k = in[1].swapaxes(-1, -2).astype(tn::bf16);
+        const Tensor scores = tn::matmul(q, k).astype(tn::f32) * 0.1;
+        return {tn::matmul(tn::softmax(scores, -1), in[2])};
+      },
+      c.inputs(), nullptr);
+  EXPECT_EQ(run.kernel.find("products in bf16"), std::string::npos) << run.kernel;
+  expect_close(run, 0.02, 1);  // the reference rounds its scores to bf16
 }
 
 TEST(Attention, PlacesOfTheScale) {
@@ -114,7 +220,7 @@ TEST(Attention, PlacesOfTheScale) {
     const Tensor weights = tn::softmax(wide, -1).astype(tn::bf16);
     return {tn::matmul(weights, in[2].astype(tn::bf16)).astype(tn::f32)};
   };
-  // The reference rounds scores and weights to bf16, the group does not.
+  // The reference rounds scores to bf16, the group does not.
   expect_close(run_group("attention", narrow, c.inputs(), &random_engine()), 0.1, 1);
 }
 

@@ -1,7 +1,10 @@
 // The attention family: softmax(scale q k + ...) v for a block of queries at a time, streaming over
 // blocks of keys (Dao et al., FlashAttention, 2022). The scores exist only as a tile in the cache.
-// All arithmetic is in float32, whatever the storage type.
+// Scores, softmax and sums are float32, whatever the storage type. Where both products are bf16 and
+// the processor multiplies bf16, so are their operands: the weights are rounded before they are
+// divided by their sum, which is as close to the exact result as rounding them afterwards.
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "src/core/view.h"
@@ -15,9 +18,14 @@ namespace {
 
 constexpr std::int64_t kMostQueries = 48;  // of a block: with the keys' block a tile of 64 KiB
 constexpr std::int64_t kMostKeys = 352;
+constexpr std::int64_t kMostLanes = 16;
 constexpr std::size_t kMostNodes = 16;
 
 std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+
+bool multiplies_pairs(const Attention& a, const Machine& machine) {
+  return machine.has_bf16 && simd::table().product_pairs && a.product_dtype == bf16;
+}
 
 // A factor or the result as a matrix for every place of the batch axes.
 struct Matrices {
@@ -58,6 +66,11 @@ class AttentionKernel : public Kernel {
                   const Machine& machine)
       : scale_(static_cast<float>(a.scale)), threads_(machine.threads) {
     const Graph& graph = laid.graph;
+    is_paired_ = multiplies_pairs(a, machine);
+    per_word_ = is_paired_ ? 2 : 1;
+    has_tiles_ = is_paired_ && machine.tile_gflops > 0;
+    const simd::Table& table = simd::table();
+    multiply_ = has_tiles_ ? table.product_tiles : is_paired_ ? table.product_pairs : table.product;
     Shape batch = graph.type(a.result).shape;
     queries_ = batch[batch.rank() - 2];
     features_ = batch.back();
@@ -66,6 +79,7 @@ class AttentionKernel : public Kernel {
     batches_ = num_elements(batch);
     keys_ = graph.type(a.scores).shape.back();
     depth_ = graph.type(a.q).shape.back();
+    depth_words_ = words(depth_), key_words_ = words(keys_);
     const auto place = [&](ValueId id) {
       return static_cast<std::size_t>(std::find(group.reads.begin(), group.reads.end(), id) -
                                       group.reads.begin());
@@ -98,11 +112,16 @@ class AttentionKernel : public Kernel {
     return static_cast<std::size_t>(floats_ * std::int64_t{threads_}) * sizeof(float);
   }
   std::string description() const override {
-    return std::string("streaming attention ") + simd::table().name + ", blocks of " +
-           std::to_string(query_block_) + " x " + std::to_string(key_block_);
+    return std::string("streaming attention ") + simd::table().name +
+           (has_tiles_   ? ", products in bf16 by tiles"
+            : is_paired_ ? ", products in bf16"
+                         : "") +
+           ", blocks of " + std::to_string(query_block_) + " x " + std::to_string(key_block_);
   }
 
  private:
+  std::int64_t words(std::int64_t numbers) const { return (numbers + per_word_ - 1) / per_word_; }
+
   // Blocks of nearly equal size; a batch is cut into parts, each of which packs all keys for
   // itself, only as far as the threads need it.
   void choose_blocks() {
@@ -121,6 +140,7 @@ class AttentionKernel : public Kernel {
     const std::int64_t part = (queries_ + parts_ - 1) / parts_;
     const std::int64_t blocks = (part + kMostQueries - 1) / kMostQueries;
     query_block_ = (part + blocks - 1) / blocks;
+    if (has_tiles_) query_block_ = std::min(rounded_up(query_block_, 16), kMostQueries);  // whole
   }
 
   void place_scratch() {
@@ -130,13 +150,34 @@ class AttentionKernel : public Kernel {
       return offset;
     };
     feature_pitch_ = rounded_up(features_, lanes_);
-    packed_keys_ = take(depth_ * rounded_up(keys_, lanes_));
-    packed_values_ = take(feature_pitch_ * keys_);
-    rows_ = take(std::max(query_block_, 2 * lanes_) * depth_);
+    packed_keys_ = take(depth_words_ * rounded_up(keys_, lanes_));
+    packed_values_ = take(feature_pitch_ * key_words_);
+    rows_ = take(std::max(query_block_, 2 * lanes_) * depth_words_);
+    line_ = take(std::max(depth_, 2 * lanes_));
     tile_ = take(query_block_ * pitch_);
     sums_ = take(query_block_ * feature_pitch_);
     state_ = take(3 * query_block_);
     program_ = take(middle_ ? middle_->tile_floats() : 0);
+  }
+
+  // A row of queries or keys as words; a last half of a word is 0.
+  void load_words(const Matrices& m, float* to, const std::byte* from, std::int64_t stride,
+                  float* line) const {
+    if (!is_paired_) return m.load(to, from, stride, depth_);
+    auto* halves = reinterpret_cast<std::byte*>(to);
+    if (depth_ % 2) std::memset(halves + 2 * depth_, 0, 2);
+    narrow(m, halves, from, stride, depth_, line);
+  }
+
+  // `count` numbers as bf16 in a row.
+  static void narrow(const Matrices& m, std::byte* to, const std::byte* from, std::int64_t stride,
+                     std::int64_t count, float* line) {
+    if (m.dtype == bf16 && stride == 1) {
+      std::memcpy(to, from, static_cast<std::size_t>(2 * count));
+      return;
+    }
+    m.load(line, from, stride, count);
+    simd::table().store[static_cast<int>(bf16)](to, 1, line, count);
   }
 
   // Keys become the columns of panels.
@@ -146,17 +187,18 @@ class AttentionKernel : public Kernel {
     for (std::int64_t key = 0; key < keys_; key += wide) {
       const std::int64_t width = keys_ - key > lanes_ ? wide : lanes_;
       const std::int64_t count = std::min(keys_ - key, width);
-      float* panel = scratch + packed_keys_ + key * depth_;
+      float* panel = scratch + packed_keys_ + key * depth_words_;
       const std::byte* from = k + key * k_.column * item_size(k_.dtype);
-      if (k_.row == 1 && k_.dtype == f32) {
+      if (k_.row == 1 && k_.dtype == f32 && !is_paired_) {
         table.pack_columns(panel, width, reinterpret_cast<const float*>(from), k_.column, count,
                            depth_);
         continue;
       }
       float* rows = scratch + rows_;
       for (std::int64_t i = 0; i < count; ++i)
-        k_.load(rows + i * depth_, from + i * k_.column * item_size(k_.dtype), k_.row, depth_);
-      table.pack_columns(panel, width, rows, depth_, count, depth_);
+        load_words(k_, rows + i * depth_words_, from + i * k_.column * item_size(k_.dtype), k_.row,
+                   scratch + line_);
+      table.pack_columns(panel, width, rows, depth_words_, count, depth_words_);
     }
   }
 
@@ -164,13 +206,31 @@ class AttentionKernel : public Kernel {
     for (std::int64_t f = 0; f < feature_pitch_; f += 2 * lanes_) {
       const std::int64_t width = std::min(feature_pitch_ - f, 2 * lanes_);
       const std::int64_t count = std::min(features_ - f, width);
-      float* to = scratch + packed_values_ + f * keys_;
+      float* to = scratch + packed_values_ + f * key_words_;
       const std::byte* from = v + f * v_.column * item_size(v_.dtype);
-      for (std::int64_t key = 0; key < keys_; ++key, to += width) {
-        v_.load(to, from + key * v_.row * item_size(v_.dtype), v_.column, count);
+      const std::int64_t next = v_.row * item_size(v_.dtype);
+      for (std::int64_t key = 0; key < keys_; key += per_word_, to += width) {
+        if (is_paired_)
+          pair_values(to, from + key * next, key + 1 < keys_ ? from + (key + 1) * next : nullptr,
+                      count, scratch + line_);
+        else
+          v_.load(to, from + key * next, v_.column, count);
         std::fill(to + count, to + width, 0.0f);
       }
     }
+  }
+
+  void pair_values(float* to, const std::byte* first, const std::byte* second, std::int64_t count,
+                   float* line) const {
+    std::byte halves[2][2 * kMostLanes * 2];
+    const auto in_a_row = [&](const std::byte*& row, std::byte* own) {
+      if (!row || (v_.dtype == bf16 && v_.column == 1)) return;
+      narrow(v_, own, row, v_.column, count, line);
+      row = own;
+    };
+    in_a_row(first, halves[0]);
+    in_a_row(second, halves[1]);
+    simd::table().pair_rows(to, first, second, count);
   }
 
   void run_part(std::span<std::byte* const> operands, std::size_t batch, std::int64_t part,
@@ -185,22 +245,23 @@ class AttentionKernel : public Kernel {
   void run_block(std::span<std::byte* const> operands, std::size_t batch, std::int64_t query,
                  std::int64_t rows, float* scratch) const {
     const simd::Table& table = simd::table();
+    const auto soften = is_paired_ ? table.soften_pairs : table.soften;
     float *q = scratch + rows_, *tile = scratch + tile_, *sums = scratch + sums_;
     float *top = scratch + state_, *total = top + rows, *factor = total + rows;
     for (std::int64_t r = 0; r < rows; ++r)
-      q_.load(q + r * depth_, q_.at(operands, batch, (query + r) * q_.row), q_.column, depth_);
-    for (std::int64_t i = 0; i < rows * depth_; ++i) q[i] *= scale_;
+      load_words(q_, q + r * depth_words_, q_.at(operands, batch, (query + r) * q_.row), q_.column,
+                 scratch + line_);
     std::fill(top, top + rows, -std::numeric_limits<float>::infinity());
     std::fill(total, total + rows, 0.0f);
     for (std::int64_t key = 0; key < keys_; key += key_block_) {
       const std::int64_t count = std::min(key_block_, keys_ - key);
-      table.product(q, depth_, rows, scratch + packed_keys_ + key * depth_, depth_, depth_,
-                    (count + lanes_ - 1) / lanes_, tile, pitch_, nullptr);
+      multiply_(q, depth_words_, rows, scratch + packed_keys_ + key * depth_words_, depth_words_,
+                depth_words_, (count + lanes_ - 1) / lanes_, scale_, tile, pitch_, nullptr);
       if (middle_)
         run_middle(operands,
                    {static_cast<std::int64_t>(batch) * queries_ + query, rows, key, count},
                    scratch);
-      table.soften(tile, rows, count, pitch_, top, total, factor);
+      soften(tile, rows, count, pitch_, top, total, factor);
       multiply_values(tile, rows, key, count, sums, key > 0 ? factor : nullptr, scratch);
     }
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -217,8 +278,9 @@ class AttentionKernel : public Kernel {
                        float* sums, const float* factor, const float* scratch) const {
     for (std::int64_t f = 0; f < feature_pitch_; f += 2 * lanes_) {
       const std::int64_t width = std::min(feature_pitch_ - f, 2 * lanes_);
-      simd::table().product(tile, pitch_, rows, scratch + packed_values_ + f * keys_ + key * width,
-                            keys_, count, width / lanes_, sums + f, feature_pitch_, factor);
+      const float* values = scratch + packed_values_ + f * key_words_ + key / per_word_ * width;
+      multiply_(tile, pitch_, rows, values, key_words_, words(count), width / lanes_, 1, sums + f,
+                feature_pitch_, factor);
     }
   }
 
@@ -234,14 +296,18 @@ class AttentionKernel : public Kernel {
   Matrices q_, k_, v_, result_;
   float scale_;
   int threads_;
+  simd::Table::Product multiply_ = nullptr;
+  bool is_paired_ = false, has_tiles_ = false;  // products in bf16, two numbers in a word
+  std::int64_t per_word_ = 1;                   // numbers
   std::int64_t lanes_ = 1;
   std::int64_t batches_ = 1, queries_ = 1, keys_ = 1, depth_ = 1, features_ = 1;
+  std::int64_t depth_words_ = 1, key_words_ = 1;
   std::int64_t parts_ = 1, query_block_ = 1, key_block_ = 1, pitch_ = 1, feature_pitch_ = 1;
   std::optional<BlockProgram> middle_;
   std::vector<std::size_t> middle_operands_;
   // Of one thread: how many floats, and where they begin.
-  std::int64_t floats_ = 0, packed_keys_ = 0, packed_values_ = 0, rows_ = 0, tile_ = 0, sums_ = 0,
-               state_ = 0, program_ = 0;
+  std::int64_t floats_ = 0, packed_keys_ = 0, packed_values_ = 0, rows_ = 0, line_ = 0, tile_ = 0,
+               sums_ = 0, state_ = 0, program_ = 0;
 };
 
 std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
@@ -255,10 +321,13 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
   const double depth = static_cast<double>(graph.type(a->q).shape.back());
   const double flops = 2 * scores * (depth + static_cast<double>(graph.type(a->v).shape.back()));
   const double packing = elements(a->q) + elements(a->k) + elements(a->v) + elements(a->result);
+  const double rate = !multiplies_pairs(*a, machine) ? machine.f32_gflops
+                      : machine.tile_gflops > 0      ? machine.tile_gflops
+                                                     : machine.bf16_gflops;
   const double elementwise =
       (packing + scores * static_cast<double>(a->middle.nodes.size())) / machine.simple_gops;
   return machine.dispatch_us +
-         (flops / (0.95 * machine.f32_gflops) + scores / machine.special_gops + elementwise) / 1e3;
+         (flops / (0.95 * rate) + scores / machine.special_gops + elementwise) / 1e3;
 }
 
 std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,

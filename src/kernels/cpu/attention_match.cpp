@@ -18,6 +18,9 @@ class Matcher {
     Attention a;
     const Node &first = graph_[first_], &second = graph_[second_];
     a.weights = softmax_;
+    a.product_dtype = graph_.type(first.inputs[0]).dtype;
+    for (const ValueId factor : {first.inputs[1], second.inputs[0], second.inputs[1]})
+      if (graph_.type(factor).dtype != a.product_dtype) a.product_dtype.reset();
     a.result = group_.writes.front();
     used_ = {first_, softmax_, second_};
     if (!follow_casts(second.inputs[0], softmax_) || !follow_casts(a.result, second_))
@@ -53,8 +56,9 @@ class Matcher {
            softmax.type.shape.rank() - 1;
   }
 
-  // From `id` back to `origin` through casts between floating types. Everything here is computed in
-  // float32 and rounded at the end only: closer to the exact result than the casts ask for.
+  // From `id` back to `origin` through casts between floating types. The kernel rounds what
+  // the products multiply and the result, nothing else: closer to the exact result than the casts
+  // ask for.
   bool follow_casts(ValueId id, ValueId origin) {
     for (; id != origin; id = graph_[id].inputs[0]) {
       if (!is_member(id) || graph_[id].op != Op::astype || !is_float(graph_.type(id).dtype))

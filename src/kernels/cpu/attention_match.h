@@ -14,7 +14,9 @@ struct Attention {
   ValueId scores = -1;   // [..., m, n], scaled
   Group middle;          // from the scores to the softmax, a block program; may be empty
   ValueId weights = -1;  // the softmax
-  ValueId result = -1;   // [..., m, e], the one value that is written
+  // Of all four factors, as the products read them; nullopt if they differ.
+  std::optional<DType> product_dtype;
+  ValueId result = -1;  // [..., m, e], the one value that is written
 };
 
 /// nullopt when the group is anything else.

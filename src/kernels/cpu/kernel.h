@@ -28,6 +28,7 @@ struct Machine {
   double reference_gops = 0.2;    // one element through a reference kernel
   double dispatch_us = 3;         // starting one kernel on all threads
   bool has_bf16 = false;          // the processor multiplies bf16
+  double tile_gflops = 0;         // bf16 products by tile instructions (AMX); 0: has none
 };
 
 /// This machine. Its rates are assumed from the instruction set and the number of threads, not

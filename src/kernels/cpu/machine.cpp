@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "src/kernels/cpu/kernel.h"
+#include "src/kernels/cpu/simd/table.h"
 
 namespace tensor::cpu {
 
@@ -20,6 +21,7 @@ Machine this_machine(int threads) {
 #endif
   m.f32_gflops = cores * (wide ? 110 : 30);
   m.bf16_gflops = m.f32_gflops * (m.has_bf16 ? 2 : 1);
+  m.tile_gflops = m.has_bf16 && simd::has_tiles() ? cores * 1000 : 0;
   m.cache_gbps = cores * 40;
   m.memory_gbps = 15 + std::min(cores, 4.0) * 10;
   m.simple_gops = cores * (wide ? 8 : 3);

@@ -56,8 +56,6 @@ float largest(const float* row, std::int64_t count, float first) {
   return lanes[0];
 }
 
-}  // namespace
-
 void pack_columns(float* panel, std::int64_t width, const float* rows, std::int64_t row_stride,
                   std::int64_t count, std::int64_t depth) {
   std::int64_t i = 0;
@@ -73,6 +71,43 @@ void pack_columns(float* panel, std::int64_t width, const float* rows, std::int6
       panel[k * width + i] = i < count ? rows[i * row_stride + k] : 0.0f;
 }
 
+void pair_rows(float* to, const void* first, const void* second, std::int64_t count) {
+  const auto* low = static_cast<const unsigned char*>(first);
+  const auto* high = static_cast<const unsigned char*>(second);
+  const auto pair = [](Ints a, Ints b) { return from_bits(a | b << 16); };
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const Halves a = load_as<Halves>(low + 2 * i),
+                 b = high ? load_as<Halves>(high + 2 * i) : Halves{};
+    store(to + i, pair(__builtin_convertvector(a, Ints), __builtin_convertvector(b, Ints)));
+  }
+  if (i == count) return;
+  const auto bytes = static_cast<std::size_t>(count - i) * 2;
+  Halves a = {}, b = {};
+  std::memcpy(&a, low + 2 * i, bytes);
+  if (high) std::memcpy(&b, high + 2 * i, bytes);
+  store_part(to + i, pair(__builtin_convertvector(a, Ints), __builtin_convertvector(b, Ints)),
+             count - i);
+}
+
+// Where the numbers of a softened row go: in place, or rounded into its first half, which is always
+// behind what is still to be read.
+struct Single {
+  static void write(float* row, std::int64_t at, Floats x) { store(row + at, x); }
+};
+struct Brain {
+  static void write(float* row, std::int64_t at, Floats x) {
+    unsigned char* to = reinterpret_cast<unsigned char*>(row) + 2 * at;
+#if defined(__AVX512BF16__)
+    const __m256bh v = _mm512_cvtneps_pbh((__m512)x);  // subnormals, which x is not, become 0
+#else
+    const Halves v = __builtin_convertvector(bits(round_bf16(x)) >> 16, Halves);
+#endif
+    std::memcpy(to, &v, sizeof v);
+  }
+};
+
+template <class To>
 void soften(float* tile, std::int64_t rows, std::int64_t columns, std::int64_t pitch, float* top,
             float* total, float* factor) {
   const float infinity = __builtin_inff();
@@ -87,7 +122,7 @@ void soften(float* tile, std::int64_t rows, std::int64_t columns, std::int64_t p
     std::int64_t i = 0;
     const auto step = [&](std::int64_t at, int s) {
       const Floats p = power_of_two_of((load(row + at) - shift) * kLog2E);
-      store(row + at, p);
+      To::write(row, at, p);
       sum[s] += p;
     };
     for (; i + 2 * kLanes <= padded; i += 2 * kLanes) step(i, 0), step(i + kLanes, 1);
@@ -96,6 +131,15 @@ void soften(float* tile, std::int64_t rows, std::int64_t columns, std::int64_t p
     total[r] = total[r] * factor[r] + static_cast<float>(sum_of(sum[0] + sum[1]));
     top[r] = most;
   }
+}
+
+}  // namespace
+
+void fill_attention(Table& table) {
+  table.pack_columns = pack_columns;
+  table.pair_rows = pair_rows;
+  table.soften = soften<Single>;
+  table.soften_pairs = soften<Brain>;
 }
 
 }  // namespace tensor::simd::TENSOR_SIMD_ISA

@@ -28,9 +28,9 @@ Table make_table() {
   fill_conversions(table);
   fill_lines(table);
   table.execute = execute;
-  table.product = product;
-  table.pack_columns = pack_columns;
-  table.soften = soften;
+  fill_products(table);
+  fill_tiles(table);
+  fill_attention(table);
   return table;
 }
 

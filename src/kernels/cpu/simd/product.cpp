@@ -1,4 +1,5 @@
-// Small matrix products: a few rows at a time, accumulated in registers over the whole depth.
+// Small matrix products: a few rows at a time, accumulated in registers over the whole depth. The
+// operands come in words: a float, or two neighbours of the depth in bf16.
 #include "parts.h"
 #include "vector.h"
 
@@ -9,45 +10,61 @@ namespace {
 // vectors of b and one of a.
 constexpr int kTileRows = kLanes == 16 ? 12 : 6;
 
-// to[rows, vectors] = scale * to + a[rows, depth] * b[depth, vectors]; scale nullptr: no `to`.
-template <int rows, int vectors>
-void tile(const float* a, std::int64_t a_row, const float* b, std::int64_t depth, float* to,
-          std::int64_t to_row, const float* scale) {
+struct Singles {
+  static Floats add(Floats sum, std::int32_t a, Floats b) {
+    return sum + from_bits(a - Ints{}) * b;
+  }
+};
+
+#if defined(__AVX512BF16__)
+// Products of bf16 are exact in float32, and so is their sum rounded; subnormals count as 0.
+struct Pairs {
+  static Floats add(Floats sum, std::int32_t a, Floats b) {
+    return (Floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32(a), (__m512bh)b);
+  }
+};
+#endif
+
+// to[rows, vectors] = scale * to + times * a[rows, depth] * b[depth, vectors]; scale nullptr: no
+// `to` on the right. Flattened, because a lambda that is called keeps its captures in memory.
+template <class Words, int rows, int vectors>
+[[gnu::flatten]] void tile(const float* a, std::int64_t a_row, const float* b, std::int64_t depth,
+                           float times, float* to, std::int64_t to_row, const float* scale) {
   Floats sum[rows * vectors] = {};
-  if (scale)
-    unroll<rows * vectors>([&](int i) {
-      sum[i] = splat(scale[i / vectors]) * load(to + i / vectors * to_row + i % vectors * kLanes);
-    });
   for (std::int64_t k = 0; k < depth; ++k, b += vectors * kLanes) {
     Floats right[vectors];
     unroll<vectors>([&](int v) { right[v] = load(b + v * kLanes); });
     unroll<rows>([&](int r) {
-      const Floats left = splat(a[r * a_row + k]);
-      unroll<vectors>([&](int v) { sum[r * vectors + v] += left * right[v]; });
+      const auto left = load_as<std::int32_t>(a + r * a_row + k);
+      unroll<vectors>(
+          [&](int v) { sum[r * vectors + v] = Words::add(sum[r * vectors + v], left, right[v]); });
     });
   }
-  unroll<rows * vectors>(
-      [&](int i) { store(to + i / vectors * to_row + i % vectors * kLanes, sum[i]); });
+  unroll<rows * vectors>([&](int i) { sum[i] *= times; });
+  const auto place = [&](int i) { return to + i / vectors * to_row + i % vectors * kLanes; };
+  if (scale)
+    unroll<rows * vectors>([&](int i) { sum[i] += splat(scale[i / vectors]) * load(place(i)); });
+  unroll<rows * vectors>([&](int i) { store(place(i), sum[i]); });
 }
 
-using TileRun = void (*)(const float*, std::int64_t, const float*, std::int64_t, float*,
+using TileRun = void (*)(const float*, std::int64_t, const float*, std::int64_t, float, float*,
                          std::int64_t, const float*);
-template <int vectors, int... rows>
+template <class Words, int vectors, int... rows>
 struct Tiles {
-  static constexpr TileRun of[] = {nullptr, tile<rows, vectors>...};
+  static constexpr TileRun of[] = {nullptr, tile<Words, rows, vectors>...};
 };
 
+template <class Words>
 TileRun tile_of(int rows, int vectors) {
-  using One = Tiles<1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12>;
-  using Two = Tiles<2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12>;
+  using One = Tiles<Words, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12>;
+  using Two = Tiles<Words, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12>;
   return vectors == 1 ? One::of[rows] : Two::of[rows];
 }
 
-}  // namespace
-
+template <class Words>
 void product(const float* a, std::int64_t a_row, std::int64_t rows, const float* panels,
-             std::int64_t panel_depth, std::int64_t depth, std::int64_t vectors, float* to,
-             std::int64_t to_row, const float* scale) {
+             std::int64_t panel_depth, std::int64_t depth, std::int64_t vectors, float times,
+             float* to, std::int64_t to_row, const float* scale) {
   // Tiles of nearly equal height.
   const std::int64_t tiles = (rows + kTileRows - 1) / kTileRows;
   for (std::int64_t v = 0; v < vectors; v += 2) {
@@ -55,12 +72,21 @@ void product(const float* a, std::int64_t a_row, std::int64_t rows, const float*
     const float* b = panels + v * kLanes * panel_depth;
     for (std::int64_t t = 0, row = 0; t < tiles; ++t) {
       const std::int64_t end = rows * (t + 1) / tiles;
-      tile_of(static_cast<int>(end - row), width)(a + row * a_row, a_row, b, depth,
-                                                  to + row * to_row + v * kLanes, to_row,
-                                                  scale ? scale + row : nullptr);
+      tile_of<Words>(static_cast<int>(end - row), width)(a + row * a_row, a_row, b, depth, times,
+                                                         to + row * to_row + v * kLanes, to_row,
+                                                         scale ? scale + row : nullptr);
       row = end;
     }
   }
+}
+
+}  // namespace
+
+void fill_products(Table& table) {
+  table.product = product<Singles>;
+#if defined(__AVX512BF16__)
+  table.product_pairs = product<Pairs>;
+#endif
 }
 
 }  // namespace tensor::simd::TENSOR_SIMD_ISA

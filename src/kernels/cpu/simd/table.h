@@ -126,28 +126,43 @@ struct Table {
                         std::int64_t line_count, std::int64_t count);
   Fold weighted_sum[kStorages], largest[kStorages];
 
-  // ---- Streaming attention. A panel is [depth, 2 * lanes] numbers; the last of a matrix is half
-  // as wide where that is enough.
+  // ---- Streaming attention. Matrices consist of words of 4 bytes: a number in float32 or, for the
+  // members named after pairs, two neighbours along the depth in bf16, the first one in the lower
+  // half. A panel is [depth, 2 * lanes] words; the last of a matrix is half as wide where that is
+  // enough.
 
-  /// to[rows, vectors * lanes] = scale[row] * to + a[rows, depth] * b[depth, vectors * lanes], b in
-  /// panels of `panel_depth` rows of which `depth` are used; scale nullptr: `to` is not read.
-  void (*product)(const float* a, std::int64_t a_row, std::int64_t rows, const float* panels,
-                  std::int64_t panel_depth, std::int64_t depth, std::int64_t vectors, float* to,
-                  std::int64_t to_row, const float* scale);
-  /// Rows of `depth` numbers as the columns of a panel, the rest of which becomes 0.
+  /// to[rows, vectors * lanes] = scale[row] * to + times * a[rows, depth] * b[depth, vectors *
+  /// lanes], b in panels of `panel_depth` rows of which `depth` are used; scale nullptr: `to` is
+  /// not read. The result is float32, and so are the sums; depths count words.
+  using Product = void (*)(const float* a, std::int64_t a_row, std::int64_t rows,
+                           const float* panels, std::int64_t panel_depth, std::int64_t depth,
+                           std::int64_t vectors, float times, float* to, std::int64_t to_row,
+                           const float* scale);
+  Product product;
+  Product product_pairs;  // nullptr without an instruction for it
+  Product product_tiles;  // the same by tile instructions; nullptr, or only where has_tiles()
+  /// Rows of `depth` words as the columns of a panel, the rest of which becomes 0.
   void (*pack_columns)(float* panel, std::int64_t width, const float* rows, std::int64_t row_stride,
                        std::int64_t count, std::int64_t depth);
+  /// Two rows of bf16 as one of `count` words; `second` nullptr: zeros.
+  void (*pair_rows)(float* to, const void* first, const void* second, std::int64_t count);
   /// Scores become exp(score - top of the row), where `top` goes on from earlier tiles; `factor` is
   /// what earlier sums must be multiplied by, `total` the sum of the row so far. Columns up to the
-  /// next vector become 0. A row starts with top -inf and total 0.
-  void (*soften)(float* tile, std::int64_t rows, std::int64_t columns, std::int64_t pitch,
-                 float* top, float* total, float* factor);
+  /// next vector become 0. A row starts with top -inf and total 0. In pairs the results are rounded
+  /// to bf16 and fill the first half of the row; `total` sums them as they were before.
+  using Soften = void (*)(float* tile, std::int64_t rows, std::int64_t columns, std::int64_t pitch,
+                          float* top, float* total, float* factor);
+  Soften soften, soften_pairs;
 };
 
 /// The tables of this build that the processor can run, best first; the last is the baseline.
-/// TENSOR_MAX_ISA=avx2 or =baseline in the environment leaves the better ones out.
+/// TENSOR_MAX_ISA=avx512_bf16 (no tiles), =avx512, =avx2 or =baseline in the environment leaves the
+/// better ones out.
 const Table* const* tables(int* count);
 /// The best one.
 const Table& table();
+/// Whether the processor has tile instructions for bf16 (AMX) and the system lets this process use
+/// them: it is asked once. TENSOR_MAX_ISA=avx512_bf16, or less, leaves them out.
+bool has_tiles();
 
 }  // namespace tensor::simd

@@ -1,0 +1,103 @@
+// Small matrix products of bf16 by tile instructions (AMX): 16 x 16 results of 32 products each at
+// a time.
+#include "parts.h"
+#include "vector.h"
+
+namespace tensor::simd::TENSOR_SIMD_ISA {
+
+#if defined(__AVX512BF16__)
+namespace {
+
+constexpr std::int64_t kTile = 16;  // rows, and words of a row
+
+// What LDTILECFG reads.
+struct alignas(64) TileShapes {
+  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  std::uint16_t row_bytes[16] = {};
+  std::uint8_t rows[16] = {};
+
+  void set(int first, int last, std::int64_t height, std::int64_t words) {
+    for (int tile = first; tile <= last; ++tile) {
+      rows[tile] = static_cast<std::uint8_t>(height);
+      row_bytes[tile] = static_cast<std::uint16_t>(4 * words);
+    }
+  }
+};
+
+// Tiles 0 and 1 are results; 2 is of a, 3 and 4 of b; 5 to 7 the same for what is left of a depth
+// that is no multiple of 16 words.
+[[gnu::target("amx-tile")]] void configure(std::int64_t height, std::int64_t rest) {
+  TileShapes shapes;
+  shapes.set(0, 2, height, kTile);
+  shapes.set(3, 4, kTile, kTile);
+  if (rest > 0) {
+    shapes.set(5, 5, height, rest);
+    shapes.set(6, 7, rest, kTile);
+  }
+  // GCC 12 believes that only the first eight bytes are read.
+  asm volatile("" : : "r"(&shapes) : "memory");
+  _tile_loadconfig(&shapes);
+}
+
+// result[height, width * 16] = a[height, depth] * b[depth, width * 16], rows 32 floats apart.
+[[gnu::target("amx-tile,amx-bf16")]] void multiply(const float* a, std::int64_t a_row,
+                                                   const float* b, std::int64_t depth,
+                                                   std::int64_t width, float* result) {
+  const std::int64_t whole = depth / kTile * kTile, a_bytes = 4 * a_row, b_bytes = 64 * width;
+  _tile_zero(0);
+  _tile_zero(1);
+  for (std::int64_t k = 0; k < whole; k += kTile) {
+    const float* right = b + k * width * kTile;
+    _tile_loadd(2, a + k, a_bytes);
+    _tile_loadd(3, right, b_bytes);
+    _tile_dpbf16ps(0, 2, 3);
+    if (width < 2) continue;
+    _tile_loadd(4, right + kTile, b_bytes);
+    _tile_dpbf16ps(1, 2, 4);
+  }
+  if (whole < depth) {
+    const float* right = b + whole * width * kTile;
+    _tile_loadd(5, a + whole, a_bytes);
+    _tile_loadd(6, right, b_bytes);
+    _tile_dpbf16ps(0, 5, 6);
+    if (width == 2) {
+      _tile_loadd(7, right + kTile, b_bytes);
+      _tile_dpbf16ps(1, 5, 7);
+    }
+  }
+  _tile_stored(0, result, 8 * kTile);
+  if (width == 2) _tile_stored(1, result + kTile, 8 * kTile);
+}
+
+[[gnu::target("amx-tile")]] void release() { _tile_release(); }
+
+void product_tiles(const float* a, std::int64_t a_row, std::int64_t rows, const float* panels,
+                   std::int64_t panel_depth, std::int64_t depth, std::int64_t vectors, float times,
+                   float* to, std::int64_t to_row, const float* scale) {
+  alignas(64) float result[2 * kTile * kTile];
+  std::int64_t configured = 0;
+  for (std::int64_t row = 0; row < rows; row += kTile) {
+    const std::int64_t height = rows - row < kTile ? rows - row : kTile;
+    if (height != configured) configure(configured = height, depth % kTile);
+    for (std::int64_t v = 0; v < vectors; v += 2) {
+      const std::int64_t width = vectors - v < 2 ? 1 : 2;
+      multiply(a + row * a_row, a_row, panels + v * kTile * panel_depth, depth, width, result);
+      for (std::int64_t r = 0; r < height; ++r)
+        for (std::int64_t i = 0; i < width; ++i) {
+          float* place = to + (row + r) * to_row + (v + i) * kTile;
+          const Floats sum = times * load(result + (2 * r + i) * kTile);
+          store(place, scale ? splat(scale[row + r]) * load(place) + sum : sum);
+        }
+    }
+  }
+  release();
+}
+
+}  // namespace
+
+void fill_tiles(Table& table) { table.product_tiles = product_tiles; }
+#else
+void fill_tiles(Table&) {}
+#endif
+
+}  // namespace tensor::simd::TENSOR_SIMD_ISA
