@@ -146,6 +146,35 @@ TEST(Passes, ScalesFoldIntoMatmul) {
   EXPECT_EQ(count(tn::fold_scale(tn::trace(shared, {x.type()})), tn::Op::multiply), 1);
 }
 
+TEST(Passes, NumbersFoldIntoTheWeightsBehindABiasAndViews) {
+  tn::Generator random(24);
+  const Tensor x = random.normal({2, 3, 4}), weight = random.normal({8, 4}),
+               bias = random.normal({8});
+  const auto heads = [](const Tensor& y) {
+    return y.reshape({2, 3, 2, 4}).transpose({0, 2, 1, 3});
+  };
+  const auto f = [&](const Tensors& in) -> Tensors {
+    return {heads(tn::linear(in[0], weight, bias)) * 0.3};
+  };
+  const Graph before = tn::fold_constants(tn::trace(f, {x.type()})),
+              after = tn::eliminate_common_and_dead(tn::fold_scale(before));
+  EXPECT_EQ(count(after, tn::Op::multiply), 0);
+  expect_same(before, after, {x}, 16);  // as above, and the factor rounds twice
+  for (tn::ValueId id = 0; id < after.size(); ++id)
+    if (after.is_op(id, tn::Op::matmul)) {
+      const tn::Strides strides = after[after[id].inputs[1]].constant.strides();
+      EXPECT_LT(strides[0], strides[1]) << "the weights lie as they did: outputs one by one";
+    }
+  // Not when something else reads what is scaled.
+  const auto shared = [&](const Tensors& in) -> Tensors {
+    const Tensor y = tn::linear(in[0], weight, bias);
+    return {heads(y) * 0.3, y + 1};
+  };
+  EXPECT_EQ(
+      count(tn::fold_scale(tn::fold_constants(tn::trace(shared, {x.type()}))), tn::Op::multiply),
+      1);
+}
+
 TEST(Passes, LayoutMakesMergedHeadsAView) {
   const auto f = [](const Tensors& in) -> Tensors {
     return {(in[0] * 2.0).transpose({0, 2, 1, 3}).reshape({2, 5, 12})};

@@ -1,5 +1,6 @@
 #include "src/trace/passes/fold_scale.h"
 
+#include "src/core/storage.h"
 #include "src/trace/rewrite.h"
 #include "tensor/creation.h"
 #include "tensor/ops.h"
@@ -77,6 +78,74 @@ std::optional<ValueId> fold_into_matmul(Rewriter& r, const Node& node,
   return rebuilt(r, found->product, r.to()[weight].constant * found->vector, std::nullopt);
 }
 
+// A constant times a number, its axes lying in memory as they were.
+Tensor scaled(const Tensor& constant, const Tensor& number) {
+  const int rank = constant.rank();
+  const bool is_transposed =
+      rank == 2 && constant.strides()[0] < constant.strides()[1] && constant.shape(0) > 1;
+  Tensor result = is_transposed ? transpose(transpose(constant) * number) : constant * number;
+  detail::forget_pages(constant);
+  return result;
+}
+
+// What a product with constant weights, its bias if it has one, and views after it are to a factor:
+// attention's scale reaches the weights of its queries so.
+class Factor {
+ public:
+  Factor(Rewriter& r, const std::vector<std::vector<ValueId>>& readers)
+      : r_(r), readers_(readers) {}
+
+  /// `id` times `number`, if the number can be multiplied into constants. Nobody else may read it.
+  std::optional<ValueId> times(ValueId id, const Tensor& number) {
+    const Node& node = r_.from()[id];
+    if (node.kind != NodeKind::operation || readers_[static_cast<std::size_t>(id)].size() != 1)
+      return std::nullopt;
+    if (info(node.op).pattern == Pattern::view) {
+      const auto inner = times(node.inputs[0], number);
+      if (!inner) return std::nullopt;
+      return r_.to().add(node.op, {*inner}, node.attrs, node.where);
+    }
+    if (node.op == Op::matmul) return with_constant(node, 1, r_(node.inputs[0]), number);
+    if (node.op != Op::add) return std::nullopt;
+    for (const std::size_t side : {0, 1})
+      if (r_.to().is_constant(r_(node.inputs[1 - side])) &&
+          r_.from().type(node.inputs[side]) == node.type)
+        if (const auto product = times(node.inputs[side], number))
+          return with_constant(node, 1 - side, *product, number);
+    return std::nullopt;
+  }
+
+ private:
+  // The node of `other` and its constant input, times the number.
+  std::optional<ValueId> with_constant(const Node& node, std::size_t constant, ValueId other,
+                                       const Tensor& number) {
+    const ValueId old = r_(node.inputs[constant]);
+    if (!r_.to().is_constant(old)) return std::nullopt;
+    const Node before = r_.to()[old];
+    const ValueId now = r_.to().add_constant(scaled(before.constant, number), before.where);
+    const bool is_second = constant == 1;
+    return r_.to().add(node.op, {is_second ? other : now, is_second ? now : other}, node.attrs,
+                       node.where);
+  }
+
+  Rewriter& r_;
+  const std::vector<std::vector<ValueId>>& readers_;
+};
+
+std::optional<ValueId> fold_number(Rewriter& r, const Node& node,
+                                   const std::vector<std::vector<ValueId>>& readers) {
+  if (node.op != Op::multiply) return std::nullopt;
+  for (const std::size_t side : {0, 1}) {
+    const ValueId number = r(node.inputs[1 - side]), product = node.inputs[side];
+    if (!r.to().is_constant(number) || r.to()[number].constant.size() != 1 ||
+        !(r.from().type(product) == node.type))
+      continue;
+    const Tensor factor = reshape(r.to()[number].constant, {});
+    if (const auto folded = Factor(r, readers).times(product, factor)) return folded;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Graph fold_scale(const Graph& graph) {
@@ -87,7 +156,8 @@ Graph fold_scale(const Graph& graph) {
   return rewrite(graph, [&](Rewriter& r, ValueId, const Node& node) -> std::optional<ValueId> {
     if (node.op != Op::multiply && node.op != Op::add) return std::nullopt;
     if (const auto value = fold_into_conv(r, node, readers)) return value;
-    return fold_into_matmul(r, node, readers);
+    if (const auto value = fold_into_matmul(r, node, readers)) return value;
+    return fold_number(r, node, readers);
   });
 }
 
