@@ -1,67 +1,18 @@
 // The emulated GPU itself: what kernels do right gives right results, and each thing they do wrong
 // is found and named.
-#include "tests/cuda/emulator/emulator.h"
+#include "tests/cuda/emulator/trial.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "src/kernels/cuda/device_headers.h"
-#include "src/kernels/cuda/tensor_map.h"
-#include "src/kernels/cuda/wgmma.h"
-
 namespace tensor::emulator {
 namespace {
 
 using cuda::Kernel;
-using cuda::Pointer;
-
-/// A kernel of the body of a function (const T* in, T* out), an operand each.
-struct Trial {
-  std::string text;
-  Kernel::Launch launch;
-  std::vector<cuda::Argument> more = {};  // behind the two pointers
-
-  template <class T>
-  void operator()(std::vector<T>& in, std::vector<T>& out, EngineOptions engine = {}) const {
-    cuda::Call call;
-    call.source = {"trial.cu",
-                   "#include \"ptx.h\"\n#include \"fragments.h\"\n"
-                   "using namespace tensor::device;\n" +
-                       text,
-                   cuda::device_headers(),
-                   {"-default-device"}};
-    call.entry = "trial";
-    call.launch = launch;
-    call.arguments = {Pointer{}, Pointer{.index = 1}};
-    call.arguments.insert(call.arguments.end(), more.begin(), more.end());
-    cuda::Lowered lowered;
-    lowered.calls = {call};
-    lowered.description = "trial";
-    const Operand operands[] = {{std::as_writable_bytes(std::span(in))},
-                                {std::as_writable_bytes(std::span(out)), false, true}};
-    emulate(lowered, operands, {}, {90, engine});
-  }
-  /// What is wrong with it, "" if nothing is.
-  std::string fault(std::size_t count = 256) const {
-    std::vector<float> in(count), out(count);
-    std::iota(in.begin(), in.end(), 0.f);
-    try {
-      (*this)(in, out);
-    } catch (const Fault& fault) {
-      return fault.what();
-    }
-    return "";
-  }
-};
-
-#define EXPECT_FOUND(text, part) \
-  EXPECT_NE((text).find(part), std::string::npos) << "got: " << (text)
-
-const std::string kHead = "extern \"C\" __global__ void trial(const float* in, float* out) {\n";
 
 TEST(Emulator, ThreadsAndBlocksAreNumbered) {
-  const Trial trial{kHead + R"(
+  const Trial trial{kTrialHead + R"(
     wait_for_previous();
     const int block = blockIdx.y * gridDim.x + blockIdx.x;
     const int i = (block * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
@@ -78,7 +29,7 @@ TEST(Emulator, ThreadsAndBlocksAreNumbered) {
 }
 
 TEST(Emulator, BlocksExchangeThroughSharedMemory) {
-  const Trial trial{kHead + R"(
+  const Trial trial{kTrialHead + R"(
     extern __shared__ float all[];
     __shared__ float sums[4];
     wait_for_previous();
@@ -98,19 +49,20 @@ TEST(Emulator, BlocksExchangeThroughSharedMemory) {
 }
 
 TEST(Emulator, FindsAccessesOutside) {
-  const Trial reads{kHead + "wait_for_previous(); out[0] = in[threadIdx.x];\n}", {.block = {257}}};
+  const Trial reads{kTrialHead + "wait_for_previous(); out[0] = in[threadIdx.x];\n}",
+                    {.block = {257}}};
   EXPECT_FOUND(reads.fault(), "thread 256, kernel.cpp:");
   EXPECT_FOUND(
       reads.fault(),
       "reads 4 bytes outside of all memory it was given: 4 bytes beyond operand 0 of 1024 bytes");
-  const Trial writes{kHead + "wait_for_previous(); out[int(blockIdx.x) - 1] = 1;\n}", {}};
+  const Trial writes{kTrialHead + "wait_for_previous(); out[int(blockIdx.x) - 1] = 1;\n}", {}};
   EXPECT_FOUND(writes.fault(), "4 bytes before operand 1");
-  const Trial constant{kHead + "wait_for_previous(); const_cast<float*>(in)[0] = 1;\n}", {}};
+  const Trial constant{kTrialHead + "wait_for_previous(); const_cast<float*>(in)[0] = 1;\n}", {}};
   EXPECT_FOUND(constant.fault(), "writes operand 0, which is only read");
 }
 
 TEST(Emulator, FindsReadsOfWhatWasNeverWritten) {
-  const Trial trial{kHead + R"(
+  const Trial trial{kTrialHead + R"(
     extern __shared__ float all[];
     if (threadIdx.x != 5) all[threadIdx.x] = 1;
     __syncthreads();
@@ -120,7 +72,7 @@ TEST(Emulator, FindsReadsOfWhatWasNeverWritten) {
                     {.block = {32}, .shared_bytes = 128}};
   EXPECT_FOUND(trial.fault(), "thread 4,");
   EXPECT_FOUND(trial.fault(), "reads: byte 20 of shared memory was never written");
-  const Trial beyond{kHead + R"(
+  const Trial beyond{kTrialHead + R"(
     extern __shared__ float all[];
     all[threadIdx.x] = 1;
   })",
@@ -130,22 +82,23 @@ TEST(Emulator, FindsReadsOfWhatWasNeverWritten) {
 }
 
 TEST(Emulator, FindsWorkAheadOfTheKernelBefore) {
-  EXPECT_FOUND((Trial{kHead + "out[1] = 0;\n}", {}}.fault()),
+  EXPECT_FOUND((Trial{kTrialHead + "out[1] = 0;\n}", {}}.fault()),
                "writes operand 1 before wait_for_previous()");
-  EXPECT_FOUND((Trial{kHead + "float x = in[1]; wait_for_previous(); out[1] = x;\n}", {}}.fault()),
-               "reads operand 0 before wait_for_previous()");
+  EXPECT_FOUND(
+      (Trial{kTrialHead + "float x = in[1]; wait_for_previous(); out[1] = x;\n}", {}}.fault()),
+      "reads operand 0 before wait_for_previous()");
   // To have met a thread that waited is enough.
   const std::string meet =
       "if (threadIdx.x == 0) wait_for_previous(); __syncthreads(); out[threadIdx.x] = 0;\n}";
-  EXPECT_EQ((Trial{kHead + meet, {.block = {64}}}.fault()), "");
+  EXPECT_EQ((Trial{kTrialHead + meet, {.block = {64}}}.fault()), "");
 }
 
 TEST(Emulator, FindsDeadlocks) {
-  const Trial half{kHead + "if (threadIdx.x < 32) named_barrier(1, 64);\n}", {.block = {64}}};
+  const Trial half{kTrialHead + "if (threadIdx.x < 32) named_barrier(1, 64);\n}", {.block = {64}}};
   EXPECT_FOUND(half.fault(), "no thread can go on");
   EXPECT_FOUND(half.fault(), "32 threads, the first of them block (0, 0, 0) thread 0, kernel.cpp:");
   EXPECT_FOUND(half.fault(), "named barrier 1, where 32 of 64 have come");
-  const Trial bytes{kHead + R"(
+  const Trial bytes{kTrialHead + R"(
     __shared__ u64 barrier;
     const u32 at = shared_address(&barrier);
     if (threadIdx.x == 0) barrier_init(at, 1);
@@ -158,7 +111,7 @@ TEST(Emulator, FindsDeadlocks) {
 }
 
 TEST(Emulator, FindsMisuseOfBarriersAndWarps) {
-  const Trial often{kHead + R"(
+  const Trial often{kTrialHead + R"(
     __shared__ u64 barriers[2];
     const u32 first = shared_address(barriers);
     if (threadIdx.x == 0) barrier_init(first, 2);
@@ -168,22 +121,23 @@ TEST(Emulator, FindsMisuseOfBarriersAndWarps) {
                     {.block = {3}}};
   EXPECT_FOUND(often.fault(), "arrives at an mbarrier whose 2 arrivals of this phase have come");
   EXPECT_FOUND(
-      (Trial{kHead + "__shared__ u64 b; barrier_arrive(shared_address(&b));\n}", {}}.fault()),
+      (Trial{kTrialHead + "__shared__ u64 b; barrier_arrive(shared_address(&b));\n}", {}}.fault()),
       "was not initialised");
-  const Trial apart{kHead + "if (threadIdx.x % 2) __syncwarp(); else elect_one();\n}",
+  const Trial apart{kTrialHead + "if (threadIdx.x % 2) __syncwarp(); else elect_one();\n}",
                     {.block = {32}}};
   EXPECT_FOUND(apart.fault(), "is at __syncwarp where others of its warp are at elect");
 }
 
 TEST(Emulator, FindsMisalignedVectorsAndIndices) {
   EXPECT_FOUND(
-      (Trial{kHead + "wait_for_previous(); *(float4*)out = *(const float4*)(in + 1);\n}", {}}
+      (Trial{kTrialHead + "wait_for_previous(); *(float4*)out = *(const float4*)(in + 1);\n}", {}}
            .fault()),
       "goes through a pointer that is not a multiple of 16 bytes");
-  EXPECT_FOUND((Trial{kHead + "float x[4] = {}; wait_for_previous(); out[0] = x[threadIdx.x];\n}",
-                      {.block = {5}}}
-                    .fault()),
-               "indexes an array at 4");
+  EXPECT_FOUND(
+      (Trial{kTrialHead + "float x[4] = {}; wait_for_previous(); out[0] = x[threadIdx.x];\n}",
+             {.block = {5}}}
+           .fault()),
+      "indexes an array at 4");
 }
 
 TEST(Emulator, CopiesArriveWhenTheyAreWaitedFor) {
@@ -197,11 +151,11 @@ TEST(Emulator, CopiesArriveWhenTheyAreWaitedFor) {
                         "__syncthreads(); for (int i = 0; i < 4; ++i) out[4 * threadIdx.x + i] = "
                         "all[31 - 4 * threadIdx.x - i];\n}";
   const Kernel::Launch launch{.block = {8}, .shared_bytes = 128};
-  EXPECT_FOUND((Trial{kHead + copy + use, launch}.fault()),
+  EXPECT_FOUND((Trial{kTrialHead + copy + use, launch}.fault()),
                "of shared memory is still being copied to");
   std::vector<float> in(32), out(32);
   std::iota(in.begin(), in.end(), 0.f);
-  Trial{kHead + copy + "copy_wait<0>();" + use, launch}(in, out);
+  Trial{kTrialHead + copy + "copy_wait<0>();" + use, launch}(in, out);
   for (std::size_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], i < 2 ? 0 : in[31 - i]);
 }
 
