@@ -5,6 +5,7 @@
 
 namespace tensor::cuda {
 
+extern const Family kAttentionSm90;
 extern const Family kConv;
 extern const Family kGemmSm90;
 extern const Family kHost;

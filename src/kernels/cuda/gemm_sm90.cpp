@@ -4,27 +4,17 @@
 
 #include "src/kernels/cuda/families.h"
 #include "src/kernels/cuda/wgmma.h"
-#include "tensor/error.h"
 #include "tensor/creation.h"
+#include "tensor/error.h"
 #include "tensor/index.h"
 #include "tensor/ops.h"
 
 namespace tensor::cuda {
 namespace {
 
-constexpr int kDepth = 64;          // of a stage
-constexpr std::int64_t kChunk = 8;  // elements of 16 bytes, the unit of the copy engine
-
 int columns_of(const GemmSchedule& s) { return s.swapped ? s.tokens : s.features; }
 
 std::string boolean_text(bool value) { return value ? "true" : "false"; }
-
-// A factor where the kernel reads it.
-struct Source {
-  Factor factor;
-  Pointer memory;
-  bool is_turned = false;  // features next to each other
-};
 
 class Builder {
  public:
@@ -56,118 +46,50 @@ class Builder {
     return static_cast<int>(std::find(reads.begin(), reads.end(), id) - reads.begin());
   }
 
-  static bool fits(const Factor& f) {
-    return f.depth_stride == 1 && f.row_stride > 0 && f.row_stride % kChunk == 0 &&
-           f.offset % kChunk == 0 && f.batch.rank() <= 3 &&
-           std::all_of(f.batch_stride.begin(), f.batch_stride.end(),
-                       [](std::int64_t s) { return s > 0 && s % kChunk == 0; });
-  }
-
-  // Strides of axes of extent 1 mean nothing.
-  static Factor settled(Factor f) {
-    const std::int64_t pitch = (f.depth + kChunk - 1) / kChunk * kChunk;
-    if (f.depth == 1) f.depth_stride = 1;
-    if (f.rows == 1) f.row_stride = f.depth_stride == 1 ? pitch : 1;
-    return f;
-  }
-
-  Source copied(const Factor& f) {
-    const std::int64_t pitch = (f.depth + kChunk - 1) / kChunk * kChunk;
-    const Pointer to{Pointer::Base::scratch, 0, lowered_.scratch_bytes};
-    lowered_.calls.push_back(copy_factor(f, product_.batches, product_.dtype, pitch,
-                                         {Pointer::Base::operand, operand(f.value), 0}, to,
-                                         machine_));
-    const std::int64_t bytes = product_.batches * f.rows * pitch * 2;
-    lowered_.scratch_bytes += (bytes + 1023) / 1024 * 1024;
-    Factor dense{f.value, f.rows, f.depth, pitch, 1, {}, {}, {}, 0};
-    if (product_.batches > 1) {
-      dense.batch = {product_.batches};
-      dense.batch_stride = {f.rows * pitch};
-      dense.batch_step = {1};
-    }
-    return {dense, to};
-  }
+  Pointer memory_of(const Factor& f) const { return {Pointer::Base::operand, operand(f.value), 0}; }
 
   Source left_source() {
-    const Factor f = settled(*left_factor(laid_, product_));
-    if (!fits(f)) return copied(f);
-    return {f, {Pointer::Base::operand, operand(f.value), 0}};
+    const Factor f = left_factor(laid_, product_)->settled();
+    if (f.fits_boxes()) return {f, memory_of(f)};
+    return copied(f, memory_of(f), product_.batches, product_.dtype, machine_, lowered_);
   }
 
   Source right_source() {
-    const Factor f = settled(right_factor(laid_, product_));
-    const Pointer memory{Pointer::Base::operand, operand(f.value), 0};
-    if (fits(f)) return {f, memory};
+    const Factor f = right_factor(laid_, product_).settled();
+    if (f.fits_boxes()) return {f, memory_of(f)};
     if (product_.is_constant) return packed(f);
-    Factor turned = f;
-    std::swap(turned.row_stride, turned.depth_stride);
-    if (turned.rows == 1) turned.depth_stride = 1;
-    if (fits(turned)) return {turned, memory, true};
-    return copied(f);
+    if (f.turned().settled().fits_boxes())
+      return {f.turned().settled().turned(), memory_of(f), true};
+    return copied(f, memory_of(f), product_.batches, product_.dtype, machine_, lowered_);
   }
 
-  // [..., depth, features] with features as rows, filled up to whole chunks.
-  Source packed(Factor f) {
-    const std::int64_t pitch = (f.depth + kChunk - 1) / kChunk * kChunk;
-    const Shape shape = laid_.graph.type(f.value).shape;
-    const auto pack = [pitch](const Tensor& weights) {
-      const Tensor rows = weights.swapaxes(-1, -2);
-      Tensor result = zeros(
-          [&] {
-            Shape padded = rows.shape();
-            padded[padded.rank() - 1] = pitch;
-            return padded;
-          }(),
-          rows.dtype());
-      result(ellipsis, slice(0, rows.shape(-1))) = rows;
-      return result;
-    };
-    lowered_.packed.push_back({operand(f.value), pack});
-    // Batches lie as in the constant's shape, row-major.
-    Strides strides = row_major(shape);
-    f.depth_stride = 1, f.row_stride = pitch, f.offset = 0;
-    LaidOutGraph dense{laid_.graph, laid_.layouts};
-    const int rank = shape.rank();
-    Shape turned = shape;
-    std::swap(turned[rank - 1], turned[rank - 2]);
-    turned[rank - 1] = pitch;
-    strides = row_major(turned);
-    std::swap(strides[rank - 1], strides[rank - 2]);
-    dense.layouts[static_cast<std::size_t>(f.value)] = {shape, strides, 0};
-    return {settled(right_factor(dense, product_)),
+  // [..., features, depth], filled up to whole chunks.
+  Source packed(const Factor& f) {
+    const std::int64_t pitch = in_chunks(f.depth);
+    lowered_.packed.push_back({operand(f.value), [pitch](const Tensor& weights) {
+                                 const Tensor rows = weights.swapaxes(-1, -2);
+                                 Shape shape = rows.shape();
+                                 shape[shape.rank() - 1] = pitch;
+                                 Tensor result = zeros(shape, rows.dtype());
+                                 result(ellipsis, slice(0, rows.shape(-1))) = rows;
+                                 return result;
+                               }});
+    // Where matrices of the batch lie then.
+    Layout layout{laid_.graph.type(f.value).shape, {}, 0};
+    const int rank = layout.shape.rank();
+    Shape shape = layout.shape;
+    std::swap(shape[rank - 1], shape[rank - 2]);
+    shape[rank - 1] = pitch;
+    layout.strides = row_major(shape);
+    std::swap(layout.strides[rank - 1], layout.strides[rank - 2]);
+    return {right_factor(layout, f.value, product_).settled(),
             {Pointer::Base::packed, static_cast<int>(lowered_.packed.size()) - 1, 0}};
-  }
-
-  TensorMapOf map_of(const Source& s, DType dtype, int box_rows) const {
-    const Factor& f = s.factor;
-    TensorMapOf map{s.memory, dtype, {f.depth, f.rows}, {f.row_stride * 2}, {kDepth, box_rows}};
-    if (s.is_turned) {
-      map.extents = {f.rows, f.depth};
-      map.box = {64, kDepth};
-    }
-    for (int axis = f.batch.rank() - 1; axis >= 0; --axis) {
-      map.extents.push_back(f.batch[axis]);
-      map.stride_bytes.push_back(f.batch_stride[axis] * 2);
-      map.box.push_back(1);
-    }
-    return map;
-  }
-
-  // "static Corner<3> weights(int x, int y, int batch) { return {{x, y, batch / 1 % 12}}; }"
-  static std::string corner_text(const std::string& name, const Factor& f, bool is_turned) {
-    std::string text = is_turned ? "y, x" : "x, y";
-    for (int axis = f.batch.rank() - 1; axis >= 0; --axis)
-      text +=
-          ", batch / " + std::to_string(f.batch_step[axis]) + " % " + std::to_string(f.batch[axis]);
-    const std::string axes = std::to_string(2 + f.batch.rank());
-    return "  static Corner<" + axes + "> " + name + "(int x, int y, int batch) { return {{" +
-           text + "}}; }\n";
   }
 
   // The boxed write as a factor: tokens as rows, features as depth.
   Source output_source() const {
     const ValueId id = group_.writes[static_cast<std::size_t>(staged_)];
-    return {settled(*rows_of_features(laid_, id, product_)),
+    return {rows_of_features(laid_, id, product_)->settled(),
             {Pointer::Base::operand, static_cast<int>(group_.reads.size()) + staged_, 0}};
   }
 
@@ -188,9 +110,8 @@ class Builder {
     call.launch.block.x = static_cast<unsigned>(s.threads());
     call.launch.shared_bytes = static_cast<unsigned>(s.needed_shared_bytes(staged));
     call.launch.overlaps_previous = true;
-    call.arguments = {map_of(weights, product_.dtype, s.features),
-                      map_of(inputs, product_.dtype, s.tokens),
-                      map_of(outputs, output_type, s.swapped ? s.tokens : 64)};
+    call.arguments = {weights.map(product_.dtype, s.features), inputs.map(product_.dtype, s.tokens),
+                      outputs.map(output_type, s.swapped ? s.tokens : 64)};
     call.arguments.insert(call.arguments.end(), epilogue.arguments.begin(),
                           epilogue.arguments.end());
     std::string what = "gemm_" + std::string(name(product_.dtype)) + "_f32_" + s.name();
@@ -225,11 +146,9 @@ class Builder {
            flag("kStaged", staged_ >= 0) + flag("kPairs", product_.features % 2 == 0) +
            "};\nstruct Problem {\n" + number("kTokens", product_.rows) +
            number("kFeatures", product_.features) + number("kDepth", product_.depth) +
-           number("kBatches", product_.batches) +
-           corner_text("weights", weights.factor, weights.is_turned) +
-           corner_text("inputs", inputs.factor, false) +
-           corner_text("outputs", outputs.factor, false) + "};\n" + wgmma_text("Wgmma", form) +
-           epilogue.text +
+           number("kBatches", product_.batches) + weights.corner_text("weights") +
+           inputs.corner_text("inputs") + outputs.corner_text("outputs") + "};\n" +
+           wgmma_text("Wgmma", form) + epilogue.text +
            "using Gemm = GemmSm90<Schedule, Problem, Wgmma, Epilogue>;\n"
            "static_assert(Gemm::kSharedBytes == " +
            std::to_string(s.needed_shared_bytes(staged_ >= 0)) +

@@ -9,53 +9,6 @@ namespace {
 
 std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
 
-// [batch axes..., rows, columns] as axes of the result's batch, then two strides.
-struct Matrices {
-  Shape batch;
-  Strides strides;
-  std::int64_t rows, columns, row_stride, column_stride;
-};
-
-Matrices matrices(const Layout& layout, const Shape& batch) {
-  const int rank = layout.shape.rank();
-  Shape shape = batch;
-  shape.push_back(layout.shape[rank - 2]);
-  shape.push_back(layout.shape[rank - 1]);
-  const Strides strides = broadcast_strides(layout.shape, layout.strides, shape);
-  Strides outer;
-  for (int axis = 0; axis < batch.rank(); ++axis) outer.push_back(strides[axis]);
-  return {batch,
-          outer,
-          layout.shape[rank - 2],
-          layout.shape[rank - 1],
-          strides[batch.rank()],
-          strides[batch.rank() + 1]};
-}
-
-Shape batch_of(const Graph& graph, ValueId id) {
-  Shape batch = graph.type(id).shape;
-  batch.erase(batch.rank() - 1);
-  batch.erase(batch.rank() - 1);
-  return batch;
-}
-
-// Axes of the batch that a factor does not ignore, neighbours merged.
-void set_batch(Factor& factor, const Matrices& m) {
-  std::int64_t step = 1;
-  for (int axis = m.batch.rank() - 1; axis >= 0; step *= m.batch[axis--]) {
-    if (m.batch[axis] == 1 || m.strides[axis] == 0) continue;
-    const bool merges = !factor.batch.empty() && factor.batch_step[0] * factor.batch[0] == step &&
-                        factor.batch_stride[0] * factor.batch[0] == m.strides[axis];
-    if (merges) {
-      factor.batch[0] *= m.batch[axis];
-      continue;
-    }
-    factor.batch.insert(0, m.batch[axis]);
-    factor.batch_stride.insert(0, m.strides[axis]);
-    factor.batch_step.insert(0, step);
-  }
-}
-
 // ---- The text of an epilogue.
 
 std::string declaration(const std::string& type, const std::string& name) {
@@ -113,7 +66,7 @@ class EpilogueWriter {
   EpilogueWriter(const LaidOutGraph& laid, const Group& group, const Product& product, int staged)
       : laid_(laid), group_(group), product_(product), staged_(staged) {}
 
-  Epilogue run() {
+  Epilogue run(const std::string& name) {
     for (const ValueId id : product_.elementwise)
       if (const Op op = laid_.graph[id].op; op != Op::astype && op != Op::copy)
         result_.name += (result_.name.empty() ? "" : "_") + std::string(info(op).name);
@@ -121,7 +74,7 @@ class EpilogueWriter {
     for (const ElementCode::Load& load : product_.code.loads) add_load(load);
     for (std::size_t i = 0; i < group_.writes.size(); ++i) add_write(static_cast<int>(i));
     result_.text =
-        "struct Epilogue {\n" + members_ + "  struct Inputs {\n" + inputs_ +
+        "struct " + name + " {\n" + members_ + "  struct Inputs {\n" + inputs_ +
         "  };\n  struct Outputs {\n" + outputs_ +
         "  };\n"
         "  void load(Inputs& in, int row, int feature) const {\n" +
@@ -241,6 +194,9 @@ std::optional<Product> match_product(const Graph& graph, const Group& group) {
   product.rows = left[left.rank() - 2];
   if (elements == 0 || product.depth == 0) return std::nullopt;
   product.batches = elements / (product.rows * product.features);
+  product.batch = matmul.type.shape;
+  product.batch.erase(product.batch.rank() - 1);
+  product.batch.erase(product.batch.rank() - 1);
   product.is_constant = graph.is_constant(matmul.inputs[1]);
   product.is_shared = num_elements(right) == product.depth * product.features;
   if (!is_floating(product.dtype)) return std::nullopt;
@@ -261,40 +217,40 @@ Product with_merged_rows(Product product) {
 }
 
 std::optional<Factor> left_factor(const LaidOutGraph& laid, const Product& product) {
-  const Node& matmul = laid.graph[product.matmul];
-  const Layout& layout = laid.layouts[at(matmul.inputs[0])];
-  Matrices m = matrices(layout, batch_of(laid.graph, product.matmul));
-  Factor factor{matmul.inputs[0], m.rows, m.columns, m.row_stride, m.column_stride, {}, {}, {},
-                layout.offset};
-  if (product.batches > 1 || product.rows == m.rows) {
-    set_batch(factor, m);
-    return factor;
+  const ValueId left = laid.graph[product.matmul].inputs[0];
+  Factor factor = Factor::of(laid.layouts[at(left)], left, product.batch);
+  if (product.batches > 1 || product.rows == factor.rows) return factor;
+  // Rows of all batches as those of one: the axes that are left must follow from the row's.
+  const Layout& layout = laid.layouts[at(left)];
+  std::int64_t step = 1, stride = 0;
+  const int rank = layout.shape.rank();
+  for (int axis = rank - 2; axis >= 0; --axis) {
+    const std::int64_t extent = layout.shape[axis];
+    if (extent == 1) continue;
+    if (step == 1) stride = layout.strides[axis];
+    if (layout.strides[axis] != stride * step) return std::nullopt;
+    step *= extent;
   }
-  m.batch.push_back(m.rows);
-  m.strides.push_back(m.row_stride);
-  set_batch(factor, m);
-  if (factor.batch.rank() > 1 || (factor.batch.rank() == 1 && factor.batch[0] != product.rows))
-    return std::nullopt;
-  factor.rows = product.rows;
-  factor.row_stride = factor.batch.empty() ? 0 : factor.batch_stride[0];
-  factor.batch = factor.batch_stride = factor.batch_step = {};
-  return factor;
+  if (step != product.rows) return std::nullopt;
+  Factor merged{left, product.rows, factor.depth, stride, factor.depth_stride};
+  merged.offset = factor.offset;
+  return merged;
 }
 
 Factor right_factor(const LaidOutGraph& laid, const Product& product) {
-  const Node& matmul = laid.graph[product.matmul];
-  const Layout& layout = laid.layouts[at(matmul.inputs[1])];
-  const Matrices m = matrices(layout, batch_of(laid.graph, product.matmul));
-  Factor factor{matmul.inputs[1], m.columns, m.rows, m.column_stride, m.row_stride, {}, {}, {},
-                layout.offset};
-  if (!product.is_shared) set_batch(factor, m);
-  return factor;
+  const ValueId right = laid.graph[product.matmul].inputs[1];
+  return right_factor(laid.layouts[at(right)], right, product);
+}
+
+Factor right_factor(const Layout& layout, ValueId right, const Product& product) {
+  return Factor::of(layout, right, product.is_shared ? Shape{} : product.batch, true);
 }
 
 std::optional<Factor> rows_of_features(const LaidOutGraph& laid, ValueId value,
                                        const Product& product) {
   const Layout& layout = laid.layouts[at(value)];
-  Factor factor{value, product.rows, product.features, 0, 1, {}, {}, {}, layout.offset};
+  Factor factor{value, product.rows, product.features, 0, 1};
+  factor.offset = layout.offset;
   int axis = layout.shape.rank();
   // Takes axes from the innermost on until they have `count` elements, all at one distance, which
   // must be `stride` unless that is 0.
@@ -311,72 +267,24 @@ std::optional<Factor> rows_of_features(const LaidOutGraph& laid, ValueId value,
   };
   if (!take(product.features, factor.depth_stride)) return std::nullopt;
   if (!take(product.rows, factor.row_stride)) return std::nullopt;
-  Matrices m{{}, {}, 0, 0, 0, 0};
-  for (int i = 0; i < axis; ++i) {
-    m.batch.push_back(layout.shape[i]);
-    m.strides.push_back(layout.strides[i]);
-  }
-  set_batch(factor, m);
+  for (std::int64_t step = 1; axis > 0; step *= layout.shape[--axis])
+    factor.add_axis(layout.shape[axis - 1], layout.strides[axis - 1], step);
   return factor;
 }
 
 int boxed_write(const LaidOutGraph& laid, const Group& group, const Product& product) {
-  constexpr std::int64_t kChunk = 8;
   for (std::size_t i = 0; i < group.writes.size(); ++i) {
     const DType dtype = laid.graph.type(group.writes[i]).dtype;
     if (dtype != f16 && dtype != bf16) continue;
     const auto f = rows_of_features(laid, group.writes[i], product);
-    const auto is_aligned = [](std::int64_t n) { return n >= 0 && n % kChunk == 0; };
-    if (f && (is_aligned(f->row_stride) || f->rows == 1) && is_aligned(f->offset) &&
-        f->batch.rank() <= 3 &&
-        std::all_of(f->batch_stride.begin(), f->batch_stride.end(), is_aligned))
-      return static_cast<int>(i);
+    if (f && f->settled().fits_boxes()) return static_cast<int>(i);
   }
   return -1;
 }
 
 Epilogue epilogue_of(const LaidOutGraph& laid, const Group& group, const Product& product,
-                     int staged) {
-  return EpilogueWriter(laid, group, product, staged).run();
-}
-
-Call copy_factor(const Factor& factor, std::int64_t batches, DType dtype, std::int64_t pitch,
-                 const Pointer& from, const Pointer& to, const Machine& machine) {
-  std::string offset = "0";
-  for (int axis = 0; axis < factor.batch.rank(); ++axis)
-    offset += " + i64(batch / " + std::to_string(factor.batch_step[axis]) + " % " +
-              std::to_string(factor.batch[axis]) + ") * " +
-              std::to_string(factor.batch_stride[axis]);
-  const std::string type(device_type(dtype)), depth = std::to_string(factor.depth),
-                                              rows = std::to_string(factor.rows),
-                                              width = std::to_string(pitch);
-  const std::int64_t elements = batches * factor.rows * pitch;
-  Call call;
-  call.source.text =
-      "#include \"numbers.h\"\nusing namespace tensor::device;\n"
-      "extern \"C\" __global__ __launch_bounds__(256) void KERNEL(const " +
-      type + "* from, " + type +
-      "* to) {\n"
-      "  wait_for_previous();\n  launch_next();\n"
-      "  for (i64 i = blockIdx.x * 256ll + threadIdx.x; i < " +
-      std::to_string(elements) +
-      "ll; i += gridDim.x * 256ll) {\n"
-      "    const int column = int(i % " +
-      width + "), row = int(i / " + width + " % " + rows + "), batch = int(i / " +
-      std::to_string(pitch * factor.rows) +
-      ");\n"
-      "    to[i] = column < " +
-      depth + " ? from[" + offset + " + i64(row) * " + std::to_string(factor.row_stride) +
-      " + i64(column) * " + std::to_string(factor.depth_stride) + "] : stored<" + type +
-      ">(0);\n  }\n}\n";
-  const auto blocks =
-      std::min<std::int64_t>((elements + 255) / 256, 8 * machine.device.multiprocessors);
-  call.launch.grid.x = static_cast<unsigned>(blocks);
-  call.launch.block.x = 256;
-  call.launch.overlaps_previous = machine.device.capability >= 90;
-  call.arguments = {from, to};
-  name_kernel(call, machine, "rows_" + std::string(name(dtype)));
-  return call;
+                     int staged, const std::string& name) {
+  return EpilogueWriter(laid, group, product, staged).run(name);
 }
 
 }  // namespace tensor::cuda

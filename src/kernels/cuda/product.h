@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "src/kernels/cuda/expression.h"
-#include "src/kernels/cuda/family.h"
+#include "src/kernels/cuda/factor.h"
 
 namespace tensor::cuda {
 
@@ -21,6 +21,7 @@ struct Product {
   std::int64_t batches = 1, rows = 1, features = 1, depth = 1;
   bool is_constant = false;  // the right factor
   bool is_shared = false;    // one right factor serves all batches
+  Shape batch;               // the axes of the result but the last two
 };
 
 /// nullopt when the group is anything else, or has an operator that no text is known for.
@@ -28,19 +29,12 @@ std::optional<Product> match_product(const Graph& graph, const Group& group);
 /// One right factor serves all batches: seen as one batch of more rows.
 Product with_merged_rows(Product product);
 
-/// A factor as it lies: element [batch, row, depth], where a row of the right factor is a feature.
-struct Factor {
-  ValueId value = -1;
-  std::int64_t rows = 1, depth = 1;
-  std::int64_t row_stride = 0, depth_stride = 0;
-  Shape batch;           // axes along which matrices differ, merged where they can be
-  Strides batch_stride;  // of them
-  Dims batch_step;       // how many batches each of them spans
-  std::int64_t offset = 0;
-};
-/// nullopt where the rows of merged batches do not lie at one distance.
+/// The factors as rows of the result's tokens and features. nullopt where the rows of merged
+/// batches do not lie at one distance.
 std::optional<Factor> left_factor(const LaidOutGraph& laid, const Product& product);
 Factor right_factor(const LaidOutGraph& laid, const Product& product);
+/// The same, were it laid out so.
+Factor right_factor(const Layout& layout, ValueId right, const Product& product);
 
 /// The struct Epilogue of device/gemm_sm90.h, which reads and writes operands.
 struct Epilogue {
@@ -52,7 +46,7 @@ struct Epilogue {
 };
 /// `staged`: which of the group's writes the kernel stores by itself, -1 for none.
 Epilogue epilogue_of(const LaidOutGraph& laid, const Group& group, const Product& product,
-                     int staged);
+                     int staged, const std::string& name = "Epilogue");
 
 /// A value of the result's elements as tokens (rows) of features (depth), which lie next to each
 /// other. nullopt where no strides tell so.
@@ -61,9 +55,5 @@ std::optional<Factor> rows_of_features(const LaidOutGraph& laid, ValueId value,
 /// Which of the group's writes can be stored as boxes: 16-bit, rows at multiples of 16 bytes. -1
 /// when there is none.
 int boxed_write(const LaidOutGraph& laid, const Group& group, const Product& product);
-
-/// A call that copies a factor to dense rows at `to`, `pitch` elements long, zero beyond the depth.
-Call copy_factor(const Factor& factor, std::int64_t batches, DType dtype, std::int64_t pitch,
-                 const Pointer& from, const Pointer& to, const Machine& machine);
 
 }  // namespace tensor::cuda

@@ -6,16 +6,11 @@
 // number is a multiple of 64 anyway while any multiple of 8 tokens fits the other side.
 #pragma once
 
+#include "boxes.h"
 #include "fragments.h"
 #include "numbers.h"
 
 namespace tensor::device {
-
-/// Where a box lies in a tensor of so many axes.
-template <int kAxes>
-struct Corner {
-  int axes[kAxes];
-};
 
 /// S names the schedule:
 ///   Output: the type of the outputs that are stored as boxes

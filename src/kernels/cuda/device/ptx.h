@@ -303,6 +303,7 @@ inline void wgmma_wait() {
 }
 /// Tells the compiler that a register was written behind its back.
 inline void touch(float& value) { asm volatile("" : "+f"(value)::"memory"); }
+inline void touch(u32& value) { asm volatile("" : "+r"(value)::"memory"); }
 
 /// A tile of rows of 128 bytes, 16-byte chunks exchanged as TMA's 128-byte swizzle does, for either
 /// operand with k along the rows (PTX ISA, "Matrix descriptor format"): 1,024 bytes for 8 rows.

@@ -1,0 +1,43 @@
+// The family of attention on Hopper: two products and the softmax between them as one kernel.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/kernels/cuda/family.h"
+
+namespace tensor::cuda {
+
+/// See device/attention_sm90.h.
+struct AttentionSchedule {
+  int groups = 1;  // of 128 threads, each with 64 queries at a time
+  int tiles = 1;   // of 64 queries, that share what is copied of keys and values
+  int block = 16;  // keys
+  int stages = 1;  // blocks in shared memory
+
+  std::string name() const;  // "128x208_s2"
+  int threads() const { return 128 * groups + (groups > 1 ? 128 : 32); }
+};
+
+struct AttentionProblem {
+  std::int64_t batches = 1, queries = 1, keys = 1, depth = 1, features = 1;
+  double operations = 0;  // between the products, for each score
+  bool staged = true;     // results are stored as boxes
+
+  std::int64_t shared_bytes(const AttentionSchedule& schedule) const;
+  /// Why there is no such kernel, empty if there is.
+  std::string fault(const AttentionSchedule& schedule, std::int64_t shared_bytes) const;
+};
+
+/// Microseconds from the kernel's start to its end.
+double model_attention_sm90(const AttentionProblem& problem, const AttentionSchedule& schedule,
+                            const Machine& machine);
+/// All schedules that fit, the one with the least time by the model first.
+std::vector<AttentionSchedule> attention_sm90_schedules(const AttentionProblem& problem,
+                                                        const Machine& machine);
+
+/// Lowers a group that the family accepts with a schedule.
+Lowered lower_attention_sm90(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                             const AttentionSchedule& schedule);
+
+}  // namespace tensor::cuda

@@ -1,0 +1,428 @@
+// softmax(scale q k + ...) v on Hopper: a producer warp copies queries, keys and values to shared
+// memory, warpgroups hold the scores of 64 queries in registers, which become the left operand of
+// the second product (Shah et al., FlashAttention-3, 2024, without its exchange of roles). Where
+// all keys fit into one block, the softmax is exact in one pass; otherwise it is kept up from block
+// to block.
+#pragma once
+
+#include "boxes.h"
+#include "fragments.h"
+#include "numbers.h"
+
+namespace tensor::device {
+
+/// S names the schedule:
+///   Element of queries, keys and values, Output of the result
+///   kGroups of 128 threads, each with 64 queries at a time; kTiles: of 64 queries, that share what
+///   is copied of keys and values
+///   kBlock: keys of a block, in kHalves instructions; kStages: blocks in shared memory
+///   kMiddle: something is done to scaled scores before the softmax
+///   kStaged: results are stored as boxes; kPairs: features are even in number
+/// P is the problem: kQueries, kKeys, kDepth, kFeatures, kBatches, kScale (times log2(e) unless
+/// there is a middle), and where boxes lie: queries(x, query, batch) and so on.
+/// Scores::run is wgmma of kBlock / kHalves columns, Values and ValuesRest those of the first 64
+/// features and of the others. Middle changes a score, Epilogue stores a result.
+template <class S, class P, class Scores, class Values, class ValuesRest, class Middle,
+          class Epilogue>
+struct AttentionSm90 {
+  static constexpr int kRowBytes = 128;
+  static constexpr int kDepthPanels = (P::kDepth + 63) / 64;
+  static constexpr int kFeaturePanels = (P::kFeatures + 63) / 64;
+  static constexpr u32 kTilePanel = 64 * kRowBytes, kBlockPanel = S::kBlock * kRowBytes;
+  static constexpr u32 kTileBytes = kDepthPanels * kTilePanel;
+  static constexpr u32 kKeyBytes = kDepthPanels * kBlockPanel;
+  static constexpr u32 kValueBytes = kFeaturePanels * kBlockPanel;
+  static constexpr u32 kResultBytes = S::kStaged ? kFeaturePanels * kTilePanel : 0;
+  static constexpr u32 kSharedBytes =
+      S::kGroups * (kTileBytes + kResultBytes) + S::kStages * (kKeyBytes + kValueBytes);
+  static constexpr int kConsumers = 128 * S::kGroups;
+  static constexpr int kThreads = kConsumers + (S::kGroups > 1 ? 128 : 32);
+  static constexpr int kProducerRegisters = 40;
+  static constexpr int kConsumerRegisters = S::kGroups == 2 ? 232 : 152;
+  static constexpr u32 kGroupBarrier = 1;
+
+  static constexpr int kBlocks = (P::kKeys + S::kBlock - 1) / S::kBlock;
+  static constexpr int kHalf = S::kBlock / S::kHalves;  // columns of one instruction
+  static constexpr int kScores = kHalf / 2;             // sums of it
+  static constexpr int kUnits = S::kBlock / 8;          // of eight columns
+  static constexpr int kFirst = P::kFeatures < 64 ? P::kFeatures : 64;  // features
+  static constexpr int kRest = P::kFeatures > 64 ? P::kFeatures - 64 : 8;
+  static constexpr int kUnitsOfBatch = (P::kQueries + 64 * S::kTiles - 1) / (64 * S::kTiles);
+  static constexpr int kWork = kUnitsOfBatch * P::kBatches;
+  static_assert(kBlocks == 1 || S::kTiles == S::kGroups, "keys that stream by are seen once");
+  static_assert(S::kBlock % 16 == 0 && kHalf % 8 == 0 && kHalf <= 256 && S::kHalves <= 2);
+  static_assert(P::kFeatures % 8 == 0 && P::kFeatures <= 128 && P::kDepth <= 128);
+
+  const TensorMap &queries, &keys, &values, &results;
+  const Middle& middle;
+  const Epilogue& epilogue;
+  u32 memory, barriers;
+
+  u32 tile_full(int group) const { return barriers + 8 * group; }
+  u32 tile_empty(int group) const { return barriers + 8 * (S::kGroups + group); }
+  u32 stage_barrier(int which, int stage) const {
+    return barriers + 8 * (2 * S::kGroups + which * S::kStages + stage);
+  }
+  u32 keys_full(int stage) const { return stage_barrier(0, stage); }
+  u32 keys_empty(int stage) const { return stage_barrier(1, stage); }
+  u32 values_full(int stage) const { return stage_barrier(2, stage); }
+  u32 values_empty(int stage) const { return stage_barrier(3, stage); }
+  static constexpr int kBarriers = 2 * S::kGroups + 4 * S::kStages;
+
+  u32 keys_at(int stage) const { return memory + stage * (kKeyBytes + kValueBytes); }
+  u32 values_at(int stage) const { return keys_at(stage) + kKeyBytes; }
+  u32 tile_at(int group) const { return keys_at(S::kStages) + group * kTileBytes; }
+  u32 result_at(int group) const { return tile_at(S::kGroups) + group * kResultBytes; }
+
+  struct Turn {
+    int stage = 0;
+    u32 parity = 0;
+    void next() {
+      if (++stage == S::kStages) {
+        stage = 0;
+        parity ^= 1;
+      }
+    }
+  };
+  static int query_of(int work, int tile) { return (work % kUnitsOfBatch * S::kTiles + tile) * 64; }
+  static int batch_of(int work) { return work / kUnitsOfBatch; }
+
+  void start() const {
+    if (threadIdx.x == 0) {
+      prefetch(queries);
+      prefetch(keys);
+      prefetch(values);
+      for (int i = 0; i < S::kGroups; ++i) {
+        barrier_init(tile_full(i), 1);
+        barrier_init(tile_empty(i), 1);
+      }
+      for (int i = 0; i < S::kStages; ++i) {
+        barrier_init(keys_full(i), 1);
+        barrier_init(keys_empty(i), S::kGroups);
+        barrier_init(values_full(i), 1);
+        barrier_init(values_empty(i), S::kGroups);
+      }
+      barrier_init_fence();
+    }
+    __syncthreads();
+  }
+
+  void load_keys(const Turn& turn, int block, int batch) const {
+    barrier_wait(keys_empty(turn.stage), turn.parity ^ 1);
+    barrier_expect(keys_full(turn.stage), kKeyBytes);
+    for (int panel = 0; panel < kDepthPanels; ++panel)
+      for (int half = 0; half < S::kHalves; ++half)
+        load_box(keys_at(turn.stage) + panel * kBlockPanel + half * kHalf * kRowBytes, keys,
+                 keys_full(turn.stage),
+                 P::keys(64 * panel, block * S::kBlock + half * kHalf, batch).axes);
+  }
+  void load_values(const Turn& turn, int block, int batch) const {
+    barrier_wait(values_empty(turn.stage), turn.parity ^ 1);
+    barrier_expect(values_full(turn.stage), kValueBytes);
+    for (int panel = 0; panel < kFeaturePanels; ++panel)
+      for (int half = 0; half < S::kHalves; ++half)
+        load_box(values_at(turn.stage) + panel * kBlockPanel + half * kHalf * kRowBytes, values,
+                 values_full(turn.stage),
+                 P::values(64 * panel, block * S::kBlock + half * kHalf, batch).axes);
+  }
+
+  void produce() const {
+    wait_for_previous();
+    Turn turn;
+    u32 parities = 0;  // of the tiles' barriers, one bit a group
+    for (int work = blockIdx.x; work < kWork; work += gridDim.x) {
+      const int batch = batch_of(work);
+      for (int tile = 0; tile < S::kTiles; ++tile) {
+        const int group = tile % S::kGroups, query = query_of(work, tile);
+        // The first queries come before the keys, later ones when there is room.
+        if (query < P::kQueries) {
+          barrier_wait(tile_empty(group), (parities >> group & 1) ^ 1);
+          parities ^= 1u << group;
+          barrier_expect(tile_full(group), kTileBytes);
+          for (int panel = 0; panel < kDepthPanels; ++panel)
+            load_box(tile_at(group) + panel * kTilePanel, queries, tile_full(group),
+                     P::queries(64 * panel, query, batch).axes);
+        }
+        if (tile + 1 != S::kGroups) continue;
+        for (int block = 0; block < kBlocks; ++block, turn.next()) {
+          load_keys(turn, block, batch);
+          load_values(turn, block, batch);
+        }
+      }
+    }
+  }
+
+  // What is known of two rows of queries, eight apart, that four lanes share.
+  struct Rows {
+    float top[2];    // the largest score so far: of no middle, times kScale
+    float total[2];  // the sum of exponentials
+  };
+
+  static float across(float x, int lanes) { return __shfl_xor_sync(0xffffffffu, x, lanes); }
+
+  float& score(float (&s)[S::kHalves][kScores], int unit, int i) const {
+    return s[unit / (kHalf / 8)][unit % (kHalf / 8) * 4 + i];
+  }
+
+  void multiply_scores(float (&s)[S::kHalves][kScores], int stage, int group) const {
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < (P::kDepth + 15) / 16; ++k) {
+      const u64 a = swizzled_tile(tile_at(group) + k / 4 * kTilePanel) + 2 * (k % 4);
+#pragma unroll
+      for (int half = 0; half < S::kHalves; ++half) {
+        const u64 b =
+            swizzled_tile(keys_at(stage) + k / 4 * kBlockPanel + half * kHalf * kRowBytes);
+        Scores::run(s[half], a, b + 2 * (k % 4), k > 0);
+      }
+    }
+    wgmma_commit();
+    wgmma_wait<0>();
+#pragma unroll
+    for (int half = 0; half < S::kHalves; ++half)
+#pragma unroll
+      for (int i = 0; i < kScores; ++i) touch(s[half][i]);
+  }
+
+  // What comes before the softmax, and nothing where there are no keys: in the last block's last
+  // columns.
+  void settle(float (&s)[S::kHalves][kScores], int block, int batch, int query) const {
+    constexpr int kLeft = P::kKeys - (kBlocks - 1) * S::kBlock;  // keys of the last block
+    const bool is_last = block + 1 == kBlocks;
+    if (!S::kMiddle && (!is_last || kLeft == S::kBlock)) return;
+    const int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+    const int column = threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int unit = 0; unit < kUnits; ++unit) {
+      if (!S::kMiddle && 8 * unit + 8 <= kLeft) continue;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int place = 8 * unit + column + i % 2;
+        const bool is_key = 8 * unit + 8 <= kLeft || !is_last || place < kLeft;
+        float& x = score(s, unit, i);
+        if constexpr (S::kMiddle) {
+          const int q = query + row + i / 2 * 8;
+          typename Middle::Inputs in{};
+          if (is_key && q < P::kQueries)
+            middle.load(in, batch * P::kQueries + q, block * S::kBlock + place);
+          x = Middle::staged(Middle::finish(x * P::kScale, in));
+        }
+        if (!is_key) x = -kInfinity;
+      }
+    }
+  }
+
+  // Scores become exponentials, packed as the left operand. Returns by what the sums so far are to
+  // be multiplied.
+  void soften(float (&s)[S::kHalves][kScores], u32 (&p)[kUnits * 2], Rows& rows, bool is_first,
+              float (&factor)[2]) const {
+    constexpr float kLog2e = 1.4426950408889634f;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float top = score(s, 0, 2 * r);
+#pragma unroll
+      for (int unit = 0; unit < kUnits; ++unit)
+#pragma unroll
+        for (int i = 0; i < 2; ++i) top = fmaxf(top, score(s, unit, 2 * r + i));
+      top = fmaxf(top, across(top, 1));
+      top = fmaxf(top, across(top, 2));
+      if (!S::kMiddle) top *= P::kScale;
+      if (!is_first) top = fmaxf(top, rows.top[r]);
+      // Of rows without any score but minus infinity nothing may be subtracted.
+      const float subtracted = top == -kInfinity ? 0.0f : top;
+      factor[r] = is_first     ? 0.0f
+                  : S::kMiddle ? exp2_approximate((rows.top[r] - subtracted) * kLog2e)
+                               : exp2_approximate(rows.top[r] - subtracted);
+      rows.top[r] = top;
+      float total = 0;
+#pragma unroll
+      for (int unit = 0; unit < kUnits; ++unit)
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          float& x = score(s, unit, 2 * r + i);
+          x = exp2_approximate(S::kMiddle ? (x - subtracted) * kLog2e
+                                          : fmaf(x, P::kScale, -subtracted));
+          total += x;
+        }
+      rows.total[r] = is_first ? total : fmaf(rows.total[r], factor[r], total);
+    }
+#pragma unroll
+    for (int unit = 0; unit < kUnits; ++unit)
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        p[2 * unit + r] = S::Element::pair(score(s, unit, 2 * r), score(s, unit, 2 * r + 1));
+  }
+
+  // The sums of results: of the first 64 features and of the rest.
+  struct Sums {
+    float first[kFirst / 2], rest[kRest / 2];
+  };
+
+  void multiply_values(Sums& sums, u32 (&p)[kUnits * 2], int stage, bool is_first) const {
+#pragma unroll
+    for (int i = 0; i < kUnits * 2; ++i) touch(p[i]);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < S::kBlock / 16; ++k) {
+      const u32 a[4] = {p[4 * k], p[4 * k + 1], p[4 * k + 2], p[4 * k + 3]};
+      const u64 b = turned_swizzled_tile(values_at(stage), kBlockPanel) + 128 * k;
+      const int accumulate = !is_first || k > 0;
+      Values::run(sums.first, a, b, accumulate);
+      if constexpr (kFeaturePanels > 1)
+        ValuesRest::run(sums.rest, a, b + kBlockPanel / 16, accumulate);
+    }
+    wgmma_commit();
+    wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < kFirst / 2; ++i) touch(sums.first[i]);
+    if constexpr (kFeaturePanels > 1)
+#pragma unroll
+      for (int i = 0; i < kRest / 2; ++i) touch(sums.rest[i]);
+  }
+
+  template <int kCount>
+  void scale(float (&sums)[kCount], const float (&factor)[2]) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) sums[i] *= factor[i / 2 % 2];
+  }
+
+  // One panel of 64 features or fewer, by the epilogue or through shared memory.
+  template <int kCount>
+  void write(const float (&sums)[kCount], int group, int batch, int query, int panel) const {
+    const int thread = threadIdx.x % 128, lane = threadIdx.x % 32;
+    if constexpr (S::kStaged) {
+      const int row = thread / 32 * 16 + lane / 8 % 2 * 8 + lane % 8;
+#pragma unroll
+      for (int unit = 0; unit < kCount / 4; unit += 2) {
+        const bool is_whole = unit + 1 < kCount / 4;
+        u32 pairs[4] = {};
+#pragma unroll
+        for (int i = 0; i < (is_whole ? 4 : 2); ++i)
+          pairs[i] = S::Output::pair(sums[4 * unit + 2 * i], sums[4 * unit + 2 * i + 1]);
+        // The last eight features of an odd number bring eight columns along that nobody stores.
+        const int chunk = unit + lane / 16;
+        store_matrices(
+            result_at(group) + panel * kTilePanel + row * kRowBytes + ((chunk ^ row % 8) << 4),
+            pairs);
+      }
+    } else {
+      const int row = thread / 32 * 16 + lane / 4, column = lane % 4 * 2;
+#pragma unroll
+      for (int unit = 0; unit < kCount / 4; ++unit)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int q = query + row + 8 * r;
+          if (q < P::kQueries)
+            epilogue.store_pair(Epilogue::finish(sums[4 * unit + 2 * r], {}),
+                                Epilogue::finish(sums[4 * unit + 2 * r + 1], {}),
+                                batch * P::kQueries + q, 64 * panel + 8 * unit + column);
+        }
+    }
+  }
+
+  void finish(Sums& sums, Rows& rows, int group, int batch, int query) const {
+    const bool speaks = threadIdx.x % 128 == 0;
+    float factor[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float total = rows.total[r];
+      total += across(total, 1);
+      total += across(total, 2);
+      factor[r] = 1.0f / total;
+    }
+    scale(sums.first, factor);
+    if constexpr (kFeaturePanels > 1) scale(sums.rest, factor);
+    if constexpr (S::kStaged) {
+      if (speaks) store_wait_read();
+      named_barrier(kGroupBarrier + group, 128);
+    }
+    write(sums.first, group, batch, query, 0);
+    if constexpr (kFeaturePanels > 1) write(sums.rest, group, batch, query, 1);
+    if constexpr (S::kStaged) {
+      fence_for_copies();
+      named_barrier(kGroupBarrier + group, 128);
+      if (speaks) {
+        for (int panel = 0; panel < kFeaturePanels; ++panel)
+          store_box(results, result_at(group) + panel * kTilePanel,
+                    P::results(64 * panel, query, batch).axes);
+        store_commit();
+      }
+    }
+  }
+
+  // The blocks of keys for 64 queries. `leaves`: nobody in this group needs them afterwards.
+  void attend(Turn& turn, u32& parity, int group, int batch, int query, bool leaves) const {
+    const bool speaks = threadIdx.x % 128 == 0, is_empty = query >= P::kQueries;
+    Sums sums;
+    Rows rows;
+    if (!is_empty) {
+      barrier_wait(tile_full(group), parity);
+      parity ^= 1;
+    }
+#pragma unroll 1
+    for (int block = 0; block < kBlocks; ++block) {
+      barrier_wait(keys_full(turn.stage), turn.parity);
+      u32 p[kUnits * 2];
+      float factor[2];
+      if (!is_empty) {
+        float s[S::kHalves][kScores];
+        multiply_scores(s, turn.stage, group);
+        if (speaks && leaves) barrier_arrive(keys_empty(turn.stage));
+        if (speaks && block + 1 == kBlocks) barrier_arrive(tile_empty(group));
+        settle(s, block, batch, query);
+        soften(s, p, rows, block == 0, factor);
+      } else if (speaks && leaves) {
+        barrier_arrive(keys_empty(turn.stage));
+      }
+      barrier_wait(values_full(turn.stage), turn.parity);
+      if (!is_empty) {
+        if (kBlocks > 1 && block > 0) {
+          scale(sums.first, factor);
+          if constexpr (kFeaturePanels > 1) scale(sums.rest, factor);
+        }
+        multiply_values(sums, p, turn.stage, block == 0);
+      }
+      if (speaks && leaves) barrier_arrive(values_empty(turn.stage));
+      if (leaves) turn.next();
+    }
+    if (!is_empty) finish(sums, rows, group, batch, query);
+  }
+
+  void consume() const {
+    const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
+    Turn turn;
+    u32 parity = 0;
+    wait_for_previous();
+    for (int work = blockIdx.x; work < kWork; work += gridDim.x) {
+      if (work + static_cast<int>(gridDim.x) >= kWork) launch_next();
+      const int batch = batch_of(work);
+      for (int tile = group; tile < S::kTiles; tile += S::kGroups)
+        attend(turn, parity, group, batch, query_of(work, tile), tile + S::kGroups >= S::kTiles);
+    }
+    if (S::kStaged && threadIdx.x % 128 == 0) store_wait();
+  }
+
+  static void run(const TensorMap& queries, const TensorMap& keys, const TensorMap& values,
+                  const TensorMap& results, const Middle& middle, const Epilogue& epilogue) {
+    extern __shared__ __align__(1024) unsigned char memory[];
+    __shared__ alignas(8) u64 barriers[kBarriers];
+    const AttentionSm90 attention{queries,
+                                  keys,
+                                  values,
+                                  results,
+                                  middle,
+                                  epilogue,
+                                  shared_address(memory),
+                                  shared_address(barriers)};
+    attention.start();
+    if (threadIdx.x >= kConsumers) {
+      if constexpr (S::kGroups > 1) give_registers<kProducerRegisters>();
+      if (threadIdx.x / 32 == kConsumers / 32 && elect_one()) attention.produce();
+    } else {
+      if constexpr (S::kGroups > 1) take_registers<kConsumerRegisters>();
+      attention.consume();
+    }
+  }
+};
+
+}  // namespace tensor::device
