@@ -149,6 +149,7 @@ class Writer {
 
   // An operand that is a view of a known value, wanted at every element of `as`.
   bool demand(ValueId known, ValueId operand, const Shape& as) {
+    if (known == operand && !is_inside(known)) return true;
     const Shape& shape = graph_.type(known).shape;
     for (ValueId id = operand; id != known; id = graph_[id].inputs[0])
       if (graph_[id].op != Op::reshape) return false;

@@ -8,6 +8,10 @@ namespace tensor::cuda {
 extern const Family kAttentionSm90;
 extern const Family kConv;
 extern const Family kGemmSm90;
+extern const Family kPointwise;
+extern const Family kCopy;
+extern const Family kImage;
+extern const Family kRow;
 extern const Family kHost;
 
 }  // namespace tensor::cuda

@@ -69,6 +69,18 @@ inline void store_pack(T* to, const Compute<T> (&from)[kCount]) {
   }
 }
 
+/// One by one, `kStride` elements apart.
+template <i64 kStride, int kCount, class T>
+inline void load_apart(Compute<T> (&to)[kCount], const T* from) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) to[i] = value_of(from[i * kStride]);
+}
+template <i64 kStride, int kCount, class T>
+inline void store_apart(T* to, const Compute<T> (&from)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) to[i * kStride] = stored<T>(from[i]);
+}
+
 // ---- Conversions: to bool tests against zero, to an integer saturates, NaN becomes 0.
 
 template <class To>

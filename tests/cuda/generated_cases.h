@@ -1,0 +1,259 @@
+// Functions of tensors, each of which one family of generated kernels runs as one group.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tensor/compile.h"
+#include "tensor/tensor.h"
+
+namespace tensor::testing {
+
+struct GeneratedCase {
+  std::string name, family;
+  TensorFunction function;
+  std::vector<TensorType> inputs;
+};
+
+namespace generated {
+using Tensors = std::vector<Tensor>;
+inline TensorType type(const Shape& shape, DType dtype = f32) { return {shape, dtype}; }
+}  // namespace generated
+
+inline std::vector<GeneratedCase> pointwise_cases() {
+  using namespace generated;
+  std::vector<GeneratedCase> cases;
+  const auto add = [&](const std::string& name, const TensorFunction& f,
+                       const std::vector<TensorType>& inputs) {
+    cases.push_back({name, "pointwise", f, inputs});
+  };
+  const auto sum = [](const Tensors& in) -> Tensors { return {in[0] + in[1]}; };
+  for (const std::int64_t n : {1, 7, 63, 65, 197, 257, 4096})
+    add("sum of " + std::to_string(n), sum, {type({n}), type({n})});
+  add("odd rows", sum, {type({5, 197}), type({5, 197})});
+  add("a bias for every row", sum, {type({65, 64}), type({64})});
+  add("a bias for every row of halves", sum, {type({65, 64}, f16), type({64}, f16)});
+  add("a number for every row", sum, {type({7, 1}), type({7, 63})});
+  add("outer sum", sum, {type({63, 1}, bf16), type({1, 64}, bf16)});
+  add("several results",
+      [](const Tensors& in) -> Tensors {
+        const Tensor x = in[0] * in[1];
+        return {x, gelu(x) + in[2], (x > 0).astype(u8)};
+      },
+      {type({3, 65, 32}), type({32}), type({65, 32}, f32)});
+  add("mixed types",
+      [](const Tensors& in) -> Tensors {
+        return {where(in[0] > 1, in[1].astype(f32), in[2].astype(f32) * 2).astype(bf16)};
+      },
+      {type({257, 8}), type({257, 8}, f16), type({8}, i32)});
+  add("transposed operand",
+      [](const Tensors& in) -> Tensors {
+        return {in[0] + in[1].transpose({1, 0})};
+      },
+      {type({33, 48}), type({48, 33})});
+  add("images whose channels come last",
+      [](const Tensors& in) -> Tensors {
+        return {copy(in[0].transpose({0, 2, 3, 1}))};
+      },
+      {type({2, 3, 17, 19})});
+  add("reshaped inside",
+      [](const Tensors& in) -> Tensors {
+        return {(in[0] * 2).reshape({4, 6, 10}) + in[1]};
+      },
+      {type({24, 10}), type({6, 10})});
+  add("smaller values broadcast inside",
+      [](const Tensors& in) -> Tensors { return {in[0] * (in[1] + 1) + exp(in[2])}; },
+      {type({9, 12, 16}), type({16}), type({12, 1})});
+  add("whole numbers",
+      [](const Tensors& in) -> Tensors {
+        return {floor_divide(in[0], in[1]) + remainder(in[0], in[1])};
+      },
+      {type({100}, i64), type({100}, i64)});
+  add("doubles", [](const Tensors& in) -> Tensors { return {exp(in[0]) * in[1]}; },
+      {type({63}, f64), type({63}, f64)});
+  add("many", [](const Tensors& in) -> Tensors { return {relu(in[0] + in[1])}; },
+      {type({3, 1 << 18}, f16), type({3, 1 << 18}, f16)});
+  return cases;
+}
+
+inline std::vector<GeneratedCase> copy_cases() {
+  using namespace generated;
+  std::vector<GeneratedCase> cases;
+  const auto add = [&](const std::string& name, const TensorFunction& f,
+                       const std::vector<TensorType>& inputs) {
+    cases.push_back({name, "copy", f, inputs});
+  };
+  add("class token, then positions",
+      [](const Tensors& in) -> Tensors {
+        return {concatenate({in[0], in[1]}, 1) + in[2]};
+      },
+      {type({2, 1, 64}), type({2, 196, 64}), type({1, 197, 64})});
+  add("odd parts of a row",
+      [](const Tensors& in) -> Tensors {
+        return {concatenate({in[0], in[1], in[2]}, -1)};
+      },
+      {type({7, 3}, f16), type({7, 8}, f16), type({7, 5}, f16)});
+  add("even parts of a row",
+      [](const Tensors& in) -> Tensors {
+        return {concatenate({in[0], in[1]}, -1)};
+      },
+      {type({65, 16}), type({65, 32})});
+  add("channels",
+      [](const Tensors& in) -> Tensors {
+        return {concatenate({in[0].transpose({0, 3, 1, 2}), in[1].transpose({0, 3, 1, 2})}, 1)};
+      },
+      {type({2, 7, 9, 16}), type({2, 7, 9, 8})});
+  add("a border",
+      [](const Tensors& in) -> Tensors {
+        return {pad(in[0], {{0, 0}, {1, 2}, {3, 0}, {0, 0}}, Tensor(2.5))};
+      },
+      {type({2, 5, 7, 8})});
+  add("a border of a row",
+      [](const Tensors& in) -> Tensors {
+        return {relu(pad(in[0], {{0, 0}, {3, 5}}, Tensor(-1)))};
+      },
+      {type({9, 24}, f16)});
+  add("rows by number",
+      [](const Tensors& in) -> Tensors {
+        return {take(in[0], array(std::vector<std::int64_t>{3, -1, 0, 3, 7, 7}), 0)};
+      },
+      {type({8, 33})});
+  add("columns by number",
+      [](const Tensors& in) -> Tensors {
+        return {take(in[0], array(std::vector<std::int64_t>{3, -1, 0, 3}, {2, 2}), 1)};
+      },
+      {type({8, 5, 3}, i32)});
+  add("every row's own",
+      [](const Tensors& in) -> Tensors {
+        return {
+            take_along_axis(in[0], array(std::vector<std::int64_t>{3, -1, 0, 3, 1, 2}, {3, 2}), 1)};
+      },
+      {type({3, 5})});
+  return cases;
+}
+
+inline std::vector<GeneratedCase> image_cases() {
+  using namespace generated;
+  std::vector<GeneratedCase> cases;
+  const auto add = [&](const std::string& name, const TensorFunction& f,
+                       const std::vector<TensorType>& inputs) {
+    cases.push_back({name, "image", f, inputs});
+  };
+  const auto resized = [&](const std::string& name, Shape in, Pair size,
+                           const InterpolateOptions& options, DType dtype = f32) {
+    add(name, [=](const Tensors& x) -> Tensors { return {interpolate(x[0], size, options)}; },
+        {type(in, dtype)});
+  };
+  add("largest of 3 x 3", [](const Tensors& x) -> Tensors { return {max_pool2d(x[0], 3, 2, 1)}; },
+      {type({2, 16, 15, 18}, f16)});
+  add("largest, then relu",
+      [](const Tensors& x) -> Tensors { return {relu(max_pool2d(x[0], 2) + 1)}; },
+      {type({1, 5, 9, 7})});
+  add("largest of whole numbers",
+      [](const Tensors& x) -> Tensors { return {max_pool2d(x[0], 3, 1, 1)}; },
+      {type({1, 3, 6, 7}, i32)});
+  add("mean of a window",
+      [](const Tensors& x) -> Tensors {
+        return {avg_pool2d(x[0], {5, 7}, 2, {2, 3})};
+      },
+      {type({2, 8, 13, 17})});
+  const auto linear = Interpolation::bilinear, cubic = Interpolation::bicubic;
+  resized("nearest, twice", {2, 8, 7, 9}, {14, 18}, {});
+  resized("nearest, to any size", {1, 3, 13, 17}, {30, 9}, {}, i32);
+  resized("linear, twice", {2, 8, 7, 9}, {14, 18}, {linear}, f16);
+  resized("linear, corners", {1, 4, 12, 13}, {25, 49}, {linear, true});
+  resized("linear, smaller", {1, 4, 33, 31}, {14, 11}, {linear});
+  resized("linear, one pixel", {1, 4, 1, 5}, {6, 1}, {linear, true});
+  resized("linear along one axis", {1, 6, 8, 5}, {8, 13}, {linear});
+  resized("cubic", {1, 4, 9, 11}, {21, 8}, {cubic});
+  resized("cubic, corners", {1, 3, 9, 11}, {21, 8}, {cubic, true});
+  resized("smooth, smaller", {1, 3, 65, 63}, {14, 23}, {linear, false, true});
+  resized("smooth cubic", {1, 8, 37, 20}, {14, 33}, {cubic, false, true});
+  add("linear, then relu and a sum",
+      [](const Tensors& x) -> Tensors {
+        return {relu(interpolate(x[0], {16, 20}, {Interpolation::bilinear})) + x[1]};
+      },
+      {type({2, 16, 8, 10}), type({2, 16, 16, 20})});
+  return cases;
+}
+
+inline std::vector<GeneratedCase> row_cases() {
+  using namespace generated;
+  std::vector<GeneratedCase> cases;
+  const auto add = [&](const std::string& name, const TensorFunction& f,
+                       const std::vector<TensorType>& inputs) {
+    cases.push_back({name, "row", f, inputs});
+  };
+  const auto normalised = [](const Tensors& in) -> Tensors {
+    return {layer_norm(in[0], in[1], in[2], 1e-6)};
+  };
+  for (const std::int64_t n : {7, 63, 65, 197, 257, 768, 1280, 5000})
+    for (const std::int64_t rows : {1, 7, 197})
+      if (n * rows < 200000)
+        add("layer_norm " + std::to_string(rows) + " x " + std::to_string(n), normalised,
+            {type({rows, n}), type({n}), type({n})});
+  add("layer_norm of many rows", normalised, {type({3000, 64}), type({64}), type({64})});
+  // The squares of 1e3 are 1e6: a variance of 1 is lost in their difference.
+  add("layer_norm far from zero",
+      [](const Tensors& in) -> Tensors { return {layer_norm(in[0] + 1000, in[1], in[2], 1e-6)}; },
+      {type({65, 768}), type({768}), type({768})});
+  add("residual sum and its layer_norm",
+      [](const Tensors& in) -> Tensors {
+        const Tensor sum = in[0] + in[1].astype(f32) + in[2];
+        return {sum, layer_norm(sum, in[3], in[4], 1e-5).astype(f16)};
+      },
+      {type({197, 768}), type({197, 768}, f16), type({768}), type({768}), type({768})});
+  add("residual sum and its layer_norm, many rows",
+      [](const Tensors& in) -> Tensors {
+        const Tensor sum = in[0] + in[1].astype(f32) + in[2];
+        return {sum, layer_norm(sum, in[3], in[4], 1e-5).astype(bf16)};
+      },
+      {type({2100, 256}), type({2100, 256}, bf16), type({256}), type({256}), type({256})});
+  for (const std::int64_t n : {1, 2, 7, 63, 197, 1050, 4096})
+    if (n > 1)
+      add("softmax of " + std::to_string(n),
+          [](const Tensors& in) -> Tensors { return {softmax(in[0] * 0.125, -1)}; },
+          {type({3, 7, n})});
+  add("softmax over channels", [](const Tensors& in) -> Tensors { return {softmax(in[0], 1)}; },
+      {type({2, 19, 5, 33})});
+  add("log_softmax", [](const Tensors& in) -> Tensors { return {log_softmax(in[0] + in[1], -1)}; },
+      {type({100, 92}, f16), type({92}, f16)});
+  add("sums, means and extremes",
+      [](const Tensors& in) -> Tensors {
+        const Tensor x = in[0] * 2;
+        return {sum(x, {-1}), mean(x, {-1}), max(x, {-1}), min(x, {-1}), var(x, {-1})};
+      },
+      {type({65, 197})});
+  add("what is left of the mean",
+      [](const Tensors& in) -> Tensors {
+        const Tensor centred = in[0] - mean(in[0], {-1}, true);
+        return {centred / sqrt(mean(square(centred), {-1}, true) + 1e-5)};
+      },
+      {type({5, 9, 257})});
+  add("mean of an image",
+      [](const Tensors& in) -> Tensors {
+        return {mean(in[0], {2, 3})};
+      },
+      {type({2, 16, 7, 7})});
+  return cases;
+}
+
+inline std::vector<GeneratedCase> generated_cases() {
+  std::vector<GeneratedCase> all;
+  for (auto family : {pointwise_cases, copy_cases, image_cases, row_cases})
+    for (GeneratedCase& c : family()) all.push_back(std::move(c));
+  return all;
+}
+
+/// Normal numbers, and whole ones below 100.
+inline std::vector<Tensor> inputs_of(const GeneratedCase& c) {
+  std::vector<Tensor> inputs;
+  Generator generator(7);
+  for (const TensorType& type : c.inputs)
+    inputs.push_back(is_floating(type.dtype)
+                         ? generator.normal(type.shape).astype(type.dtype)
+                         : generator.randint(0, 100, type.shape).astype(type.dtype));
+  return inputs;
+}
+
+}  // namespace tensor::testing

@@ -1,0 +1,72 @@
+// Kernels whose text is generated, operator by operator (pointwise, copy, image and row): compiled
+// by NVRTC, and run on the emulator against the reference, in the planned layouts and in any.
+#include <gtest/gtest.h>
+
+#include "src/kernels/cuda/families.h"
+#include "tensor/error.h"
+#include "tests/cuda/emulator/group_case.h"
+#include "tests/cuda/generated_cases.h"
+
+namespace tensor::cuda {
+namespace {
+
+using testing::GeneratedCase;
+
+const Family& family_of(const GeneratedCase& c) {
+  for (const Family& family : cuda_families())
+    if (family.name == c.family) return family;
+  internal_error("test", "no family ", c.family);
+}
+
+TEST(GeneratedKernels, CompileForEveryArchitecture) {
+  const Compiler* compiler = nullptr;
+  try {
+    compiler = &Compiler::get();
+  } catch (const UserError& error) {
+    GTEST_SKIP() << error.what();
+  }
+  constexpr int kCapabilities[] = {90, 75, 80, 120};
+  std::size_t turn = 0;
+  for (const GeneratedCase& c : testing::generated_cases()) {
+    const int capability = kCapabilities[turn++ % std::size(kCapabilities)];
+    const Machine machine = machine_of(typical_device(capability));
+    const emulator::GroupCase group_case(c.function, testing::inputs_of(c));
+    const LaidOutGraph& laid = group_case.laid();
+    const Group& group = group_case.group();
+    const Family& family = family_of(c);
+    const auto time = family.estimate(laid.graph, group, machine);
+    ASSERT_TRUE(time) << c.name << '\n' << laid.graph;
+    EXPECT_GT(*time, 0) << c.name;
+    for (const Call& call : family.lower(laid, group, machine).calls) {
+      SCOPED_TRACE(c.name + "\n" + call.source.text);
+      const Cubin cubin = compiler->compile(call.source, machine.device.architecture());
+      EXPECT_EQ(cubin.log.find("warning"), std::string::npos) << cubin.log;
+      EXPECT_NE(cubin.log.find("0 bytes spill stores"), std::string::npos) << cubin.log;
+    }
+    if (HasFailure()) return;
+  }
+}
+
+void expect_right(const testing::GeneratedCase& c, int capability, std::mt19937* random) {
+  SCOPED_TRACE(c.name);
+  emulator::GroupCase group(c.function, testing::inputs_of(c), random);
+  emulator::expect_emulated(group, family_of(c), capability);
+}
+
+TEST(GeneratedKernels, AgreeWithTheReference) {
+  for (const auto& c : testing::generated_cases()) {
+    expect_right(c, 90, nullptr);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(GeneratedKernels, TakeAnyLayout) {
+  std::mt19937 random(11);
+  for (const auto& c : testing::generated_cases()) {
+    expect_right(c, 80, &random);
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace tensor::cuda
