@@ -35,6 +35,11 @@ TENSOR_API void save_safetensors(const std::string& path,
                                  const std::map<std::string, Tensor>& tensors,
                                  const std::map<std::string, std::string>& metadata = {});
 
+/// Gives the memory that a mapped tensor fills back to the system, until it is read again from the
+/// file; does nothing for other tensors. For those who go through large weights once, or copy them
+/// into another form: the two need not fill memory together.
+TENSOR_API void forget_pages(const Tensor& x);
+
 // ---- npy and npz (NumPy's format 1.0 to 3.0; npz stored or deflated)
 
 TENSOR_API Tensor load_npy(const std::string& path);

@@ -72,6 +72,7 @@ std::string fingerprint(const std::string& text,
     hash.add(heading.str());
     const Tensor values = p.tensor->is_contiguous() ? *p.tensor : p.tensor->copy();
     hash.add(std::as_bytes(values.span<float>()));
+    tensor::forget_pages(*p.tensor);  // the weights of the plan fill memory already
   }
   return hash.digits();
 }

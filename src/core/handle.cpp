@@ -14,6 +14,7 @@
 #include "src/core/view.h"
 #include "tensor/creation.h"
 #include "tensor/index.h"
+#include "tensor/io.h"
 #include "tensor/ops.h"
 
 namespace tensor {
@@ -32,23 +33,6 @@ std::shared_ptr<Storage> allocate(std::int64_t bytes) {
       std::shared_ptr<const void>(memory, [](const void* p) { std::free(const_cast<void*>(p)); });
   storage->data = static_cast<std::byte*>(memory);
   return storage;
-}
-
-void forget_pages(const Tensor& x) {
-  const TensorImpl& t = stored(x);
-  if (!t.storage->in_file || x.size() == 0) return;
-  std::int64_t reach = 1;  // elements from the first to the last
-  for (int axis = 0; axis < t.type.shape.rank(); ++axis) {
-    if (t.strides[axis] < 0) return;
-    reach += t.strides[axis] * (t.type.shape[axis] - 1);
-  }
-  // Whole pages only: the first and the last may hold a neighbour's elements too.
-  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<std::uintptr_t>(t.first()) + page - 1) / page * page;
-  const auto end = (reinterpret_cast<std::uintptr_t>(t.first()) +
-                    static_cast<std::uintptr_t>(reach * item_size(t.type.dtype))) /
-                   page * page;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 const TensorImpl& impl(const Tensor& x) {
@@ -72,6 +56,23 @@ Tensor make_tensor(TensorImpl impl) {
 }
 
 }  // namespace detail
+
+void forget_pages(const Tensor& x) {
+  const detail::TensorImpl& t = detail::stored(x);
+  if (!t.storage->in_file || x.size() == 0) return;
+  std::int64_t reach = 1;  // elements from the first to the last
+  for (int axis = 0; axis < t.type.shape.rank(); ++axis) {
+    if (t.strides[axis] < 0) return;
+    reach += t.strides[axis] * (t.type.shape[axis] - 1);
+  }
+  // Whole pages only: the first and the last may hold a neighbour's elements too.
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<std::uintptr_t>(t.first()) + page - 1) / page * page;
+  const auto end = (reinterpret_cast<std::uintptr_t>(t.first()) +
+                    static_cast<std::uintptr_t>(reach * item_size(t.type.dtype))) /
+                   page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
 
 namespace {
 

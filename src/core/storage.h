@@ -22,11 +22,6 @@ struct Storage {
 /// Elements are 64-byte aligned and uninitialised. Throws UserError when the memory cannot be had.
 std::shared_ptr<Storage> allocate(std::int64_t bytes);
 
-/// Gives the memory of a tensor in a mapped file back to the system until it is read again; nothing
-/// for other tensors. For weights that were copied into another form: the two need not fill memory
-/// together.
-void forget_pages(const Tensor& x);
-
 struct TensorImpl {
   TensorType type;
   Strides strides;          // in elements

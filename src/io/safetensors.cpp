@@ -136,7 +136,10 @@ void save_safetensors(const std::string& path, const std::map<std::string, Tenso
   AtomicFile file(path);
   file.write(std::as_bytes(std::span(&length, 1)));
   file.write(header);
-  for (const auto& [name, x] : sorted) file.write(element_bytes(x));
+  for (const auto& [name, x] : sorted) {
+    file.write(element_bytes(x));
+    forget_pages(x);
+  }
   file.commit();
 }
 

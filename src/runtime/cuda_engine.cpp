@@ -6,6 +6,7 @@
 #include "src/core/storage.h"
 #include "src/kernels/cpu/strided_copy.h"
 #include "tensor/creation.h"
+#include "tensor/io.h"
 
 namespace tensor::detail {
 namespace {

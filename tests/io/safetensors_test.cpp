@@ -257,12 +257,12 @@ TEST_F(SafetensorsFile, ForgottenPagesAreReadAgain) {
   const Tensor& weights = mapped.at("x");
   for (const Tensor& view : {weights, weights.transpose(), Tensor(weights["::3, 5:"]),
                              flip(weights, 0), Tensor(weights["0:0"])})
-    detail::forget_pages(view);
+    forget_pages(view);
   EXPECT_TRUE(all(weights == x).item<bool>());
   EXPECT_TRUE(all(mapped.at("y") == x + 1).item<bool>());
   // Memory that is nobody's file keeps what it holds.
   const Tensor copied = load_safetensors(path("x"), FileAccess::read).tensors.at("x");
-  detail::forget_pages(copied);
+  forget_pages(copied);
   EXPECT_TRUE(all(copied == x).item<bool>());
 }
 

@@ -6,6 +6,7 @@
 
 #include "src/core/storage.h"
 #include "src/kernels/cpu/parallel.h"
+#include "tensor/io.h"
 
 namespace tensor::cpu {
 namespace {
@@ -119,7 +120,7 @@ dnnl::memory packed(const Tensor& constant, const dnnl::memory::desc& given,
   dnnl::stream stream(cpu_engine());
   dnnl::reorder(from, to).execute(stream, from, to);
   stream.wait();
-  detail::forget_pages(constant);
+  forget_pages(constant);
   return to;
 }
 

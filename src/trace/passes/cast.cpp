@@ -2,8 +2,8 @@
 
 #include <map>
 
-#include "src/core/storage.h"
 #include "src/trace/rewrite.h"
+#include "tensor/io.h"
 #include "tensor/ops.h"
 
 namespace tensor {
@@ -20,7 +20,7 @@ class Narrower {
     ValueId result = -1;
     if (node.kind == NodeKind::constant) {
       result = rewriter_.to().add_constant(node.constant.astype(dtype_), node.where);
-      detail::forget_pages(node.constant);
+      forget_pages(node.constant);
     } else if (node.kind == NodeKind::operation && info(node.op).pattern == Pattern::view) {
       result = rewriter_.to().add(node.op, {(*this)(node.inputs[0])}, node.attrs, node.where);
     } else {

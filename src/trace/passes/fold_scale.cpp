@@ -1,8 +1,8 @@
 #include "src/trace/passes/fold_scale.h"
 
-#include "src/core/storage.h"
 #include "src/trace/rewrite.h"
 #include "tensor/creation.h"
+#include "tensor/io.h"
 #include "tensor/ops.h"
 
 namespace tensor {
@@ -84,7 +84,7 @@ Tensor scaled(const Tensor& constant, const Tensor& number) {
   const bool is_transposed =
       rank == 2 && constant.strides()[0] < constant.strides()[1] && constant.shape(0) > 1;
   Tensor result = is_transposed ? transpose(transpose(constant) * number) : constant * number;
-  detail::forget_pages(constant);
+  forget_pages(constant);
   return result;
 }
 
