@@ -1,6 +1,7 @@
 // The pointwise family against the reference: random programs, shapes, layouts and types.
 #include <gtest/gtest.h>
 
+#include "tensor/compile.h"
 #include "tests/kernels/group_testing.h"
 
 namespace tn = tensor;
@@ -130,6 +131,26 @@ TEST(Pointwise, ConvertsTypes) {
                  0);
     if (::testing::Test::HasFailure()) FAIL() << a << " to " << b;
   }
+}
+
+// Between integers a value that the new type has not wraps around, which a float would not do.
+TEST(Pointwise, IntegersWrapAround) {
+  const tn::DType integers[] = {tn::u8, tn::i8, tn::i16, tn::i32, tn::i64};
+  const Tensor x = tn::arange(-150, 300);
+  for (const tn::DType a : integers)
+    for (const tn::DType b : integers) {
+      if (a == b) continue;
+      const auto f = [b](const Tensors& in) -> Tensors { return {in[0].astype(b)}; };
+      const Tensors inputs{x.astype(a)};
+      const bool fits = tn::item_size(a) < tn::item_size(b) && (a == tn::u8 || b != tn::u8);
+      const bool is_small = tn::item_size(a) <= 2;  // a float holds no larger ones
+      EXPECT_EQ(accepts("pointwise", f, inputs), fits && is_small) << a << " to " << b;
+      if (fits && is_small) expect_close(run_group("pointwise", f, inputs, &random_engine()), 0);
+    }
+  const Tensor wrapped = tn::compile(
+      [](const Tensors& in) -> Tensors { return {in[0].copy().astype(tn::u8).astype(tn::f32)}; },
+      {x.astype(tn::i8)})({x.astype(tn::i8)})[0];
+  EXPECT_EQ(wrapped.to_vector<float>(), x.astype(tn::i8).astype(tn::u8).to_vector<float>());
 }
 
 TEST(Pointwise, SmallIntegersAndTruthValues) {

@@ -76,6 +76,12 @@ bool is_small_integer(DType dtype) {
 }
 bool is_wide_integer(DType dtype) { return dtype == i32 || dtype == i64; }
 
+// Whether every number of one integer type is one of another.
+bool holds_all_of(DType wide, DType narrow) {
+  if (narrow == boolean || narrow == wide) return true;
+  return item_size(wide) > item_size(narrow) && (narrow == u8 || wide != u8);
+}
+
 bool is_member(const Group& group, ValueId id) {
   return std::binary_search(group.nodes.begin(), group.nodes.end(), id);
 }
@@ -103,7 +109,9 @@ bool types_fit(const Graph& graph, const Group& group, ValueId id, const OpCode&
     if (is_wide_integer(from) &&
         (is_member(group, node.inputs[0]) || !(is_float(to) || to == boolean)))
       return false;
-    return is_float(to) || to == boolean || !has_reader_inside(graph, group, id);
+    if (is_float(to) || to == boolean) return true;
+    // A store saturates, as a float does that becomes an integer; integers wrap around.
+    return !has_reader_inside(graph, group, id) && (is_float(from) || holds_all_of(to, from));
   }
   const auto fits = [&](DType dtype) {
     return is_float(dtype) || (code.on_integers && is_small_integer(dtype));
