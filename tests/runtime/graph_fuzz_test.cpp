@@ -1,5 +1,6 @@
-// Random graphs: eager against compiled, fused against not, twice the same. Integer-valued ones are
-// compared bit for bit; the others within a tolerance. TENSOR_FUZZ_GRAPHS
+// Random graphs: eager against compiled, fused against not, twice the same. Integer-valued ones, of
+// any type, are compared bit for bit; the others within a tolerance, that of bf16 measured on the
+// graph. TENSOR_FUZZ_GRAPHS
 // sets how many, TENSOR_FUZZ_SEED where to start: several processes with seeds that far apart share
 // the work. Graphs of even seeds are integer-valued.
 #include <gtest/gtest.h>
@@ -7,17 +8,22 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <iostream>
+#include <optional>
 #include <random>
 #include <set>
+#include <sstream>
 
 #include "src/trace/trace.h"
 #include "tensor/compile.h"
 #include "tensor/tensor.h"
 #include "tests/runtime/random_program.h"
+#include "tests/runtime/typed_program.h"
 
 namespace tn = tensor;
 using random_program::Program;
+using random_program::TypedProgram;
 using tn::Tensor;
 using Tensors = std::vector<Tensor>;
 
@@ -37,53 +43,83 @@ double difference(const Tensor& got, const Tensor& expected) {
   return worst / largest;
 }
 
-double worst_difference(const Program& program, const std::vector<std::size_t>& outputs,
-                        bool fuse) {
+// 0 for equal values, NaN among them, otherwise infinite.
+double exact_difference(const Tensor& got, const Tensor& expected) {
+  constexpr double kDiffers = std::numeric_limits<double>::infinity();
+  if (!(got.type() == expected.type())) return kDiffers;
+  const bool is_whole = got.dtype() <= tn::i64;
+  if (is_whole)
+    return got.to_vector<std::int64_t>() == expected.to_vector<std::int64_t>() ? 0 : kDiffers;
+  const auto a = got.to_vector<double>(), b = expected.to_vector<double>();
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (a[i] != b[i] && !(std::isnan(a[i]) && std::isnan(b[i]))) return kDiffers;
+  return 0;
+}
+
+template <class P>
+double worst_difference(const P& program, const std::vector<std::size_t>& outputs, bool fuse,
+                        double (*measure)(const Tensor&, const Tensor&) = difference) {
   const auto f = [&](const Tensors& in) { return program.run(in, outputs); };
   const Tensors expected = f(program.inputs());
   const tn::Executable compiled = tn::compile(f, program.inputs(), {.fuse = fuse});
   const Tensors got = compiled(program.inputs()), again = compiled(program.inputs());
   double worst = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
-    worst = std::max(worst, difference(got[i], expected[i]));
-    if (difference(again[i], got[i]) != 0) worst = std::numeric_limits<double>::infinity();
+    worst = std::max(worst, measure(got[i], expected[i]));
+    if (measure(again[i], got[i]) != 0) worst = std::numeric_limits<double>::infinity();
   }
   return worst;
 }
 
-// The first value of the program that differs, as the smallest graph that shows the fault.
-std::string shrunk(const Program& program, bool fuse, double bound) {
+template <class P>
+tn::Graph graph_of(const P& program, const std::vector<std::size_t>& outputs) {
+  std::vector<tn::TensorType> types;
+  for (const Tensor& x : program.inputs()) types.push_back(x.type());
+  return tn::trace([&](const Tensors& in) { return program.run(in, outputs); }, types);
+}
+
+// The first value of the program that fails alone, as the smallest graph that shows the fault.
+template <class P>
+std::string shrunk(const P& program, const std::function<bool(std::size_t)>& fails) {
   for (std::size_t id = 0; id < program.size(); ++id) {
-    if (worst_difference(program, {id}, fuse) <= bound) continue;
-    std::vector<tn::TensorType> types;
-    for (const Tensor& x : program.inputs()) types.push_back(x.type());
+    if (!fails(id)) continue;
     std::ostringstream text;
-    text << tn::trace([&](const Tensors& in) { return program.run(in, {id}); }, types);
+    text << graph_of(program, {id});
     return text.str();
   }
   return "only together with its other outputs";
 }
 
-void count_operators(const Program& program, std::set<std::string_view>& covered) {
-  std::vector<tn::TensorType> types;
-  for (const Tensor& x : program.inputs()) types.push_back(x.type());
-  const tn::Graph graph =
-      tn::trace([&](const Tensors& in) { return program.run(in, program.outputs()); }, types);
+using Covered = std::set<std::string_view>;
+
+template <class P>
+void count_operators(const P& program, Covered& covered) {
+  const tn::Graph graph = graph_of(program, program.outputs());
   for (const tn::Node& node : graph.nodes())
     if (node.kind == tn::NodeKind::operation) covered.insert(tn::info(node.op).name);
 }
 
-TEST(GraphFuzz, CompiledGraphsEqualEagerOnes) {
+// Calls check(seed, covered) for so many seeds.
+void for_seeds(int usual, const std::function<void(std::uint64_t, Covered&)>& check) {
   const char* count_text = std::getenv("TENSOR_FUZZ_GRAPHS");
   const char* seed_text = std::getenv("TENSOR_FUZZ_SEED");
-  const int count = count_text ? std::atoi(count_text) : 300;
+  const int count = count_text ? std::atoi(count_text) : usual;
   const std::uint64_t first =
       seed_text ? std::strtoull(seed_text, nullptr, 10) : std::random_device()();
   std::cout << count << " graphs from TENSOR_FUZZ_SEED=" << first << '\n';
   ASSERT_GT(count, 0);
-  std::set<std::string_view> covered;
+  Covered covered;
   for (int i = 0; i < count; ++i) {
-    const std::uint64_t seed = first + static_cast<std::uint64_t>(i);
+    check(first + static_cast<std::uint64_t>(i), covered);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+  std::cout << count << " graphs of " << covered.size() << " operators:";
+  for (const std::string_view name : covered) std::cout << ' ' << name;
+  std::cout << '\n';
+}
+
+TEST(GraphFuzz, CompiledGraphsEqualEagerOnes) {
+  for_seeds(300, [](std::uint64_t seed, Covered& covered) {
     const bool whole = seed % 2 == 0;
     const Program program(seed, whole);
     count_operators(program, covered);
@@ -95,12 +131,143 @@ TEST(GraphFuzz, CompiledGraphsEqualEagerOnes) {
       ASSERT_LE(worst, bound) << "TENSOR_FUZZ_SEED=" << seed
                               << (whole ? " (integers, " : " (reals, ")
                               << (fuse ? "fused)\n" : "not fused)\n")
-                              << shrunk(program, fuse, bound);
+                              << shrunk(program, [&](std::size_t id) {
+                                   return worst_difference(program, {id}, fuse) > bound;
+                                 });
     }
+  });
+}
+
+TEST(GraphFuzz, GraphsOfAllTypesAreEqualInEveryBit) {
+  for_seeds(300, [](std::uint64_t seed, Covered& covered) {
+    const TypedProgram program(seed);
+    count_operators(program, covered);
+    for (const bool fuse : {true, false})
+      ASSERT_EQ(worst_difference(program, program.outputs(), fuse, exact_difference), 0)
+          << "TENSOR_FUZZ_SEED=" << seed << (fuse ? " (fused)\n" : " (not fused)\n")
+          << shrunk(program, [&](std::size_t id) {
+               return worst_difference(program, {id}, fuse, exact_difference) != 0;
+             });
+  });
+}
+
+// ---- Programs compiled for bf16. What they may lose depends on the graph: a difference of large
+// products loses more than a sigmoid does. So the bound is measured on the graph itself, by the
+// method of Monte Carlo arithmetic (Parker, 1997): in float64, everything that compile() rounds to
+// bf16 is moved by as much as rounding can move it, 2^-8, up or down at random, several times over.
+
+class Disturbed {
+ public:
+  Disturbed(const tn::Graph& from, std::uint64_t seed, double amount)
+      : generator_(seed), amount_(amount) {
+    std::vector<tn::ValueId> map;
+    for (const tn::Node& node : from.nodes()) {
+      if (node.kind == tn::NodeKind::input) {
+        map.push_back(graph_.add_input({node.type.shape, wide(node.type.dtype)}));
+      } else if (node.kind == tn::NodeKind::constant) {
+        map.push_back(graph_.add_constant(node.constant.astype(wide(node.type.dtype))));
+      } else {
+        std::vector<tn::ValueId> inputs;
+        for (const tn::ValueId id : node.inputs)
+          inputs.push_back(map[static_cast<std::size_t>(id)]);
+        const bool is_product = node.op == tn::Op::matmul || node.op == tn::Op::conv2d;
+        if (is_product) inputs[0] = moved(inputs[0]), inputs[1] = moved(inputs[1]);
+        tn::Attrs attrs = node.attrs;
+        if (node.op == tn::Op::astype) attrs.set("dtype", wide(node.type.dtype));
+        const tn::ValueId result = graph_.add(node.op, inputs, attrs);
+        map.push_back(is_product ? moved(result) : result);
+      }
+    }
+    std::vector<tn::ValueId> outputs;
+    for (const tn::ValueId id : from.outputs())
+      outputs.push_back(map[static_cast<std::size_t>(id)]);
+    graph_.set_outputs(outputs);
   }
-  std::cout << count << " graphs of " << covered.size() << " operators:";
-  for (const std::string_view name : covered) std::cout << ' ' << name;
-  std::cout << '\n';
+
+  std::vector<std::vector<double>> run(const Tensors& inputs) const {
+    Tensors wide_inputs;
+    for (const Tensor& x : inputs) wide_inputs.push_back(x.astype(wide(x.dtype())));
+    std::vector<std::vector<double>> results;
+    for (const Tensor& x : tn::interpret(graph_, wide_inputs))
+      results.push_back(x.to_vector<double>());
+    return results;
+  }
+
+ private:
+  static tn::DType wide(tn::DType dtype) { return dtype == tn::f32 ? tn::f64 : dtype; }
+
+  tn::ValueId moved(tn::ValueId id) {
+    if (amount_ == 0) return id;
+    const Tensor sign = generator_.randint(0, 2, graph_.type(id).shape).astype(tn::f64) * 2.0 - 1.0;
+    return graph_.add(tn::Op::multiply, {id, graph_.add_constant(sign * amount_ + 1.0)});
+  }
+
+  tn::Generator generator_;
+  const double amount_;
+  tn::Graph graph_;
+};
+
+double largest_distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double most = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double distance = std::abs(a[i] - b[i]);
+    if (!(distance <= most)) most = distance;  // NaN stays
+  }
+  return most;
+}
+
+// By how many times its bound the worst output misses; nullopt where float32 is not enough.
+std::optional<double> narrow_excess(const Program& program, const std::vector<std::size_t>& outputs,
+                                    bool fuse) {
+  constexpr int kRuns = 8;
+  constexpr double kSafety = 4;  // one number may be luckier eight times than it is compiled
+  const tn::Graph graph = graph_of(program, outputs);
+  const auto exact = Disturbed(graph, 0, 0).run(program.inputs());
+  std::vector<double> bound;
+  for (const auto& values : exact) {
+    double largest = 1;
+    for (const double x : values) {
+      if (!(std::abs(x) < 1e18)) return std::nullopt;
+      largest = std::max(largest, std::abs(x));
+    }
+    bound.push_back(2e-4 * largest);  // as for float32
+  }
+  for (int run = 1; run <= kRuns; ++run) {
+    const auto other =
+        Disturbed(graph, static_cast<std::uint64_t>(run), 0x1p-8).run(program.inputs());
+    for (std::size_t i = 0; i < bound.size(); ++i)
+      bound[i] = std::max(bound[i], kSafety * largest_distance(other[i], exact[i]));
+  }
+  const auto f = [&](const Tensors& in) { return program.run(in, outputs); };
+  const tn::Executable compiled =
+      tn::compile(f, program.inputs(), {.dtype = tn::bf16, .fuse = fuse});
+  const Tensors got = compiled(program.inputs()), again = compiled(program.inputs());
+  double excess = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double distance = largest_distance(got[i].to_vector<double>(), exact[i]);
+    if (exact_difference(got[i], again[i]) != 0 || std::isnan(distance))
+      return std::numeric_limits<double>::infinity();
+    excess = std::max(excess, distance / bound[i]);
+  }
+  return excess;
+}
+
+TEST(GraphFuzz, GraphsInBf16LoseNoMoreThanTheirProducts) {
+  int skipped = 0, compared = 0;
+  for_seeds(60, [&](std::uint64_t seed, Covered& covered) {
+    const Program program(seed, false, true);
+    count_operators(program, covered);
+    for (const bool fuse : {true, false}) {
+      const auto excess = narrow_excess(program, program.outputs(), fuse);
+      ++(excess ? compared : skipped);
+      ASSERT_LE(excess.value_or(0), 1)
+          << "TENSOR_FUZZ_SEED=" << seed << (fuse ? " (fused)\n" : " (not fused)\n")
+          << shrunk(program, [&](std::size_t id) {
+               return narrow_excess(program, {id}, fuse).value_or(0) > 1;
+             });
+    }
+  });
+  EXPECT_LT(skipped, compared);
 }
 
 }  // namespace

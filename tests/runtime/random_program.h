@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "tensor/tensor.h"
+#include "tests/runtime/random_functions.h"
 
 namespace random_program {
 
-namespace tn = tensor;
 using tn::Shape;
 using tn::Tensor;
 using Tensors = std::vector<Tensor>;
@@ -25,7 +25,9 @@ using Instruction = std::function<Tensor(const Tensors&)>;
 
 class Program {
  public:
-  Program(std::uint64_t seed, bool whole) : random_(seed), whole_(whole) {
+  /// `steady`: no function with a step, where a small error would become a large one.
+  Program(std::uint64_t seed, bool whole, bool steady = false)
+      : random_(seed), whole_(whole), steady_(steady) {
     const int inputs = 1 + pick(3);
     for (int i = 0; i < inputs; ++i) {
       const Shape shape = any_shape();
@@ -128,7 +130,7 @@ class Program {
       case 3:
         return add(tn::square, m * m);
       case 4:
-        return add(tn::sign, 1);
+        return add(steady_ ? tn::sin : tn::sign, 1);
       case 5:
         return add(tn::tanh, 1);
       case 6:
@@ -179,6 +181,7 @@ class Program {
       case 3:
         return add(pick(2) ? tn::maximum : tn::minimum, m);
       case 4:
+        if (steady_) return add(tn::add, bounds_[a] + other_bound);
         // Away from the values themselves: at a tie the last bit would decide.
         return append([a, other, tie = whole_ ? 0 : 0.3718](
                           const Tensors& v) { return tn::where(v[a] > other(v) + tie, v[a], -1); },
@@ -401,7 +404,7 @@ class Program {
     const auto add = [&](auto f, double bound) {
       append([a, f](const Tensors& v) { return f(v[a]); }, bound);
     };
-    switch (pick(9)) {
+    switch (pick(14)) {
       case 0:
         return add([](const Tensor& x) { return tn::sin(tn::clip(x, -3, 3)); }, 1);
       case 1:
@@ -418,8 +421,13 @@ class Program {
         return add([](const Tensor& x) { return tn::log(tn::abs(x) + 1.0); }, m);
       case 7:
         return add([](const Tensor& x) { return tn::hardswish(x); }, m);
-      default:
+      case 8:
         return add([](const Tensor& x) { return tn::gelu_tanh(x); }, m);
+      default: {
+        const auto& table = smooth_functions();
+        const Function f = table[static_cast<std::size_t>(pick(static_cast<int>(table.size())))];
+        if (f.fits(values_[a].shape())) add(f.apply, m);
+      }
     }
   }
 
@@ -488,7 +496,7 @@ class Program {
   }
 
   std::mt19937_64 random_;
-  const bool whole_;
+  const bool whole_, steady_;
   Tensors inputs_, values_;
   std::vector<double> bounds_;
   std::vector<Instruction> instructions_;

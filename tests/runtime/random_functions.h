@@ -1,0 +1,149 @@
+// Functions of one tensor for random programs: operators with attributes, and compositions.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace random_program {
+
+namespace tn = tensor;
+
+struct Function {
+  bool (*fits)(const tn::Shape& shape);
+  tn::Tensor (*apply)(const tn::Tensor& x);
+};
+
+// The same numbers whenever they are asked for.
+inline tn::Tensor numbers(const tn::Shape& shape) { return tn::Generator(3).normal(shape); }
+
+inline bool any_shape_fits(const tn::Shape& s) { return s.rank() > 0 && tn::num_elements(s) > 0; }
+inline bool is_matrix(const tn::Shape& s) { return any_shape_fits(s) && s.rank() >= 2; }
+inline bool is_flat(const tn::Shape& s) { return any_shape_fits(s) && s.rank() == 2; }
+// A few small images, several channels.
+inline bool are_images(const tn::Shape& s) {
+  return any_shape_fits(s) && s.rank() == 4 && s[1] % 2 == 0 && s[2] * s[3] <= 400;
+}
+inline bool is_image(const tn::Shape& s) { return are_images(s) && s[0] * s[1] <= 16; }
+
+// Continuous functions of real numbers that amplify errors moderately.
+inline const std::vector<Function>& smooth_functions() {
+  using tn::Tensor;
+  static const std::vector<Function> table = {
+      {any_shape_fits, [](const Tensor& x) { return tn::power(tn::abs(x) + 0.5, 1.5); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::power(tn::abs(x) + 1.0, -0.5); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::log_softmax(x * 0.25, -1); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::log_softmax(x * 0.25, 0); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::var(x * 0.25, -1, true); }},
+      {any_shape_fits, [](const Tensor& x) { return x / (tn::std(x, 0, true) + 0.5); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::prod(tn::cos(x * 0.1), -1, true); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::sort(x, 0); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::topk(x, (x.shape(-1) + 1) / 2).first; }},
+      {any_shape_fits, [](const Tensor& x) { return tn::cumsum(x, -1) * 0.25; }},
+      {any_shape_fits,
+       [](const Tensor& x) {
+         return tn::take_along_axis(x, tn::argsort(numbers(x.shape()), -1), -1);
+       }},
+      {any_shape_fits,
+       [](const Tensor& x) {
+         return tn::stack({x, tn::sigmoid(x)}, -1);
+       }},
+      {is_matrix, [](const Tensor& x) { return tn::tril(x) - tn::triu(x, 1); }},
+      {is_flat,
+       [](const Tensor& x) {
+         return tn::einsum("ij,kj->ki", {x, tn::tanh(x)}) * 0.1;
+       }},
+      {is_matrix,
+       [](const Tensor& x) {
+         return tn::group_norm(x, x.shape(1) % 2 == 0 ? 2 : 1, numbers({x.shape(1)}),
+                               numbers({x.shape(1)}), 1e-2);
+       }},
+      {is_matrix,
+       [](const Tensor& x) {
+         const tn::Shape channels{x.shape(1)};
+         return tn::batch_norm(x, numbers(channels), tn::abs(numbers(channels)) + 0.5,
+                               numbers(channels) + 1.0, numbers(channels));
+       }},
+      {are_images,
+       [](const Tensor& x) {
+         return tn::conv2d(x, numbers({x.shape(1), x.shape(1) / 2, 3, 3}) * 0.2, {},
+                           {.padding = 2, .dilation = 2, .groups = 2});
+       }},
+      {are_images,
+       [](const Tensor& x) {
+         return tn::conv_transpose2d(x, numbers({x.shape(1), 2, 3, 3}) * 0.2, {},
+                                     {.stride = 2, .padding = 1, .output_padding = 1, .groups = 2});
+       }},
+      {is_image,
+       [](const Tensor& x) {
+         return tn::interpolate(x, {9, 5},
+                                {.mode = tn::Interpolation::bilinear, .align_corners = true});
+       }},
+      {is_image,
+       [](const Tensor& x) {
+         return tn::interpolate(x, {5, 11}, {.mode = tn::Interpolation::bicubic});
+       }},
+      {is_image,
+       [](const Tensor& x) {
+         return tn::interpolate(x, {3, 4},
+                                {.mode = tn::Interpolation::bilinear, .antialias = true});
+       }},
+      // A residual block.
+      {are_images,
+       [](const Tensor& x) {
+         const Tensor weight = numbers({x.shape(1), x.shape(1), 3, 3}) * 0.2;
+         return tn::relu(tn::conv2d(tn::relu(tn::conv2d(x, weight, {}, {.padding = 1})), weight, {},
+                                    {.padding = 1}) +
+                         x);
+       }},
+  };
+  return table;
+}
+
+// What keeps whole numbers whole, of any type, and nothing but moves or counts them.
+inline const std::vector<Function>& exact_functions() {
+  using tn::Tensor;
+  static const std::vector<Function> table = {
+      {any_shape_fits,
+       [](const Tensor& x) {
+         return tn::stack({x, x}, 0);
+       }},
+      {any_shape_fits,
+       [](const Tensor& x) {
+         return tn::tile(x, {1, 2});
+       }},
+      {any_shape_fits, [](const Tensor& x) { return tn::repeat(x, 2, -1); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::flip(x, 0); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::squeeze(x.expand_dims(0)); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::split(x, {1}, 0).front(); }},
+      {any_shape_fits,
+       [](const Tensor& x) {
+         return tn::pad(x, {{1, 2}}, 1);
+       }},
+      {any_shape_fits, [](const Tensor& x) { return tn::sort(x, 0); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::argsort(x, -1); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::topk(x, x.shape(0), 0).second; }},
+      {any_shape_fits, [](const Tensor& x) { return tn::topk(x, x.shape(0), 0).first; }},
+      {any_shape_fits,
+       [](const Tensor& x) { return tn::take_along_axis(x, tn::argsort(x, 0), 0); }},
+      {any_shape_fits,
+       [](const Tensor& x) { return tn::take(x, tn::argmax(x.reshape({-1}), 0) % x.shape(0), 0); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::argmax(x, -1); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::argmin(x, 0, true); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::max(x, 0); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::min(x, -1, true); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::any(x, -1); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::all(x, 0); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::isnan(x); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::isfinite(x); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::sign(x.astype(tn::i16)); }},
+      {is_matrix, [](const Tensor& x) { return tn::tril(x, 1); }},
+      {is_matrix, [](const Tensor& x) { return tn::triu(x); }},
+      {is_matrix, [](const Tensor& x) { return x.swapaxes(0, -1); }},
+  };
+  return table;
+}
+
+}  // namespace random_program
