@@ -8,6 +8,7 @@
 #include "src/kernels/cuda/families.h"
 #include "tensor/error.h"
 #include "tests/cuda/conv_cases.h"
+#include "tests/cuda/emulator/group_case.h"
 
 namespace tensor::cuda {
 namespace {
@@ -95,6 +96,38 @@ TEST(Conv, TakesOneConvolutionAndWhatIsElementwise) {
   EXPECT_FALSE(accepts([&](const Tensors& in) -> Tensors {
     return {reshape(conv(in[0]), {1, 8, 30}) + reshape(in[0], {1, 8, 30})};
   }));
+}
+
+// Every way that can run a case, on the emulator.
+TEST(Conv, IsRight) {
+  const DType dtypes[] = {f16, bf16, f32};
+  const int capabilities[] = {90, 75, 80, 90};
+  const ConvWay* ways[] = {&kConvSm90, &kConvMma, &kConvTiled, &kConvDirect};
+  std::size_t turn = 0;
+  for (const ConvShape& shape : conv_shapes())
+    for (std::size_t i = 0; i < conv_cases(shape, f16).size(); ++i, ++turn) {
+      const auto cases = conv_cases(shape, dtypes[turn % std::size(dtypes)]);
+      const ConvCase& c = cases[i % cases.size()];
+      emulator::GroupCase group(c.f, testing::inputs_of(c));
+      const int capability = capabilities[turn % std::size(capabilities)];
+      int runs = 0;
+      for (const ConvWay* way : ways) {
+        const Machine m = machine(capability);
+        const auto conv = match_convolution(group.laid().graph, group.group());
+        ASSERT_TRUE(conv) << c.name << '\n' << group.laid().graph;
+        if (!way->estimate(group.laid().graph, group.group(), *conv, m)) continue;
+        ++runs;
+        SCOPED_TRACE(c.name + " " + m.device.name);
+        emulator::expect_emulated(
+            group,
+            [&](const LaidOutGraph& laid, const Group& g, const Machine& on) {
+              return way->lower(laid, g, *conv, on);
+            },
+            capability);
+        if (HasFailure()) return;
+      }
+      EXPECT_GE(runs, 1);
+    }
 }
 
 }  // namespace
