@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
 #include <set>
 
 #include "src/kernels/cuda/families.h"
@@ -55,7 +56,7 @@ TEST(Conv, CompilesWithoutSpills) {
     }
 }
 
-// Every tile that ResNet-50 and SETR's head choose on Hopper.
+// Every tile that ResNet-50 and SETR's head choose on Hopper, and in float32 anywhere.
 TEST(Conv, ImagesOfModelsCompileForHopper) {
   const Compiler* compiler = nullptr;
   try {
@@ -65,15 +66,15 @@ TEST(Conv, ImagesOfModelsCompileForHopper) {
   }
   const Machine m = machine(90);
   std::set<std::string> schedules;
-  for (const ConvShape& shape : model_shapes()) {
-    const auto cases = conv_cases(shape, bf16);
-    const auto& c = cases[2];  // with a residual
-    const auto t = traced_group(c);
-    const Lowered lowered = kConv.lower(t.laid, t.group, m);
-    SCOPED_TRACE(c.name);
-    const std::string schedule = lowered.description.substr(0, lowered.description.find("__"));
-    if (schedules.insert(schedule).second) expect_compiles(*compiler, lowered, m);
-  }
+  for (const DType dtype : {bf16, f32})
+    for (const ConvShape& shape : model_shapes()) {
+      const ConvCase c = conv_cases(shape, dtype)[2];  // with a residual
+      const auto t = traced_group(c);
+      const Lowered lowered = kConv.lower(t.laid, t.group, m);
+      SCOPED_TRACE(c.name);
+      const std::string schedule = lowered.description.substr(0, lowered.description.find("__"));
+      if (schedules.insert(schedule).second) expect_compiles(*compiler, lowered, m);
+    }
 }
 
 TEST(Conv, TakesOneConvolutionAndWhatIsElementwise) {
@@ -105,7 +106,7 @@ TEST(Conv, IsRight) {
   const ConvWay* ways[] = {&kConvSm90, &kConvMma, &kConvTiled, &kConvDirect};
   std::size_t turn = 0;
   for (const ConvShape& shape : conv_shapes())
-    for (std::size_t i = 0; i < conv_cases(shape, f16).size(); ++i, ++turn) {
+    for (std::size_t i = turn % 2; i < conv_cases(shape, f16).size(); i += 2, ++turn) {
       const auto cases = conv_cases(shape, dtypes[turn % std::size(dtypes)]);
       const ConvCase& c = cases[i % cases.size()];
       emulator::GroupCase group(c.f, testing::inputs_of(c));
@@ -128,6 +129,43 @@ TEST(Conv, IsRight) {
       }
       EXPECT_GE(runs, 1);
     }
+}
+
+// Operands and results in any order and with gaps.
+TEST(Conv, LayoutsDoNotMatter) {
+  std::mt19937 random(5);
+  for (const ConvShape& shape : conv_shapes()) {
+    if (shape.name != "window" && shape.name != "pointwise" && shape.name != "wide_window")
+      continue;
+    for (const ConvCase& c : conv_cases(shape, f16)) {
+      SCOPED_TRACE(c.name);
+      emulator::GroupCase group(c.f, testing::inputs_of(c), &random);
+      emulator::expect_emulated(group, kConv, random() % 2 == 0 ? 90 : 80);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// Transposed convolutions, other types, and weights that are no constants.
+TEST(Conv, AnythingElseRunsInALoop) {
+  using Tensors = std::vector<Tensor>;
+  for (const DType dtype : {f32, f64, f16}) {
+    const Tensor w = testing::constant_of({6, 4, 3, 2}, 0.3, dtype),
+                 x = testing::constant_of({2, 6, 5, 4}, 1, dtype),
+                 bias = testing::constant_of({8}, 1, dtype),
+                 plain = testing::constant_of({4, 6, 2, 3}, 0.3, dtype);
+    const ConvTranspose2dOptions options{
+        .stride = {2, 3}, .padding = {1, 0}, .output_padding = {1, 0}, .groups = 2};
+    emulator::GroupCase transposed(
+        [&](const Tensors& in) -> Tensors {
+          return {relu(conv_transpose2d(in[0], w, bias, options))};
+        },
+        {x});
+    emulator::expect_emulated(transposed, kConv, 80);
+    emulator::GroupCase computed(
+        [&](const Tensors& in) -> Tensors { return {conv2d(in[0], in[1])}; }, {x, plain});
+    emulator::expect_emulated(computed, kConv, 75);
+  }
 }
 
 }  // namespace

@@ -32,24 +32,25 @@ std::string name_of(const char* how, const Convolution& conv) {
 
 // ---- Tiles.
 
-constexpr int kTilePixels = 128, kTileOutputs = 64, kDepthStep = 8;  // device/conv_plain.h
+constexpr int kTilePixels = 128, kDepthStep = 8;  // device/conv_plain.h
 
-struct Parts {
-  int count = 1;
+struct Tiling {
+  int outputs = 64, parts = 1;
   double microseconds = 0;
 };
 
-Parts choose_parts(const Graph& graph, const Group& group, const Convolution& conv,
-                   const Machine& machine) {
-  // What two loads from shared memory for 32 multiplications leave of the rate.
-  const double tflops = 0.6 * machine.f32_tflops;
-  Parts best;
-  for (const int count : {1, 2, 4, 8}) {
-    if (count > 1 && conv.depth() / kDepthStep / count < 16) continue;
-    const double time = tiles_us(graph, group, conv, machine, kTilePixels, kTileOutputs, count,
-                                 conv.depth(), tflops, 0.7);
-    if (count == 1 || time < best.microseconds) best = {count, time};
-  }
+Tiling choose_tiling(const Graph& graph, const Group& group, const Convolution& conv,
+                     const Machine& machine) {
+  Tiling best;
+  for (const int outputs : {64, 128})
+    for (const int parts : {1, 2, 4, 8}) {
+      if (parts > 1 && conv.depth() / kDepthStep / parts < 16) continue;
+      // What loads from shared memory leave of the rate: three or four for 32 or 64 products.
+      const double tflops = (outputs == 64 ? 0.6 : 0.8) * machine.f32_tflops;
+      const double time = tiles_us(graph, group, conv, machine, kTilePixels, outputs, parts,
+                                   conv.depth(), tflops, 0.7);
+      if (best.microseconds == 0 || time < best.microseconds) best = {outputs, parts, time};
+    }
   return best;
 }
 
@@ -57,13 +58,14 @@ std::optional<double> estimate_tiled(const Graph& graph, const Group& group,
                                      const Convolution& conv, const Machine& machine) {
   if (conv.dtype == f64 || !conv.is_constant || conv.groups != 1 || conv.is_transposed)
     return std::nullopt;
-  return choose_parts(graph, group, conv, machine).microseconds;
+  return choose_tiling(graph, group, conv, machine).microseconds;
 }
 
 Lowered lower_tiled(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
                     const Machine& machine) {
   const TensorProblem problem = plain_problem(laid, group, conv);
-  const std::int64_t row = ceil_div(conv.outputs, kTileOutputs) * kTileOutputs;
+  const Tiling tiling = choose_tiling(laid.graph, group, conv, machine);
+  const std::int64_t row = ceil_div(conv.outputs, tiling.outputs) * tiling.outputs;
   Lowered lowered;
   lowered.packed.push_back(
       {operand_pointer(laid, group, conv.weight).index,
@@ -72,17 +74,18 @@ Lowered lower_tiled(const LaidOutGraph& laid, const Group& group, const Convolut
          return pad(x, {{0, 0}, {0, row - outputs}}).copy();
        }});
   ConvLaunch launch;
-  launch.parts = choose_parts(laid.graph, group, conv, machine).count;
+  launch.parts = tiling.parts;
   launch.header = "conv_plain.h";
   launch.text = "struct Problem {\n" + types_text(laid, conv) + problem_text(conv, problem) +
-                constant_text("kWeightRow", row) + constant_text("kParts", launch.parts) + "};\n";
+                constant_text("kWeightRow", row) + constant_text("kTileOutputs", tiling.outputs) +
+                constant_text("kParts", launch.parts) + "};\n";
   launch.run = "ConvPlain<Problem, E>::run(image, weights, epilogue, part);";
   launch.parameters = {"const Problem::Image* image", "const Problem::Weight* weights"};
   launch.arguments = {problem.image, Pointer{Pointer::Base::packed, 0, 0}};
-  launch.blocks = ceil_div(conv.pixels(), kTilePixels) * (row / kTileOutputs);
+  launch.blocks = ceil_div(conv.pixels(), kTilePixels) * (row / tiling.outputs);
   launch.resident = 2;
   add_calls(lowered, launch, conv, conv_epilogue(laid, group, conv),
-            name_of("tiled_128x64x8", conv) +
+            name_of(tiling.outputs == 64 ? "tiled_128x64x8" : "tiled_128x128x8", conv) +
                 (launch.parts > 1 ? "_k" + std::to_string(launch.parts) : ""),
             machine);
   lowered.description = lowered.calls.front().entry;

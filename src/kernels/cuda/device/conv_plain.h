@@ -38,92 +38,126 @@ inline void pack_image(const typename P::From* image, typename P::To* packed) {
   store_channels<true>(to + group * kGroup, values, 1, kGroup);
 }
 
-/// Tiles of 128 pixels by 64 outputs, four by eight a thread. P is ConvMma's problem with steps of
-/// any size, kChannelStep between channels, and the types Image and Weight; weights are packed as
-/// [depth, output], kWeightRow outputs, a multiple of 64, zero beyond the last.
+/// Tiles of 128 pixels by P::kTileOutputs, 64 or 128, outputs; a thread has eight of them of four
+/// or eight pixels. P is ConvMma's problem with steps of any size, kChannelStep between channels,
+/// and the types Image and Weight; weights are packed as [depth, output], kWeightRow outputs, a
+/// multiple of the tile's, zero beyond the last.
 template <class P, class E>
 struct ConvPlain {
-  static constexpr int kPixels = 128, kOutputs = 64, kBlock = 8, kThreads = 256;
+  static constexpr int kPixels = 128, kOutputs = P::kTileOutputs, kBlock = 8, kThreads = 256;
+  static constexpr int kMine = kPixels * kOutputs / kThreads / 8;  // pixels of a thread
   static constexpr int kDepth = P::kTapRows * P::kTapColumns * P::kChannels;
   static constexpr int kSteps = (kDepth + kBlock - 1) / kBlock;
   static constexpr int kOutputBlocks = P::kWeightRow / kOutputs;
+  // Copies of a thread: four of the depth of one pixel, and outputs some of the depth apart.
+  static constexpr int kOutputCopies = kBlock * kOutputs / kThreads;
+  static constexpr int kDepthsAtOnce = kThreads / kOutputs;
 
-  struct Tiles {
+  struct alignas(16) Tiles {
     float pixels[kBlock][kPixels + 4];
     float outputs[kBlock][kOutputs];
   };
 
+  const typename P::Image* image;
+  const typename P::Weight* weights;
+  int pixel, first_output;
+  int y, x;  // of the window's corner
+  i64 of_image;
+  float next_pixels[4], next_outputs[kOutputCopies];
+
+  static int from_pixel() { return threadIdx.x % kPixels; }
+  static int from_depth() { return threadIdx.x / kPixels * 4; }
+
+  void start(int first_pixel) {
+    pixel = first_pixel + from_pixel();
+    const int in_image = pixel % (P::kOutHeight * P::kOutWidth);
+    y = pixel < P::kPixels ? in_image / P::kOutWidth * P::kStrideY - P::kPadY : -(1 << 30);
+    x = in_image % P::kOutWidth * P::kStrideX - P::kPadX;
+    of_image = i64(pixel / (P::kOutHeight * P::kOutWidth)) * P::kImageStep;
+  }
+
+  void fetch(int step) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int depth = step * kBlock + from_depth() + i;
+      const int tap = depth / P::kChannels, channel = depth % P::kChannels;
+      const int at_y = y + tap / P::kTapColumns * P::kDilationY;
+      const int at_x = x + tap % P::kTapColumns * P::kDilationX;
+      const bool is_inside = depth < kDepth && static_cast<u32>(at_y) < P::kHeight &&
+                             static_cast<u32>(at_x) < P::kWidth;
+      next_pixels[i] =
+          is_inside ? value_of(image[of_image + i64(at_y) * P::kRowStep +
+                                     i64(at_x) * P::kColumnStep + i64(channel) * P::kChannelStep])
+                    : 0.f;
+    }
+#pragma unroll
+    for (int i = 0; i < kOutputCopies; ++i) {
+      const int depth = step * kBlock + threadIdx.x / kOutputs + i * kDepthsAtOnce;
+      const int output = first_output + threadIdx.x % kOutputs;
+      next_outputs[i] =
+          depth < kDepth ? value_of(weights[i64(depth) * P::kWeightRow + output]) : 0.f;
+    }
+  }
+  void put(Tiles& to) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to.pixels[from_depth() + i][from_pixel()] = next_pixels[i];
+#pragma unroll
+    for (int i = 0; i < kOutputCopies; ++i)
+      to.outputs[threadIdx.x / kOutputs + i * kDepthsAtOnce][threadIdx.x % kOutputs] =
+          next_outputs[i];
+  }
+
+  template <int kCount>
+  static void read(float (&to)[kCount], const float* from) {
+#pragma unroll
+    for (int i = 0; i < kCount; i += 4) {
+      const auto pack = *reinterpret_cast<const Pack<float, 4>*>(from + i);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) to[i + k] = pack.items[k];
+    }
+  }
+  static void multiply(float (&sums)[kMine][8], const Tiles& tiles, int my_pixel, int my_output) {
+#pragma unroll
+    for (int k = 0; k < kBlock; ++k) {
+      float a[kMine], b[8];
+      read(a, &tiles.pixels[k][my_pixel]);
+      read(b, &tiles.outputs[k][my_output]);
+#pragma unroll
+      for (int i = 0; i < kMine; ++i)
+#pragma unroll
+        for (int j = 0; j < 8; ++j) sums[i][j] = fmaf(a[i], b[j], sums[i][j]);
+    }
+  }
+
   static void run(const typename P::Image* image, const typename P::Weight* weights,
                   const E& epilogue, int part) {
     __shared__ Tiles tiles[2];
-    const int thread = threadIdx.x;
     const int first_pixel = static_cast<int>(blockIdx.x) / kOutputBlocks * kPixels;
-    const int first_output = static_cast<int>(blockIdx.x) % kOutputBlocks * kOutputs;
-    // This thread copies four of the depth of one pixel, and one of the depth of two outputs.
-    const int from_pixel = thread % kPixels, from_depth = thread / kPixels * 4;
-    const int pixel = first_pixel + from_pixel;
-    const int in_image = pixel % (P::kOutHeight * P::kOutWidth);
-    const int y =
-        pixel < P::kPixels ? in_image / P::kOutWidth * P::kStrideY - P::kPadY : -(1 << 30);
-    const int x = in_image % P::kOutWidth * P::kStrideX - P::kPadX;
-    const i64 of_image = i64(pixel / (P::kOutHeight * P::kOutWidth)) * P::kImageStep;
-    float next_pixels[4], next_outputs[2];
-    const auto fetch = [&](int step) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int depth = step * kBlock + from_depth + i;
-        const int tap = depth / P::kChannels, channel = depth % P::kChannels;
-        const int at_y = y + tap / P::kTapColumns * P::kDilationY;
-        const int at_x = x + tap % P::kTapColumns * P::kDilationX;
-        const bool is_inside = depth < kDepth && static_cast<u32>(at_y) < P::kHeight &&
-                               static_cast<u32>(at_x) < P::kWidth;
-        next_pixels[i] =
-            is_inside ? value_of(image[of_image + i64(at_y) * P::kRowStep +
-                                       i64(at_x) * P::kColumnStep + i64(channel) * P::kChannelStep])
-                      : 0.f;
-      }
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int depth = step * kBlock + thread / kOutputs + 4 * i;
-        next_outputs[i] =
-            depth < kDepth
-                ? value_of(weights[i64(depth) * P::kWeightRow + first_output + thread % kOutputs])
-                : 0.f;
-      }
-    };
-    const auto put = [&](Tiles& to) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) to.pixels[from_depth + i][from_pixel] = next_pixels[i];
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-        to.outputs[thread / kOutputs + 4 * i][thread % kOutputs] = next_outputs[i];
-    };
+    ConvPlain conv;
+    conv.image = image;
+    conv.weights = weights;
+    conv.first_output = static_cast<int>(blockIdx.x) % kOutputBlocks * kOutputs;
+    conv.start(first_pixel);
     launch_next();
     wait_for_previous();
-    float sums[4][8] = {};
-    const int my_pixel = thread / 8 * 4, my_output = thread % 8 * 8;
+    constexpr int kGroups = kOutputs / 8;
+    const int my_pixel = threadIdx.x / kGroups * kMine, my_output = threadIdx.x % kGroups * 8;
+    float sums[kMine][8] = {};
     const int begin = kSteps * part / P::kParts, end = kSteps * (part + 1) / P::kParts;
-    fetch(begin);
-    put(tiles[0]);
+    conv.fetch(begin);
+    conv.put(tiles[0]);
     __syncthreads();
     for (int step = begin, at = 0; step < end; ++step, at ^= 1) {
-      if (step + 1 < end) fetch(step + 1);
-#pragma unroll
-      for (int k = 0; k < kBlock; ++k)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-#pragma unroll
-          for (int j = 0; j < 8; ++j)
-            sums[i][j] = fmaf(tiles[at].pixels[k][my_pixel + i],
-                              tiles[at].outputs[k][my_output + j], sums[i][j]);
-      if (step + 1 < end) put(tiles[at ^ 1]);
+      if (step + 1 < end) conv.fetch(step + 1);
+      multiply(sums, tiles[at], my_pixel, my_output);
+      if (step + 1 < end) conv.put(tiles[at ^ 1]);
       __syncthreads();
     }
-    const int channel = first_output + my_output;
+    const int channel = conv.first_output + my_output;
     if (channel >= P::kOutputs) return;
     const auto line = epilogue.template line<8>(channel);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < kMine; ++i) {
       const int at = first_pixel + my_pixel + i;
       if (at < P::kPixels)
         epilogue.template finish<8>(sums[i], line, epilogue.template pixel<8>(at, channel), at,
