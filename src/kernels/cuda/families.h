@@ -7,6 +7,8 @@ namespace tensor::cuda {
 
 extern const Family kAttentionSm90;
 extern const Family kConv;
+extern const Family kGemmMma;
+extern const Family kGemmPlain;
 extern const Family kGemmSm90;
 extern const Family kPointwise;
 extern const Family kCopy;

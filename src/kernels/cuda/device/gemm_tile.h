@@ -1,0 +1,190 @@
+// What kernels of products on registers share, whatever they multiply with: which tile a block has,
+// and what is done with finished sums.
+#pragma once
+
+#include "fragments.h"
+#include "numbers.h"
+
+namespace tensor::device {
+
+/// P names the product: kRows, kFeatures, kDepth, kBatches. S names the schedule: kRows and
+/// kColumns of a tile, kParts of the depth, kBand (tiles of rows before the next columns), and
+/// kPairs, where features come in twos.
+template <class S, class P, class Epilogue>
+struct GemmTile {
+  static constexpr int kTilesDown = (P::kRows + S::kRows - 1) / S::kRows;
+  static constexpr int kTilesAcross = (P::kFeatures + S::kColumns - 1) / S::kColumns;
+  static constexpr int kTiles = kTilesDown * kTilesAcross;
+  static constexpr int kBlocks = kTiles * P::kBatches * S::kParts;
+
+  int row = 0, feature = 0, batch = 0, part = 0;
+
+  static GemmTile of_block(int block) {
+    GemmTile tile;
+    tile.part = block % S::kParts;
+    block /= S::kParts;
+    tile.batch = block / kTiles;
+    block %= kTiles;
+    const int band = block / (S::kBand * kTilesAcross), in_band = block % (S::kBand * kTilesAcross);
+    const int rows_left = kTilesDown - band * S::kBand;
+    const int band_rows = rows_left < S::kBand ? rows_left : S::kBand;
+    tile.row = (band * S::kBand + in_band % band_rows) * S::kRows;
+    tile.feature = in_band / band_rows * S::kColumns;
+    return tile;
+  }
+  /// Of `steps` of the depth, those of this tile's part.
+  int first_step(int steps) const { return static_cast<int>(i64(steps) * part / S::kParts); }
+  int last_step(int steps) const { return static_cast<int>(i64(steps) * (part + 1) / S::kParts); }
+
+  static bool has_row(int row) { return P::kRows % S::kRows == 0 || row < P::kRows; }
+  static bool has_feature(int feature) {
+    return P::kFeatures % S::kColumns == 0 || feature < P::kFeatures;
+  }
+
+  /// Sums of one row, kCount pairs of neighbouring features kStep apart: finished and stored, or
+  /// kept as this part's.
+  template <int kCount, int kStep>
+  void finish(const Epilogue& epilogue, float* partials, const float (&sums)[2 * kCount], int row,
+              int feature) const {
+    if (!has_row(row)) return;
+    const int place = batch * P::kRows + row;
+    if constexpr (S::kParts > 1) {
+      float* to = partials + (i64(part) * P::kBatches * P::kRows + place) * P::kFeatures;
+#pragma unroll
+      for (int i = 0; i < 2 * kCount; ++i)
+        if (const int f = feature + i / 2 * kStep + i % 2; has_feature(f)) to[f] = sums[i];
+    } else {
+      finish_sums<kCount, kStep>(epilogue, sums, place, feature);
+    }
+  }
+
+  template <int kCount, int kStep>
+  static void finish_sums(const Epilogue& epilogue, const float (&sums)[2 * kCount], int place,
+                          int feature) {
+    // All are read before any is written: the addresses might be the same, for the compiler.
+    typename Epilogue::Inputs in[2 * kCount];
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const int f = feature + i * kStep;
+      if constexpr (S::kPairs) {
+        if (has_feature(f)) epilogue.load_pair(in[2 * i], in[2 * i + 1], place, f);
+      } else {
+        if (has_feature(f)) epilogue.load(in[2 * i], place, f);
+        if (has_feature(f + 1)) epilogue.load(in[2 * i + 1], place, f + 1);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const int f = feature + i * kStep;
+      if (!has_feature(f)) continue;
+      const auto first = Epilogue::finish(sums[2 * i], in[2 * i]);
+      if constexpr (S::kPairs) {
+        epilogue.store_pair(first, Epilogue::finish(sums[2 * i + 1], in[2 * i + 1]), place, f);
+      } else {
+        epilogue.store(first, place, f);
+        if (has_feature(f + 1))
+          epilogue.store(Epilogue::finish(sums[2 * i + 1], in[2 * i + 1]), place, f + 1);
+      }
+    }
+  }
+
+  /// The kernel behind one of several parts: adds them in order, and finishes.
+  static void add_parts(const Epilogue& epilogue, const float* partials) {
+    constexpr int kAcross = S::kPairs ? 2 : 1, kColumns = P::kFeatures / kAcross;
+    constexpr i64 kPart = i64(P::kBatches) * P::kRows * P::kFeatures;
+    wait_for_previous();
+    launch_next();
+    for (i64 i = blockIdx.x * i64(blockDim.x) + threadIdx.x; i < kPart / kAcross;
+         i += i64(gridDim.x) * blockDim.x) {
+      const int place = static_cast<int>(i / kColumns);
+      const int feature = static_cast<int>(i % kColumns) * kAcross;
+      const float* from = partials + i64(place) * P::kFeatures + feature;
+      float sums[kAcross] = {};
+#pragma unroll
+      for (int part = 0; part < S::kParts; ++part)
+#pragma unroll
+        for (int j = 0; j < kAcross; ++j) sums[j] += from[part * kPart + j];
+      typename Epilogue::Inputs in[2];
+      if constexpr (S::kPairs) {
+        epilogue.load_pair(in[0], in[1], place, feature);
+        epilogue.store_pair(Epilogue::finish(sums[0], in[0]), Epilogue::finish(sums[1], in[1]),
+                            place, feature);
+      } else {
+        epilogue.load(in[0], place, feature);
+        epilogue.store(Epilogue::finish(sums[0], in[0]), place, feature);
+      }
+    }
+  }
+};
+
+/// A tile of a factor on its way to shared memory. F names the factor: Element, kRows, kDepth,
+/// kRowStride, kDepthStride in elements. kTurned: rows lie next to each other, in memory and in the
+/// tile. kChunk elements are moved together. To is what the tile holds.
+template <class F, class To, int kTileRows, int kTileDepth, int kThreads, bool kTurned, int kChunk,
+          int kPad>
+struct FactorTile {
+  using Element = typename F::Element;
+  static constexpr bool kIsTurned = kTurned;
+  static constexpr int kItems = kChunk;
+  static constexpr int kAcross = kTurned ? kTileRows : kTileDepth;
+  static constexpr int kLines = kTurned ? kTileDepth : kTileRows;
+  static constexpr int kPitch = kAcross + kPad;  // elements
+  static constexpr int kBytes = (kLines * kPitch * sizeof(To) + 127) / 128 * 128;
+  static constexpr int kChunks = kLines * kAcross / kChunk;
+  static constexpr int kEach = (kChunks + kThreads - 1) / kThreads;  // chunks of a thread
+
+  struct alignas(sizeof(Element) * kChunk) Piece {
+    Element items[kChunk];
+  };
+  static int place(int row, int depth) {
+    return kTurned ? depth * kPitch + row : row * kPitch + depth;
+  }
+
+  /// Calls each(i, place, source, how many of kChunk exist) for the chunks of this thread.
+  template <class Each>
+  static void each_chunk(const Element* factor, int first_row, int first_depth, Each&& each) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int chunk = threadIdx.x + i * kThreads;
+      if (kChunks % kThreads != 0 && chunk >= kChunks) break;
+      const int line = chunk / (kAcross / kChunk), along = chunk % (kAcross / kChunk) * kChunk;
+      const int row = kTurned ? along : line, depth = kTurned ? line : along;
+      const int r = first_row + row, d = first_depth + depth;
+      int count = kTurned ? F::kRows - r : F::kDepth - d;
+      if (kTurned ? d >= F::kDepth : r >= F::kRows) count = 0;
+      count = count < 0 ? 0 : count > kChunk ? kChunk : count;
+      const Element* from =
+          count > 0 ? factor + i64(r) * F::kRowStride + i64(d) * F::kDepthStride : factor;
+      each(i, place(row, depth), from, count);
+    }
+  }
+
+  static void copy_later(u32 to, const Element* factor, int first_row, int first_depth) {
+    static_assert(kChunk * sizeof(Element) == 16);
+    each_chunk(factor, first_row, first_depth, [&](int, int at, const Element* from, int count) {
+      copy_16(to + at * sizeof(Element), from, count * sizeof(Element));
+    });
+  }
+  static void fetch(Piece (&pieces)[kEach], const Element* factor, int first_row, int first_depth) {
+    each_chunk(factor, first_row, first_depth, [&](int i, int, const Element* from, int count) {
+      if (count == kChunk) {
+        pieces[i] = *reinterpret_cast<const Piece*>(from);
+      } else {
+#pragma unroll
+        for (int j = 0; j < kChunk; ++j) pieces[i].items[j] = j < count ? from[j] : Element{};
+      }
+    });
+  }
+  static void put(To* tile, const Piece (&pieces)[kEach], const Element* factor) {
+    each_chunk(factor, 0, 0, [&](int i, int at, const Element*, int) {
+      if constexpr (kSame<To, Element>) {
+        *reinterpret_cast<Piece*>(tile + at) = pieces[i];
+      } else {
+#pragma unroll
+        for (int j = 0; j < kChunk; ++j) tile[at + j] = value_of(pieces[i].items[j]);
+      }
+    });
+  }
+};
+
+}  // namespace tensor::device

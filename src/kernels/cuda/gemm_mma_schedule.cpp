@@ -1,0 +1,114 @@
+// Which schedule a product on registers gets without measuring: a model of what bounds it.
+#include <algorithm>
+#include <cmath>
+
+#include "src/kernels/cuda/gemm_mma.h"
+
+namespace tensor::cuda {
+namespace {
+
+std::int64_t tiles_along(std::int64_t extent, int tile) { return (extent + tile - 1) / tile; }
+
+// Warps down and across so that each has at most 64 by 32 sums of a tile.
+constexpr TileSchedule kMmaTiles[] = {{128, 128, 2, 4}, {128, 64, 4, 2}, {64, 128, 2, 4},
+                                      {64, 64, 2, 2},   {64, 32, 4, 1},  {32, 64, 2, 2},
+                                      {32, 32, 2, 1},   {16, 64, 1, 4},  {16, 128, 1, 4}};
+constexpr TileSchedule kPlainTiles[] = {{128, 128, 16, 16}, {128, 64, 16, 16}, {64, 128, 16, 16},
+                                        {64, 64, 16, 16},   {64, 64, 8, 16},   {32, 64, 8, 16},
+                                        {64, 32, 16, 8},    {32, 32, 8, 8},    {16, 64, 4, 16}};
+
+double depth_of(bool is_plain) { return is_plain ? 16 : 32; }
+
+}  // namespace
+
+std::string TileSchedule::name() const {
+  return std::to_string(rows) + "x" + std::to_string(columns) + "_s" + std::to_string(stages) +
+         (parts > 1 ? "_p" + std::to_string(parts) : "");
+}
+
+double model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, bool is_plain,
+                        const Machine& machine) {
+  const DeviceInfo& device = machine.device;
+  const double block = depth_of(is_plain), item = is_plain ? 4 : 2;
+  const std::int64_t tiles =
+      tiles_along(p.tokens, s.rows) * tiles_along(p.features, s.columns) * p.batches;
+  const std::int64_t steps = tiles_along(tiles_along(p.depth, static_cast<int>(block)), s.parts);
+  const int threads = s.down * s.across * (is_plain ? 1 : 32);
+  // How many blocks a multiprocessor holds: by registers (sums, operands and the rest) and threads.
+  const double registers = static_cast<double>(s.rows) * s.columns + 64.0 * threads;
+  const double shared = s.stages * block * item * (s.rows + s.columns) * 1.2 + 1024;
+  const auto resident = std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(
+             std::min({device.registers / registers, device.threads / static_cast<double>(threads),
+                       static_cast<double>(device.shared_bytes) / shared, 16.0})));
+  const std::int64_t blocks = tiles * s.parts, processors = device.multiprocessors;
+  const double on_one =
+      std::min<double>(static_cast<double>(resident),
+                       std::ceil(static_cast<double>(blocks) / static_cast<double>(processors)));
+  const double rounds =
+      std::ceil(static_cast<double>(blocks) / (static_cast<double>(processors) * on_one));
+  // Clocks of a multiprocessor for one step of the depth of one block.
+  const double clock_mhz = 0.9e3 * device.clock_ghz;
+  // The newest Tensor Cores give their full rate to newer instructions only.
+  const double share = is_plain                   ? 0.7
+                       : device.capability == 90  ? 0.62
+                       : device.capability == 100 ? 0.31
+                                                  : 0.9;
+  const double tflops = share * (is_plain ? machine.f32_tflops : machine.tensor_tflops);
+  const double flops_a_clock = tflops * 1e6 / clock_mhz / static_cast<double>(processors);
+  const double multiply = 2.0 * s.rows * s.columns * block / flops_a_clock;
+  const double warps = threads / 32.0;
+  const double warp_rows = static_cast<double>(s.rows) / (is_plain ? 4 * warps / 16 : s.down),
+               warp_columns = static_cast<double>(s.columns) / (is_plain ? 1 : s.across);
+  const double operands =  // from shared memory, at 128 bytes a clock
+      is_plain ? 0 : warps * (warp_rows + warp_columns) * block * item / 128;
+  const double arrival = (s.rows + s.columns) * block * item / (device.capability >= 90 ? 48 : 32);
+  constexpr double kLatency = 700, kStart = 1500;
+  const double step =
+      std::max(on_one * std::max({multiply, operands, arrival}), kLatency / (s.stages - 1));
+  const double elements = static_cast<double>(s.rows) * s.columns * on_one;
+  const double finish = s.parts > 1 ? elements * 4 / 24
+                                    : elements * (8 + p.operations) / 128 +
+                                          elements * (p.read_bytes + p.written_bytes) / 24;
+  const double clocks = rounds * (static_cast<double>(steps) * step + kStart + finish);
+  const double batches = static_cast<double>(p.batches), tokens = static_cast<double>(p.tokens),
+               features = static_cast<double>(p.features), depth = static_cast<double>(p.depth);
+  const double results = batches * tokens * features;
+  const double own = results * (p.read_bytes + p.written_bytes);
+  const double factors = batches * item * (tokens * depth + features * depth);
+  const double between = s.parts > 1 ? results * 4 * s.parts : 0;
+  const double time =
+      std::max({clocks / clock_mhz, (factors + (s.parts > 1 ? 0 : own)) / machine.memory_gbps / 1e3,
+                (factors + between) / machine.l2_gbps / 1e3});
+  if (s.parts == 1) return time;
+  constexpr double kSecond = 1.5;  // its own way there and back
+  return time + machine.launch_us + kSecond + (between + own) / machine.l2_gbps / 1e3;
+}
+
+std::vector<TileSchedule> gemm_tile_schedules(const GemmProblem& p, bool is_plain,
+                                              const Machine& machine) {
+  std::vector<TileSchedule> candidates;
+  const std::int64_t steps = tiles_along(p.depth, static_cast<int>(depth_of(is_plain)));
+  const auto add_all = [&](auto& tiles) {
+    for (TileSchedule s : tiles)
+      for (const int parts : {1, 2, 3, 4, 6, 8, 12, 16}) {
+        if (parts > 1 && steps < 4 * parts) continue;
+        s.parts = parts;
+        s.stages = is_plain || machine.device.capability < 80 ? 2 : 4;
+        candidates.push_back(s);
+      }
+  };
+  if (is_plain)
+    add_all(kPlainTiles);
+  else
+    add_all(kMmaTiles);
+  std::vector<std::pair<double, std::size_t>> order;
+  for (std::size_t i = 0; i < candidates.size(); ++i)
+    order.emplace_back(model_gemm_tiles(p, candidates[i], is_plain, machine), i);
+  std::sort(order.begin(), order.end());
+  std::vector<TileSchedule> sorted;
+  for (const auto& [time, i] : order) sorted.push_back(candidates[i]);
+  return sorted;
+}
+
+}  // namespace tensor::cuda
