@@ -1,4 +1,5 @@
-// Attention on Hopper: every head dimension and schedule compiles without spills.
+// Attention on Hopper: every head dimension and schedule compiles without spills, and is right on
+// the emulator and on a GPU.
 #include "src/kernels/cuda/attention_sm90.h"
 
 #include <gtest/gtest.h>
@@ -10,6 +11,8 @@
 #include "src/trace/trace.h"
 #include "tensor/error.h"
 #include "tensor/tensor.h"
+#include "tests/cuda/emulator/group_case.h"
+#include "tests/cuda/on_device.h"
 
 namespace tensor::cuda {
 namespace {
@@ -18,31 +21,41 @@ using Tensors = std::vector<Tensor>;
 
 Machine h200() { return machine_of(typical_device(90)); }
 
-struct Traced {
-  LaidOutGraph laid;
-  Group group;
+struct Problem {
+  std::int64_t batches, heads, queries, keys, depth;
+  bool is_masked = false;
+  double magnitude = 1;  // of queries
+  DType dtype = bf16;
 };
 
 // Heads as the projections of a transformer store them: [batch, tokens, heads, depth].
-Traced traced(std::int64_t heads, std::int64_t queries, std::int64_t keys, std::int64_t depth,
-              bool is_masked, DType dtype = bf16) {
-  const auto f = [=](const Tensors& in) -> Tensors {
+emulator::GroupCase attention_case(const Problem& p, std::mt19937* layouts = nullptr) {
+  const TensorFunction f = [=](const Tensors& in) -> Tensors {
     const Tensor q = in[0].transpose({0, 2, 1, 3}), k = in[1].transpose({0, 2, 3, 1}),
                  v = in[2].transpose({0, 2, 1, 3});
-    Tensor scores = matmul(q, k).astype(f32) * (1 / std::sqrt(double(depth)));
-    if (is_masked) scores = scores + in[3];
-    return {matmul(softmax(scores, -1).astype(dtype), v).astype(f32).astype(dtype)};
+    Tensor scores = matmul(q, k).astype(f32) * (1 / std::sqrt(double(p.depth)));
+    if (p.is_masked) scores = where(in[3], scores, full({}, -3e38, f32));
+    return {matmul(softmax(scores, -1).astype(p.dtype), v).astype(f32).astype(p.dtype)};
   };
-  std::vector<TensorType> types = {{{2, queries, heads, depth}, dtype},
-                                   {{2, keys, heads, depth}, dtype},
-                                   {{2, keys, heads, depth}, dtype}};
-  if (is_masked) types.push_back({{2, 1, 1, keys}, f32});
-  Traced t{lay_out(trace(f, types)), {}};
-  std::vector<ValueId> nodes;
-  for (ValueId id = 0; id < t.laid.graph.size(); ++id)
-    if (is_compute(t.laid.graph, id)) nodes.push_back(id);
-  t.group = make_group(t.laid.graph, wiring(t.laid.graph), nodes);
-  return t;
+  Generator random(11);
+  const auto normal = [&](std::int64_t tokens, double scale) {
+    return (random.normal({p.batches, tokens, p.heads, p.depth}) * scale).astype(p.dtype);
+  };
+  Tensors in = {normal(p.queries, p.magnitude), normal(p.keys, 1), normal(p.keys, 1)};
+  // Every third key is masked; of the first image all are.
+  if (p.is_masked) {
+    Tensor mask = zeros({p.batches, 1, 1, p.keys}, boolean);
+    for (std::int64_t b = 1; b < p.batches; ++b)
+      for (std::int64_t key = 0; key < p.keys; ++key) mask.at<bool>(b, 0, 0, key) = key % 3 != 0;
+    in.push_back(mask);
+  }
+  return emulator::GroupCase(f, in, layouts);
+}
+
+emulator::GroupCase::Lower by(const AttentionSchedule& s) {
+  return [s](const LaidOutGraph& laid, const Group& group, const Machine& machine) {
+    return lower_attention_sm90(laid, group, machine, s);
+  };
 }
 
 TEST(AttentionSm90, CompilesWithoutSpills) {
@@ -52,8 +65,9 @@ TEST(AttentionSm90, CompilesWithoutSpills) {
   } catch (const UserError& error) {
     GTEST_SKIP() << error.what();
   }
-  const auto check = [&](const Traced& t, const AttentionSchedule& s) {
-    const Lowered lowered = lower_attention_sm90(t.laid, t.group, h200(), s);
+  const auto check = [&](const Problem& p, const AttentionSchedule& s) {
+    const emulator::GroupCase t = attention_case(p);
+    const Lowered lowered = lower_attention_sm90(t.laid(), t.group(), h200(), s);
     ASSERT_EQ(lowered.calls.size(), 1u);
     const Call& call = lowered.calls.back();
     const std::string log = compiler->compile(call.source, "sm_90a").log;
@@ -63,12 +77,66 @@ TEST(AttentionSm90, CompilesWithoutSpills) {
     EXPECT_EQ(log.find("C75"), std::string::npos) << call.entry << '\n' << log;
   };
   for (const std::int64_t depth : {32, 40, 48, 64, 72, 80, 96, 128}) {
-    check(traced(2, 65, 197, depth, false), {1, 1, 208, 1});
-    check(traced(2, 65, 257, depth, depth == 80), {1, 2, 272, 1});
-    check(traced(2, 130, 1050, depth, depth == 32), {2, 2, depth > 64 ? 128 : 176, 2});
+    check({2, 2, 65, 197, depth}, {1, 1, 208, 1});
+    check({2, 2, 65, 257, depth, depth == 80}, {1, 2, 272, 1});
+    check({2, 2, 130, 1050, depth, depth == 32}, {2, 2, depth > 64 ? 128 : 176, 2});
   }
-  check(traced(12, 197, 197, 64, false), {2, 4, 208, 2});
-  check(traced(12, 197, 576, 64, false), {3, 3, 96, 2});
+  check({2, 12, 197, 197, 64}, {2, 4, 208, 2});
+  check({2, 12, 197, 576, 64}, {3, 3, 96, 2});
+}
+
+struct Choice {
+  Problem problem;
+  AttentionSchedule schedule;
+};
+// All keys at once and in blocks; groups with a tile each, several or none; every depth.
+const std::vector<Choice> kChoices = {
+    {{1, 1, 1, 2, 64}, {1, 1, 16, 1}},
+    {{1, 2, 7, 63, 32}, {1, 1, 64, 1}},
+    {{2, 1, 65, 65, 40}, {2, 2, 80, 2}},
+    {{1, 2, 197, 197, 48}, {2, 4, 208, 1}},
+    {{1, 1, 63, 257, 72}, {1, 1, 272, 1}},
+    {{1, 1, 257, 65, 80}, {3, 6, 80, 2}},
+    {{2, 1, 20, 100, 96, true}, {1, 1, 112, 1}},
+    {{1, 1, 65, 197, 128}, {2, 2, 64, 2}},
+    {{2, 2, 70, 197, 64, true}, {2, 2, 80, 2}},
+    {{1, 1, 197, 257, 32, false, 2e3}, {3, 3, 96, 3}},
+    {{1, 1, 33, 197, 64, false, 1e4, f16}, {1, 1, 208, 1}},
+};
+
+TEST(AttentionSm90, IsRight) {
+  for (const Choice& c : kChoices) {
+    SCOPED_TRACE(c.schedule.name());
+    emulator::GroupCase group = attention_case(c.problem);
+    emulator::expect_emulated(group, by(c.schedule), 90);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(AttentionSm90, TakesAnyLayout) {
+  std::mt19937 layouts(5);
+  for (int i = 0; i < 4; ++i) {
+    emulator::GroupCase group = attention_case({2, 2, 20, 33, 24, i % 2 == 1}, &layouts);
+    emulator::expect_emulated(group, kAttentionSm90, 90);
+  }
+}
+
+TEST(AttentionSm90OnGpu, IsRight) {
+  if (const std::string reason = emulator::no_device(90, true); !reason.empty())
+    GTEST_SKIP() << reason;
+  for (const Choice& c : kChoices) {
+    SCOPED_TRACE(c.schedule.name());
+    emulator::GroupCase group = attention_case(c.problem);
+    emulator::expect_on_device(group, by(c.schedule));
+  }
+  for (const Problem& p : std::vector<Problem>{{4, 12, 197, 197, 64},
+                                               {1, 16, 257, 257, 80},
+                                               {1, 16, 576, 576, 64},
+                                               {1, 8, 1050, 1050, 32, false},
+                                               {2, 8, 100, 1050, 32, true}}) {
+    emulator::GroupCase group = attention_case(p);
+    emulator::expect_on_device(group, kAttentionSm90);
+  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The Hopper product: every schedule compiles without spills for what is fused to products.
+// The Hopper product: schedules compile without spills, and are right on the emulator and on a GPU.
 #include "src/kernels/cuda/gemm_sm90.h"
 
 #include <gtest/gtest.h>
@@ -10,18 +10,38 @@
 #include "tensor/error.h"
 #include "tensor/tensor.h"
 #include "tests/cuda/emulator/group_case.h"
+#include "tests/cuda/on_device.h"
 
 namespace tensor::cuda {
 namespace {
 
 using Tensors = std::vector<Tensor>;
 
-// A small set that covers: both orientations, one to three groups, odd numbers of column blocks.
+// A small set that covers: both orientations, one to three groups, odd numbers of column blocks,
+// depth split among two blocks and among three with a rest, weights shared by two blocks.
 const std::vector<GemmSchedule> kSchedules = {
-    {104, 64, 4, 1, 1, true},   {200, 64, 3, 1, 1, true},         {72, 128, 4, 2, 1, true},
-    {8, 64, 2, 1, 1, true},     {144, 192, 3, 3, 1, true},        {64, 64, 4, 1, 1, false},
-    {128, 128, 5, 2, 1, false}, {128, 256, 4, 2, 1, false},       {192, 128, 3, 3, 1, false},
-    {64, 256, 2, 1, 1, false},  {128, 128, 5, 2, 2, false, true}, {256, 128, 3, 2, 2, false}};
+    {104, 64, 4, 1, 1, true},
+    {200, 64, 3, 1, 1, true},
+    {72, 128, 4, 2, 1, true},
+    {8, 64, 2, 1, 1, true},
+    {144, 192, 3, 3, 1, true},
+    {64, 64, 4, 1, 1, false},
+    {128, 128, 5, 2, 1, false},
+    {128, 256, 4, 2, 1, false},
+    {192, 128, 3, 3, 1, false},
+    {64, 256, 2, 1, 1, false},
+    {128, 128, 5, 2, 2, false, true},
+    {256, 128, 3, 2, 2, false},
+    {.tokens = 112, .features = 64, .stages = 2, .swapped = true, .splits = 2},
+    {.tokens = 128, .features = 128, .stages = 2, .groups = 2, .swapped = true, .splits = 3},
+    {.tokens = 128, .features = 256, .stages = 4, .groups = 2, .shares = 2},
+    {.tokens = 128,
+     .features = 128,
+     .stages = 5,
+     .groups = 2,
+     .blocks = 2,
+     .takes_turns = true,
+     .shares = 2}};
 
 Machine h200() { return machine_of(typical_device(90)); }
 
@@ -74,14 +94,31 @@ Traced traced(const Case& c) {
 }
 
 TEST(GemmSm90, SchedulesAreCheckedBeforeTheyAreBuilt) {
-  const auto fault = [](GemmSchedule s) { return s.fault(232448, true); };
-  for (const GemmSchedule& s : kSchedules) EXPECT_EQ(fault(s), "") << s.name();
+  const auto fault = [](GemmSchedule s, std::int64_t tokens = 512) {
+    return s.fault(232448, {1, tokens, 512, 512, 0, 0, 0, true});
+  };
+  for (const GemmSchedule& s : kSchedules) EXPECT_EQ(fault(s, 100), "") << s.name();
   EXPECT_EQ(fault({128, 64, 4, 1, 1, false}), "the side of the rows has 64 for each block");
   EXPECT_EQ(fault({100, 64, 4, 1, 1, true}), "8 to 256 columns in steps of 8");
   EXPECT_EQ(fault({64, 72, 4, 1, 1, false}), "features in panels of 64");
   EXPECT_EQ(fault({64, 64, 1, 1, 1, false}), "at least two stages");
+  EXPECT_EQ(fault({.tokens = 104, .features = 64, .swapped = true, .splits = 4}),
+            "boxes of equal parts of a tile");
+  EXPECT_EQ(fault({.tokens = 64, .features = 64, .splits = 2}), "only features as rows are split");
   EXPECT_EQ(fault({128, 256, 5, 2, 1, false}),
             "needs 279552 bytes of shared memory, a block has 232448");
+}
+
+// Hopper's kernels for the products of a transformer have enough work for all multiprocessors, and
+// the model tells apart what was measured apart.
+TEST(GemmSm90, TheModelKnowsSplits) {
+  const auto best = [](std::int64_t tokens, std::int64_t features, std::int64_t depth) {
+    const GemmProblem p{1, tokens, features, depth, 4, 4, 2, false};
+    return gemm_sm90_schedules(p, h200()).front();
+  };
+  EXPECT_GT(best(197, 768, 3072).splits, 1);
+  EXPECT_TRUE(best(197, 2304, 768).swapped);
+  EXPECT_FALSE(best(12608, 3072, 768).swapped);
 }
 
 TEST(GemmSm90, CompilesWithoutSpills) {
@@ -91,12 +128,12 @@ TEST(GemmSm90, CompilesWithoutSpills) {
   } catch (const UserError& error) {
     GTEST_SKIP() << error.what();
   }
-  const auto all = cases(197, 320, 192, bf16);
+  const auto all = cases(100, 320, 192, bf16);
   for (const Case& c : all) {
     const Traced t = traced(c);
     for (const GemmSchedule& s : kSchedules) {
       // What takes most registers with every schedule, the rest with two.
-      if (c.name != "both" && s.tokens != 104 && s.features != 256) continue;
+      if (c.name != "both" && s.tokens != 104 && s.stages != 4) continue;
       const Lowered lowered = lower_gemm_sm90(t.laid, t.group, h200(), s);
       const Call& call = lowered.calls.back();
       const std::string log = compiler->compile(call.source, "sm_90a").log;
@@ -108,37 +145,106 @@ TEST(GemmSm90, CompilesWithoutSpills) {
   }
 }
 
-// Every schedule on the emulator, of awkward numbers of tokens in turn: what is stored as it comes,
-// and with all that may be fused.
-TEST(GemmSm90, IsRight) {
-  Generator random(3);
+// What is stored as it comes, and with all that may be fused.
+emulator::GroupCase product_case(Generator& random, std::int64_t tokens, std::int64_t features,
+                                 std::int64_t depth, bool is_fused) {
   const auto normal = [&](const Shape& shape, DType dtype) {
     return random.normal(shape).astype(dtype);
   };
-  const Tensor w = normal({136, 72}, f16), bias = normal({136}, f32);
-  const TensorFunction plain = [&](const Tensors& in) -> Tensors {
+  const Tensor w = normal({features, depth}, f16), bias = normal({features}, f32);
+  const TensorFunction plain = [=](const Tensors& in) -> Tensors {
     return {matmul(in[0], w.transpose())};
   };
-  const TensorFunction fused = [&](const Tensors& in) -> Tensors {
+  const TensorFunction fused = [=](const Tensors& in) -> Tensors {
     const Tensor sum = matmul(in[0], w.transpose()).astype(f32) + bias + in[1];
     return {sum, gelu(sum).astype(f16)};
   };
+  const Tensor x = normal({tokens, depth}, f16);
+  if (!is_fused) return emulator::GroupCase(plain, {x});
+  return emulator::GroupCase(fused, {x, normal({tokens, features}, f32)});
+}
+
+emulator::GroupCase::Lower by(const GemmSchedule& s) {
+  return [s](const LaidOutGraph& laid, const Group& group, const Machine& machine) {
+    return lower_gemm_sm90(laid, group, machine, s);
+  };
+}
+
+// Every schedule on the emulator, of awkward numbers of tokens in turn.
+TEST(GemmSm90, IsRight) {
+  Generator random(3);
   constexpr std::int64_t kTokens[] = {1, 7, 63, 65, 197, 257};
   for (std::size_t i = 0; i < kSchedules.size(); ++i) {
     const GemmSchedule& s = kSchedules[i];
-    const auto lower = [&](const LaidOutGraph& laid, const Group& group, const Machine& machine) {
-      return lower_gemm_sm90(laid, group, machine, s);
-    };
     for (const std::size_t turn : {0, 1, 3}) {
       const std::int64_t tokens = kTokens[(i + turn) % 6];
+      // A split tile's boxes may reach beyond it only where no other one follows.
+      if (s.splits > 1 && s.tokens < tokens) continue;
       SCOPED_TRACE(s.name() + " of " + std::to_string(tokens) + " tokens");
-      const Tensor x = normal({tokens, 72}, f16), residual = normal({tokens, 136}, f32);
       emulator::GroupCase group =
-          turn == 1 ? emulator::GroupCase(plain, {x}) : emulator::GroupCase(fused, {x, residual});
-      emulator::expect_emulated(group, lower, 90);
+          product_case(random, tokens, 136, s.splits > 1 ? 328 : 72, turn != 1);
+      emulator::expect_emulated(group, by(s), 90);
     }
     if (HasFailure()) return;
   }
+}
+
+// Batches, broadcast and not, of any layout; factors and weights that must be copied or packed;
+// features that fill no panel.
+struct Shapes {
+  Shape left, right;
+  bool is_constant;
+};
+const std::vector<Shapes> kShapes = {
+    {{3, 65, 40}, {3, 40, 72}, false},
+    {{2, 2, 33, 24}, {1, 2, 24, 64}, false},
+    {{2, 3, 20, 64}, {64, 100}, true},
+    {{1, 5, 64}, {64, 1000}, true},
+    {{50, 72}, {72, 4}, true},
+    {{7, 100}, {100, 92}, true},
+    {{2, 2, 20, 30}, {2, 2, 30, 7}, false},
+    {{1, 1}, {1, 1}, false},
+};
+
+void check_shapes(const std::function<void(emulator::GroupCase&)>& check) {
+  Generator random(5);
+  std::mt19937 layouts(7);
+  for (const Shapes& shapes : kShapes)
+    for (const bool is_random : {false, true}) {
+      const Tensor a = random.normal(shapes.left).astype(bf16),
+                   b = random.normal(shapes.right).astype(bf16);
+      const TensorFunction f = [=](const Tensors& in) -> Tensors {
+        return {relu(matmul(in[0], shapes.is_constant ? b : in[1]).astype(f32) * 0.25)};
+      };
+      emulator::GroupCase group(f, shapes.is_constant ? Tensors{a} : Tensors{a, b},
+                                is_random ? &layouts : nullptr);
+      check(group);
+    }
+}
+
+TEST(GemmSm90, TakesAnyShapesAndLayouts) {
+  check_shapes([](emulator::GroupCase& group) { emulator::expect_emulated(group, kGemmSm90, 90); });
+}
+
+TEST(GemmSm90OnGpu, IsRight) {
+  if (const std::string reason = emulator::no_device(90, true); !reason.empty())
+    GTEST_SKIP() << reason;
+  check_shapes([](emulator::GroupCase& group) { emulator::expect_on_device(group, kGemmSm90); });
+  Generator random(3);
+  for (const GemmSchedule& s : kSchedules)
+    for (const std::int64_t tokens : {1, 65, 197, 257}) {
+      if (s.splits > 1 && s.tokens < tokens) continue;
+      SCOPED_TRACE(s.name() + " of " + std::to_string(tokens) + " tokens");
+      for (const bool is_fused : {false, true}) {
+        emulator::GroupCase group = product_case(random, tokens, 328, 520, is_fused);
+        emulator::expect_on_device(group, by(s));
+      }
+    }
+  // More tiles than multiprocessors, and what the model chooses.
+  emulator::GroupCase large = product_case(random, 3000, 1544, 328, true);
+  for (const GemmSchedule& s : kSchedules)
+    if (s.splits == 1 && s.features >= 128) emulator::expect_on_device(large, by(s));
+  emulator::expect_on_device(large, kGemmSm90);
 }
 
 }  // namespace

@@ -12,8 +12,6 @@
 namespace tensor::cuda {
 namespace {
 
-int columns_of(const GemmSchedule& s) { return s.swapped ? s.tokens : s.features; }
-
 std::string boolean_text(bool value) { return value ? "true" : "false"; }
 
 class Builder {
@@ -27,15 +25,15 @@ class Builder {
       if (left_factor(laid_, merged)) product_ = merged;
     }
     staged_ = boxed_write(laid_, group_, product_);
-    GemmProblem problem = gemm_problem(laid_.graph, group_, product_);
-    problem.staged = staged_ >= 0;
-    const GemmSchedule schedule = wanted ? *wanted : gemm_sm90_schedules(problem, machine_).front();
-    if (const std::string fault =
-            schedule.fault(machine_.device.shared_block_bytes, problem.staged);
-        !fault.empty())
-      internal_error("gemm_sm90", schedule.name(), ": ", fault);
+    problem_ = gemm_problem(laid_.graph, group_, product_);
+    problem_.staged = staged_ >= 0;
+    GemmSchedule schedule = wanted ? *wanted : gemm_sm90_schedules(problem_, machine_).front();
     const Source inputs = left_source();
     const Source weights = right_source();
+    if (weights.is_turned) schedule.shares = 1;
+    if (const std::string fault = schedule.fault(machine_.device.shared_block_bytes, problem_);
+        !fault.empty())
+      internal_error("gemm_sm90", schedule.name(), ": ", fault);
     add_kernel(schedule, weights, inputs);
     return std::move(lowered_);
   }
@@ -102,16 +100,17 @@ class Builder {
                : product_.dtype;
     Call call;
     call.source.text = text_of(s, epilogue, weights, inputs, outputs, output_type);
-    const std::int64_t tiles = (product_.rows + s.tokens - 1) / s.tokens *
-                               ((product_.features + s.features - 1) / s.features) *
-                               product_.batches;
-    call.launch.grid.x =
-        static_cast<unsigned>(std::min<std::int64_t>(tiles, machine_.device.multiprocessors));
+    const int cluster = s.splits * s.shares;
+    const std::int64_t blocks = s.tiles(problem_) * s.splits;
+    const std::int64_t most =
+        s.splits > 1 ? blocks : machine_.device.multiprocessors / cluster * cluster;
+    call.launch.grid.x = static_cast<unsigned>(std::min(blocks, most));
+    call.launch.cluster = static_cast<unsigned>(cluster);
     call.launch.block.x = static_cast<unsigned>(s.threads());
     call.launch.shared_bytes = static_cast<unsigned>(s.needed_shared_bytes(staged));
     call.launch.overlaps_previous = true;
-    call.arguments = {weights.map(product_.dtype, s.features), inputs.map(product_.dtype, s.tokens),
-                      outputs.map(output_type, s.swapped ? s.tokens : 64)};
+    call.arguments = {weights.map(product_.dtype, s.features / s.shares),
+                      inputs.map(product_.dtype, s.tokens), outputs.map(output_type, s.box_rows())};
     call.arguments.insert(call.arguments.end(), epilogue.arguments.begin(),
                           epilogue.arguments.end());
     std::string what = "gemm_" + std::string(name(product_.dtype)) + "_f32_" + s.name();
@@ -119,6 +118,13 @@ class Builder {
     name_kernel(call, machine_, what);
     lowered_.description = call.entry.substr(0, call.entry.find("__"));
     lowered_.calls.push_back(std::move(call));
+  }
+
+  // Whether there are registers for all that the epilogue reads, besides the sums.
+  static bool reads_first(const GemmSchedule& s, const Epilogue& epilogue) {
+    constexpr int kMost = 128;
+    const int inputs = epilogue.loads * s.my_columns() / 2 * s.blocks;
+    return s.swapped && s.groups == 1 && inputs > 0 && inputs + s.columns() / 2 * s.blocks <= kMost;
   }
 
   std::string text_of(const GemmSchedule& s, const Epilogue& epilogue, const Source& weights,
@@ -129,12 +135,13 @@ class Builder {
     const auto flag = [](const char* name, bool value) {
       return std::string("  static constexpr bool ") + name + " = " + boolean_text(value) + ";\n";
     };
+    const bool is_one_round = s.tiles(problem_) * s.splits <= machine_.device.multiprocessors;
     std::string parameters, members;
     for (const std::string& parameter : epilogue.parameters) {
       parameters += ",\n    " + parameter;
       members += (members.empty() ? "" : ", ") + parameter.substr(parameter.rfind(' ') + 1);
     }
-    const WgmmaForm form{columns_of(s), product_.dtype, false, weights.is_turned && s.swapped,
+    const WgmmaForm form{s.columns(), product_.dtype, false, weights.is_turned && s.swapped,
                          weights.is_turned && !s.swapped};
     return "#include \"gemm_sm90.h\"\nusing namespace tensor::device;\nstruct Schedule {\n"
            "  using Output = " +
@@ -144,6 +151,9 @@ class Builder {
            flag("kSwapped", s.swapped) + flag("kTakesTurns", s.takes_turns) +
            flag("kTurned", weights.is_turned) + flag("kWeightsFirst", product_.is_constant) +
            flag("kStaged", staged_ >= 0) + flag("kPairs", product_.features % 2 == 0) +
+           number("kSplits", s.splits) + number("kShares", s.shares) +
+           flag("kOnce", product_.is_constant && is_one_round) +
+           flag("kReadFirst", reads_first(s, epilogue)) + flag("kLaunchFirst", is_one_round) +
            "};\nstruct Problem {\n" + number("kTokens", product_.rows) +
            number("kFeatures", product_.features) + number("kDepth", product_.depth) +
            number("kBatches", product_.batches) + weights.corner_text("weights") +
@@ -168,6 +178,7 @@ class Builder {
   const Group& group_;
   const Machine& machine_;
   Product product_;
+  GemmProblem problem_;
   int staged_ = -1;
   Lowered lowered_;
 };

@@ -16,12 +16,19 @@ struct GemmSchedule {
   int blocks = 1;  // of 64 rows, a group
   bool swapped = false;
   bool takes_turns = false;  // every group has tiles of its own
+  int splits = 1;            // blocks of a cluster that share a tile's depth
+  int shares = 1;            // blocks of a cluster that share the weights of neighbouring tiles
   int band = 8;              // tiles of tokens before the next features
 
   /// Why the kernel cannot be built so, empty if it can: `shared_bytes` is what a block may have.
-  std::string fault(std::int64_t shared_bytes, bool staged) const;
+  std::string fault(std::int64_t shared_bytes, const struct GemmProblem& problem) const;
   std::int64_t needed_shared_bytes(bool staged) const;  // of dynamic shared memory
   int threads() const;
+  int columns() const { return swapped ? tokens : features; }  // of wgmma
+  /// The columns that a block finishes: all, or its share of a split tile's.
+  int my_columns() const { return (columns() / 8 + splits - 1) / splits * 8; }
+  int box_rows() const { return swapped ? my_columns() : 64; }  // of the outputs
+  std::int64_t tiles(const struct GemmProblem& problem) const;
   std::string name() const;  // "128x256x64_s4"
 };
 

@@ -12,7 +12,6 @@ constexpr int kDepth = 64;
 std::int64_t tiles_along(std::int64_t extent, int tile) { return (extent + tile - 1) / tile; }
 
 int rows_of(const GemmSchedule& s) { return s.swapped ? s.features : s.tokens; }
-int columns_of(const GemmSchedule& s) { return s.swapped ? s.tokens : s.features; }
 
 std::int64_t stage_bytes(const GemmSchedule& s) {
   return std::int64_t{2} * (s.tokens + s.features) * kDepth;
@@ -35,8 +34,17 @@ void add_stages(GemmSchedule& s, const GemmProblem& p, const Machine& machine) {
 }  // namespace
 
 std::string GemmSchedule::name() const {
-  return std::to_string(tokens) + "x" + std::to_string(features) + "x" + std::to_string(kDepth) +
-         (swapped ? "t" : "") + "_s" + std::to_string(stages) + (takes_turns ? "_turns" : "");
+  std::string text = std::to_string(tokens) + "x" + std::to_string(features) + "x" +
+                     std::to_string(kDepth) + (swapped ? "t" : "") + "_s" + std::to_string(stages);
+  if (takes_turns) text += "_turns";
+  if (splits > 1) text += "_k" + std::to_string(splits);
+  if (shares > 1) text += "_c" + std::to_string(shares);
+  return text;
+}
+
+std::int64_t GemmSchedule::tiles(const GemmProblem& p) const {
+  return tiles_along(tiles_along(p.tokens, tokens), shares) * shares *
+         tiles_along(p.features, features) * p.batches;
 }
 
 int GemmSchedule::threads() const { return 128 * groups + (groups > 1 ? 128 : 32); }
@@ -44,23 +52,35 @@ int GemmSchedule::threads() const { return 128 * groups + (groups > 1 ? 128 : 32
 std::int64_t GemmSchedule::needed_shared_bytes(bool staged) const {
   const int panels = (swapped ? 1 : (features + 63) / 64) * blocks;
   const int buffers = !staged ? 0 : panels > 1 ? 2 : 1;
-  const std::int64_t buffer = ((swapped ? tokens : 64) * 128 + 1023) / 1024 * 1024;
-  return stages * stage_bytes(*this) + groups * buffers * buffer;
+  const std::int64_t buffer = (box_rows() * 128 + 1023) / 1024 * 1024;
+  const std::int64_t exchanged =
+      splits > 1 ? splits * blocks * my_columns() / 8 * groups * 2048 : 0;
+  return stages * stage_bytes(*this) + groups * buffers * buffer + exchanged;
 }
 
-std::string GemmSchedule::fault(std::int64_t shared_bytes, bool staged) const {
+std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p) const {
   const int teams = takes_turns ? groups : 1;
   if (groups < 1 || groups > 3) return "groups of rows from 1 to 3";
   if (blocks < 1 || blocks > 2) return "one or two blocks of rows a group";
   if (rows_of(*this) != 64 * groups * blocks / teams)
     return "the side of the rows has 64 for each block";
-  if (columns_of(*this) % 8 != 0 || columns_of(*this) < 8 || columns_of(*this) > 256)
+  if (columns() % 8 != 0 || columns() < 8 || columns() > 256)
     return "8 to 256 columns in steps of 8";
-  if (blocks * columns_of(*this) > 256) return "at most 128 sums a thread";
-  if (staged && features % 64 != 0) return "features in panels of 64";
+  if (blocks * columns() > 256) return "at most 128 sums a thread";
+  if (p.staged && features % 64 != 0) return "features in panels of 64";
   if (stages < 2) return "at least two stages";
+  if (splits > 1) {
+    if (!swapped || takes_turns || shares > 1) return "only features as rows are split";
+    if (splits > 8 || splits > tiles_along(p.depth, kDepth)) return "at most 8 splits, each a step";
+    if ((splits - 1) * my_columns() >= columns()) return "columns for each of the splits";
+    // The last block's box would reach into the next tile.
+    if (p.staged && splits * my_columns() != columns() && tokens < p.tokens)
+      return "boxes of equal parts of a tile";
+  }
+  if (shares > 1 && (swapped || features % (8 * shares) != 0 || band % shares != 0 || shares > 2))
+    return "weights are shared by two blocks, features not as rows";
   // The barriers lie before the tiles, which begin where the swizzle does: every 1,024 bytes.
-  const std::int64_t needed = needed_shared_bytes(staged) + 1024;
+  const std::int64_t needed = needed_shared_bytes(p.staged) + 1024;
   if (needed > shared_bytes)
     return "needs " + std::to_string(needed) + " bytes of shared memory, a block has " +
            std::to_string(shared_bytes);
@@ -91,33 +111,39 @@ GemmProblem gemm_problem(const Graph& graph, const Group& group, const Product& 
 }
 
 double model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Machine& machine) {
-  // Clocks of one multiprocessor (hopper.md of the design: 16-bit wgmma takes N / 2 clocks for 16
-  // of k, and its operands 128 bytes a clock; copies arrive at some 56 bytes a clock).
+  // Clocks of one multiprocessor: 16-bit wgmma takes N / 2 clocks for 16 of k, and its operands 128
+  // bytes a clock; copies arrive at some 56 bytes a clock.
   constexpr double kArrival = 56;
   const double clock_mhz = 0.9e3 * machine.device.clock_ghz;
-  const double columns = columns_of(s), blocks = rows_of(s) / 64.0;
-  const double steps = static_cast<double>(tiles_along(p.depth, kDepth));
+  const double columns = s.columns(), blocks = rows_of(s) / 64.0;
+  const auto steps = static_cast<double>(tiles_along(tiles_along(p.depth, kDepth), s.splits));
   const double multiply = 4 * blocks * std::max(columns / 2, 16 + columns / 4);
   const double step = std::max(multiply, static_cast<double>(stage_bytes(s)) / kArrival);
   const double elements = static_cast<double>(s.tokens) * s.features;
-  const double finish =
-      400 + elements * (8 + p.operations) / 128 + elements * (p.read_bytes + p.written_bytes) / 24;
-  const std::int64_t tiles =
-      tiles_along(p.tokens, s.tokens) * tiles_along(p.features, s.features) * p.batches;
+  double finish = 400 + (elements * (8 + p.operations) / 128 +
+                         elements * (p.read_bytes + p.written_bytes) / 24) /
+                            s.splits;
+  // Sums go to the other blocks of the cluster, which have to be waited for.
+  if (s.splits > 1) finish += 900 + elements * 4 * (s.splits - 1) / s.splits / 24;
+  // Clusters of more than two leave some multiprocessors of a partition over.
   const std::int64_t processors = machine.device.multiprocessors;
-  const double rounds = static_cast<double>((tiles + processors - 1) / processors);
+  const std::int64_t usable = s.splits > 2 ? processors * 15 / 16 : processors;
+  const double rounds =
+      static_cast<double>(tiles_along(s.tiles(p) * s.splits, static_cast<int>(usable)));
   const double main = steps * step;
   const double clocks = s.takes_turns && rounds > 1
-                            ? std::max(rounds * main, (rounds * (main + finish)) / 2) + finish
+                            ? std::max(rounds * main, rounds * (main + finish) / 2) + finish
                             : rounds * (main + finish);
-  const double shape = static_cast<double>(p.batches);
   const double tokens = static_cast<double>(p.tokens), features = static_cast<double>(p.features),
                depth = static_cast<double>(p.depth);
-  const double bytes = shape * (2 * (tokens * depth + features * depth) +
-                                tokens * features * (p.read_bytes + p.written_bytes));
+  const double bytes =
+      static_cast<double>(p.batches) * (2 * (tokens * depth + features * depth) +
+                                        tokens * features * (p.read_bytes + p.written_bytes));
   const double memory = bytes / machine.memory_gbps / 1e3;
-  const double cache = static_cast<double>(tiles) * steps * static_cast<double>(stage_bytes(s)) /
-                       machine.l2_gbps / 1e3;
+  constexpr double kOfCache = 0.8;  // reached beside everything else
+  const double cached = static_cast<double>(s.tiles(p) * s.splits) * steps * 2 * kDepth *
+                        (s.tokens + static_cast<double>(s.features) / s.shares);
+  const double cache = cached / (kOfCache * machine.l2_gbps) / 1e3;
   constexpr double kFill = 1.3;  // the first tiles' way from memory, and the last sums' back
   return kFill + std::max({clocks / clock_mhz, memory, cache});
 }
@@ -126,22 +152,30 @@ std::vector<GemmSchedule> gemm_sm90_schedules(const GemmProblem& p, const Machin
   std::vector<GemmSchedule> candidates;
   const auto add = [&](GemmSchedule s) {
     add_stages(s, p, machine);
-    if (s.fault(machine.device.shared_block_bytes, p.staged).empty()) candidates.push_back(s);
+    if (s.fault(machine.device.shared_block_bytes, p).empty()) candidates.push_back(s);
   };
   // Features as rows: tokens in equal parts.
   if (p.tokens <= 2048)
     for (int parts = 1; parts <= 32; ++parts) {
       const std::int64_t tokens = tiles_along(tiles_along(p.tokens, parts), 8) * 8;
       if (tokens > 256 || tokens * (parts - 1) >= p.tokens) continue;
-      for (const int groups : {1, 2, 3}) {
-        GemmSchedule s{static_cast<int>(tokens), 64 * groups, 0, groups, 1, true};
-        add(s);
-      }
+      for (const int groups : {1, 2, 3})
+        for (int splits = 1; splits <= 8; ++splits) {
+          GemmSchedule s{static_cast<int>(tokens), 64 * groups, 0, groups, 1, true};
+          s.splits = splits;
+          add(s);
+        }
     }
+  const auto add_shared = [&](GemmSchedule s) {
+    s.band = s.features > s.tokens ? 16 : 12;
+    add(s);
+    s.shares = 2;
+    if (p.tokens > 4 * s.tokens) add(s);
+  };
   for (const int features : {64, 128, 192, 256})
-    for (const int groups : {1, 2, 3}) add({64 * groups, features, 0, groups, 1, false});
-  add({256, 128, 0, 2, 2, false});
-  add({128, 128, 0, 2, 2, false, true});
+    for (const int groups : {1, 2, 3}) add_shared({64 * groups, features, 0, groups, 1, false});
+  add_shared({256, 128, 0, 2, 2, false});
+  add_shared({128, 128, 0, 2, 2, false, true});
   std::vector<double> times;
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < candidates.size(); ++i) {

@@ -17,11 +17,16 @@ namespace tensor::device {
 ///   kTokens, kFeatures of a tile; kStages of the ring; kGroups of 128 threads that multiply, each
 ///   kBlocks times 64 rows; kSwapped
 ///   kTakesTurns: every group has a tile of its own, so that one finishes while another multiplies
+///   kSplits: blocks of a cluster that share a tile's depth and exchange their sums
+///   kShares: blocks of a cluster that share the weights of neighbouring tiles of tokens
 ///   kBand: tiles of tokens that are worked on before the next features
 ///   kTurned: weights lie with features next to each other, not with k
 ///   kWeightsFirst: they come from no kernel, so that loading them need not wait
+///   kOnce: they are read by one block only, so that the cache need not keep them
 ///   kStaged: outputs are stored as boxes, not (only) by the epilogue
 ///   kPairs: features are even in number
+///   kReadFirst: what the epilogue reads is read before the products
+///   kLaunchFirst: all blocks run at a time, so that the next kernel's may come at once
 /// P is the problem: kTokens, kFeatures, kDepth, kBatches, and where boxes of each tensor lie:
 /// weights(k, feature, batch), inputs(k, token, batch), outputs(feature, token, batch).
 /// Wgmma::run(sums, a, b, accumulate) is the instruction for the tile's columns.
@@ -51,19 +56,32 @@ struct GemmSm90 {
   static_assert(S::kSwapped || !S::kStaged || kColumns % 64 == 0, "boxes are of 64 features");
   static_assert(!S::kTurned || S::kFeatures % 64 == 0, "turned weights come in panels");
 
+  static_assert(S::kSplits == 1 || (S::kSwapped && !S::kTakesTurns && S::kShares == 1));
+  static_assert(S::kShares == 1 || (!S::kTurned && !S::kSwapped && S::kBand % S::kShares == 0));
+  static constexpr int kCluster = S::kSplits * S::kShares;
+
+  // The columns that a block finishes: all, or, of a split tile, its share.
+  static constexpr int kMyColumns = (kColumns / 8 + S::kSplits - 1) / S::kSplits * 8;
+  static constexpr bool kUneven = kMyColumns * S::kSplits > kColumns;
+
   // What is stored as boxes is laid out in panels of 64 features: of 64 tokens, or, swapped, of the
   // tile's. While one is stored the next is filled.
   static constexpr int kPanels = S::kSwapped ? 1 : (kColumns + 63) / 64;  // of 64 rows
-  static constexpr int kPanelRows = S::kSwapped ? S::kTokens : 64;
+  static constexpr int kPanelRows = S::kSwapped ? kMyColumns : 64;
   static constexpr int kBuffers = !S::kStaged ? 0 : kPanels * S::kBlocks > 1 ? 2 : 1;
   static constexpr u32 kBufferBytes = (kPanelRows * kRowBytes + 1023) / 1024 * 1024;
-  static constexpr u32 kSharedBytes =
-      S::kStages * kStageBytes + S::kGroups * kBuffers * kBufferBytes;
+  static constexpr u32 kBuffersAt = S::kStages * kStageBytes;
+  // The sums of a block's share that each block of the cluster made.
+  static constexpr u32 kExchangeAt = kBuffersAt + S::kGroups * kBuffers * kBufferBytes;
+  static constexpr u32 kPartBytes = S::kBlocks * kMyColumns / 8 * kConsumers * 16;
+  static constexpr u32 kSharedBytes = kExchangeAt + (S::kSplits > 1 ? S::kSplits * kPartBytes : 0);
 
   static constexpr int kSteps = (P::kDepth + kDepth - 1) / kDepth;
-  static constexpr int kTokenTiles = (P::kTokens + S::kTokens - 1) / S::kTokens;
+  static constexpr int kTokenTiles =
+      ((P::kTokens + S::kTokens - 1) / S::kTokens + S::kShares - 1) / S::kShares * S::kShares;
   static constexpr int kFeatureTiles = (P::kFeatures + S::kFeatures - 1) / S::kFeatures;
   static constexpr int kTiles = kTokenTiles * kFeatureTiles * P::kBatches;
+  static constexpr bool kWholeTokens = kTokenTiles * S::kTokens == P::kTokens && !kUneven;
 
   const TensorMap &weights, &inputs, &outputs;
   const Epilogue& epilogue;
@@ -109,12 +127,23 @@ struct GemmSm90 {
       prefetch(inputs);
       for (int i = 0; i < S::kStages; ++i) {
         barrier_init(full(i), 1);
-        barrier_init(empty(i), kMembers);
+        barrier_init(empty(i), kMembers * S::kShares);
       }
       barrier_init_fence();
     }
     __syncthreads();
+    if constexpr (kCluster > 1) cluster_arrive();
+    if constexpr (S::kShares > 1) cluster_wait();
+    if (S::kLaunchFirst) launch_next();
   }
+
+  // Of a tile's steps, those of this block.
+  int first_step() const { return S::kSplits > 1 ? int(cluster_rank()) * kSteps / S::kSplits : 0; }
+  int last_step() const {
+    return S::kSplits > 1 ? (int(cluster_rank()) + 1) * kSteps / S::kSplits : kSteps;
+  }
+  static int first_tile() { return blockIdx.x / S::kSplits; }
+  static int tiles_a_round() { return gridDim.x / S::kSplits; }
 
   void load_weights(int stage, int step, const Tile& tile) const {
     const u32 to = weights_at(stage);
@@ -123,8 +152,19 @@ struct GemmSm90 {
         const auto at = P::weights(step * kDepth, tile.feature + 64 * panel, tile.batch);
         load_box(to + panel * kPanelBytes, weights, full(stage), at.axes);
       }
+    } else if constexpr (S::kShares > 1) {
+      // Every block brings a part for all.
+      constexpr int kPart = S::kFeatures / S::kShares;
+      const int rank = cluster_rank();
+      load_box_to_all(to + rank * kPart * kRowBytes, weights, full(stage),
+                      P::weights(step * kDepth, tile.feature + rank * kPart, tile.batch).axes,
+                      (1 << S::kShares) - 1);
     } else {
-      load_box(to, weights, full(stage), P::weights(step * kDepth, tile.feature, tile.batch).axes);
+      const auto at = P::weights(step * kDepth, tile.feature, tile.batch);
+      if constexpr (S::kOnce && sizeof at == 8)
+        load_box(to, weights, full(stage), at.axes[0], at.axes[1], evict_first());
+      else
+        load_box(to, weights, full(stage), at.axes);
     }
   }
   void load_inputs(int stage, int step, const Tile& tile) const {
@@ -136,22 +176,23 @@ struct GemmSm90 {
     Turn turn;
     turn.parity = 1;  // the ring begins empty
     bool is_first = true;
+    const int first = first_step(), last = last_step();
     if (!S::kWeightsFirst) wait_for_previous();
-    for (int i = blockIdx.x; i < kTiles; i += gridDim.x) {
+    for (int i = first_tile(); i < kTiles; i += tiles_a_round()) {
       const Tile tile = place(i);
-      int step = 0;
+      int step = first;
       if (S::kWeightsFirst && is_first) {
         // The weights of the first tiles come while the kernel ahead still runs.
-        constexpr int kReady = kSteps < S::kStages ? kSteps : S::kStages;
-        for (; step < kReady; ++step) {
-          barrier_expect(full(step), kStageBytes);
-          load_weights(step, step, tile);
+        const int ready = min(last - first, S::kStages);
+        for (int j = 0; j < ready; ++j) {
+          barrier_expect(full(j), kStageBytes);
+          load_weights(j, first + j, tile);
         }
         wait_for_previous();
-        for (step = 0; step < kReady; ++step, turn.next()) load_inputs(step, step, tile);
+        for (; step < first + ready; ++step, turn.next()) load_inputs(turn.stage, step, tile);
         is_first = false;
       }
-      for (; step < kSteps; ++step, turn.next()) {
+      for (; step < last; ++step, turn.next()) {
         barrier_wait(empty(turn.stage), turn.parity);
         barrier_expect(full(turn.stage), kStageBytes);
         load_weights(turn.stage, step, tile);
@@ -171,9 +212,9 @@ struct GemmSm90 {
   // One tile's sums. A stage is given back once the products that read it have ended, which is one
   // step after they were begun.
   void multiply(float (&sums)[S::kBlocks][kSums], Turn& turn, int member) const {
-    const bool speaks = threadIdx.x % 128 == 0;
     int previous = -1;
-    for (int step = 0; step < kSteps; ++step, turn.next()) {
+    const int steps = last_step() - first_step();
+    for (int step = 0; step < steps; ++step, turn.next()) {
       barrier_wait(full(turn.stage), turn.parity);
       const u64 rows = operand(stage_at(turn.stage) + member * kGroupRows * kRowBytes, kRowsTurned);
       const u64 columns = operand(stage_at(turn.stage) + kRowTile, kColumnsTurned);
@@ -186,7 +227,7 @@ struct GemmSm90 {
                      columns + kColumnStep * k, step > 0 || k > 0);
       wgmma_commit();
       wgmma_wait<1>();
-      if (previous >= 0 && speaks) barrier_arrive(empty(previous));
+      if (previous >= 0) give_back(previous);
       previous = turn.stage;
     }
     wgmma_wait<0>();
@@ -194,7 +235,60 @@ struct GemmSm90 {
     for (int block = 0; block < S::kBlocks; ++block)
 #pragma unroll
       for (int i = 0; i < kSums; ++i) touch(sums[block][i]);
-    if (speaks) barrier_arrive(empty(previous));
+    give_back(previous);
+  }
+  void give_back(int stage) const {
+    if constexpr (S::kShares > 1) {
+      const int thread = threadIdx.x % 128;
+      if (thread < S::kShares) barrier_arrive_peer(peer_address(empty(stage), thread));
+    } else {
+      if (threadIdx.x % 128 == 0) barrier_arrive(empty(stage));
+    }
+  }
+
+  // Adds up the sums of the cluster's blocks: every block gets all parts of its share, and adds
+  // them in the same order.
+  u32 part_at(int from, int block, int unit) const {
+    return tiles_at + kExchangeAt + from * kPartBytes +
+           ((block * (kMyColumns / 8) + unit) * kConsumers + threadIdx.x) * 16;
+  }
+  void exchange(float (&sums)[S::kBlocks][kSums]) const {
+    constexpr int kUnits = kMyColumns / 8;
+    const int rank = cluster_rank();
+    cluster_wait();  // until all blocks run
+#pragma unroll
+    for (int to = 0; to < S::kSplits; ++to) {
+      const u32 peer = peer_address(part_at(rank, 0, 0), to);
+#pragma unroll
+      for (int block = 0; block < S::kBlocks; ++block)
+#pragma unroll
+        for (int unit = 0; unit < kUnits; ++unit) {
+          const int i = 4 * (to * kUnits + unit);
+          if (i >= kSums) continue;
+          const float part[4] = {sums[block][i], sums[block][i + 1], sums[block][i + 2],
+                                 sums[block][i + 3]};
+          store_peer(peer + (part_at(0, block, unit) - part_at(0, 0, 0)), part);
+        }
+    }
+    cluster_arrive();
+    cluster_wait();
+#pragma unroll
+    for (int block = 0; block < S::kBlocks; ++block)
+#pragma unroll
+      for (int unit = 0; unit < kUnits; ++unit)
+        if (!kUneven || 8 * (rank * kUnits + unit) < kColumns) {
+          float part[S::kSplits][4];
+#pragma unroll
+          for (int from = 0; from < S::kSplits; ++from)
+            load_own(part[from], part_at(from, block, unit));
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            float sum = part[0][i];
+#pragma unroll
+            for (int from = 1; from < S::kSplits; ++from) sum += part[from][i];
+            sums[block][4 * unit + i] = sum;
+          }
+        }
   }
 
   // Where a row of eight features of a token lies in a panel: 128 bytes a token, swizzled as the
@@ -210,9 +304,8 @@ struct GemmSm90 {
   // row, then of the row eight further down.
   struct Pair {
     int batch, token, feature;  // of the pair
-    bool has_token(int more) const {
-      return P::kTokens % S::kTokens == 0 || token + more < P::kTokens;
-    }
+    int end;                    // of the tile's tokens
+    bool has_token(int more) const { return kWholeTokens || token + more < end; }
     bool has_feature(int more) const {
       return P::kFeatures % S::kFeatures == 0 || feature + more < P::kFeatures;
     }
@@ -222,8 +315,9 @@ struct GemmSm90 {
     constexpr MatrixMultiply kShape = wgmma64xNx16(8);
     const Place mine = kShape.d.of_lane(threadIdx.x % 128);
     const int r = row + mine.row, c = column + mine.column;
-    return S::kSwapped ? Pair{tile.batch, tile.token + c, tile.feature + r}
-                       : Pair{tile.batch, tile.token + r, tile.feature + c};
+    const int end = min(P::kTokens, tile.token + S::kTokens);
+    return S::kSwapped ? Pair{tile.batch, tile.token + c, tile.feature + r, end}
+                       : Pair{tile.batch, tile.token + r, tile.feature + c, end};
   }
 
   void read(Inputs (&in)[4], const Pair& c) const {
@@ -302,26 +396,34 @@ struct GemmSm90 {
     }
   }
 
-  // A panel's columns, 16 at a time; what the epilogue reads for the next comes meanwhile.
-  template <int kFirst, int kCount>
-  void finish_panel(const float (&sums)[kSums], const Tile& tile, int row, u32 panel) const {
+  // A panel's columns from `first` on, 16 at a time; what the epilogue reads for the next comes
+  // meanwhile, unless it is `ready`.
+  template <int kCount>
+  void finish_panel(const float* sums, const Tile& tile, int row, int first, u32 panel,
+                    const Inputs (*ready)[4]) const {
     constexpr int kChunks = (kCount + 15) / 16;
     Inputs in[2][2][4] = {};
     const auto read_chunk = [&](int chunk, Inputs(&to)[2][4]) {
 #pragma unroll
-      for (int unit = 0; unit < 2; ++unit)
-        if (16 * chunk + 8 * unit < kCount)
-          read(to[unit], pair_at(tile, row, kFirst + 16 * chunk + 8 * unit));
+      for (int unit = 0; unit < 2; ++unit) {
+        if (16 * chunk + 8 * unit >= kCount) continue;
+        if constexpr (S::kReadFirst) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) to[unit][i] = ready[2 * chunk + unit][i];
+        } else {
+          read(to[unit], pair_at(tile, row, first + 16 * chunk + 8 * unit));
+        }
+      }
     };
     read_chunk(0, in[0]);
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       if (chunk + 1 < kChunks) read_chunk(chunk + 1, in[(chunk + 1) % 2]);
-      const int column = kFirst + 16 * chunk;
+      const int column = first + 16 * chunk;
       if (16 * chunk + 16 <= kCount)
-        finish<true>(sums + column / 2, in[chunk % 2], tile, row, column, 16 * chunk, panel);
+        finish<true>(sums + 8 * chunk, in[chunk % 2], tile, row, column, 16 * chunk, panel);
       else
-        finish<false>(sums + column / 2, in[chunk % 2], tile, row, column, 16 * chunk, panel);
+        finish<false>(sums + 8 * chunk, in[chunk % 2], tile, row, column, 16 * chunk, panel);
     }
   }
 
@@ -333,26 +435,35 @@ struct GemmSm90 {
     store_commit();
   }
 
+  // Of the epilogue's inputs what is read before the products.
+  static constexpr int kReadUnits = S::kReadFirst ? kMyColumns / 8 : 1;
+  using Ready = Inputs[S::kBlocks][kReadUnits][4];
+  static_assert(!S::kReadFirst || S::kSwapped);
+
+  // The first column that this block finishes.
+  int my_column() const { return S::kSplits > 1 ? int(cluster_rank()) * kMyColumns : 0; }
+
   template <int kPanel>
-  void finish_panels(const float (&sums)[kSums], const Tile& tile, int group, int row,
-                     int& buffer) const {
-    constexpr int kFirst = 64 * kPanel, kLeft = kColumns - kFirst;
+  void finish_panels(const float (&sums)[kSums], const Tile& tile, int group, int row, int& buffer,
+                     const Inputs (*ready)[4]) const {
+    constexpr int kFirst = 64 * kPanel, kLeft = kMyColumns - kFirst;
     constexpr int kCount = S::kSwapped || kLeft < 64 ? kLeft : 64;
-    const u32 panel =
-        tiles_at + S::kStages * kStageBytes + (group * kBuffers + buffer) * kBufferBytes;
+    const u32 panel = tiles_at + kBuffersAt + (group * kBuffers + buffer) * kBufferBytes;
+    const int first = my_column() + kFirst;
     const bool speaks = threadIdx.x % 128 == 0;
     if constexpr (S::kStaged) {
       if (speaks) store_wait_read<kBuffers - 1>();
       named_barrier(kGroupBarrier + group, 128);
     }
-    finish_panel<kFirst, kCount>(sums, tile, row, panel);
+    finish_panel<kCount>(sums + kFirst / 2, tile, row, first, panel, ready);
     if constexpr (S::kStaged) {
       fence_for_copies();
       named_barrier(kGroupBarrier + group, 128);
-      if (speaks) store_panel(panel, tile, row, kFirst);
+      if (speaks) store_panel(panel, tile, row, first);
       if constexpr (kBuffers > 1) buffer ^= 1;
     }
-    if constexpr (kPanel + 1 < kPanels) finish_panels<kPanel + 1>(sums, tile, group, row, buffer);
+    if constexpr (kPanel + 1 < kPanels)
+      finish_panels<kPanel + 1>(sums, tile, group, row, buffer, ready);
   }
 
   void consume() const {
@@ -360,21 +471,43 @@ struct GemmSm90 {
     // lane.
     const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
     const int team = group / kMembers, member = group % kMembers;
+    const int step = kTeams * tiles_a_round();
     float sums[S::kBlocks][kSums];
     Turn turn;
     if (team > 0) turn.skip(team * kSteps);
     int buffer = 0;
-    for (int i = blockIdx.x + team * gridDim.x; i < kTiles; i += kTeams * gridDim.x) {
+    for (int i = first_tile() + team * tiles_a_round(); i < kTiles; i += step) {
       const Tile tile = place(i);
+      Ready ready = {};
+      if constexpr (S::kReadFirst) {
+        wait_for_previous();
+#pragma unroll
+        for (int block = 0; block < S::kBlocks; ++block)
+#pragma unroll
+          for (int unit = 0; unit < kReadUnits; ++unit)
+            read(ready[block][unit],
+                 pair_at(tile, member * kGroupRows + 64 * block, my_column() + 8 * unit));
+      }
       multiply(sums, turn, member);
+      if constexpr (S::kSplits > 1) exchange(sums);
       if constexpr (kTeams > 1) turn.skip((kTeams - 1) * kSteps);
-      if (i + kTeams * static_cast<int>(gridDim.x) >= kTiles) launch_next();
+      if (!S::kLaunchFirst && i + step >= kTiles) launch_next();
       wait_for_previous();  // the epilogue may read what the kernel ahead wrote
 #pragma unroll
       for (int block = 0; block < S::kBlocks; ++block)
-        finish_panels<0>(sums[block], tile, group, member * kGroupRows + 64 * block, buffer);
+        finish_panels<0>(sums[block], tile, group, member * kGroupRows + 64 * block, buffer,
+                         ready[block]);
     }
     if (S::kStaged && threadIdx.x % 128 == 0) store_wait();
+  }
+
+  // A cluster's blocks stay until all have what they need of each other.
+  void leave() const {
+    if constexpr (S::kShares > 1) {
+      __syncwarp();
+      cluster_arrive();
+      cluster_wait();
+    }
   }
 
   static void run(const TensorMap& weights, const TensorMap& inputs, const TensorMap& outputs,
@@ -387,10 +520,17 @@ struct GemmSm90 {
     if (threadIdx.x >= kConsumers) {
       if constexpr (S::kGroups > 1) give_registers<kProducerRegisters>();
       if (threadIdx.x / 32 == kConsumers / 32 && elect_one()) gemm.produce();
+      if constexpr (S::kSplits > 1) {
+        __syncwarp();
+        cluster_wait();
+        cluster_arrive();
+        cluster_wait();
+      }
     } else {
       if constexpr (S::kGroups > 1) take_registers<kConsumerRegisters>();
       gemm.consume();
     }
+    gemm.leave();
   }
 };
 

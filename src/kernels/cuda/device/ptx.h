@@ -260,6 +260,18 @@ inline void load_peer(float (&value)[4], u32 peer) {
 inline void store_peer(u32 peer, float value) {
   asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(peer), "f"(value) : "memory");
 }
+inline void store_peer(u32 peer, const float (&value)[4]) {
+  asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(peer), "f"(value[0]),
+               "f"(value[1]), "f"(value[2]), "f"(value[3])
+               : "memory");
+}
+/// Of this block's shared memory.
+inline void load_own(float (&value)[4], u32 address) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value[0]), "=f"(value[1]), "=f"(value[2]), "=f"(value[3])
+               : "r"(address)
+               : "memory");
+}
 inline void barrier_arrive_peer(u32 peer) {
   asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(peer)
                : "memory");

@@ -123,6 +123,12 @@ inline void load_peer(float (&value)[4], u32 peer) {
 inline void store_peer(u32 peer, float value) {
   tensor_gpu->store_peer(peer, &value, sizeof value);
 }
+inline void store_peer(u32 peer, const float (&value)[4]) {
+  tensor_gpu->store_peer(peer, value, sizeof value);
+}
+inline void load_own(float (&value)[4], u32 address) {
+  tensor_gpu->load_peer(value, address, sizeof value);
+}
 inline void barrier_arrive_peer(u32 peer) { tensor_gpu->barrier_arrive(peer); }
 
 // ---- Programmatic dependent launch
