@@ -55,7 +55,7 @@ double tiles_us(const Graph& graph, const Group& group, const Convolution& conv,
   const double multiply = 2. * tile_pixels * tile_outputs * part / (tflops / processors) / 1e6;
   const double copy =
       (tile_pixels + tile_outputs) * part * width / (machine.l2_gbps / processors) / 1e3;
-  const double bytes = work_of(graph, group).bytes + 2 * packing_bytes(graph, conv);
+  const double bytes = work_of(graph, group).bytes + packing_bytes(graph, conv);
   // What the kernels just before wrote is still in the second-level cache if it is small.
   const double bandwidth = bytes < 0.5 * static_cast<double>(machine.device.l2_bytes)
                                ? machine.l2_gbps

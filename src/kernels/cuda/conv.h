@@ -58,11 +58,16 @@ struct TensorProblem {
   std::optional<Call> before;  // what packs the image
   std::int64_t scratch_bytes = 0;
   std::int64_t pixel_channels = 8;  // that a pixel has in a packed row of weights
+  bool are_patches = false;         // a pixel has all of a window
 };
 TensorProblem tensor_problem(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
                              const Machine& machine);
-/// What is read and written besides the operands to pack an image that the model's first
-/// convolution reads, in bytes; 0 where nothing is packed as far as the graph tells.
+/// Whether windows do not overlap and have to be packed anyway: then they become rows of a matrix.
+bool reads_patches(const Graph& graph, const Convolution& conv);
+/// The depth of the product, with what fills up the rows of such a matrix.
+std::int64_t product_depth(const Graph& graph, const Convolution& conv);
+/// What is written and read again to pack an image, in bytes; 0 where nothing is packed as far as
+/// the graph tells.
 double packing_bytes(const Graph& graph, const Convolution& conv);
 
 /// Weights as [output, tap, channel], channels filled up to a multiple of `channel_step` and rows
@@ -109,6 +114,8 @@ std::string constant_text(const char* name, std::int64_t value);
 std::string constant_text(const char* name, const Pair& pair, const char* h, const char* w);
 /// The members of a problem that any kernel reads, but for the depth.
 std::string problem_text(const Convolution& conv, const TensorProblem& problem);
+/// Those of the window and the result.
+std::string window_text(const Convolution& conv, const TensorProblem& problem);
 ImageSteps image_steps(const LaidOutGraph& laid, ValueId id);
 Pointer operand_pointer(const LaidOutGraph& laid, const Group& group, ValueId id);
 

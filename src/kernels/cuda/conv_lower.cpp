@@ -9,7 +9,8 @@
 namespace tensor::cuda {
 namespace {
 
-constexpr std::int64_t kChunk = 8;  // elements of 16 bits in 16 bytes
+constexpr std::int64_t kChunk = 8;       // elements of 16 bits in 16 bytes
+constexpr std::int64_t kPatchStep = 64;  // of a row, so that all kernels can multiply it
 
 std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 std::int64_t ceil_div(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
@@ -45,39 +46,82 @@ PackedImage packed_image(const Convolution& conv) {
           few};
 }
 
-std::int64_t bytes_of(const PackedImage& packed, const Convolution& conv) {
-  return conv.images * packed.size.h * packed.size.w * packed.channels * item_size(conv.dtype);
+std::int64_t patch_row(const Convolution& conv) { return round_up(conv.depth(), kPatchStep); }
+
+std::int64_t packed_bytes(const Graph& graph, const Convolution& conv) {
+  const PackedImage packed = packed_image(conv);
+  const std::int64_t elements = reads_patches(graph, conv)
+                                    ? conv.pixels() * patch_row(conv)
+                                    : conv.images * packed.size.h * packed.size.w * packed.channels;
+  return elements * item_size(conv.dtype);
 }
 
+// A call of `function` from device/conv_plain.h by so many threads, on the image as it lies.
 Call pack_call(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
-               const PackedImage& packed, const Machine& machine) {
+               const std::string& function, const std::string& more, std::int64_t threads,
+               const Machine& machine) {
   const ImageSteps s = image_steps(laid, conv.image);
   const DType from = laid.graph.type(conv.image).dtype;
   std::ostringstream text;
   text << "#include \"conv_plain.h\"\nusing namespace tensor::device;\nstruct Problem {\n"
        << "  using From = " << device_type(from) << ";\n  using To = " << device_type(conv.dtype)
        << ";\n"
-       << constant_text("kImages", conv.images) << constant_text("k", conv.size, "Height", "Width")
-       << constant_text("kFrom", conv.channels)
-       << constant_text("kOut", packed.size, "Height", "Width")
-       << constant_text("kChannels", packed.channels)
-       << constant_text("kPad", packed.padding, "Y", "X") << constant_text("kImageStep", s.image)
-       << constant_text("kChannelStep", s.channel) << constant_text("kRowStep", s.row)
-       << constant_text("kColumnStep", s.column)
+       << constant_text("k", conv.size, "Height", "Width") << constant_text("kFrom", conv.channels)
+       << constant_text("kImageStep", s.image) << constant_text("kChannelStep", s.channel)
+       << constant_text("kRowStep", s.row) << constant_text("kColumnStep", s.column) << more
        << "};\nextern \"C\" __global__ __launch_bounds__(256) void KERNEL(const Problem::From* "
-          "image,\n    Problem::To* packed) {\n  pack_image<Problem>(image, packed);\n}\n";
+          "image,\n    Problem::To* packed) {\n  "
+       << function << "<Problem>(image, packed);\n}\n";
   Call call;
   call.source.text = text.str();
-  const std::int64_t threads =
-      conv.images * packed.size.h * packed.size.w * ceil_div(packed.channels, kChunk);
   call.launch.grid = {static_cast<unsigned>(ceil_div(threads, 256))};
   call.launch.block = {256};
   call.launch.overlaps_previous = true;
   call.arguments = {operand_pointer(laid, group, conv.image),
                     Pointer{Pointer::Base::scratch, 0, 0}};
   name_kernel(call, machine,
-              "pack_image_" + std::string(name(from)) + "_" + std::string(name(conv.dtype)));
+              function + "_" + std::string(name(from)) + "_" + std::string(name(conv.dtype)));
   return call;
+}
+
+// The problem on an image that is packed with all channels of a pixel, or a row of the window, next
+// to each other.
+void pack_image(TensorProblem& p, const LaidOutGraph& laid, const Group& group,
+                const Convolution& conv, const Machine& machine) {
+  const PackedImage packed = packed_image(conv);
+  const std::int64_t row = packed.size.w * packed.channels, few = row_channels(conv);
+  p.steps = {packed.size.h * row, 1, row, packed.channels};
+  p.size = packed.size;
+  p.channels = p.pixel_channels = packed.channels;
+  if (few > 0) {
+    p.channels = round_up(conv.taps.w * few, kChunk);
+    p.size.w = conv.out_size.w;
+    p.steps.column = conv.stride.w * few;
+    p.taps.w = p.stride.w = p.dilation.w = 1;
+    p.padding = 0;
+  }
+  p.before = pack_call(
+      laid, group, conv, "pack_image",
+      constant_text("kImages", conv.images) +
+          constant_text("kOut", packed.size, "Height", "Width") +
+          constant_text("kChannels", packed.channels) +
+          constant_text("kPad", packed.padding, "Y", "X"),
+      conv.images * packed.size.h * packed.size.w * ceil_div(packed.channels, kChunk), machine);
+}
+
+// The problem on a matrix of windows.
+void pack_patches(TensorProblem& p, const LaidOutGraph& laid, const Group& group,
+                  const Convolution& conv, const Machine& machine) {
+  const std::int64_t row = patch_row(conv);
+  p.before = pack_call(laid, group, conv, "pack_patches",
+                       window_text(conv, p) + constant_text("kRow", row),
+                       conv.pixels() * (row / kChunk), machine);
+  p.are_patches = true;
+  p.channels = row;
+  p.size = conv.out_size;
+  p.taps = p.stride = p.dilation = 1;
+  p.padding = 0;
+  p.steps = {conv.out_size.h * conv.out_size.w * row, 1, conv.out_size.w * row, row};
 }
 
 }  // namespace
@@ -93,17 +137,20 @@ std::string constant_text(const char* name, const Pair& pair, const char* h, con
          constant_text((name + std::string(w)).c_str(), pair.w);
 }
 
+std::string window_text(const Convolution& conv, const TensorProblem& p) {
+  return constant_text("kTap", p.taps, "Rows", "Columns") +
+         constant_text("kStride", p.stride, "Y", "X") + constant_text("kPad", p.padding, "Y", "X") +
+         constant_text("kDilation", p.dilation, "Y", "X") +
+         constant_text("kOut", conv.out_size, "Height", "Width") +
+         constant_text("kPixels", conv.pixels()) + constant_text("kOutputs", conv.outputs);
+}
+
 std::string problem_text(const Convolution& conv, const TensorProblem& p) {
   return "  using Element = " + std::string(device_type(conv.dtype)) + ";\n" +
          constant_text("k", p.size, "Height", "Width") + constant_text("kChannels", p.channels) +
-         constant_text("kTap", p.taps, "Rows", "Columns") +
-         constant_text("kStride", p.stride, "Y", "X") + constant_text("kPad", p.padding, "Y", "X") +
-         constant_text("kDilation", p.dilation, "Y", "X") +
          constant_text("kImageStep", p.steps.image) +
          constant_text("kChannelStep", p.steps.channel) + constant_text("kRowStep", p.steps.row) +
-         constant_text("kColumnStep", p.steps.column) +
-         constant_text("kOut", conv.out_size, "Height", "Width") +
-         constant_text("kPixels", conv.pixels()) + constant_text("kOutputs", conv.outputs);
+         constant_text("kColumnStep", p.steps.column) + window_text(conv, p);
 }
 
 TensorProblem tensor_problem(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
@@ -115,43 +162,45 @@ TensorProblem tensor_problem(const LaidOutGraph& laid, const Group& group, const
   p.steps = image_steps(laid, conv.image);
   p.image = operand_pointer(laid, group, conv.image);
   if (lies_ready(laid, conv)) return p;
-  const PackedImage packed = packed_image(conv);
-  const std::int64_t row = packed.size.w * packed.channels, few = row_channels(conv);
-  p.steps = {packed.size.h * row, 1, row, packed.channels};
-  p.size = packed.size;
-  p.channels = p.pixel_channels = packed.channels;
-  if (few > 0) {
-    p.channels = round_up(conv.taps.w * few, kChunk);
-    p.size.w = conv.out_size.w;
-    p.steps.column = conv.stride.w * few;
-    p.taps.w = p.stride.w = p.dilation.w = 1;
-    p.padding = 0;
-  }
+  if (reads_patches(laid.graph, conv))
+    pack_patches(p, laid, group, conv, machine);
+  else
+    pack_image(p, laid, group, conv, machine);
   p.image = {Pointer::Base::scratch, 0, 0};
-  p.before = pack_call(laid, group, conv, packed, machine);
-  p.scratch_bytes = bytes_of(packed, conv);
+  p.scratch_bytes = packed_bytes(laid.graph, conv);
   return p;
 }
 
+bool reads_patches(const Graph& graph, const Convolution& conv) {
+  const auto is_apart = [](std::int64_t taps, std::int64_t stride, std::int64_t dilation) {
+    return stride > (taps - 1) * dilation;
+  };
+  return (graph.type(conv.image).dtype != conv.dtype || conv.channels % kChunk != 0) &&
+         conv.taps.h * conv.taps.w > 1 && is_apart(conv.taps.h, conv.stride.h, conv.dilation.h) &&
+         is_apart(conv.taps.w, conv.stride.w, conv.dilation.w);
+}
+
 double packing_bytes(const Graph& graph, const Convolution& conv) {
-  const DType from = graph.type(conv.image).dtype;
-  if (from == conv.dtype && conv.channels % kChunk == 0) return 0;
-  return static_cast<double>(conv.images * conv.channels * conv.size.h * conv.size.w *
-                                 item_size(from) +
-                             bytes_of(packed_image(conv), conv));
+  const bool is_ready = graph.type(conv.image).dtype == conv.dtype && conv.channels % kChunk == 0;
+  return is_ready ? 0 : 2. * static_cast<double>(packed_bytes(graph, conv));
+}
+
+std::int64_t product_depth(const Graph& graph, const Convolution& conv) {
+  return reads_patches(graph, conv) ? patch_row(conv) : conv.depth();
 }
 
 std::function<Tensor(const Tensor&)> weight_packing(const Convolution& conv, const TensorProblem& p,
                                                     std::int64_t channel_step,
                                                     std::int64_t row_step) {
-  return [taps = conv.taps, outputs = conv.outputs, own = conv.channels, p_taps = p.taps,
-          channels = p.channels, pixel = p.pixel_channels, channel_step,
+  return [taps = conv.taps, outputs = conv.outputs, p_taps = p.taps, channels = p.channels,
+          pixel = p.pixel_channels, are_patches = p.are_patches, channel_step,
           row_step](const Tensor& w) {
     const auto fill = [](const Tensor& x, std::int64_t to) {
       std::vector<std::pair<std::int64_t, std::int64_t>> width(static_cast<std::size_t>(x.rank()));
       width.back().second = to - x.shape(-1);
       return pad(x, width);
     };
+    if (are_patches) return fill(reshape(w, {outputs, w.size() / outputs}), channels).copy();
     Tensor x = fill(transpose(w, {0, 2, 3, 1}), pixel);
     x = reshape(x, {outputs, p_taps.h * p_taps.w, taps.h * taps.w / p_taps.h / p_taps.w * pixel});
     x = fill(x, round_up(channels, channel_step));

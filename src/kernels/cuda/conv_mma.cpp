@@ -32,7 +32,7 @@ Choice choose(const Graph& graph, const Group& group, const Convolution& conv,
   // The newer Tensor Cores give their full rate to newer instructions only.
   const int capability = machine.device.capability;
   const double share = capability == 90 ? 0.6 : capability == 100 ? 0.3 : 0.9;
-  const std::int64_t depth = round_up(conv.depth(), kBlock);
+  const std::int64_t depth = round_up(product_depth(graph, conv), kBlock);
   Choice best;
   for (Schedule s : kSchedules)
     for (const int parts : kParts) {

@@ -35,9 +35,10 @@ struct Choice {
 Choice choose(const Graph& graph, const Group& group, const Convolution& conv,
               const Machine& machine) {
   Choice best;
+  const std::int64_t depth = product_depth(graph, conv);
   for (Schedule s : kSchedules)
     for (const int parts : kParts) {
-      if (parts > 1 && conv.depth() / kBlock / parts < 4) continue;
+      if (parts > 1 && depth / kBlock / parts < 4) continue;
       s.parts = parts;
       const double time =
           tiles_us(graph, group, conv, machine, s.pixels(), s.outputs, parts, conv.depth(),
@@ -48,11 +49,11 @@ Choice choose(const Graph& graph, const Group& group, const Convolution& conv,
 }
 
 // Whether pixels of the result read pixels of the image one to one, in their order.
-bool is_matrix(const Convolution& conv, const ImageSteps& s) {
-  const bool is_pointwise = conv.taps.h == 1 && conv.taps.w == 1 && conv.stride.h == 1 &&
-                            conv.stride.w == 1 && conv.padding.h == 0 && conv.padding.w == 0;
-  return is_pointwise && (conv.size.h == 1 || s.row == conv.size.w * s.column) &&
-         (conv.images == 1 || s.image == conv.size.h * conv.size.w * s.column);
+bool is_matrix(const TensorProblem& p, const ImageSteps& s, std::int64_t images) {
+  const bool is_pointwise = p.taps.h == 1 && p.taps.w == 1 && p.stride.h == 1 && p.stride.w == 1 &&
+                            p.padding.h == 0 && p.padding.w == 0;
+  return is_pointwise && (p.size.h == 1 || s.row == p.size.w * s.column) &&
+         (images == 1 || s.image == p.size.h * p.size.w * s.column);
 }
 
 TensorMapOf image_map(const Convolution& conv, const TensorProblem& p, int pixels) {
@@ -66,7 +67,7 @@ TensorMapOf image_map(const Convolution& conv, const TensorProblem& p, int pixel
                   {p.channels, p.size.w, p.size.h, conv.images},
                   {column * bytes, row * bytes, image * bytes},
                   {}};
-  if (is_matrix(conv, {image, 1, row, column})) {
+  if (is_matrix(p, {image, 1, row, column}, conv.images)) {
     map.extents = {p.channels, conv.pixels()};
     map.stride_bytes = {column * bytes};
     map.box = {kBlock, pixels};
@@ -98,7 +99,9 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Con
                                const Machine& machine) {
   const bool has_type = conv.dtype == f16 || conv.dtype == bf16;
   if (machine.device.capability != 90 || !has_type || !conv.is_constant || conv.groups != 1 ||
-      conv.is_transposed || conv.channels % kBlock != 0 || !has_window(conv))
+      conv.is_transposed)
+    return std::nullopt;
+  if (!reads_patches(graph, conv) && (conv.channels % kBlock != 0 || !has_window(conv)))
     return std::nullopt;
   return choose(graph, group, conv, machine).microseconds;
 }
@@ -135,8 +138,9 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Convolution& c
       ");\n  Conv::run(image, weights, epilogue, part);";
   launch.parameters = {"const __grid_constant__ TensorMap image",
                        "const __grid_constant__ TensorMap weights"};
-  launch.arguments = {image, swizzled_boxes(conv.dtype, conv.outputs, conv.depth(), s.outputs,
-                                            {Pointer::Base::packed, 0, 0})};
+  launch.arguments = {
+      image, swizzled_boxes(conv.dtype, conv.outputs, product_depth(laid.graph, conv), s.outputs,
+                            {Pointer::Base::packed, 0, 0})};
   launch.blocks = ((conv.pixels() + s.pixels() - 1) / s.pixels()) *
                   ((conv.outputs + s.outputs - 1) / s.outputs);
   launch.parts = s.parts;

@@ -38,6 +38,40 @@ inline void pack_image(const typename P::From* image, typename P::To* packed) {
   store_channels<true>(to + group * kGroup, values, 1, kGroup);
 }
 
+/// The windows of the result's pixels as rows of a matrix [kPixels, kRow], in the order of weights:
+/// [channel, row, column], then zeros. For windows that do not overlap, which so lie in memory
+/// once. P is pack_image's and names the window and the result as ConvMma's does. A thread has
+/// eight neighbours of a row.
+template <class P>
+inline void pack_patches(const typename P::From* image, typename P::To* packed) {
+  constexpr int kTaps = P::kTapRows * P::kTapColumns, kGroups = P::kRow / 8;
+  launch_next();
+  wait_for_previous();
+  const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (number >= i64(P::kPixels) * kGroups) return;
+  const int pixel = static_cast<int>(number / kGroups);
+  const int first = static_cast<int>(number % kGroups) * 8;
+  const int in_image = pixel % (P::kOutHeight * P::kOutWidth);
+  const int top = in_image / P::kOutWidth * P::kStrideY - P::kPadY;
+  const int left = in_image % P::kOutWidth * P::kStrideX - P::kPadX;
+  image += i64(pixel / (P::kOutHeight * P::kOutWidth)) * P::kImageStep;
+  float values[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const int channel = (first + i) / kTaps, tap = (first + i) % kTaps;
+    const int y = top + tap / P::kTapColumns * P::kDilationY;
+    const int x = left + tap % P::kTapColumns * P::kDilationX;
+    const bool is_inside =
+        channel < P::kFrom && static_cast<u32>(y) < P::kHeight && static_cast<u32>(x) < P::kWidth;
+    values[i] =
+        is_inside
+            ? static_cast<float>(value_of(image[i64(channel) * P::kChannelStep +
+                                                i64(y) * P::kRowStep + i64(x) * P::kColumnStep]))
+            : 0.f;
+  }
+  store_channels<true>(packed + i64(pixel) * P::kRow + first, values, 1, 8);
+}
+
 /// Tiles of 128 pixels by P::kTileOutputs, 64 or 128, outputs; a thread has eight of them of four
 /// or eight pixels. P is ConvMma's problem with steps of any size, kChannelStep between channels,
 /// and the types Image and Weight; weights are packed as [depth, output], kWeightRow outputs, a
