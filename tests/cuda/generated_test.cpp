@@ -6,6 +6,7 @@
 #include "tensor/error.h"
 #include "tests/cuda/emulator/group_case.h"
 #include "tests/cuda/generated_cases.h"
+#include "tests/cuda/on_device.h"
 
 namespace tensor::cuda {
 namespace {
@@ -66,6 +67,17 @@ TEST(GeneratedKernels, TakeAnyLayout) {
     expect_right(c, 80, &random);
     if (HasFailure()) return;
   }
+}
+
+TEST(GeneratedKernelsOnGpu, AgreeWithTheReference) {
+  if (const std::string reason = emulator::no_device(); !reason.empty()) GTEST_SKIP() << reason;
+  std::mt19937 random(13);
+  for (const auto& c : testing::generated_cases())
+    for (std::mt19937* layouts : {static_cast<std::mt19937*>(nullptr), &random}) {
+      SCOPED_TRACE(c.name);
+      emulator::GroupCase group(c.function, testing::inputs_of(c), layouts);
+      emulator::expect_on_device(group, family_of(c));
+    }
 }
 
 }  // namespace

@@ -1,0 +1,111 @@
+// Which kernels run the groups of whole models on a GPU, decided without one: nothing that is
+// elementwise, a row operator, a copy or an image operator is left to the host.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <iostream>
+#include <map>
+#include <set>
+
+#include "models/detr/detr_checkpoint.h"
+#include "models/setr/setr_checkpoint.h"
+#include "models/vit/vit_checkpoint.h"
+#include "src/kernels/cuda/family.h"
+#include "tests/models/golden.h"
+#include "tests/plans/nine_models.h"
+
+namespace tensor::cuda {
+namespace {
+
+// Operators that have no kernel: those that sort or sum up along an axis, and products of types
+// or forms that no family of products takes.
+const std::set<Op> kLeftToHost = {Op::cumsum, Op::sort,   Op::argsort,
+                                  Op::matmul, Op::conv2d, Op::conv_transpose2d};
+
+struct Summary {
+  std::map<std::string, int> groups;           // by family
+  std::map<std::string, int> on_host;          // operators
+  std::map<std::string, double> microseconds;  // by family
+};
+
+Summary summary_of(const LaidOutGraph& laid, const FusionPlan& plan) {
+  Summary summary;
+  for (const Group& group : plan.groups) {
+    const Family& family = cuda_families()[static_cast<std::size_t>(group.family)];
+    ++summary.groups[std::string(family.name)];
+    summary.microseconds[std::string(family.name)] += group.microseconds;
+    if (family.name != "host") continue;
+    for (const ValueId id : group.nodes) {
+      const Node& node = laid.graph[id];
+      ++summary.on_host[std::string(info(node.op).name)];
+      EXPECT_TRUE(kLeftToHost.contains(node.op))
+          << info(node.op).name << " : " << node.type << " of " << laid.graph.type(node.inputs[0])
+          << " runs on the host";
+    }
+  }
+  return summary;
+}
+
+void expect_kernels(const std::string& name, const LaidOutGraph& laid) {
+  SCOPED_TRACE(name);
+  const auto begin = std::chrono::steady_clock::now();
+  const FusionPlan plan = fuse(laid.graph, cuda_cost(machine_of(typical_device(90))));
+  const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
+  const Summary summary = summary_of(laid, plan);
+  std::cout << name << ": planned in " << time.count() << " ms, " << plan.microseconds
+            << " us estimated;";
+  for (const auto& [family, groups] : summary.groups)
+    std::cout << ' ' << family << ' ' << groups << " (" << summary.microseconds.at(family)
+              << " us)";
+  for (const auto& [op, count] : summary.on_host)
+    std::cout << "; on the host " << op << " x " << count;
+  std::cout << '\n';
+}
+
+TEST(WholeModels, StandardModels) {
+  const auto models = nine::nine_models(f16);
+  for (const char* name : {"vit-base-patch16-224", "setr-pup", "detr-resnet-50-e6"})
+    expect_kernels(name, models.at(name)());
+}
+
+// As compile() makes it.
+LaidOutGraph laid_out(const TensorFunction& f, const std::vector<TensorType>& inputs, DType dtype) {
+  Graph graph = fold_scale(simplify(fold_constants(trace(f, inputs))));
+  if (dtype != f32) graph = cast_images(cast_products(graph, dtype), dtype);
+  return lay_out(eliminate_common_and_dead(graph));
+}
+
+using Tensors = std::vector<Tensor>;
+
+TensorFunction model_in(const std::string& folder) {
+  if (folder.starts_with("vit")) {
+    const auto vit = models::vit::load_vit(models::open_checkpoint(golden::folder(folder)));
+    return [vit](const Tensors& in) -> Tensors { return {vit.model(in[0]).last_hidden_state}; };
+  }
+  if (folder.starts_with("setr")) {
+    const auto setr = models::setr::load_setr(models::setr::open_setr(golden::folder(folder)));
+    return [setr](const Tensors& in) -> Tensors { return {setr(in[0])}; };
+  }
+  const auto detr = models::detr::load_detr(golden::folder(folder));
+  return [detr](const Tensors& in) -> Tensors {
+    const auto out = in.size() > 1 ? detr(in[0], in[1]) : detr(in[0]);
+    return {out.logits, out.pred_boxes};
+  };
+}
+
+TEST(WholeModels, GoldenModels) {
+  for (const std::string folder :
+       {"vit_hf", "vit_timm", "setr_fudan_naive", "setr_fudan_mla", "setr_fudan_pup",
+        "setr_mmseg_naive", "setr_mmseg_mla", "setr_mmseg_pup", "detr_hf_hub", "detr_original"}) {
+    const auto io = golden::io(folder);
+    std::vector<TensorType> inputs = {io.at("pixel_values").type()};
+    if (const auto mask = io.find("pixel_mask"); mask != io.end())
+      inputs.push_back(mask->second.type());
+    for (const DType dtype : {f16, f32})
+      expect_kernels(folder + " " + std::string(name(dtype)),
+                     laid_out(model_in(folder), inputs, dtype));
+  }
+}
+
+}  // namespace
+}  // namespace tensor::cuda
