@@ -230,6 +230,11 @@ inline std::vector<GeneratedCase> row_cases() {
         return {centred / sqrt(mean(square(centred), {-1}, true) + 1e-5)};
       },
       {type({5, 9, 257})});
+  add("mean of images whose channels come last",
+      [](const Tensors& in) -> Tensors {
+        return {mean(in[0].transpose({0, 3, 1, 2}), {2, 3})};
+      },
+      {type({2, 13, 14, 48})});
   add("mean of an image",
       [](const Tensors& in) -> Tensors {
         return {mean(in[0], {2, 3})};
@@ -238,9 +243,58 @@ inline std::vector<GeneratedCase> row_cases() {
   return cases;
 }
 
+inline std::vector<GeneratedCase> reduce_cases() {
+  using namespace generated;
+  std::vector<GeneratedCase> cases;
+  const auto add = [&](const std::string& name, const TensorFunction& f,
+                       const std::vector<TensorType>& inputs) {
+    cases.push_back({name, "reduce", f, inputs});
+  };
+  add("sum of everything", [](const Tensors& in) -> Tensors { return {sum(in[0])}; },
+      {type({7, 63, 197})});
+  add("sum of much", [](const Tensors& in) -> Tensors { return {sum(square(in[0]), {0})}; },
+      {type({20000, 3})});
+  add("sums of columns, then a root",
+      [](const Tensors& in) -> Tensors { return {sqrt(sum(square(in[0]), {0}) + in[1])}; },
+      {type({65, 257}), type({257})});
+  add("mean over the inner axes of some",
+      [](const Tensors& in) -> Tensors {
+        return {mean(in[0], {1, 3}, true)};
+      },
+      {type({3, 7, 5, 9}, f16)});
+  add("mean of images whose channels come last",
+      [](const Tensors& in) -> Tensors {
+        return {mean(in[0].transpose({0, 3, 1, 2}), {2, 3})};
+      },
+      {type({2, 13, 14, 48})});
+  add("largest and its double", [](const Tensors& in) -> Tensors { return {max(in[0], {0}) * 2}; },
+      {type({65, 7}, i32)});
+  add("smallest", [](const Tensors& in) -> Tensors { return {min(in[0], {-1})}; },
+      {type({9, 63}, f64)});
+  add("product", [](const Tensors& in) -> Tensors { return {prod(in[0] * 0.5 + 1, {-1})}; },
+      {type({19, 7})});
+  add("whole numbers", [](const Tensors& in) -> Tensors { return {sum(in[0], {-1})}; },
+      {type({19, 300}, u8)});
+  add("mean of whole numbers", [](const Tensors& in) -> Tensors { return {mean(in[0], {0})}; },
+      {type({65, 9}, i16)});
+  add("variance", [](const Tensors& in) -> Tensors { return {var(in[0] + 100, {0})}; },
+      {type({1000, 5}, f64)});
+  add("any", [](const Tensors& in) -> Tensors { return {any(in[0] > 2, {-1})}; },
+      {type({100, 65})});
+  add("all", [](const Tensors& in) -> Tensors { return {all(in[0] > -2, {-1})}; },
+      {type({100, 65})});
+  add("place of the largest", [](const Tensors& in) -> Tensors { return {argmax(in[0], -1)}; },
+      {type({65, 1000})});
+  add("place of the largest, of few kinds",
+      [](const Tensors& in) -> Tensors { return {argmax(in[0], 1)}; }, {type({7, 300, 5}, u8)});
+  add("place of the smallest", [](const Tensors& in) -> Tensors { return {argmin(in[0], 1)}; },
+      {type({2, 19, 33}, f16)});
+  return cases;
+}
+
 inline std::vector<GeneratedCase> generated_cases() {
   std::vector<GeneratedCase> all;
-  for (auto family : {pointwise_cases, copy_cases, image_cases, row_cases})
+  for (auto family : {pointwise_cases, copy_cases, image_cases, row_cases, reduce_cases})
     for (GeneratedCase& c : family()) all.push_back(std::move(c));
   return all;
 }

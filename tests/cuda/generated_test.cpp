@@ -1,4 +1,5 @@
-// Kernels whose text is generated, operator by operator (pointwise, copy, image and row): compiled
+// Kernels whose text is generated, operator by operator (pointwise, copy, image,
+// row and reduce): compiled
 // by NVRTC, and run on the emulator against the reference, in the planned layouts and in any.
 #include <gtest/gtest.h>
 

@@ -9,8 +9,9 @@
 namespace tensor::cuda {
 
 std::span<const Family> cuda_families() {
-  static const std::vector<Family> table = {kAttentionSm90, kGemmSm90, kGemmMma, kGemmPlain, kConv,
-                                            kPointwise,     kCopy,     kImage,   kRow,       kHost};
+  static const std::vector<Family> table = {kAttentionSm90, kGemmSm90,  kGemmMma, kGemmPlain,
+                                            kConv,          kPointwise, kCopy,    kImage,
+                                            kRow,           kReduce,    kHost};
   return table;
 }
 

@@ -14,6 +14,7 @@ extern const Family kPointwise;
 extern const Family kCopy;
 extern const Family kImage;
 extern const Family kRow;
+extern const Family kReduce;
 extern const Family kHost;
 
 }  // namespace tensor::cuda

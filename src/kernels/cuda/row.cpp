@@ -72,6 +72,9 @@ class Generator {
     choose_schedule();
   }
 
+  /// Whether lanes of a row would read from far apart.
+  bool is_scattered() const { return rows_are_inside_ && team_ > 1; }
+
   Lowered lower() {
     const std::string body = write_body();
     Call call;
@@ -480,7 +483,11 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
 }
 
 Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
-  return Generator(laid, group, machine).lower();
+  Generator generator(laid, group, machine);
+  // Layouts are not known when a group is chosen; the other family has lanes across the rows.
+  if (generator.is_scattered() && kReduce.estimate(laid.graph, group, machine))
+    return kReduce.lower(laid, group, machine);
+  return generator.lower();
 }
 
 }  // namespace
