@@ -50,6 +50,7 @@ inline const std::vector<Function>& smooth_functions() {
        [](const Tensor& x) {
          return tn::stack({x, tn::sigmoid(x)}, -1);
        }},
+      {is_flat, [](const Tensor& x) { return tn::dot(x, tn::tanh(x).swapaxes(0, 1)) * 0.1; }},
       {is_matrix, [](const Tensor& x) { return tn::tril(x) - tn::triu(x, 1); }},
       {is_flat,
        [](const Tensor& x) {
