@@ -1,8 +1,10 @@
 #include "src/runtime/describe.h"
 
+#include <algorithm>
 #include <iomanip>
 #include <map>
 #include <sstream>
+#include <vector>
 
 namespace tensor::detail {
 
@@ -19,13 +21,40 @@ std::string place_of(const Graph& graph, const Group& group) {
   return "";
 }
 
+namespace {
+
+constexpr std::size_t kMostNames = 4;  // more are no easier to read than a star
+
+// "{key, query}" or "key" as names.
+std::vector<std::string> names_of(const std::string& part) {
+  if (!part.starts_with('{')) return {part};
+  std::istringstream in(part.substr(1, part.size() - 2));
+  std::vector<std::string> names;
+  for (std::string name; std::getline(in >> std::ws, name, ',');) names.push_back(name);
+  return names;
+}
+
+std::string merged_part(const std::string& a, const std::string& b) {
+  if (a == b) return a;
+  std::vector<std::string> names = names_of(a);
+  for (const std::string& name : names_of(b))
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  const bool has_number = std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    return name == "*" || name.find_first_not_of("0123456789") == std::string::npos;
+  });
+  if (has_number || names.size() > kMostNames) return "*";
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "{" : ", ") + name;
+  return text + "}";
+}
+
+}  // namespace
+
 std::string merged_place(const std::string& a, const std::string& b) {
   std::istringstream left(a), right(b);
   std::string result, x, y;
-  while (std::getline(left, x, '.')) {
-    if (!std::getline(right, y, '.')) break;
-    result += (result.empty() ? "" : ".") + (x == y ? x : std::string("*"));
-  }
+  while (std::getline(left, x, '.') && std::getline(right, y, '.'))
+    result += (result.empty() ? "" : ".") + merged_part(x, y);
   return result;
 }
 

@@ -12,7 +12,9 @@ std::string operators_of(const Graph& graph, const Group& group);
 /// The module that most of the group's operators belong to: that of the first one with a note.
 std::string place_of(const Graph& graph, const Group& group);
 
-/// "encoder.layer.*.attention" of "encoder.layer.3.attention" and "encoder.layer.4.attention".
+/// "encoder.layer.*.attention.{key, query}" of "encoder.layer.3.attention.key" and
+/// "encoder.layer.4.attention.query": numbers become a star, and so do more than four names. As
+/// deep as the shorter of the two.
 std::string merged_place(const std::string& a, const std::string& b);
 
 /// A plan for people: every kind of group with how often it occurs, what runs it, its estimate,

@@ -51,13 +51,7 @@ memory::desc describe_weights(const Graph& graph, const Node& node, const Layout
     shape.insert(0, groups);
     strides.insert(0, w.strides[0] * (is_transpose ? inputs : outputs));
   }
-  // Axes of extent 1 must not look as if they lay inside others.
-  std::int64_t reach = 1;
-  for (int axis = 0; axis < shape.rank(); ++axis)
-    if (shape[axis] > 1) reach = std::max(reach, strides[axis] * shape[axis]);
-  for (int axis = 0; axis < shape.rank(); ++axis)
-    if (shape[axis] == 1) strides[axis] = reach;
-  return describe(graph.type(node.inputs[1]).dtype, shape, strides);
+  return describe(graph.type(node.inputs[1]).dtype, shape, with_outer_units(shape, strides));
 }
 
 // What either kind of primitive is made from. Constant weights leave their layout to the primitive.

@@ -55,13 +55,10 @@ bool has_unit_stride(const Matrix& m, int axis) {
   return m.strides[axis] == 1 || m.shape[axis] == 1;
 }
 
-// Strides of axes of extent 1 mean nothing to us, but oneDNN checks them.
 memory::desc describe_matrix(DType dtype, Matrix m) {
-  std::int64_t reach = 1;
-  for (int axis = m.shape.rank() - 1; axis >= 0; --axis) {
-    if (m.shape[axis] == 1) m.strides[axis] = reach;
-    reach = std::max(reach, m.strides[axis] * m.shape[axis]);
-  }
+  m.strides = with_outer_units(m.shape, m.strides);
+  if (m.columns() == 1)
+    m.strides[m.strides.rank() - 1] = 1;  // rows without gaps, whatever their distance
   return describe(dtype, m.shape, m.strides);
 }
 
@@ -188,12 +185,9 @@ class Builder {
 
   // The weights [inputs, outputs] as filters [outputs, inputs, 1, 1].
   memory::desc describe_filters() const {
-    const std::int64_t inputs = b_.shape[0], outputs = b_.shape[1];
-    const std::int64_t reach =
-        std::max({b_.strides[0] * inputs, b_.strides[1] * outputs, std::int64_t{1}});
-    return describe(
-        dtype(weights()), {outputs, inputs, 1, 1},
-        {outputs > 1 ? b_.strides[1] : reach, inputs > 1 ? b_.strides[0] : reach, reach, reach});
+    const Shape filters{b_.shape[1], b_.shape[0], 1, 1};
+    return describe(dtype(weights()), filters,
+                    with_outer_units(filters, {b_.strides[1], b_.strides[0], 1, 1}));
   }
 
   memory::desc seen(DType dtype, const Matrix& m) const {

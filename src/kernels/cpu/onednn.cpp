@@ -108,6 +108,15 @@ dnnl::memory::data_type onednn_type(DType dtype) {
 
 bool onednn_supports(DType dtype) { return dtype == f32 || dtype == bf16; }
 
+Strides with_outer_units(const Shape& shape, Strides strides) {
+  std::int64_t reach = 1;
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (shape[axis] > 1) reach = std::max(reach, strides[axis] * shape[axis]);
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (shape[axis] == 1) strides[axis] = reach;
+  return strides;
+}
+
 dnnl::memory::desc describe(DType dtype, const Shape& shape, const Strides& strides) {
   return {dnnl::memory::dims(shape.begin(), shape.end()), onednn_type(dtype),
           dnnl::memory::dims(strides.begin(), strides.end())};

@@ -17,6 +17,10 @@ dnnl::memory::data_type onednn_type(DType dtype);
 /// Whether oneDNN computes with this type here.
 bool onednn_supports(DType dtype);
 
+/// The strides with those of axes of extent 1, which mean nothing to us but are checked by oneDNN,
+/// as large as everything else reaches: such axes then lie outside of all others.
+Strides with_outer_units(const Shape& shape, Strides strides);
+
 /// A strided descriptor.
 dnnl::memory::desc describe(DType dtype, const Shape& shape, const Strides& strides);
 
