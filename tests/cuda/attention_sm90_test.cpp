@@ -85,6 +85,22 @@ TEST(AttentionSm90, CompilesWithoutSpills) {
   check({2, 12, 197, 576, 64}, {3, 3, 96, 2});
 }
 
+// Up to 272 keys are held at once, more come in large blocks (measured: small ones take twice as
+// long).
+TEST(AttentionSm90, ChoosesLargeBlocks) {
+  const auto best = [](std::int64_t heads, std::int64_t queries, std::int64_t keys,
+                       std::int64_t depth) {
+    return attention_sm90_schedules({heads, queries, keys, depth, depth}, h200()).front();
+  };
+  EXPECT_EQ(best(12, 197, 197, 64).block, 208);
+  EXPECT_EQ(best(768, 197, 197, 64).block, 208);
+  EXPECT_EQ(best(16, 257, 257, 80).block, 272);
+  EXPECT_GE(best(16, 577, 577, 64).block, 176);
+  EXPECT_GE(best(8, 1050, 1050, 32).block, 176);
+  EXPECT_GE(best(8, 100, 1050, 32).block, 176);
+  EXPECT_EQ(best(768, 197, 197, 64).groups, 2);
+}
+
 struct Choice {
   Problem problem;
   AttentionSchedule schedule;

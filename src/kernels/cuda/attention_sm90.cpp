@@ -23,8 +23,7 @@ struct Match {
   ElementCode middle;
 };
 
-std::optional<Match> accepted(const Graph& graph, const Group& group, const Machine& machine) {
-  if (machine.device.capability != 90) return std::nullopt;
+std::optional<Match> accepted(const Graph& graph, const Group& group) {
   const auto a = cpu::match_attention(graph, group);
   if (!a) return std::nullopt;
   Match m{*a, {}, graph.type(a->result).shape, graph.type(a->q).dtype, false, {}};
@@ -212,7 +211,8 @@ class Builder {
 };
 
 std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
-  const auto m = accepted(graph, group, machine);
+  if (machine.device.capability != 90) return std::nullopt;
+  const auto m = accepted(graph, group);
   if (!m) return std::nullopt;
   const auto schedules = attention_sm90_schedules(m->problem, machine);
   if (schedules.empty()) return std::nullopt;
@@ -220,7 +220,7 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
 }
 
 Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
-  return Builder(laid, group, machine, *accepted(laid.graph, group, machine)).run(nullptr);
+  return Builder(laid, group, machine, *accepted(laid.graph, group)).run(nullptr);
 }
 
 std::int64_t tiles_of(std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; }
@@ -257,33 +257,36 @@ std::string AttentionProblem::fault(const AttentionSchedule& s, std::int64_t mos
 double model_attention_sm90(const AttentionProblem& p, const AttentionSchedule& s,
                             const Machine& machine) {
   const double clock_mhz = 0.9e3 * machine.device.clock_ghz;
-  const std::int64_t blocks = tiles_of(p.keys, s.block);
-  const double scores = 64.0 * s.block * static_cast<double>(blocks);  // of a tile
-  // Clocks of one multiprocessor for a tile: wgmma multiplies 2,048 pairs of numbers a clock, 16
+  const auto blocks = static_cast<double>(tiles_of(p.keys, s.block));
+  const double scores = 64.0 * s.block;  // of a tile and a block
+  // Clocks of one multiprocessor for a block: wgmma multiplies 2,048 pairs of numbers a clock, 16
   // exponentials are calculated, 128 other operations.
   const double multiply = scores *
                           (static_cast<double>(tiles_of(p.depth, 16) * 16) +
                            std::max(32.0, static_cast<double>(p.features))) /
                           2048;
   const double exponentials = scores / 16, others = scores * (7 + p.operations) / 128;
-  const double chain = 700 + 1.2 * (multiply + exponentials + others);  // one after the other
+  // One after the other, and what passes between them (measured on an H200).
+  constexpr double kBetween = 550, kFinish = 300;
+  const double chain =
+      kFinish + blocks * (kBetween + multiply + 1.2 * std::max(exponentials, others));
+  const double bound = 1.1 * blocks * std::max({multiply, exponentials, others});
   const std::int64_t work = tiles_of(tiles_of(p.queries, 64), s.tiles) * p.batches;
+  const std::int64_t processors = machine.device.multiprocessors;
   const bool two_fit =
       s.groups == 1 && 2 * (p.shared_bytes(s) + 2048) <= machine.device.shared_bytes;
-  const std::int64_t places = machine.device.multiprocessors * (two_fit ? 2 : 1);
-  const double rounds = static_cast<double>(tiles_of(work, places));
-  const double bytes = 128.0 * (tiles_of(p.depth, 64) + tiles_of(p.features, 64)) *
-                       static_cast<double>(blocks * s.block);
-  const double tiles = s.tiles * (two_fit && work > machine.device.multiprocessors ? 2 : 1);
-  // What a multiprocessor does in a round: its groups one beside the other, or bound by one unit.
-  const double side_by_side = static_cast<double>(s.groups) * (tiles / s.tiles);
-  const double turns = std::ceil(tiles / side_by_side);
-  const double clocks = std::max({turns * chain, tiles * multiply, tiles * exponentials,
-                                  tiles * others, bytes * (tiles / s.tiles) / 56});
-  const double wait =
-      s.stages == 1 && blocks == 1 ? bytes / 56 : bytes / 56 / static_cast<double>(blocks);
-  constexpr double kFill = 1.6;
-  return kFill + (rounds * clocks + wait) / clock_mhz;
+  const double resident = two_fit && work > processors ? 2 : 1;
+  const double rounds = static_cast<double>(tiles_of(work, two_fit ? 2 * processors : processors));
+  const double key_bytes = 2.0 * static_cast<double>(p.depth) * s.block;
+  const double block_bytes = key_bytes + 2.0 * static_cast<double>(p.features) * s.block;
+  constexpr double kArrival = 56;  // bytes a clock
+  const double arrival = resident * blocks * block_bytes / kArrival;
+  const double turns = static_cast<double>(tiles_of(s.tiles, s.groups));
+  // The only stage of keys is filled again after the last tile needs them.
+  const double exposed = s.stages == 1 ? block_bytes / kArrival / 2 : 0;
+  const double clocks = std::max({turns * chain + exposed, resident * s.tiles * bound, arrival});
+  constexpr double kFill = 1.0;
+  return kFill + (rounds * clocks - exposed + key_bytes / kArrival) / clock_mhz;
 }
 
 std::vector<AttentionSchedule> attention_sm90_schedules(const AttentionProblem& p,
@@ -317,7 +320,12 @@ std::vector<AttentionSchedule> attention_sm90_schedules(const AttentionProblem& 
 
 Lowered lower_attention_sm90(const LaidOutGraph& laid, const Group& group, const Machine& machine,
                              const AttentionSchedule& schedule) {
-  return Builder(laid, group, machine, *accepted(laid.graph, group, machine)).run(&schedule);
+  return Builder(laid, group, machine, *accepted(laid.graph, group)).run(&schedule);
+}
+
+std::optional<AttentionProblem> attention_problem(const Graph& graph, const Group& group) {
+  const auto m = accepted(graph, group);
+  return m ? std::optional(m->problem) : std::nullopt;
 }
 
 const Family kAttentionSm90 = {"attention_sm90", estimate, lower};

@@ -1,6 +1,7 @@
 // The family of attention on Hopper: two products and the softmax between them as one kernel.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ struct AttentionProblem {
   /// Why there is no such kernel, empty if there is.
   std::string fault(const AttentionSchedule& schedule, std::int64_t shared_bytes) const;
 };
+
+/// nullopt when the group is not attention that the family takes.
+std::optional<AttentionProblem> attention_problem(const Graph& graph, const Group& group);
 
 /// Microseconds from the kernel's start to its end.
 double model_attention_sm90(const AttentionProblem& problem, const AttentionSchedule& schedule,

@@ -1,0 +1,284 @@
+// Kernels one at a time on a GPU: products and attention of the standard models by the schedules
+// that the model of their family likes best, so that its order can be checked. Weights come from
+// memory: every launch of a graph reads another copy of them.
+//   --schedules=N   of each problem (6)
+// The usual options of Google Benchmark choose among the names.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <iostream>
+#include <memory>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "src/kernels/cuda/attention_sm90.h"
+#include "src/kernels/cuda/gemm_sm90.h"
+#include "src/kernels/cuda/graph.h"
+#include "src/kernels/cuda/load.h"
+#include "src/trace/trace.h"
+#include "tensor/tensor.h"
+
+namespace tensor::cuda {
+namespace {
+
+using Tensors = std::vector<Tensor>;
+
+struct Problem {
+  std::string name;
+  LaidOutGraph laid;
+  Group group;
+  double flops = 0;
+};
+
+Problem traced(std::string name, const TensorFunction& f, const std::vector<TensorType>& inputs,
+               double flops) {
+  Problem p{std::move(name), lay_out(trace(f, inputs)), {}, flops};
+  std::vector<ValueId> nodes;
+  for (ValueId id = 0; id < p.laid.graph.size(); ++id)
+    if (is_compute(p.laid.graph, id)) nodes.push_back(id);
+  p.group = make_group(p.laid.graph, wiring(p.laid.graph), nodes);
+  return p;
+}
+
+// tokens x features x depth, with "plain", "bias", "gelu" or "residual" after it.
+Problem product(std::int64_t tokens, std::int64_t features, std::int64_t depth,
+                const std::string& epilogue) {
+  const Tensor w = transpose(empty({features, depth}, bf16)), bias = empty({features}, f32);
+  std::vector<TensorType> inputs = {{{tokens, depth}, bf16}};
+  if (epilogue == "residual") inputs.push_back({{tokens, features}, f32});
+  const TensorFunction f = [=](const Tensors& in) -> Tensors {
+    if (epilogue == "plain") return {matmul(in[0], w)};
+    const Tensor sum = matmul(in[0], w).astype(f32) + bias;
+    if (epilogue == "residual") return {sum + in[1]};
+    return {(epilogue == "gelu" ? gelu(sum) : sum).astype(bf16)};
+  };
+  std::ostringstream name;
+  name << "gemm/" << tokens << 'x' << features << 'x' << depth << '/' << epilogue;
+  return traced(name.str(), f, inputs,
+                2. * static_cast<double>(tokens * features) * static_cast<double>(depth));
+}
+
+Problem attention(std::int64_t batch, std::int64_t heads, std::int64_t queries, std::int64_t keys,
+                  std::int64_t depth) {
+  const TensorFunction f = [=](const Tensors& in) -> Tensors {
+    const Tensor q = in[0].transpose({0, 2, 1, 3}), k = in[1].transpose({0, 2, 3, 1}),
+                 v = in[2].transpose({0, 2, 1, 3});
+    const Tensor scores = matmul(q, k).astype(f32) * (1 / std::sqrt(static_cast<double>(depth)));
+    const Tensor sums = matmul(softmax(scores, -1).astype(bf16), v).astype(f32).astype(bf16);
+    return {reshape(transpose(sums, {0, 2, 1, 3}), {batch, queries, heads * depth})};
+  };
+  std::ostringstream name;
+  name << "attention/b" << batch << "xh" << heads << 'x' << queries << 'x' << keys << "xd" << depth;
+  const TensorType q{{batch, queries, heads, depth}, bf16}, k{{batch, keys, heads, depth}, bf16};
+  return traced(
+      name.str(), f, {q, k, k},
+      4. * static_cast<double>(batch * heads * queries) * static_cast<double>(keys * depth));
+}
+
+std::vector<Problem> problems() {
+  std::vector<Problem> all;
+  const auto add = [&](std::int64_t tokens, std::int64_t features, std::int64_t depth,
+                       const char* epilogue) {
+    all.push_back(product(tokens, features, depth, epilogue));
+  };
+  for (const std::int64_t width : {768, 1024}) {
+    add(197, 3 * width, width, "bias");
+    add(197, width, width, "residual");
+    add(197, 4 * width, width, "gelu");
+    add(197, width, 4 * width, "residual");
+  }
+  add(257, 3840, 1280, "bias"), add(257, 1280, 1280, "residual");
+  add(257, 5120, 1280, "gelu"), add(257, 1280, 5120, "residual");
+  add(576, 4096, 1024, "gelu"), add(576, 1024, 4096, "residual");
+  add(1050, 2048, 256, "gelu"), add(1050, 256, 2048, "residual"), add(1050, 256, 256, "residual");
+  add(12608, 2304, 768, "bias"), add(12608, 768, 768, "residual");
+  add(12608, 3072, 768, "bias"), add(12608, 3072, 768, "gelu"), add(12608, 768, 3072, "residual");
+  add(8192, 8192, 8192, "plain");
+  all.push_back(attention(1, 12, 197, 197, 64));
+  all.push_back(attention(64, 12, 197, 197, 64));
+  all.push_back(attention(1, 16, 257, 257, 80));
+  all.push_back(attention(64, 16, 257, 257, 80));
+  all.push_back(attention(1, 16, 576, 576, 64));
+  all.push_back(attention(1, 8, 1050, 1050, 32));
+  all.push_back(attention(1, 8, 100, 1050, 32));
+  return all;
+}
+
+struct Candidate {
+  const Problem* problem;
+  std::string schedule;
+  Lowered lowered;
+  double model_us = 0;
+};
+
+// The best by the model, each kind of schedule (stages and sizes aside) at most twice, so that
+// different ones are among them.
+template <class Schedule>
+std::vector<Schedule> different(const std::vector<Schedule>& sorted, std::size_t most,
+                                int (*kind)(const Schedule&)) {
+  std::vector<Schedule> chosen;
+  std::vector<int> kinds;
+  for (const Schedule& s : sorted) {
+    if (chosen.size() == most) break;
+    if (std::count(kinds.begin(), kinds.end(), kind(s)) >= 2) continue;
+    kinds.push_back(kind(s));
+    chosen.push_back(s);
+  }
+  return chosen;
+}
+
+std::vector<Candidate> candidates_of(const Problem& p, std::size_t most, const Machine& machine) {
+  std::vector<Candidate> all;
+  const auto gemm_kind = [](const GemmSchedule& s) {
+    return (s.swapped ? 1 : 0) + (s.takes_turns ? 2 : 0) + 4 * s.groups + 16 * s.splits +
+           256 * s.shares;
+  };
+  const auto attention_kind = [](const AttentionSchedule& s) { return s.groups + 16 * s.block; };
+  if (auto gemm = match_product(p.laid.graph, p.group)) {
+    const GemmProblem problem =
+        gemm_problem(p.laid.graph, p.group, with_merged_rows(std::move(*gemm)));
+    for (const GemmSchedule& s :
+         different<GemmSchedule>(gemm_sm90_schedules(problem, machine), most, gemm_kind))
+      all.push_back({&p, s.name(), lower_gemm_sm90(p.laid, p.group, machine, s),
+                     model_gemm_sm90(problem, s, machine)});
+    return all;
+  }
+  const AttentionProblem problem = *attention_problem(p.laid.graph, p.group);
+  for (const AttentionSchedule& s : different<AttentionSchedule>(
+           attention_sm90_schedules(problem, machine), most, attention_kind))
+    all.push_back({&p, s.name(), lower_attention_sm90(p.laid, p.group, machine, s),
+                   model_attention_sm90(problem, s, machine)});
+  return all;
+}
+
+// Operands of one candidate: constants as many times as it takes to leave the cache.
+class Memory {
+ public:
+  Memory(Device& device, const Candidate& c)
+      : scratch_(device, std::max<std::int64_t>(c.lowered.scratch_bytes, 1024)) {
+    const Graph& graph = c.problem->laid.graph;
+    const auto bytes = [&](ValueId id) {
+      return num_elements(graph.type(id).shape) * item_size(graph.type(id).dtype);
+    };
+    std::int64_t of_constants = 0;
+    for (const ValueId id : c.problem->group.reads)
+      if (graph.is_constant(id)) of_constants += bytes(id);
+    constexpr std::int64_t kMost = std::int64_t{1} << 30;
+    copies_ = static_cast<int>(
+        std::clamp<std::int64_t>(kMost / std::max<std::int64_t>(of_constants, 1), 4, 24));
+    // Random numbers, since zeros would be multiplied faster.
+    std::vector<std::byte> pattern;
+    std::mt19937 random(1);
+    std::vector<ValueId> operands = c.problem->group.reads;
+    operands.insert(operands.end(), c.problem->group.writes.begin(), c.problem->group.writes.end());
+    for (const ValueId id : operands) {
+      const auto size = static_cast<std::size_t>(bytes(id));
+      for (std::size_t i = pattern.size() / 2; i < (size + 1) / 2; ++i) {
+        // Of 16-bit floats, or of float32 by its upper half: a sign and a size from 1/4 to 1.
+        const auto bits = static_cast<std::uint16_t>((random() & 0x80ff) | 0x3e80);
+        pattern.insert(pattern.end(), {std::byte(bits & 0xff), std::byte(bits >> 8)});
+      }
+      auto& list = operands_.emplace_back();
+      for (int copy = 0; copy < (graph.is_constant(id) ? copies_ : 1); ++copy) {
+        list.emplace_back(device, bytes(id));
+        list.back().upload({pattern.data(), size});
+      }
+    }
+  }
+
+  int copies() const { return copies_; }
+  Address at(const Pointer& pointer, int copy) const {
+    if (pointer.base == Pointer::Base::scratch) return scratch_.address();
+    const auto& list = operands_.at(static_cast<std::size_t>(pointer.index));
+    return list[static_cast<std::size_t>(copy) % list.size()].address();
+  }
+
+ private:
+  int copies_ = 1;
+  Buffer scratch_;
+  std::deque<std::deque<Buffer>> operands_;
+};
+
+void time(benchmark::State& state, const Candidate& c, Device& device,
+          const std::vector<std::shared_ptr<Kernel>>& kernels) {
+  const Memory memory(device, c);
+  Stream stream(device);
+  const LaunchGraph graph(device, [&](Stream& to) {
+    bool follows = false;
+    for (int copy = 0; copy < memory.copies(); ++copy)
+      for (std::size_t i = 0; i < kernels.size(); ++i, follows = true)
+        start(
+            to, *kernels[i], c.lowered.calls[i],
+            [&](const Pointer& pointer) { return memory.at(pointer, copy); }, follows);
+  });
+  Event begin(device), end(device);
+  const auto run = [&] {
+    begin.record(stream);
+    graph.start(stream);
+    end.record(stream);
+    stream.synchronize();
+    return end.microseconds_since(begin) / memory.copies();
+  };
+  for (int i = 0; i < 3; ++i) run();
+  std::vector<double> times;
+  for (int i = 0; i < 11; ++i) times.push_back(run());
+  std::nth_element(times.begin(), times.begin() + 5, times.end());
+  for ([[maybe_unused]] auto _ : state) state.SetIterationTime(times[5] * 1e-6);
+  state.counters["us"] = times[5];
+  state.counters["model_us"] = machine_of(device.info()).launch_us + c.model_us;
+  state.counters["TFLOP/s"] = c.problem->flops / times[5] / 1e6;
+  state.counters["registers"] = kernels.back()->registers();
+}
+
+int run(int argc, char** argv) {
+  std::size_t most = 6;
+  for (int i = 1; i < argc; ++i)
+    if (const std::string text = argv[i]; text.starts_with("--schedules=")) {
+      most = static_cast<std::size_t>(std::max(1, std::atoi(text.c_str() + 12)));
+      std::rotate(argv + i, argv + i + 1, argv + argc--);
+      break;
+    }
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  Device& device = Device::get();
+  if (device.info().capability != 90)
+    fail("cuda_kernels", device.info().name, " is not of the Hopper architecture (sm_90)");
+  const Machine machine = machine_of(device.info());
+  const std::vector<Problem> all = problems();
+  std::deque<Candidate> candidates;
+  for (const Problem& p : all)
+    for (Candidate& c : candidates_of(p, most, machine)) candidates.push_back(std::move(c));
+  std::vector<const Call*> calls;
+  for (const Candidate& c : candidates)
+    for (const Call& call : c.lowered.calls) calls.push_back(&call);
+  const auto kernels = load_kernels(device, calls);
+  auto next = kernels.begin();
+  for (const Candidate& c : candidates) {
+    const std::vector<std::shared_ptr<Kernel>> own(next, next + std::ssize(c.lowered.calls));
+    next += std::ssize(c.lowered.calls);
+    const std::string name = c.problem->name + "/" + c.schedule;
+    benchmark::RegisterBenchmark(
+        name.c_str(), [&c, &device, own](benchmark::State& state) { time(state, c, device, own); })
+        ->Iterations(1)
+        ->UseManualTime()
+        ->Unit(benchmark::kMicrosecond);
+  }
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
+
+}  // namespace
+}  // namespace tensor::cuda
+
+int main(int argc, char** argv) {
+  try {
+    return tensor::cuda::run(argc, argv);
+  } catch (const tensor::UserError& error) {
+    std::cout << "SKIPPED: " << error.what() << '\n';
+    return 0;
+  }
+}
