@@ -292,9 +292,26 @@ inline std::vector<GeneratedCase> reduce_cases() {
   return cases;
 }
 
+inline std::vector<GeneratedCase> scan_cases() {
+  using namespace generated;
+  std::vector<GeneratedCase> cases;
+  const auto add = [&](const std::string& name, int axis, const std::vector<TensorType>& inputs) {
+    cases.push_back({name, "scan",
+                     [axis](const Tensors& in) -> Tensors { return {cumsum(in[0], axis)}; },
+                     inputs});
+  };
+  for (const std::int64_t n : {1, 7, 32, 65, 257})
+    add("running sums of " + std::to_string(n), -1, {type({5, n})});
+  add("running sums down", 1, {type({2, 33, 19}, f16)});
+  add("running sums of whole numbers", 0, {type({100, 3}, i32)});
+  add("running counts", 1, {type({3, 40, 2}, boolean)});
+  return cases;
+}
+
 inline std::vector<GeneratedCase> generated_cases() {
   std::vector<GeneratedCase> all;
-  for (auto family : {pointwise_cases, copy_cases, image_cases, row_cases, reduce_cases})
+  for (auto family :
+       {pointwise_cases, copy_cases, image_cases, row_cases, reduce_cases, scan_cases})
     for (GeneratedCase& c : family()) all.push_back(std::move(c));
   return all;
 }
@@ -304,9 +321,10 @@ inline std::vector<Tensor> inputs_of(const GeneratedCase& c) {
   std::vector<Tensor> inputs;
   Generator generator(7);
   for (const TensorType& type : c.inputs)
-    inputs.push_back(is_floating(type.dtype)
-                         ? generator.normal(type.shape).astype(type.dtype)
-                         : generator.randint(0, 100, type.shape).astype(type.dtype));
+    inputs.push_back(
+        is_floating(type.dtype)
+            ? generator.normal(type.shape).astype(type.dtype)
+            : generator.randint(0, type.dtype == boolean ? 2 : 100, type.shape).astype(type.dtype));
   return inputs;
 }
 

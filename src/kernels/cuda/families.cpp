@@ -11,7 +11,7 @@ namespace tensor::cuda {
 std::span<const Family> cuda_families() {
   static const std::vector<Family> table = {kAttentionSm90, kGemmSm90,  kGemmMma, kGemmPlain,
                                             kConv,          kPointwise, kCopy,    kImage,
-                                            kRow,           kReduce,    kHost};
+                                            kRow,           kReduce,    kScan,    kHost};
   return table;
 }
 

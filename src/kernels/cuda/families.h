@@ -15,6 +15,7 @@ extern const Family kCopy;
 extern const Family kImage;
 extern const Family kRow;
 extern const Family kReduce;
+extern const Family kScan;
 extern const Family kHost;
 
 }  // namespace tensor::cuda

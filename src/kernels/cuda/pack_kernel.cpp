@@ -211,6 +211,8 @@ class Generator {
     out << "using namespace tensor::device;\n"
            "extern \"C\" __global__ __launch_bounds__("
         << kThreads << ") void KERNEL(";
+    // Not __restrict__: the compiler may load what a kernel only reads before it has waited for the
+    // kernel that writes it.
     const auto reads = static_cast<int>(group_.reads.size());
     for (std::size_t i = 0; i < used_.size(); ++i) {
       const int operand = used_[i];
@@ -218,7 +220,7 @@ class Generator {
       const ValueId id = is_read ? group_.reads[static_cast<std::size_t>(operand)]
                                  : group_.writes[static_cast<std::size_t>(operand - reads)];
       out << (i > 0 ? ",\n    " : "") << (is_read ? "const " : "")
-          << device_type(graph_.type(id).dtype) << "* __restrict__ p" << operand;
+          << device_type(graph_.type(id).dtype) << "* p" << operand;
     }
     out << ") {\n"
            "launch_next();\n"

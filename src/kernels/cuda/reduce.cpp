@@ -312,8 +312,8 @@ class Generator {
     const bool is_read = operand < reads;
     const ValueId id = is_read ? group_.reads[static_cast<std::size_t>(operand)]
                                : group_.writes[static_cast<std::size_t>(operand - reads)];
-    return (is_read ? "const " : "") + std::string(device_type(graph_.type(id).dtype)) +
-           "* __restrict__ p" + std::to_string(operand);
+    return (is_read ? "const " : "") + std::string(device_type(graph_.type(id).dtype)) + "* p" +
+           std::to_string(operand);
   }
 
   const LaidOutGraph& laid_;

@@ -443,8 +443,7 @@ class Generator {
       const ValueId id = is_read ? group_.reads[static_cast<std::size_t>(operand)]
                                  : group_.writes[static_cast<std::size_t>(operand - reads)];
       out += (i > 0 ? ",\n    " : "") + std::string(is_read ? "const " : "") +
-             std::string(device_type(graph_.type(id).dtype)) + "* __restrict__ p" +
-             std::to_string(operand);
+             std::string(device_type(graph_.type(id).dtype)) + "* p" + std::to_string(operand);
     }
     return out + ") {\nlaunch_next();\n" + body + "}\n";
   }
