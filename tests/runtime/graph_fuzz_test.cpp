@@ -106,7 +106,8 @@ void for_seeds(int usual, const std::function<void(std::uint64_t, Covered&)>& ch
   const int count = count_text ? std::atoi(count_text) : usual;
   const std::uint64_t first =
       seed_text ? std::strtoull(seed_text, nullptr, 10) : std::random_device()();
-  std::cout << count << " graphs from TENSOR_FUZZ_SEED=" << first << '\n';
+  std::cout << count << " graphs from TENSOR_FUZZ_SEED=" << first
+            << std::endl;  // now, in case of a crash
   ASSERT_GT(count, 0);
   Covered covered;
   for (int i = 0; i < count; ++i) {
@@ -203,7 +204,8 @@ class Disturbed {
   static bool makes_image(const tn::Graph& from, const tn::Node& node,
                           const std::vector<bool>& is_from_conv) {
     if (node.op == tn::Op::conv2d || node.op == tn::Op::conv_transpose2d) return true;
-    return node.type.shape.rank() == 4 && tn::info(node.op).pattern != tn::Pattern::view &&
+    return node.type.shape.rank() == 4 && node.type.dtype == tn::f32 &&
+           tn::info(node.op).pattern != tn::Pattern::view &&
            std::any_of(node.inputs.begin(), node.inputs.end(), [&](tn::ValueId id) {
              return from.type(id).shape.rank() == 4 && is_from_conv[static_cast<std::size_t>(id)];
            });

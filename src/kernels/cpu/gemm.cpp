@@ -55,10 +55,14 @@ bool has_unit_stride(const Matrix& m, int axis) {
   return m.strides[axis] == 1 || m.shape[axis] == 1;
 }
 
+// Axes of extent 1 lie in their natural order, not outside as with_outer_units has them: there
+// oneDNN 2.6.3 (gemm:jit) finds the operands of its epilogue at wrong addresses.
 memory::desc describe_matrix(DType dtype, Matrix m) {
-  m.strides = with_outer_units(m.shape, m.strides);
-  if (m.columns() == 1)
-    m.strides[m.strides.rank() - 1] = 1;  // rows without gaps, whatever their distance
+  std::int64_t reach = 1;
+  for (int axis = m.shape.rank() - 1; axis >= 0; --axis) {
+    if (m.shape[axis] == 1) m.strides[axis] = reach;
+    reach = std::max(reach, m.strides[axis] * m.shape[axis]);
+  }
   return describe(dtype, m.shape, m.strides);
 }
 
