@@ -7,6 +7,12 @@
 
 #include "src/core/storage.h"
 #include "src/ops/op.h"
+#include "src/trace/parallel.h"
+#include "src/trace/passes/cast.h"
+#include "src/trace/passes/cast_images.h"
+#include "src/trace/passes/clean.h"
+#include "src/trace/passes/fold_scale.h"
+#include "src/trace/passes/simplify.h"
 
 namespace tensor::emulator {
 namespace {
@@ -168,8 +174,13 @@ GroupCase::GroupCase(const TensorFunction& function, const Tensors& inputs, std:
     if (is_compute(laid_.graph, id)) nodes.push_back(id);
   const Wiring wires = wiring(laid_.graph);
   root_ = wires.root;
-  group_ = make_group(laid_.graph, wires, nodes);
+  groups_ = {make_group(laid_.graph, wires, nodes)};
   place(inputs, random);
+}
+
+GroupCase::GroupCase(LaidOutGraph laid, std::vector<Group> groups, const Tensors& inputs)
+    : laid_(std::move(laid)), groups_(std::move(groups)), root_(wiring(laid_.graph).root) {
+  place(inputs, nullptr);
 }
 
 void GroupCase::place(const Tensors& inputs, std::mt19937* random) {
@@ -177,7 +188,7 @@ void GroupCase::place(const Tensors& inputs, std::mt19937* random) {
   if (random) {
     for (const ValueId id : graph.inputs())
       laid_.layouts[at(id)].strides = random_strides(*random, graph.type(id).shape);
-    for (const ValueId id : group_.writes)
+    for (const ValueId id : group().writes)
       laid_.layouts[at(id)].strides = random_strides(*random, graph.type(id).shape);
     // Views lie where what they show does now; those that cannot keep all as it was planned.
     for (ValueId id = 0; id < graph.size(); ++id) {
@@ -199,14 +210,13 @@ void GroupCase::place(const Tensors& inputs, std::mt19937* random) {
     placed.tensor()(ellipsis) = value;
   };
   for (std::size_t i = 0; i < inputs.size(); ++i) keep(graph.inputs()[i], inputs[i]);
-  for (const ValueId id : group_.reads)
-    if (const ValueId root = root_[at(id)]; graph.is_constant(root)) {
-      laid_.layouts[at(root)] = {graph[root].constant.shape(),
-                                 detail::stored(graph[root].constant).strides, 0};
-      if (!memory_.contains(root)) keep(root, graph[root].constant);
-    }
-  for (const ValueId id : group_.writes)
-    memory_.try_emplace(id, laid_.layouts[at(id)], graph.type(id).dtype);
+  for (const Group& group : groups_) {
+    for (const ValueId id : group.reads)
+      if (const ValueId root = root_[at(id)]; graph.is_constant(root) && !memory_.contains(root))
+        keep(root, graph[root].constant);
+    for (const ValueId id : group.writes)
+      memory_.try_emplace(id, laid_.layouts[at(id)], graph.type(id).dtype);
+  }
 }
 
 Operand GroupCase::operand(ValueId id) {
@@ -229,78 +239,117 @@ Tensor GroupCase::view_of(ValueId id) {
 }
 
 bool GroupCase::accepted(const cuda::Family& family, const cuda::Machine& machine) const {
-  return family.estimate(laid_.graph, group_, machine).has_value();
+  return family.estimate(laid_.graph, group(), machine).has_value();
 }
 
-const std::vector<GroupCase::Reference>& GroupCase::reference() {
+const std::map<ValueId, GroupCase::Reference>& GroupCase::reference() {
   if (!reference_.empty()) return reference_;
   std::map<ValueId, Tensor> inputs;
   for (const ValueId id : laid_.graph.inputs()) inputs[id] = memory_.at(id).tensor();
   const std::vector<Tensor> exact = in_float64(laid_.graph, inputs, nullptr);
+  std::map<ValueId, std::vector<double>> squares;
+  for (const Group& group : groups_)
+    for (const ValueId id : group.writes) {
+      reference_[id].values = exact[at(id)].to_vector<double>();
+      squares[id].assign(reference_[id].values.size(), 0);
+    }
   constexpr int kSamples = 2;
   std::mt19937 random(7);
-  std::vector<std::vector<double>> squares(group_.writes.size());
-  for (std::size_t w = 0; w < group_.writes.size(); ++w)
-    reference_.push_back({exact[at(group_.writes[w])].to_vector<double>(), {}});
   for (int sample = 0; sample < kSamples; ++sample) {
     const std::vector<Tensor> rounded = in_float64(laid_.graph, inputs, &random);
-    for (std::size_t w = 0; w < group_.writes.size(); ++w) {
-      const auto got = rounded[at(group_.writes[w])].to_vector<double>();
-      squares[w].resize(got.size(), 0);
+    for (auto& [id, square] : squares) {
+      const auto got = rounded[at(id)].to_vector<double>();
       for (std::size_t i = 0; i < got.size(); ++i) {
-        const double off = got[i] - reference_[w].values[i];
-        if (std::isfinite(off)) squares[w][i] += off * off / kSamples;
+        const double off = got[i] - reference_[id].values[i];
+        if (std::isfinite(off)) square[i] += off * off / kSamples;
       }
     }
   }
-  for (std::size_t w = 0; w < group_.writes.size(); ++w) {
-    const DType dtype = laid_.graph.type(group_.writes[w]).dtype;
-    Reference& r = reference_[w];
+  for (auto& [id, r] : reference_) {
+    const DType dtype = laid_.graph.type(id).dtype;
+    const std::vector<double>& square = squares[id];
     double mean = 0;
-    for (const double square : squares[w]) mean += square / static_cast<double>(squares[w].size());
+    for (const double x : square) mean += x / static_cast<double>(square.size());
     const double least = dtype == f16 ? 0x1p-24 : 0x1p-149;  // the distance of subnormal numbers
     for (std::size_t i = 0; i < r.values.size(); ++i)
       r.bounds.push_back(is_floating(dtype) ? unit_of(dtype) * std::abs(r.values[i]) + least +
-                                                  8 * std::sqrt(squares[w][i] + mean)
+                                                  8 * std::sqrt(square[i] + mean)
                                             : 0);
   }
   return reference_;
 }
 
-void GroupCase::check(const cuda::Lowered& lowered, const Run& run) {
+bool GroupCase::run_group(const Group& group, const cuda::Lowered& lowered, const Run& run) {
   std::vector<Operand> operands;
-  for (const ValueId id : group_.reads) operands.push_back(operand(id));
-  for (const ValueId id : group_.writes) {
-    memory_.at(id).poison();
+  for (const ValueId id : group.reads) operands.push_back(operand(id));
+  for (const ValueId id : group.writes) {
     operands.push_back(operand(id));
     operands.back().is_written = true;
   }
   Tensors packed;
   for (const cuda::Lowered::Packed& p : lowered.packed)
-    packed.push_back(p.pack(view_of(group_.reads[static_cast<std::size_t>(p.operand)])));
-  const std::string& what = lowered.description;
+    packed.push_back(p.pack(view_of(group.reads[static_cast<std::size_t>(p.operand)])));
   try {
     run(lowered, operands, packed);
+    return true;
   } catch (const Error& error) {
-    ADD_FAILURE() << what << '\n' << error.what() << '\n' << laid_.graph;
-    return;
+    ADD_FAILURE() << lowered.description << '\n' << error.what() << '\n' << laid_.graph;
+    return false;
   }
-  const std::vector<Reference>& expected = reference();
-  for (std::size_t w = 0; w < group_.writes.size(); ++w) {
-    const Placed& written = memory_.at(group_.writes[w]);
+}
+
+void GroupCase::compare(const Group& group, const std::string& what) {
+  for (const ValueId id : group.writes) {
+    const Placed& written = memory_.at(id);
     EXPECT_EQ(written.stray_write(), "") << what;
     const auto got = written.tensor().to_vector<double>();
-    const Reference& r = expected[w];
+    const Reference& r = reference().at(id);
     int wrong = 0;
     for (std::size_t i = 0; i < got.size(); ++i) {
       const double need = r.values[i];
       if (got[i] == need || (std::isnan(got[i]) && std::isnan(need))) continue;
       if (!(std::abs(got[i] - need) <= r.bounds[i]) && ++wrong < 4)
-        ADD_FAILURE() << what << ": output " << w << ", element " << i << ": got " << got[i]
-                      << ", need " << need << " within " << r.bounds[i];
+        ADD_FAILURE() << what << ": %" << id << ", element " << i << ": got " << got[i] << ", need "
+                      << need << " within " << r.bounds[i];
     }
     EXPECT_EQ(wrong, 0) << what << ": wrong elements of " << got.size() << '\n' << laid_.graph;
   }
+}
+
+void GroupCase::check(const std::vector<cuda::Lowered>& lowered, const Run& run) {
+  for (const Group& group : groups_)
+    for (const ValueId id : group.writes) memory_.at(id).poison();
+  for (std::size_t i = 0; i < groups_.size(); ++i)
+    if (!run_group(groups_[i], lowered[i], run)) return;
+  for (std::size_t i = 0; i < groups_.size(); ++i) compare(groups_[i], lowered[i].description);
+}
+
+std::string expect_plan_emulated(const TensorFunction& function, const Tensors& inputs, DType dtype,
+                                 int capability) {
+  std::vector<TensorType> types;
+  for (const Tensor& x : inputs) types.push_back(x.type());
+  Graph graph = fold_scale(simplify(fold_constants(trace(function, types))));
+  if (dtype != f32) graph = cast_images(cast_products(graph, dtype), dtype);
+  const cuda::Machine machine = cuda::machine_of(cuda::typical_device(capability));
+  const CostFn cost = cuda::cuda_cost(machine);
+  LaidOutGraph laid = lay_out(eliminate_common_and_dead(graph));
+  const auto [merged, plan] = merge_parallel(laid, fuse(laid.graph, cost));
+  GroupCase all(merged, plan.groups, inputs);
+  std::vector<cuda::Lowered> lowered;
+  std::string on_host;
+  for (const Group& group : plan.groups) {
+    const cuda::Family& family = cuda::cuda_families()[static_cast<std::size_t>(group.family)];
+    lowered.push_back(family.lower(merged, group, machine));
+    if (!lowered.back().on_host) continue;
+    for (const ValueId id : group.nodes)
+      on_host += std::string(info(merged.graph[id].op).name) + " ";
+    on_host += "\n";
+  }
+  all.check(lowered, [&](const cuda::Lowered& l, std::span<const Operand> operands,
+                         std::span<const Tensor> packed) {
+    emulate(l, operands, packed, {capability, {0, machine.device.shared_block_bytes}});
+  });
+  return on_host;
 }
 
 void expect_emulated(GroupCase& group, const GroupCase::Lower& lower, int capability, int seeds) {

@@ -45,13 +45,17 @@ class GroupCase {
   /// All operators of `function` as one group. Tensors that the function holds are constants. With
   /// `random` the inputs and outputs get random strides; else those that lay_out gives them.
   GroupCase(const TensorFunction& function, const Tensors& inputs, std::mt19937* random = nullptr);
+  /// Groups of a graph that run one after the other.
+  GroupCase(LaidOutGraph laid, std::vector<Group> groups, const Tensors& inputs);
 
   const LaidOutGraph& laid() const { return laid_; }
-  const Group& group() const { return group_; }
+  const Group& group() const { return groups_.front(); }
+  const std::vector<Group>& groups() const { return groups_; }
   bool accepted(const cuda::Family& family, const cuda::Machine& machine) const;
 
-  /// Runs what `lowered` says and compares every write. A failure names lowered.description.
-  void check(const cuda::Lowered& lowered, const Run& run);
+  /// Runs what is said of every group and compares every write. A failure names the description.
+  void check(const std::vector<cuda::Lowered>& lowered, const Run& run);
+  void check(const cuda::Lowered& lowered, const Run& run) { check(std::vector{lowered}, run); }
 
   /// What is written, in float64, where every operator's rounding to its type is left out; and how
   /// far off results may be that are calculated in float32 and rounded where the graph says so. It
@@ -61,24 +65,31 @@ class GroupCase {
   struct Reference {
     std::vector<double> values, bounds;
   };
-  const std::vector<Reference>& reference();
+  const std::map<ValueId, Reference>& reference();  // of what is written
 
  private:
   void place(const Tensors& inputs, std::mt19937* random);
+  bool run_group(const Group& group, const cuda::Lowered& lowered, const Run& run);
+  void compare(const Group& group, const std::string& what);
   Operand operand(ValueId id);
   Tensor view_of(ValueId id);
 
   LaidOutGraph laid_;
-  Group group_;
+  std::vector<Group> groups_;
   std::vector<ValueId> root_;
   std::map<ValueId, Placed> memory_;  // by root
-  std::vector<Reference> reference_;
+  std::map<ValueId, Reference> reference_;
 };
 
 /// The case on the emulator, lowered for a typical GPU of this capability; in several orders of
 /// blocks and warps when `seeds` is more than 1.
 void expect_emulated(GroupCase& group, const GroupCase::Lower& lower, int capability,
                      int seeds = 1);
+/// A function compiled as compile() does it for a GPU of this capability, its products in `dtype`:
+/// every group of the plan, one after the other. Returns the groups that stay on the host, a line
+/// each.
+std::string expect_plan_emulated(const TensorFunction& function, const Tensors& inputs, DType dtype,
+                                 int capability);
 /// The same by a family, which must accept it.
 void expect_emulated(GroupCase& group, const cuda::Family& family, int capability, int seeds = 1);
 
