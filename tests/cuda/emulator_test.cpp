@@ -81,6 +81,20 @@ TEST(Emulator, FindsReadsOfWhatWasNeverWritten) {
                "writes: byte 128 of shared memory lies outside of what the kernel asked for");
 }
 
+// In one order of the threads or the other.
+TEST(Emulator, FindsMissingBarriers) {
+  const Trial trial{kTrialHead + R"(
+    __shared__ float first;
+    wait_for_previous();
+    if (threadIdx.x == 0) first = in[0];
+    out[threadIdx.x] = first;
+  })",
+                    {.block = {32}}};
+  std::vector<float> in(32), out(32);
+  EXPECT_NO_THROW(trial(in, out, {0}));
+  EXPECT_THROW(trial(in, out, {1}), Fault);
+}
+
 TEST(Emulator, FindsWorkAheadOfTheKernelBefore) {
   EXPECT_FOUND((Trial{kTrialHead + "out[1] = 0;\n}", {}}.fault()),
                "writes operand 1 before wait_for_previous()");

@@ -75,14 +75,18 @@ void Engine::run_cluster(u32 first_block, void** arguments) {
   }
   cluster_rounds_.assign(threads_.size(), 0);
   while (fibers_.size() < threads_.size()) fibers_.push_back(std::make_unique<Fiber>());
-  // Warps in any order; lanes stay together, as a kernel may expect nothing of either.
+  // Warps in any order, and their lanes forwards or backwards: a kernel may expect nothing of it.
   std::vector<u32> warps((threads_.size() + 31) / 32);
   std::iota(warps.begin(), warps.end(), 0u);
   if (options_.seed != 0) std::shuffle(warps.begin(), warps.end(), random_);
   std::vector<Thread*> order;
-  for (const u32 warp : warps)
+  for (const u32 warp : warps) {
+    const std::size_t begin = order.size();
     for (std::size_t i = 32 * warp; i < std::min<std::size_t>(32 * warp + 32, threads_.size()); ++i)
       order.push_back(&threads_[i]);
+    if (options_.seed % 2 != 0)
+      std::reverse(order.begin() + static_cast<std::ptrdiff_t>(begin), order.end());
+  }
   for (std::size_t i = 0; i < threads_.size(); ++i) {
     threads_[i].fiber = fibers_[i].get();
     begin_thread(threads_[i]);

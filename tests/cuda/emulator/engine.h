@@ -124,7 +124,8 @@ struct Block {
 };
 
 struct EngineOptions {
-  unsigned seed = 0;  // of the order of blocks and warps; 0: as they are numbered
+  // Of the order of blocks and warps; 0: as they are numbered. Odd: lanes run backwards.
+  unsigned seed = 0;
   std::int64_t shared_limit = 227 << 10;
 };
 

@@ -347,7 +347,7 @@ std::string expect_plan_emulated(const TensorFunction& function, const Tensors& 
   }
   all.check(lowered, [&](const cuda::Lowered& l, std::span<const Operand> operands,
                          std::span<const Tensor> packed) {
-    emulate(l, operands, packed, {capability, {0, machine.device.shared_block_bytes}});
+    emulate(l, operands, packed, {capability, {1, machine.device.shared_block_bytes}});
   });
   return on_host;
 }

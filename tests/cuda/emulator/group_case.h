@@ -81,16 +81,16 @@ class GroupCase {
   std::map<ValueId, Reference> reference_;
 };
 
-/// The case on the emulator, lowered for a typical GPU of this capability; in several orders of
-/// blocks and warps when `seeds` is more than 1.
+/// The case on the emulator, lowered for a typical GPU of this capability, in several orders of
+/// blocks, warps and lanes.
 void expect_emulated(GroupCase& group, const GroupCase::Lower& lower, int capability,
-                     int seeds = 1);
+                     int seeds = 2);
 /// A function compiled as compile() does it for a GPU of this capability, its products in `dtype`:
 /// every group of the plan, one after the other. Returns the groups that stay on the host, a line
 /// each.
 std::string expect_plan_emulated(const TensorFunction& function, const Tensors& inputs, DType dtype,
                                  int capability);
 /// The same by a family, which must accept it.
-void expect_emulated(GroupCase& group, const cuda::Family& family, int capability, int seeds = 1);
+void expect_emulated(GroupCase& group, const cuda::Family& family, int capability, int seeds = 2);
 
 }  // namespace tensor::emulator
