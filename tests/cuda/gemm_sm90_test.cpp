@@ -23,6 +23,7 @@ const std::vector<GemmSchedule> kSchedules = {
     {104, 64, 4, 1, 1, true},
     {200, 64, 3, 1, 1, true},
     {72, 128, 4, 2, 1, true},
+    {96, 128, 4, 2, 1, true},
     {8, 64, 2, 1, 1, true},
     {144, 192, 3, 3, 1, true},
     {64, 64, 4, 1, 1, false},
@@ -132,8 +133,8 @@ TEST(GemmSm90, CompilesWithoutSpills) {
   for (const Case& c : all) {
     const Traced t = traced(c);
     for (const GemmSchedule& s : kSchedules) {
-      // What takes most registers with every schedule, the rest with two.
-      if (c.name != "both" && s.tokens != 104 && s.stages != 4) continue;
+      // What takes most registers; GELU where there are most sums.
+      if (c.name != "both" && (c.name != "gelu" || s.features < 256)) continue;
       const Lowered lowered = lower_gemm_sm90(t.laid, t.group, h200(), s);
       const Call& call = lowered.calls.back();
       const std::string log = compiler->compile(call.source, "sm_90a").log;

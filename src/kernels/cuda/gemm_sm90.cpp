@@ -136,6 +136,8 @@ class Builder {
       return std::string("  static constexpr bool ") + name + " = " + boolean_text(value) + ";\n";
     };
     const bool is_one_round = s.tiles(problem_) * s.splits <= machine_.device.multiprocessors;
+    const bool leaves_room = s.leaves_room() && 2 * (s.needed_shared_bytes(staged_ >= 0) + 2048) <=
+                                                    machine_.device.shared_bytes;
     std::string parameters, members;
     for (const std::string& parameter : epilogue.parameters) {
       parameters += ",\n    " + parameter;
@@ -148,11 +150,11 @@ class Builder {
            std::string(device_type(output_type)) + ";\n" + number("kTokens", s.tokens) +
            number("kFeatures", s.features) + number("kStages", s.stages) +
            number("kGroups", s.groups) + number("kBlocks", s.blocks) + number("kBand", s.band) +
-           flag("kSwapped", s.swapped) + flag("kTakesTurns", s.takes_turns) +
-           flag("kTurned", weights.is_turned) + flag("kWeightsFirst", product_.is_constant) +
-           flag("kStaged", staged_ >= 0) + flag("kPairs", product_.features % 2 == 0) +
-           number("kSplits", s.splits) + number("kShares", s.shares) +
-           flag("kOnce", product_.is_constant && is_one_round) +
+           flag("kSwapped", s.swapped) + flag("kHandsOver", s.hands_over()) +
+           flag("kTakesTurns", s.takes_turns) + flag("kTurned", weights.is_turned) +
+           flag("kWeightsFirst", product_.is_constant) + flag("kStaged", staged_ >= 0) +
+           flag("kPairs", product_.features % 2 == 0) + number("kSplits", s.splits) +
+           number("kShares", s.shares) + flag("kOnce", product_.is_constant && is_one_round) +
            flag("kReadFirst", reads_first(s, epilogue)) + flag("kLaunchFirst", is_one_round) +
            "};\nstruct Problem {\n" + number("kTokens", product_.rows) +
            number("kFeatures", product_.features) + number("kDepth", product_.depth) +
@@ -163,7 +165,9 @@ class Builder {
            "static_assert(Gemm::kSharedBytes == " +
            std::to_string(s.needed_shared_bytes(staged_ >= 0)) +
            " && Gemm::kThreads == " + std::to_string(s.threads()) +
-           ");\nextern \"C\" __global__ __launch_bounds__(Gemm::kThreads, 1) void KERNEL(\n"
+           ");\nextern \"C\" __global__ __launch_bounds__(Gemm::kThreads, " +
+           std::to_string(leaves_room ? 2 : 1) +
+           ") void KERNEL(\n"
            "    const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap "
            "inputs,\n    const __grid_constant__ TensorMap outputs" +
            parameters +

@@ -24,6 +24,11 @@ struct GemmSchedule {
   std::string fault(std::int64_t shared_bytes, const struct GemmProblem& problem) const;
   std::int64_t needed_shared_bytes(bool staged) const;  // of dynamic shared memory
   int threads() const;
+  /// Whether sums take so many registers that the producer's are needed.
+  bool hands_over() const { return groups > 1 && blocks * columns() > 80; }
+  /// Whether two blocks fit on a multiprocessor as far as registers go: this kernel's and the
+  /// next one's, whose weights then come early.
+  bool leaves_room() const { return groups < 3 && !hands_over() && blocks * columns() <= 128; }
   int columns() const { return swapped ? tokens : features; }  // of wgmma
   /// The columns that a block finishes: all, or its share of a split tile's.
   int my_columns() const { return (columns() / 8 + splits - 1) / splits * 8; }

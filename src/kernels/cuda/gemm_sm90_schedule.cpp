@@ -17,11 +17,10 @@ std::int64_t stage_bytes(const GemmSchedule& s) {
   return std::int64_t{2} * (s.tokens + s.features) * kDepth;
 }
 
-// As many stages as there is room for; blocks of one warpgroup leave room for the next kernel's,
-// whose weights then come early.
+// As many stages as there is room for, beside the next kernel's block if that is possible.
 void add_stages(GemmSchedule& s, const GemmProblem& p, const Machine& machine) {
   const std::int64_t all = machine.device.shared_block_bytes;
-  const std::int64_t room = s.groups == 1 ? all / 2 : all;
+  const std::int64_t room = s.leaves_room() ? all / 2 : all;
   const std::int64_t steps = tiles_along(p.depth, kDepth);
   s.stages = 0;
   const std::int64_t fixed = s.needed_shared_bytes(p.staged) + 2048;
@@ -47,7 +46,7 @@ std::int64_t GemmSchedule::tiles(const GemmProblem& p) const {
          tiles_along(p.features, features) * p.batches;
 }
 
-int GemmSchedule::threads() const { return 128 * groups + (groups > 1 ? 128 : 32); }
+int GemmSchedule::threads() const { return 128 * groups + (hands_over() ? 128 : 32); }
 
 std::int64_t GemmSchedule::needed_shared_bytes(bool staged) const {
   const int panels = (swapped ? 1 : (features + 63) / 64) * blocks;

@@ -16,6 +16,7 @@ namespace tensor::device {
 ///   Output: the type of the outputs that are stored as boxes
 ///   kTokens, kFeatures of a tile; kStages of the ring; kGroups of 128 threads that multiply, each
 ///   kBlocks times 64 rows; kSwapped
+///   kHandsOver: the producer's registers go to those that multiply
 ///   kTakesTurns: every group has a tile of its own, so that one finishes while another multiplies
 ///   kSplits: blocks of a cluster that share a tile's depth and exchange their sums
 ///   kShares: blocks of a cluster that share the weights of neighbouring tiles of tokens
@@ -42,12 +43,12 @@ struct GemmSm90 {
   static constexpr u32 kStageBytes = kRowTile + kColumnTile;
   static constexpr int kConsumers = 128 * S::kGroups;
   // A whole warpgroup where registers are handed over, since it does that together.
-  static constexpr int kThreads = kConsumers + (S::kGroups > 1 ? 128 : 32);
+  static constexpr int kThreads = kConsumers + (S::kHandsOver ? 128 : 32);
   // Of the 65,536 of a multiprocessor; to ask for more than there are would wait for ever.
   static constexpr int kProducerRegisters = 40;
   static constexpr int kConsumerRegisters = S::kGroups == 2 ? 232 : 152;
   static_assert(kProducerRegisters * 128 + kConsumerRegisters * kConsumers <= 65536 ||
-                S::kGroups == 1);
+                !S::kHandsOver);
   static constexpr int kSums = kColumns / 2;  // of each of kBlocks
   static constexpr u32 kGroupBarrier = 1;     // and the numbers that follow
 
@@ -518,7 +519,7 @@ struct GemmSm90 {
         weights, inputs, outputs, epilogue, shared_address(memory), shared_address(barriers)};
     gemm.start();
     if (threadIdx.x >= kConsumers) {
-      if constexpr (S::kGroups > 1) give_registers<kProducerRegisters>();
+      if constexpr (S::kHandsOver) give_registers<kProducerRegisters>();
       if (threadIdx.x / 32 == kConsumers / 32 && elect_one()) gemm.produce();
       if constexpr (S::kSplits > 1) {
         __syncwarp();
@@ -527,7 +528,7 @@ struct GemmSm90 {
         cluster_wait();
       }
     } else {
-      if constexpr (S::kGroups > 1) take_registers<kConsumerRegisters>();
+      if constexpr (S::kHandsOver) take_registers<kConsumerRegisters>();
       gemm.consume();
     }
     gemm.leave();
