@@ -302,12 +302,12 @@ TEST(Expressions, LoadWhatIsBroadcastAndMakeLiterals) {
   ASSERT_EQ(code->loads.size(), 2u);
   for (const auto& load : code->loads) EXPECT_EQ(load.as, (Shape{2, 3, 4}));
   EXPECT_EQ(code->body,
-            "const float v4 = convert<float>(x0);\n"
-            "const float v5 = times(x1, 2.0f);\n"
-            "const float v6 = times(v4, v5);\n"
-            "const float v8 = plus(v6, 0.1f);\n");
+            "const float v0 = convert<float>(x0);\n"
+            "const float v1 = times(x1, 2.0f);\n"
+            "const float v2 = times(v0, v1);\n"
+            "const float v3 = plus(v2, 0.1f);\n");
   EXPECT_EQ(code->shapes.at(doubled), (Shape{2, 3, 4}));
-  EXPECT_EQ(code->results.at(sum), "v8");
+  EXPECT_EQ(code->results.at(sum), "v3");
 }
 
 TEST(Expressions, TakeGivenValues) {
@@ -323,7 +323,7 @@ TEST(Expressions, TakeGivenValues) {
   ASSERT_EQ(code->loads.size(), 1u);
   EXPECT_EQ(code->loads[0].value, bias);
   EXPECT_EQ(code->loads[0].as, (Shape{5, 7}));
-  EXPECT_EQ(code->body, "const float v3 = convert<float>(sum);\nconst float v5 = plus(v3, x4);\n");
+  EXPECT_EQ(code->body, "const float v0 = convert<float>(sum);\nconst float v1 = plus(v0, x0);\n");
 }
 
 TEST(Expressions, DeclineWhatNeedsAnotherElement) {

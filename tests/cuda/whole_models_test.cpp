@@ -5,11 +5,13 @@
 #include <chrono>
 #include <iostream>
 #include <map>
+#include <set>
 
 #include "models/detr/detr_checkpoint.h"
 #include "models/setr/setr_checkpoint.h"
 #include "models/vit/vit_checkpoint.h"
 #include "src/kernels/cuda/family.h"
+#include "src/trace/parallel.h"
 #include "tests/models/golden.h"
 #include "tests/plans/nine_models.h"
 
@@ -42,7 +44,8 @@ Summary summary_of(const LaidOutGraph& laid, const FusionPlan& plan) {
 void expect_kernels(const std::string& name, const LaidOutGraph& laid) {
   SCOPED_TRACE(name);
   const auto begin = std::chrono::steady_clock::now();
-  const FusionPlan plan = fuse(laid.graph, cuda_cost(machine_of(typical_device(90))));
+  const Machine machine = machine_of(typical_device(90));
+  const FusionPlan plan = fuse(laid.graph, cuda_cost(machine));
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
   const Summary summary = summary_of(laid, plan);
   std::cout << name << ": planned in " << time.count() << " ms, " << plan.microseconds
@@ -52,6 +55,15 @@ void expect_kernels(const std::string& name, const LaidOutGraph& laid) {
               << " us)";
   for (const auto& [op, count] : summary.on_host)
     std::cout << "; on the host " << op << " x " << count;
+  std::map<std::string_view, std::set<std::string>> texts;
+  const auto [merged, lowered] = merge_parallel(laid, plan);
+  for (const Group& group : lowered.groups) {
+    const Family& family = cuda_families()[static_cast<std::size_t>(group.family)];
+    for (const Call& call : family.lower(merged, group, machine).calls)
+      texts[family.name].insert(call.source.text);
+  }
+  std::cout << "; kernels:";
+  for (const auto& [family, kernels] : texts) std::cout << ' ' << family << ' ' << kernels.size();
   std::cout << '\n';
 }
 
@@ -59,6 +71,40 @@ TEST(WholeModels, StandardModels) {
   const auto models = nine::nine_models(f16);
   for (const char* name : {"vit-base-patch16-224", "setr-pup", "detr-resnet-50-e6"})
     expect_kernels(name, models.at(name)());
+}
+
+// At a large batch schedules are others: rows in a warp, several packs a thread.
+TEST(WholeModels, GeneratedKernelsOfLargeBatchesCompileWithoutSpills) {
+  const Compiler* compiler = nullptr;
+  try {
+    compiler = &Compiler::get();
+  } catch (const UserError& error) {
+    GTEST_SKIP() << error.what();
+  }
+  const Machine machine = machine_of(typical_device(90));
+  const std::set<std::string_view> products = {"attention_sm90", "gemm_sm90", "gemm_mma",
+                                               "gemm_plain", "conv"};
+  std::set<std::string> seen;
+  for (const auto& [name, batch] :
+       {std::pair{"vit-base-patch16-224", 64}, {"setr-pup", 8}, {"detr-resnet-50-e6", 4}}) {
+    const LaidOutGraph laid = nine::nine_models(f16, batch).at(name)();
+    const auto before = seen.size();
+    for (const Group& group : fuse(laid.graph, cuda_cost(machine)).groups) {
+      const Family& family = cuda_families()[static_cast<std::size_t>(group.family)];
+      EXPECT_NE(family.name, "host");
+      if (products.contains(family.name)) continue;
+      for (const Call& call : family.lower(laid, group, machine).calls) {
+        if (!seen.insert(call.source.text).second) continue;
+        SCOPED_TRACE(std::string(name) + "\n" + call.source.text);
+        const std::string log = compiler->compile(call.source, machine.device.architecture()).log;
+        EXPECT_EQ(log.find("warning"), std::string::npos) << log;
+        EXPECT_NE(log.find("0 bytes spill stores"), std::string::npos) << log;
+        std::cout << call.entry << ": " << log.substr(log.find("Used"), 17) << '\n';
+      }
+    }
+    // Repeated layers share their kernels.
+    EXPECT_LE(seen.size() - before, 12u) << name;
+  }
 }
 
 // As compile() makes it.

@@ -1,6 +1,7 @@
 #include "src/kernels/cuda/expression.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -173,14 +174,10 @@ class Writer {
         return literal(constant->to_vector<std::int64_t>()[0], constant->dtype());
       return literal(constant->to_vector<double>()[0], constant->dtype());
     }
-    int others = 0;
-    for (const auto& load : code_.loads) {
-      if (load.value != operand) continue;
-      if (load.as == as) return load.name;
-      ++others;
-    }
-    std::string name = "x" + std::to_string(operand);
-    if (others > 0) name += "_" + std::to_string(others);
+    for (const auto& load : code_.loads)
+      if (load.value == operand && load.as == as) return load.name;
+    // Numbers of their own, so that equal groups have equal texts.
+    const std::string name = "x" + std::to_string(code_.loads.size());
     code_.loads.push_back({operand, name, as});
     return name;
   }
@@ -194,7 +191,7 @@ class Writer {
     text += "(";
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
       text += (i > 0 ? ", " : "") + operand_text(node.inputs[i], as);
-    const std::string name = "v" + std::to_string(id);
+    const std::string name = "v" + std::to_string(written_++);
     code_.body += "const " + type + " " + name + " = " + text + ");\n";
     code_.results[id] = name;
   }
@@ -202,6 +199,7 @@ class Writer {
   const Graph& graph_;
   std::span<const ValueId> nodes_;
   std::int64_t whole_ = 0;  // elements of the largest node
+  int written_ = 0;
   ElementCode code_;
 };
 
@@ -219,9 +217,13 @@ std::string_view compute_type(DType dtype) {
 }
 
 std::string_view device_function(Op op) {
-  for (const Row& row : kFunctions)
-    if (row.op == op) return row.function;
-  return {};
+  // Asked for every node of every group that fusion looks at.
+  static const auto functions = [] {
+    std::array<std::string_view, static_cast<std::size_t>(Op::count_)> by_op{};
+    for (const Row& row : kFunctions) by_op[static_cast<std::size_t>(row.op)] = row.function;
+    return by_op;
+  }();
+  return functions[static_cast<std::size_t>(op)];
 }
 
 std::string literal(std::int64_t value, DType dtype) {

@@ -41,7 +41,7 @@ std::optional<Parts> parts_of(std::span<const Source> table, const Graph& graph,
     if (!source->accepts(graph, id)) return std::nullopt;
     for (const ValueId input : graph[id].inputs)
       if (operand_of(group, input, false) < 0) return std::nullopt;
-    given[id] = "s" + std::to_string(id);
+    given[id] = "s" + std::to_string(parts.sources.size());
     parts.sources.push_back(id);
   }
   if (!table.empty() && parts.sources.empty()) return std::nullopt;
@@ -261,13 +261,15 @@ class Generator {
     out << "}\n}\n";
   }
 
+  const std::string& source_name(ValueId id) const { return parts_.code.results.at(id); }
+
   void write_source(std::ostringstream& out, ValueId id) {
     const Shape& shape = graph_.type(id).shape;
     std::vector<std::string> coordinates;
     const Shape extents = reordered(cpu::squeezed(parts_.shape), order_);
     int place = 0;
     for (int axis = 0; axis < shape.rank(); ++axis) {
-      const std::string name = "c" + std::to_string(id) + "_" + std::to_string(axis);
+      const std::string name = "c" + source_name(id) + "_" + std::to_string(axis);
       Strides unit = Strides::filled(extents.rank(), 0);
       if (shape[axis] != 1) {
         const auto at = std::find(order_.begin(), order_.end(), place++) - order_.begin();
@@ -281,7 +283,7 @@ class Generator {
     SourceWriter writer(pack_, inner < 0 ? shape.rank() - 1 : source_axis(id, inner), coordinates);
     for (const ValueId input : graph_[id].inputs)
       writer.operands.push_back({pointer(input, false), layout(input), graph_.type(input).dtype});
-    source_of(table_, graph_[id].op)->write(graph_, id, writer, "a_s" + std::to_string(id));
+    source_of(table_, graph_[id].op)->write(graph_, id, writer, "a_" + source_name(id));
     out << writer.text.str();
   }
 
@@ -289,20 +291,21 @@ class Generator {
     begin_loop(out);
     for (const ValueId id : parts_.sources) write_source(out, id);
     for (const ValueId id : group_.writes)
-      out << compute_type(graph_.type(id).dtype) << " y" << id << "[" << pack_ << "];\n";
+      out << compute_type(graph_.type(id).dtype) << " y" << operand_of(group_, id, true) << "["
+          << pack_ << "];\n";
     out << "#pragma unroll\nfor (int e = 0; e < " << pack_ << "; ++e) {\n";
     for (const auto& load : parts_.code.loads)
       out << "const auto " << load.name << " = a_" << load.name << "[u][e];\n";
     for (const ValueId id : parts_.sources)
-      out << "const auto s" << id << " = a_s" << id << "[e];\n";
+      out << "const auto " << source_name(id) << " = a_" << source_name(id) << "[e];\n";
     out << parts_.code.body;
     for (const ValueId id : group_.writes)
-      out << "y" << id << "[e] = " << parts_.code.results.at(id) << ";\n";
+      out << "y" << operand_of(group_, id, true) << "[e] = " << parts_.code.results.at(id) << ";\n";
     out << "}\n";
     for (std::size_t k = 0; k < stores_.size(); ++k) {
       const Access& a = stores_[k];
       const std::string to = a.pointer + " + " + offset_text(a.extents, a.strides, "i");
-      const std::string from = "y" + std::to_string(group_.writes[k]);
+      const std::string from = "y" + std::to_string(group_.reads.size() + k);
       if (a.is_packed(pack_))
         out << "store_pack(" << to << ", " << from << ");\n";
       else

@@ -215,6 +215,13 @@ class Generator {
 
   bool is_exact() const { return std::int64_t{team_} * packs_ * pack_ == columns_; }
 
+  // In names: equal groups have equal texts, whatever their values' numbers in the graph.
+  std::string number_of(ValueId id) const {
+    const auto at = std::find(group_.nodes.begin(), group_.nodes.end(), id);
+    return at != group_.nodes.end() ? std::to_string(at - group_.nodes.begin())
+                                    : "p" + std::to_string(operand_of(group_, id, false));
+  }
+
   std::string pointer(ValueId id, bool is_write) {
     const int operand = operand_of(group_, id, is_write);
     if (std::find(used_.begin(), used_.end(), operand) == used_.end()) used_.push_back(operand);
@@ -242,7 +249,7 @@ class Generator {
 
   std::string load_elements(ValueId id, const Shape& as) {
     const Place p = place(id, as, Space::element);
-    const std::string name = "a" + std::to_string(id);
+    const std::string name = "a" + number_of(id);
     if (!loaded_.insert(name).second) return name;
     std::string text = array(compute_type(p.rows.dtype), name) + begin_packs(true);
     const std::string from = pointer(id, false) + " + " + p.row_offset() + " + " +
@@ -259,7 +266,7 @@ class Generator {
 
   std::string load_row(ValueId id, const Shape& as) {
     const Place p = place(id, as, Space::row);
-    const std::string name = "r" + std::to_string(id);
+    const std::string name = "r" + number_of(id);
     if (!loaded_.insert(name).second) return name;
     loads_ +=
         "const auto " + name + " = value_of(" + pointer(id, false) + "[" + p.row_offset() + "]);\n";
@@ -276,9 +283,9 @@ class Generator {
       while (!std::binary_search(group_.nodes.begin(), group_.nodes.end(), member))
         member = graph_[member].inputs[0];
       if (own == Space::row)
-        names[id] = "r" + std::to_string(member);
+        names[id] = "r" + number_of(member);
       else if (space == Space::element)
-        names[id] = "a" + std::to_string(member) + "[p][e]";
+        names[id] = "a" + number_of(member) + "[p][e]";
     }
     return names;
   }
@@ -290,20 +297,20 @@ class Generator {
     const auto code = element_code(graph_, std::span(&id, 1), names);
     if (!code) internal_error("row", "no text for ", info(graph_[id].op).name);
     const std::string type(compute_type(graph_.type(id).dtype));
-    const std::string number = std::to_string(id);
+    const std::string number = number_of(id);
     if (space == Space::row) {
       std::string inner;
       for (const auto& load : code->loads)
         inner += "const auto " + load.name + " = " + load_row(load.value, load.as) + ";\n";
-      code_ += type + " r" + number + ";\n{\n" + inner + code->body + "r" + number + " = v" +
-               number + ";\n}\n";
+      code_ += type + " r" + number + ";\n{\n" + inner + code->body + "r" + number + " = " +
+               code->results.at(id) + ";\n}\n";
       return;
     }
     std::string inner;
     for (const auto& load : code->loads)
       inner += "const auto " + load.name + " = " + load_elements(load.value, load.as) + "[p][e];\n";
     code_ += array(type, "a" + number) + begin_packs(true) + begin_elements() + "{\n" + inner +
-             code->body + "a" + number + "[p][e] = v" + number + ";\n}\n}\n";
+             code->body + "a" + number + "[p][e] = " + code->results.at(id) + ";\n}\n}\n";
   }
 
   // The array with the elements of an operator's operand.
@@ -313,7 +320,7 @@ class Generator {
     ValueId member = operand;
     while (!std::binary_search(group_.nodes.begin(), group_.nodes.end(), member))
       member = graph_[member].inputs[0];
-    return "a" + std::to_string(member);
+    return "a" + number_of(member);
   }
 
   // Declares `to`, the fold of an expression of x, the element of `from`, over the row.
@@ -331,7 +338,7 @@ class Generator {
 
   // Elements from those of `from`, by an expression of x.
   void write_change(ValueId id, const std::string& from, const std::string& expression) {
-    const std::string to = "a" + std::to_string(id);
+    const std::string to = "a" + number_of(id);
     code_ += array("float", to) + begin_packs(true) + begin_elements() +
              "{\nconst float x = " + from + "[p][e];\n" + to + "[p][e] = " + expression +
              ";\n}\n}\n";
@@ -339,7 +346,7 @@ class Generator {
 
   void write_row_operator(ValueId id) {
     const Node& node = graph_[id];
-    const std::string number = std::to_string(id), from = elements_of(node.inputs[0]);
+    const std::string number = number_of(id), from = elements_of(node.inputs[0]);
     if (node.op == Op::softmax || node.op == Op::log_softmax) {
       const std::string top = "top" + number, sum = "sum" + number;
       write_fold(top, fold_of(Op::max), from);
@@ -377,13 +384,12 @@ class Generator {
   }
 
   void write_quotient(ValueId id, const std::string& sum, double count) {
-    code_ +=
-        "const float r" + std::to_string(id) + " = " + sum + " / " + literal(count, f32) + ";\n";
+    code_ += "const float r" + number_of(id) + " = " + sum + " / " + literal(count, f32) + ";\n";
   }
 
   void write_layer_norm(ValueId id, const std::string& from) {
     const Node& node = graph_[id];
-    const std::string number = std::to_string(id);
+    const std::string number = number_of(id);
     std::string expression = "(x - mean" + number + ") * scale" + number;
     if (node.inputs.size() > 1)
       expression += " * " + load_elements(node.inputs[1], graph_.type(id).shape) + "[p][e]";
@@ -397,7 +403,7 @@ class Generator {
   void write_store(ValueId id) {
     const Space space = shape_.members.at(id);
     const Place p = place(id, graph_.type(id).shape, space);
-    const std::string to = pointer(id, true), number = std::to_string(id);
+    const std::string to = pointer(id, true), number = number_of(id);
     if (space == Space::row) {
       code_ += "if (lane == 0 && is_row) " + to + "[" + p.row_offset() + "] = stored<" +
                std::string(device_type(p.rows.dtype)) + ">(r" + number + ");\n";
