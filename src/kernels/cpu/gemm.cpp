@@ -55,8 +55,9 @@ bool has_unit_stride(const Matrix& m, int axis) {
   return m.strides[axis] == 1 || m.shape[axis] == 1;
 }
 
-// Axes of extent 1 lie in their natural order, not outside as with_outer_units has them: there
-// oneDNN 2.6.3 (gemm:jit) finds the operands of its epilogue at wrong addresses.
+// Strides of axes of extent 1 mean nothing to us, but oneDNN checks them. Here they are what they
+// would be without gaps, so that a row-major matrix stays one (with_outer_units moves them
+// outside).
 memory::desc describe_matrix(DType dtype, Matrix m) {
   std::int64_t reach = 1;
   for (int axis = m.shape.rank() - 1; axis >= 0; --axis) {
@@ -153,8 +154,20 @@ class Builder {
     const memory::desc &a = arguments_[0].desc, &b = arguments_[1].desc;
     const dnnl::matmul::desc desc =
         bias.data.ndims > 0 ? dnnl::matmul::desc(a, b, bias, out) : dnnl::matmul::desc(a, b, out);
-    const dnnl::matmul::primitive_desc primitive(desc, attributes, cpu_engine());
+    dnnl::matmul::primitive_desc primitive(desc, attributes, cpu_engine());
+    while (misreads_operands(primitive.impl_info_str(), attributes) && primitive.next_impl()) {
+    }
     return kernel_of<dnnl::matmul>(primitive);
+  }
+
+  // gemm:jit of 2.6.3 reads the operands of its epilogue at wrong addresses when factors are bf16.
+  bool misreads_operands(std::string_view implementation,
+                         const dnnl::primitive_attr& attributes) const {
+    const dnnl::post_ops post = attributes.get_post_ops();
+    bool has_operand = false;
+    for (int i = 0; i < post.len(); ++i)
+      has_operand = has_operand || post.kind(i) == dnnl::primitive::kind::binary;
+    return has_operand && implementation.starts_with("gemm") && dtype(weights()) == bf16;
   }
 
   std::unique_ptr<OnednnKernel> convolution(const memory::desc& bias, const memory::desc& out,
