@@ -2,9 +2,14 @@
 // is found and named.
 #include "tests/cuda/emulator/trial.h"
 
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
+
+#include "tensor/tensor.h"
+#include "tests/cuda/emulator/group_case.h"
 
 namespace tensor::emulator {
 namespace {
@@ -171,6 +176,42 @@ TEST(Emulator, CopiesArriveWhenTheyAreWaitedFor) {
   std::iota(in.begin(), in.end(), 0.f);
   Trial{kTrialHead + copy + "copy_wait<0>();" + use, launch}(in, out);
   for (std::size_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], i < 2 ? 0 : in[31 - i]);
+}
+
+// What is reported of a kernel of this text that should be exp(x).
+std::string failures(const std::string& text) {
+  GroupCase group([](const Tensors& in) -> Tensors { return {exp(in[0])}; },
+                  {Generator(1).normal({64})});
+  testing::TestPartResultArray results;
+  testing::ScopedFakeTestPartResultReporter reporter(
+      testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results);
+  expect_emulated(
+      group,
+      [&](const LaidOutGraph&, const Group&, const cuda::Machine&) {
+        cuda::Lowered lowered;
+        lowered.calls.resize(1);
+        cuda::Call& call = lowered.calls[0];
+        call.source = {"trial.cu", "#include \"ptx.h\"\n" + kTrialHead + text + "}",
+                       cuda::device_headers()};
+        call.entry = "trial";
+        call.launch.block = {64};
+        call.arguments = {cuda::Pointer{}, cuda::Pointer{.index = 1}};
+        return lowered;
+      },
+      90, 1);
+  std::string all;
+  for (int i = 0; i < results.size(); ++i)
+    all += results.GetTestPartResult(i).message() + std::string("\n");
+  return all;
+}
+
+TEST(Emulator, GroupsAreComparedWithFloat64) {
+  const std::string wait = "tensor::device::wait_for_previous(); const int i = threadIdx.x; ";
+  EXPECT_EQ(failures(wait + "out[i] = expf(in[i]);"), "");
+  EXPECT_FOUND(failures(wait + "out[i] = expf(in[i]) * 1.00001f;"), "element 0: got ");
+  EXPECT_FOUND(failures(wait + "if (i != 7) out[i] = expf(in[i]);"), "element 7: got ");
+  EXPECT_FOUND(failures(wait + "out[i] = expf(in[i ^ 1]);"), "element 1: got ");
+  EXPECT_FOUND(failures(wait + "out[i] = in[64];"), "beyond operand 0 of 256 bytes");
 }
 
 }  // namespace

@@ -21,26 +21,17 @@ std::string flag(const char* name, bool value) {
          ";\n";
 }
 
-// A factor where the kernel reads it, and how.
-struct Source {
-  Factor factor;
-  Pointer memory;
-  bool is_turned = false;  // rows next to each other
-  int chunk = 1;           // elements moved together
+// A factor where the kernel reads it, and how many of its elements are moved together.
+struct Side : Source {
+  int chunk = 1;
 };
 
-// Strides of axes of extent 1 mean nothing: they take what suits best.
-Factor settled(Factor f) {
-  if (f.depth == 1) f.depth_stride = f.row_stride == 1 ? 0 : 1;
-  if (f.rows == 1) f.row_stride = f.depth_stride == 1 ? 0 : 1;
-  return f;
-}
-
-Source source_of(const Factor& unsettled, const Pointer& memory) {
-  Source source{settled(unsettled), memory};
+Side side_of(const Factor& factor, const Pointer& memory) {
+  Side source;
+  source.factor = factor.settled();
+  source.memory = memory;
   const Factor& f = source.factor;
   source.is_turned = f.row_stride == 1 && f.depth_stride != 1;
-  constexpr std::int64_t kChunk = 8;
   const auto is_aligned = [](std::int64_t n) { return n % kChunk == 0; };
   const std::int64_t outer = source.is_turned ? f.depth_stride : f.row_stride;
   if ((source.is_turned || f.depth_stride == 1) && is_aligned(outer) && is_aligned(f.offset) &&
@@ -65,7 +56,7 @@ class Builder {
         wanted ? *wanted : gemm_tile_schedules(problem, kind_ == Kind::plain, machine_).front();
     epilogue_ = epilogue_of(laid_, group_, product_, -1);
     left_ = placed(*left_factor(laid_, product_));
-    right_ = placed(right_factor(laid_, product_));
+    right_ = placed_right();
     if (kind_ == Kind::plain || machine_.device.capability < 80) schedule_.stages = 2;
     if (schedule_.parts > 1)
       lowered_.scratch_bytes = schedule_.parts * product_.batches * product_.rows *
@@ -76,21 +67,32 @@ class Builder {
   }
 
  private:
-  Source placed(const Factor& f) const {
+  int operand(ValueId id) const {
     const auto& reads = group_.reads;
-    const auto operand = std::find(reads.begin(), reads.end(), f.value) - reads.begin();
-    Source source = source_of(f, {Pointer::Base::operand, static_cast<int>(operand), 0});
-    // Plain products keep to single elements: their sums take longer than their tiles.
-    if (kind_ == Kind::plain) source.chunk = 1;
-    return source;
+    return static_cast<int>(std::find(reads.begin(), reads.end(), id) - reads.begin());
   }
 
-  bool is_async(const Source& s) const {
+  Side placed(const Factor& f) const {
+    Side side = side_of(f, {Pointer::Base::operand, operand(f.value), 0});
+    // Plain products keep to single elements: their sums take longer than their tiles.
+    if (kind_ == Kind::plain) side.chunk = 1;
+    return side;
+  }
+
+  Side placed_right() {
+    const Factor f = right_factor(laid_, product_);
+    const Side side = placed(f);
+    if (kind_ == Kind::plain || side.chunk > 1 || !product_.is_constant) return side;
+    const Source packed = packed_right(laid_, product_, operand(f.value), lowered_);
+    return side_of(packed.factor, packed.memory);
+  }
+
+  bool is_async(const Side& s) const {
     return kind_ == Kind::mma && s.chunk == 8 && machine_.device.capability >= 80;
   }
 
   // "struct Left { using Element = Half; ... };"
-  std::string factor_text(const char* name, const Source& s) const {
+  std::string factor_text(const char* name, const Side& s) const {
     const Factor& f = s.factor;
     std::string at = "0";
     for (int axis = 0; axis < f.batch.rank(); ++axis)
@@ -116,7 +118,8 @@ class Builder {
            number("kBand", 8) + flag("kPairs", product_.features % 2 == 0) +
            number(is_plain ? "kThreadsY" : "kWarpsY", s.down) +
            number(is_plain ? "kThreadsX" : "kWarpsX", s.across) + number("kStages", s.stages) +
-           flag("kWide", machine_.device.capability >= 80) + "};\nstruct Problem {\n" +
+           flag("kWide", machine_.device.capability >= 80) +
+           flag("kRightFirst", product_.is_constant) + "};\nstruct Problem {\n" +
            number("kRows", product_.rows) + number("kFeatures", product_.features) +
            number("kDepth", product_.depth) + number("kBatches", product_.batches) + "};\n" +
            epilogue_.text + "using Gemm = " + (is_plain ? "GemmPlain" : "GemmMma") +
@@ -174,7 +177,7 @@ class Builder {
   // As FactorTile::kBytes of both factors, in every stage.
   std::int64_t shared_bytes() const {
     constexpr std::int64_t kDepth = 32, kPad = 8, kItem = 2;
-    const auto tile = [](const Source& s, std::int64_t rows) {
+    const auto tile = [](const Side& s, std::int64_t rows) {
       const std::int64_t lines = s.is_turned ? kDepth : rows, across = s.is_turned ? rows : kDepth;
       return (lines * (across + kPad) * kItem + 127) / 128 * 128;
     };
@@ -209,7 +212,7 @@ class Builder {
   const Kind kind_;
   TileSchedule schedule_;
   Epilogue epilogue_;
-  Source left_, right_;
+  Side left_, right_;
   Lowered lowered_;
 };
 

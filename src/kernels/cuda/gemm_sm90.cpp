@@ -4,10 +4,7 @@
 
 #include "src/kernels/cuda/families.h"
 #include "src/kernels/cuda/wgmma.h"
-#include "tensor/creation.h"
 #include "tensor/error.h"
-#include "tensor/index.h"
-#include "tensor/ops.h"
 
 namespace tensor::cuda {
 namespace {
@@ -55,33 +52,10 @@ class Builder {
   Source right_source() {
     const Factor f = right_factor(laid_, product_).settled();
     if (f.fits_boxes()) return {f, memory_of(f)};
-    if (product_.is_constant) return packed(f);
+    if (product_.is_constant) return packed_right(laid_, product_, operand(f.value), lowered_);
     if (f.turned().settled().fits_boxes())
       return {f.turned().settled().turned(), memory_of(f), true};
     return copied(f, memory_of(f), product_.batches, product_.dtype, machine_, lowered_);
-  }
-
-  // [..., features, depth], filled up to whole chunks.
-  Source packed(const Factor& f) {
-    const std::int64_t pitch = in_chunks(f.depth);
-    lowered_.packed.push_back({operand(f.value), [pitch](const Tensor& weights) {
-                                 const Tensor rows = weights.swapaxes(-1, -2);
-                                 Shape shape = rows.shape();
-                                 shape[shape.rank() - 1] = pitch;
-                                 Tensor result = zeros(shape, rows.dtype());
-                                 result(ellipsis, slice(0, rows.shape(-1))) = rows;
-                                 return result;
-                               }});
-    // Where matrices of the batch lie then.
-    Layout layout{laid_.graph.type(f.value).shape, {}, 0};
-    const int rank = layout.shape.rank();
-    Shape shape = layout.shape;
-    std::swap(shape[rank - 1], shape[rank - 2]);
-    shape[rank - 1] = pitch;
-    layout.strides = row_major(shape);
-    std::swap(layout.strides[rank - 1], layout.strides[rank - 2]);
-    return {right_factor(layout, f.value, product_).settled(),
-            {Pointer::Base::packed, static_cast<int>(lowered_.packed.size()) - 1, 0}};
   }
 
   // The boxed write as a factor: tokens as rows, features as depth.

@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include "src/core/view.h"
+#include "tensor/creation.h"
+#include "tensor/index.h"
+#include "tensor/ops.h"
 
 namespace tensor::cuda {
 namespace {
@@ -285,6 +288,30 @@ int boxed_write(const LaidOutGraph& laid, const Group& group, const Product& pro
 Epilogue epilogue_of(const LaidOutGraph& laid, const Group& group, const Product& product,
                      int staged, const std::string& name) {
   return EpilogueWriter(laid, group, product, staged).run(name);
+}
+
+Source packed_right(const LaidOutGraph& laid, const Product& product, int operand,
+                    Lowered& lowered) {
+  const ValueId value = laid.graph[product.matmul].inputs[1];
+  const std::int64_t pitch = in_chunks(product.depth);
+  lowered.packed.push_back({operand, [pitch](const Tensor& weights) {
+                              const Tensor rows = weights.swapaxes(-1, -2);
+                              Shape shape = rows.shape();
+                              shape[shape.rank() - 1] = pitch;
+                              Tensor result = zeros(shape, rows.dtype());
+                              result(ellipsis, slice(0, rows.shape(-1))) = rows;
+                              return result;
+                            }});
+  // Where matrices of the batch lie then.
+  Layout layout{laid.graph.type(value).shape, {}, 0};
+  const int rank = layout.shape.rank();
+  Shape shape = layout.shape;
+  std::swap(shape[rank - 1], shape[rank - 2]);
+  shape[rank - 1] = pitch;
+  layout.strides = row_major(shape);
+  std::swap(layout.strides[rank - 1], layout.strides[rank - 2]);
+  return {right_factor(layout, value, product).settled(),
+          {Pointer::Base::packed, static_cast<int>(lowered.packed.size()) - 1, 0}};
 }
 
 }  // namespace tensor::cuda

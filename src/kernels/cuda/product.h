@@ -36,6 +36,11 @@ Factor right_factor(const LaidOutGraph& laid, const Product& product);
 /// The same, were it laid out so.
 Factor right_factor(const Layout& layout, ValueId right, const Product& product);
 
+/// A constant right factor as the group's operand `operand`, packed: each feature's elements side
+/// by side, filled up with zeros to whole chunks.
+Source packed_right(const LaidOutGraph& laid, const Product& product, int operand,
+                    Lowered& lowered);
+
 /// The struct Epilogue of device/gemm_sm90.h, which reads and writes operands.
 struct Epilogue {
   std::string name;  // "add_gelu"

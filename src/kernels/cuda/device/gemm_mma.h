@@ -8,8 +8,9 @@
 
 namespace tensor::device {
 
-/// S also names kWarpsY, kWarpsX, kStages, kWide (mma of 16 of depth), Left and Right: factors with
-/// kTurned, kChunk and kIsAsync.
+/// S also names kWarpsY, kWarpsX, kStages, kWide (mma of 16 of depth), kRightFirst (it is constant
+/// and comes while the kernel ahead still runs), Left and Right: factors with kTurned, kChunk,
+/// kIsAsync.
 template <class S, class P, class Epilogue>
 struct GemmMma {
   using Left = typename S::Left;
@@ -43,12 +44,13 @@ struct GemmMma {
     return reinterpret_cast<Element*>(memory + stage * kStageBytes + LeftTile::kBytes);
   }
 
-  void copy(int step, int stage) const {
+  void copy_left(int step, int stage) const {
     if constexpr (Left::kIsAsync)
       LeftTile::copy_later(shared_address(left_at(stage)), left, tile.row, step * kBlock);
+  }
+  void copy_right(int step, int stage) const {
     if constexpr (Right::kIsAsync)
       RightTile::copy_later(shared_address(right_at(stage)), right, tile.feature, step * kBlock);
-    if constexpr (Left::kIsAsync || Right::kIsAsync) copy_commit();
   }
   // What does not come by itself.
   struct Pieces {
@@ -111,25 +113,28 @@ struct GemmMma {
     constexpr int kAhead = S::kStages - 1;
     const int begin = tile.first_step(kSteps), end = tile.last_step(kSteps);
     Pieces pieces;
+    if constexpr (S::kRightFirst)
+      for (int i = 0; i < kAhead && begin + i < end; ++i) copy_right(begin + i, i);
+    wait_for_previous();
     for (int i = 0; i < kAhead; ++i) {
       if (begin + i < end) {
-        copy(begin + i, i);
+        copy_left(begin + i, i);
+        if constexpr (!S::kRightFirst) copy_right(begin + i, i);
         fetch(pieces, begin + i);
         put(pieces, i);
-      } else if constexpr (kWaits) {
-        copy_commit();
       }
+      if constexpr (kWaits) copy_commit();
     }
     for (int step = begin, stage = 0; step < end; ++step) {
       if constexpr (kWaits) copy_wait<kAhead - 1>();
       __syncthreads();  // this stage is there, and all have left the one before it
       const int next = step + kAhead, free = stage == 0 ? S::kStages - 1 : stage - 1;
       if (next < end) {
-        copy(next, free);
+        copy_left(next, free);
+        copy_right(next, free);
         fetch(pieces, next);
-      } else if constexpr (kWaits) {
-        copy_commit();
       }
+      if constexpr (kWaits) copy_commit();
       multiply(sums, stage);
       if (next < end) put(pieces, free);
       stage = stage + 1 == S::kStages ? 0 : stage + 1;
@@ -141,7 +146,6 @@ struct GemmMma {
     extern __shared__ __align__(128) unsigned char memory[];
     const Tile tile = Tile::of_block(static_cast<int>(blockIdx.x));
     const GemmMma gemm{left + Left::at(tile.batch), right + Right::at(tile.batch), memory, tile};
-    wait_for_previous();
     float sums[kSlabs][kUnits][4] = {};
     gemm.multiply_all(sums);
     launch_next();
