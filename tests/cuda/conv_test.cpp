@@ -26,7 +26,8 @@ Machine machine(int capability) { return machine_of(typical_device(capability));
 void expect_compiles(const Compiler& compiler, const Lowered& lowered, const Machine& machine) {
   for (const Call& call : lowered.calls) {
     const std::string log = compiler.compile(call.source, machine.device.architecture()).log;
-    EXPECT_NE(log.find("0 bytes spill stores, 0 bytes spill loads"), std::string::npos)
+    EXPECT_NE(log.find(" 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"),
+              std::string::npos)
         << call.entry << '\n'
         << log;
     EXPECT_EQ(log.find("C75"), std::string::npos) << call.entry << '\n' << log;

@@ -42,31 +42,39 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machi
 }  // namespace
 
 double tiles_us(const Graph& graph, const Group& group, const Convolution& conv,
-                const Machine& machine, int tile_pixels, int tile_outputs, int parts,
-                std::int64_t depth, double tflops, double overlap) {
-  constexpr double kFillUs = 1.6;  // until the first tile is there, and from the last product on
+                const Machine& machine, const ConvTiles& tiles) {
+  // Of SETR-PUP's head on an H200: what comes from the second-level cache is under way for so long;
+  // a block begins and ends; and parts are added up.
+  constexpr double kLatencyUs = 1.7, kFillUs = 2, kAddUs = 3, kAddGbps = 2500;
   const auto tiles_along = [](std::int64_t n, int tile) {
     return std::ceil(static_cast<double>(n) / tile);
   };
   const double width = item_size(conv.dtype), processors = machine.device.multiprocessors;
-  const double tiles =
-      parts * tiles_along(conv.pixels(), tile_pixels) * tiles_along(conv.outputs, tile_outputs);
-  const double waves = std::ceil(tiles / processors), part = static_cast<double>(depth) / parts;
-  const double multiply = 2. * tile_pixels * tile_outputs * part / (tflops / processors) / 1e6;
-  const double copy =
-      (tile_pixels + tile_outputs) * part * width / (machine.l2_gbps / processors) / 1e3;
+  const double blocks = tiles.parts * tiles_along(conv.pixels(), tiles.pixels) *
+                        tiles_along(conv.outputs, tiles.outputs) / processors;
+  // Of a multiprocessor; the last ones have it to themselves.
+  const double turns = 0.5 * (std::ceil(blocks) + std::max(blocks, 1.));
+  const double resident = std::min<double>(tiles.resident, std::ceil(blocks));
+  const double rounds = std::ceil(blocks / tiles.resident);
+  const double depth = static_cast<double>(tiles.depth) / tiles.parts;
+  const double multiply =
+      2. * tiles.pixels * tiles.outputs * depth / (tiles.tflops / processors) / 1e6;
+  const double rate = std::min(0.85 * machine.l2_gbps / processors,
+                               resident * tiles.ahead_kib * 1.024 / kLatencyUs);
+  const double copy = (tiles.pixels + tiles.outputs) * depth * width / rate / 1e3;
+  const double compute = turns * std::max(multiply, copy) +
+                         kFillUs * (1 + (rounds - 1) * (tiles.resident == 1 ? 1 : 0.3));
   const double bytes = work_of(graph, group).bytes + packing_bytes(graph, conv);
   // What the kernels just before wrote is still in the second-level cache if it is small.
   const double bandwidth = bytes < 0.5 * static_cast<double>(machine.device.l2_bytes)
                                ? machine.l2_gbps
                                : machine.memory_gbps;
-  const double compute = waves * std::max(multiply, copy), memory = bytes / bandwidth / 1e3;
-  double time = machine.launch_us + kFillUs + std::max(compute, memory) +
-                (1 - overlap) * std::min(compute, memory);
-  if (parts > 1)
-    time += machine.launch_us + 1 +
-            2. * parts * static_cast<double>(conv.pixels() * conv.outputs) * sizeof(float) /
-                machine.l2_gbps / 1e3;
+  const double memory = bytes / bandwidth / 1e3, overlap = tiles.resident == 1 ? 0.4 : 0.75;
+  double time =
+      machine.launch_us + std::max(compute, memory) + (1 - overlap) * std::min(compute, memory);
+  if (tiles.parts > 1)
+    time += kAddUs + static_cast<double>(tiles.parts * conv.pixels() * conv.outputs) *
+                         sizeof(float) / kAddGbps / 1e3;
   if (packing_bytes(graph, conv) > 0) time += machine.launch_us + 1;
   return time;
 }

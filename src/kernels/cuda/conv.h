@@ -93,12 +93,18 @@ struct ConvLaunch {
 void add_calls(Lowered& lowered, const ConvLaunch& launch, const Convolution& conv,
                const ConvEpilogue& epilogue, const std::string& what, const Machine& machine);
 
-/// Microseconds for a tile a block, of depth split in parts: what the multiprocessors multiply at
-/// `tflops` in whole waves, what comes to them from the second-level cache, and what goes to
-/// memory, of which `overlap` is hidden.
+/// Blocks with a tile each, of depth split in parts.
+struct ConvTiles {
+  int pixels = 128, outputs = 128, parts = 1;
+  std::int64_t depth = 0;
+  double tflops = 0;      // at which all multiprocessors together multiply such tiles
+  int resident = 1;       // blocks of a multiprocessor
+  double ahead_kib = 64;  // what is on its way to a block at any time
+};
+/// Microseconds: what the multiprocessors multiply, what comes to them from the second-level cache,
+/// and what goes to memory.
 double tiles_us(const Graph& graph, const Group& group, const Convolution& conv,
-                const Machine& machine, int tile_pixels, int tile_outputs, int parts,
-                std::int64_t depth, double tflops, double overlap);
+                const Machine& machine, const ConvTiles& tiles);
 
 /// A way to run convolutions: the time it would take, nullopt where it cannot, and its kernels.
 struct ConvWay {

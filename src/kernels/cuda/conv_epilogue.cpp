@@ -123,7 +123,7 @@ class Writer {
          << " (&sums)[kCount], const Line<kCount>& line,\n"
             "              const Pixel<kCount>& read, int pixel, int channel) const {\n";
     for (const Access& a : writes_)
-      text << "    Compute<" << a.type << "> out_" << a.name << "[kCount];\n";
+      text << "    Compute<" << a.type << "> " << a.name << "_[kCount];\n";
     text << "#pragma unroll\n    for (int i = 0; i < kCount; ++i) {\n      const " << sum
          << " sum = sums[i]";
     for (const Access& a : reads_)
@@ -136,11 +136,11 @@ class Writer {
                << a.name << "[i];\n";
     text << conv_.code.body;
     for (const Access& a : writes_)
-      text << "      out_" << a.name << "[i] = " << conv_.code.results.at(a.id) << ";\n";
+      text << "      " << a.name << "_[i] = " << conv_.code.results.at(a.id) << ";\n";
     text << "    }\n";
     for (const Access& a : writes_)
       text << "    store_channels<" << (a.is_packed ? "true" : "false") << ">(" << a.name << " + ("
-           << offset(a) << "), out_" << a.name << ", " << a.steps.channel << ", " << channels_left()
+           << offset(a) << "), " << a.name << "_, " << a.steps.channel << ", " << channels_left()
            << ");\n";
     text << "  }\n";
   }

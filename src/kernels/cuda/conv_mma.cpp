@@ -22,6 +22,18 @@ constexpr int kParts[] = {1, 2, 3, 4, 6, 8};
 
 std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
+int threads(const Schedule& s) { return 32 * s.warps_y * s.warps_x; }
+int resident(const Schedule& s) { return std::min(512 / threads(s), 4); }
+
+// As many as the blocks of a multiprocessor have room for, which keep a little for themselves.
+int stages_of(const Schedule& s, const Machine& machine) {
+  if (machine.device.capability < 80) return 2;
+  const std::int64_t stage = std::int64_t{s.pixels + s.outputs} * kBlock * 2;
+  const std::int64_t room =
+      std::min(machine.device.shared_block_bytes, machine.device.shared_bytes / resident(s) - 1024);
+  return static_cast<int>(std::clamp<std::int64_t>(room / stage, 3, 6));
+}
+
 struct Choice {
   Schedule schedule;
   double microseconds = std::numeric_limits<double>::infinity();
@@ -38,14 +50,15 @@ Choice choose(const Graph& graph, const Group& group, const Convolution& conv,
     for (const int parts : kParts) {
       if (parts > 1 && depth / kBlock / parts < 8) continue;
       s.parts = parts;
-      const double time = tiles_us(graph, group, conv, machine, s.pixels, s.outputs, parts, depth,
-                                   share * s.efficiency * machine.tensor_tflops, 0.7);
+      const int stages = stages_of(s, machine);
+      const double time =
+          tiles_us(graph, group, conv, machine,
+                   {s.pixels, s.outputs, parts, depth, share * s.efficiency * machine.tensor_tflops,
+                    resident(s), (s.pixels + s.outputs) * 0.0625 * (stages - 1)});
       if (time < best.microseconds) best = {s, time};
     }
   return best;
 }
-
-int stages_of(const Machine& machine) { return machine.device.capability >= 80 ? 4 : 2; }
 
 std::int64_t shared_bytes(const Schedule& s, int stages) {
   const std::int64_t tiles = std::int64_t{stages} * (s.pixels + s.outputs) * kBlock * 2;
@@ -65,7 +78,7 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Con
 Lowered lower(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
               const Machine& machine) {
   const Schedule s = choose(laid.graph, group, conv, machine).schedule;
-  const int stages = stages_of(machine);
+  const int stages = stages_of(s, machine);
   TensorProblem problem = tensor_problem(laid, group, conv, machine);
   const std::int64_t depth = round_up(problem.taps.h * problem.taps.w * problem.channels, kBlock);
   Lowered lowered;
@@ -83,8 +96,8 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Convolution& c
       constant_text("kParts", s.parts) +
       "  static constexpr bool kIsAsync = " + (machine.device.capability >= 80 ? "true" : "false") +
       ";\n};\n";
-  launch.threads = 32 * s.warps_y * s.warps_x;
-  launch.resident = std::min(512 / launch.threads, 4);
+  launch.threads = threads(s);
+  launch.resident = resident(s);
   launch.shared_bytes = shared_bytes(s, stages);
   launch.run =
       "using Conv = ConvMma<Problem, Schedule, E>;\n  static_assert(Conv::kSharedBytes == " +

@@ -47,8 +47,8 @@ Tiling choose_tiling(const Graph& graph, const Group& group, const Convolution& 
       if (parts > 1 && conv.depth() / kDepthStep / parts < 16) continue;
       // What loads from shared memory leave of the rate: three or four for 32 or 64 products.
       const double tflops = (outputs == 64 ? 0.6 : 0.8) * machine.f32_tflops;
-      const double time = tiles_us(graph, group, conv, machine, kTilePixels, outputs, parts,
-                                   conv.depth(), tflops, 0.7);
+      const double time = tiles_us(graph, group, conv, machine,
+                                   {kTilePixels, outputs, parts, conv.depth(), tflops, 2, 64});
       if (best.microseconds == 0 || time < best.microseconds) best = {outputs, parts, time};
     }
   return best;

@@ -23,8 +23,11 @@ struct Schedule {
   }
 };
 
-constexpr Schedule kSchedules[] = {{2, 256, 4, 1, 0.9}, {2, 192, 4, 1, 0.85}, {2, 128, 3, 2, 0.9},
-                                   {2, 64, 4, 2, 0.8},  {1, 128, 4, 2, 0.75}, {1, 64, 4, 3, 0.65}};
+// Either several blocks of a multiprocessor, or one with a longer ring.
+constexpr Schedule kSchedules[] = {{2, 256, 4, 1, 0.9}, {2, 192, 5, 1, 0.85}, {3, 128, 5, 1, 0.9},
+                                   {2, 128, 3, 2, 0.9}, {2, 128, 6, 1, 0.8},  {2, 64, 4, 2, 0.8},
+                                   {2, 64, 8, 1, 0.7},  {1, 128, 4, 2, 0.75}, {1, 128, 8, 1, 0.6},
+                                   {1, 64, 4, 3, 0.65}, {1, 64, 12, 1, 0.45}};
 constexpr int kParts[] = {1, 2, 3, 4, 6, 8};
 
 struct Choice {
@@ -41,8 +44,9 @@ Choice choose(const Graph& graph, const Group& group, const Convolution& conv,
       if (parts > 1 && depth / kBlock / parts < 4) continue;
       s.parts = parts;
       const double time =
-          tiles_us(graph, group, conv, machine, s.pixels(), s.outputs, parts, conv.depth(),
-                   s.efficiency * machine.tensor_tflops, s.resident > 1 ? 0.75 : 0.4);
+          tiles_us(graph, group, conv, machine,
+                   {s.pixels(), s.outputs, parts, depth, s.efficiency * machine.tensor_tflops,
+                    s.resident, (s.pixels() + s.outputs) * 0.125 * (s.stages - 1)});
       if (time < best.microseconds) best = {s, time};
     }
   return best;
