@@ -134,6 +134,27 @@ TEST(Conv, IsRight) {
     }
 }
 
+// The tiles of Hopper's kernel, whichever the model would choose; the depth whole and in parts.
+TEST(Conv, EveryTileOfHopperIsRight) {
+  for (const ConvShape& shape : conv_shapes()) {
+    if (shape.name != "pointwise" && shape.name != "wide_window") continue;
+    const ConvCase c = conv_cases(shape, f16)[2];
+    emulator::GroupCase group(c.f, testing::inputs_of(c));
+    const auto conv = match_convolution(group.laid().graph, group.group());
+    ASSERT_TRUE(conv);
+    for (ConvSm90Schedule s : conv_sm90_schedules()) {
+      s.parts = shape.name == "wide_window" && s.stages % 2 == 0 ? 2 : 1;
+      emulator::expect_emulated(
+          group,
+          [&](const LaidOutGraph& laid, const Group& g, const Machine& on) {
+            return lower_conv_sm90(laid, g, *conv, on, s);
+          },
+          90);
+      if (HasFailure()) return;
+    }
+  }
+}
+
 // Operands and results in any order and with gaps.
 TEST(Conv, LayoutsDoNotMatter) {
   std::mt19937 random(5);

@@ -115,6 +115,20 @@ struct ConvWay {
 };
 extern const ConvWay kConvSm90, kConvMma, kConvTiled, kConvDirect;
 
+/// A tile of device/conv_sm90.h, and the share of the GPU's rate at which it multiplies.
+struct ConvSm90Schedule {
+  int groups = 2, outputs = 128, stages = 3, resident = 2;
+  double efficiency = 0.9;
+  int parts = 1;
+
+  int pixels() const { return 64 * groups; }
+  int threads() const { return 128 * groups; }
+  std::int64_t shared_bytes() const;
+};
+std::span<const ConvSm90Schedule> conv_sm90_schedules();
+Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
+                        const Machine& machine, const ConvSm90Schedule& schedule);
+
 /// "  static constexpr int kName = 3;\n", or of long long.
 std::string constant_text(const char* name, std::int64_t value);
 std::string constant_text(const char* name, const Pair& pair, const char* h, const char* w);

@@ -11,17 +11,7 @@ namespace {
 
 constexpr int kBlock = 64;  // of depth, as in device/conv_sm90.h
 
-struct Schedule {
-  int groups, outputs, stages, resident;
-  double efficiency;  // the share of the rate that a tile of this size reaches
-  int parts = 1;
-
-  int pixels() const { return 64 * groups; }
-  int threads() const { return 128 * groups; }
-  std::int64_t shared_bytes() const {
-    return std::int64_t{stages} * (pixels() + outputs) * kBlock * 2;
-  }
-};
+using Schedule = ConvSm90Schedule;
 
 // Either several blocks of a multiprocessor, or one with a longer ring.
 constexpr Schedule kSchedules[] = {{2, 256, 4, 1, 0.9}, {2, 192, 5, 1, 0.85}, {3, 128, 5, 1, 0.9},
@@ -119,7 +109,20 @@ std::string schedule_text(const Convolution& conv, const Schedule& s) {
 
 Lowered lower(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
               const Machine& machine) {
-  const Schedule s = choose(laid.graph, group, conv, machine).schedule;
+  return lower_conv_sm90(laid, group, conv, machine,
+                         choose(laid.graph, group, conv, machine).schedule);
+}
+
+}  // namespace
+
+std::int64_t ConvSm90Schedule::shared_bytes() const {
+  return std::int64_t{stages} * (pixels() + outputs) * kBlock * 2;
+}
+
+std::span<const ConvSm90Schedule> conv_sm90_schedules() { return kSchedules; }
+
+Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
+                        const Machine& machine, const ConvSm90Schedule& s) {
   TensorProblem problem = tensor_problem(laid, group, conv, machine);
   const TensorMapOf image = image_map(conv, problem, s.pixels());
   Lowered lowered;
@@ -158,8 +161,6 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Convolution& c
   lowered.description = lowered.calls[lowered.calls.size() - (s.parts > 1 ? 2 : 1)].entry;
   return lowered;
 }
-
-}  // namespace
 
 const ConvWay kConvSm90 = {estimate, lower};
 
