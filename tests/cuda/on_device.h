@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "src/core/storage.h"
-#include "src/kernels/cuda/tensor_map.h"
+#include "src/kernels/cuda/load.h"
 #include "tests/cuda/emulator/group_case.h"
 
 namespace tensor::emulator {
@@ -48,27 +48,14 @@ class OnDevice {
     place(scratch_, scratch, 0);
   }
 
-  void run(const cuda::Call& call) {
-    std::deque<std::vector<std::byte>> values;
-    std::vector<void*> addresses;
-    std::deque<cuda::TensorMapBytes> maps;
-    for (const cuda::Argument& argument : call.arguments) {
-      if (const auto* pointer = std::get_if<cuda::Pointer>(&argument)) {
-        const cuda::Address address = base(*pointer) + static_cast<cuda::Address>(pointer->bytes);
-        const auto* bytes = reinterpret_cast<const std::byte*>(&address);
-        addresses.push_back(values.emplace_back(bytes, bytes + sizeof address).data());
-      } else if (const auto* view = std::get_if<cuda::TensorMapOf>(&argument)) {
-        addresses.push_back(&maps.emplace_back(encode(device_, *view, base(view->memory))));
-      } else {
-        addresses.push_back(values.emplace_back(std::get<std::vector<std::byte>>(argument)).data());
-      }
-    }
-    const cuda::Cubin cubin =
-        cuda::Compiler::get().compile(call.source, device_.info().architecture());
-    cuda::Kernel kernel(device_, cubin, call.entry);
-    addresses.push_back(nullptr);
-    kernel.run(stream_, call.launch, addresses.data());
-    stream_.synchronize();  // before the kernel is unloaded
+  void run(const std::vector<cuda::Call>& calls) {
+    std::vector<const cuda::Call*> all;
+    for (const cuda::Call& call : calls) all.push_back(&call);
+    const auto kernels = cuda::load_kernels(device_, all);
+    const auto resolve = [this](const cuda::Pointer& pointer) { return base(pointer); };
+    for (std::size_t i = 0; i < calls.size(); ++i)
+      cuda::start(stream_, *kernels[i], calls[i], resolve, i > 0);
+    stream_.synchronize();
   }
 
   void download() {
@@ -99,22 +86,32 @@ class OnDevice {
   std::deque<Memory> memory_, constants_, scratch_;
 };
 
-/// The case on the machine's first GPU.
+/// GroupCase::Run on the machine's first GPU.
+inline void run_on_device(const cuda::Lowered& lowered, std::span<const Operand> operands,
+                          std::span<const Tensor> packed) {
+  if (lowered.on_host) return emulate(lowered, operands, packed, {});
+  OnDevice memory(cuda::Device::get(), lowered, operands, packed);
+  memory.run(lowered.calls);
+  memory.download();
+}
+
+inline cuda::Machine machine_of_device() { return cuda::machine_of(cuda::Device::get().info()); }
+
+/// The case on that GPU.
 inline void expect_on_device(GroupCase& group, const GroupCase::Lower& lower) {
-  cuda::Device& device = cuda::Device::get();
-  const cuda::Lowered lowered = lower(group.laid(), group.group(), cuda::machine_of(device.info()));
-  group.check(lowered, [&](const cuda::Lowered& l, std::span<const Operand> operands,
-                           std::span<const Tensor> packed) {
-    OnDevice memory(device, l, operands, packed);
-    for (const cuda::Call& call : l.calls) memory.run(call);
-    memory.download();
-  });
+  group.check(lower(group.laid(), group.group(), machine_of_device()), run_on_device);
 }
 inline void expect_on_device(GroupCase& group, const cuda::Family& family) {
-  if (!group.accepted(family, cuda::machine_of(cuda::Device::get().info())))
+  if (!group.accepted(family, machine_of_device()))
     ADD_FAILURE() << family.name << " declines\n" << group.laid().graph;
   else
     expect_on_device(group, GroupCase::Lower(family.lower));
+}
+/// A function compiled for that GPU (Planned).
+inline void expect_plan_on_device(const TensorFunction& function, const Tensors& inputs,
+                                  DType dtype) {
+  Planned plan(function, inputs, dtype, machine_of_device());
+  plan.groups.check(plan.lowered, run_on_device);
 }
 
 }  // namespace tensor::emulator

@@ -3,7 +3,7 @@
 
 #include "tensor/nn.h"
 #include "tensor/tensor.h"
-#include "tests/cuda/emulator/group_case.h"
+#include "tests/cuda/on_device.h"
 
 namespace tensor::emulator {
 namespace {
@@ -43,25 +43,37 @@ TEST(PlanOnEmulator, Transformer) {
   for (const auto& [capability, dtype] :
        {std::pair{75, f16}, {80, bf16}, {90, f16}, {100, bf16}, {120, f32}}) {
     SCOPED_TRACE(capability);
-    EXPECT_EQ(expect_plan_emulated(f, {normal({2, 37, 64})}, dtype, capability), "");
+    expect_plan_emulated(f, {normal({2, 37, 64})}, dtype, capability);
   }
 }
 
 // Images: a stem, a residual of two convolutions, pooling, and a head.
-TEST(PlanOnEmulator, ConvolutionalNetwork) {
+TensorFunction network() {
   const Tensor stem = normal({16, 3, 3, 3}, 0.3), first = normal({16, 16, 3, 3}, 0.1),
                second = normal({16, 16, 3, 3}, 0.1), head = normal({16, 10});
   const Tensor scale = normal({16, 1, 1}), shift = normal({16, 1, 1});
-  const TensorFunction f = [=](const Tensors& in) -> Tensors {
+  return [=](const Tensors& in) -> Tensors {
     const Conv2dOptions padded{.stride = 1, .padding = 1};
     Tensor x = relu(conv2d(in[0], stem, {}, {.stride = 2, .padding = 1}) * scale + shift);
     x = max_pool2d(x, 2);
     x = relu(x + conv2d(relu(conv2d(x, first, {}, padded)), second, {}, padded));
     return {matmul(mean(x, {2, 3}), head)};
   };
+}
+
+TEST(PlanOnEmulator, ConvolutionalNetwork) {
+  const TensorFunction f = network();
   for (const auto& [capability, dtype] : {std::pair{75, f16}, {80, f32}, {90, f16}, {90, f32}}) {
     SCOPED_TRACE(capability);
-    EXPECT_EQ(expect_plan_emulated(f, {normal({2, 3, 20, 28})}, dtype, capability), "");
+    expect_plan_emulated(f, {normal({2, 3, 20, 28})}, dtype, capability);
+  }
+}
+
+TEST(PlanOnGpu, IsRight) {
+  if (const std::string why = no_device(); !why.empty()) GTEST_SKIP() << why;
+  for (const DType dtype : {f16, f32}) {
+    expect_plan_on_device(transformer(), {normal({2, 197, 64})}, dtype);
+    expect_plan_on_device(network(), {normal({2, 3, 36, 44})}, dtype);
   }
 }
 

@@ -324,32 +324,45 @@ void GroupCase::check(const std::vector<cuda::Lowered>& lowered, const Run& run)
   for (std::size_t i = 0; i < groups_.size(); ++i) compare(groups_[i], lowered[i].description);
 }
 
-std::string expect_plan_emulated(const TensorFunction& function, const Tensors& inputs, DType dtype,
-                                 int capability) {
+namespace {
+
+std::pair<LaidOutGraph, FusionPlan> plan_of(const TensorFunction& function, const Tensors& inputs,
+                                            DType dtype, const cuda::Machine& machine) {
   std::vector<TensorType> types;
   for (const Tensor& x : inputs) types.push_back(x.type());
   Graph graph = fold_scale(simplify(fold_constants(trace(function, types))));
   if (dtype != f32) graph = cast_images(cast_products(graph, dtype), dtype);
-  const cuda::Machine machine = cuda::machine_of(cuda::typical_device(capability));
-  const CostFn cost = cuda::cuda_cost(machine);
-  LaidOutGraph laid = lay_out(eliminate_common_and_dead(graph));
-  const auto [merged, plan] = merge_parallel(laid, fuse(laid.graph, cost));
-  GroupCase all(merged, plan.groups, inputs);
-  std::vector<cuda::Lowered> lowered;
-  std::string on_host;
-  for (const Group& group : plan.groups) {
+  const LaidOutGraph laid = lay_out(eliminate_common_and_dead(graph));
+  return merge_parallel(laid, fuse(laid.graph, cuda::cuda_cost(machine)));
+}
+
+}  // namespace
+
+Planned::Planned(const TensorFunction& function, const Tensors& inputs, DType dtype,
+                 const cuda::Machine& machine)
+    : Planned(plan_of(function, inputs, dtype, machine), inputs, machine) {}
+
+Planned::Planned(const Laid& plan, const Tensors& inputs, const cuda::Machine& machine)
+    : groups(plan.first, plan.second.groups, inputs) {
+  const LaidOutGraph& laid = groups.laid();
+  for (const Group& group : groups.groups()) {
     const cuda::Family& family = cuda::cuda_families()[static_cast<std::size_t>(group.family)];
-    lowered.push_back(family.lower(merged, group, machine));
+    lowered.push_back(family.lower(laid, group, machine));
     if (!lowered.back().on_host) continue;
-    for (const ValueId id : group.nodes)
-      on_host += std::string(info(merged.graph[id].op).name) + " ";
+    for (const ValueId id : group.nodes) on_host += std::string(info(laid.graph[id].op).name) + " ";
     on_host += "\n";
   }
-  all.check(lowered, [&](const cuda::Lowered& l, std::span<const Operand> operands,
-                         std::span<const Tensor> packed) {
+}
+
+void expect_plan_emulated(const TensorFunction& function, const Tensors& inputs, DType dtype,
+                          int capability) {
+  const cuda::Machine machine = cuda::machine_of(cuda::typical_device(capability));
+  Planned plan(function, inputs, dtype, machine);
+  EXPECT_EQ(plan.on_host, "");
+  plan.groups.check(plan.lowered, [&](const cuda::Lowered& l, std::span<const Operand> operands,
+                                      std::span<const Tensor> packed) {
     emulate(l, operands, packed, {capability, {1, machine.device.shared_block_bytes}});
   });
-  return on_host;
 }
 
 void expect_emulated(GroupCase& group, const GroupCase::Lower& lower, int capability, int seeds) {

@@ -85,12 +85,24 @@ class GroupCase {
 /// blocks, warps and lanes.
 void expect_emulated(GroupCase& group, const GroupCase::Lower& lower, int capability,
                      int seeds = 2);
-/// A function compiled as compile() does it for a GPU of this capability, its products in `dtype`:
-/// every group of the plan, one after the other. Returns the groups that stay on the host, a line
-/// each.
-std::string expect_plan_emulated(const TensorFunction& function, const Tensors& inputs, DType dtype,
-                                 int capability);
 /// The same by a family, which must accept it.
 void expect_emulated(GroupCase& group, const cuda::Family& family, int capability, int seeds = 2);
+
+/// A function compiled as compile() does it, its products in `dtype`: the groups of its plan.
+struct Planned {
+  Planned(const TensorFunction& function, const Tensors& inputs, DType dtype,
+          const cuda::Machine& machine);
+  GroupCase groups;
+  std::vector<cuda::Lowered> lowered;
+  std::string on_host;  // the operators of groups that no kernel of the GPU runs, a line a group
+
+ private:
+  using Laid = std::pair<LaidOutGraph, FusionPlan>;
+  Planned(const Laid& plan, const Tensors& inputs, const cuda::Machine& machine);
+};
+
+/// Such a plan for a typical GPU of this capability on the emulator, nothing of it on the host.
+void expect_plan_emulated(const TensorFunction& function, const Tensors& inputs, DType dtype,
+                          int capability);
 
 }  // namespace tensor::emulator

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -21,9 +22,10 @@ namespace fs = std::filesystem;
 
 // Asks GCC for calls before every load and store and nothing else of the address sanitizer;
 // variables that are not set hold a pattern, not what was there. Functions of the C library are
-// found in this process, which halves the time of linking.
+// found in this process, which halves the time of linking; the hooks are the kernel's own, also
+// where this process has sanitizers.
 constexpr const char* kFlags =
-    "-O1 -g1 -std=c++20 -shared -nostdlib -fPIC -w -Wno-psabi -fno-strict-aliasing "
+    "-O1 -g1 -std=c++20 -shared -nostdlib -Wl,-Bsymbolic -fPIC -w -Wno-psabi -fno-strict-aliasing "
     "-ffp-contract=off "
     "-fsanitize=kernel-address --param asan-stack=0 --param asan-globals=0 "
     "--param asan-instrumentation-with-call-threshold=0 -fsanitize=alignment,bounds "
@@ -171,7 +173,22 @@ void find_image(Program& program) {
       &search);
 }
 
+/// Where programs are kept; those that nobody used for a week are removed.
+fs::path cache_folder() {
+  const fs::path folder = TENSOR_EMULATOR_CACHE;
+  fs::create_directories(folder);
+  const auto old = fs::file_time_type::clock::now() - std::chrono::hours(24 * 7);
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    std::error_code ignored;  // another process may remove it as well
+    const auto used = fs::last_write_time(entry, ignored);
+    if (!ignored && used < old) fs::remove_all(entry, ignored);
+  }
+  return folder;
+}
+
 Program load(const fs::path& path) {
+  std::error_code ignored;
+  fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) internal_error("emulator", "cannot load a kernel: ", dlerror());
   Program program;
@@ -231,8 +248,7 @@ const Program& program_of(const cuda::KernelSource& source, const std::string& e
   }();
   const std::string hash = hash_of(key + own_headers);
   if (const auto known = programs.find(hash); known != programs.end()) return known->second;
-  const fs::path folder = TENSOR_EMULATOR_CACHE;
-  fs::create_directories(folder);
+  static const fs::path folder = cache_folder();
   const fs::path path = folder / (hash + ".so");
   if (!fs::exists(path)) compile(source, text, flags, path);
   return programs.emplace(hash, load(path)).first->second;
