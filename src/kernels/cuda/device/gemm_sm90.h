@@ -45,8 +45,9 @@ struct GemmSm90 {
   // A whole warpgroup where registers are handed over, since it does that together.
   static constexpr int kThreads = kConsumers + (S::kHandsOver ? 128 : 32);
   // Of the 65,536 of a multiprocessor; to ask for more than there are would wait for ever.
-  static constexpr int kProducerRegisters = 40;
-  static constexpr int kConsumerRegisters = S::kGroups == 2 ? 232 : 152;
+  static constexpr bool kWide = S::kBlocks * kColumns > 256;
+  static constexpr int kProducerRegisters = kWide ? 24 : 40;
+  static constexpr int kConsumerRegisters = S::kGroups > 2 ? 152 : kWide ? 240 : 232;
   static_assert(kProducerRegisters * 128 + kConsumerRegisters * kConsumers <= 65536 ||
                 !S::kHandsOver);
   static constexpr int kSums = kColumns / 2;  // of each of kBlocks
@@ -362,6 +363,9 @@ struct GemmSm90 {
     }
   }
 
+  // With most registers full of sums there are none for more of the epilogue's inputs.
+  static constexpr bool kReadsAhead = !kWide;
+
   // Sixteen columns, or the last eight, of a block's sums: finished, written by the epilogue, and
   // put into the panel.
   template <bool kWhole>
@@ -416,10 +420,11 @@ struct GemmSm90 {
         }
       }
     };
-    read_chunk(0, in[0]);
+    if (kReadsAhead) read_chunk(0, in[0]);
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
-      if (chunk + 1 < kChunks) read_chunk(chunk + 1, in[(chunk + 1) % 2]);
+      const int next = kReadsAhead ? chunk + 1 : chunk;
+      if (next < kChunks) read_chunk(next, in[next % 2]);
       const int column = first + 16 * chunk;
       if (16 * chunk + 16 <= kCount)
         finish<true>(sums + 8 * chunk, in[chunk % 2], tile, row, column, 16 * chunk, panel);
