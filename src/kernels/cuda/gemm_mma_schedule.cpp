@@ -58,14 +58,15 @@ double model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, bool is_pla
   const double flops_a_clock = tflops * 1e6 / clock_mhz / static_cast<double>(processors);
   const double multiply = 2.0 * s.rows * s.columns * block / flops_a_clock;
   const double warps = threads / 32.0;
-  const double warp_rows = static_cast<double>(s.rows) / (is_plain ? 4 * warps / 16 : s.down),
-               warp_columns = static_cast<double>(s.columns) / (is_plain ? 1 : s.across);
-  const double operands =  // from shared memory, at 128 bytes a clock
-      is_plain ? 0 : warps * (warp_rows + warp_columns) * block * item / 128;
+  // Operands from shared memory at 128 bytes a clock: each warp reads its own; of plain products,
+  // each thread fours of its rows and columns, which take two clocks a warp.
+  const double operands =
+      is_plain ? warps * block * (s.rows / s.down + s.columns / s.across) / 4.0 * 2
+               : warps * (s.rows / s.down + s.columns / s.across) * block * item / 128;
   const double arrival = (s.rows + s.columns) * block * item / (device.capability >= 90 ? 48 : 32);
   constexpr double kLatency = 700, kStart = 1500;
-  const double step =
-      std::max(on_one * std::max({multiply, operands, arrival}), kLatency / (s.stages - 1));
+  const double step = std::max(on_one * (std::max({multiply, operands, arrival}) + operands / 4),
+                               kLatency / (s.stages - 1));
   const double elements = static_cast<double>(s.rows) * s.columns * on_one;
   const double finish = s.parts > 1 ? elements * 4 / 24
                                     : elements * (8 + p.operations) / 128 +
@@ -76,10 +77,12 @@ double model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, bool is_pla
   const double results = batches * tokens * features;
   const double own = results * (p.read_bytes + p.written_bytes);
   const double factors = batches * item * (tokens * depth + features * depth);
+  // Every tile reads its own rows and columns.
+  const double read = static_cast<double>(tiles * (s.rows + s.columns)) * depth * item;
   const double between = s.parts > 1 ? results * 4 * s.parts : 0;
   const double time =
       std::max({clocks / clock_mhz, (factors + (s.parts > 1 ? 0 : own)) / machine.memory_gbps / 1e3,
-                (factors + between) / machine.l2_gbps / 1e3});
+                (read + between) / machine.l2_gbps / 1e3});
   if (s.parts == 1) return time;
   constexpr double kSecond = 1.5;  // its own way there and back
   return time + machine.launch_us + kSecond + (between + own) / machine.l2_gbps / 1e3;
@@ -89,10 +92,12 @@ std::vector<TileSchedule> gemm_tile_schedules(const GemmProblem& p, bool is_plai
                                               const Machine& machine) {
   std::vector<TileSchedule> candidates;
   const std::int64_t steps = tiles_along(p.depth, static_cast<int>(depth_of(is_plain)));
+  constexpr std::int64_t kMostScratch = 16 << 20;  // bytes, of parts of sums
+  const std::int64_t results = p.batches * p.tokens * p.features * std::int64_t{sizeof(float)};
   const auto add_all = [&](auto& tiles) {
     for (TileSchedule s : tiles)
       for (const int parts : {1, 2, 3, 4, 6, 8, 12, 16}) {
-        if (parts > 1 && steps < 4 * parts) continue;
+        if (parts > 1 && (steps < 4 * parts || parts * results > kMostScratch)) continue;
         s.parts = parts;
         s.stages = is_plain || machine.device.capability < 80 ? 2 : 4;
         candidates.push_back(s);
