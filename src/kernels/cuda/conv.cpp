@@ -39,6 +39,13 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machi
   return choose(laid.graph, group, *conv, machine).way->lower(laid, group, *conv, machine);
 }
 
+// The share of the multiprocessors that clusters of this size reach: their blocks run in one group
+// of 16 or, rarely, 18 multiprocessors.
+double reach_of_clusters(int blocks) {
+  constexpr int kGroup = 16;
+  return blocks <= 2 ? 1. : static_cast<double>(kGroup / blocks * blocks) / kGroup * 0.98;
+}
+
 }  // namespace
 
 double tiles_us(const Graph& graph, const Group& group, const Convolution& conv,
@@ -50,8 +57,9 @@ double tiles_us(const Graph& graph, const Group& group, const Convolution& conv,
     return std::ceil(static_cast<double>(n) / tile);
   };
   const double width = item_size(conv.dtype), processors = machine.device.multiprocessors;
+  const double reach = tiles.in_cluster ? reach_of_clusters(tiles.parts) : 1;
   const double blocks = tiles.parts * tiles_along(conv.pixels(), tiles.pixels) *
-                        tiles_along(conv.outputs, tiles.outputs) / processors;
+                        tiles_along(conv.outputs, tiles.outputs) / (processors * reach);
   // Of a multiprocessor; the last ones have it to themselves.
   const double turns = 0.5 * (std::ceil(blocks) + std::max(blocks, 1.));
   const double resident = std::min<double>(tiles.resident, std::ceil(blocks));
@@ -72,7 +80,11 @@ double tiles_us(const Graph& graph, const Group& group, const Convolution& conv,
   const double memory = bytes / bandwidth / 1e3, overlap = tiles.resident == 1 ? 0.4 : 0.75;
   double time =
       machine.launch_us + std::max(compute, memory) + (1 - overlap) * std::min(compute, memory);
-  if (tiles.parts > 1)
+  // In a cluster each block reads as many sums as a tile has.
+  constexpr double kClusterUs = 1.5, kClusterGbps = 40;
+  if (tiles.parts > 1 && tiles.in_cluster)
+    time += kClusterUs + turns * tiles.pixels * tiles.outputs * sizeof(float) / kClusterGbps / 1e3;
+  else if (tiles.parts > 1)
     time += kAddUs + static_cast<double>(tiles.parts * conv.pixels() * conv.outputs) *
                          sizeof(float) / kAddGbps / 1e3;
   if (packing_bytes(graph, conv) > 0) time += machine.launch_us + 1;

@@ -87,7 +87,8 @@ struct ConvLaunch {
   std::int64_t blocks = 1;
   int threads = 256, resident = 1;  // in a block; blocks of a multiprocessor
   std::int64_t shared_bytes = 0;
-  int parts = 1;  // of the depth, each summed by blocks of its own
+  int parts = 1;         // of the depth, each summed by blocks of its own
+  unsigned cluster = 1;  // blocks that run together
 };
 /// Adds the call, and with several parts the one that adds them up.
 void add_calls(Lowered& lowered, const ConvLaunch& launch, const Convolution& conv,
@@ -97,9 +98,10 @@ void add_calls(Lowered& lowered, const ConvLaunch& launch, const Convolution& co
 struct ConvTiles {
   int pixels = 128, outputs = 128, parts = 1;
   std::int64_t depth = 0;
-  double tflops = 0;      // at which all multiprocessors together multiply such tiles
-  int resident = 1;       // blocks of a multiprocessor
-  double ahead_kib = 64;  // what is on its way to a block at any time
+  double tflops = 0;        // at which all multiprocessors together multiply such tiles
+  int resident = 1;         // blocks of a multiprocessor
+  double ahead_kib = 64;    // what is on its way to a block at any time
+  bool in_cluster = false;  // parts are added up in shared memory
 };
 /// Microseconds: what the multiprocessors multiply, what comes to them from the second-level cache,
 /// and what goes to memory.

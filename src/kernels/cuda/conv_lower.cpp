@@ -245,6 +245,7 @@ void add_calls(Lowered& lowered, const ConvLaunch& launch, const Convolution& co
   call.launch.grid = {static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.parts)};
   call.launch.block = {static_cast<unsigned>(launch.threads)};
   call.launch.shared_bytes = static_cast<unsigned>(launch.shared_bytes);
+  call.launch.cluster = launch.cluster;
   call.launch.overlaps_previous = true;
   call.arguments = launch.arguments;
   const Pointer partial{Pointer::Base::scratch, 0, sums_at};

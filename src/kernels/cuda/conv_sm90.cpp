@@ -36,7 +36,7 @@ Choice choose(const Graph& graph, const Group& group, const Convolution& conv,
       const double time =
           tiles_us(graph, group, conv, machine,
                    {s.pixels(), s.outputs, parts, depth, s.efficiency * machine.tensor_tflops,
-                    s.resident, (s.pixels() + s.outputs) * 0.125 * (s.stages - 1)});
+                    s.resident, (s.pixels() + s.outputs) * 0.125 * (s.stages - 1), true});
       if (time < best.microseconds) best = {s, time};
     }
   return best;
@@ -142,15 +142,15 @@ Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Conv
       "Conv::kSharedBytes == " +
       std::to_string(launch.shared_bytes) +
       " && Conv::kThreads == " + std::to_string(launch.threads) +
-      ");\n  Conv::run(image, weights, epilogue, part);";
+      ");\n  Conv::run(image, weights, epilogue);";
   launch.parameters = {"const __grid_constant__ TensorMap image",
                        "const __grid_constant__ TensorMap weights"};
   launch.arguments = {
       image, swizzled_boxes(conv.dtype, conv.outputs, product_depth(laid.graph, conv), s.outputs,
                             {Pointer::Base::packed, 0, 0})};
   launch.blocks = ((conv.pixels() + s.pixels() - 1) / s.pixels()) *
-                  ((conv.outputs + s.outputs - 1) / s.outputs);
-  launch.parts = s.parts;
+                  ((conv.outputs + s.outputs - 1) / s.outputs) * s.parts;
+  launch.cluster = static_cast<unsigned>(s.parts);
   if (problem.before) lowered.calls.push_back(std::move(*problem.before));
   const std::string what =
       "conv_" + std::string(name(conv.dtype)) + "_" + std::to_string(conv.taps.h) + "x" +
@@ -158,7 +158,7 @@ Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Conv
       std::to_string(s.outputs) + "x" + std::to_string(kBlock) + "_s" + std::to_string(s.stages) +
       (s.parts > 1 ? "_k" + std::to_string(s.parts) : "");
   add_calls(lowered, launch, conv, conv_epilogue(laid, group, conv), what, machine);
-  lowered.description = lowered.calls[lowered.calls.size() - (s.parts > 1 ? 2 : 1)].entry;
+  lowered.description = lowered.calls.back().entry;
   return lowered;
 }
 

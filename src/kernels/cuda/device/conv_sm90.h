@@ -2,7 +2,8 @@
 // the tensor memory accelerator, whose im2col boxes hold one tap of the windows of successive
 // pixels; warpgroups multiply them with wgmma. A block has one tile and its multiprocessor several
 // blocks, so that one finishes while another multiplies. There is no warp for loading alone: warps
-// in multiples of four leave most registers to each.
+// in multiples of four leave most registers to each. Where there are few tiles, the blocks of a
+// cluster share the depth of one and add up through each other's shared memory.
 #pragma once
 
 #include "conv_tile.h"
@@ -26,6 +27,8 @@ struct ConvSm90 {
   static constexpr int kSteps = P::kTapRows * P::kTapColumns * kChannelBlocks;
   static constexpr int kChunk = kColumns < 64 ? kColumns : 64;  // columns that finish together
   static constexpr u32 kSharedBytes = S::kStages * kStageBytes;
+  static constexpr int kPitch = kColumns + 8;  // of shared sums: no two rows meet in a bank
+  static_assert(S::kParts == 1 || (kPixels * kPitch * 4 <= kSharedBytes && S::kParts <= kSteps));
   static_assert(P::kChannels % kBlock == 0 && kColumns % kChunk == 0);
   static_assert(kRowsBuffer<kChunk> * 4 * kThreads / 32 <= kSharedBytes);
 
@@ -136,18 +139,55 @@ struct ConvSm90 {
     }
   }
 
-  static void run(const TensorMap& image, const TensorMap& weights, const E& epilogue, int part) {
+  // The sums of a part to its own shared memory, for every block of the cluster to read.
+  void share(const float (&sums)[kColumns / 2], int warp, float* rows) const {
+    constexpr Fragment kSums = kMma16x8x16.d;
+    const Place mine = kSums.of_lane(threadIdx.x % 32);
+#pragma unroll
+    for (int i = 0; i < kColumns / 2; ++i) {
+      const Place p = kSums.of_element(i % 4);
+      rows[(warp * 16 + mine.row + p.row) * kPitch + i / 4 * 8 + mine.column + p.column] = sums[i];
+    }
+  }
+
+  // Every block finishes its share of the tile's pixels.
+  void finish_share(u32 rows, u32 rank, const E& epilogue) const {
+    constexpr int kGroups = kColumns / 8, kItems = kPixels * kGroups;
+    for (int item = rank * kThreads + threadIdx.x; item < kItems; item += S::kParts * kThreads) {
+      const int row = item / kGroups, column = item % kGroups * 8;
+      const int pixel = first_pixel + row, channel = first_output + column;
+      if (pixel >= P::kPixels || channel >= P::kOutputs) continue;
+      const auto line = epilogue.template line<8>(channel);
+      const auto read = epilogue.template pixel<8>(pixel, channel);
+      float total[8] = {};
+#pragma unroll
+      for (int part = 0; part < S::kParts; ++part) {
+        const u32 peer = peer_address(rows + (row * kPitch + column) * 4, part);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float values[4];
+          load_peer(values, peer + half * 16);
+#pragma unroll
+          for (int k = 0; k < 4; ++k) total[4 * half + k] += values[k];
+        }
+      }
+      epilogue.template finish<8>(total, line, read, pixel, channel);
+    }
+  }
+
+  static void run(const TensorMap& image, const TensorMap& weights, const E& epilogue) {
     extern __shared__ __align__(1024) unsigned char memory[];
     __shared__ alignas(8) u64 barriers[2 * S::kStages];
-    const int block = static_cast<int>(blockIdx.x);
+    const u32 part = S::kParts > 1 ? cluster_rank() : 0;
+    const int block = static_cast<int>(blockIdx.x) / S::kParts;
     const ConvSm90 conv{image,
                         weights,
                         shared_address(memory),
                         shared_address(barriers),
                         block / kOutputBlocks * kPixels,
                         block % kOutputBlocks * kColumns,
-                        kSteps * part / S::kParts,
-                        kSteps * (part + 1) / S::kParts};
+                        kSteps * static_cast<int>(part) / S::kParts,
+                        kSteps * static_cast<int>(part + 1) / S::kParts};
     conv.start();
     launch_next();
     // The shuffle tells the compiler that all lanes have one value, which then needs no register a
@@ -157,7 +197,16 @@ struct ConvSm90 {
     conv.multiply(sums, warp);
     wait_for_previous();  // the epilogue may read what the kernel ahead wrote
     __syncthreads();      // the ring is the epilogue's memory now
-    conv.finish(sums, warp, memory, epilogue);
+    if constexpr (S::kParts == 1) {
+      conv.finish(sums, warp, memory, epilogue);
+    } else {
+      conv.share(sums, warp, reinterpret_cast<float*>(memory));
+      cluster_arrive();
+      cluster_wait();
+      conv.finish_share(conv.tiles, part, epilogue);
+      cluster_arrive();  // nobody leaves while others read its memory
+      cluster_wait();
+    }
   }
 };
 
