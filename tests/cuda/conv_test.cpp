@@ -233,5 +233,22 @@ TEST(Conv, EveryWayIsRightOnDevice) {
     }
 }
 
+TEST(Conv, EveryTileOfHopperIsRightOnDevice) {
+  if (const std::string why = emulator::no_device(90, true); !why.empty()) GTEST_SKIP() << why;
+  const ConvShape shape{"window", {2, 128, 25, 42}, 264, 3, {.stride = 2, .padding = 1}};
+  const ConvCase c = conv_cases(shape, bf16)[2];
+  emulator::GroupCase group(c.f, testing::inputs_of(c));
+  const auto conv = match_convolution(group.laid().graph, group.group());
+  ASSERT_TRUE(conv);
+  for (ConvSm90Schedule s : conv_sm90_schedules())
+    for (const int parts : {1, 2, 3, 4, 6, 8}) {
+      s.parts = parts;
+      emulator::expect_on_device(group,
+                                 [&](const LaidOutGraph& laid, const Group& g, const Machine& on) {
+                                   return lower_conv_sm90(laid, g, *conv, on, s);
+                                 });
+    }
+}
+
 }  // namespace
 }  // namespace tensor::cuda
