@@ -26,6 +26,7 @@ struct Problem {
   bool is_masked = false;
   double magnitude = 1;  // of queries
   DType dtype = bf16;
+  bool is_wide = false;  // the result is float32
 };
 
 // Heads as the projections of a transformer store them: [batch, tokens, heads, depth].
@@ -35,7 +36,8 @@ emulator::GroupCase attention_case(const Problem& p, std::mt19937* layouts = nul
                  v = in[2].transpose({0, 2, 1, 3});
     Tensor scores = matmul(q, k).astype(f32) * (1 / std::sqrt(double(p.depth)));
     if (p.is_masked) scores = where(in[3], scores, full({}, -3e38, f32));
-    return {matmul(softmax(scores, -1).astype(p.dtype), v).astype(f32).astype(p.dtype)};
+    const Tensor sums = matmul(softmax(scores, -1).astype(p.dtype), v).astype(f32);
+    return {p.is_wide ? sums : sums.astype(p.dtype)};
   };
   Generator random(11);
   const auto normal = [&](std::int64_t tokens, double scale) {
@@ -118,6 +120,7 @@ const std::vector<Choice> kChoices = {
     {{2, 2, 70, 197, 64, true}, {2, 2, 80, 2}},
     {{1, 1, 197, 257, 32, false, 2e3}, {3, 3, 96, 3}},
     {{1, 1, 33, 197, 64, false, 1e4, f16}, {1, 1, 208, 1}},
+    {{2, 2, 65, 100, 72, true, 1, bf16, true}, {1, 2, 112, 1}},
 };
 
 TEST(AttentionSm90, IsRight) {

@@ -284,7 +284,9 @@ double model_attention_sm90(const AttentionProblem& p, const AttentionSchedule& 
   const double turns = static_cast<double>(tiles_of(s.tiles, s.groups));
   // The only stage of keys is filled again after the last tile needs them.
   const double exposed = s.stages == 1 ? block_bytes / kArrival / 2 : 0;
-  const double clocks = std::max({turns * chain + exposed, resident * s.tiles * bound, arrival});
+  // What is copied costs a little even where something else takes longer.
+  const double clocks =
+      std::max({turns * chain + exposed, resident * s.tiles * bound, arrival}) + 0.02 * arrival;
   constexpr double kFill = 1.0;
   return kFill + (rounds * clocks - exposed + key_bytes / kArrival) / clock_mhz;
 }

@@ -96,9 +96,9 @@ class Builder {
 
   // Whether there are registers for all that the epilogue reads, besides the sums.
   static bool reads_first(const GemmSchedule& s, const Epilogue& epilogue) {
-    constexpr int kMost = 128;
+    const int most = s.groups == 3 ? 80 : s.groups == 2 && !s.hands_over() ? 56 : 128;
     const int inputs = epilogue.loads * s.my_columns() / 2 * s.blocks;
-    return s.swapped && s.groups == 1 && inputs > 0 && inputs + s.columns() / 2 * s.blocks <= kMost;
+    return s.swapped && inputs > 0 && inputs + s.columns() / 2 * s.blocks <= most;
   }
 
   std::string text_of(const GemmSchedule& s, const Epilogue& epilogue, const Source& weights,
