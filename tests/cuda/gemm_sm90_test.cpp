@@ -187,7 +187,7 @@ TEST(GemmSm90, IsRight) {
   constexpr std::int64_t kTokens[] = {1, 7, 63, 65, 197, 257};
   for (std::size_t i = 0; i < kSchedules.size(); ++i) {
     const GemmSchedule& s = kSchedules[i];
-    for (const std::size_t turn : {0, 1, 3}) {
+    for (const std::size_t turn : {0, 1}) {
       const std::int64_t tokens = kTokens[(i + turn) % 6];
       // A split tile's boxes may reach beyond it only where no other one follows.
       if (s.splits > 1 && s.tokens < tokens) continue;

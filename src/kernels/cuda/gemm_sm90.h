@@ -8,6 +8,14 @@
 
 namespace tensor::cuda {
 
+/// What the model knows of a product: [batches, tokens, depth] by [batches, features, depth].
+struct GemmProblem {
+  std::int64_t batches = 1, tokens = 1, features = 1, depth = 1;
+  double read_bytes = 0, written_bytes = 0;  // by the epilogue, for each element
+  double operations = 0;                     // of the epilogue, for each element
+  bool staged = true;
+};
+
 /// See device/gemm_sm90.h.
 struct GemmSchedule {
   int tokens = 128, features = 128;  // of a tile
@@ -21,7 +29,7 @@ struct GemmSchedule {
   int band = 8;              // tiles of tokens before the next features
 
   /// Why the kernel cannot be built so, empty if it can: `shared_bytes` is what a block may have.
-  std::string fault(std::int64_t shared_bytes, const struct GemmProblem& problem) const;
+  std::string fault(std::int64_t shared_bytes, const GemmProblem& problem) const;
   std::int64_t needed_shared_bytes(bool staged) const;  // of dynamic shared memory
   int threads() const;
   /// Whether sums take so many registers that the producer's are needed.
@@ -33,17 +41,10 @@ struct GemmSchedule {
   /// The columns that a block finishes: all, or its share of a split tile's.
   int my_columns() const { return (columns() / 8 + splits - 1) / splits * 8; }
   int box_rows() const { return swapped ? my_columns() : 64; }  // of the outputs
-  std::int64_t tiles(const struct GemmProblem& problem) const;
+  std::int64_t tiles(const GemmProblem& problem) const;
   std::string name() const;  // "128x256x64_s4"
 };
 
-/// What the model knows of a product: [batches, tokens, depth] by [batches, features, depth].
-struct GemmProblem {
-  std::int64_t batches = 1, tokens = 1, features = 1, depth = 1;
-  double read_bytes = 0, written_bytes = 0;  // by the epilogue, for each element
-  double operations = 0;                     // of the epilogue, for each element
-  bool staged = true;
-};
 GemmProblem gemm_problem(const Graph& graph, const Group& group, const Product& product);
 
 /// Microseconds from the kernel's start to its end with the schedule, operands in L2, constant
