@@ -175,8 +175,10 @@ emulator::GroupCase product_case(Generator& random, std::int64_t tokens, std::in
   return emulator::GroupCase(fused, {x, normal({tokens, features}, f32)});
 }
 
-emulator::GroupCase::Lower by(const GemmSchedule& s) {
-  return [s](const LaidOutGraph& laid, const Group& group, const Machine& machine) {
+// `processors`: fewer than there are, so that a block has several tiles.
+emulator::GroupCase::Lower by(const GemmSchedule& s, int processors = 0) {
+  return [=](const LaidOutGraph& laid, const Group& group, Machine machine) {
+    if (processors > 0) machine.device.multiprocessors = processors;
     return lower_gemm_sm90(laid, group, machine, s);
   };
 }
@@ -194,12 +196,16 @@ TEST(GemmSm90, IsRight) {
       SCOPED_TRACE(s.name() + " of " + std::to_string(tokens) + " tokens");
       emulator::GroupCase group =
           product_case(random, tokens, 136, s.splits > 1 ? 328 : 72, turn != 1);
-      emulator::expect_emulated(group, by(s), 90);
+      emulator::expect_emulated(group, by(s, 2), 90);
     }
     if (HasFailure()) return;
   }
   emulator::GroupCase wide = product_case(random, 257, 200, 72, false);
-  emulator::expect_emulated(wide, by(kWide), 90);
+  emulator::expect_emulated(wide, by(kWide, 2), 90);
+  // Every block has several tiles for each of its groups.
+  emulator::GroupCase many = product_case(random, 700, 136, 200, true);
+  for (const GemmSchedule& s : kSchedules)
+    if (s.takes_turns || s.shares > 1) emulator::expect_emulated(many, by(s, 2), 90, 2);
 }
 
 // Batches, broadcast and not, of any layout; factors and weights that must be copied or packed;

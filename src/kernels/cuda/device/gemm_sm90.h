@@ -52,6 +52,7 @@ struct GemmSm90 {
                 !S::kHandsOver);
   static constexpr int kSums = kColumns / 2;  // of each of kBlocks
   static constexpr u32 kGroupBarrier = 1;     // and the numbers that follow
+  static constexpr u32 kTurnBarrier = kGroupBarrier + S::kGroups;
 
   static_assert((S::kSwapped ? S::kFeatures : S::kTokens) == kRows, "one side is wgmma's rows");
   static_assert(kColumns % 8 == 0 && kColumns <= 256, "the other side is its columns");
@@ -213,8 +214,13 @@ struct GemmSm90 {
 
   // One tile's sums. A stage is given back once the products that read it have ended, which is one
   // step after they were begun.
-  void multiply(float (&sums)[S::kBlocks][kSums], Turn& turn, int member) const {
+  void multiply(float (&sums)[S::kBlocks][kSums], Turn& turn, int member, int team,
+                int tile) const {
     int previous = -1;
+    // In the order of the tiles: a barrier of the ring tells only the last round from the one
+    // before, so that nobody may wait who is further ahead.
+    if constexpr (kTeams > 1)
+      if (tile >= tiles_a_round()) named_barrier(kTurnBarrier + team, 256);
     const int steps = last_step() - first_step();
     for (int step = 0; step < steps; ++step, turn.next()) {
       barrier_wait(full(turn.stage), turn.parity);
@@ -232,6 +238,9 @@ struct GemmSm90 {
       if (previous >= 0) give_back(previous);
       previous = turn.stage;
     }
+    if constexpr (kTeams > 1)
+      if (tile + tiles_a_round() < kTiles)
+        named_barrier_arrive(kTurnBarrier + (team + 1) % kTeams, 256);
     wgmma_wait<0>();
 #pragma unroll
     for (int block = 0; block < S::kBlocks; ++block)
@@ -494,7 +503,7 @@ struct GemmSm90 {
             read(ready[block][unit],
                  pair_at(tile, member * kGroupRows + 64 * block, my_column() + 8 * unit));
       }
-      multiply(sums, turn, member);
+      multiply(sums, turn, member, team, i);
       if constexpr (S::kSplits > 1) exchange(sums);
       if constexpr (kTeams > 1) turn.skip((kTeams - 1) * kSteps);
       if (!S::kLaunchFirst && i + step >= kTiles) launch_next();
