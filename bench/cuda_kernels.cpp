@@ -141,8 +141,11 @@ std::vector<Candidate> candidates_of(const Problem& p, std::size_t most, const M
   if (auto gemm = match_product(p.laid.graph, p.group)) {
     const GemmProblem problem =
         gemm_problem(p.laid.graph, p.group, with_merged_rows(std::move(*gemm)));
-    for (const GemmSchedule& s :
-         different<GemmSchedule>(gemm_sm90_schedules(problem, machine), most, gemm_kind))
+    auto chosen = different<GemmSchedule>(gemm_sm90_schedules(problem, machine), most, gemm_kind);
+    GemmSchedule late = chosen.front();
+    late.launches_first = false;
+    chosen.push_back(late);
+    for (const GemmSchedule& s : chosen)
       all.push_back({&p, s.name(), lower_gemm_sm90(p.laid, p.group, machine, s),
                      model_gemm_sm90(problem, s, machine)});
     return all;

@@ -100,7 +100,6 @@ TEST(AttentionSm90, ChoosesLargeBlocks) {
   EXPECT_GE(best(16, 577, 577, 64).block, 176);
   EXPECT_GE(best(8, 1050, 1050, 32).block, 176);
   EXPECT_GE(best(8, 100, 1050, 32).block, 176);
-  EXPECT_EQ(best(768, 197, 197, 64).groups, 2);
 }
 
 struct Choice {

@@ -119,14 +119,20 @@ TEST(GemmSm90, SchedulesAreCheckedBeforeTheyAreBuilt) {
             "needs 279552 bytes of shared memory, a block has 232448");
 }
 
-// Hopper's kernels for the products of a transformer have enough work for all multiprocessors, and
-// the model tells apart what was measured apart.
+// What was measured on an H200: depth is split in two or four, with stages enough, or not at all.
 TEST(GemmSm90, TheModelKnowsSplits) {
   const auto best = [](std::int64_t tokens, std::int64_t features, std::int64_t depth) {
     const GemmProblem p{1, tokens, features, depth, 4, 4, 2, false};
-    return gemm_sm90_schedules(p, h200()).front();
+    const auto schedules = gemm_sm90_schedules(p, h200());
+    for (const GemmSchedule& s : schedules)
+      if (s.splits > 1) {
+        EXPECT_GE(s.stages, 4) << s.name();
+      }
+    return schedules.front();
   };
-  EXPECT_GT(best(197, 768, 3072).splits, 1);
+  EXPECT_GT(best(257, 1280, 5120).splits, 1);
+  EXPECT_GT(best(1050, 256, 2048).splits, 1);
+  EXPECT_EQ(best(197, 768, 768).splits, 1);
   EXPECT_TRUE(best(197, 2304, 768).swapped);
   EXPECT_FALSE(best(12608, 3072, 768).swapped);
 }

@@ -259,18 +259,17 @@ double model_attention_sm90(const AttentionProblem& p, const AttentionSchedule& 
   const double clock_mhz = 0.9e3 * machine.device.clock_ghz;
   const auto blocks = static_cast<double>(tiles_of(p.keys, s.block));
   const double scores = 64.0 * s.block;  // of a tile and a block
-  // Clocks of one multiprocessor for a block: wgmma multiplies 2,048 pairs of numbers a clock, 16
-  // exponentials are calculated, 128 other operations.
+  // Clocks of one multiprocessor for a block (measured on an H200): wgmma multiplies 2,048 pairs of
+  // numbers a clock, beside which some 12 operations a score run, 128 a clock.
   const double multiply = scores *
                           (static_cast<double>(tiles_of(p.depth, 16) * 16) +
                            std::max(32.0, static_cast<double>(p.features))) /
                           2048;
-  const double exponentials = scores / 16, others = scores * (7 + p.operations) / 128;
-  // One after the other, and what passes between them (measured on an H200).
+  const double others = scores * (12 + p.operations) / 128;
+  // One after the other, with what passes between them; of several groups in part side by side.
   constexpr double kBetween = 550, kFinish = 300;
-  const double chain =
-      kFinish + blocks * (kBetween + multiply + 1.2 * std::max(exponentials, others));
-  const double bound = 1.1 * blocks * std::max({multiply, exponentials, others});
+  const double chain = kFinish + blocks * (kBetween + multiply + others);
+  const double bound = blocks * (50 + others + multiply / 2);
   const std::int64_t work = tiles_of(tiles_of(p.queries, 64), s.tiles) * p.batches;
   const std::int64_t processors = machine.device.multiprocessors;
   const bool two_fit =

@@ -129,12 +129,12 @@ class Builder {
            flag("kWeightsFirst", product_.is_constant) + flag("kStaged", staged_ >= 0) +
            flag("kPairs", product_.features % 2 == 0) + number("kSplits", s.splits) +
            number("kShares", s.shares) + flag("kOnce", product_.is_constant && is_one_round) +
-           flag("kReadFirst", reads_first(s, epilogue)) + flag("kLaunchFirst", is_one_round) +
-           "};\nstruct Problem {\n" + number("kTokens", product_.rows) +
-           number("kFeatures", product_.features) + number("kDepth", product_.depth) +
-           number("kBatches", product_.batches) + weights.corner_text("weights") +
-           inputs.corner_text("inputs") + outputs.corner_text("outputs") + "};\n" +
-           wgmma_text("Wgmma", form) + epilogue.text +
+           flag("kReadFirst", reads_first(s, epilogue)) +
+           flag("kLaunchFirst", is_one_round && s.launches_first) + "};\nstruct Problem {\n" +
+           number("kTokens", product_.rows) + number("kFeatures", product_.features) +
+           number("kDepth", product_.depth) + number("kBatches", product_.batches) +
+           weights.corner_text("weights") + inputs.corner_text("inputs") +
+           outputs.corner_text("outputs") + "};\n" + wgmma_text("Wgmma", form) + epilogue.text +
            "using Gemm = GemmSm90<Schedule, Problem, Wgmma, Epilogue>;\n"
            "static_assert(Gemm::kSharedBytes == " +
            std::to_string(s.needed_shared_bytes(staged_ >= 0)) +

@@ -27,6 +27,9 @@ struct GemmSchedule {
   int splits = 1;            // blocks of a cluster that share a tile's depth
   int shares = 1;            // blocks of a cluster that share the weights of neighbouring tiles
   int band = 8;              // tiles of tokens before the next features
+  // Where all blocks run at a time, the next kernel's may come from the start, not only once the
+  // products are done.
+  bool launches_first = true;
 
   /// Why the kernel cannot be built so, empty if it can: `shared_bytes` is what a block may have.
   std::string fault(std::int64_t shared_bytes, const GemmProblem& problem) const;

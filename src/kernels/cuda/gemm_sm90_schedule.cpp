@@ -38,6 +38,7 @@ std::string GemmSchedule::name() const {
   if (takes_turns) text += "_turns";
   if (splits > 1) text += "_k" + std::to_string(splits);
   if (shares > 1) text += "_c" + std::to_string(shares);
+  if (!launches_first) text += "_late";
   return text;
 }
 
@@ -120,18 +121,23 @@ double model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Machin
   const double columns = s.columns(), blocks = rows_of(s) / 64.0;
   const auto steps = static_cast<double>(tiles_along(tiles_along(p.depth, kDepth), s.splits));
   const double multiply = 4 * blocks * std::max(columns / 2, 16 + columns / 4);
-  const double step = std::max(multiply, static_cast<double>(stage_bytes(s)) / kArrival);
+  // From asking for a stage to giving it back, of which as many run at a time as there are.
+  constexpr double kStageClocks = 1400;
+  const double step =
+      std::max({multiply, static_cast<double>(stage_bytes(s)) / kArrival, kStageClocks / s.stages});
   const double elements = static_cast<double>(s.tokens) * s.features;
   double finish = 400 + (elements * (8 + p.operations) / 128 +
                          elements * (p.read_bytes + p.written_bytes) / 24) /
                             s.splits;
-  // Sums go to the other blocks of the cluster, which have to be waited for.
-  if (s.splits > 1) finish += 900 + elements * 4 * (s.splits - 1) / s.splits / 24;
-  // Clusters of more than two leave some multiprocessors of a partition over.
-  const std::int64_t processors = machine.device.multiprocessors;
-  const std::int64_t usable = s.splits > 2 ? processors * 15 / 16 : processors;
-  const double rounds =
-      static_cast<double>(tiles_along(s.tiles(p) * s.splits, static_cast<int>(usable)));
+  // Sums go to the other blocks of the cluster, which have to be waited for (measured on an H200).
+  if (s.splits > 1) finish += 1300 + elements * 4 * (s.splits - 1) / s.splits / 20;
+  // A cluster lies within one of the partitions of 14 to 18 multiprocessors; another round of
+  // clusters would cost more than splitting gains.
+  const int processors = machine.device.multiprocessors;
+  const int usable = s.splits > 4   ? std::max(processors * 27 / 32 / 8 * 8, 8)
+                     : s.splits > 2 ? std::max(processors * 15 / 16 / 8 * 8, 4)
+                                    : processors;
+  const double rounds = static_cast<double>(tiles_along(s.tiles(p) * s.splits, usable));
   const double main = steps * step;
   const double clocks = s.takes_turns && rounds > 1
                             ? std::max(rounds * main, rounds * (main + finish) / 2) + finish
@@ -142,10 +148,9 @@ double model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Machin
       static_cast<double>(p.batches) * (2 * (tokens * depth + features * depth) +
                                         tokens * features * (p.read_bytes + p.written_bytes));
   const double memory = bytes / machine.memory_gbps / 1e3;
-  constexpr double kOfCache = 0.8;  // reached beside everything else
   const double cached = static_cast<double>(s.tiles(p) * s.splits) * steps * 2 * kDepth *
                         (s.tokens + static_cast<double>(s.features) / s.shares);
-  const double cache = cached / (kOfCache * machine.l2_gbps) / 1e3;
+  const double cache = cached / machine.l2_gbps / 1e3;
   constexpr double kFill = 1.3;  // the first tiles' way from memory, and the last sums' back
   return kFill + std::max({clocks / clock_mhz, memory, cache});
 }
@@ -154,6 +159,10 @@ std::vector<GemmSchedule> gemm_sm90_schedules(const GemmProblem& p, const Machin
   std::vector<GemmSchedule> candidates;
   const auto add = [&](GemmSchedule s) {
     add_stages(s, p, machine);
+    constexpr int kLeastStages = 4;  // of split tiles: with fewer they wait for memory
+    if (s.splits > 1 &&
+        s.stages < std::min<std::int64_t>(kLeastStages, tiles_along(p.depth, kDepth)))
+      return;
     if (s.fault(machine.device.shared_block_bytes, p).empty()) candidates.push_back(s);
   };
   // Features as rows: tokens in equal parts.
@@ -162,7 +171,7 @@ std::vector<GemmSchedule> gemm_sm90_schedules(const GemmProblem& p, const Machin
       const std::int64_t tokens = tiles_along(tiles_along(p.tokens, parts), 8) * 8;
       if (tokens > 256 || tokens * (parts - 1) >= p.tokens) continue;
       for (const int groups : {1, 2, 3})
-        for (int splits = 1; splits <= 8; ++splits) {
+        for (const int splits : {1, 2, 4, 8}) {
           GemmSchedule s{static_cast<int>(tokens), 64 * groups, 0, groups, 1, true};
           s.splits = splits;
           add(s);
