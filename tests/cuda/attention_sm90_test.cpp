@@ -54,8 +54,10 @@ emulator::GroupCase attention_case(const Problem& p, std::mt19937* layouts = nul
   return emulator::GroupCase(f, in, layouts);
 }
 
-emulator::GroupCase::Lower by(const AttentionSchedule& s) {
-  return [s](const LaidOutGraph& laid, const Group& group, const Machine& machine) {
+// `processors`: fewer than there are, so that a block has several heads.
+emulator::GroupCase::Lower by(const AttentionSchedule& s, int processors = 0) {
+  return [=](const LaidOutGraph& laid, const Group& group, Machine machine) {
+    if (processors > 0) machine.device.multiprocessors = processors;
     return lower_attention_sm90(laid, group, machine, s);
   };
 }
@@ -126,8 +128,13 @@ TEST(AttentionSm90, IsRight) {
   for (const Choice& c : kChoices) {
     SCOPED_TRACE(c.schedule.name());
     emulator::GroupCase group = attention_case(c.problem);
-    emulator::expect_emulated(group, by(c.schedule), 90);
+    emulator::expect_emulated(group, by(c.schedule, 1), 90);
     if (HasFailure()) return;
+  }
+  for (const AttentionSchedule& s :
+       std::vector<AttentionSchedule>{{1, 3, 80, 1}, {2, 3, 80, 2}, {2, 2, 32, 2}, {3, 3, 48, 3}}) {
+    emulator::GroupCase group = attention_case({2, 3, 150, 70, 40});
+    emulator::expect_emulated(group, by(s, 1), 90, 2);
   }
 }
 
