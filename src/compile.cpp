@@ -10,6 +10,7 @@
 #include <mutex>
 #include <sstream>
 
+#include "src/compile.h"
 #include "src/runtime/describe.h"
 #include "src/runtime/program.h"
 #include "src/trace/parallel.h"
@@ -58,13 +59,12 @@ class Stages {
 
 }  // namespace
 
-Executable compile(const TensorFunction& function, const std::vector<TensorType>& inputs,
-                   const CompileOptions& options) {
-  const bool is_f16 = options.dtype == f16 && options.device.is_cuda();
+Executable detail::compile(const TensorFunction& function, const std::vector<TensorType>& inputs,
+                           const CompileOptions& options, Target target) {
+  const bool is_f16 = options.dtype == f16 && target.device.is_cuda();
   if (options.dtype != f32 && options.dtype != bf16 && !is_f16)
-    fail("compile", "got dtype ", options.dtype, " on ", options.device,
-         options.device.is_cuda() ? ", need f32, bf16 or f16" : ", need f32 or bf16");
-  detail::Target target = detail::target_of(options.device, options.threads);
+    fail("compile", "got dtype ", options.dtype, " on ", target.device,
+         target.device.is_cuda() ? ", need f32, bf16 or f16" : ", need f32 or bf16");
   Stages stages;
   Graph graph = stages.run("trace", [&] { return trace(function, inputs, options.names); });
   if (stages.wants("graph")) std::cerr << "-- traced\n" << graph;
@@ -74,7 +74,7 @@ Executable compile(const TensorFunction& function, const std::vector<TensorType>
   if (options.dtype != f32)
     graph =
         stages.pass("cast", graph, [&](const Graph& g) { return cast_products(g, options.dtype); });
-  if (options.dtype != f32 && options.device.is_cuda())
+  if (options.dtype != f32 && target.device.is_cuda())
     graph = stages.pass("cast_images", graph,
                         [&](const Graph& g) { return cast_images(g, options.dtype); });
   graph = stages.pass("eliminate", graph, eliminate_common_and_dead);
@@ -88,6 +88,12 @@ Executable compile(const TensorFunction& function, const std::vector<TensorType>
   if (stages.wants("plan")) std::cerr << "-- plan\n" << detail::plan_text(laid.graph, plan, target);
   return Executable(stages.run(
       "link", [&] { return detail::link(std::move(laid), std::move(plan), std::move(target)); }));
+}
+
+Executable compile(const TensorFunction& function, const std::vector<TensorType>& inputs,
+                   const CompileOptions& options) {
+  return detail::compile(function, inputs, options,
+                         detail::target_of(options.device, options.threads));
 }
 
 Executable compile(const TensorFunction& function, const std::vector<Tensor>& examples,

@@ -115,7 +115,7 @@ class Replay {
   // What rounding explains: float32 sums of the longest length, 16 for the handful of operators of
   // a group, and a few roundings to the 16-bit type that the kernel may leave out or place
   // elsewhere.
-  double bound(const Group& group) const {
+  double bound(const Group& group) {
     double longest = 1, narrow = 0;
     for (const ValueId id : group.nodes) {
       const Node& node = graph_[id];
@@ -123,7 +123,23 @@ class Replay {
       if (node.type.dtype == f16) narrow = std::max(narrow, 0x1p-11);
       longest = std::max(longest, terms(node));
     }
-    return 16 * 0x1p-23 * std::sqrt(longest) + 4 * narrow;
+    return 16 * 0x1p-23 * std::sqrt(longest) + (4 + largest_score(group)) * narrow;
+  }
+
+  // The reference rounds scores to the 16-bit type before exp, a fused kernel does not: an error of
+  // eps times the score, which softmax makes one of its weights. Scores that weigh nothing (those
+  // behind a mask) do not count.
+  double largest_score(const Group& group) {
+    constexpr double kNoWeight = 0x1p-24;
+    double largest = 0;
+    for (const ValueId id : group.nodes) {
+      if (graph_[id].op != Op::softmax) continue;
+      const auto scores = value(graph_[id].inputs[0]).to_vector<double>(),
+                 weights = value(id).to_vector<double>();
+      for (std::size_t i = 0; i < scores.size(); ++i)
+        if (weights[i] > kNoWeight) largest = std::max(largest, std::abs(scores[i]));
+    }
+    return largest;
   }
 
   // How many numbers an operator adds up for one result.

@@ -1,0 +1,80 @@
+// The kernels of the nine models, compiled for every architecture: none spills registers. That
+// needs NVRTC, and no GPU.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <mutex>
+#include <regex>
+#include <thread>
+
+#include "src/kernels/cuda/family.h"
+#include "src/trace/parallel.h"
+#include "tensor/error.h"
+#include "tests/plans/nine_models.h"
+
+namespace tensor::cuda {
+namespace {
+
+// Distinct by their text, which their names hold a hash of.
+std::map<std::string, KernelSource> kernels_of(const LaidOutGraph& graph, const Machine& machine) {
+  const auto [laid, plan] = merge_parallel(graph, fuse(graph.graph, cuda_cost(machine)));
+  std::map<std::string, KernelSource> kernels;
+  for (const Group& group : plan.groups) {
+    const Family& family = cuda_families()[static_cast<std::size_t>(group.family)];
+    for (const Call& call : family.lower(laid, group, machine).calls)
+      kernels.emplace(call.entry, call.source);
+  }
+  return kernels;
+}
+
+// What is wrong with a compiled kernel, from the compiler's report.
+std::string trouble(const std::string& log) {
+  static const std::regex spills("([0-9]+) bytes spill stores");
+  for (auto at = std::sregex_iterator(log.begin(), log.end(), spills); at != std::sregex_iterator();
+       ++at)
+    if ((*at)[1] != "0") return "registers spill: " + at->str();
+  if (log.find("C75") != std::string::npos) return "the compiler changed its instructions: " + log;
+  return {};
+}
+
+class KernelsOfTheNineModels : public testing::TestWithParam<int> {};
+
+TEST_P(KernelsOfTheNineModels, CompileWithoutSpills) {
+  const Compiler* compiler = nullptr;
+  try {
+    compiler = &Compiler::get();
+  } catch (const UserError& error) {
+    GTEST_SKIP() << error.what();
+  }
+  const char* only = std::getenv("TENSOR_COMPILE_FOR");
+  if (only && std::to_string(GetParam()) != only)
+    GTEST_SKIP() << "TENSOR_COMPILE_FOR asks for sm_" << only << " only";
+  const Machine machine = machine_of(typical_device(GetParam()));
+  std::map<std::string, KernelSource> kernels;
+  for (const auto& [name, make] : nine::nine_models(f16))
+    kernels.merge(kernels_of(make(), machine));
+  std::vector<const KernelSource*> list;
+  for (const auto& [name, source] : kernels) list.push_back(&source);
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < list.size(); i = next++) {
+      const std::string log = compiler->compile(*list[i], machine.device.architecture()).log;
+      const std::lock_guard lock(mutex);
+      EXPECT_EQ(trouble(log), "") << list[i]->name;
+    }
+  };
+  std::thread other(work);
+  work();
+  other.join();
+  std::cout << list.size() << " kernels for " << machine.device.architecture() << '\n';
+}
+
+INSTANTIATE_TEST_SUITE_P(Sm, KernelsOfTheNineModels, testing::Values(75, 80, 86, 89, 90, 100, 120),
+                         [](const auto& it) { return std::to_string(it.param); });
+
+}  // namespace
+}  // namespace tensor::cuda
