@@ -58,11 +58,12 @@ Tensor from_values(const std::vector<double>& values, const Shape& shape) {
   return from_memory(static_cast<void*>(kept->data()), shape, f64, kept);
 }
 
-/// Every element times 1 + scale * (a standard normal number).
-Tensor shaken(const Tensor& x, double scale, std::mt19937& random) {
+/// Every element times 1 + scale * (a standard normal number); as it is without `random`.
+Tensor shaken(const Tensor& x, double scale, std::mt19937* random) {
+  if (!random) return x;
   std::normal_distribution<double> normal(0, scale);
   std::vector<double> values = x.to_vector<double>();
-  for (double& value : values) value *= 1 + normal(random);
+  for (double& value : values) value *= 1 + normal(*random);
   return from_values(values, x.shape());
 }
 
@@ -108,15 +109,15 @@ std::vector<Tensor> in_float64(const Graph& graph, const std::map<ValueId, Tenso
     Tensors arguments;
     for (const ValueId input : node.inputs) {
       const DType type = graph.type(input).dtype;
-      const bool shakes = random && !is_view && is_floating(type);
+      const bool shakes = !is_view && is_floating(type);
       const double unit = std::min(unit_of(f32), std::max(unit_of(type), unit_of(dtype)));
-      arguments.push_back(shakes ? shaken(values[at(input)], unit * std::sqrt(terms), *random)
+      arguments.push_back(shakes ? shaken(values[at(input)], unit * std::sqrt(terms), random)
                                  : values[at(input)]);
     }
     Attrs attrs = node.attrs;
     if (node.op == Op::astype && is_floating(dtype)) attrs = {{"dtype", f64}};
     Tensor result = apply_op(node.op, arguments, attrs);
-    if (random && !is_view && is_floating(dtype)) result = shaken(result, unit_of(dtype), *random);
+    if (!is_view && is_floating(dtype)) result = shaken(result, unit_of(dtype), random);
     values[at(id)] = result;
   }
   return values;

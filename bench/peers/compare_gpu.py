@@ -1,0 +1,113 @@
+"""Times the nine models on this library and on PyTorch, in float16 on one GPU, in one run.
+
+    python bench/peers/compare_gpu.py --bench build/release/bench/bench_models    # into bench/results/gpu
+
+The engines of a model run one after the other. PyTorch replays a CUDA graph (gpu_peers.py has its other modes); this
+library runs its own. Both times are the GPU's, without copies from and to the host: medians by CUDA events.
+"""
+
+import argparse
+import datetime
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CASES = [
+    ("vit-base-patch16-224", "vit_b", 1),
+    ("vit-large-patch16-224", "vit_l", 1),
+    ("vit-huge-patch14-224", "vit_h", 1),
+    ("detr-resnet-50-e3", "detr_e3", 1),
+    ("detr-resnet-50-e6", "detr_e6", 1),
+    ("detr-resnet-50-e12", "detr_e12", 1),
+    ("setr-naive-base", "setr_nb", 1),
+    ("setr-naive", "setr_n", 1),
+    ("setr-pup", "setr_pup", 1),
+    ("vit-base-patch16-224", "vit_b", 64),
+]
+
+
+def output(command, limit):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+    if done.returncode:
+        raise RuntimeError((done.stderr or done.stdout).strip()[-400:])
+    return done.stdout
+
+
+def ours(bench, model, batch, repeats):
+    """Medians of several runs of the program's own mean, and what it counts."""
+    command = [bench, "--device=cuda", f"--batch={batch}", f"--benchmark_filter=^{model}/cuda/f16", "--benchmark_format=json"]
+    command += ["--benchmark_min_time=0.1", f"--benchmark_repetitions={repeats}"]
+    rows = [row for row in json.loads(output(command, 300))["benchmarks"] if row["run_type"] == "iteration"]
+    times = [row["real_time"] for row in rows]
+    middle = statistics.median(times)
+    gflop = statistics.median(row["GFLOP/s"] * row["real_time"] / 1e3 for row in rows)
+    return {"tensor_ms": middle, "rounds_ms": times, "gflop": gflop, "weights_MB": rows[0]["weights_MB"] / 2,
+            "compile_ms": rows[0]["compile_ms"], "kernel_groups": rows[0]["groups"]}
+
+
+def peer(name, batch, mode, limit):
+    script = pathlib.Path(__file__).with_name("gpu_peers.py")
+    return json.loads(output([sys.executable, str(script), "case", name, str(batch), mode], limit).splitlines()[-1])
+
+
+def floor_ms(row, tflops, terabytes):
+    """The least time: all products at the measured rate, or all weights (as float16) read once."""
+    return max(row["gflop"] / tflops, row["weights_MB"] / terabytes / 1e3)
+
+
+def plot(rows):
+    """Bars of floor, this library and PyTorch, each model on a scale of its own."""
+    width, bar, left = 640, 14, 190
+    height = len(rows) * (3 * bar + 14) + 40
+    svg = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
+           f'<rect width="{width}" height="{height}" fill="white"/>']
+    for i, row in enumerate(rows):
+        top = i * (3 * bar + 14) + 10
+        longest = max(row["tensor_ms"], row["torch_graph_ms"])
+        svg.append(f'<text x="{left - 8}" y="{top + 2 * bar - 3}" text-anchor="end">{row["model"]}, {row["batch"]}</text>')
+        for k, (key, color) in enumerate([("floor_ms", "#999999"), ("tensor_ms", "#0072b2"), ("torch_graph_ms", "#e69f00")]):
+            length = (width - left - 80) * row[key] / longest
+            svg.append(f'<rect x="{left}" y="{top + k * bar}" width="{length:.1f}" height="{bar - 2}" fill="{color}"/>')
+            svg.append(f'<text x="{left + length + 4:.1f}" y="{top + k * bar + 10}" font-size="10">{row[key]:.3f} ms</text>')
+    legend = [("floor of products and weights", "#999999"), ("tensor", "#0072b2"), ("PyTorch, CUDA graph", "#e69f00")]
+    for place, (text, color) in zip([80, 300, 400], legend):
+        svg.append(f'<rect x="{place}" y="{height - 22}" width="12" height="12" fill="{color}"/>')
+        svg.append(f'<text x="{place + 16}" y="{height - 12}">{text}</text>')
+    return "\n".join([*svg, "</svg>", ""])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bench", required=True, help="the program bench_models")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results/gpu")
+    parser.add_argument("--revision", default="unknown", help="of this library")
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    script = pathlib.Path(__file__).with_name("gpu_peers.py")
+    ceilings = json.loads(output([sys.executable, str(script), "ceilings"], 200).splitlines()[-1])
+    query = "name,driver_version,clocks.max.sm,clocks.max.mem"
+    gpu = output(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], 20).strip().splitlines()[0].split(", ")
+    rows = []
+    for model, name, batch in CASES:
+        row = {"model": model, "batch": batch, "dtype": "f16"}
+        row.update(ours(options.bench, model, batch, options.repeats))
+        theirs = peer(name, batch, "graph", 120)
+        row.update(torch_graph_ms=theirs["ms"], torch_min_ms=theirs["min_ms"])
+        row["floor_ms"] = floor_ms(row, ceilings["gemm8192_float16_TF"], ceilings["read_TBs"])
+        rows.append(row)
+        print(f"{model} b{batch}: {row['tensor_ms']:.3f} ms, PyTorch {row['torch_graph_ms']:.3f}: "
+              f"{row['torch_graph_ms'] / row['tensor_ms']:.2f} x; floor {row['floor_ms']:.3f}", flush=True)
+    now = datetime.datetime.now(datetime.timezone.utc)
+    result = {"date": f"{now:%Y-%m-%d %H:%M} UTC", "command": "bench/peers/compare_gpu.py",
+              "gpu": dict(zip(query.split(","), gpu)), "versions": {"tensor": options.revision, "torch": ceilings["torch"]},
+              "ceilings": ceilings, "results": rows}
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / f"{now:%Y-%m-%d-%H%M}.json").write_text(json.dumps(result, indent=1) + "\n")
+    (options.out / "models.svg").write_text(plot(rows))
+
+
+if __name__ == "__main__":
+    main()
