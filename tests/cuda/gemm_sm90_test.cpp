@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
 #include <vector>
 
 #include "src/kernels/cuda/families.h"
@@ -111,6 +113,7 @@ TEST(GemmSm90, SchedulesAreCheckedBeforeTheyAreBuilt) {
   EXPECT_EQ(fault({128, 64, 4, 1, 1, false}), "the side of the rows has 64 for each block");
   EXPECT_EQ(fault({100, 64, 4, 1, 1, true}), "8 to 256 columns in steps of 8");
   EXPECT_EQ(fault({64, 72, 4, 1, 1, false}), "features in panels of 64");
+  EXPECT_EQ(fault({192, 256, 2, 3, 1, false}), "at most 72 sums a thread in three groups");
   EXPECT_EQ(fault({64, 64, 1, 1, 1, false}), "at least two stages");
   EXPECT_EQ(fault({.tokens = 104, .features = 64, .swapped = true, .splits = 4}),
             "boxes of equal parts of a tile");
@@ -160,6 +163,41 @@ TEST(GemmSm90, CompilesWithoutSpills) {
       if (c.name == "both" || (c.name == "gelu" && s.features == 256)) check(t, s);
     if (c.name == "bias" || c.name == "residual") check(t, kWide);
   }
+}
+
+// For products of any size: the first schedules that the model likes, with little and with much to
+// do afterwards.
+TEST(GemmSm90, WhatTheModelLikesCompiles) {
+  const Compiler* compiler = nullptr;
+  try {
+    compiler = &Compiler::get();
+  } catch (const UserError& error) {
+    GTEST_SKIP() << error.what();
+  }
+  std::set<std::string> seen;
+  const auto check = [&](const Case& c, const Traced& t) {
+    const GemmProblem p =
+        gemm_problem(t.laid.graph, t.group, *match_product(t.laid.graph, t.group));
+    const auto schedules = gemm_sm90_schedules(p, h200());
+    for (std::size_t i = 0; i < std::min<std::size_t>(schedules.size(), 4); ++i) {
+      const Lowered lowered = lower_gemm_sm90(t.laid, t.group, h200(), schedules[i]);
+      GemmSchedule tile = schedules[i];
+      tile.stages = 0;  // takes no registers
+      if (!seen.insert(c.name + tile.name()).second) continue;
+      const std::string log = compiler->compile(lowered.calls.back().source, "sm_90a").log;
+      EXPECT_NE(log.find("0 bytes spill stores, 0 bytes spill loads"), std::string::npos)
+          << lowered.description << '\n'
+          << log;
+    }
+  };
+  constexpr std::int64_t kSizes[][3] = {{8192, 8192, 8192}, {4096, 4096, 1024}, {1050, 2048, 256},
+                                        {12608, 3072, 768}, {577, 4096, 1024},  {100, 92, 256},
+                                        {512, 512, 8192},   {1536, 1536, 1536}, {300, 2048, 2048}};
+  for (const auto& [tokens, features, depth] : kSizes)
+    for (const Case& c : cases(tokens, features, depth, bf16)) {
+      if (c.name != "both" && c.name != "plain") continue;
+      check(c, traced(c));
+    }
 }
 
 // What is stored as it comes, and with all that may be fused.

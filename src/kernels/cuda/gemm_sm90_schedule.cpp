@@ -70,6 +70,8 @@ std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p)
   const bool is_light = p.operations < 8 && p.read_bytes + p.written_bytes < 8.5;
   if (blocks * columns() > (takes_turns && is_light ? 384 : 256))
     return "at most 128 sums a thread, 192 of groups that take turns with little to do";
+  // Four warpgroups have 128 registers a thread when the kernel is compiled.
+  if (groups == 3 && columns() > 144) return "at most 72 sums a thread in three groups";
   if (p.staged && features % 64 != 0) return "features in panels of 64";
   if (stages < 2) return "at least two stages";
   if (splits > 1) {
