@@ -23,14 +23,17 @@ constexpr int kParts[] = {1, 2, 3, 4, 6, 8};
 std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
 int threads(const Schedule& s) { return 32 * s.warps_y * s.warps_x; }
-int resident(const Schedule& s) { return std::min(512 / threads(s), 4); }
+// Where loads go through registers, a thread needs more of them.
+int resident(const Schedule& s, const Machine& machine) {
+  return std::min((machine.device.capability < 80 ? 384 : 512) / threads(s), 4);
+}
 
 // As many as the blocks of a multiprocessor have room for, which keep a little for themselves.
 int stages_of(const Schedule& s, const Machine& machine) {
   if (machine.device.capability < 80) return 2;
   const std::int64_t stage = std::int64_t{s.pixels + s.outputs} * kBlock * 2;
-  const std::int64_t room =
-      std::min(machine.device.shared_block_bytes, machine.device.shared_bytes / resident(s) - 1024);
+  const std::int64_t room = std::min(machine.device.shared_block_bytes,
+                                     machine.device.shared_bytes / resident(s, machine) - 1024);
   return static_cast<int>(std::clamp<std::int64_t>(room / stage, 3, 6));
 }
 
@@ -54,7 +57,7 @@ Choice choose(const Graph& graph, const Group& group, const Convolution& conv,
       const double time =
           tiles_us(graph, group, conv, machine,
                    {s.pixels, s.outputs, parts, depth, share * s.efficiency * machine.tensor_tflops,
-                    resident(s), (s.pixels + s.outputs) * 0.0625 * (stages - 1)});
+                    resident(s, machine), (s.pixels + s.outputs) * 0.0625 * (stages - 1)});
       if (time < best.microseconds) best = {s, time};
     }
   return best;
@@ -97,7 +100,7 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Convolution& c
       "  static constexpr bool kIsAsync = " + (machine.device.capability >= 80 ? "true" : "false") +
       ";\n};\n";
   launch.threads = threads(s);
-  launch.resident = resident(s);
+  launch.resident = resident(s, machine);
   launch.shared_bytes = shared_bytes(s, stages);
   launch.run =
       "using Conv = ConvMma<Problem, Schedule, E>;\n  static_assert(Conv::kSharedBytes == " +

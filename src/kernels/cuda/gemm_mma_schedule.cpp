@@ -95,13 +95,16 @@ std::vector<TileSchedule> gemm_tile_schedules(const GemmProblem& p, bool is_plai
   constexpr std::int64_t kMostScratch = 16 << 20;  // bytes, of parts of sums
   const std::int64_t results = p.batches * p.tokens * p.features * std::int64_t{sizeof(float)};
   const auto add_all = [&](auto& tiles) {
-    for (TileSchedule s : tiles)
+    for (TileSchedule s : tiles) {
+      // They spill there, by a register or two.
+      if (!is_plain && machine.device.capability >= 100 && s.rows * s.columns == 128 * 64) continue;
       for (const int parts : {1, 2, 3, 4, 6, 8, 12, 16}) {
         if (parts > 1 && (steps < 4 * parts || parts * results > kMostScratch)) continue;
         s.parts = parts;
         s.stages = is_plain || machine.device.capability < 80 ? 2 : 4;
         candidates.push_back(s);
       }
+    }
   };
   if (is_plain)
     add_all(kPlainTiles);
