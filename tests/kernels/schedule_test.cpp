@@ -1,0 +1,79 @@
+// Schedules and their texts; the sizes of spaces.
+#include "src/kernels/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tensor/error.h"
+
+namespace tensor {
+namespace {
+
+Space small_space() {
+  Space space;
+  space.sketches = {
+      {"tiled", {{"rows", {64, 128}}, {"columns", {64, 96, 128}}, {"stages", {2, 4}}}},
+      {"swapped", {{"tokens", {8, 16}}}},
+      {"single", {}}};
+  space.fault = [](const Schedule& s) -> std::string {
+    const int rows = s.value("rows").value_or(0), columns = s.value("columns").value_or(0);
+    return rows * columns > 128 * 96 ? "too many sums" : "";
+  };
+  return space;
+}
+
+TEST(Schedule, TextAndBack) {
+  const Schedule s{"swapped", {{"tokens", 104}, {"splits", 4}, {"late", 0}}};
+  EXPECT_EQ(s.text(), "swapped tokens=104 splits=4 late=0");
+  EXPECT_EQ(Schedule::parse(s.text()), s);
+  EXPECT_EQ(Schedule::parse("whole"), (Schedule{"whole", {}}));
+  EXPECT_EQ(Schedule::parse("a b=-3").value("b"), -3);
+  EXPECT_EQ(s.value("splits"), 4);
+  EXPECT_EQ(s.value("stages"), std::nullopt);
+}
+
+TEST(Schedule, OtherTextsAreRefused) {
+  for (const char* text : {"", " ", "Tiled", "tiled ", " tiled", "tiled  rows=1", "tiled rows",
+                           "tiled rows=", "tiled =1", "tiled rows=1.5", "tiled rows=01",
+                           "tiled rows=1 rows=2", "tiled rows=1\n", "tiled rows=99999999999",
+                           "tiled rows=1,columns=2", "tiled rows=0x10", "tiled rows=+1"})
+    EXPECT_THROW(Schedule::parse(text), UserError) << '"' << text << '"';
+  try {
+    Schedule::parse("tiled rows=many");
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("\"rows=many\" in \"tiled rows=many\""),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(Schedule, SketchesCountTheirSchedules) {
+  const Sketch sketch = small_space().sketches[0];
+  ASSERT_EQ(sketch.combinations(), 12);
+  std::set<std::string> texts;
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_TRUE(sketch.contains(sketch.at(i)));
+    texts.insert(sketch.at(i).text());
+  }
+  EXPECT_EQ(texts.size(), 12u);
+  EXPECT_EQ(sketch.at(0).text(), "tiled rows=64 columns=64 stages=2");
+  EXPECT_EQ(sketch.at(1).text(), "tiled rows=64 columns=64 stages=4");
+  EXPECT_EQ(sketch.at(11).text(), "tiled rows=128 columns=128 stages=4");
+}
+
+TEST(Schedule, SpacesHoldWhatIsValid) {
+  const Space space = small_space();
+  EXPECT_EQ(space.size(), 10 + 2 + 1);
+  ASSERT_EQ(space.all().size(), 13u);
+  for (const Schedule& s : space.all()) EXPECT_TRUE(space.has(s)) << s.text();
+  for (const char* text :
+       {"tiled rows=128 columns=128 stages=2", "tiled rows=65 columns=64 stages=2",
+        "tiled columns=64 rows=64 stages=2", "tiled rows=64 columns=64", "swapped tokens=24",
+        "single rows=64", "other"})
+    EXPECT_FALSE(space.has(Schedule::parse(text))) << text;
+}
+
+}  // namespace
+}  // namespace tensor
