@@ -89,6 +89,7 @@ struct ComputeGraph {
 Group costed(Group group, const GroupCost& cost) {
   group.family = cost.family;
   group.microseconds = cost.microseconds;
+  group.schedule = cost.schedule;
   return group;
 }
 
@@ -135,9 +136,9 @@ class Planner {
     std::vector<Group> groups;
     for (NodeSet rest = all; rest.last() >= 0;) {
       const Choice& choice = *memo_.at(rest).choice;
-      groups.push_back(costed(make_group(g_.graph, g_.wires, g_.values(choice.nodes)),
-                              {choice.family, choice.microseconds}));
-      plan.microseconds += choice.microseconds;
+      groups.push_back(
+          costed(make_group(g_.graph, g_.wires, g_.values(choice.nodes)), choice.cost));
+      plan.microseconds += choice.cost.microseconds;
       rest.remove(choice.nodes);
     }
     plan.groups = in_program_order(g_.wires, std::move(groups));
@@ -149,8 +150,8 @@ class Planner {
   struct Choice {
     NodeSet nodes;
     std::vector<int> readers;  // operators outside that read a member
-    int family;
-    double microseconds, price;  // what it takes, and what it counts in the search
+    GroupCost cost;
+    double price;  // what it counts in the search
   };
   struct Step {
     double total = 0;
@@ -224,7 +225,7 @@ class Planner {
     const GroupCost& cost = known->second;
     if (cost.family < 0) return;
     const double price = cost.microseconds * (run ? 1 + limits_.merging : 1);
-    Choice choice{set, {}, cost.family, cost.microseconds, price};
+    Choice choice{set, {}, cost, price};
     for (const int m : set.members())
       for (const int c : g_.consumers[at(m)])
         if (!set.has(c)) choice.readers.push_back(c);

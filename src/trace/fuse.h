@@ -34,6 +34,8 @@ struct Group {
   std::vector<ValueId> reads;   // values from outside that the nodes read, views included
   std::vector<ValueId> writes;  // members that somebody outside reads
   double microseconds = 0;
+  /// How the family runs it (Schedule::text, kernels/schedule.h); empty: as the family likes.
+  std::string schedule = {};
 };
 
 /// The group of these nodes, not yet costed.
@@ -57,6 +59,7 @@ class Structures {
 struct GroupCost {
   int family = -1;  // -1: no kernel runs this group
   double microseconds = std::numeric_limits<double>::infinity();
+  std::string schedule = {};  // of the kernel that takes so long; empty: as the family likes
 };
 
 /// The cost of running a group as one kernel.

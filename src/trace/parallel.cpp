@@ -237,6 +237,7 @@ class Merger {
       Group group = make_group(graph, wires, std::move(nodes));
       group.family = plan_.groups[g].family;
       group.microseconds = plan_.groups[g].microseconds;
+      group.schedule = plan_.groups[g].schedule;
       plan.groups.push_back(std::move(group));
     }
     return plan;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/kernels/schedule.h"
 #include "src/kernels/work.h"
 #include "src/trace/fuse.h"
 #include "src/trace/layout.h"
@@ -53,8 +54,12 @@ struct Family {
   /// Microseconds on `machine`, nullopt when the family cannot run the group.
   std::optional<double> (*estimate)(const Graph& graph, const Group& group, const Machine& machine);
   /// Builds an accepted group. The layouts are those of `laid.graph`, which the group belongs to.
+  /// With the group's schedule, where that is one of its space; otherwise with the chosen one.
   std::unique_ptr<Kernel> (*build)(const LaidOutGraph& laid, const Group& group,
                                    const Machine& machine);
+  /// What may be tried for an accepted group; null where there is one way only.
+  std::optional<Space> (*space)(const Graph& graph, const Group& group,
+                                const Machine& machine) = nullptr;
 };
 
 /// The table in families.cpp; the last family, reference, runs any single operator.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/kernels/cuda/device.h"
+#include "src/kernels/schedule.h"
 #include "src/kernels/work.h"
 #include "src/trace/fuse.h"
 #include "src/trace/layout.h"
@@ -98,7 +99,11 @@ struct Family {
   /// Microseconds on `machine`, nullopt when the family cannot run the group.
   std::optional<double> (*estimate)(const Graph& graph, const Group& group, const Machine& machine);
   /// Lowers an accepted group. The layouts are those of `laid.graph`, which the group belongs to.
+  /// With the group's schedule, where that is one of its space; otherwise with the chosen one.
   Lowered (*lower)(const LaidOutGraph& laid, const Group& group, const Machine& machine);
+  /// What may be tried for an accepted group; null where there is one way only.
+  std::optional<Space> (*space)(const Graph& graph, const Group& group,
+                                const Machine& machine) = nullptr;
 };
 
 /// The table in families.cpp; the last family, host, runs any single operator.
