@@ -10,6 +10,9 @@
 namespace tensor::emulator {
 namespace {
 
+/// Unwinds the thread that is at fault, back to where it began.
+struct ThreadEnded {};
+
 std::string text_of(const emulated::Uint3& at) {
   std::ostringstream text;
   text << '(' << at.x << ", " << at.y << ", " << at.z << ')';
@@ -100,10 +103,13 @@ void Engine::begin_thread(Thread& thread) { thread.fiber->start(&Engine::enter_t
 
 void Engine::enter_thread(void* self) {
   auto& engine = *static_cast<Engine*>(self);
-  engine.program_.run(engine.arguments_);
   Thread& thread = *engine.current_;
-  engine.end_thread(thread);
-  thread.fiber->pause();
+  try {
+    engine.program_.run(engine.arguments_);
+    engine.end_thread(thread);
+  } catch (const ThreadEnded&) {
+  }
+  for (;;) thread.fiber->pause();
 }
 
 /// Lets every thread that can go on do so, or else a copy arrive. False when all have ended.
@@ -216,7 +222,7 @@ void Engine::fault(const std::string& why) {
          << ", " << place_text(*current_) << ": " << why;
     fault_ = text.str();
   }
-  for (;;) current_->fiber->pause();
+  throw ThreadEnded();
 }
 
 // ---- Memory
