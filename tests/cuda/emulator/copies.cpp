@@ -121,7 +121,7 @@ void Engine::load_box(const emulated::BoxCopy& copy) {
     emulated::BoxCopy part = copy;
     part.shared = to.offset;
     part.barrier = barrier.offset;
-    loads_.push_back({part, block.get(), current_});
+    loads_.push_back({&map, part, block.get(), current_});
   }
   // The memory is looked at now, so that a fault names who asked.
   for_each_stretch(map, copy, to.offset, [&](u32, std::byte* element, u32 size) {
@@ -130,7 +130,7 @@ void Engine::load_box(const emulated::BoxCopy& copy) {
 }
 
 void Engine::finish_load(const PendingLoad& load) {
-  const MapOnHost& map = map_of(load.copy.map);
+  const MapOnHost& map = *load.map;
   SharedMemory& shared = load.block->shared;
   for_each_stretch(map, load.copy, load.copy.shared, [&](u32 to, std::byte* element, u32 size) {
     if (element)

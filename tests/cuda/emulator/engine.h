@@ -185,6 +185,7 @@ class Engine final : public emulated::Gpu {
     u32 offset;
   };
   struct PendingLoad {
+    const MapOnHost* map;  // the thread's own copy may be gone when the load ends
     emulated::BoxCopy copy;
     Block* block;
     Thread* thread;
