@@ -49,7 +49,8 @@ Target cpu_target(const cpu::Machine& machine) {
     const Work work = work_of(graph, group);
     const double bandwidth =
         work.bytes > machine.cache_bytes ? machine.memory_gbps : machine.cache_gbps;
-    const double peak = reads_narrow(graph, group) ? machine.bf16_gflops : machine.f32_gflops;
+    const double narrow = std::max(machine.bf16_gflops, machine.tile_gflops);
+    const double peak = reads_narrow(graph, group) ? narrow : machine.f32_gflops;
     return std::max(work.flops / (peak * 1e3), work.bytes / (bandwidth * 1e3));
   };
   target.build = [machine](const Program& program) -> std::unique_ptr<Engine> {

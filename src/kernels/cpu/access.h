@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tensor/shape.h"
@@ -28,6 +29,11 @@ class Access {
   /// Element i is at offset i.
   bool is_linear() const {
     return axes_.empty() || (axes_.size() == 1 && axes_.front().stride == 1);
+  }
+  /// How far each element is from the one before it, where all of them have one distance.
+  std::optional<std::int64_t> stride() const {
+    if (axes_.size() > 1) return std::nullopt;
+    return axes_.empty() ? 0 : axes_.front().stride;
   }
   /// Every element is the same one.
   bool is_constant() const {

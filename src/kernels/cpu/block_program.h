@@ -14,9 +14,11 @@ class BlockProgram {
   BlockProgram(const LaidOutGraph& laid, const Group& group, const BlockShape& shape, int threads);
 
   /// The same on tiles: rows x pitch numbers that stand for `tile`, a value of the whole shape that
-  /// the group reads, and become the only value it writes. The last axis is the columns.
+  /// the group reads, and become the only value it writes. One axis of that value is the columns,
+  /// the others count the rows, in their order; negative: from the end.
   struct TileSize {
     std::int64_t rows, pitch;
+    int column_axis = -1;
   };
   BlockProgram(const LaidOutGraph& laid, const Group& group, const BlockShape& shape, ValueId tile,
                TileSize size);

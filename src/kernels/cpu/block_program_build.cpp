@@ -50,8 +50,16 @@ class BlockProgramBuilder {
   // a tile's rows are longer than what there is.
   void run_on_tiles(ValueId tile, BlockProgram::TileSize size) {
     is_tiled_ = true;
-    for (int axis = 0; axis < shape_.extents.rank(); ++axis) order_.push_back(axis);
-    extents_ = shape_.extents;
+    int last = 0;
+    const Shape& shape = graph().type(tile).shape;
+    const int columns = (size.column_axis + shape.rank()) % shape.rank();
+    for (int axis = 0, place = 0; axis < shape.rank(); ++axis) {
+      if (shape[axis] == 1) continue;
+      if (axis != columns) order_.push_back(place), extents_.push_back(shape[axis]);
+      if (axis == columns) last = place;
+      ++place;
+    }
+    order_.push_back(last), extents_.push_back(shape_.extents[last]);
     row_axes_ = extents_.rank() - 1;
     program_.columns_ = extents_.back();
     program_.rows_ = num_elements(extents_) / extents_.back();

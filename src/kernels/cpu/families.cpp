@@ -5,9 +5,9 @@ namespace tensor::cpu {
 std::span<const Family> cpu_families() {
   static const std::vector<Family> table = {
 #ifdef TENSOR_WITH_ONEDNN
-      kGemm,      kConv,
+      kGemm,        kConv,
 #endif
-      kAttention, kRow,  kPointwise, kImage, kCopy, kReference,
+      kTileProduct, kAttention, kRow, kPointwise, kImage, kCopy, kReference,
   };
   return table;
 }

@@ -1,5 +1,5 @@
-// Small matrix products of bf16 by tile instructions (AMX): 16 x 16 results of 32 products each at
-// a time.
+// Matrix products of bf16 by tile instructions (AMX): 16 x 16 results of 32 products each at a
+// time.
 #include "parts.h"
 #include "vector.h"
 
@@ -24,9 +24,15 @@ struct alignas(64) TileShapes {
   }
 };
 
+// GCC 12 believes that only the first eight bytes are read.
+[[gnu::target("amx-tile")]] void load_shapes(const TileShapes& shapes) {
+  asm volatile("" : : "r"(&shapes) : "memory");
+  _tile_loadconfig(&shapes);
+}
+
 // Tiles 0 and 1 are results; 2 is of a, 3 and 4 of b; 5 to 7 the same for what is left of a depth
 // that is no multiple of 16 words.
-[[gnu::target("amx-tile")]] void configure(std::int64_t height, std::int64_t rest) {
+void configure(std::int64_t height, std::int64_t rest) {
   TileShapes shapes;
   shapes.set(0, 2, height, kTile);
   shapes.set(3, 4, kTile, kTile);
@@ -34,9 +40,7 @@ struct alignas(64) TileShapes {
     shapes.set(5, 5, height, rest);
     shapes.set(6, 7, rest, kTile);
   }
-  // GCC 12 believes that only the first eight bytes are read.
-  asm volatile("" : : "r"(&shapes) : "memory");
-  _tile_loadconfig(&shapes);
+  load_shapes(shapes);
 }
 
 // result[height, width * 16] = a[height, depth] * b[depth, width * 16], rows 32 floats apart.
@@ -93,9 +97,75 @@ void product_tiles(const float* a, std::int64_t a_row, std::int64_t rows, const 
   release();
 }
 
+// Up to 32 x 32 sums over the whole depth: tiles 0 to 3 are results, 4 and 5 of a, 6 and 7 of b.
+template <bool is_high, bool is_wide>
+[[gnu::target("amx-tile,amx-bf16")]] void sum_tiles(const TileProduct& p, std::int64_t strip,
+                                                    const char* next) {
+  const auto* a = static_cast<const char*>(p.a);
+  const float* b = p.strips + strip * p.strip_words;
+  const float* first = p.first ? p.first + strip * kTile : nullptr;
+  if (first) {  // with no distance between rows, all of them are the same
+    _tile_loadd(0, first, 0);
+    if (is_wide) _tile_loadd(1, first + kTile, 0);
+    if (is_high) _tile_loadd(2, first, 0);
+    if (is_high && is_wide) _tile_loadd(3, first + kTile, 0);
+  } else {
+    _tile_zero(0);
+    if (is_wide) _tile_zero(1);
+    if (is_high) _tile_zero(2);
+    if (is_high && is_wide) _tile_zero(3);
+  }
+  for (std::int64_t step = 0; step < p.steps; ++step, a += 4 * kTile, b += kTile * kTile) {
+    _tile_loadd(4, a, p.a_row_bytes);
+    _tile_loadd(6, b, 4 * kTile);
+    _tile_dpbf16ps(0, 4, 6);
+    if (is_wide) {
+      _tile_loadd(7, b + p.strip_words, 4 * kTile);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    if (is_high) {
+      _tile_loadd(5, a + kTile * p.a_row_bytes, p.a_row_bytes);
+      _tile_dpbf16ps(2, 5, 6);
+      if (is_wide) _tile_dpbf16ps(3, 5, 7);
+    }
+    for (std::int64_t line = 0; line < p.next_lines; ++line, next += 64)
+      _mm_prefetch(next, _MM_HINT_T1);
+  }
+  float* to = p.to + strip * kTile;
+  const std::int64_t row_bytes = 4 * p.to_row;
+  _tile_stored(0, to, row_bytes);
+  if (is_wide) _tile_stored(1, to + kTile, row_bytes);
+  if (is_high) _tile_stored(2, to + kTile * p.to_row, row_bytes);
+  if (is_high && is_wide) _tile_stored(3, to + kTile * p.to_row + kTile, row_bytes);
+}
+
+void multiply_tiles(const TileProduct& p) {
+  const bool is_high = p.rows > kTile;
+  const std::int64_t upper = is_high ? kTile : p.rows, lower = is_high ? p.rows - kTile : 1;
+  TileShapes shapes;
+  shapes.set(0, 1, upper, kTile);
+  shapes.set(2, 3, lower, kTile);
+  shapes.set(4, 4, upper, kTile);
+  shapes.set(5, 5, lower, kTile);
+  shapes.set(6, 7, kTile, kTile);
+  load_shapes(shapes);
+  const auto* next = static_cast<const char*>(p.next);
+  for (std::int64_t strip = 0; strip < p.strip_count; strip += 2) {
+    const bool is_wide = strip + 1 < p.strip_count;
+    (is_high   ? is_wide ? sum_tiles<true, true> : sum_tiles<true, false>
+       : is_wide ? sum_tiles<false, true>
+               : sum_tiles<false, false>)(p, strip, next);
+    next += 64 * p.next_lines * p.steps;
+  }
+  release();
+}
+
 }  // namespace
 
-void fill_tiles(Table& table) { table.product_tiles = product_tiles; }
+void fill_tiles(Table& table) {
+  table.product_tiles = product_tiles;
+  table.multiply_tiles = multiply_tiles;
+}
 #else
 void fill_tiles(Table&) {}
 #endif

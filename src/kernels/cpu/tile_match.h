@@ -1,0 +1,25 @@
+// Products on tiles: one matmul or convolution of bf16 and any elementwise operators on its result,
+// as one group.
+#pragma once
+
+#include <optional>
+
+#include "src/trace/fuse.h"
+
+namespace tensor::cpu {
+
+struct TiledProduct {
+  ValueId anchor = -1;  // the matmul or conv2d
+  ValueId bias = -1;    // a constant, one number a column, with which the sums begin; -1: none
+  ValueId sums = -1;    // the value that the sums stand for, of the anchor's shape
+  Group epilogue;       // from the sums to the result, a block program; may be empty
+  ValueId result = -1;  // the one value that is written, as the epilogue's last one rounded
+};
+
+/// nullopt when the group is anything else, or its factors are not bf16.
+std::optional<TiledProduct> match_tiled_product(const Graph& graph, const Group& group);
+
+/// The axis of the result that the right factor's columns run along: 1 of an image, else the last.
+int column_axis(const Graph& graph, const TiledProduct& product);
+
+}  // namespace tensor::cpu

@@ -1,0 +1,183 @@
+// Products and convolutions of bf16 on tiles (AMX) against float64: awkward sizes, layouts,
+// epilogues, and what they must leave alone.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "src/kernels/cpu/simd/table.h"
+#include "tests/kernels/group_testing.h"
+
+namespace tn = tensor;
+using tn::Shape;
+using tn::Tensor;
+using namespace tensor::testing;
+
+namespace {
+
+constexpr const char* kNeedsTiles = "this processor has no tile instructions for bf16 (AMX)";
+
+Tensor narrow(const Shape& shape) {
+  return tn::Generator(random_engine()()).normal(shape).astype(tn::bf16);
+}
+Tensor wide(const Shape& shape) { return tn::Generator(random_engine()()).normal(shape); }
+// Small whole numbers, whose sums are exact in any order.
+Tensor digits(const Shape& shape) {
+  return tn::floor(tn::Generator(random_engine()()).uniform(shape, -4, 5)).astype(tn::bf16);
+}
+
+Tensors as_f64(const Tensors& in) {
+  Tensors result;
+  for (const Tensor& x : in) result.push_back(x.astype(tn::f64));
+  return result;
+}
+
+// `f(in, dtype)` calculates in `dtype` wherever the model would in float32. Sums of `depth` terms
+// of about 1 are off by 2^-24 of each partial sum, which grow to sqrt(depth); a result in bf16 by
+// half a unit in its last place more. Whole numbers have no error but the last one.
+template <class F>
+void expect_right(const F& f, const Tensors& inputs, std::int64_t depth, bool is_exact) {
+  const bool is_plain = pick(3) == 0;
+  const GroupRun run = run_group(
+      "tiles", [&](const Tensors& in) -> Tensors { return {f(in, tn::f32)}; }, inputs,
+      is_plain ? nullptr : &random_engine());
+  ASSERT_EQ(run.got.size(), 1u);
+  const Tensor need = f(as_f64(inputs), tn::f64);
+  ASSERT_EQ(run.got[0].shape(), need.shape());
+  const auto got = run.got[0].to_vector<double>(), expected = need.to_vector<double>();
+  const auto terms = static_cast<double>(depth) + 2;
+  const double error = is_exact ? 0 : 0x1p-24 * terms * 4 + 0x1p-21;
+  const double unit = run.got[0].dtype() == tn::bf16 ? 0x1.01p-8 : 0x1p-21;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    ASSERT_LE(std::abs(got[i] - expected[i]), error + unit * std::abs(expected[i]))
+        << run.kernel << " element " << i << ": got " << got[i] << ", need " << expected[i] << '\n'
+        << run.graph;
+}
+
+constexpr int kEpilogues = 9;
+
+// What models do with a product, whose columns run along `axis`: `bias` and `column` have a number
+// for each of them, `whole` is as large as the result.
+Tensor with_epilogue(int kind, const Tensor& product, int axis, const Tensor& column,
+                     const Tensor& whole, const Tensor& bias, tn::DType dtype) {
+  if (kind == 0) return product;  // rounded to bf16
+  const Tensor y = product.astype(dtype);
+  const tn::DType last = dtype == tn::f64 ? tn::f64 : tn::bf16;
+  switch (kind) {
+    case 1:
+      return y;
+    case 2:
+      return y + bias.astype(dtype);
+    case 3:
+      return tn::gelu(y + bias.astype(dtype)).astype(last);
+    case 4:
+      return y + bias.astype(dtype) + whole;
+    case 5:
+      return tn::relu(y + bias.astype(dtype) + whole.astype(dtype)).astype(last);
+    case 6:
+      return tn::maximum(y * 0.25 + column, tn::tanh(y));
+    case 7:  // a number a row, which is a view
+      return y * (axis == 1 ? whole(tn::slice(tn::none, tn::none), tn::slice(0, 1))
+                            : whole(tn::ellipsis, tn::slice(0, 1)));
+    default: {
+      const Tensor z = y + column;
+      return (z * tn::sigmoid(z) - 0.5).astype(last);
+    }
+  }
+}
+
+std::int64_t one_of(std::initializer_list<std::int64_t> values) {
+  return values.begin()[pick(static_cast<int>(values.size()))];
+}
+
+void check_product(std::int64_t rows, std::int64_t depth, std::int64_t columns) {
+  const bool is_exact = pick(2), is_constant = pick(3), is_transposed = pick(2);
+  const int kind = is_exact ? pick(2) : pick(kEpilogues);
+  const auto random = [&](const Shape& shape) { return is_exact ? digits(shape) : narrow(shape); };
+  const Shape batch = pick(3) ? Shape{rows} : Shape{2, rows};
+  Shape left = batch, result = batch;
+  left.push_back(depth), result.push_back(columns);
+  const Tensor stored = is_transposed ? random({columns, depth}) : random({depth, columns});
+  const Tensor bias = wide({columns});
+  Tensors inputs{random(left), wide({columns}), wide(result)};
+  if (!is_constant) inputs.push_back(stored);
+  const auto f = [&](const Tensors& in, tn::DType dtype) {
+    Tensor weight = is_constant ? stored : in[3];
+    if (dtype == tn::f64) weight = weight.astype(tn::f64);
+    if (is_transposed) weight = weight.transpose();
+    return with_epilogue(kind, tn::matmul(in[0], weight), -1, in[1], in[2], bias, dtype);
+  };
+  expect_right(f, inputs, depth, is_exact);
+}
+
+TEST(Tiles, ProductsOfAwkwardSizes) {
+  if (!tn::simd::has_tiles()) GTEST_SKIP() << kNeedsTiles;
+  for (const std::int64_t rows : {1, 7, 15, 16, 17, 31, 32, 33, 63, 65, 197})
+    for (int round = 0; round < 20; ++round) {
+      const std::int64_t depth = one_of({1, 2, 31, 32, 33, 64, 100, 768});
+      const std::int64_t columns = one_of({2, 15, 16, 17, 32, 33, 129, 300, 1000});
+      check_product(rows, depth, columns);
+      if (HasFailure()) FAIL() << rows << " rows, depth " << depth << ", columns " << columns;
+    }
+}
+
+// Several parts of rows and several groups of columns for every thread.
+TEST(Tiles, LargeProducts) {
+  if (!tn::simd::has_tiles()) GTEST_SKIP() << kNeedsTiles;
+  check_product(700, 3072, 200);
+  check_product(65, 4100, 130);
+  check_product(5000, 64, 72);
+}
+
+TEST(Tiles, Convolutions) {
+  if (!tn::simd::has_tiles()) GTEST_SKIP() << kNeedsTiles;
+  for (int round = 0; round < 150; ++round) {
+    const bool is_exact = pick(2);
+    const int kind = is_exact ? pick(2) : pick(kEpilogues);
+    const auto random = [&](const Shape& shape) {
+      return is_exact ? digits(shape) : narrow(shape);
+    };
+    const std::int64_t in = one_of({1, 3, 17, 32, 64}), out = one_of({2, 15, 32, 70});
+    const std::int64_t kh = 1 + pick(4), kw = pick(2) ? kh : 1 + pick(4);
+    tn::Conv2dOptions options;
+    if (pick(3))
+      options = {{1 + pick(3), 1 + pick(3)}, {pick(3), pick(3)}, {1 + pick(2), 1 + pick(2)}, 1};
+    const Tensor x = random({1 + pick(2), in, 8 + pick(14), 8 + pick(14)});
+    const Tensor weight = random({out, in, kh, kw}), bias = wide({out, 1, 1});
+    const Shape result = tn::conv2d(x, weight, {}, options).shape();
+    const auto f = [&](const Tensors& t, tn::DType dtype) {
+      const Tensor w = dtype == tn::f64 ? weight.astype(tn::f64) : weight;
+      return with_epilogue(kind, tn::conv2d(t[0], w, {}, options), 1, t[1], t[2], bias, dtype);
+    };
+    expect_right(f, {x, wide({out, 1, 1}), wide(result)}, in * kh * kw, is_exact);
+    if (HasFailure()) FAIL() << "round " << round << " weights " << weight.shape();
+  }
+}
+
+TEST(Tiles, Declines) {
+  const Tensor x = narrow({33, 64}), w = narrow({64, 48}), images = narrow({1, 4, 8, 8});
+  const auto declines = [](const tn::TensorFunction& f, const Tensors& in) {
+    return !accepts("tiles", f, in);
+  };
+  const auto product = [&](const Tensors& in) -> Tensors { return {tn::matmul(in[0], w)}; };
+  EXPECT_EQ(declines(product, {x}), !tn::simd::has_tiles());
+  // As on a processor without the instructions, or with TENSOR_MAX_ISA=avx512_bf16.
+  tn::cpu::Machine machine = tn::cpu::this_machine();
+  machine.tile_gflops = 0;
+  const tn::Graph graph = graph_of(product, {x});
+  EXPECT_FALSE(family("tiles").estimate(graph, whole_group(graph), machine));
+  EXPECT_TRUE(
+      declines([&](const Tensors& in) -> Tensors { return {tn::matmul(in[0], w.astype(tn::f32))}; },
+               {x.astype(tn::f32)}));
+  EXPECT_TRUE(declines(
+      [&](const Tensors& in) -> Tensors { return {tn::matmul(in[0], in[1])}; },
+      {narrow({2, 33, 64}), narrow({2, 64, 48})}));  // a product for every place of a batch
+  EXPECT_TRUE(declines(
+      [&](const Tensors& in) -> Tensors { return {tn::softmax(tn::matmul(in[0], w), -1)}; }, {x}));
+  EXPECT_TRUE(declines(
+      [&](const Tensors& in) -> Tensors {
+        return {tn::conv2d(in[0], narrow({4, 2, 3, 3}), {}, {1, 0, 1, 2})};
+      },
+      {images}));
+}
+
+}  // namespace
