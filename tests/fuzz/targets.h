@@ -4,14 +4,18 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "src/tune/log.h"
 #include "tensor/error.h"
 #include "tensor/io.h"
 #include "tensor/json.h"
@@ -72,6 +76,41 @@ inline void visit(const Json& value) {
 inline void json(Bytes bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   allow_user_errors([&] { visit(Json::parse(text, "f")); });
+}
+
+inline std::uint32_t crc(std::string_view text) {
+  return static_cast<std::uint32_t>(
+      crc32_z(0, reinterpret_cast<const Bytef*>(text.data()), text.size()));
+}
+
+/// Gives every line the checksum that it should have, so that changed lines reach the parser.
+inline std::string mend_log(std::string_view text) {
+  constexpr std::string_view kChecksum = ",\"crc\":\"";
+  std::string mended;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const std::string_view body = line.substr(0, line.rfind(kChecksum));
+    char digits[9];
+    std::snprintf(digits, sizeof digits, "%08x", static_cast<unsigned>(crc(body)));
+    mended.append(body).append(kChecksum).append(digits).append("\"}\n");
+  }
+  return mended;
+}
+
+/// What is read can be written, and is the same when it is read again.
+inline void log(Bytes bytes) {
+  const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  for (const std::string& version : {text, mend_log(text)})
+    allow_user_errors([&] {
+      const LogContents contents = parse_log(version, "f");
+      for (const Measurement& m : contents.measurements) {
+        const LogContents again = parse_log(log_line(m), "f");
+        const bool is_same = again.measurements.size() == 1 && again.damaged == 0 &&
+                             log_line(again.measurements.front()) == log_line(m);
+        if (!is_same) std::abort();
+      }
+    });
 }
 
 /// Makes the checksums of PNG chunks agree again, so that changed chunks reach the decoder.

@@ -23,9 +23,10 @@ may_include src/io 'tensor/' 'src/core/' 'src/io/'
 may_include src/trace 'tensor/' 'src/core/' 'src/ops/' 'src/trace/'
 may_include src/kernels 'tensor/' 'src/core/' 'src/io/' 'src/ops/' 'src/trace/' 'src/kernels/'
 may_include src/runtime 'tensor/' 'src/core/' 'src/ops/' 'src/trace/' 'src/kernels/' 'src/runtime/'
+may_include src/tune 'tensor/' 'src/core/' 'src/io/' 'src/ops/' 'src/trace/' 'src/kernels/' 'src/tune/'
 may_include models 'tensor/' 'models/'
 may_include examples 'tensor/'
-may_include bench 'tensor/' 'models/' 'bench/' 'src/kernels/cuda/' 'src/trace/'
+may_include bench 'tensor/' 'models/' 'bench/' 'src/kernels/' 'src/trace/' 'src/tune/'
 
 foreign=$(grep -rnE '#include <(Eigen|nlohmann|CLI|stb|turbojpeg|dnnl|dlpack|httplib)' include)
 [ -z "$foreign" ] || complain "public headers include other libraries:" "$foreign"

@@ -1,0 +1,102 @@
+#include "src/tune/table.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace tensor {
+namespace {
+
+Measurement record(const std::string& schedule, std::vector<double> us,
+                   const std::string& problem = "p", const std::string& device = "H200") {
+  Measurement m;
+  m.problem = problem;
+  m.family = "gemm";
+  m.schedule = schedule;
+  m.device = device;
+  m.version = "0.9.0";
+  m.microseconds = std::move(us);
+  return m;
+}
+
+TEST(Table, Medians) {
+  EXPECT_EQ(median({3}), 3);
+  EXPECT_EQ(median({9, 1, 5}), 5);
+  EXPECT_EQ(median({4, 1, 10, 2}), 3);
+}
+
+TEST(Table, TakesTheLeastMedianOfAllRepeats) {
+  const std::vector<Measurement> log = {record("a", {5, 5, 50}), record("b", {1, 9, 9}),
+                                        record("a", {4, 4}), record("c", {6})};
+  const Table table(log);
+  ASSERT_NE(table.find("H200", "p"), nullptr);
+  // a: 4 4 5 5 50; b: 1 9 9.
+  EXPECT_EQ(*table.find("H200", "p"), (Table::Entry{"H200", "gemm", "a", 5}));
+  EXPECT_EQ(table.find("H200", "q"), nullptr);
+  EXPECT_EQ(table.find("H100", "p"), nullptr);
+  EXPECT_TRUE(Table().entries().empty());
+}
+
+TEST(Table, NeverTakesWhatFailed) {
+  std::vector<Measurement> log = {record("a", {1}), record("a", {}), record("b", {}),
+                                  record("c", {3})};
+  log[1].error = "wrong result";
+  log[2].error = "does not compile";
+  EXPECT_EQ(Table(log).find("H200", "p")->schedule, "c");
+  log.pop_back();
+  EXPECT_EQ(Table(log).find("H200", "p"), nullptr);
+}
+
+TEST(Table, TheNewestVersionCounts) {
+  std::vector<Measurement> log = {record("a", {1}), record("a", {7}), record("b", {5}),
+                                  record("c", {}), record("c", {6})};
+  log[1].version = "0.10.0";  // after 0.9.0: numbers, not letters
+  log[3].error = "crashed";
+  log[4].version = "1.0";  // mended since
+  EXPECT_EQ(Table(log).find("H200", "p")->schedule, "b");
+  log.erase(log.begin() + 2);
+  EXPECT_EQ(Table(log).find("H200", "p")->schedule, "c");
+}
+
+TEST(Table, TextBreaksTies) {
+  const std::vector<Measurement> log = {record("b", {2}), record("a", {2}), record("c", {2})};
+  EXPECT_EQ(Table(log).find("H200", "p")->schedule, "a");
+}
+
+TEST(Table, OtherDevicesGiveHints) {
+  const std::vector<Measurement> log = {record("a", {2}, "p", "H100"),
+                                        record("b", {1}, "p", "A100"), record("c", {3}),
+                                        record("d", {1}, "q", "H100")};
+  const Table table(log);
+  EXPECT_EQ(table.find("H200", "p")->schedule, "c");
+  EXPECT_EQ(table.find("H200", "q"), nullptr);
+  EXPECT_EQ(table.hints("H200", "p"),
+            (std::vector<Table::Entry>{{"A100", "gemm", "b", 1}, {"H100", "gemm", "a", 2}}));
+  EXPECT_EQ(table.hints("H200", "q").size(), 1u);
+  EXPECT_TRUE(table.hints("H100", "q").empty());
+}
+
+TEST(Table, AnyOrderOfLinesGivesTheSame) {
+  std::mt19937 random(3);
+  std::vector<Measurement> log;
+  for (int i = 0; i < 300; ++i) {
+    std::vector<double> us(random() % 4);
+    for (double& t : us) t = 1 + 0.1 * static_cast<double>(random() % 40);
+    Measurement m = record("s" + std::to_string(random() % 20), us,
+                           "p" + std::to_string(random() % 4), random() % 2 ? "H100" : "H200");
+    m.family = random() % 2 ? "gemm" : "attention";
+    m.version = random() % 3 ? "0.1.0" : "0.2.0";
+    if (us.empty()) m.error = "failed";
+    log.push_back(m);
+  }
+  const Table table(log);
+  ASSERT_GE(table.entries().size(), 8u);
+  for (int i = 0; i < 20; ++i) {
+    std::shuffle(log.begin(), log.end(), random);
+    ASSERT_EQ(Table(log).entries(), table.entries());
+  }
+}
+
+}  // namespace
+}  // namespace tensor
