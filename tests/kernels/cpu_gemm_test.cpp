@@ -31,4 +31,15 @@ TEST(Gemm, RowsOfOneElementWithAnEpilogue) {
   }
 }
 
+// Found by random graphs: oneDNN has no such product, and says so when it is built.
+TEST(Gemm, DeclinesResultsNarrowerThanTheFactors) {
+  if (tn::cpu::cpu_families().front().name != "gemm") GTEST_SKIP() << "built without oneDNN";
+  const auto rounded = [](const Tensors& in) -> Tensors {
+    return {tn::matmul(in[0], in[1]).astype(tn::bf16)};
+  };
+  tn::Generator random(random_engine()());
+  const Tensor a = random.normal({3, 4}), b = random.normal({4, 5});
+  EXPECT_FALSE(accepts("gemm", rounded, {a, b}));
+}
+
 }  // namespace

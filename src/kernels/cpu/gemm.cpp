@@ -293,10 +293,12 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
       return std::nullopt;
   for (const ValueId id : group.reads)
     if (!onednn_supports(graph.type(id).dtype)) return std::nullopt;
-  if (!onednn_supports(graph.type(anchored->result).dtype)) return std::nullopt;
+  const DType factor = graph.type(node.inputs[0]).dtype,
+              result = graph.type(anchored->result).dtype;
+  // oneDNN rounds no result of float32 factors.
+  if (!onednn_supports(result) || (factor == f32 && result != f32)) return std::nullopt;
   const Work work = work_of(graph, group);
-  const double rate =
-      graph.type(node.inputs[0]).dtype == bf16 ? machine.bf16_gflops : machine.f32_gflops;
+  const double rate = factor == bf16 ? machine.bf16_gflops : machine.f32_gflops;
   const double compute = work.flops / (rate * 1e3),
                traffic = work.bytes / (machine.cache_gbps * 1e3);
   return machine.dispatch_us + std::max(compute, traffic);
