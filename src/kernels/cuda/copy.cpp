@@ -147,7 +147,7 @@ void write_take_along_axis(const Graph& graph, ValueId id, SourceWriter& w, cons
   w.text << "}\n";
 }
 
-constexpr Source kSources[] = {
+constexpr PackSource kSources[] = {
     {Op::concatenate, accepts_concatenate, fits_concatenate, write_concatenate, once},
     {Op::pad, accepts_pad, fits_pad, write_pad, once},
     {Op::take, indices_are_known, fits_take, write_take, once},
@@ -164,7 +164,7 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machi
 
 }  // namespace
 
-std::span<const Source> copy_sources() { return kSources; }
+std::span<const PackSource> copy_sources() { return kSources; }
 
 const Family kCopy = {"copy", estimate, lower};
 

@@ -131,7 +131,7 @@ void write_interpolate(const Graph& graph, ValueId id, SourceWriter& w, const st
          << (is_moved ? "[e] = pixel[e];\n" : "[e] += weight * pixel[e];\n") << "}\n}\n}\n";
 }
 
-constexpr Source kSources[] = {
+constexpr PackSource kSources[] = {
     {Op::max_pool2d, accepts_pool, fits, write_max_pool, window},
     {Op::avg_pool2d, accepts_pool, fits, write_avg_pool, window},
     {Op::interpolate, accepts_interpolate, fits, write_interpolate, all_taps},
@@ -147,7 +147,7 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machi
 
 }  // namespace
 
-std::span<const Source> image_sources() { return kSources; }
+std::span<const PackSource> image_sources() { return kSources; }
 
 const Family kImage = {"image", estimate, lower};
 

@@ -14,8 +14,8 @@ namespace {
 
 constexpr int kThreads = 256;  // of a block
 
-const Source* source_of(std::span<const Source> sources, Op op) {
-  for (const Source& source : sources)
+const PackSource* source_of(std::span<const PackSource> sources, Op op) {
+  for (const PackSource& source : sources)
     if (source.op == op) return &source;
   return nullptr;
 }
@@ -28,12 +28,12 @@ struct Parts {
   bool is_uniform = false;  // all elements have the same coordinates, axes of extent 1 aside
 };
 
-std::optional<Parts> parts_of(std::span<const Source> table, const Graph& graph,
+std::optional<Parts> parts_of(std::span<const PackSource> table, const Graph& graph,
                               const Group& group) {
   Parts parts;
   std::map<ValueId, std::string> given;
   for (const ValueId id : group.nodes) {
-    const Source* source = source_of(table, graph[id].op);
+    const PackSource* source = source_of(table, graph[id].op);
     if (!source) {
       parts.elementwise.push_back(id);
       continue;
@@ -86,9 +86,14 @@ D reordered(const D& dims, const Dims& order) {
 
 class Generator {
  public:
-  Generator(std::span<const Source> table, const LaidOutGraph& laid, const Group& group,
+  Generator(std::span<const PackSource> table, const LaidOutGraph& laid, const Group& group,
             const Machine& machine)
-      : table_(table), laid_(laid), graph_(laid.graph), group_(group), machine_(machine) {
+      : table_(table),
+        laid_(laid),
+        graph_(laid.graph),
+        group_(group),
+        machine_(machine),
+        operands_(laid.graph, group) {
     auto parts = parts_of(table, graph_, group);
     if (!parts) internal_error("pack kernel", "a group that it declines");
     parts_ = std::move(*parts);
@@ -106,16 +111,12 @@ class Generator {
     call.launch.grid = {static_cast<unsigned>((packs + kThreads - 1) / kThreads)};
     call.launch.block = {kThreads};
     call.launch.overlaps_previous = machine_.device.capability >= 90;
-    for (const int operand : used_)
-      call.arguments.emplace_back(Pointer{Pointer::Base::operand, operand, 0});
+    call.arguments = operands_.arguments();
     const DType dtype = graph_.type(group_.writes.front()).dtype;
     name_kernel(call, machine_,
                 std::string(family) + "_" + std::string(name(dtype)) + "_" +
                     names_of(graph_, group_) + "_v" + std::to_string(pack_));
-    Lowered lowered;
-    lowered.description = call.entry.substr(0, call.entry.rfind("__"));
-    lowered.calls.push_back(std::move(call));
-    return lowered;
+    return lowered_as(std::move(call));
   }
 
  private:
@@ -132,15 +133,9 @@ class Generator {
     order_ = order_of(cpu::squeezed(shape), cpu::squeezed_strides(layout(widest), shape));
   }
 
-  std::string pointer(ValueId id, bool is_write) {
-    const int operand = operand_of(group_, id, is_write);
-    if (std::find(used_.begin(), used_.end(), operand) == used_.end()) used_.push_back(operand);
-    return "p" + std::to_string(operand);
-  }
-
   Access access(ValueId id, const Shape& as, bool is_write) {
     Access result;
-    result.pointer = pointer(id, is_write);
+    result.pointer = operands_.pointer(id, is_write);
     result.dtype = graph_.type(id).dtype;
     result.extents = cpu::squeezed(as);
     result.strides = cpu::squeezed_strides(layout(id), as);
@@ -210,19 +205,8 @@ class Generator {
     if (uses_images()) out << "#include \"image.h\"\n";
     out << "using namespace tensor::device;\n"
            "extern \"C\" __global__ __launch_bounds__("
-        << kThreads << ") void KERNEL(";
-    // Not __restrict__: the compiler may load what a kernel only reads before it has waited for the
-    // kernel that writes it.
-    const auto reads = static_cast<int>(group_.reads.size());
-    for (std::size_t i = 0; i < used_.size(); ++i) {
-      const int operand = used_[i];
-      const bool is_read = operand < reads;
-      const ValueId id = is_read ? group_.reads[static_cast<std::size_t>(operand)]
-                                 : group_.writes[static_cast<std::size_t>(operand - reads)];
-      out << (i > 0 ? ",\n    " : "") << (is_read ? "const " : "")
-          << device_type(graph_.type(id).dtype) << "* p" << operand;
-    }
-    out << ") {\n"
+        << kThreads << ") void KERNEL(" << operands_.parameters()
+        << ") {\n"
            "launch_next();\n"
            "wait_for_previous();\n"
         << "const int first = (blockIdx.x * " << kThreads * unroll_ << " + threadIdx.x) * " << pack_
@@ -282,7 +266,8 @@ class Generator {
     const int inner = inner_axis();
     SourceWriter writer(pack_, inner < 0 ? shape.rank() - 1 : source_axis(id, inner), coordinates);
     for (const ValueId input : graph_[id].inputs)
-      writer.operands.push_back({pointer(input, false), layout(input), graph_.type(input).dtype});
+      writer.operands.push_back(
+          {operands_.pointer(input, false), layout(input), graph_.type(input).dtype});
     source_of(table_, graph_[id].op)->write(graph_, id, writer, "a_" + source_name(id));
     out << writer.text.str();
   }
@@ -314,7 +299,7 @@ class Generator {
     out << "}\n}\n";
   }
 
-  std::span<const Source> table_;
+  std::span<const PackSource> table_;
   const LaidOutGraph& laid_;
   const Graph& graph_;
   const Group& group_;
@@ -322,7 +307,7 @@ class Generator {
   Parts parts_;
   Dims order_;  // of the axes of extent more than 1; empty where elements are taken row-major
   std::vector<Access> loads_, stores_;
-  std::vector<int> used_;  // operands, in the order of the parameters
+  Operands operands_;
   int pack_ = 1, unroll_ = 1;
 };
 
@@ -409,7 +394,7 @@ void SourceWriter::load(const std::string& to, std::size_t operand,
          << ");\n";
 }
 
-std::optional<double> estimate_packs(std::span<const Source> sources, const Graph& graph,
+std::optional<double> estimate_packs(std::span<const PackSource> sources, const Graph& graph,
                                      const Group& group, const Machine& machine) {
   const auto parts = parts_of(sources, graph, group);
   if (!parts) return std::nullopt;
@@ -425,7 +410,7 @@ std::optional<double> estimate_packs(std::span<const Source> sources, const Grap
          again / machine.l2_gbps / 1e3;
 }
 
-Lowered lower_packs(std::span<const Source> sources, std::string_view family,
+Lowered lower_packs(std::span<const PackSource> sources, std::string_view family,
                     const LaidOutGraph& laid, const Group& group, const Machine& machine) {
   return Generator(sources, laid, group, machine).lower(family);
 }
@@ -447,14 +432,6 @@ std::string names_of(const Graph& graph, const Group& group) {
     names += (i > 0 ? "_" : "") + std::string(info(graph[group.nodes[i]].op).name);
   if (group.nodes.size() > kMost) names += "_and" + std::to_string(group.nodes.size() - kMost);
   return names;
-}
-
-int operand_of(const Group& group, ValueId id, bool is_write) {
-  const auto& values = is_write ? group.writes : group.reads;
-  const auto at = std::find(values.begin(), values.end(), id);
-  if (at == values.end()) return -1;
-  return static_cast<int>(at - values.begin()) +
-         (is_write ? static_cast<int>(group.reads.size()) : 0);
 }
 
 }  // namespace tensor::cuda

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "src/kernels/cuda/expression.h"
-#include "src/kernels/cuda/family.h"
+#include "src/kernels/cuda/operands.h"
 
 namespace tensor::cuda {
 
@@ -59,7 +59,7 @@ class SourceWriter {
 };
 
 /// An operator that a kernel over packs can begin with.
-struct Source {
+struct PackSource {
   Op op;
   /// Whether the node's types and attributes can be run.
   bool (*accepts)(const Graph& graph, ValueId id);
@@ -72,14 +72,14 @@ struct Source {
 };
 
 /// One table a family, in that family's file.
-std::span<const Source> copy_sources();
-std::span<const Source> image_sources();
+std::span<const PackSource> copy_sources();
+std::span<const PackSource> image_sources();
 
 /// Whether the group is elementwise operators behind sources of this table, at least one of them
 /// unless the table is empty; its time in microseconds.
-std::optional<double> estimate_packs(std::span<const Source> sources, const Graph& graph,
+std::optional<double> estimate_packs(std::span<const PackSource> sources, const Graph& graph,
                                      const Group& group, const Machine& machine);
-Lowered lower_packs(std::span<const Source> sources, std::string_view family,
+Lowered lower_packs(std::span<const PackSource> sources, std::string_view family,
                     const LaidOutGraph& laid, const Group& group, const Machine& machine);
 
 /// Time to move so many bytes, from the second-level cache when they fit there, with the latency
@@ -90,8 +90,5 @@ double computing_us(const Machine& machine, Op op, double count);
 
 /// "exp_add_relu": the operators of a group for a kernel's name, the first few of them.
 std::string names_of(const Graph& graph, const Group& group);
-
-/// Which operand of its call a value is: the group's reads, then its writes; -1 for neither.
-int operand_of(const Group& group, ValueId id, bool is_write);
 
 }  // namespace tensor::cuda

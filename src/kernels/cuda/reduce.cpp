@@ -102,7 +102,11 @@ std::optional<Parts> parts_of(const Graph& graph, const Group& group) {
 class Generator {
  public:
   Generator(const LaidOutGraph& laid, const Group& group, const Machine& machine)
-      : laid_(laid), graph_(laid.graph), group_(group), machine_(machine) {
+      : laid_(laid),
+        graph_(laid.graph),
+        group_(group),
+        machine_(machine),
+        operands_(laid.graph, group) {
     auto parts = parts_of(graph_, group);
     if (!parts) internal_error("reduce", "a group that it declines");
     parts_ = std::move(*parts);
@@ -174,12 +178,6 @@ class Generator {
         std::clamp<std::int64_t>(std::min(idle, count_ / (along_ * 2 * kFew)), 1, kMostSplits));
   }
 
-  std::string pointer(ValueId id, bool is_write) {
-    const int operand = operand_of(group_, id, is_write);
-    if (std::find(used_.begin(), used_.end(), operand) == used_.end()) used_.push_back(operand);
-    return "p" + std::to_string(operand);
-  }
-
   template <class D>
   static D chosen(const D& dims, const Dims& axes) {
     D result;
@@ -203,8 +201,8 @@ class Generator {
                        "; j += " + std::to_string(along_) + ") {\n";
     for (const auto& load : parts_.elements.loads) {
       const Strides strides = cpu::squeezed_strides(layout(load.value), load.as);
-      text += "const auto " + load.name + " = value_of(" + pointer(load.value, false) + "[" +
-              offset_text(chosen(shape_, kept_), chosen(strides, kept_), "result") + " + " +
+      text += "const auto " + load.name + " = value_of(" + operands_.pointer(load.value, false) +
+              "[" + offset_text(chosen(shape_, kept_), chosen(strides, kept_), "result") + " + " +
               offset_text(chosen(shape_, reduced_), chosen(strides, reduced_), "j") + "]);\n";
     }
     text += parts_.elements.body;
@@ -243,12 +241,12 @@ class Generator {
     text += "const " + std::string(compute_type(dtype)) +
             " y = " + std::string(row_of(node.op)->result) + ";\n";
     for (const auto& load : parts_.results.loads)
-      text += "const auto " + load.name + " = value_of(" + pointer(load.value, false) + "[" +
-              offset_text(load.as, broadcast(load.value, load.as), "place") + "]);\n";
+      text += "const auto " + load.name + " = value_of(" + operands_.pointer(load.value, false) +
+              "[" + offset_text(load.as, broadcast(load.value, load.as), "place") + "]);\n";
     text += parts_.results.body;
     for (const ValueId id : group_.writes) {
       const Shape& shape = graph_.type(id).shape;
-      text += pointer(id, true) + "[" + offset_text(shape, layout(id).strides, "place") +
+      text += operands_.pointer(id, true) + "[" + offset_text(shape, layout(id).strides, "place") +
               "] = stored<" + std::string(device_type(graph_.type(id).dtype)) + ">(" +
               (id == parts_.reduction ? "y" : parts_.results.results.at(id)) + ");\n";
     }
@@ -285,17 +283,14 @@ class Generator {
         ";\nextern \"C\" __global__ __launch_bounds__(" + std::to_string(kThreads) +
         ") void KERNEL(";
     Call result;
-    for (const int operand : used_) {
-      text += parameter(operand) + ", ";
-      result.arguments.emplace_back(Pointer{Pointer::Base::operand, operand, 0});
-    }
+    std::string parameters = operands_.parameters();
+    result.arguments = operands_.arguments();
     if (splits_ > 1) {
-      text += "State* partial";
+      parameters += parameters.empty() ? "State* partial" : ", State* partial";
       result.arguments.emplace_back(Pointer{Pointer::Base::scratch, 0, 0});
-    } else {
-      text.resize(text.size() - 2);
     }
-    result.source.text = text + ") {\nlaunch_next();\nwait_for_previous();\n" + body + "}\n";
+    result.source.text =
+        text + parameters + ") {\nlaunch_next();\nwait_for_previous();\n" + body + "}\n";
     const std::int64_t blocks = (results_ + results_of_block - 1) / results_of_block;
     result.launch.grid = {static_cast<unsigned>(blocks), splits};
     result.launch.block = {kThreads};
@@ -303,17 +298,8 @@ class Generator {
     const DType dtype = graph_.type(group_.writes.front()).dtype;
     name_kernel(result, machine_,
                 "reduce_" + std::string(name(dtype)) + "_" + names_of(graph_, group_) + what);
-    used_.clear();
+    operands_.clear();
     return result;
-  }
-
-  std::string parameter(int operand) const {
-    const auto reads = static_cast<int>(group_.reads.size());
-    const bool is_read = operand < reads;
-    const ValueId id = is_read ? group_.reads[static_cast<std::size_t>(operand)]
-                               : group_.writes[static_cast<std::size_t>(operand - reads)];
-    return (is_read ? "const " : "") + std::string(device_type(graph_.type(id).dtype)) + "* p" +
-           std::to_string(operand);
   }
 
   const LaidOutGraph& laid_;
@@ -327,7 +313,7 @@ class Generator {
   std::int64_t results_ = 0, count_ = 0;  // count: elements of a result
   int across_ = 1, along_ = kThreads;     // results of a block, threads of a result
   int splits_ = 1;                        // blocks of a result
-  std::vector<int> used_;                 // operands, in the order of the parameters
+  Operands operands_;
 };
 
 std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
