@@ -65,6 +65,11 @@ Executable detail::compile(const TensorFunction& function, const std::vector<Ten
   if (options.dtype != f32 && options.dtype != bf16 && !is_f16)
     fail("compile", "got dtype ", options.dtype, " on ", target.device,
          target.device.is_cuda() ? ", need f32, bf16 or f16" : ", need f32 or bf16");
+  if (options.tf32 && !target.device.is_cuda())
+    fail("compile", "got tf32 on ", target.device, ", which has float32 only: leave tf32 out, or ",
+         "compile for \"cuda\"");
+  if (options.tf32 && options.dtype != f32)
+    fail("compile", "got tf32 with dtype ", options.dtype, ", but tf32 is how f32 is multiplied");
   Stages stages;
   Graph graph = stages.run("trace", [&] { return trace(function, inputs, options.names); });
   if (stages.wants("graph")) std::cerr << "-- traced\n" << graph;
@@ -74,6 +79,7 @@ Executable detail::compile(const TensorFunction& function, const std::vector<Ten
   if (options.dtype != f32)
     graph =
         stages.pass("cast", graph, [&](const Graph& g) { return cast_products(g, options.dtype); });
+  if (options.tf32) graph = stages.pass("round", graph, round_products);
   if (options.dtype != f32 && target.device.is_cuda())
     graph = stages.pass("cast_images", graph,
                         [&](const Graph& g) { return cast_images(g, options.dtype); });

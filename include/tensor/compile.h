@@ -23,6 +23,10 @@ using TensorFunction = std::function<std::vector<Tensor>(const std::vector<Tenso
 struct CompileOptions {
   /// What products' operands and images are stored in: f32, bf16, or on CUDA f16. Sums are float32.
   DType dtype = f32;
+  /// With dtype f32 on CUDA: Tensor Cores multiply float32 rounded to tf32, ten bits after the
+  /// point (from sm_80 on; older GPUs have none of it and calculate in float32). Sums and
+  /// everything that is stored stay float32.
+  bool tf32 = false;
   Device device = {};  ///< "cuda" or "cuda:1" for a GPU
   int threads = 0;     ///< 0: one a core
   bool fuse = true;    ///< false: one kernel an operator, for comparison

@@ -63,7 +63,7 @@ void declare(CLI::App& app, Options& o, Program& program) {
   app.add_flag("--eager", o.eager,
                "run the plain reference operators one by one instead of the compiled model");
   app.add_option("--dtype", o.dtype,
-                 "what products are computed in: f32 (the default), bf16, or on a GPU f16")
+                 "what products are computed in: f32 (the default), bf16, or on a GPU f16, or tf32")
       ->type_name("TYPE");
   app.add_option("--threads", o.threads, "how many threads compute (one a core)")->type_name("N");
   app.add_option("--plan", o.plan,
@@ -88,11 +88,10 @@ void check_compiled(const Options& o) {
   using tensor::fail;
   constexpr std::int64_t kMostThreads = 1024;
   const bool on_gpu = tensor::Device(o.device).is_cuda();
-  if (o.dtype != "f32" && o.dtype != "bf16" && !(o.dtype == "f16" && on_gpu))
-    fail("--dtype", "got \"", o.dtype, "\", need f32 or bf16",
-         on_gpu             ? " or f16"
-         : o.dtype == "f16" ? "; f16 is for --device cuda"
-                            : "");
+  const bool is_for_gpu = o.dtype == "f16" || o.dtype == "tf32";
+  if (o.dtype != "f32" && o.dtype != "bf16" && !(is_for_gpu && on_gpu))
+    fail("--dtype", "got \"", o.dtype, "\", need f32", on_gpu ? ", bf16, f16 or tf32" : " or bf16",
+         is_for_gpu ? "; " + o.dtype + " is for --device cuda" : "");
   if (o.threads && on_gpu) fail("--threads", "is for the cpu, but --device is ", o.device);
   if (o.threads && (*o.threads < 1 || *o.threads > kMostThreads))
     fail("--threads", "got ", *o.threads, ", need a number from 1 to ", kMostThreads);

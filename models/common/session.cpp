@@ -61,7 +61,9 @@ void Session::advance(std::int64_t steps) {
 NamedExecutable Session::compile(const StateDict& inputs) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
-  const tensor::CompileOptions how{.dtype = tensor::parse_dtype(options_.dtype),
+  const bool is_tf32 = options_.dtype == "tf32";
+  const tensor::CompileOptions how{.dtype = tensor::parse_dtype(is_tf32 ? "f32" : options_.dtype),
+                                   .tf32 = is_tf32,
                                    .device = options_.device,
                                    .threads = static_cast<int>(options_.threads.value_or(0))};
   NamedExecutable result = compile_named([this](const StateDict& in) { return run(in, {}); },

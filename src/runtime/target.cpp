@@ -15,6 +15,11 @@ bool reads_narrow(const Graph& graph, const Group& group) {
   });
 }
 
+bool is_rounded(const Graph& graph, const Group& group) {
+  return std::any_of(group.nodes.begin(), group.nodes.end(),
+                     [&](ValueId id) { return graph[id].attrs.flag("tf32", false); });
+}
+
 Target cuda_target(const Device& where) {
   cuda::Device& device = cuda::Device::get(where.index());
   const cuda::Machine machine = cuda::machine_of(device.info());
@@ -27,7 +32,9 @@ Target cuda_target(const Device& where) {
   };
   target.roofline_us = [machine](const Graph& graph, const Group& group) {
     const Work work = work_of(graph, group);
-    const double peak = reads_narrow(graph, group) ? machine.tensor_tflops : machine.f32_tflops;
+    const double rounded = is_rounded(graph, group) ? machine.tf32_tflops : 0;
+    const double peak =
+        reads_narrow(graph, group) ? machine.tensor_tflops : std::max(machine.f32_tflops, rounded);
     return std::max(work.flops / (peak * 1e6), work.bytes / (machine.memory_gbps * 1e3));
   };
   target.build = [machine, &device](const Program& program) -> std::unique_ptr<Engine> {

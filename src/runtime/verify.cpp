@@ -114,13 +114,14 @@ class Replay {
 
   // What rounding explains: float32 sums of the longest length, 16 for the handful of operators of
   // a group, and a few roundings to the 16-bit type that the kernel may leave out or place
-  // elsewhere.
+  // elsewhere, or of operands to tf32.
   double bound(const Group& group) {
     double longest = 1, narrow = 0;
     for (const ValueId id : group.nodes) {
       const Node& node = graph_[id];
       if (node.type.dtype == bf16) narrow = 0x1p-8;
-      if (node.type.dtype == f16) narrow = std::max(narrow, 0x1p-11);
+      if (node.type.dtype == f16 || node.attrs.flag("tf32", false))
+        narrow = std::max(narrow, 0x1p-11);
       longest = std::max(longest, terms(node));
     }
     return 16 * 0x1p-23 * std::sqrt(longest) + (4 + largest_score(group)) * narrow;

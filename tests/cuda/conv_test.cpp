@@ -7,6 +7,7 @@
 #include <set>
 
 #include "src/kernels/cuda/families.h"
+#include "src/trace/passes/cast.h"
 #include "tensor/error.h"
 #include "tests/cuda/conv_cases.h"
 #include "tests/cuda/on_device.h"
@@ -135,6 +136,33 @@ TEST(Conv, IsRight) {
 }
 
 // The tiles of Hopper's kernel, whichever the model would choose; the depth whole and in parts.
+// Float32 rounded to tf32, where there are Tensor Cores for it.
+TEST(Conv, IsRightInTf32) {
+  std::size_t turn = 0;
+  for (const ConvShape& shape : conv_shapes()) {
+    const auto cases = conv_cases(shape, f32);
+    const ConvCase& c = cases[turn % cases.size()];
+    emulator::GroupCase group(c.f, testing::inputs_of(c), nullptr, round_products);
+    const auto conv = match_convolution(group.laid().graph, group.group());
+    ASSERT_TRUE(conv && conv->is_tf32) << c.name;
+    const int capability = turn++ % 2 == 0 ? 80 : 90;
+    const auto estimate = [&](int on) {
+      return kConvMma.estimate(group.laid().graph, group.group(), *conv, machine(on));
+    };
+    EXPECT_FALSE(estimate(75)) << c.name;
+    if (conv->groups > 1) continue;
+    ASSERT_TRUE(estimate(capability)) << c.name;
+    SCOPED_TRACE(c.name);
+    emulator::expect_emulated(
+        group,
+        [&](const LaidOutGraph& laid, const Group& g, const Machine& on) {
+          return kConvMma.lower(laid, g, *conv, on);
+        },
+        capability);
+    if (HasFailure()) return;
+  }
+}
+
 TEST(Conv, EveryTileOfHopperIsRight) {
   for (const ConvShape& shape : conv_shapes()) {
     if (shape.name != "pointwise" && shape.name != "wide_window") continue;

@@ -1,10 +1,11 @@
-// Products on registers, by mma.sync and in plain float32: right on the emulator for factors that
-// lie in any way, and compiled without spills for every architecture.
+// Products on registers, by mma.sync (tf32 as well) and in plain float32: right on the emulator for
+// factors that lie in any way, and compiled without spills for every architecture.
 #include "src/kernels/cuda/gemm_mma.h"
 
 #include <gtest/gtest.h>
 
 #include "src/kernels/cuda/families.h"
+#include "src/trace/passes/cast.h"
 #include "tensor/error.h"
 #include "tensor/tensor.h"
 #include "tests/cuda/on_device.h"
@@ -31,6 +32,8 @@ Tensor normal(const Shape& shape, DType dtype) {
   return random.normal(shape).astype(dtype);
 }
 
+using Pass = Graph (*)(const Graph&);
+
 GroupCase::Lower with(const TileSchedule& schedule, bool is_plain) {
   return [=](const LaidOutGraph& laid, const Group& group, const Machine& machine) {
     return is_plain ? lower_gemm_plain(laid, group, machine, schedule)
@@ -40,18 +43,18 @@ GroupCase::Lower with(const TileSchedule& schedule, bool is_plain) {
 
 // A linear layer with what may follow it, and its smallest form.
 GroupCase linear(std::int64_t rows, std::int64_t features, std::int64_t depth, DType dtype,
-                 bool is_fused) {
+                 bool is_fused, Pass pass = nullptr) {
   const Tensor w = normal({features, depth}, dtype), bias = normal({features}, f32);
   const Tensor x = normal({rows, depth}, dtype);
   if (!is_fused)
     return GroupCase([=](const Tensors& in) -> Tensors { return {matmul(in[0], w.transpose())}; },
-                     {x});
+                     {x}, nullptr, pass);
   return GroupCase(
       [=](const Tensors& in) -> Tensors {
         const Tensor sum = matmul(in[0], w.transpose()).astype(f32) + bias + in[1];
         return {sum, gelu(sum).astype(dtype)};
       },
-      {x, normal({rows, features}, f32)});
+      {x, normal({rows, features}, f32)}, nullptr, pass);
 }
 
 TEST(GemmMma, EveryScheduleIsRight) {
@@ -128,6 +131,38 @@ TEST(GemmMma, FactorsLieInAnyWay) {
     }
 }
 
+// Float32 rounded to tf32.
+TEST(GemmTf32, EveryScheduleIsRight) {
+  for (std::size_t i = 0; i < kMma.size(); ++i) {
+    GroupCase group =
+        linear(kRows[i % 6], i % 3 == 0 ? 91 : 136, 104, f32, i % 2 == 0, round_products);
+    SCOPED_TRACE(kMma[i].name());
+    expect_emulated(group, with(kMma[i], false), i % 2 ? 90 : 80);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(GemmTf32, FactorsLieInAnyWay) {
+  std::mt19937 random(8);
+  for (const Case& c : arrangements())
+    for (const bool is_random : {false, true}) {
+      GroupCase group(c.f, inputs_of(c, f32), is_random ? &random : nullptr, round_products);
+      SCOPED_TRACE(c.name + (is_random ? ", any strides" : ""));
+      expect_emulated(group, with({32, 32, 2, 1, 1, 3}, false), 80);
+    }
+}
+
+// It is no more exact than its operands: a test that bounds of float32 would pass proves nothing.
+TEST(GemmTf32, IsLessExactThanFloat32) {
+  GroupCase rounded = linear(7, 64, 200, f32, false, round_products),
+            exact = linear(7, 64, 200, f32, false);
+  const auto bounds = [](GroupCase& group) {
+    return group.reference().at(group.group().writes[0]).bounds[0];
+  };
+  EXPECT_GT(bounds(rounded), 100 * bounds(exact));
+  EXPECT_LT(bounds(rounded), 0.1 * std::sqrt(200));
+}
+
 TEST(GemmPlain, EveryScheduleIsRight) {
   for (std::size_t i = 0; i < kPlain.size(); ++i) {
     GroupCase group =
@@ -160,6 +195,13 @@ TEST(GemmMma, FamiliesTakeWhatTheirGpuHas) {
   EXPECT_FALSE(takes(kGemmMma, f16, 90)) << "Hopper multiplies those by wgmma";
   EXPECT_TRUE(takes(kGemmPlain, f32, 90));
   EXPECT_FALSE(takes(kGemmPlain, f64, 90));
+  // What may be rounded is, where there are Tensor Cores for it, Hopper included.
+  const GroupCase rounded = linear(64, 64, 64, f32, false, round_products);
+  for (const int capability : {75, 80, 86, 89, 90, 100, 120}) {
+    const Machine machine = machine_of(typical_device(capability));
+    EXPECT_EQ(rounded.accepted(kGemmMma, machine), capability >= 80) << capability;
+    EXPECT_EQ(rounded.accepted(kGemmPlain, machine), capability < 80) << capability;
+  }
 }
 
 // More work takes longer, and what fills the GPU is not cut into parts.
@@ -169,8 +211,8 @@ TEST(GemmMma, TheModelIsPlausible) {
     double last = 0;
     for (const std::int64_t tokens : {1, 64, 197, 1050, 12608}) {
       GemmProblem p{1, tokens, 768, 3072, 2, 2, 1, false};
-      const TileSchedule best = gemm_tile_schedules(p, false, machine).front();
-      const double time = model_gemm_tiles(p, best, false, machine);
+      const TileSchedule best = gemm_tile_schedules(p, Multiplier::mma, machine).front();
+      const double time = model_gemm_tiles(p, best, Multiplier::mma, machine);
       EXPECT_GE(time, last);
       last = time;
       EXPECT_TRUE(tokens < 12608 || best.parts == 1) << best.name();
@@ -197,13 +239,18 @@ TEST(GemmMma, CompilesWithoutSpills) {
     }
   };
   GroupCase fused = linear(197, 768, 768, f16, true), wide = linear(197, 768, 768, f32, true),
-            odd = linear(197, 91, 77, f16, true);
+            odd = linear(197, 91, 77, f16, true),
+            rounded = linear(197, 768, 768, f32, true, round_products);
   for (const int capability : {75, 80, 86, 89, 90, 100, 120}) {
     compile(fused, with(kMma[0], false), capability);
     compile(odd, with(kMma[8], false), capability);
     compile(wide, with(kPlain[0], true), capability);
+    if (capability >= 80) compile(rounded, with(kMma[0], false), capability);
   }
-  for (const TileSchedule& s : kMma) compile(fused, with(s, false), 80);
+  for (const TileSchedule& s : kMma) {
+    compile(fused, with(s, false), 80);
+    compile(rounded, with(s, false), 80);
+  }
   for (const TileSchedule& s : kPlain) compile(wide, with(s, true), 80);
 }
 
@@ -215,10 +262,16 @@ TEST(GemmMmaOnGpu, IsRight) {
     SCOPED_TRACE(c.name);
     emulator::expect_on_device(narrow, with({64, 64, 2, 2, 1, 3}, false));
     emulator::expect_on_device(exact, with({64, 64, 16, 16, 1}, true));
+    if (!emulator::no_device(80).empty()) continue;
+    GroupCase rounded(c.f, inputs_of(c, f32), &random, round_products);
+    emulator::expect_on_device(rounded, with({64, 64, 2, 2, 1, 3}, false));
   }
   for (const TileSchedule& s : kMma) {
     GroupCase group = linear(197, 320, 776, f16, true);
     emulator::expect_on_device(group, with(s, false));
+    if (!emulator::no_device(80).empty()) continue;
+    GroupCase rounded = linear(197, 320, 776, f32, true, round_products);
+    emulator::expect_on_device(rounded, with(s, false));
   }
   for (const TileSchedule& s : kPlain) {
     GroupCase group = linear(197, 320, 776, f32, true);

@@ -122,6 +122,7 @@ struct Case {
   std::string name;
   DType dtype;
   int capability;
+  bool tf32 = false;
 };
 
 class EmulatedModels : public testing::TestWithParam<Case> {};
@@ -133,7 +134,7 @@ std::unique_ptr<models::Program> program_of(const std::string& name) {
 }
 
 TEST_P(EmulatedModels, EveryKernelIsAsExactAsItMustBe) {
-  const auto& [name, dtype, capability] = GetParam();
+  const auto& [name, dtype, capability, tf32] = GetParam();
   const auto program = program_of(name);
   program->open(golden::folder(name));
   const Tensor pixels = golden::io(name).at("pixel_values")(slice(0, 1)).copy();
@@ -143,24 +144,33 @@ TEST_P(EmulatedModels, EveryKernelIsAsExactAsItMustBe) {
       outputs.push_back(value);
     return outputs;
   };
-  const Executable executable =
-      detail::compile(function, {pixels.type()}, {.dtype = dtype}, emulated(capability));
+  const Executable executable = detail::compile(
+      function, {pixels.type()}, {.dtype = dtype, .tf32 = tf32}, emulated(capability));
   int on_host = 0;
+  // What must be chosen: attention as one kernel, and products in tf32 where they may be.
+  const std::string wanted = tf32               ? "gemm_mma_tf32_"
+                             : capability == 90 ? "_attention_"
+                                                : "_attention_mma_";
+  bool is_chosen = false;
   for (const GroupCheck& check : verify(executable, {pixels})) {
     EXPECT_TRUE(check.ok()) << check.operators << " @ " << check.where << " [" << check.kernel
                             << "]: error " << check.error << " > " << check.bound;
+    is_chosen |= check.kernel.find(wanted) != std::string::npos;
     on_host += check.kernel == "on the host";
   }
+  EXPECT_TRUE(is_chosen) << wanted;
   std::cout << name << ": " << executable.group_count() << " groups, " << on_host
             << " on the host\n";
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, EmulatedModels,
                          testing::Values(Case{"vit_hf", f16, 90}, Case{"vit_hf", bf16, 80},
-                                         Case{"detr_hf_hub", f16, 90},
+                                         Case{"vit_hf", f16, 75}, Case{"vit_hf", f32, 80, true},
+                                         Case{"detr_hf_hub", f16, 90}, Case{"detr_hf_hub", f16, 80},
                                          Case{"setr_fudan_pup", bf16, 90}),
                          [](const auto& it) {
-                           return it.param.name + "_sm" + std::to_string(it.param.capability);
+                           return it.param.name + "_sm" + std::to_string(it.param.capability) +
+                                  (it.param.tf32 ? "_tf32" : "");
                          });
 
 }  // namespace

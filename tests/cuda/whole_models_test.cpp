@@ -82,8 +82,8 @@ TEST(WholeModels, GeneratedKernelsOfLargeBatchesCompileWithoutSpills) {
     GTEST_SKIP() << error.what();
   }
   const Machine machine = machine_of(typical_device(90));
-  const std::set<std::string_view> products = {"attention_sm90", "gemm_sm90", "gemm_mma",
-                                               "gemm_plain", "conv"};
+  const std::set<std::string_view> products = {"attention_sm90", "attention_mma", "gemm_sm90",
+                                               "gemm_mma",       "gemm_plain",    "conv"};
   std::set<std::string> seen;
   for (const auto& [name, batch] :
        {std::pair{"vit-base-patch16-224", 64}, {"setr-pup", 8}, {"detr-resnet-50-e6", 4}}) {

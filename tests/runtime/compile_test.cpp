@@ -218,6 +218,14 @@ std::string error_of(const std::function<void()>& body) {
   return "no error";
 }
 
+TEST(Compile, Tf32IsForGpus) {
+  const auto f = [](const Tensors& in) -> Tensors { return {tn::matmul(in[0], in[0])}; };
+  const Tensor x = tn::ones({4, 4});
+  EXPECT_EQ(error_of([&] { tn::compile(f, {x}, {.tf32 = true}); }),
+            "compile: got tf32 on cpu, which has float32 only: leave tf32 out, or compile for "
+            "\"cuda\"");
+}
+
 TEST(PlanFile, SavedAndLoadedExecutableComputesTheSame) {
   tn::Generator random(17);
   const Tensor x = random.normal({4, 6, 32}), weight = random.normal({48, 32}),

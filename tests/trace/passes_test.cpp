@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "src/trace/layout.h"
+#include "src/trace/passes/cast.h"
 #include "src/trace/passes/clean.h"
 #include "src/trace/passes/fold_scale.h"
 #include "src/trace/passes/simplify.h"
@@ -173,6 +174,30 @@ TEST(Passes, NumbersFoldIntoTheWeightsBehindABiasAndViews) {
   EXPECT_EQ(
       count(tn::fold_scale(tn::fold_constants(tn::trace(shared, {x.type()}))), tn::Op::multiply),
       1);
+}
+
+// Tensor Cores may round every product of float32, and no other; for the reference nothing changes.
+TEST(Passes, ProductsAreMarkedForTf32) {
+  tn::Generator random(25);
+  const Tensor x = random.normal({1, 2, 4, 4}), w = random.normal({3, 2, 3, 3}),
+               v = random.normal({2, 5});
+  const Graph before = tn::trace(
+      [&](const Tensors& in) -> Tensors {
+        const Tensor y = tn::conv2d(in[0], w);
+        const Tensor narrow = tn::matmul(y.astype(tn::bf16), v.astype(tn::bf16));
+        return {tn::matmul(tn::relu(y), v), narrow};
+      },
+      {x.type()});
+  const Graph after = tn::round_products(before);
+  expect_same(before, after, {x}, 0);
+  int marked = 0;
+  for (tn::ValueId id = 0; id < after.size(); ++id) {
+    const bool is_product = after.is_op(id, tn::Op::matmul) || after.is_op(id, tn::Op::conv2d);
+    const bool is_marked = after[id].attrs.flag("tf32", false);
+    EXPECT_EQ(is_marked, is_product && after.type(id).dtype == tn::f32) << id;
+    marked += is_marked;
+  }
+  EXPECT_EQ(marked, 2);
 }
 
 TEST(Passes, LayoutMakesMergedHeadsAView) {

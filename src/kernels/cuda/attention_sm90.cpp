@@ -3,75 +3,22 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/kernels/cpu/attention_match.h"
 #include "src/kernels/cuda/families.h"
-#include "src/kernels/cuda/product.h"
 #include "src/kernels/cuda/wgmma.h"
 #include "tensor/error.h"
 
 namespace tensor::cuda {
 namespace {
 
-constexpr std::int64_t kMostColumns = 128;  // of queries, keys and values
-
-struct Match {
-  cpu::Attention attention;
-  AttentionProblem problem;
-  Shape batch;
-  DType dtype = f16;
-  bool has_middle = false;  // or a scale that is not above 0
-  ElementCode middle;
-};
-
-std::optional<Match> accepted(const Graph& graph, const Group& group) {
-  const auto a = cpu::match_attention(graph, group);
-  if (!a) return std::nullopt;
-  Match m{*a, {}, graph.type(a->result).shape, graph.type(a->q).dtype, false, {}};
-  if (m.dtype != f16 && m.dtype != bf16) return std::nullopt;
-  if (graph.type(a->k).dtype != m.dtype || graph.type(a->v).dtype != m.dtype) return std::nullopt;
-  AttentionProblem& p = m.problem;
-  const int rank = m.batch.rank();
-  p.features = m.batch[rank - 1];
-  p.queries = m.batch[rank - 2];
-  m.batch.erase(rank - 1);
-  m.batch.erase(rank - 2);
-  p.batches = num_elements(m.batch);
-  p.keys = graph.type(a->scores).shape.back();
-  p.depth = graph.type(a->q).shape.back();
-  if (p.depth > kMostColumns || p.features > kMostColumns || p.features % 8 != 0)
-    return std::nullopt;
-  if (p.batches * p.queries * std::max(p.keys, p.features) > INT32_MAX) return std::nullopt;
-  m.has_middle = !a->middle.nodes.empty() || !(a->scale > 0);
-  if (a->middle.nodes.empty()) {
-    m.middle.results[a->scores] = "sum";
-  } else {
-    auto code = element_code(graph, a->middle.nodes, {{a->scores, "sum"}});
-    if (!code) return std::nullopt;
-    for (const auto& load : code->loads)
-      if (num_elements(load.as) != p.batches * p.queries * p.keys) return std::nullopt;
-    m.middle = std::move(*code);
-    p.operations = 2 * static_cast<double>(a->middle.nodes.size());
-  }
-  p.staged = item_size(graph.type(a->result).dtype) == 2;
-  return m;
-}
-
-std::string number(const char* name, std::int64_t value) {
-  return std::string("  static constexpr int ") + name + " = " + std::to_string(value) + ";\n";
-}
-std::string flag(const char* name, bool value) {
-  return std::string("  static constexpr bool ") + name + " = " + (value ? "true" : "false") +
-         ";\n";
-}
-
 class Builder {
  public:
-  Builder(const LaidOutGraph& laid, const Group& group, const Machine& machine, Match match)
+  Builder(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+          AttentionGroup match)
       : laid_(laid), group_(group), machine_(machine), m_(std::move(match)) {}
 
   Lowered run(const AttentionSchedule* wanted) {
     AttentionProblem& p = m_.problem;
-    const Product result = seen_as(p.features, {{m_.attention.result, "sum"}}, {});
+    const Product result = m_.result();
     const int staged = boxed_write(laid_, group_, result);
     p.staged = staged >= 0;
     const AttentionSchedule schedule =
@@ -80,10 +27,10 @@ class Builder {
         !fault.empty())
       internal_error("attention_sm90", schedule.name(), ": ", fault);
     epilogue_ = epilogue_of(laid_, group_, result, staged);
-    middle_ = middle_text();
-    queries_ = source(m_.attention.q, false);
-    keys_ = source(m_.attention.k, true);
-    values_ = source(m_.attention.v, false);
+    middle_ = m_.middle_text(laid_, group_);
+    queries_ = m_.queries(laid_, group_, machine_, lowered_);
+    keys_ = m_.keys(laid_, group_, machine_, lowered_);
+    values_ = m_.values(laid_, group_, machine_, lowered_);
     results_ = queries_;
     if (p.staged)
       results_ = {rows_of_features(laid_, m_.attention.result, result)->settled(),
@@ -93,38 +40,6 @@ class Builder {
   }
 
  private:
-  // The result, or the scores, as those of a product.
-  Product seen_as(std::int64_t columns, std::map<ValueId, std::string> results,
-                  std::vector<ValueId> nodes) const {
-    Product product;
-    product.elementwise = std::move(nodes);
-    product.code.results = std::move(results);
-    product.batches = m_.problem.batches;
-    product.rows = m_.problem.queries;
-    product.features = columns;
-    return product;
-  }
-
-  Epilogue middle_text() const {
-    const cpu::Attention& a = m_.attention;
-    Product scores = seen_as(m_.problem.keys, {}, a.middle.nodes);
-    scores.code = m_.middle;
-    Group group = group_;
-    group.writes = {a.middle.nodes.empty() ? a.scores : a.middle.nodes.back()};
-    return epilogue_of(laid_, group, scores, 0, "Middle");
-  }
-
-  Source source(ValueId id, bool is_turned) {
-    const auto& reads = group_.reads;
-    const Pointer memory{
-        Pointer::Base::operand,
-        static_cast<int>(std::find(reads.begin(), reads.end(), id) - reads.begin()), 0};
-    const Factor f =
-        Factor::of(laid_.layouts[static_cast<std::size_t>(id)], id, m_.batch, is_turned).settled();
-    if (f.fits_boxes()) return {f, memory};
-    return copied(f, memory, m_.problem.batches, m_.dtype, machine_, lowered_);
-  }
-
   void add_kernel(const AttentionSchedule& s) {
     const AttentionProblem& p = m_.problem;
     const DType output = p.staged ? laid_.graph.type(m_.attention.result).dtype : m_.dtype;
@@ -155,33 +70,21 @@ class Builder {
 
   std::string text_of(const AttentionSchedule& s, DType output) const {
     const AttentionProblem& p = m_.problem;
-    std::string parameters;
-    const auto members = [&](const Epilogue& part, const std::string& prefix) {
-      std::string names;
-      for (const std::string& parameter : part.parameters) {
-        const std::size_t space = parameter.rfind(' ') + 1;
-        const std::string name = prefix + parameter.substr(space);
-        parameters += ",\n    " + parameter.substr(0, space) + name;
-        names += (names.empty() ? "" : ", ") + name;
-      }
-      return names;
-    };
-    const std::string of_middle = members(middle_, "middle_"),
-                      of_epilogue = members(epilogue_, "result_");
+    const AttentionParameters parameters = attention_parameters(middle_, epilogue_);
     const auto first = static_cast<int>(std::min<std::int64_t>(p.features, 64));
     const int rest = p.features > 64 ? static_cast<int>(p.features) - 64 : 8;
-    // Scores are multiplied by the scale, and by log2(e) for powers of two.
-    const double scale = m_.attention.scale * (m_.has_middle ? 1 : std::log2(std::exp(1.0)));
     return "#include \"attention_sm90.h\"\nusing namespace tensor::device;\nstruct Schedule {\n"
            "  using Element = " +
            std::string(device_type(m_.dtype)) +
            ";\n  using Output = " + std::string(device_type(output)) + ";\n" +
-           number("kGroups", s.groups) + number("kTiles", s.tiles) + number("kBlock", s.block) +
-           number("kHalves", s.block / half_of(s)) + number("kStages", s.stages) +
-           flag("kMiddle", m_.has_middle) + flag("kStaged", p.staged) + "};\nstruct Problem {\n" +
-           number("kQueries", p.queries) + number("kKeys", p.keys) + number("kDepth", p.depth) +
-           number("kFeatures", p.features) + number("kBatches", p.batches) +
-           "  static constexpr float kScale = " + literal(scale, f32) + ";\n" +
+           constant_text("kGroups", s.groups) + constant_text("kTiles", s.tiles) +
+           constant_text("kBlock", s.block) + constant_text("kHalves", s.block / half_of(s)) +
+           constant_text("kStages", s.stages) + flag_text("kMiddle", m_.has_middle) +
+           flag_text("kStaged", p.staged) + "};\nstruct Problem {\n" +
+           constant_text("kQueries", p.queries) + constant_text("kKeys", p.keys) +
+           constant_text("kDepth", p.depth) + constant_text("kFeatures", p.features) +
+           constant_text("kBatches", p.batches) +
+           "  static constexpr float kScale = " + literal(m_.kernel_scale(), f32) + ";\n" +
            queries_.corner_text("queries") + keys_.corner_text("keys") +
            values_.corner_text("values") + results_.corner_text("results") + "};\n" +
            wgmma_text("Scores", {half_of(s), m_.dtype}) +
@@ -196,15 +99,15 @@ class Builder {
            "    const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap "
            "keys,\n    const __grid_constant__ TensorMap values, const __grid_constant__ "
            "TensorMap results" +
-           parameters + ") {\n  const Middle middle{" + of_middle +
-           "};\n  const Epilogue epilogue{" + of_epilogue +
+           parameters.declarations + ") {\n  const Middle middle{" + parameters.of_middle +
+           "};\n  const Epilogue epilogue{" + parameters.of_epilogue +
            "};\n  Attention::run(queries, keys, values, results, middle, epilogue);\n}\n";
   }
 
   const LaidOutGraph& laid_;
   const Group& group_;
   const Machine& machine_;
-  Match m_;
+  AttentionGroup m_;
   Epilogue middle_, epilogue_;
   Source queries_, keys_, values_, results_;
   Lowered lowered_;
@@ -212,7 +115,7 @@ class Builder {
 
 std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
   if (machine.device.capability != 90) return std::nullopt;
-  const auto m = accepted(graph, group);
+  const auto m = match_attention_group(graph, group);
   if (!m) return std::nullopt;
   const auto schedules = attention_sm90_schedules(m->problem, machine);
   if (schedules.empty()) return std::nullopt;
@@ -220,7 +123,7 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
 }
 
 Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
-  return Builder(laid, group, machine, *accepted(laid.graph, group)).run(nullptr);
+  return Builder(laid, group, machine, *match_attention_group(laid.graph, group)).run(nullptr);
 }
 
 std::int64_t tiles_of(std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; }
@@ -321,12 +224,7 @@ std::vector<AttentionSchedule> attention_sm90_schedules(const AttentionProblem& 
 
 Lowered lower_attention_sm90(const LaidOutGraph& laid, const Group& group, const Machine& machine,
                              const AttentionSchedule& schedule) {
-  return Builder(laid, group, machine, *accepted(laid.graph, group)).run(&schedule);
-}
-
-std::optional<AttentionProblem> attention_problem(const Graph& graph, const Group& group) {
-  const auto m = accepted(graph, group);
-  return m ? std::optional(m->problem) : std::nullopt;
+  return Builder(laid, group, machine, *match_attention_group(laid.graph, group)).run(&schedule);
 }
 
 const Family kAttentionSm90 = {"attention_sm90", estimate, lower};

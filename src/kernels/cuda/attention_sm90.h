@@ -1,11 +1,10 @@
 // The family of attention on Hopper: two products and the softmax between them as one kernel.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "src/kernels/cuda/family.h"
+#include "src/kernels/cuda/attention.h"
 
 namespace tensor::cuda {
 
@@ -19,19 +18,6 @@ struct AttentionSchedule {
   std::string name() const;  // "128x208_s2"
   int threads() const { return 128 * groups + (groups > 1 ? 128 : 32); }
 };
-
-struct AttentionProblem {
-  std::int64_t batches = 1, queries = 1, keys = 1, depth = 1, features = 1;
-  double operations = 0;  // between the products, for each score
-  bool staged = true;     // results are stored as boxes
-
-  std::int64_t shared_bytes(const AttentionSchedule& schedule) const;
-  /// Why there is no such kernel, empty if there is.
-  std::string fault(const AttentionSchedule& schedule, std::int64_t shared_bytes) const;
-};
-
-/// nullopt when the group is not attention that the family takes.
-std::optional<AttentionProblem> attention_problem(const Graph& graph, const Group& group);
 
 /// Microseconds from the kernel's start to its end.
 double model_attention_sm90(const AttentionProblem& problem, const AttentionSchedule& schedule,

@@ -22,6 +22,7 @@ struct Convolution {
   DType dtype = f32;                           // of the operands; the image may be stored otherwise
   bool is_transposed = false;
   bool is_constant = false;  // the weight
+  bool is_tf32 = false;      // operands of f32 may be rounded to tf32
   std::int64_t images = 1, channels = 1, outputs = 1, groups = 1;
   Pair size = 1, out_size = 1, taps = 1, stride = 1, padding = 0, dilation = 1;
 
@@ -131,8 +132,7 @@ std::span<const ConvSm90Schedule> conv_sm90_schedules();
 Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
                         const Machine& machine, const ConvSm90Schedule& schedule);
 
-/// "  static constexpr int kName = 3;\n", or of long long.
-std::string constant_text(const char* name, std::int64_t value);
+/// Both extents as constants: name + h and name + w.
 std::string constant_text(const char* name, const Pair& pair, const char* h, const char* w);
 /// The members of a problem that any kernel reads, but for the depth.
 std::string problem_text(const Convolution& conv, const TensorProblem& problem);

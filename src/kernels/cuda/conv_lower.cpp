@@ -126,12 +126,6 @@ void pack_patches(TensorProblem& p, const LaidOutGraph& laid, const Group& group
 
 }  // namespace
 
-std::string constant_text(const char* name, std::int64_t value) {
-  const bool is_long = std::abs(value) > std::numeric_limits<std::int32_t>::max();
-  return "  static constexpr " + std::string(is_long ? "long long " : "int ") + name + " = " +
-         std::to_string(value) + ";\n";
-}
-
 std::string constant_text(const char* name, const Pair& pair, const char* h, const char* w) {
   return constant_text((name + std::string(h)).c_str(), pair.h) +
          constant_text((name + std::string(w)).c_str(), pair.w);

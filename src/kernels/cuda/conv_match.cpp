@@ -71,6 +71,7 @@ std::optional<Convolution> match_convolution(const Graph& graph, const Group& gr
   conv.dtype = node.type.dtype;
   conv.is_transposed = node.op == Op::conv_transpose2d;
   conv.is_constant = graph.is_constant(conv.weight);
+  conv.is_tf32 = node.attrs.flag("tf32", false) && conv.dtype == f32;
   read_window(conv, graph);
   if (!fits(conv)) return std::nullopt;
   for (const ValueId id : group.nodes)

@@ -1,13 +1,17 @@
-// Convolutions of 16-bit operands with mma.sync, on every GPU that has Tensor Cores.
+// Convolutions of 16-bit operands, or of float32 ones rounded to tf32, with mma.sync on every GPU
+// whose Tensor Cores have it.
 #include <algorithm>
 #include <limits>
 
 #include "src/kernels/cuda/conv.h"
+#include "src/kernels/cuda/gemm_mma.h"
 
 namespace tensor::cuda {
 namespace {
 
-constexpr int kBlock = 32;  // of depth, as in device/conv_mma.h
+constexpr std::int64_t kRowBytes = 64;  // of depth in a tile, as in device/conv_mma.h
+
+std::int64_t block_of(const Convolution& conv) { return kRowBytes / item_size(conv.dtype); }
 
 struct Schedule {
   int pixels, outputs, warps_y, warps_x;
@@ -31,7 +35,7 @@ int resident(const Schedule& s, const Machine& machine) {
 // As many as the blocks of a multiprocessor have room for, which keep a little for themselves.
 int stages_of(const Schedule& s, const Machine& machine) {
   if (machine.device.capability < 80) return 2;
-  const std::int64_t stage = std::int64_t{s.pixels + s.outputs} * kBlock * 2;
+  const std::int64_t stage = (s.pixels + s.outputs) * kRowBytes;
   const std::int64_t room = std::min(machine.device.shared_block_bytes,
                                      machine.device.shared_bytes / resident(s, machine) - 1024);
   return static_cast<int>(std::clamp<std::int64_t>(room / stage, 3, 6));
@@ -44,27 +48,25 @@ struct Choice {
 
 Choice choose(const Graph& graph, const Group& group, const Convolution& conv,
               const Machine& machine) {
-  // The newer Tensor Cores give their full rate to newer instructions only.
-  const int capability = machine.device.capability;
-  const double share = capability == 90 ? 0.6 : capability == 100 ? 0.3 : 0.9;
-  const std::int64_t depth = round_up(product_depth(graph, conv), kBlock);
+  const double tflops = mma_tflops(multiplier_of(conv.dtype, conv.is_tf32, machine), machine);
+  const std::int64_t block = block_of(conv), depth = round_up(product_depth(graph, conv), block);
   Choice best;
   for (Schedule s : kSchedules)
     for (const int parts : kParts) {
-      if (parts > 1 && depth / kBlock / parts < 8) continue;
+      if (parts > 1 && depth / block / parts < 8) continue;
       s.parts = parts;
       const int stages = stages_of(s, machine);
       const double time =
           tiles_us(graph, group, conv, machine,
-                   {s.pixels, s.outputs, parts, depth, share * s.efficiency * machine.tensor_tflops,
-                    resident(s, machine), (s.pixels + s.outputs) * 0.0625 * (stages - 1)});
+                   {s.pixels, s.outputs, parts, depth, s.efficiency * tflops, resident(s, machine),
+                    (s.pixels + s.outputs) * 0.0625 * (stages - 1)});
       if (time < best.microseconds) best = {s, time};
     }
   return best;
 }
 
 std::int64_t shared_bytes(const Schedule& s, int stages) {
-  const std::int64_t tiles = std::int64_t{stages} * (s.pixels + s.outputs) * kBlock * 2;
+  const std::int64_t tiles = stages * (s.pixels + s.outputs) * kRowBytes;
   const std::int64_t buffers =
       std::int64_t{16} * (s.outputs / s.warps_x + 8) * 4 * s.warps_y * s.warps_x;
   return std::max(tiles, buffers);
@@ -72,8 +74,7 @@ std::int64_t shared_bytes(const Schedule& s, int stages) {
 
 std::optional<double> estimate(const Graph& graph, const Group& group, const Convolution& conv,
                                const Machine& machine) {
-  const bool has_type =
-      conv.dtype == f16 || (conv.dtype == bf16 && machine.device.capability >= 80);
+  const bool has_type = multiplier_of(conv.dtype, conv.is_tf32, machine) != Multiplier::plain;
   if (!has_type || !conv.is_constant || conv.groups != 1 || conv.is_transposed) return std::nullopt;
   return choose(graph, group, conv, machine).microseconds;
 }
@@ -83,12 +84,13 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Convolution& c
   const Schedule s = choose(laid.graph, group, conv, machine).schedule;
   const int stages = stages_of(s, machine);
   TensorProblem problem = tensor_problem(laid, group, conv, machine);
-  const std::int64_t depth = round_up(problem.taps.h * problem.taps.w * problem.channels, kBlock);
+  const std::int64_t depth =
+      round_up(problem.taps.h * problem.taps.w * problem.channels, block_of(conv));
   Lowered lowered;
   lowered.scratch_bytes = problem.scratch_bytes;
   if (problem.before) lowered.calls.push_back(std::move(*problem.before));
-  lowered.packed.push_back(
-      {operand_pointer(laid, group, conv.weight).index, weight_packing(conv, problem, 1, kBlock)});
+  lowered.packed.push_back({operand_pointer(laid, group, conv.weight).index,
+                            weight_packing(conv, problem, 1, block_of(conv))});
   ConvLaunch launch;
   launch.header = "conv_mma.h";
   launch.text =
@@ -112,10 +114,10 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Convolution& c
   launch.blocks =
       ((conv.pixels() + s.pixels - 1) / s.pixels) * ((conv.outputs + s.outputs - 1) / s.outputs);
   launch.parts = s.parts;
-  const std::string what = "conv_" + std::string(name(conv.dtype)) + "_" +
+  const std::string what = "conv_" + (conv.is_tf32 ? "tf32" : std::string(name(conv.dtype))) + "_" +
                            std::to_string(conv.taps.h) + "x" + std::to_string(conv.taps.w) +
                            "_mma_" + std::to_string(s.pixels) + "x" + std::to_string(s.outputs) +
-                           "x" + std::to_string(kBlock) + "_s" + std::to_string(stages) +
+                           "x" + std::to_string(block_of(conv)) + "_s" + std::to_string(stages) +
                            (s.parts > 1 ? "_k" + std::to_string(s.parts) : "");
   add_calls(lowered, launch, conv, conv_epilogue(laid, group, conv), what, machine);
   lowered.description = lowered.calls.back().entry;

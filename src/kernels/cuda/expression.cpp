@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "tensor/tensor.h"
@@ -285,6 +286,17 @@ std::string offset_text(const Shape& extents, const Strides& strides, const std:
     sum = sum.empty() ? index : index + " + " + sum;
   }
   return sum.empty() ? "0" : sum;
+}
+
+std::string constant_text(const char* name, std::int64_t value) {
+  const bool is_long = std::abs(value) > std::numeric_limits<std::int32_t>::max();
+  return "  static constexpr " + std::string(is_long ? "long long " : "int ") + name + " = " +
+         std::to_string(value) + ";\n";
+}
+
+std::string flag_text(const char* name, bool value) {
+  return std::string("  static constexpr bool ") + name + " = " + (value ? "true" : "false") +
+         ";\n";
 }
 
 }  // namespace tensor::cuda

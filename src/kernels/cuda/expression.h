@@ -58,4 +58,9 @@ std::string offset_text(const Shape& extents, const Strides& strides, const std:
 std::string literal(double value, DType dtype);
 std::string literal(std::int64_t value, DType dtype);
 
+/// "  static constexpr int kName = 3;\n", or of long long.
+std::string constant_text(const char* name, std::int64_t value);
+/// "  static constexpr bool kName = true;\n".
+std::string flag_text(const char* name, bool value);
+
 }  // namespace tensor::cuda

@@ -7,14 +7,18 @@
 namespace tensor::cuda {
 namespace {
 
+// Where the matrix `batch` begins, in elements.
+std::string offset_of_batch(const Factor& f) {
+  std::string text = "0";
+  for (int axis = 0; axis < f.batch.rank(); ++axis)
+    text += " + i64(batch / " + std::to_string(f.batch_step[axis]) + " % " +
+            std::to_string(f.batch[axis]) + ") * " + std::to_string(f.batch_stride[axis]) + "ll";
+  return text;
+}
+
 // Copies a factor to dense rows at `to`, `pitch` elements long, zero beyond the depth.
 Call copy_factor(const Factor& factor, std::int64_t batches, DType dtype, std::int64_t pitch,
                  const Pointer& from, const Pointer& to, const Machine& machine) {
-  std::string offset = "0";
-  for (int axis = 0; axis < factor.batch.rank(); ++axis)
-    offset += " + i64(batch / " + std::to_string(factor.batch_step[axis]) + " % " +
-              std::to_string(factor.batch[axis]) + ") * " +
-              std::to_string(factor.batch_stride[axis]);
   const std::string type(device_type(dtype)), depth = std::to_string(factor.depth),
                                               rows = std::to_string(factor.rows),
                                               width = std::to_string(pitch);
@@ -34,9 +38,9 @@ Call copy_factor(const Factor& factor, std::int64_t batches, DType dtype, std::i
       std::to_string(pitch * factor.rows) +
       ");\n"
       "    to[i] = column < " +
-      depth + " ? from[" + offset + " + i64(row) * " + std::to_string(factor.row_stride) +
-      " + i64(column) * " + std::to_string(factor.depth_stride) + "] : stored<" + type +
-      ">(0);\n  }\n}\n";
+      depth + " ? from[" + offset_of_batch(factor) + " + i64(row) * " +
+      std::to_string(factor.row_stride) + " + i64(column) * " +
+      std::to_string(factor.depth_stride) + "] : stored<" + type + ">(0);\n  }\n}\n";
   const auto blocks =
       std::min<std::int64_t>((elements + 255) / 256, 8 * machine.device.multiprocessors);
   call.launch.grid.x = static_cast<unsigned>(blocks);
@@ -105,6 +109,14 @@ bool Factor::fits_boxes() const {
   return depth_stride == 1 && is_aligned(row_stride) && offset % kChunk == 0 &&
          batch.rank() + 2 <= kMostAxes &&
          std::all_of(batch_stride.begin(), batch_stride.end(), is_aligned);
+}
+
+std::string factor_text(const std::string& name, const Factor& f, DType dtype,
+                        const std::string& more) {
+  return "struct " + name + " {\n  using Element = " + std::string(device_type(dtype)) + ";\n" +
+         constant_text("kRows", f.rows) + constant_text("kDepth", f.depth) +
+         constant_text("kRowStride", f.row_stride) + constant_text("kDepthStride", f.depth_stride) +
+         more + "  static i64 at(int batch) { return " + offset_of_batch(f) + "; }\n};\n";
 }
 
 TensorMapOf Source::map(DType dtype, int box_rows) const {

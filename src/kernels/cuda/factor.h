@@ -34,6 +34,10 @@ struct Factor {
   bool fits_boxes() const;
 };
 
+/// "struct NAME {...};": the factor for FactorTile of device/gemm_tile.h. `more`: other members.
+std::string factor_text(const std::string& name, const Factor& factor, DType dtype,
+                        const std::string& more = "");
+
 /// Elements of 16 bits in 16 bytes, the least that the copy engine moves.
 inline constexpr std::int64_t kChunk = 8;
 inline std::int64_t in_chunks(std::int64_t elements) {

@@ -12,9 +12,9 @@
 namespace tensor::cuda {
 
 std::span<const Family> cuda_families() {
-  static const std::vector<Family> table = {kAttentionSm90, kGemmSm90,  kGemmMma, kGemmPlain,
-                                            kConv,          kPointwise, kCopy,    kImage,
-                                            kRow,           kReduce,    kScan,    kHost};
+  static const std::vector<Family> table = {
+      kAttentionSm90, kAttentionMma, kGemmSm90, kGemmMma, kGemmPlain, kConv, kPointwise,
+      kCopy,          kImage,        kRow,      kReduce,  kScan,      kHost};
   return table;
 }
 

@@ -23,6 +23,7 @@ namespace tensor::cuda {
 struct Machine {
   DeviceInfo device;
   double tensor_tflops = 0;  // products of 16-bit operands on Tensor Cores
+  double tf32_tflops = 0;    // those of float32 operands, rounded; 0 where there are none
   double f32_tflops = 0;     // multiply-adds on the other cores
   double memory_gbps = 0;    // streaming from memory
   double l2_gbps = 0;        // streaming from the second-level cache

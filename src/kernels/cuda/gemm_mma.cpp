@@ -8,43 +8,35 @@
 namespace tensor::cuda {
 namespace {
 
-enum class Kind : std::uint8_t { mma, plain };
-
-std::string number(const char* name, std::int64_t value) {
-  return std::string("  static constexpr int ") + name + " = " + std::to_string(value) + ";\n";
-}
-std::string long_number(const char* name, std::int64_t value) {
-  return std::string("  static constexpr i64 ") + name + " = " + std::to_string(value) + "ll;\n";
-}
-std::string flag(const char* name, bool value) {
-  return std::string("  static constexpr bool ") + name + " = " + (value ? "true" : "false") +
-         ";\n";
-}
-
 // A factor where the kernel reads it, and how many of its elements are moved together.
 struct Side : Source {
   int chunk = 1;
 };
 
-Side side_of(const Factor& factor, const Pointer& memory) {
+Side side_of(const Factor& factor, const Pointer& memory, DType dtype) {
+  const auto chunk = static_cast<int>(16 / item_size(dtype));
   Side source;
   source.factor = factor.settled();
   source.memory = memory;
   const Factor& f = source.factor;
   source.is_turned = f.row_stride == 1 && f.depth_stride != 1;
-  const auto is_aligned = [](std::int64_t n) { return n % kChunk == 0; };
+  const auto is_aligned = [&](std::int64_t n) { return n % chunk == 0; };
   const std::int64_t outer = source.is_turned ? f.depth_stride : f.row_stride;
   if ((source.is_turned || f.depth_stride == 1) && is_aligned(outer) && is_aligned(f.offset) &&
       std::all_of(f.batch_stride.begin(), f.batch_stride.end(), is_aligned))
-    source.chunk = kChunk;
+    source.chunk = chunk;
   return source;
 }
 
 class Builder {
  public:
   Builder(const LaidOutGraph& laid, const Group& group, const Machine& machine, Product product,
-          Kind kind)
-      : laid_(laid), group_(group), machine_(machine), product_(std::move(product)), kind_(kind) {}
+          Multiplier multiplier)
+      : laid_(laid),
+        group_(group),
+        machine_(machine),
+        product_(std::move(product)),
+        multiplier_(multiplier) {}
 
   Lowered run(const TileSchedule* wanted) {
     if (product_.is_shared && product_.batches > 1) {
@@ -52,12 +44,11 @@ class Builder {
       if (left_factor(laid_, merged)) product_ = merged;
     }
     const GemmProblem problem = gemm_problem(laid_.graph, group_, product_);
-    schedule_ =
-        wanted ? *wanted : gemm_tile_schedules(problem, kind_ == Kind::plain, machine_).front();
+    schedule_ = wanted ? *wanted : gemm_tile_schedules(problem, multiplier_, machine_).front();
     epilogue_ = epilogue_of(laid_, group_, product_, -1);
     left_ = placed(*left_factor(laid_, product_));
     right_ = placed_right();
-    if (kind_ == Kind::plain || machine_.device.capability < 80) schedule_.stages = 2;
+    if (is_plain() || machine_.device.capability < 80) schedule_.stages = 2;
     if (schedule_.parts > 1)
       lowered_.scratch_bytes = schedule_.parts * product_.batches * product_.rows *
                                product_.features * std::int64_t{sizeof(float)};
@@ -67,62 +58,56 @@ class Builder {
   }
 
  private:
+  bool is_plain() const { return multiplier_ == Multiplier::plain; }
+
   int operand(ValueId id) const {
     const auto& reads = group_.reads;
     return static_cast<int>(std::find(reads.begin(), reads.end(), id) - reads.begin());
   }
 
   Side placed(const Factor& f) const {
-    Side side = side_of(f, {Pointer::Base::operand, operand(f.value), 0});
+    Side side = side_of(f, {Pointer::Base::operand, operand(f.value), 0}, product_.dtype);
     // Plain products keep to single elements: their sums take longer than their tiles.
-    if (kind_ == Kind::plain) side.chunk = 1;
+    if (is_plain()) side.chunk = 1;
     return side;
   }
 
   Side placed_right() {
     const Factor f = right_factor(laid_, product_);
     const Side side = placed(f);
-    if (kind_ == Kind::plain || side.chunk > 1 || !product_.is_constant) return side;
+    if (is_plain() || side.chunk > 1 || !product_.is_constant) return side;
     const Source packed = packed_right(laid_, product_, operand(f.value), lowered_);
-    return side_of(packed.factor, packed.memory);
+    return side_of(packed.factor, packed.memory, product_.dtype);
   }
 
   bool is_async(const Side& s) const {
-    return kind_ == Kind::mma && s.chunk == 8 && machine_.device.capability >= 80;
+    return !is_plain() && s.chunk > 1 && machine_.device.capability >= 80;
   }
 
-  // "struct Left { using Element = Half; ... };"
-  std::string factor_text(const char* name, const Side& s) const {
-    const Factor& f = s.factor;
-    std::string at = "0";
-    for (int axis = 0; axis < f.batch.rank(); ++axis)
-      at += " + i64(batch / " + std::to_string(f.batch_step[axis]) + " % " +
-            std::to_string(f.batch[axis]) + ") * " + std::to_string(f.batch_stride[axis]) + "ll";
-    return std::string("struct ") + name +
-           " {\n  using Element = " + std::string(device_type(product_.dtype)) + ";\n" +
-           number("kRows", f.rows) + number("kDepth", f.depth) +
-           long_number("kRowStride", f.row_stride) + long_number("kDepthStride", f.depth_stride) +
-           flag("kTurned", s.is_turned) + number("kChunk", s.chunk) +
-           flag("kIsAsync", is_async(s)) + "  static i64 at(int batch) { return " + at +
-           "; }\n};\n";
+  std::string factor_text_of(const char* name, const Side& s) const {
+    return factor_text(name, s.factor, product_.dtype,
+                       flag_text("kTurned", s.is_turned) + constant_text("kChunk", s.chunk) +
+                           flag_text("kIsAsync", is_async(s)));
   }
 
   std::string definitions() const {
-    const bool is_plain = kind_ == Kind::plain;
+    const bool is_plain = this->is_plain();
     const TileSchedule& s = schedule_;
     return std::string("#include \"") + (is_plain ? "gemm_plain.h" : "gemm_mma.h") +
-           "\"\nusing namespace tensor::device;\n" + factor_text("LeftFactor", left_) +
-           factor_text("RightFactor", right_) +
+           "\"\nusing namespace tensor::device;\n" + factor_text_of("LeftFactor", left_) +
+           factor_text_of("RightFactor", right_) +
            "struct Schedule {\n  using Left = LeftFactor;\n  using Right = RightFactor;\n" +
-           number("kRows", s.rows) + number("kColumns", s.columns) + number("kParts", s.parts) +
-           number("kBand", 8) + flag("kPairs", product_.features % 2 == 0) +
-           number(is_plain ? "kThreadsY" : "kWarpsY", s.down) +
-           number(is_plain ? "kThreadsX" : "kWarpsX", s.across) + number("kStages", s.stages) +
-           flag("kWide", machine_.device.capability >= 80) +
-           flag("kRightFirst", product_.is_constant) + "};\nstruct Problem {\n" +
-           number("kRows", product_.rows) + number("kFeatures", product_.features) +
-           number("kDepth", product_.depth) + number("kBatches", product_.batches) + "};\n" +
-           epilogue_.text + "using Gemm = " + (is_plain ? "GemmPlain" : "GemmMma") +
+           constant_text("kRows", s.rows) + constant_text("kColumns", s.columns) +
+           constant_text("kParts", s.parts) + constant_text("kBand", 8) +
+           flag_text("kPairs", product_.features % 2 == 0) +
+           constant_text(is_plain ? "kThreadsY" : "kWarpsY", s.down) +
+           constant_text(is_plain ? "kThreadsX" : "kWarpsX", s.across) +
+           constant_text("kStages", s.stages) +
+           flag_text("kWide", machine_.device.capability >= 80) +
+           flag_text("kRightFirst", product_.is_constant) + "};\nstruct Problem {\n" +
+           constant_text("kRows", product_.rows) + constant_text("kFeatures", product_.features) +
+           constant_text("kDepth", product_.depth) + constant_text("kBatches", product_.batches) +
+           "};\n" + epilogue_.text + "using Gemm = " + (is_plain ? "GemmPlain" : "GemmMma") +
            "<Schedule, Problem, Epilogue>;\n";
   }
 
@@ -145,7 +130,7 @@ class Builder {
   }
 
   void add_product() {
-    const bool is_plain = kind_ == Kind::plain;
+    const bool is_plain = this->is_plain();
     const TileSchedule& s = schedule_;
     const auto [parameters, members] = epilogue_parameters();
     const int threads = s.down * s.across * (is_plain ? 1 : 32);
@@ -166,8 +151,10 @@ class Builder {
     const auto along = [](std::int64_t extent, int tile) { return (extent + tile - 1) / tile; };
     const std::int64_t blocks = along(product_.rows, s.rows) * along(product_.features, s.columns) *
                                 product_.batches * s.parts;
-    std::string what = std::string(is_plain ? "gemm_plain_" : "gemm_mma_") +
-                       std::string(name(product_.dtype)) + "_f32_" + s.name();
+    std::string what =
+        std::string(is_plain ? "gemm_plain_" : "gemm_mma_") +
+        (multiplier_ == Multiplier::tf32 ? "tf32" : std::string(name(product_.dtype))) + "_f32_" +
+        s.name();
     if (!epilogue_.name.empty()) what += "_" + epilogue_.name;
     add(std::move(call), blocks, threads, what);
     const std::string& entry = lowered_.calls.back().entry;
@@ -176,10 +163,11 @@ class Builder {
 
   // As FactorTile::kBytes of both factors, in every stage.
   std::int64_t shared_bytes() const {
-    constexpr std::int64_t kDepth = 32, kPad = 8, kItem = 2;
-    const auto tile = [](const Side& s, std::int64_t rows) {
-      const std::int64_t lines = s.is_turned ? kDepth : rows, across = s.is_turned ? rows : kDepth;
-      return (lines * (across + kPad) * kItem + 127) / 128 * 128;
+    const std::int64_t item = item_size(product_.dtype), depth = 64 / item;
+    const auto tile = [=](const Side& s, std::int64_t rows) {
+      const std::int64_t lines = s.is_turned ? depth : rows, across = s.is_turned ? rows : depth;
+      const std::int64_t pad = item == 4 && !s.is_turned ? 4 : 8;
+      return (lines * (across + pad) * item + 127) / 128 * 128;
     };
     return schedule_.stages * (tile(left_, schedule_.rows) + tile(right_, schedule_.columns));
   }
@@ -209,7 +197,7 @@ class Builder {
   const Group& group_;
   const Machine& machine_;
   Product product_;
-  const Kind kind_;
+  const Multiplier multiplier_;
   TileSchedule schedule_;
   Epilogue epilogue_;
   Side left_, right_;
@@ -226,56 +214,67 @@ std::optional<Product> fitting(const Graph& graph, const Group& group) {
   return product;
 }
 
-bool has_tensor_cores(DType dtype, const Machine& machine) {
-  return dtype == f16 || (dtype == bf16 && machine.device.capability >= 80);
-}
-
-// Hopper has a family of its own for what its Tensor Cores multiply.
+// Hopper has a family of its own for operands of 16 bits.
 std::optional<Product> for_mma(const Graph& graph, const Group& group, const Machine& machine) {
-  if (machine.device.capability == 90) return std::nullopt;
   auto product = fitting(graph, group);
-  if (!product || !has_tensor_cores(product->dtype, machine)) return std::nullopt;
-  return product;
+  if (!product) return std::nullopt;
+  const Multiplier multiplier = multiplier_of(product->dtype, product->is_tf32, machine);
+  const bool is_taken = multiplier == Multiplier::tf32 ||
+                        (multiplier == Multiplier::mma && machine.device.capability != 90);
+  return is_taken ? product : std::nullopt;
 }
 std::optional<Product> for_plain(const Graph& graph, const Group& group, const Machine& machine) {
   auto product = fitting(graph, group);
-  if (!product || has_tensor_cores(product->dtype, machine)) return std::nullopt;
+  if (!product || multiplier_of(product->dtype, product->is_tf32, machine) != Multiplier::plain)
+    return std::nullopt;
   return product;
 }
 
 std::optional<double> time_of(std::optional<Product> product, const Graph& graph,
-                              const Group& group, const Machine& machine, bool is_plain) {
+                              const Group& group, const Machine& machine) {
   if (!product) return std::nullopt;
   if (product->is_shared) product = with_merged_rows(*product);
   const GemmProblem problem = gemm_problem(graph, group, *product);
-  const TileSchedule best = gemm_tile_schedules(problem, is_plain, machine).front();
-  return machine.launch_us + model_gemm_tiles(problem, best, is_plain, machine);
+  const Multiplier multiplier = multiplier_of(product->dtype, product->is_tf32, machine);
+  const TileSchedule best = gemm_tile_schedules(problem, multiplier, machine).front();
+  return machine.launch_us + model_gemm_tiles(problem, best, multiplier, machine);
 }
 
 std::optional<double> estimate_mma(const Graph& graph, const Group& group, const Machine& machine) {
-  return time_of(for_mma(graph, group, machine), graph, group, machine, false);
+  return time_of(for_mma(graph, group, machine), graph, group, machine);
 }
 std::optional<double> estimate_plain(const Graph& graph, const Group& group,
                                      const Machine& machine) {
-  return time_of(for_plain(graph, group, machine), graph, group, machine, true);
+  return time_of(for_plain(graph, group, machine), graph, group, machine);
 }
 
+Lowered lower_by_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                     const TileSchedule* schedule) {
+  const Product product = *fitting(laid.graph, group);
+  const Multiplier multiplier = product.dtype == f32 ? Multiplier::tf32 : Multiplier::mma;
+  return Builder(laid, group, machine, product, multiplier).run(schedule);
+}
+Lowered lower_plainly(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                      const TileSchedule* schedule) {
+  return Builder(laid, group, machine, *fitting(laid.graph, group), Multiplier::plain)
+      .run(schedule);
+}
 Lowered lower_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
-  return Builder(laid, group, machine, *fitting(laid.graph, group), Kind::mma).run(nullptr);
+  return lower_by_mma(laid, group, machine, nullptr);
 }
 Lowered lower_plain(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
-  return Builder(laid, group, machine, *fitting(laid.graph, group), Kind::plain).run(nullptr);
+  return lower_plainly(laid, group, machine, nullptr);
 }
 
 }  // namespace
 
 Lowered lower_gemm_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,
                        const TileSchedule& schedule) {
-  return Builder(laid, group, machine, *fitting(laid.graph, group), Kind::mma).run(&schedule);
+  return lower_by_mma(laid, group, machine, &schedule);
 }
 Lowered lower_gemm_plain(const LaidOutGraph& laid, const Group& group, const Machine& machine,
                          const TileSchedule& schedule) {
-  return Builder(laid, group, machine, *fitting(laid.graph, group), Kind::plain).run(&schedule);
+  return lower_plainly(laid, group, machine, &schedule);
 }
 
 const Family kGemmMma = {"gemm_mma", estimate_mma, lower_mma};

@@ -1,4 +1,5 @@
-// The families of products on registers: mma.sync on Tensor Cores, and plain float32. Schedules,
+// The families of products on registers: mma.sync on Tensor Cores (16-bit floats and tf32), and
+// plain float32. Schedules,
 // the model that chooses one, and the kernels' text.
 #pragma once
 
@@ -19,14 +20,22 @@ struct TileSchedule {
   std::string name() const;  // "64x64x32_s3_p2"
 };
 
-/// Microseconds from the start to the end, by what bounds it. `is_plain`: without Tensor Cores.
-double model_gemm_tiles(const GemmProblem& problem, const TileSchedule& schedule, bool is_plain,
-                        const Machine& machine);
+/// What multiplies: Tensor Cores operands of 16 bits, or float32 rounded to tf32, or other cores.
+enum class Multiplier : std::uint8_t { mma, tf32, plain };
+/// The best that there is for operands of this type. `is_tf32`: float32 may be rounded.
+Multiplier multiplier_of(DType dtype, bool is_tf32, const Machine& machine);
+/// The rate of mma.sync: the newest Tensor Cores give their full rate to newer instructions only.
+double mma_tflops(Multiplier multiplier, const Machine& machine);
+
+/// Microseconds from the start to the end, by what bounds it.
+double model_gemm_tiles(const GemmProblem& problem, const TileSchedule& schedule,
+                        Multiplier multiplier, const Machine& machine);
 /// All schedules worth asking for, the one with the least time by the model first.
-std::vector<TileSchedule> gemm_tile_schedules(const GemmProblem& problem, bool is_plain,
+std::vector<TileSchedule> gemm_tile_schedules(const GemmProblem& problem, Multiplier multiplier,
                                               const Machine& machine);
 
-/// Lower a group that is a product (match_product) of 16-bit factors, or of any factors but f64.
+/// Lower a group that is a product (match_product): of factors that Tensor Cores multiply, or of
+/// any but f64.
 Lowered lower_gemm_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,
                        const TileSchedule& schedule);
 Lowered lower_gemm_plain(const LaidOutGraph& laid, const Group& group, const Machine& machine,

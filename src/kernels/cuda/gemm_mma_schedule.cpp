@@ -17,7 +17,7 @@ constexpr TileSchedule kPlainTiles[] = {{128, 128, 16, 16}, {128, 64, 16, 16}, {
                                         {64, 64, 16, 16},   {64, 64, 8, 16},   {32, 64, 8, 16},
                                         {64, 32, 16, 8},    {32, 32, 8, 8},    {16, 64, 4, 16}};
 
-double depth_of(bool is_plain) { return is_plain ? 16 : 32; }
+double depth_of(Multiplier multiplier) { return multiplier == Multiplier::mma ? 32 : 16; }
 
 }  // namespace
 
@@ -26,10 +26,23 @@ std::string TileSchedule::name() const {
          (parts > 1 ? "_p" + std::to_string(parts) : "");
 }
 
-double model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, bool is_plain,
+Multiplier multiplier_of(DType dtype, bool is_tf32, const Machine& machine) {
+  const bool is_newer = machine.device.capability >= 80;
+  if (dtype == f16 || (dtype == bf16 && is_newer)) return Multiplier::mma;
+  return dtype == f32 && is_tf32 && is_newer ? Multiplier::tf32 : Multiplier::plain;
+}
+
+double mma_tflops(Multiplier multiplier, const Machine& machine) {
+  const int capability = machine.device.capability;
+  const double share = capability == 90 ? 0.6 : capability == 100 ? 0.3 : 0.9;
+  return share * (multiplier == Multiplier::tf32 ? machine.tf32_tflops : machine.tensor_tflops);
+}
+
+double model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, Multiplier multiplier,
                         const Machine& machine) {
+  const bool is_plain = multiplier == Multiplier::plain;
   const DeviceInfo& device = machine.device;
-  const double block = depth_of(is_plain), item = is_plain ? 4 : 2;
+  const double block = depth_of(multiplier), item = multiplier == Multiplier::mma ? 2 : 4;
   const std::int64_t tiles =
       tiles_along(p.tokens, s.rows) * tiles_along(p.features, s.columns) * p.batches;
   const std::int64_t steps = tiles_along(tiles_along(p.depth, static_cast<int>(block)), s.parts);
@@ -49,12 +62,7 @@ double model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, bool is_pla
       std::ceil(static_cast<double>(blocks) / (static_cast<double>(processors) * on_one));
   // Clocks of a multiprocessor for one step of the depth of one block.
   const double clock_mhz = 0.9e3 * device.clock_ghz;
-  // The newest Tensor Cores give their full rate to newer instructions only.
-  const double share = is_plain                   ? 0.7
-                       : device.capability == 90  ? 0.62
-                       : device.capability == 100 ? 0.31
-                                                  : 0.9;
-  const double tflops = share * (is_plain ? machine.f32_tflops : machine.tensor_tflops);
+  const double tflops = is_plain ? 0.7 * machine.f32_tflops : mma_tflops(multiplier, machine);
   const double flops_a_clock = tflops * 1e6 / clock_mhz / static_cast<double>(processors);
   const double multiply = 2.0 * s.rows * s.columns * block / flops_a_clock;
   const double warps = threads / 32.0;
@@ -88,10 +96,11 @@ double model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, bool is_pla
   return time + machine.launch_us + kSecond + (between + own) / machine.l2_gbps / 1e3;
 }
 
-std::vector<TileSchedule> gemm_tile_schedules(const GemmProblem& p, bool is_plain,
+std::vector<TileSchedule> gemm_tile_schedules(const GemmProblem& p, Multiplier multiplier,
                                               const Machine& machine) {
+  const bool is_plain = multiplier == Multiplier::plain;
   std::vector<TileSchedule> candidates;
-  const std::int64_t steps = tiles_along(p.depth, static_cast<int>(depth_of(is_plain)));
+  const std::int64_t steps = tiles_along(p.depth, static_cast<int>(depth_of(multiplier)));
   constexpr std::int64_t kMostScratch = 16 << 20;  // bytes, of parts of sums
   const std::int64_t results = p.batches * p.tokens * p.features * std::int64_t{sizeof(float)};
   const auto add_all = [&](auto& tiles) {
@@ -112,7 +121,7 @@ std::vector<TileSchedule> gemm_tile_schedules(const GemmProblem& p, bool is_plai
     add_all(kMmaTiles);
   std::vector<std::pair<double, std::size_t>> order;
   for (std::size_t i = 0; i < candidates.size(); ++i)
-    order.emplace_back(model_gemm_tiles(p, candidates[i], is_plain, machine), i);
+    order.emplace_back(model_gemm_tiles(p, candidates[i], multiplier, machine), i);
   std::sort(order.begin(), order.end());
   std::vector<TileSchedule> sorted;
   for (const auto& [time, i] : order) sorted.push_back(candidates[i]);

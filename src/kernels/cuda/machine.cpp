@@ -35,6 +35,7 @@ Machine machine_of(const DeviceInfo& device) {
   // What well-made kernels reach: an H200 multiplies 760 of its 990 TFLOP/s and reads 4.4 of its
   // 4.8 TB/s.
   m.tensor_tflops = 0.77 * 2 * tensor_operations(device.capability) * clocks / 1e12;
+  m.tf32_tflops = device.capability >= 80 ? m.tensor_tflops / 2 : 0;
   m.f32_tflops = 0.8 * 2 * f32_operations(device.capability) * clocks / 1e12;
   m.memory_gbps = 0.9 * device.memory_gbps;
   m.l2_gbps = std::max(m.memory_gbps, 0.6 * 64 * clocks / 1e9);  // 64 bytes a clock, shared

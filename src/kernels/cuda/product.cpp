@@ -192,6 +192,7 @@ std::optional<Product> match_product(const Graph& graph, const Group& group) {
               &right = graph.type(matmul.inputs[1]).shape;
   const std::int64_t elements = num_elements(matmul.type.shape);
   product.dtype = graph.type(matmul.inputs[0]).dtype;
+  product.is_tf32 = matmul.attrs.flag("tf32", false) && product.dtype == f32;
   product.features = right.back();
   product.depth = left.back();
   product.rows = left[left.rank() - 2];

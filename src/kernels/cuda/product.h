@@ -21,6 +21,7 @@ struct Product {
   std::int64_t batches = 1, rows = 1, features = 1, depth = 1;
   bool is_constant = false;  // the right factor
   bool is_shared = false;    // one right factor serves all batches
+  bool is_tf32 = false;      // factors of f32 may be rounded to tf32
   Shape batch;               // the axes of the result but the last two
 };
 

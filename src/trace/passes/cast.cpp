@@ -9,6 +9,10 @@
 namespace tensor {
 namespace {
 
+bool is_float32_product(const Node& node) {
+  return (node.op == Op::matmul || node.op == Op::conv2d) && node.type.dtype == f32;
+}
+
 class Narrower {
  public:
   Narrower(Rewriter& rewriter, DType dtype) : rewriter_(rewriter), dtype_(dtype) {}
@@ -42,8 +46,7 @@ Graph cast_products(const Graph& graph, DType dtype) {
   std::optional<Narrower> narrow;
   return rewrite(graph, [&](Rewriter& r, ValueId, const Node& node) -> std::optional<ValueId> {
     if (!narrow) narrow.emplace(r, dtype);
-    if ((node.op != Op::matmul && node.op != Op::conv2d) || node.type.dtype != f32)
-      return std::nullopt;
+    if (!is_float32_product(node)) return std::nullopt;
     const auto in = r.inputs(node);
     const ValueId left = (*narrow)(in[0]), right = (*narrow)(in[1]);
     const ValueId product = r.to().add(node.op, {left, right}, node.attrs, node.where);
@@ -52,6 +55,15 @@ Graph cast_products(const Graph& graph, DType dtype) {
     // A convolution's bias is added in float32.
     const ValueId bias = r.to().add(Op::reshape, {in[2]}, {{"shape", Ints{-1, 1, 1}}}, node.where);
     return r.to().add(Op::add, {wide, bias}, {}, node.where);
+  });
+}
+
+Graph round_products(const Graph& graph) {
+  return rewrite(graph, [&](Rewriter& r, ValueId, const Node& node) -> std::optional<ValueId> {
+    if (!is_float32_product(node)) return std::nullopt;
+    Attrs attrs = node.attrs;
+    attrs.set("tf32", true);
+    return r.to().add(node.op, r.inputs(node), attrs, node.where);
   });
 }
 

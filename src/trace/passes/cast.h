@@ -11,4 +11,8 @@ namespace tensor {
 /// statistics, the residual stream) stays float32. Test: tests/trace/passes_test.cpp.
 Graph cast_products(const Graph& graph, DType dtype);
 
+/// Marks every f32 matmul and convolution: Tensor Cores may round its operands to tf32. The
+/// attribute is tf32 = true; reference operators know nothing of it. Test: the same.
+Graph round_products(const Graph& graph);
+
 }  // namespace tensor

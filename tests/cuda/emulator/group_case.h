@@ -43,8 +43,10 @@ class GroupCase {
                                  std::span<const Tensor> packed)>;
 
   /// All operators of `function` as one group. Tensors that the function holds are constants. With
-  /// `random` the inputs and outputs get random strides; else those that lay_out gives them.
-  GroupCase(const TensorFunction& function, const Tensors& inputs, std::mt19937* random = nullptr);
+  /// `random` the inputs and outputs get random strides; else those that lay_out gives them. `pass`
+  /// comes after tracing.
+  GroupCase(const TensorFunction& function, const Tensors& inputs, std::mt19937* random = nullptr,
+            Graph (*pass)(const Graph&) = nullptr);
   /// Groups of a graph that run one after the other.
   GroupCase(LaidOutGraph laid, std::vector<Group> groups, const Tensors& inputs);
 

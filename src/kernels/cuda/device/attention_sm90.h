@@ -5,9 +5,9 @@
 // to block.
 #pragma once
 
+#include "attention_rows.h"
 #include "boxes.h"
 #include "fragments.h"
-#include "numbers.h"
 
 namespace tensor::device {
 
@@ -41,10 +41,10 @@ struct AttentionSm90 {
   static constexpr int kConsumerRegisters = S::kGroups == 2 ? 232 : 152;
   static constexpr u32 kGroupBarrier = 1;
 
-  static constexpr int kBlocks = (P::kKeys + S::kBlock - 1) / S::kBlock;
+  using Rows = AttentionRows<S, P, Middle>;
+  static constexpr int kBlocks = Rows::kBlocks, kUnits = Rows::kUnits;
   static constexpr int kHalf = S::kBlock / S::kHalves;  // columns of one instruction
   static constexpr int kScores = kHalf / 2;             // sums of it
-  static constexpr int kUnits = S::kBlock / 8;          // of eight columns
   static constexpr int kFirst = P::kFeatures < 64 ? P::kFeatures : 64;  // features
   static constexpr int kRest = P::kFeatures > 64 ? P::kFeatures - 64 : 8;
   static constexpr int kUnitsOfBatch = (P::kQueries + 64 * S::kTiles - 1) / (64 * S::kTiles);
@@ -152,15 +152,7 @@ struct AttentionSm90 {
     }
   }
 
-  // What is known of two rows of queries, eight apart, that four lanes share.
-  struct Rows {
-    float top[2];    // the largest score so far: of no middle, times kScale
-    float total[2];  // the sum of exponentials
-  };
-
-  static float across(float x, int lanes) { return __shfl_xor_sync(0xffffffffu, x, lanes); }
-
-  float& score(float (&s)[S::kHalves][kScores], int unit, int i) const {
+  static float& score(float (&s)[S::kHalves][kScores], int unit, int i) {
     return s[unit / (kHalf / 8)][unit % (kHalf / 8) * 4 + i];
   }
 
@@ -182,75 +174,6 @@ struct AttentionSm90 {
     for (int half = 0; half < S::kHalves; ++half)
 #pragma unroll
       for (int i = 0; i < kScores; ++i) touch(s[half][i]);
-  }
-
-  // What comes before the softmax, and nothing where there are no keys: in the last block's last
-  // columns.
-  void settle(float (&s)[S::kHalves][kScores], int block, int batch, int query) const {
-    constexpr int kLeft = P::kKeys - (kBlocks - 1) * S::kBlock;  // keys of the last block
-    const bool is_last = block + 1 == kBlocks;
-    if (!S::kMiddle && (!is_last || kLeft == S::kBlock)) return;
-    const int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
-    const int column = threadIdx.x % 4 * 2;
-#pragma unroll
-    for (int unit = 0; unit < kUnits; ++unit) {
-      if (!S::kMiddle && 8 * unit + 8 <= kLeft) continue;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int place = 8 * unit + column + i % 2;
-        const bool is_key = 8 * unit + 8 <= kLeft || !is_last || place < kLeft;
-        float& x = score(s, unit, i);
-        if constexpr (S::kMiddle) {
-          const int q = query + row + i / 2 * 8;
-          typename Middle::Inputs in{};
-          if (is_key && q < P::kQueries)
-            middle.load(in, batch * P::kQueries + q, block * S::kBlock + place);
-          x = Middle::staged(Middle::finish(x * P::kScale, in));
-        }
-        if (!is_key) x = -kInfinity;
-      }
-    }
-  }
-
-  // Scores become exponentials, packed as the left operand. Returns by what the sums so far are to
-  // be multiplied.
-  void soften(float (&s)[S::kHalves][kScores], u32 (&p)[kUnits * 2], Rows& rows, bool is_first,
-              float (&factor)[2]) const {
-    constexpr float kLog2e = 1.4426950408889634f;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float top = score(s, 0, 2 * r);
-#pragma unroll
-      for (int unit = 0; unit < kUnits; ++unit)
-#pragma unroll
-        for (int i = 0; i < 2; ++i) top = fmaxf(top, score(s, unit, 2 * r + i));
-      top = fmaxf(top, across(top, 1));
-      top = fmaxf(top, across(top, 2));
-      if (!S::kMiddle) top *= P::kScale;
-      if (!is_first) top = fmaxf(top, rows.top[r]);
-      // Of rows without any score but minus infinity nothing may be subtracted.
-      const float subtracted = top == -kInfinity ? 0.0f : top;
-      factor[r] = is_first     ? 0.0f
-                  : S::kMiddle ? exp2_approximate((rows.top[r] - subtracted) * kLog2e)
-                               : exp2_approximate(rows.top[r] - subtracted);
-      rows.top[r] = top;
-      float total = 0;
-#pragma unroll
-      for (int unit = 0; unit < kUnits; ++unit)
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          float& x = score(s, unit, 2 * r + i);
-          x = exp2_approximate(S::kMiddle ? (x - subtracted) * kLog2e
-                                          : fmaf(x, P::kScale, -subtracted));
-          total += x;
-        }
-      rows.total[r] = is_first ? total : fmaf(rows.total[r], factor[r], total);
-    }
-#pragma unroll
-    for (int unit = 0; unit < kUnits; ++unit)
-#pragma unroll
-      for (int r = 0; r < 2; ++r)
-        p[2 * unit + r] = S::Element::pair(score(s, unit, 2 * r), score(s, unit, 2 * r + 1));
   }
 
   // The sums of results: of the first 64 features and of the rest.
@@ -320,16 +243,10 @@ struct AttentionSm90 {
     }
   }
 
-  void finish(Sums& sums, Rows& rows, int group, int batch, int query) const {
+  void finish(Sums& sums, const Rows& rows, int group, int batch, int query) const {
     const bool speaks = threadIdx.x % 128 == 0;
     float factor[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float total = rows.total[r];
-      total += across(total, 1);
-      total += across(total, 2);
-      factor[r] = 1.0f / total;
-    }
+    rows.finish(factor);
     scale(sums.first, factor);
     if constexpr (kFeaturePanels > 1) scale(sums.rest, factor);
     if constexpr (S::kStaged) {
@@ -353,6 +270,7 @@ struct AttentionSm90 {
   // The blocks of keys for 64 queries. `leaves`: nobody in this group needs them afterwards.
   void attend(Turn& turn, u32& parity, int group, int batch, int query, bool leaves) const {
     const bool speaks = threadIdx.x % 128 == 0, is_empty = query >= P::kQueries;
+    const int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
     Sums sums;
     Rows rows;
     if (!is_empty) {
@@ -369,8 +287,9 @@ struct AttentionSm90 {
         multiply_scores(s, turn.stage, group);
         if (speaks && leaves) barrier_arrive(keys_empty(turn.stage));
         if (speaks && block + 1 == kBlocks) barrier_arrive(tile_empty(group));
-        settle(s, block, batch, query);
-        soften(s, p, rows, block == 0, factor);
+        const auto score_of = [&](int unit, int i) -> float& { return score(s, unit, i); };
+        Rows::settle(score_of, middle, block, batch, query + row);
+        rows.soften(score_of, p, block == 0, factor);
       } else if (speaks && leaves) {
         barrier_arrive(keys_empty(turn.stage));
       }

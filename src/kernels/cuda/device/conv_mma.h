@@ -1,9 +1,11 @@
-// Convolution as a product over gathered pixels (implicit GEMM) with mma.sync: rows are pixels of
+// Convolution as a product over gathered pixels (implicit GEMM) with mma.sync, of 16-bit floats or
+// of float32 rounded to tf32: rows are pixels of
 // the result, columns its channels, the depth runs over taps of the window and channels of the
 // image, which lies channels last. Tiles come by cp.async, or before sm_80 through registers.
 #pragma once
 
 #include "conv_tile.h"
+#include "mma.h"
 
 namespace tensor::device {
 
@@ -16,13 +18,13 @@ namespace tensor::device {
 template <class P, class S, class E>
 struct ConvMma {
   using Element = typename P::Element;
-  static constexpr int kBlock = 32;  // of depth: a row of a tile has 64 bytes, four chunks of 16
-  static constexpr int kChunks = kBlock / 8;
+  static constexpr int kRowBytes = 64, kChunks = kRowBytes / 16;  // of a row of a tile
+  static constexpr int kBlock = kRowBytes / sizeof(Element);      // of depth
   static constexpr int kThreads = 32 * S::kWarpsY * S::kWarpsX;
   static constexpr int kRowsAtOnce = kThreads / kChunks;
   static constexpr int kPixelCopies = S::kPixels / kRowsAtOnce;
   static constexpr int kOutputCopies = S::kOutputs / kRowsAtOnce;
-  static constexpr int kPixelTile = S::kPixels * kBlock * 2, kOutputTile = S::kOutputs * kBlock * 2;
+  static constexpr int kPixelTile = S::kPixels * kRowBytes, kOutputTile = S::kOutputs * kRowBytes;
   static constexpr int kStageBytes = kPixelTile + kOutputTile;
   static constexpr int kSlabs = S::kPixels / S::kWarpsY / 16;
   static constexpr int kColumns = S::kOutputs / S::kWarpsX;  // of a warp
@@ -53,9 +55,7 @@ struct ConvMma {
   Corner corners[kPixelCopies];
 
   // Chunks of a row are exchanged so that eight rows of ldmatrix meet in no bank.
-  static int place(int row, int chunk) {
-    return row * (kBlock * 2) + ((chunk ^ (row >> 1 & 3)) << 4);
-  }
+  static int place(int row, int chunk) { return row * kRowBytes + ((chunk ^ (row >> 1 & 3)) << 4); }
 
   void start() {
     row = threadIdx.x / kChunks;
@@ -75,7 +75,7 @@ struct ConvMma {
   // Calls copy(place in the stage, source, whether there is one) for each chunk of this thread.
   template <class Copy>
   void each_chunk(int step, Copy&& copy) const {
-    const int depth = step * kBlock + chunk * 8;
+    const int depth = step * kBlock + chunk * kItems<Element>;
     const int tap = depth / P::kChannels, channel = depth % P::kChannels;
     const int down = tap / P::kTapColumns * P::kDilationY;
     const int right = tap % P::kTapColumns * P::kDilationX;
@@ -112,28 +112,26 @@ struct ConvMma {
     const u32 outputs_at = pixels_at + kPixelTile;
     const Place of_a = ldmatrix_row_of_a(lane);
 #pragma unroll
-    for (int k = 0; k < kBlock / 16; ++k) {
+    for (int k = 0; k < kChunks / 2; ++k) {
       u32 a[kSlabs][4], b[kTiles / 2][4];
 #pragma unroll
-      for (int i = 0; i < kSlabs; ++i)
+      for (int i = 0; i < kSlabs; ++i) {
         load_matrices(a[i], pixels_at + place(pixel + i * 16 + of_a.row, 2 * k + of_a.column / 8));
-        // Two tiles of eight outputs: their first eight of the depth, then the next eight.
+        round_operands<Element>(a[i]);
+      }
+      // Two tiles of eight outputs: the first half of the depth, then the other.
 #pragma unroll
-      for (int j = 0; j < kTiles / 2; ++j)
+      for (int j = 0; j < kTiles / 2; ++j) {
         load_matrices(b[j], outputs_at + place(output + j * 16 + lane / 16 * 8 + lane % 8,
                                                2 * k + lane / 8 % 2));
+        round_operands<Element>(b[j]);
+      }
 #pragma unroll
       for (int i = 0; i < kSlabs; ++i)
 #pragma unroll
-        for (int j = 0; j < kTiles; ++j) {
-          const u32 low = b[j / 2][j % 2 * 2], high = b[j / 2][j % 2 * 2 + 1];
-          if constexpr (S::kIsAsync) {
-            Element::multiply(sums[i][j], a[i], {low, high});
-          } else {
-            Element::multiply(sums[i][j], {a[i][0], a[i][1]}, {low});
-            Element::multiply(sums[i][j], {a[i][2], a[i][3]}, {high});
-          }
-        }
+        for (int j = 0; j < kTiles; ++j)
+          multiply_step<Element, S::kIsAsync>(sums[i][j], a[i], b[j / 2][j % 2 * 2],
+                                              b[j / 2][j % 2 * 2 + 1]);
     }
   }
 

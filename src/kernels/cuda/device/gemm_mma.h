@@ -1,10 +1,11 @@
-// Products of 16-bit factors with mma.sync, on every GPU with Tensor Cores: tiles in a ring in
-// shared memory, by cp.async where a factor lies in chunks of 16 bytes and there is such an
-// instruction, otherwise through registers; ldmatrix brings them to the lanes whichever axis lies
-// innermost.
+// Products with mma.sync of 16-bit factors, on every GPU with Tensor Cores, or of float32 rounded
+// to tf32, from sm_80 on: tiles in a ring in shared memory, by cp.async where a factor lies in
+// chunks of 16 bytes and there is such an instruction, otherwise through registers; ldmatrix brings
+// them to the lanes whichever axis lies innermost.
 #pragma once
 
 #include "gemm_tile.h"
+#include "mma.h"
 
 namespace tensor::device {
 
@@ -17,13 +18,17 @@ struct GemmMma {
   using Right = typename S::Right;
   using Element = typename Left::Element;
   using Tile = GemmTile<S, P, Epilogue>;
-  static constexpr int kBlock = 32;
+  static constexpr int kBlock = 64 / sizeof(Element);
   static constexpr int kThreads = 32 * S::kWarpsY * S::kWarpsX;
-  static constexpr int kPad = 8;  // 16 bytes, so that eight rows of ldmatrix meet in no bank
-  using LeftTile =
-      FactorTile<Left, Element, S::kRows, kBlock, kThreads, Left::kTurned, Left::kChunk, kPad>;
-  using RightTile = FactorTile<Right, Element, S::kColumns, kBlock, kThreads, Right::kTurned,
-                               Right::kChunk, kPad>;
+  // 16 bytes, so that eight rows of ldmatrix meet in no bank. Floats whose rows lie side by side,
+  // which ldmatrix cannot turn, are read in eight of a row and four of depth.
+  template <class Factor>
+  static constexpr int kPad = kIsTf32<Element> && !Factor::kTurned ? 4 : 8;
+  template <class Factor, int kTileRows>
+  using TileOf = FactorTile<Factor, Element, kTileRows, kBlock, kThreads, Factor::kTurned,
+                            Factor::kChunk, kPad<Factor>>;
+  using LeftTile = TileOf<Left, S::kRows>;
+  using RightTile = TileOf<Right, S::kColumns>;
   static constexpr int kStageBytes = LeftTile::kBytes + RightTile::kBytes;
   static constexpr int kSharedBytes = S::kStages * kStageBytes;
   static constexpr int kSlabs = S::kRows / S::kWarpsY / 16;
@@ -67,44 +72,49 @@ struct GemmMma {
     if constexpr (!Right::kIsAsync) RightTile::put(right_at(stage), pieces.right, right);
   }
 
+  // Four matrices of eight rows by 16 bytes of depth from row and depth on: first the lower rows
+  // and then more of depth, or, of the right factor, the other way round.
+  template <class FactorOfTile, bool kIsLeft>
+  static void load_quarters(u32 (&to)[4], const Element* tile, int row, int depth) {
+    constexpr int kWidth = kItems<Element>;
+    const int lane = threadIdx.x % 32;
+    if constexpr (kIsTf32<Element> && FactorOfTile::kIsTurned) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int down = kIsLeft ? i % 2 : i / 2, on = kIsLeft ? i / 2 : i % 2;
+        to[i] = __float_as_uint(
+            tile[FactorOfTile::place(row + 8 * down + lane / 4, depth + kWidth * on + lane % 4)]);
+      }
+    } else {
+      const int eighth = lane / 8, within = lane % 8;
+      const int r = row + (kIsLeft ? eighth % 2 : eighth / 2) * 8;
+      const int d = depth + (kIsLeft ? eighth / 2 : eighth % 2) * kWidth;
+      if constexpr (FactorOfTile::kIsTurned)
+        load_matrices_transposed(to, shared_address(tile + FactorOfTile::place(r, d + within)));
+      else
+        load_matrices(to, shared_address(tile + FactorOfTile::place(r + within, d)));
+    }
+    round_operands<Element>(to);
+  }
+
   void multiply(float (&sums)[kSlabs][kUnits][4], int stage) const {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int warp = threadIdx.x / 32;
     const int row = warp / S::kWarpsX * (kSlabs * 16), feature = warp % S::kWarpsX * kColumns;
-    const int eighth = lane / 8, within = lane % 8;
     const Element *rows = left_at(stage), *columns = right_at(stage);
 #pragma unroll
-    for (int k = 0; k < kBlock; k += 16) {
+    for (int k = 0; k < kBlock; k += 2 * kItems<Element>) {
       u32 a[kSlabs][4], b[kUnits / 2][4];
-      // The four quarters of a: upper and lower rows, then those of the next eight of depth.
 #pragma unroll
-      for (int i = 0; i < kSlabs; ++i) {
-        const int r = row + 16 * i + eighth % 2 * 8, d = k + eighth / 2 * 8;
-        if constexpr (Left::kTurned)
-          load_matrices_transposed(a[i], shared_address(rows + LeftTile::place(r, d + within)));
-        else
-          load_matrices(a[i], shared_address(rows + LeftTile::place(r + within, d)));
-      }
-      // Two units of b: eight of depth, the next eight, then those of the next eight features.
+      for (int i = 0; i < kSlabs; ++i) load_quarters<LeftTile, true>(a[i], rows, row + 16 * i, k);
 #pragma unroll
-      for (int j = 0; j < kUnits / 2; ++j) {
-        const int f = feature + 16 * j + eighth / 2 * 8, d = k + eighth % 2 * 8;
-        if constexpr (Right::kTurned)
-          load_matrices_transposed(b[j], shared_address(columns + RightTile::place(f, d + within)));
-        else
-          load_matrices(b[j], shared_address(columns + RightTile::place(f + within, d)));
-      }
+      for (int j = 0; j < kUnits / 2; ++j)
+        load_quarters<RightTile, false>(b[j], columns, feature + 16 * j, k);
 #pragma unroll
       for (int i = 0; i < kSlabs; ++i)
 #pragma unroll
-        for (int j = 0; j < kUnits; ++j) {
-          const u32 low = b[j / 2][j % 2 * 2], high = b[j / 2][j % 2 * 2 + 1];
-          if constexpr (S::kWide) {
-            Element::multiply(sums[i][j], a[i], {low, high});
-          } else {
-            Element::multiply(sums[i][j], {a[i][0], a[i][1]}, {low});
-            Element::multiply(sums[i][j], {a[i][2], a[i][3]}, {high});
-          }
-        }
+        for (int j = 0; j < kUnits; ++j)
+          multiply_step<Element, S::kWide>(sums[i][j], a[i], b[j / 2][j % 2 * 2],
+                                           b[j / 2][j % 2 * 2 + 1]);
     }
   }
 

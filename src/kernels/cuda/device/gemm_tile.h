@@ -140,13 +140,15 @@ struct FactorTile {
     return kTurned ? depth * kPitch + row : row * kPitch + depth;
   }
 
-  /// Calls each(i, place, source, how many of kChunk exist) for the chunks of this thread.
-  template <class Each>
-  static void each_chunk(const Element* factor, int first_row, int first_depth, Each&& each) {
+  /// Calls each(i, place, source, how many of kChunk exist) for the chunks of this thread, or for
+  /// kMany of them from `begin` on.
+  template <int kMany = kEach, class Each>
+  static void each_chunk(const Element* factor, int first_row, int first_depth, Each&& each,
+                         int begin = 0) {
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int chunk = threadIdx.x + i * kThreads;
-      if (kChunks % kThreads != 0 && chunk >= kChunks) break;
+    for (int i = 0; i < kMany; ++i) {
+      const int chunk = threadIdx.x + (begin + i) * kThreads;
+      if ((kChunks % kThreads != 0 || kEach % kMany != 0) && chunk >= kChunks) break;
       const int line = chunk / (kAcross / kChunk), along = chunk % (kAcross / kChunk) * kChunk;
       const int row = kTurned ? along : line, depth = kTurned ? line : along;
       const int r = first_row + row, d = first_depth + depth;
@@ -161,19 +163,46 @@ struct FactorTile {
 
   static void copy_later(u32 to, const Element* factor, int first_row, int first_depth) {
     static_assert(kChunk * sizeof(Element) == 16);
-    each_chunk(factor, first_row, first_depth, [&](int, int at, const Element* from, int count) {
-      copy_16(to + at * sizeof(Element), from, count * sizeof(Element));
-    });
+    constexpr int kMany = kEach <= 8 ? kEach : 4;  // at once: each has an address in registers
+#pragma unroll 1
+    for (int begin = 0; begin < kEach; begin += kMany)
+      each_chunk<kMany>(
+          factor, first_row, first_depth,
+          [&](int, int at, const Element* from, int count) {
+            copy_16(to + at * sizeof(Element), from, count * sizeof(Element));
+          },
+          begin);
+  }
+  static Piece piece_of(const Element* from, int count) {
+    if (count == kChunk) return *reinterpret_cast<const Piece*>(from);
+    Piece piece;
+#pragma unroll
+    for (int i = 0; i < kChunk; ++i) piece.items[i] = i < count ? from[i] : Element{};
+    return piece;
   }
   static void fetch(Piece (&pieces)[kEach], const Element* factor, int first_row, int first_depth) {
     each_chunk(factor, first_row, first_depth, [&](int i, int, const Element* from, int count) {
-      if (count == kChunk) {
-        pieces[i] = *reinterpret_cast<const Piece*>(from);
-      } else {
-#pragma unroll
-        for (int j = 0; j < kChunk; ++j) pieces[i].items[j] = j < count ? from[j] : Element{};
-      }
+      pieces[i] = piece_of(from, count);
     });
+  }
+  /// Through registers, a few chunks at a time.
+  static void copy_now(To* tile, const Element* factor, int first_row, int first_depth) {
+    static_assert(kSame<To, Element>);
+    constexpr int kMany = kEach < 4 ? kEach : 4;
+#pragma unroll 1
+    for (int begin = 0; begin < kEach; begin += kMany) {
+      Piece pieces[kMany];
+      each_chunk<kMany>(
+          factor, first_row, first_depth,
+          [&](int i, int, const Element* from, int count) { pieces[i] = piece_of(from, count); },
+          begin);
+      each_chunk<kMany>(
+          factor, first_row, first_depth,
+          [&](int i, int at, const Element*, int) {
+            *reinterpret_cast<Piece*>(tile + at) = pieces[i];
+          },
+          begin);
+    }
   }
   static void put(To* tile, const Piece (&pieces)[kEach], const Element* factor) {
     each_chunk(factor, 0, 0, [&](int i, int at, const Element*, int) {

@@ -1,0 +1,66 @@
+// What families of attention share, whatever instructions they multiply with: which groups they
+// take, the text of what happens to scores and results, and where their operands lie.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/kernels/cpu/attention_match.h"
+#include "src/kernels/cuda/product.h"
+
+namespace tensor::cuda {
+
+struct AttentionSchedule;     // attention_sm90.h
+struct AttentionMmaSchedule;  // attention_mma.h
+
+struct AttentionProblem {
+  std::int64_t batches = 1, queries = 1, keys = 1, depth = 1, features = 1;
+  double operations = 0;  // between the products, for each score
+  bool staged = true;     // results are stored as boxes, where there are any
+
+  std::int64_t shared_bytes(const AttentionSchedule& schedule) const;
+  std::int64_t shared_bytes(const AttentionMmaSchedule& schedule) const;
+  /// Why there is no such kernel, empty if there is.
+  std::string fault(const AttentionSchedule& schedule, std::int64_t shared_bytes) const;
+  std::string fault(const AttentionMmaSchedule& schedule, const Machine& machine) const;
+};
+
+/// A group that is attention of 16-bit operands, with at most 128 elements in a row of any.
+struct AttentionGroup {
+  cpu::Attention attention;
+  AttentionProblem problem;
+  Shape batch;  // the axes of the result but the last two
+  DType dtype = f16;
+  bool has_middle = false;  // or a scale that is not above 0
+  ElementCode middle;
+
+  /// By what the kernel multiplies scores: with log2(e) for powers of two where there is no middle.
+  double kernel_scale() const;
+  /// The result as that of a product with the variable `sum`.
+  Product result() const;
+  /// The struct Middle, which changes a score before the softmax.
+  Epilogue middle_text(const LaidOutGraph& laid, const Group& group) const;
+  /// Queries, keys or values as rows of the depth or of features; copied by a call of their own
+  /// where they do not lie in chunks of 16 bytes.
+  Source queries(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                 Lowered& lowered) const;
+  Source keys(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+              Lowered& lowered) const;
+  Source values(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                Lowered& lowered) const;
+};
+
+/// nullopt when the group is anything else.
+std::optional<AttentionGroup> match_attention_group(const Graph& graph, const Group& group);
+/// Of such a group.
+std::optional<AttentionProblem> attention_problem(const Graph& graph, const Group& group);
+
+/// The parameters of a kernel that middle and epilogue read from: ",\n    const float* middle_r0",
+/// and by which names their members are set.
+struct AttentionParameters {
+  std::string declarations, of_middle, of_epilogue;
+};
+AttentionParameters attention_parameters(const Epilogue& middle, const Epilogue& epilogue);
+
+}  // namespace tensor::cuda

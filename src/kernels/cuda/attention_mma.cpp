@@ -1,0 +1,225 @@
+#include "src/kernels/cuda/attention_mma.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/kernels/cuda/families.h"
+#include "src/kernels/cuda/gemm_mma.h"
+#include "tensor/error.h"
+
+namespace tensor::cuda {
+namespace {
+
+std::int64_t tiles_of(std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; }
+std::int64_t filled(std::int64_t extent) { return tiles_of(extent, 16) * 16; }
+
+bool is_async(const Machine& machine) { return machine.device.capability >= 80; }
+
+// Queries that stay in registers from block to block.
+bool keeps_queries(const AttentionProblem& p, const AttentionMmaSchedule& s) {
+  return p.keys > s.block && s.slabs * filled(p.depth) <= 128;
+}
+
+class Builder {
+ public:
+  Builder(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+          AttentionGroup match)
+      : laid_(laid), group_(group), machine_(machine), m_(std::move(match)) {}
+
+  Lowered run(const AttentionMmaSchedule* wanted) {
+    const AttentionProblem& p = m_.problem;
+    const AttentionMmaSchedule s = wanted ? *wanted : attention_mma_schedules(p, machine_).front();
+    if (const std::string fault = p.fault(s, machine_); !fault.empty())
+      internal_error("attention_mma", s.name(), ": ", fault);
+    epilogue_ = epilogue_of(laid_, group_, m_.result(), -1);
+    middle_ = m_.middle_text(laid_, group_);
+    queries_ = m_.queries(laid_, group_, machine_, lowered_);
+    keys_ = m_.keys(laid_, group_, machine_, lowered_);
+    values_ = m_.values(laid_, group_, machine_, lowered_);
+    Call call;
+    call.source.text = text_of(s);
+    call.launch.grid.x = static_cast<unsigned>(tiles_of(p.queries, s.queries()) * p.batches);
+    call.launch.block.x = static_cast<unsigned>(s.threads());
+    call.launch.shared_bytes = static_cast<unsigned>(p.shared_bytes(s));
+    call.launch.overlaps_previous = machine_.device.capability >= 90;
+    call.arguments = {queries_.memory, keys_.memory, values_.memory};
+    for (const Epilogue* part : {&middle_, &epilogue_})
+      call.arguments.insert(call.arguments.end(), part->arguments.begin(), part->arguments.end());
+    std::string what = "attention_mma_" + std::string(name(m_.dtype)) + "_f32_" + s.name();
+    if (!middle_.name.empty()) what += "_" + middle_.name;
+    name_kernel(call, machine_, what);
+    lowered_.description = call.entry.substr(0, call.entry.find("__"));
+    lowered_.calls.push_back(std::move(call));
+    return std::move(lowered_);
+  }
+
+ private:
+  std::string text_of(const AttentionMmaSchedule& s) const {
+    const AttentionProblem& p = m_.problem;
+    const AttentionParameters parameters = attention_parameters(middle_, epilogue_);
+    const std::string element(device_type(m_.dtype));
+    return "#include \"attention_mma.h\"\nusing namespace tensor::device;\n" +
+           factor_text("QueryFactor", queries_.factor, m_.dtype) +
+           factor_text("KeyFactor", keys_.factor, m_.dtype) +
+           factor_text("ValueFactor", values_.factor, m_.dtype) +
+           "struct Schedule {\n  using Element = " + element + ";\n" +
+           constant_text("kWarps", s.warps) + constant_text("kSlabs", s.slabs) +
+           constant_text("kBlock", s.block) + constant_text("kStages", s.stages) +
+           flag_text("kIsAsync", is_async(machine_)) + flag_text("kKept", keeps_queries(p, s)) +
+           flag_text("kMiddle", m_.has_middle) +
+           "};\nstruct Problem {\n  using Queries = QueryFactor;\n  using Keys = KeyFactor;\n"
+           "  using Values = ValueFactor;\n" +
+           constant_text("kQueries", p.queries) + constant_text("kKeys", p.keys) +
+           constant_text("kDepth", p.depth) + constant_text("kFeatures", p.features) +
+           constant_text("kBatches", p.batches) +
+           "  static constexpr float kScale = " + literal(m_.kernel_scale(), f32) + ";\n};\n" +
+           middle_.text + epilogue_.text +
+           "using Attention = AttentionMma<Schedule, Problem, Middle, Epilogue>;\n"
+           "static_assert(Attention::kSharedBytes == " +
+           std::to_string(p.shared_bytes(s)) +
+           " && Attention::kThreads == " + std::to_string(s.threads()) +
+           ");\nextern \"C\" __global__ __launch_bounds__(Attention::kThreads, 1) void KERNEL(\n"
+           "    const " +
+           element + "* queries, const " + element + "* keys, const " + element + "* values" +
+           parameters.declarations + ") {\n  const Middle middle{" + parameters.of_middle +
+           "};\n  const Epilogue epilogue{" + parameters.of_epilogue +
+           "};\n  Attention::run(queries, keys, values, middle, epilogue);\n}\n";
+  }
+
+  const LaidOutGraph& laid_;
+  const Group& group_;
+  const Machine& machine_;
+  AttentionGroup m_;
+  Epilogue middle_, epilogue_;
+  Source queries_, keys_, values_;
+  Lowered lowered_;
+};
+
+std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+  if (machine.device.capability == 90) return std::nullopt;
+  const auto m = match_attention_group(graph, group);
+  if (!m || multiplier_of(m->dtype, false, machine) != Multiplier::mma) return std::nullopt;
+  const auto schedules = attention_mma_schedules(m->problem, machine);
+  if (schedules.empty()) return std::nullopt;
+  return machine.launch_us + model_attention_mma(m->problem, schedules.front(), machine);
+}
+
+Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
+  return Builder(laid, group, machine, *match_attention_group(laid.graph, group)).run(nullptr);
+}
+
+}  // namespace
+
+std::string AttentionMmaSchedule::name() const {
+  return std::to_string(queries()) + "x" + std::to_string(block) + "_s" + std::to_string(stages) +
+         (slabs > 1 ? "_w" + std::to_string(warps) : "");
+}
+
+std::int64_t AttentionProblem::shared_bytes(const AttentionMmaSchedule& s) const {
+  constexpr std::int64_t kPad = 8;  // elements, as in the kernel
+  const auto tile = [](std::int64_t rows, std::int64_t width) {
+    return tiles_of(rows * (filled(width) + kPad) * 2, 128) * 128;
+  };
+  return tile(s.queries(), depth) + s.stages * (tile(s.block, depth) + tile(s.block, features));
+}
+
+std::string AttentionProblem::fault(const AttentionMmaSchedule& s, const Machine& machine) const {
+  if (s.warps < 1 || s.warps > 8) return "warps from 1 to 8";
+  if (s.slabs < 1 || s.slabs > 2) return "one slab of 16 queries a warp, or two";
+  if (s.block % 16 != 0 || s.block < 16 || s.block > 272) return "blocks of 16 to 272 keys";
+  if (!is_async(machine) || keys <= s.block) {
+    if (s.stages != 1) return "one stage where all keys are there at once, or copies wait";
+  } else if (s.stages < 2 || s.stages > 4) {
+    return "two to four stages of keys that come by themselves";
+  }
+  // Sums of the scores, whose registers their exponentials take over, and of the results, which one
+  // block alone does not have yet; queries that stay. What compiles without spills for every GPU.
+  const bool is_whole = keys <= s.block, is_wide = std::max(depth, features) > 64;
+  if (s.slabs > 1 && (is_wide || s.block > (is_whole ? 128 : 64)))
+    return "too few registers for two slabs";
+  std::int64_t registers = s.slabs * s.block / 2;
+  if (!is_whole) registers += s.slabs * features / 2;
+  if (keeps_queries(*this, s)) registers += s.slabs * filled(depth) / 4;
+  if (registers > (s.slabs > 1 ? 160 : is_async(machine) ? 144 : 136)) return "too few registers";
+  if (!is_whole && s.block > 128) return "blocks of at most 128 keys where there are several";
+  const std::int64_t needed = shared_bytes(s), most = machine.device.shared_block_bytes;
+  if (needed > most)
+    return "needs " + std::to_string(needed) + " bytes of shared memory, a block has " +
+           std::to_string(most);
+  return {};
+}
+
+double model_attention_mma(const AttentionProblem& p, const AttentionMmaSchedule& s,
+                           const Machine& machine) {
+  const DeviceInfo& device = machine.device;
+  const double clock_mhz = 0.9e3 * device.clock_ghz, processors = device.multiprocessors;
+  const auto a_clock = [&](double tera) { return tera * 1e6 / clock_mhz / processors; };
+  const double blocks = static_cast<double>(tiles_of(p.keys, s.block));
+  const double work = static_cast<double>(tiles_of(p.queries, s.queries()) * p.batches);
+  // How many blocks a multiprocessor holds: by registers, threads and shared memory.
+  const double registers =
+      s.slabs * (s.block + static_cast<double>(p.features + filled(p.depth) / 2)) / 2 + 80;
+  const double fit = std::min(
+      {device.registers / (std::min(registers, 255.0) * s.threads()),
+       device.threads / static_cast<double>(s.threads()),
+       static_cast<double>(device.shared_bytes) / (static_cast<double>(p.shared_bytes(s)) + 1024),
+       16.0});
+  const double resident =
+      std::clamp(std::ceil(work / processors), 1.0, std::max(1.0, std::floor(fit)));
+  const double rounds = std::ceil(work / (processors * resident));
+  // Clocks of a multiprocessor for a block of keys: the products, their operands from shared memory
+  // at 128 bytes a clock (each warp reads all), and 12 operations a score with an exponential.
+  const double width = static_cast<double>(filled(p.depth) + p.features);
+  const double scores = static_cast<double>(s.queries()) * s.block;
+  const double multiply = 2 * scores * width / a_clock(mma_tflops(Multiplier::mma, machine));
+  const double operands = s.warps * s.block * width * 2 / 128;
+  const double others = scores * ((12 + p.operations) / (a_clock(machine.f32_tflops) / 2) +
+                                  1 / a_clock(machine.special_tops));
+  const double arrival = s.block * width * 2 / (device.capability >= 90 ? 48 : 32);
+  // One warp alone has a quarter of the multiprocessor, and waits between the steps.
+  const double alone = std::max(1.0, 4.0 / s.warps);
+  constexpr double kBetween = 500, kStart = 1500;
+  const double chain = kBetween + alone * (std::max(multiply, operands) + others) +
+                       (s.stages == 1 && blocks > 1 ? 800 + arrival : 0);
+  const double bound =
+      resident * std::max({multiply + others / 2, operands + others / 2, others, arrival});
+  const double step = std::max(chain, bound);
+  const double written = static_cast<double>(s.queries() * p.features) * 4 / 24 * resident;
+  const double clocks = rounds * (kStart + arrival * resident + blocks * step + written);
+  const double bytes =
+      2.0 * static_cast<double>(p.batches) *
+      static_cast<double>(p.queries * (p.depth + p.features) + p.keys * (p.depth + p.features));
+  return std::max(clocks / clock_mhz, bytes / machine.memory_gbps / 1e3);
+}
+
+std::vector<AttentionMmaSchedule> attention_mma_schedules(const AttentionProblem& p,
+                                                          const Machine& machine) {
+  std::vector<std::pair<double, AttentionMmaSchedule>> candidates;
+  const auto add = [&](const AttentionMmaSchedule& s) {
+    if (p.fault(s, machine).empty()) candidates.emplace_back(model_attention_mma(p, s, machine), s);
+  };
+  for (const int limit : {272, 128, 96, 64, 48, 32, 16}) {
+    const std::int64_t blocks = tiles_of(p.keys, limit);
+    const auto block = static_cast<int>(filled(tiles_of(p.keys, blocks)));
+    for (const int stages : {1, 2, 3})
+      for (const int warps : {1, 2, 4, 8})
+        for (const int slabs : {1, 2})
+          // One warp alone takes long to copy its keys.
+          if (warps == 1 ? p.queries <= 16 : 8 * warps * slabs < p.queries + 16)
+            add({warps, slabs, block, stages});
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<AttentionMmaSchedule> sorted;
+  for (const auto& [time, s] : candidates) sorted.push_back(s);
+  return sorted;
+}
+
+Lowered lower_attention_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                            const AttentionMmaSchedule& schedule) {
+  return Builder(laid, group, machine, *match_attention_group(laid.graph, group)).run(&schedule);
+}
+
+const Family kAttentionMma = {"attention_mma", estimate, lower};
+
+}  // namespace tensor::cuda

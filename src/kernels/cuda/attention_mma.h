@@ -1,0 +1,35 @@
+// The family of attention with mma.sync: two products and the softmax between them as one kernel,
+// on every GPU with Tensor Cores but Hopper, which has a family of its own.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/kernels/cuda/attention.h"
+
+namespace tensor::cuda {
+
+/// See device/attention_mma.h.
+struct AttentionMmaSchedule {
+  int warps = 4;   // of a block
+  int slabs = 1;   // of 16 queries, of a warp
+  int block = 64;  // keys
+  int stages = 2;  // blocks in shared memory
+
+  std::string name() const;  // "64x64_s2", with "_w4" where a warp has several slabs
+  int threads() const { return 32 * warps; }
+  int queries() const { return 16 * warps * slabs; }  // of a block
+};
+
+/// Microseconds from the kernel's start to its end.
+double model_attention_mma(const AttentionProblem& problem, const AttentionMmaSchedule& schedule,
+                           const Machine& machine);
+/// All schedules that fit, the one with the least time by the model first.
+std::vector<AttentionMmaSchedule> attention_mma_schedules(const AttentionProblem& problem,
+                                                          const Machine& machine);
+
+/// Lowers a group that the family accepts with a schedule.
+Lowered lower_attention_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                            const AttentionMmaSchedule& schedule);
+
+}  // namespace tensor::cuda
