@@ -1,0 +1,97 @@
+// Activations of 1e4 and LayerNorm inputs of 1e3, which trained transformers have, in 16 bits on
+// the emulated GPU: results are finite and as exact as their types allow, and float16 overflows
+// only where the result itself is too large for it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <iostream>
+
+#include "tensor/tensor.h"
+#include "tests/cuda/emulator/group_case.h"
+
+namespace tensor::emulator {
+namespace {
+
+struct Target {
+  DType dtype;
+  int capability;
+};
+
+class LargeNumbers : public testing::TestWithParam<Target> {
+ protected:
+  void expect_right(const TensorFunction& f, const Tensors& inputs) {
+    expect_plan_emulated(f, inputs, GetParam().dtype, GetParam().capability);
+  }
+  // One value in fifty is as large as trained transformers have them, `largest`.
+  static Tensor with_outliers(const Shape& shape, double largest) {
+    static Generator random(31);
+    const Tensor x = random.normal(shape);
+    return where(random.uniform(shape) < 0.02, x * largest, x);
+  }
+  static Tensor normal(const Shape& shape, double scale) {
+    static Generator random(32);
+    return random.normal(shape) * scale;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Types, LargeNumbers,
+                         testing::Values(Target{f16, 75}, Target{f16, 80}, Target{bf16, 80},
+                                         Target{f16, 90}, Target{bf16, 90}),
+                         [](const auto& it) {
+                           return std::string(name(it.param.dtype)) + "_sm" +
+                                  std::to_string(it.param.capability);
+                         });
+
+TEST_P(LargeNumbers, ProductsWithEpilogues) {
+  const Tensor w = normal({72, 128}, 1 / std::sqrt(128.0)), bias = normal({72}, 1e3);
+  expect_right(
+      [=](const Tensors& in) -> Tensors {
+        return {gelu(matmul(in[0], w.transpose()) + bias) + in[1]};
+      },
+      {with_outliers({65, 128}, 1e4), normal({65, 72}, 1e4)});
+  expect_right(
+      [=](const Tensors& in) -> Tensors { return {relu(matmul(in[0], w.transpose()) + bias)}; },
+      {normal({33, 128}, 1e4)});
+}
+
+// What is stored in float16 is infinite exactly where it has to be.
+TEST_P(LargeNumbers, ProductsThatOverflow) {
+  const DType dtype = GetParam().dtype;
+  const Tensor w = normal({40, 64}, 0.5);
+  expect_right(
+      [=](const Tensors& in) -> Tensors { return {matmul(in[0], w.transpose()).astype(dtype)}; },
+      {normal({50, 64}, 1e4)});
+}
+
+TEST_P(LargeNumbers, LayerNormAndWhatFollows) {
+  const Tensor gain = normal({128}, 1), bias = normal({128}, 1),
+               w = normal({64, 128}, 1 / std::sqrt(128.0));
+  // All features of a token far from zero, which their mean takes away.
+  const Tensor x = with_outliers({33, 128}, 1e3) + 1e3;
+  expect_right([=](const Tensors& in) -> Tensors { return {layer_norm(in[0], gain, bias, 1e-6)}; },
+               {x});
+  expect_right(
+      [=](const Tensors& in) -> Tensors {
+        const Tensor sum = in[0] + in[1];
+        return {sum, matmul(layer_norm(sum, gain, bias, 1e-6), w.transpose())};
+      },
+      {x, with_outliers({33, 128}, 1e3)});
+}
+
+TEST_P(LargeNumbers, Softmax) {
+  expect_right([](const Tensors& in) -> Tensors { return {softmax(in[0], -1)}; },
+               {normal({17, 197}, 1e4)});
+}
+
+TEST_P(LargeNumbers, Attention) {
+  const auto heads = [](const Tensor& x) { return x.transpose({0, 2, 1, 3}); };
+  expect_right(
+      [=](const Tensors& in) -> Tensors {
+        const Tensor scores = matmul(heads(in[0]), in[1].transpose({0, 2, 3, 1})) * 0.125;
+        return {matmul(softmax(scores, -1), heads(in[2]))};
+      },
+      {normal({1, 33, 2, 64}, 30), normal({1, 65, 2, 64}, 30), normal({1, 65, 2, 64}, 1e4)});
+}
+
+}  // namespace
+}  // namespace tensor::emulator
