@@ -7,8 +7,6 @@
 namespace tensor::cpu {
 namespace {
 
-bool is_float(DType dtype) { return dtype == f32 || dtype == bf16 || dtype == f16; }
-
 class Matcher {
  public:
   Matcher(const Graph& graph, const Group& group) : graph_(graph), group_(group) {}

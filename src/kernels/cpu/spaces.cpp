@@ -69,8 +69,6 @@ constexpr OpCode kCodes[] = {
     {Op::layer_norm, Code::layer_norm, false, false},
 };
 
-bool is_short_float(DType dtype) { return dtype == f16 || dtype == bf16; }
-bool is_float(DType dtype) { return dtype == f32 || is_short_float(dtype); }
 bool is_small_integer(DType dtype) {
   return dtype == boolean || dtype == u8 || dtype == i8 || dtype == i16;
 }
@@ -246,6 +244,8 @@ class Classifier {
 };
 
 }  // namespace
+
+bool is_float(DType dtype) { return dtype == f32 || dtype == f16 || dtype == bf16; }
 
 const OpCode* op_code(Op op) {
   const auto row = std::find_if(std::begin(kCodes), std::end(kCodes),

@@ -33,6 +33,9 @@ struct BlockShape {
 /// nullopt when some operator, type, shape or view has no place in a vector program.
 std::optional<BlockShape> block_shape_of(const Graph& graph, const Group& group);
 
+/// f32, and what vector programs widen to it: f16 and bf16.
+bool is_float(DType dtype);
+
 /// Without the axes of extent 1.
 Shape squeezed(const Shape& shape);
 

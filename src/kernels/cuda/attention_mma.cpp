@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/kernels/cuda/cheapest.h"
 #include "src/kernels/cuda/families.h"
 #include "src/kernels/cuda/gemm_mma.h"
 #include "tensor/error.h"
@@ -194,9 +195,9 @@ double model_attention_mma(const AttentionProblem& p, const AttentionMmaSchedule
 
 std::vector<AttentionMmaSchedule> attention_mma_schedules(const AttentionProblem& p,
                                                           const Machine& machine) {
-  std::vector<std::pair<double, AttentionMmaSchedule>> candidates;
+  std::vector<AttentionMmaSchedule> candidates;
   const auto add = [&](const AttentionMmaSchedule& s) {
-    if (p.fault(s, machine).empty()) candidates.emplace_back(model_attention_mma(p, s, machine), s);
+    if (p.fault(s, machine).empty()) candidates.push_back(s);
   };
   for (const int limit : {272, 128, 96, 64, 48, 32, 16}) {
     const std::int64_t blocks = tiles_of(p.keys, limit);
@@ -208,11 +209,9 @@ std::vector<AttentionMmaSchedule> attention_mma_schedules(const AttentionProblem
           if (warps == 1 ? p.queries <= 16 : 8 * warps * slabs < p.queries + 16)
             add({warps, slabs, block, stages});
   }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<AttentionMmaSchedule> sorted;
-  for (const auto& [time, s] : candidates) sorted.push_back(s);
-  return sorted;
+  return cheapest_first(candidates, [&](const AttentionMmaSchedule& s) {
+    return model_attention_mma(p, s, machine);
+  });
 }
 
 Lowered lower_attention_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,

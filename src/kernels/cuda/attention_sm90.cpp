@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/kernels/cuda/cheapest.h"
 #include "src/kernels/cuda/families.h"
 #include "src/kernels/cuda/wgmma.h"
 #include "tensor/error.h"
@@ -214,12 +215,8 @@ std::vector<AttentionSchedule> attention_sm90_schedules(const AttentionProblem& 
           add({groups, more, block, stages});
       }
   }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [&](const AttentionSchedule& a, const AttentionSchedule& b) {
-                     return model_attention_sm90(p, a, machine) <
-                            model_attention_sm90(p, b, machine);
-                   });
-  return candidates;
+  return cheapest_first(
+      candidates, [&](const AttentionSchedule& s) { return model_attention_sm90(p, s, machine); });
 }
 
 Lowered lower_attention_sm90(const LaidOutGraph& laid, const Group& group, const Machine& machine,

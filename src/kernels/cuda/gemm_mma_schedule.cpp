@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/kernels/cuda/cheapest.h"
 #include "src/kernels/cuda/gemm_mma.h"
 
 namespace tensor::cuda {
@@ -119,13 +120,9 @@ std::vector<TileSchedule> gemm_tile_schedules(const GemmProblem& p, Multiplier m
     add_all(kPlainTiles);
   else
     add_all(kMmaTiles);
-  std::vector<std::pair<double, std::size_t>> order;
-  for (std::size_t i = 0; i < candidates.size(); ++i)
-    order.emplace_back(model_gemm_tiles(p, candidates[i], multiplier, machine), i);
-  std::sort(order.begin(), order.end());
-  std::vector<TileSchedule> sorted;
-  for (const auto& [time, i] : order) sorted.push_back(candidates[i]);
-  return sorted;
+  return cheapest_first(candidates, [&](const TileSchedule& s) {
+    return model_gemm_tiles(p, s, multiplier, machine);
+  });
 }
 
 }  // namespace tensor::cuda

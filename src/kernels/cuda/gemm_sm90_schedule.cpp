@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/kernels/cuda/cheapest.h"
 #include "src/kernels/cuda/gemm_sm90.h"
 
 namespace tensor::cuda {
@@ -188,17 +189,8 @@ std::vector<GemmSchedule> gemm_sm90_schedules(const GemmProblem& p, const Machin
     for (const int groups : {1, 2, 3}) add_large({64 * groups, features, 0, groups, 1, false});
   add_large({256, 128, 0, 2, 2, false});
   for (const int features : {128, 192}) add_large({128, features, 0, 2, 2, false, true});
-  std::vector<double> times;
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    times.push_back(model_gemm_sm90(p, candidates[i], machine));
-    order.push_back(i);
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return times[a] < times[b]; });
-  std::vector<GemmSchedule> sorted;
-  for (const std::size_t i : order) sorted.push_back(candidates[i]);
-  return sorted;
+  return cheapest_first(candidates,
+                        [&](const GemmSchedule& s) { return model_gemm_sm90(p, s, machine); });
 }
 
 }  // namespace tensor::cuda
