@@ -147,14 +147,14 @@ std::vector<Candidate> candidates_of(const Problem& p, std::size_t most, const M
     chosen.push_back(late);
     for (const GemmSchedule& s : chosen)
       all.push_back({&p, s.name(), lower_gemm_sm90(p.laid, p.group, machine, s),
-                     model_gemm_sm90(problem, s, machine)});
+                     model_gemm_sm90(problem, s, machine).total});
     return all;
   }
   const AttentionProblem problem = *attention_problem(p.laid.graph, p.group);
   for (const AttentionSchedule& s : different<AttentionSchedule>(
            attention_sm90_schedules(problem, machine), most, attention_kind))
     all.push_back({&p, s.name(), lower_attention_sm90(p.laid, p.group, machine, s),
-                   model_attention_sm90(problem, s, machine)});
+                   model_attention_sm90(problem, s, machine).total});
   return all;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "tensor/error.h"
 
@@ -105,10 +106,26 @@ bool Space::has(const Schedule& schedule) const {
   return sketch_of(*this, schedule) && fault(schedule).empty();
 }
 
+Schedule Space::of(std::string_view text) const {
+  if (text.empty()) return chosen;
+  Schedule wanted = Schedule::parse(text);
+  return has(wanted) ? wanted : chosen;
+}
+
 std::vector<Schedule> Space::all() const {
   std::vector<Schedule> result;
   for_each_valid(*this, [&](Schedule schedule) { result.push_back(std::move(schedule)); });
   return result;
+}
+
+void Space::choose(Schedule level0) {
+  chosen = std::move(level0);
+  if (has(chosen)) return;
+  double least = std::numeric_limits<double>::infinity();
+  for_each_valid(*this, [&](Schedule schedule) {
+    const double time = model_us(schedule);
+    if (time < least) least = time, chosen = std::move(schedule);
+  });
 }
 
 std::int64_t Space::size() const {

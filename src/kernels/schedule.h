@@ -59,10 +59,14 @@ struct Space {
   /// Whether a sketch has the schedule and fault() finds nothing: a text from elsewhere may be
   /// asked for.
   bool has(const Schedule& schedule) const;
+  /// The schedule of a group: what its text says where has() holds, otherwise the chosen one.
+  Schedule of(std::string_view text) const;
   /// All valid schedules, sketch by sketch, in the order of Sketch::at.
   std::vector<Schedule> all() const;
   /// How many there are.
   std::int64_t size() const;
+  /// Sets `chosen`: what level 0 takes if it is valid, otherwise the best of all by the model.
+  void choose(Schedule level0);
 };
 
 }  // namespace tensor

@@ -51,15 +51,10 @@ CudaEngine::CudaEngine(const Program& program, cuda::Device& device, const cuda:
 // ---- Building
 
 void CudaEngine::lower(const cuda::Machine& machine) {
-  const auto families = cuda::cuda_families();
   std::vector<const cuda::Call*> calls;
   for (std::size_t g = 0; g < program_.plan.groups.size(); ++g) {
     const Group& group = program_.plan.groups[g];
-    Bound step{
-        &group,
-        families[static_cast<std::size_t>(group.family)].lower(program_.laid, group, machine),
-        {},
-        {}};
+    Bound step{&group, cuda::lower_group(program_.laid, group, machine), {}, {}};
     steps_.push_back({static_cast<int>(g), step.lowered.description});
     bound_.push_back(std::move(step));
   }

@@ -1,11 +1,12 @@
 // Plan files: an executable on disk. A safetensors file whose tensors are the graph's constants and
 // whose metadata entry "plan" is JSON: the laid-out graph node by node, and the groups. Loading
 // infers every type again and checks the partition, so that a damaged or foreign file is refused;
-// kernels are built anew for the machine at hand.
+// kernels are built anew for the machine at hand, with the schedules of the file where they fit it.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "src/kernels/schedule.h"
 #include "src/runtime/program.h"
 #include "tensor/io.h"
 #include "tensor/json.h"
@@ -17,7 +18,7 @@ namespace {
 using Text = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "tensor-plan";
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;  // 1: groups without schedules
 
 std::string constant_name(ValueId id) { return "constant." + std::to_string(id); }
 
@@ -73,6 +74,12 @@ Text node_json(const Graph& graph, ValueId id, std::map<std::string, Tensor>& co
   }
   if (!node.where.empty()) json["where"] = node.where;
   return json;
+}
+
+// The nodes alone, or with the schedule beside them.
+Text group_json(const Group& group) {
+  if (group.schedule.empty()) return group.nodes;
+  return {{"nodes", group.nodes}, {"schedule", group.schedule}};
 }
 
 // ---- Reading
@@ -138,6 +145,17 @@ void add_node(Graph& graph, const Json& json, std::map<std::string, Tensor>& con
   }
 }
 
+// "" where the file leaves it to the family.
+std::string schedule_of(const Json& json) {
+  if (!json.is_object() || !json.has("schedule")) return {};
+  const Json text = json["schedule"];
+  try {
+    return Schedule::parse(text.text()).text();
+  } catch (const UserError& error) {
+    fail(text.path(), "no schedule of a kernel (", error.what(), "): compile the model again");
+  }
+}
+
 // Every operator in one group, and groups in an order in which their inputs are there.
 FusionPlan plan_of(const Json& json, const Graph& graph, const CostFn& cost) {
   const Wiring wires = wiring(graph);
@@ -146,7 +164,8 @@ FusionPlan plan_of(const Json& json, const Graph& graph, const CostFn& cost) {
     done[static_cast<std::size_t>(id)] = graph[id].kind != NodeKind::operation;
   FusionPlan plan;
   for (std::size_t g = 0; g < json.size(); ++g) {
-    std::vector<ValueId> nodes = value_ids(json[g], graph.size());
+    std::vector<ValueId> nodes =
+        value_ids(json[g].is_object() ? json[g]["nodes"] : json[g], graph.size());
     if (nodes.empty()) fail(json[g].path(), "an empty group");
     for (const ValueId id : nodes) {
       if (!is_compute(graph, id) || done[static_cast<std::size_t>(id)])
@@ -162,6 +181,7 @@ FusionPlan plan_of(const Json& json, const Graph& graph, const CostFn& cost) {
       fail(json[g].path(), "no kernel of this build runs this group: compile the model again");
     group.family = c.family;
     group.microseconds = c.microseconds;
+    group.schedule = schedule_of(json[g]);
     plan.microseconds += c.microseconds;
     plan.groups.push_back(std::move(group));
   }
@@ -184,7 +204,7 @@ void Executable::save(const std::string& path,
     plan["nodes"].push_back(node_json(p.laid.graph, id, constants));
   plan["outputs"] = p.laid.graph.outputs();
   plan["groups"] = Text::array();
-  for (const Group& group : p.plan.groups) plan["groups"].push_back(group.nodes);
+  for (const Group& group : p.plan.groups) plan["groups"].push_back(group_json(group));
   std::map<std::string, std::string> metadata = about;
   if (!metadata.emplace("plan", plan.dump()).second)
     fail("save", "the entry \"plan\" is the plan itself: give it another name");
@@ -200,8 +220,8 @@ Executable load_executable(const std::string& path, int threads, const Device& d
   if (json.text("format", "") != kFormat)
     fail(path, "is no plan file: its format is \"", json.text("format", ""), "\", need \"", kFormat,
          '"');
-  if (json.integer("version", 0) != kVersion)
-    fail(path, "has the plan version ", json.integer("version", 0), ", this build reads ", kVersion,
+  if (const std::int64_t version = json.integer("version", 0); version < 1 || version > kVersion)
+    fail(path, "has the plan version ", version, ", this build reads 1 to ", kVersion,
          ": compile the model again");
   Graph graph;
   for (std::size_t i = 0; i < json["nodes"].size(); ++i)

@@ -51,8 +51,7 @@ class EmulatedEngine : public detail::Engine {
     const cuda::Machine machine = cuda::machine_of(cuda::typical_device(capability));
     for (std::size_t g = 0; g < program.plan.groups.size(); ++g) {
       const Group& group = program.plan.groups[g];
-      const auto& family = cuda::cuda_families()[static_cast<std::size_t>(group.family)];
-      lowered_.push_back(family.lower(program.laid, group, machine));
+      lowered_.push_back(cuda::lower_group(program.laid, group, machine));
       steps_.push_back({static_cast<int>(g), lowered_.back().description});
     }
   }

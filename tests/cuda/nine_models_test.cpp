@@ -22,8 +22,7 @@ std::map<std::string, KernelSource> kernels_of(const LaidOutGraph& graph, const 
   const auto [laid, plan] = merge_parallel(graph, fuse(graph.graph, cuda_cost(machine)));
   std::map<std::string, KernelSource> kernels;
   for (const Group& group : plan.groups) {
-    const Family& family = cuda_families()[static_cast<std::size_t>(group.family)];
-    for (const Call& call : family.lower(laid, group, machine).calls)
+    for (const Call& call : lower_group(laid, group, machine).calls)
       kernels.emplace(call.entry, call.source);
   }
   return kernels;

@@ -59,7 +59,7 @@ void expect_kernels(const std::string& name, const LaidOutGraph& laid) {
   const auto [merged, lowered] = merge_parallel(laid, plan);
   for (const Group& group : lowered.groups) {
     const Family& family = cuda_families()[static_cast<std::size_t>(group.family)];
-    for (const Call& call : family.lower(merged, group, machine).calls)
+    for (const Call& call : lower_group(merged, group, machine).calls)
       texts[family.name].insert(call.source.text);
   }
   std::cout << "; kernels:";
@@ -93,7 +93,7 @@ TEST(WholeModels, GeneratedKernelsOfLargeBatchesCompileWithoutSpills) {
       const Family& family = cuda_families()[static_cast<std::size_t>(group.family)];
       EXPECT_NE(family.name, "host");
       if (products.contains(family.name)) continue;
-      for (const Call& call : family.lower(laid, group, machine).calls) {
+      for (const Call& call : lower_group(laid, group, machine).calls) {
         if (!seen.insert(call.source.text).second) continue;
         SCOPED_TRACE(std::string(name) + "\n" + call.source.text);
         const std::string log = compiler->compile(call.source, machine.device.architecture()).log;

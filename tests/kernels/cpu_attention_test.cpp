@@ -1,6 +1,8 @@
 // The attention family against the reference: shapes, layouts, masks, places of the scale.
 #include <gtest/gtest.h>
 
+#include <iostream>
+
 #include "src/kernels/cpu/simd/table.h"
 #include "tests/kernels/group_testing.h"
 
@@ -341,6 +343,32 @@ TEST(Attention, Declines) {
   // One key: a softmax of nothing but ones.
   EXPECT_TRUE(declines([&](const Tensors& t) -> Tensors { return {attend(t)}; },
                        {q, normal({2, 1, 4}), normal({2, 1, 5})}));
+}
+
+// ---- What may be tried.
+
+TEST(Attention, SchedulesSayHowItIsCut) {
+  const Case c{{2}, 197, 197, 64, 64, tn::f32};
+  const tn::Graph graph =
+      graph_of([](const Tensors& in) -> Tensors { return {attend(in)}; }, c.inputs());
+  const tn::LaidOutGraph laid = tn::lay_out(graph);
+  tn::Group group = whole_group(laid.graph);
+  const tn::cpu::Machine machine = tn::cpu::this_machine(2);
+  const auto space = family("attention").space(laid.graph, group, machine);
+  ASSERT_TRUE(space);
+  EXPECT_TRUE(space->has(space->chosen)) << space->chosen.text();
+  std::cout << space->size() << " schedules, chosen " << space->chosen.text() << '\n';
+  EXPECT_GE(space->size(), 50);
+  EXPECT_EQ(space->features(space->chosen).size(), tn::feature_names().size());
+  const auto described = [&](const std::string& schedule) {
+    group.schedule = schedule;
+    return family("attention").build(laid, group, machine)->description();
+  };
+  EXPECT_EQ(described(space->chosen.text()), described(""));
+  EXPECT_NE(described("streamed parts=2 queries=32 keys=64").find("blocks of 32 x 64"),
+            std::string::npos);
+  EXPECT_EQ(described("streamed parts=2 queries=32 keys=63"), described("")) << "no whole panels";
+  EXPECT_EQ(described("swapped tokens=8"), described(""));
 }
 
 }  // namespace

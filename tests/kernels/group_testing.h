@@ -124,12 +124,13 @@ struct GroupRun {
 };
 
 /// Runs `f` as one group of a family. Inputs and outputs get random layouts (`random` nullptr: the
-/// ones they have, and row-major outputs); threads 1 to 3.
+/// ones they have, and row-major outputs); threads 1 to 3; half of the times any of the schedules
+/// that the family may try.
 inline GroupRun run_group(std::string_view name, const TensorFunction& f, const Tensors& inputs,
                           std::mt19937* random) {
   GroupRun result{graph_of(f, inputs), {}, {}, {}};
   LaidOutGraph laid = lay_out(result.graph);
-  const Group group = whole_group(laid.graph);
+  Group group = whole_group(laid.graph);
   std::vector<Guarded> memory;
   Tensors placed;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -167,8 +168,13 @@ inline GroupRun run_group(std::string_view name, const TensorFunction& f, const 
     return result;
   }
   EXPECT_GT(*estimate, 0);
+  if (random && (*random)() % 2 && family(name).space)
+    if (const auto space = family(name).space(laid.graph, group, machine)) {
+      const std::vector<Schedule> all = space->all();
+      group.schedule = all[(*random)() % all.size()].text();
+    }
   const auto kernel = family(name).build(laid, group, machine);
-  result.kernel = kernel->description();
+  result.kernel = kernel->description() + (group.schedule.empty() ? "" : ", " + group.schedule);
 
   std::vector<std::byte*> operands;
   const Wiring wires = wiring(laid.graph);

@@ -75,5 +75,23 @@ TEST(Schedule, SpacesHoldWhatIsValid) {
     EXPECT_FALSE(space.has(Schedule::parse(text))) << text;
 }
 
+TEST(Schedule, WhatDoesNotFitFallsBack) {
+  Space space = small_space();
+  space.chosen = Schedule::parse("swapped tokens=8");
+  EXPECT_EQ(space.of(""), space.chosen);
+  EXPECT_EQ(space.of("swapped tokens=16").text(), "swapped tokens=16");
+  EXPECT_EQ(space.of("swapped tokens=24"), space.chosen);
+  EXPECT_EQ(space.of("tiled rows=128 columns=128 stages=2"), space.chosen);
+  EXPECT_THROW(space.of("swapped tokens"), UserError);
+
+  space.model_us = [](const Schedule& s) {
+    return s.sketch == "tiled" ? 1000. / *s.value("rows") + *s.value("stages") : 50;
+  };
+  space.choose(Schedule::parse("swapped tokens=16"));
+  EXPECT_EQ(space.chosen.text(), "swapped tokens=16");
+  space.choose(Schedule::parse("swapped tokens=24"));
+  EXPECT_EQ(space.chosen.text(), "tiled rows=128 columns=64 stages=2");
+}
+
 }  // namespace
 }  // namespace tensor

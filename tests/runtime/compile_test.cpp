@@ -286,6 +286,31 @@ TEST(PlanFile, ForeignAndDamagedFilesAreRefused) {
   EXPECT_NE(with(head + R"({"constant":"constant.1"}],"outputs":[1],"groups":[]})")
                 .find("the file holds no tensor"),
             std::string::npos);
+  const std::string exp = head + R"({"op":"exp","in":[0],"attrs":{}}],"outputs":[1],"groups":[)";
+  const std::string error = with(exp + R"({"nodes":[1],"schedule":"tiled rows=many"}]})");
+  EXPECT_NE(error.find("groups[0].schedule: no schedule of a kernel"), std::string::npos) << error;
+  EXPECT_NE(error.find("\"rows=many\""), std::string::npos) << error;
+  EXPECT_NE(with(exp + R"({"nodes":[1],"schedule":7}]})").find("schedule"), std::string::npos);
+}
+
+// A schedule that no kernel here has is kept, and does not matter.
+TEST(PlanFile, KeepsTheSchedulesOfGroups) {
+  const std::string path = testing::TempDir() + "tensor_plan_schedules.safetensors";
+  tn::save_safetensors(path, {},
+                       {{"plan", R"({"format":"tensor-plan","version":2,"nodes":[)"
+                                 R"({"input":[3],"dtype":"f32"},)"
+                                 R"({"op":"exp","in":[0],"attrs":{}},)"
+                                 R"({"op":"sum","in":[1],"attrs":{"axis":[0],)"
+                                 R"("keepdims":false}}],"outputs":[2],"groups":[)"
+                                 R"({"nodes":[1],"schedule":"swapped tokens=8"},[2]]})"}});
+  const tn::Executable loaded = tn::load_executable(path);
+  const Tensor x = tn::arange(3).astype(tn::f32);
+  EXPECT_NEAR(loaded({x})[0].item<float>(), 1 + std::exp(1.f) + std::exp(2.f), 1e-5);
+  const std::string again = testing::TempDir() + "tensor_plan_schedules_again.safetensors";
+  loaded.save(again);
+  const std::string plan = tn::load_safetensors(again).metadata.at("plan");
+  EXPECT_NE(plan.find(R"({"nodes":[1],"schedule":"swapped tokens=8"},[2])"), std::string::npos)
+      << plan;
 }
 
 }  // namespace

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <string>
 
 #include "src/core/view.h"
+#include "src/kernels/cpu/attention_blocks.h"
 #include "src/kernels/cpu/attention_match.h"
 #include "src/kernels/cpu/block_program.h"
 #include "src/kernels/cpu/families.h"
@@ -16,8 +18,6 @@
 namespace tensor::cpu {
 namespace {
 
-constexpr std::int64_t kMostQueries = 48;  // of a block: with the keys' block a tile of 64 KiB
-constexpr std::int64_t kMostKeys = 352;
 constexpr std::int64_t kMostLanes = 16;
 constexpr std::size_t kMostNodes = 16;
 
@@ -92,7 +92,7 @@ class AttentionKernel : public Kernel {
     k_ = of(a.k, place(a.k));
     v_ = of(a.v, place(a.v));
     result_ = of(a.result, group.reads.size());
-    choose_blocks();
+    choose_blocks(machine, group.schedule);
     if (!a.middle.nodes.empty()) {
       for (const ValueId id : a.middle.reads)
         middle_operands_.push_back(id == a.scores ? 0 : place(id));
@@ -122,25 +122,14 @@ class AttentionKernel : public Kernel {
  private:
   std::int64_t words(std::int64_t numbers) const { return (numbers + per_word_ - 1) / per_word_; }
 
-  // Blocks of nearly equal size; a batch is cut into parts, each of which packs all keys for
-  // itself, only as far as the threads need it.
-  void choose_blocks() {
+  void choose_blocks(const Machine& machine, const std::string& schedule) {
     lanes_ = simd::table().lanes;
-    const std::int64_t key_blocks = (keys_ + kMostKeys - 1) / kMostKeys;
-    key_block_ = std::min(rounded_up((keys_ + key_blocks - 1) / key_blocks, 2 * lanes_), keys_);
+    const AttentionExtents extents{batches_, queries_, keys_, depth_, features_, has_tiles_};
+    const AttentionBlocks blocks =
+        schedule.empty() ? usual_blocks(extents, machine.threads)
+                         : blocks_of(attention_space(extents, machine, 1).of(schedule));
+    parts_ = blocks.parts, query_block_ = blocks.queries, key_block_ = blocks.keys;
     pitch_ = rounded_up(key_block_, lanes_);
-    constexpr double kPacking = 16;  // as long as that many queries
-    double best = std::numeric_limits<double>::infinity();
-    for (std::int64_t parts = 1; parts <= std::max<std::int64_t>(queries_ / 16, 1); ++parts) {
-      const std::int64_t rounds = (batches_ * parts + threads_ - 1) / threads_;
-      const double time = static_cast<double>(rounds) *
-                          (static_cast<double>((queries_ + parts - 1) / parts) + kPacking);
-      if (time < 0.98 * best) best = time, parts_ = parts;
-    }
-    const std::int64_t part = (queries_ + parts_ - 1) / parts_;
-    const std::int64_t blocks = (part + kMostQueries - 1) / kMostQueries;
-    query_block_ = (part + blocks - 1) / blocks;
-    if (has_tiles_) query_block_ = std::min(rounded_up(query_block_, 16), kMostQueries);  // whole
   }
 
   void place_scratch() {
@@ -330,6 +319,19 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
          (flops / (0.95 * rate) + scores / machine.special_gops + elementwise) / 1e3;
 }
 
+std::optional<::tensor::Space> space(const Graph& graph, const Group& group,
+                                     const Machine& machine) {
+  const auto time = estimate(graph, group, machine);
+  if (!time) return std::nullopt;
+  const Attention a = *match_attention(graph, group);
+  const Shape& result = graph.type(a.result).shape;
+  const std::int64_t queries = result[result.rank() - 2], features = result.back();
+  return attention_space({num_elements(result) / std::max<std::int64_t>(queries * features, 1),
+                          queries, graph.type(a.scores).shape.back(), graph.type(a.q).shape.back(),
+                          features, multiplies_pairs(a, machine) && machine.tile_gflops > 0},
+                         machine, *time);
+}
+
 std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,
                               const Machine& machine) {
   return std::make_unique<AttentionKernel>(laid, group, *match_attention(laid.graph, group),
@@ -338,6 +340,6 @@ std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,
 
 }  // namespace
 
-const Family kAttention = {"attention", estimate, build};
+const Family kAttention = {"attention", estimate, build, space};
 
 }  // namespace tensor::cpu

@@ -79,6 +79,9 @@ bool fits(const Shape& operand, const Shape& result) {
   return num_elements(operand) == result.back() && operand.back() == result.back();
 }
 
+// The schedules: neither has numbers.
+constexpr std::string_view kAsConvolution = "as_convolution", kAsProduct = "as_product";
+
 class Builder {
  public:
   Builder(const LaidOutGraph& laid, const Group& group, const Anchored& anchored)
@@ -94,7 +97,7 @@ class Builder {
   }
 
   std::unique_ptr<Kernel> build() {
-    if (is_projection()) {
+    if (is_projection() && group_.schedule != kAsProduct) {
       is_image_ = true;
       if (auto kernel = assemble()) return kernel;
       is_image_ = false;
@@ -304,6 +307,41 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
   return machine.dispatch_us + std::max(compute, traffic);
 }
 
+// A product with one constant matrix may be either.
+std::optional<::tensor::Space> space(const Graph& graph, const Group& group,
+                                     const Machine& machine) {
+  const auto time = estimate(graph, group, machine);
+  if (!time) return std::nullopt;
+  const Node& product = graph[match_anchored(graph, group, Op::matmul)->anchor];
+  const TensorType &left = graph.type(product.inputs[0]), &right = graph.type(product.inputs[1]);
+  if (!graph.is_constant(product.inputs[1]) || right.shape.rank() != 2) return std::nullopt;
+  ::tensor::Space space;
+  space.sketches = {{std::string(kAsConvolution), {}}, {std::string(kAsProduct), {}}};
+  space.fault = [](const Schedule&) { return std::string(); };
+  const double usual = *time;
+  constexpr double kUnpacked = 1.2;  // weights as they lie take so much longer, more or less
+  space.model_us = [=](const Schedule& s) {
+    return s.sketch == kAsProduct ? kUnpacked * usual : usual;
+  };
+  Features f;
+  f.rows = static_cast<double>(num_elements(left.shape) / left.shape.back());
+  f.columns = static_cast<double>(right.shape[1]), f.depth = static_cast<double>(right.shape[0]);
+  const Work work = work_of(graph, group);
+  f.flops = work.flops, f.memory_bytes = work.bytes;
+  f.item_bytes = static_cast<double>(item_size(left.dtype));
+  f.multiprocessors = machine.threads, f.threads = 1;
+  f.memory_gbps = machine.memory_gbps, f.cache_gbps = machine.cache_gbps;
+  f.tensor_tflops = machine.f32_gflops / 1e3;
+  space.features = [f, model = space.model_us](const Schedule& s) {
+    Features own = f;
+    own.sketch = s.sketch;
+    own.time.total = model(s);
+    return own.values();
+  };
+  space.choose({std::string(kAsConvolution), {}});
+  return space;
+}
+
 std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,
                               const Machine& machine) {
   const ThreadLimit limit(machine.threads);
@@ -313,7 +351,7 @@ std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,
 
 }  // namespace
 
-const Family kGemm = {"gemm", estimate, build};
+const Family kGemm = {"gemm", estimate, build, space};
 
 }  // namespace tensor::cpu
 #endif

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/kernels/features.h"
 #include "src/kernels/schedule.h"
 #include "src/kernels/work.h"
 #include "src/trace/fuse.h"
@@ -58,8 +59,8 @@ struct Family {
   std::unique_ptr<Kernel> (*build)(const LaidOutGraph& laid, const Group& group,
                                    const Machine& machine);
   /// What may be tried for an accepted group; null where there is one way only.
-  std::optional<Space> (*space)(const Graph& graph, const Group& group,
-                                const Machine& machine) = nullptr;
+  std::optional<::tensor::Space> (*space)(const Graph& graph, const Group& group,
+                                          const Machine& machine) = nullptr;
 };
 
 /// The table in families.cpp; the last family, reference, runs any single operator.

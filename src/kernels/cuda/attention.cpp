@@ -69,6 +69,21 @@ std::optional<AttentionProblem> attention_problem(const Graph& graph, const Grou
   return m ? std::optional(m->problem) : std::nullopt;
 }
 
+Features features_of(const AttentionProblem& p, const Machine& machine) {
+  Features f;
+  f.batches = static_cast<double>(p.batches), f.rows = static_cast<double>(p.queries);
+  f.columns = static_cast<double>(p.keys), f.depth = static_cast<double>(p.depth);
+  f.second = static_cast<double>(p.features);
+  f.item_bytes = 2;
+  f.operations = p.operations, f.written_bytes = p.staged ? 2 : 4;
+  f.flops = 2 * f.batches * f.rows * f.columns * (f.depth + f.second);
+  f.memory_bytes =
+      f.batches * (f.item_bytes * (f.rows * f.depth + f.columns * (f.depth + f.second)) +
+                   f.rows * f.second * f.written_bytes);
+  set_machine(f, machine);
+  return f;
+}
+
 double AttentionGroup::kernel_scale() const {
   return attention.scale * (has_middle ? 1 : std::log2(std::exp(1.0)));
 }

@@ -55,6 +55,8 @@ struct AttentionGroup {
 std::optional<AttentionGroup> match_attention_group(const Graph& graph, const Group& group);
 /// Of such a group.
 std::optional<AttentionProblem> attention_problem(const Graph& graph, const Group& group);
+/// The facts of a problem, the same for all schedules and families of attention.
+Features features_of(const AttentionProblem& problem, const Machine& machine);
 
 /// The parameters of a kernel that middle and epilogue read from: ",\n    const float* middle_r0",
 /// and by which names their members are set.

@@ -23,7 +23,10 @@ class Builder {
     const int staged = boxed_write(laid_, group_, result);
     p.staged = staged >= 0;
     const AttentionSchedule schedule =
-        wanted ? *wanted : attention_sm90_schedules(p, machine_).front();
+        wanted ? *wanted
+        : group_.schedule.empty()
+            ? attention_sm90_schedules(p, machine_).front()
+            : attention_schedule_of(attention_sm90_space(p, machine_).of(group_.schedule));
     if (const std::string fault = p.fault(schedule, machine_.device.shared_block_bytes);
         !fault.empty())
       internal_error("attention_sm90", schedule.name(), ": ", fault);
@@ -120,7 +123,14 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
   if (!m) return std::nullopt;
   const auto schedules = attention_sm90_schedules(m->problem, machine);
   if (schedules.empty()) return std::nullopt;
-  return machine.launch_us + model_attention_sm90(m->problem, schedules.front(), machine);
+  return machine.launch_us + model_attention_sm90(m->problem, schedules.front(), machine).total;
+}
+
+std::optional<Space> space(const Graph& graph, const Group& group, const Machine& machine) {
+  if (machine.device.capability != 90) return std::nullopt;
+  const auto m = match_attention_group(graph, group);
+  if (!m || attention_sm90_schedules(m->problem, machine).empty()) return std::nullopt;
+  return attention_sm90_space(m->problem, machine);
 }
 
 Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
@@ -158,8 +168,8 @@ std::string AttentionProblem::fault(const AttentionSchedule& s, std::int64_t mos
   return {};
 }
 
-double model_attention_sm90(const AttentionProblem& p, const AttentionSchedule& s,
-                            const Machine& machine) {
+TimeParts model_attention_sm90(const AttentionProblem& p, const AttentionSchedule& s,
+                               const Machine& machine) {
   const double clock_mhz = 0.9e3 * machine.device.clock_ghz;
   const auto blocks = static_cast<double>(tiles_of(p.keys, s.block));
   const double scores = 64.0 * s.block;  // of a tile and a block
@@ -191,7 +201,12 @@ double model_attention_sm90(const AttentionProblem& p, const AttentionSchedule& 
   const double clocks =
       std::max({turns * chain + exposed, resident * s.tiles * bound, arrival}) + 0.02 * arrival;
   constexpr double kFill = 1.0;
-  return kFill + (rounds * clocks - exposed + key_bytes / kArrival) / clock_mhz;
+  const double steps = rounds * turns * blocks / clock_mhz;
+  const double factors =
+      static_cast<double>(p.queries * (p.depth + p.features) + p.keys * (p.depth + p.features));
+  return {kFill + (rounds * clocks - exposed + key_bytes / kArrival) / clock_mhz, steps * multiply,
+          steps * others, 2 * static_cast<double>(p.batches) * factors / machine.memory_gbps / 1e3,
+          rounds * arrival / clock_mhz};
 }
 
 std::vector<AttentionSchedule> attention_sm90_schedules(const AttentionProblem& p,
@@ -215,8 +230,9 @@ std::vector<AttentionSchedule> attention_sm90_schedules(const AttentionProblem& 
           add({groups, more, block, stages});
       }
   }
-  return cheapest_first(
-      candidates, [&](const AttentionSchedule& s) { return model_attention_sm90(p, s, machine); });
+  return cheapest_first(candidates, [&](const AttentionSchedule& s) {
+    return model_attention_sm90(p, s, machine).total;
+  });
 }
 
 Lowered lower_attention_sm90(const LaidOutGraph& laid, const Group& group, const Machine& machine,
@@ -224,6 +240,6 @@ Lowered lower_attention_sm90(const LaidOutGraph& laid, const Group& group, const
   return Builder(laid, group, machine, *match_attention_group(laid.graph, group)).run(&schedule);
 }
 
-const Family kAttentionSm90 = {"attention_sm90", estimate, lower};
+const Family kAttentionSm90 = {"attention_sm90", estimate, lower, space};
 
 }  // namespace tensor::cuda

@@ -20,11 +20,15 @@ struct AttentionSchedule {
 };
 
 /// Microseconds from the kernel's start to its end.
-double model_attention_sm90(const AttentionProblem& problem, const AttentionSchedule& schedule,
-                            const Machine& machine);
+TimeParts model_attention_sm90(const AttentionProblem& problem, const AttentionSchedule& schedule,
+                               const Machine& machine);
 /// All schedules that fit, the one with the least time by the model first.
 std::vector<AttentionSchedule> attention_sm90_schedules(const AttentionProblem& problem,
                                                         const Machine& machine);
+
+/// All that may be tried (attention_sm90_space.cpp), and what one of its schedules stands for.
+Space attention_sm90_space(const AttentionProblem& problem, const Machine& machine);
+AttentionSchedule attention_schedule_of(const Schedule& schedule);
 
 /// Lowers a group that the family accepts with a schedule.
 Lowered lower_attention_sm90(const LaidOutGraph& laid, const Group& group, const Machine& machine,

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <memory>
 
 #include "src/kernels/cuda/families.h"
 #include "tensor/error.h"
@@ -27,6 +29,17 @@ Choice choose(const Graph& graph, const Group& group, const Convolution& conv,
   return best;
 }
 
+// The way that the group's schedule names, if it is one for this problem; otherwise the fastest.
+const ConvWay& way_of(const Graph& graph, const Group& group, const Convolution& conv,
+                      const Machine& machine) {
+  if (!group.schedule.empty()) {
+    const std::string sketch = Schedule::parse(group.schedule).sketch;
+    for (const ConvWay* way : kWays)
+      if (way->sketch == sketch && way->estimate(graph, group, conv, machine)) return *way;
+  }
+  return *choose(graph, group, conv, machine).way;
+}
+
 std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
   const auto conv = match_convolution(graph, group);
   if (!conv) return std::nullopt;
@@ -36,7 +49,31 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
 Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
   const auto conv = match_convolution(laid.graph, group);
   if (!conv) internal_error("conv", "the group was not accepted");
-  return choose(laid.graph, group, *conv, machine).way->lower(laid, group, *conv, machine);
+  return way_of(laid.graph, group, *conv, machine).lower(laid, group, *conv, machine);
+}
+
+// The sketches of all ways that might be the fastest: plain arithmetic where there is nothing else.
+std::optional<Space> space(const Graph& graph, const Group& group, const Machine& machine) {
+  const auto conv = match_convolution(graph, group);
+  if (!conv) return std::nullopt;
+  const ConvWay* best = choose(graph, group, *conv, machine).way;
+  if (!best->space) return std::nullopt;
+  std::map<std::string, Space, std::less<>> spaces;
+  Space all;
+  for (const ConvWay* way : kWays) {
+    if (!way->space || !way->estimate(graph, group, *conv, machine)) continue;
+    if (way == &kConvTiled && !spaces.empty()) continue;
+    Space one = way->space(graph, group, *conv, machine);
+    all.sketches.insert(all.sketches.end(), one.sketches.begin(), one.sketches.end());
+    if (way == best || spaces.empty()) all.chosen = one.chosen;
+    spaces.emplace(way->sketch, std::move(one));
+  }
+  if (all.chosen.sketch.empty()) return std::nullopt;
+  const auto shared = std::make_shared<const decltype(spaces)>(std::move(spaces));
+  all.fault = [shared](const Schedule& s) { return shared->at(s.sketch).fault(s); };
+  all.model_us = [shared](const Schedule& s) { return shared->at(s.sketch).model_us(s); };
+  all.features = [shared](const Schedule& s) { return shared->at(s.sketch).features(s); };
+  return all;
 }
 
 // The share of the multiprocessors that clusters of this size reach: their blocks run in one group
@@ -48,18 +85,30 @@ double reach_of_clusters(int blocks) {
 
 }  // namespace
 
-double tiles_us(const Graph& graph, const Group& group, const Convolution& conv,
-                const Machine& machine, const ConvTiles& tiles) {
+ConvWork conv_work(const Graph& graph, const Group& group, const Convolution& conv) {
+  const Work work = work_of(graph, group);
+  const double packing = packing_bytes(graph, conv);
+  return {conv.pixels(),
+          conv.outputs,
+          product_depth(graph, conv),
+          static_cast<double>(item_size(conv.dtype)),
+          work.flops,
+          work.bytes + packing,
+          packing > 0,
+          epilogue_work(graph, group, conv.code, conv.elementwise, conv.pixels() * conv.outputs)};
+}
+
+TimeParts model_conv_tiles(const ConvWork& work, const ConvTiles& tiles, const Machine& machine) {
   // Of SETR-PUP's head on an H200: what comes from the second-level cache is under way for so long;
   // a block begins and ends; and parts are added up.
   constexpr double kLatencyUs = 1.7, kFillUs = 2, kAddUs = 3, kAddGbps = 2500;
   const auto tiles_along = [](std::int64_t n, int tile) {
     return std::ceil(static_cast<double>(n) / tile);
   };
-  const double width = item_size(conv.dtype), processors = machine.device.multiprocessors;
+  const double processors = machine.device.multiprocessors;
   const double reach = tiles.in_cluster ? reach_of_clusters(tiles.parts) : 1;
-  const double blocks = tiles.parts * tiles_along(conv.pixels(), tiles.pixels) *
-                        tiles_along(conv.outputs, tiles.outputs) / (processors * reach);
+  const double blocks = tiles.parts * tiles_along(work.pixels, tiles.pixels) *
+                        tiles_along(work.outputs, tiles.outputs) / (processors * reach);
   // Of a multiprocessor; the last ones have it to themselves.
   const double turns = 0.5 * (std::ceil(blocks) + std::max(blocks, 1.));
   const double resident = std::min<double>(tiles.resident, std::ceil(blocks));
@@ -69,15 +118,14 @@ double tiles_us(const Graph& graph, const Group& group, const Convolution& conv,
       2. * tiles.pixels * tiles.outputs * depth / (tiles.tflops / processors) / 1e6;
   const double rate = std::min(0.85 * machine.l2_gbps / processors,
                                resident * tiles.ahead_kib * 1.024 / kLatencyUs);
-  const double copy = (tiles.pixels + tiles.outputs) * depth * width / rate / 1e3;
+  const double copy = (tiles.pixels + tiles.outputs) * depth * work.item_bytes / rate / 1e3;
   const double compute = turns * std::max(multiply, copy) +
                          kFillUs * (1 + (rounds - 1) * (tiles.resident == 1 ? 1 : 0.3));
-  const double bytes = work_of(graph, group).bytes + packing_bytes(graph, conv);
   // What the kernels just before wrote is still in the second-level cache if it is small.
-  const double bandwidth = bytes < 0.5 * static_cast<double>(machine.device.l2_bytes)
+  const double bandwidth = work.bytes < 0.5 * static_cast<double>(machine.device.l2_bytes)
                                ? machine.l2_gbps
                                : machine.memory_gbps;
-  const double memory = bytes / bandwidth / 1e3, overlap = tiles.resident == 1 ? 0.4 : 0.75;
+  const double memory = work.bytes / bandwidth / 1e3, overlap = tiles.resident == 1 ? 0.4 : 0.75;
   double time =
       machine.launch_us + std::max(compute, memory) + (1 - overlap) * std::min(compute, memory);
   // In a cluster each block reads as many sums as a tile has.
@@ -85,12 +133,39 @@ double tiles_us(const Graph& graph, const Group& group, const Convolution& conv,
   if (tiles.parts > 1 && tiles.in_cluster)
     time += kClusterUs + turns * tiles.pixels * tiles.outputs * sizeof(float) / kClusterGbps / 1e3;
   else if (tiles.parts > 1)
-    time += kAddUs + static_cast<double>(tiles.parts * conv.pixels() * conv.outputs) *
-                         sizeof(float) / kAddGbps / 1e3;
-  if (packing_bytes(graph, conv) > 0) time += machine.launch_us + 1;
-  return time;
+    time += kAddUs + static_cast<double>(tiles.parts * work.pixels * work.outputs) * sizeof(float) /
+                         kAddGbps / 1e3;
+  const double finish = time - machine.launch_us - std::max(compute, memory);
+  if (work.is_packed) time += machine.launch_us + 1;
+  return {time, turns * multiply, finish, memory, turns * copy};
 }
 
-const Family kConv = {"conv", estimate, lower};
+double tiles_us(const Graph& graph, const Group& group, const Convolution& conv,
+                const Machine& machine, const ConvTiles& tiles) {
+  return model_conv_tiles(conv_work(graph, group, conv), tiles, machine).total;
+}
+
+Features features_of(const ConvWork& work, const ConvTiles& tiles, const Machine& machine) {
+  const auto along = [](std::int64_t extent, int tile) {
+    return std::ceil(static_cast<double>(extent) / tile);
+  };
+  Features f;
+  f.rows = static_cast<double>(work.pixels), f.columns = static_cast<double>(work.outputs);
+  f.depth = static_cast<double>(tiles.depth);
+  f.flops = work.flops, f.memory_bytes = work.bytes, f.item_bytes = work.item_bytes;
+  f.operations = work.epilogue.operations, f.read_bytes = work.epilogue.read_bytes;
+  f.written_bytes = work.epilogue.written_bytes;
+  f.tile_rows = tiles.pixels, f.tile_columns = tiles.outputs, f.splits = tiles.parts;
+  f.resident = tiles.resident;
+  f.has_second_kernel = tiles.parts > 1 && !tiles.in_cluster;
+  const double count = along(work.pixels, tiles.pixels) * along(work.outputs, tiles.outputs);
+  f.blocks = count * tiles.parts;
+  f.cache_bytes = count * f.depth * work.item_bytes * (tiles.pixels + tiles.outputs);
+  f.time = model_conv_tiles(work, tiles, machine);
+  set_machine(f, machine);
+  return f;
+}
+
+const Family kConv = {"conv", estimate, lower, space};
 
 }  // namespace tensor::cuda

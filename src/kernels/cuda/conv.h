@@ -9,6 +9,7 @@
 
 #include "src/kernels/cuda/expression.h"
 #include "src/kernels/cuda/family.h"
+#include "src/kernels/cuda/gemm_sm90.h"
 #include "tensor/ops.h"
 
 namespace tensor::cuda {
@@ -104,17 +105,34 @@ struct ConvTiles {
   double ahead_kib = 64;    // what is on its way to a block at any time
   bool in_cluster = false;  // parts are added up in shared memory
 };
+/// What all schedules of a convolution share.
+struct ConvWork {
+  std::int64_t pixels = 1, outputs = 1, depth = 1;  // the product's
+  double item_bytes = 2;                            // of an operand
+  double flops = 0, bytes = 0;  // bytes read and written once, and again what packing takes
+  bool is_packed = false;
+  EpilogueWork epilogue = {};
+};
+ConvWork conv_work(const Graph& graph, const Group& group, const Convolution& conv);
 /// Microseconds: what the multiprocessors multiply, what comes to them from the second-level cache,
 /// and what goes to memory.
+TimeParts model_conv_tiles(const ConvWork& work, const ConvTiles& tiles, const Machine& machine);
 double tiles_us(const Graph& graph, const Group& group, const Convolution& conv,
                 const Machine& machine, const ConvTiles& tiles);
+/// A schedule's features that follow from its tiles.
+Features features_of(const ConvWork& work, const ConvTiles& tiles, const Machine& machine);
 
 /// A way to run convolutions: the time it would take, nullopt where it cannot, and its kernels.
 struct ConvWay {
   std::optional<double> (*estimate)(const Graph& graph, const Group& group, const Convolution& conv,
                                     const Machine& machine);
+  /// With the group's schedule, where that is one of its space.
   Lowered (*lower)(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
                    const Machine& machine);
+  /// Of what it can run: one sketch, all that may be tried; null where there is nothing to choose.
+  Space (*space)(const Graph& graph, const Group& group, const Convolution& conv,
+                 const Machine& machine) = nullptr;
+  std::string_view sketch = {};
 };
 extern const ConvWay kConvSm90, kConvMma, kConvTiled, kConvDirect;
 
@@ -127,6 +145,8 @@ struct ConvSm90Schedule {
   int pixels() const { return 64 * groups; }
   int threads() const { return 128 * groups; }
   std::int64_t shared_bytes() const;
+  /// Why the kernel cannot be built so, empty if it can.
+  std::string fault(const ConvWork& work, const Machine& machine) const;
 };
 std::span<const ConvSm90Schedule> conv_sm90_schedules();
 Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Convolution& conv,

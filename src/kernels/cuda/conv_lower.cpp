@@ -9,7 +9,6 @@
 namespace tensor::cuda {
 namespace {
 
-constexpr std::int64_t kChunk = 8;       // elements of 16 bits in 16 bytes
 constexpr std::int64_t kPatchStep = 64;  // of a row, so that all kernels can multiply it
 
 std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }

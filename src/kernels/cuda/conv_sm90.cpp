@@ -1,5 +1,6 @@
 // Convolutions of 16-bit operands on Hopper, with wgmma and the tensor memory accelerator.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "src/kernels/cuda/conv.h"
@@ -20,26 +21,107 @@ constexpr Schedule kSchedules[] = {{2, 256, 4, 1, 0.9}, {2, 192, 5, 1, 0.85}, {3
                                    {1, 64, 4, 3, 0.65}, {1, 64, 12, 1, 0.45}};
 constexpr int kParts[] = {1, 2, 3, 4, 6, 8};
 
+ConvTiles tiles_of(const Schedule& s, const ConvWork& work, const Machine& machine) {
+  return {s.pixels(),
+          s.outputs,
+          s.parts,
+          work.depth,
+          s.efficiency * machine.tensor_tflops,
+          s.resident,
+          (s.pixels() + s.outputs) * 0.125 * (s.stages - 1),
+          true};
+}
+
 struct Choice {
   Schedule schedule{};
   double microseconds = std::numeric_limits<double>::infinity();
 };
 
-Choice choose(const Graph& graph, const Group& group, const Convolution& conv,
-              const Machine& machine) {
+Choice choose(const ConvWork& work, const Machine& machine) {
   Choice best;
-  const std::int64_t depth = product_depth(graph, conv);
   for (Schedule s : kSchedules)
     for (const int parts : kParts) {
-      if (parts > 1 && depth / kBlock / parts < 4) continue;
+      if (parts > 1 && work.depth / kBlock / parts < 4) continue;
       s.parts = parts;
-      const double time =
-          tiles_us(graph, group, conv, machine,
-                   {s.pixels(), s.outputs, parts, depth, s.efficiency * machine.tensor_tflops,
-                    s.resident, (s.pixels() + s.outputs) * 0.125 * (s.stages - 1), true});
+      const double time = model_conv_tiles(work, tiles_of(s, work, machine), machine).total;
       if (time < best.microseconds) best = {s, time};
     }
   return best;
+}
+
+// ---- What may be tried.
+
+// The share of the rate that schedules reach which were not measured: by the sums that a
+// multiprocessor works on at a time.
+double efficiency_of(const Schedule& s) {
+  for (const Schedule& known : kSchedules)
+    if (known.groups == s.groups && known.outputs == s.outputs && known.resident == s.resident)
+      return known.efficiency;
+  const double sums = static_cast<double>(s.pixels()) * s.outputs * s.resident;
+  return std::clamp(0.45 + 0.15 * std::log2(sums / 4096), 0.3, 0.9);
+}
+
+::tensor::Schedule named(const Schedule& s) {
+  return {"window_tma",
+          {{"groups", s.groups},
+           {"outputs", s.outputs},
+           {"stages", s.stages},
+           {"resident", s.resident},
+           {"parts", s.parts}}};
+}
+
+Schedule schedule_of(const ::tensor::Schedule& named) {
+  const auto number = [&](std::string_view name) { return named.value(name).value_or(1); };
+  Schedule s{.groups = number("groups"),
+             .outputs = number("outputs"),
+             .stages = number("stages"),
+             .resident = number("resident"),
+             .parts = number("parts")};
+  s.efficiency = efficiency_of(s);
+  return s;
+}
+
+// The rule: windows are gathered by the tensor memory accelerator into tiles of one tap each, which
+// warpgroups multiply; the depth whole or in parts that a cluster adds up.
+Sketch window_tma() {
+  return {"window_tma",
+          {{"groups", {1, 2, 3, 4}},
+           {"outputs", {64, 128, 192, 256}},
+           {"stages", {2, 3, 4, 5, 6, 8, 12}},
+           {"resident", {1, 2, 3, 4}},
+           {"parts", {kParts, kParts + std::size(kParts)}}}};
+}
+
+std::vector<float> features_of_schedule(const Schedule& s, const ConvWork& work,
+                                        const Machine& machine) {
+  Features f = features_of(work, tiles_of(s, work, machine), machine);
+  f.sketch = "window_tma";
+  f.tile_depth = kBlock, f.groups = s.groups, f.stages = s.stages, f.threads = s.threads();
+  f.registers = 0.5 * s.outputs;
+  f.shared_bytes = static_cast<double>(s.shared_bytes());
+  f.operand_bytes =
+      f.blocks / s.parts * static_cast<double>(work.depth) * 2 * s.groups * (64 + s.outputs);
+  return f.values();
+}
+
+Space space(const Graph& graph, const Group& group, const Convolution& conv,
+            const Machine& machine) {
+  const ConvWork work = conv_work(graph, group, conv);
+  Space space;
+  space.sketches = {window_tma()};
+  // What was measured is always there, as rings that are longer than the depth.
+  const auto level0 = named(choose(work, machine).schedule);
+  space.fault = [=](const auto& s) {
+    return s == level0 ? std::string() : schedule_of(s).fault(work, machine);
+  };
+  space.model_us = [=](const auto& s) {
+    return model_conv_tiles(work, tiles_of(schedule_of(s), work, machine), machine).total;
+  };
+  space.features = [=](const auto& s) {
+    return features_of_schedule(schedule_of(s), work, machine);
+  };
+  space.choose(level0);
+  return space;
 }
 
 // Whether pixels of the result read pixels of the image one to one, in their order.
@@ -97,7 +179,7 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Con
     return std::nullopt;
   if (!reads_patches(graph, conv) && (conv.channels % kBlock != 0 || !has_window(conv)))
     return std::nullopt;
-  return choose(graph, group, conv, machine).microseconds;
+  return choose(conv_work(graph, group, conv), machine).microseconds;
 }
 
 std::string schedule_text(const Convolution& conv, const Schedule& s) {
@@ -109,14 +191,42 @@ std::string schedule_text(const Convolution& conv, const Schedule& s) {
 
 Lowered lower(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
               const Machine& machine) {
-  return lower_conv_sm90(laid, group, conv, machine,
-                         choose(laid.graph, group, conv, machine).schedule);
+  const Schedule schedule =
+      group.schedule.empty()
+          ? choose(conv_work(laid.graph, group, conv), machine).schedule
+          : schedule_of(space(laid.graph, group, conv, machine).of(group.schedule));
+  return lower_conv_sm90(laid, group, conv, machine, schedule);
 }
 
 }  // namespace
 
 std::int64_t ConvSm90Schedule::shared_bytes() const {
   return std::int64_t{stages} * (pixels() + outputs) * kBlock * 2;
+}
+
+std::string ConvSm90Schedule::fault(const ConvWork& work, const Machine& machine) const {
+  const DeviceInfo& device = machine.device;
+  // A kernel may have 255; besides the sums some 64 are needed.
+  const int registers = std::min(255, device.registers / (threads() * resident) / 8 * 8);
+  if (outputs / 2 + 64 > registers) return "too few registers";
+  const std::int64_t shared = shared_bytes() + 1024;
+  if (shared > device.shared_block_bytes) return "too little shared memory for a block";
+  if (resident * (shared + 1024) > device.shared_bytes)
+    return "too little shared memory for the blocks of a multiprocessor";
+  const std::int64_t steps = work.depth / kBlock;
+  if (stages > std::max<std::int64_t>(steps / parts, 2)) return "more stages than steps";
+  const std::int64_t blocks =
+      (work.pixels + pixels() - 1) / pixels() * ((work.outputs + outputs - 1) / outputs) * parts;
+  if (resident > 1 && blocks <= (resident - 1) * device.multiprocessors)
+    return "too few blocks for so many on a multiprocessor";
+  if (outputs > 64 && outputs >= work.outputs + 64) return "more outputs than the convolution has";
+  if (parts == 1) return {};
+  if (steps / parts < 2) return "parts of two steps at least";
+  if (blocks / parts >= 2 * device.multiprocessors) return "there are tiles enough without parts";
+  // Sums are exchanged where the tiles were.
+  if (std::int64_t{4} * pixels() * (outputs + 8) > shared_bytes())
+    return "too little shared memory for the sums of a part";
+  return {};
 }
 
 std::span<const ConvSm90Schedule> conv_sm90_schedules() { return kSchedules; }
@@ -162,6 +272,6 @@ Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Conv
   return lowered;
 }
 
-const ConvWay kConvSm90 = {estimate, lower};
+const ConvWay kConvSm90 = {estimate, lower, space, "window_tma"};
 
 }  // namespace tensor::cuda

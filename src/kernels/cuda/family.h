@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/kernels/cuda/device.h"
+#include "src/kernels/features.h"
 #include "src/kernels/schedule.h"
 #include "src/kernels/work.h"
 #include "src/trace/fuse.h"
@@ -32,6 +33,8 @@ struct Machine {
   double host_gbps = 0;      // to and from the host
 };
 Machine machine_of(const DeviceInfo& device);
+/// What a learned cost model sees of it.
+void set_machine(Features& features, const Machine& machine);
 /// A GPU as data sheets describe it, for compiling where there is none: 75, 80, 86, 89, 90, 100 or
 /// 120.
 DeviceInfo typical_device(int capability);
@@ -112,6 +115,10 @@ std::span<const Family> cuda_families();
 
 /// The cheapest family of a group.
 CostFn cuda_cost(const Machine& machine);
+
+/// Lowers a group of a plan by its family, as if nothing else were in its graph (trace/isolate.h):
+/// so that the blocks of a model share their kernels.
+Lowered lower_group(const LaidOutGraph& laid, const Group& group, const Machine& machine);
 
 /// "sm90a_gemm_f16_f32_128x128x64_s4_bias__1a2b3c4d": architecture, what it does, and a hash of the
 /// text, which calls it KERNEL. Sets the call's entry and the names in its source.

@@ -24,7 +24,9 @@ class Builder {
     staged_ = boxed_write(laid_, group_, product_);
     problem_ = gemm_problem(laid_.graph, group_, product_);
     problem_.staged = staged_ >= 0;
-    GemmSchedule schedule = wanted ? *wanted : gemm_sm90_schedules(problem_, machine_).front();
+    GemmSchedule schedule = wanted                    ? *wanted
+                            : group_.schedule.empty() ? gemm_sm90_schedules(problem_, machine_)[0]
+                                                      : of_group();
     const Source inputs = left_source();
     const Source weights = right_source();
     if (weights.is_turned) schedule.shares = 1;
@@ -36,6 +38,10 @@ class Builder {
   }
 
  private:
+  GemmSchedule of_group() const {
+    return gemm_schedule_of(gemm_sm90_space(problem_, machine_).of(group_.schedule));
+  }
+
   int operand(ValueId id) const {
     const auto& reads = group_.reads;
     return static_cast<int>(std::find(reads.begin(), reads.end(), id) - reads.begin());
@@ -171,13 +177,24 @@ std::optional<Product> accepted(const Graph& graph, const Group& group, const Ma
   return product;
 }
 
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+std::optional<GemmProblem> problem_of(const Graph& graph, const Group& group,
+                                      const Machine& machine) {
   auto product = accepted(graph, group, machine);
   if (!product) return std::nullopt;
   if (product->is_shared) product = with_merged_rows(*product);
-  const GemmProblem problem = gemm_problem(graph, group, *product);
+  return gemm_problem(graph, group, *product);
+}
+
+std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+  const auto problem = problem_of(graph, group, machine);
+  if (!problem) return std::nullopt;
   return machine.launch_us +
-         model_gemm_sm90(problem, gemm_sm90_schedules(problem, machine).front(), machine);
+         model_gemm_sm90(*problem, gemm_sm90_schedules(*problem, machine).front(), machine).total;
+}
+
+std::optional<Space> space(const Graph& graph, const Group& group, const Machine& machine) {
+  const auto problem = problem_of(graph, group, machine);
+  return problem ? std::optional(gemm_sm90_space(*problem, machine)) : std::nullopt;
 }
 
 Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
@@ -191,6 +208,6 @@ Lowered lower_gemm_sm90(const LaidOutGraph& laid, const Group& group, const Mach
   return Builder(laid, group, machine, *accepted(laid.graph, group, machine)).run(&schedule);
 }
 
-const Family kGemmSm90 = {"gemm_sm90", estimate, lower};
+const Family kGemmSm90 = {"gemm_sm90", estimate, lower, space};
 
 }  // namespace tensor::cuda

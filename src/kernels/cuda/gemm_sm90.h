@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/kernels/cuda/product.h"
+#include "src/kernels/features.h"
 
 namespace tensor::cuda {
 
@@ -14,6 +15,7 @@ struct GemmProblem {
   double read_bytes = 0, written_bytes = 0;  // by the epilogue, for each element
   double operations = 0;                     // of the epilogue, for each element
   bool staged = true;
+  bool is_constant = true;  // the right factor
 };
 
 /// See device/gemm_sm90.h.
@@ -50,12 +52,26 @@ struct GemmSchedule {
 
 GemmProblem gemm_problem(const Graph& graph, const Group& group, const Product& product);
 
+/// What follows the sums of a product or a convolution, for each of `elements` results.
+struct EpilogueWork {
+  double read_bytes = 0, written_bytes = 0, operations = 0;
+};
+EpilogueWork epilogue_work(const Graph& graph, const Group& group, const ElementCode& code,
+                           const std::vector<ValueId>& elementwise, std::int64_t elements);
+
 /// Microseconds from the kernel's start to its end with the schedule, operands in L2, constant
 /// weights in memory.
-double model_gemm_sm90(const GemmProblem& problem, const GemmSchedule& schedule,
-                       const Machine& machine);
+TimeParts model_gemm_sm90(const GemmProblem& problem, const GemmSchedule& schedule,
+                          const Machine& machine);
 /// All schedules that fit, the one with the least time by the model first.
 std::vector<GemmSchedule> gemm_sm90_schedules(const GemmProblem& problem, const Machine& machine);
+
+/// All that may be tried (gemm_sm90_space.cpp), and what one of its schedules stands for.
+Space gemm_sm90_space(const GemmProblem& problem, const Machine& machine);
+GemmSchedule gemm_schedule_of(const Schedule& schedule);
+/// The facts of a problem, the same for all schedules and families of products. `item_bytes`: of a
+/// factor's element.
+Features features_of(const GemmProblem& problem, double item_bytes, const Machine& machine);
 
 /// Lowers a group that the family accepts with a schedule.
 Lowered lower_gemm_sm90(const LaidOutGraph& laid, const Group& group, const Machine& machine,

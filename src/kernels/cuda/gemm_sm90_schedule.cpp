@@ -1,6 +1,7 @@
 // Which schedule a product on Hopper gets without measuring: a model of what bounds it.
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "src/kernels/cuda/cheapest.h"
 #include "src/kernels/cuda/gemm_sm90.h"
@@ -72,7 +73,7 @@ std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p)
   if (blocks * columns() > (takes_turns && is_light ? 384 : 256))
     return "at most 128 sums a thread, 192 of groups that take turns with little to do";
   // Four warpgroups have 128 registers a thread when the kernel is compiled.
-  if (groups == 3 && columns() > 144) return "at most 72 sums a thread in three groups";
+  if (groups == 3 && blocks * columns() > 144) return "at most 72 sums a thread in three groups";
   if (p.staged && features % 64 != 0) return "features in panels of 64";
   if (stages < 2) return "at least two stages";
   if (splits > 1) {
@@ -93,30 +94,44 @@ std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p)
   return {};
 }
 
-GemmProblem gemm_problem(const Graph& graph, const Group& group, const Product& product) {
-  GemmProblem p{product.batches, product.rows, product.features, product.depth, 0, 0, 0, true};
-  const double elements = static_cast<double>(p.batches * p.tokens * p.features);
+EpilogueWork epilogue_work(const Graph& graph, const Group& group, const ElementCode& code,
+                           const std::vector<ValueId>& elementwise, std::int64_t elements) {
+  EpilogueWork work;
   const auto bytes = [&](ValueId id) {
     return static_cast<double>(num_elements(graph.type(id).shape) *
                                item_size(graph.type(id).dtype)) /
-           elements;
+           static_cast<double>(elements);
   };
-  for (const auto& load : product.code.loads) p.read_bytes += bytes(load.value);
-  p.staged = false;
-  for (const ValueId id : group.writes) {
-    p.written_bytes += bytes(id);
-    p.staged |= item_size(graph.type(id).dtype) == 2 && p.features % 8 == 0;
-  }
-  for (const ValueId id : product.elementwise) {
+  for (const auto& load : code.loads) work.read_bytes += bytes(load.value);
+  for (const ValueId id : group.writes) work.written_bytes += bytes(id);
+  for (const ValueId id : elementwise) {
     const Op op = graph[id].op;
     const bool is_cheap = op == Op::add || op == Op::multiply || op == Op::subtract ||
                           op == Op::astype || op == Op::relu || op == Op::maximum;
-    p.operations += is_cheap ? 1 : 16;
+    work.operations += is_cheap ? 1 : 16;
   }
-  return p;
+  return work;
 }
 
-double model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Machine& machine) {
+GemmProblem gemm_problem(const Graph& graph, const Group& group, const Product& product) {
+  const auto& [batches, rows, features] = std::tie(product.batches, product.rows, product.features);
+  const EpilogueWork work =
+      epilogue_work(graph, group, product.code, product.elementwise, batches * rows * features);
+  const bool staged = std::any_of(group.writes.begin(), group.writes.end(), [&](ValueId id) {
+    return item_size(graph.type(id).dtype) == 2 && product.features % 8 == 0;
+  });
+  return {batches,
+          rows,
+          features,
+          product.depth,
+          work.read_bytes,
+          work.written_bytes,
+          work.operations,
+          staged,
+          product.is_constant};
+}
+
+TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Machine& machine) {
   // Clocks of one multiprocessor: 16-bit wgmma takes N / 2 clocks for 16 of k, and its operands 128
   // bytes a clock; copies arrive at some 56 bytes a clock.
   constexpr double kArrival = 56;
@@ -155,7 +170,8 @@ double model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Machin
                         (s.tokens + static_cast<double>(s.features) / s.shares);
   const double cache = cached / machine.l2_gbps / 1e3;
   constexpr double kFill = 1.3;  // the first tiles' way from memory, and the last sums' back
-  return kFill + std::max({clocks / clock_mhz, memory, cache});
+  return {kFill + std::max({clocks / clock_mhz, memory, cache}), rounds * main / clock_mhz,
+          (clocks - rounds * main) / clock_mhz, memory, cache};
 }
 
 std::vector<GemmSchedule> gemm_sm90_schedules(const GemmProblem& p, const Machine& machine) {
@@ -189,8 +205,8 @@ std::vector<GemmSchedule> gemm_sm90_schedules(const GemmProblem& p, const Machin
     for (const int groups : {1, 2, 3}) add_large({64 * groups, features, 0, groups, 1, false});
   add_large({256, 128, 0, 2, 2, false});
   for (const int features : {128, 192}) add_large({128, features, 0, 2, 2, false, true});
-  return cheapest_first(candidates,
-                        [&](const GemmSchedule& s) { return model_gemm_sm90(p, s, machine); });
+  return cheapest_first(
+      candidates, [&](const GemmSchedule& s) { return model_gemm_sm90(p, s, machine).total; });
 }
 
 }  // namespace tensor::cuda

@@ -45,6 +45,14 @@ Machine machine_of(const DeviceInfo& device) {
   return m;
 }
 
+void set_machine(Features& f, const Machine& m) {
+  f.multiprocessors = m.device.multiprocessors;
+  f.most_threads = m.device.threads;
+  f.most_shared_bytes = static_cast<double>(m.device.shared_bytes);
+  f.tensor_tflops = m.tensor_tflops, f.clock_ghz = m.device.clock_ghz;
+  f.memory_gbps = m.memory_gbps, f.cache_gbps = m.l2_gbps;
+}
+
 DeviceInfo typical_device(int capability) {
   constexpr std::int64_t kKiB = 1 << 10, kMiB = 1 << 20, kGiB = 1 << 30;
   // T4, A100, RTX 3090, L4, H200, B200, RTX 5090.

@@ -356,8 +356,7 @@ Planned::Planned(const Laid& plan, const Tensors& inputs, const cuda::Machine& m
     : groups(plan.first, plan.second.groups, inputs) {
   const LaidOutGraph& laid = groups.laid();
   for (const Group& group : groups.groups()) {
-    const cuda::Family& family = cuda::cuda_families()[static_cast<std::size_t>(group.family)];
-    lowered.push_back(family.lower(laid, group, machine));
+    lowered.push_back(cuda::lower_group(laid, group, machine));
     if (!lowered.back().on_host) continue;
     for (const ValueId id : group.nodes) on_host += std::string(info(laid.graph[id].op).name) + " ";
     on_host += "\n";

@@ -1,0 +1,119 @@
+// What may be tried for attention on Hopper: batched product, softmax and second product as one
+// kernel (GTCO, section IV-D: SSSR-RSRS), the scores of a row all in registers or block by block.
+#include <algorithm>
+
+#include "src/kernels/cuda/attention_sm90.h"
+
+namespace tensor::cuda {
+namespace {
+
+constexpr int kStep = 16, kMostKeys = 272;  // of a block
+
+std::int64_t tiles_along(std::int64_t extent, std::int64_t tile) {
+  return (extent + tile - 1) / tile;
+}
+
+using Rule = std::optional<Sketch> (*)(const AttentionProblem&);
+
+// All keys of a row fit the registers of those who multiply: keys and values are read once for as
+// many tiles of queries as a block takes.
+std::optional<Sketch> whole_rows(const AttentionProblem& p) {
+  if (p.keys > kMostKeys) return std::nullopt;
+  const auto block = static_cast<int>(tiles_along(p.keys, kStep) * kStep);
+  std::vector<int> tiles;
+  for (int i = 1; i <= std::max<std::int64_t>(tiles_along(p.queries, 64), 3) && i <= 24; ++i)
+    tiles.push_back(i);
+  return Sketch{
+      "whole_rows",
+      {{"groups", {1, 2, 3}}, {"tiles", tiles}, {"block", {block}}, {"stages", {1, 2, 3, 4}}}};
+}
+
+// Keys come in blocks, the sums of the results grow with them (online softmax).
+std::optional<Sketch> online(const AttentionProblem& p) {
+  if (p.keys <= kStep) return std::nullopt;
+  std::vector<int> blocks;
+  for (int block = kStep; block <= kMostKeys && block < p.keys; block += kStep)
+    // With a smaller one as many blocks are needed, and less is calculated for nothing.
+    if (block == kStep || tiles_along(p.keys, block) < tiles_along(p.keys, block - kStep))
+      blocks.push_back(block);
+  return Sketch{"online",
+                {{"groups", {1, 2, 3}}, {"block", blocks}, {"stages", {1, 2, 3, 4, 5, 6}}}};
+}
+
+constexpr Rule kRules[] = {whole_rows, online};
+
+Schedule named(const AttentionSchedule& s, const AttentionProblem& p) {
+  if (s.block >= p.keys)
+    return {"whole_rows",
+            {{"groups", s.groups}, {"tiles", s.tiles}, {"block", s.block}, {"stages", s.stages}}};
+  return {"online", {{"groups", s.groups}, {"block", s.block}, {"stages", s.stages}}};
+}
+
+// Of a kernel that there is: why nobody needs it.
+std::string pointless(const AttentionSchedule& s, const AttentionProblem& p,
+                      const Machine& machine) {
+  const std::int64_t tiles = tiles_along(p.queries, 64), units = tiles_along(tiles, s.tiles);
+  const std::int64_t blocks = tiles_along(p.keys, s.block);
+  if (s.groups > 1 && s.groups > tiles) return "more groups than tiles of queries";
+  if (s.tiles > s.groups && tiles_along(tiles, s.tiles - 1) == units)
+    return "fewer tiles a block need as many blocks";
+  // What one unit of work reads, and the next one's while that is worked on.
+  if (s.stages > std::max<std::int64_t>(2 * blocks, 2)) return "more stages than blocks of keys";
+  if (s.stages > 1 && blocks == 1 && units * p.batches <= machine.device.multiprocessors)
+    return "more stages than blocks of keys";
+  return {};
+}
+
+std::string fault_of(const AttentionSchedule& s, const AttentionProblem& p,
+                     const Machine& machine) {
+  const std::string fault = p.fault(s, machine.device.shared_block_bytes);
+  return fault.empty() ? pointless(s, p, machine) : fault;
+}
+
+std::vector<float> features_of(const Schedule& schedule, const AttentionProblem& p,
+                               const Machine& machine) {
+  const AttentionSchedule s = attention_schedule_of(schedule);
+  Features f = features_of(p, machine);
+  f.sketch = schedule.sketch;
+  f.tile_rows = 64. * s.tiles, f.tile_columns = s.block;
+  f.tile_depth = static_cast<double>(tiles_along(p.depth, 64) * 64);
+  f.groups = s.groups, f.row_blocks = static_cast<double>(s.tiles) / s.groups;
+  f.stages = s.stages, f.threads = s.threads();
+  f.registers = 0.5 * (s.block + static_cast<double>(s.block < p.keys ? p.features : 0));
+  f.shared_bytes = static_cast<double>(p.shared_bytes(s));
+  f.blocks = static_cast<double>(tiles_along(tiles_along(p.queries, 64), s.tiles) * p.batches);
+  const bool two_fit = s.groups == 1 && 2 * (f.shared_bytes + 2048) <= f.most_shared_bytes;
+  f.resident = two_fit ? 2 : 1;
+  const auto width = static_cast<double>(p.depth + p.features);
+  const double keys = static_cast<double>(tiles_along(p.keys, s.block) * s.block);
+  f.cache_bytes = 2 * f.blocks * width * (keys + 64. * s.tiles);
+  f.operand_bytes = 2 * f.blocks * s.tiles * width * (keys + 64);
+  f.time = model_attention_sm90(p, s, machine);
+  return f.values();
+}
+
+}  // namespace
+
+AttentionSchedule attention_schedule_of(const Schedule& schedule) {
+  AttentionSchedule s;
+  s.groups = schedule.value("groups").value_or(1);
+  s.tiles = schedule.value("tiles").value_or(s.groups);
+  s.block = schedule.value("block").value_or(kStep);
+  s.stages = schedule.value("stages").value_or(1);
+  return s;
+}
+
+Space attention_sm90_space(const AttentionProblem& p, const Machine& machine) {
+  Space space;
+  for (const Rule rule : kRules)
+    if (auto sketch = rule(p)) space.sketches.push_back(std::move(*sketch));
+  space.fault = [=](const Schedule& s) { return fault_of(attention_schedule_of(s), p, machine); };
+  space.model_us = [=](const Schedule& s) {
+    return model_attention_sm90(p, attention_schedule_of(s), machine).total;
+  };
+  space.features = [=](const Schedule& s) { return features_of(s, p, machine); };
+  space.choose(named(attention_sm90_schedules(p, machine).front(), p));
+  return space;
+}
+
+}  // namespace tensor::cuda

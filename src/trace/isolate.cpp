@@ -1,0 +1,145 @@
+#include "src/trace/isolate.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <sstream>
+
+#include "src/trace/rewrite.h"
+
+namespace tensor {
+namespace {
+
+bool is_view(const Graph& graph, ValueId id) {
+  return graph[id].kind == NodeKind::operation && !is_compute(graph, id);
+}
+
+ValueId root_of(const Graph& graph, ValueId id) {
+  while (is_view(graph, id)) id = graph[id].inputs[0];
+  return id;
+}
+
+class Isolator {
+ public:
+  Isolator(const LaidOutGraph& laid, const Group& group)
+      : laid_(laid), group_(group), rewriter_(laid.graph) {}
+
+  Isolated run() {
+    for (const ValueId id : group_.reads) {
+      if (laid_.graph.is_constant(root_of(laid_.graph, id)))
+        keep(id);
+      else
+        place(id, rewriter_.to().add_input(laid_.graph.type(id), laid_.graph[id].where));
+    }
+    for (const ValueId id : group_.nodes) keep(id);
+    const auto moved = [&](std::vector<ValueId> ids) {
+      for (ValueId& id : ids) id = rewriter_(id);
+      return ids;
+    };
+    Group group = group_;
+    group.nodes = moved(group_.nodes);
+    group.reads = moved(group_.reads);
+    group.writes = moved(group_.writes);
+    rewriter_.to().set_outputs(group.writes);
+    return {{std::move(rewriter_.to()), std::move(layouts_)}, std::move(group)};
+  }
+
+ private:
+  void place(ValueId id, ValueId as) {
+    rewriter_.replace(id, as);
+    layouts_.push_back(laid_.layouts[static_cast<std::size_t>(id)]);
+  }
+
+  // With the views and constants that it is made from.
+  void keep(ValueId id) {
+    if (rewriter_(id) >= 0) return;
+    for (const ValueId input : laid_.graph[id].inputs) keep(input);
+    place(id, rewriter_.keep(id));
+  }
+
+  const LaidOutGraph& laid_;
+  const Group& group_;
+  Rewriter rewriter_;
+  std::vector<Layout> layouts_;
+};
+
+// Strides of a value as if what it is a view of lay in rows.
+Strides strides_of(const Graph& graph, ValueId id) {
+  if (!is_view(graph, id)) return row_major(graph.type(id).shape);
+  const ValueId source = graph[id].inputs[0];
+  const auto view =
+      info(graph[id].op).view(graph.type(source), strides_of(graph, source), graph[id].attrs);
+  return view ? view->strides : row_major(graph.type(id).shape);
+}
+
+// " lies 0 2 1" where axes do not lie in their own order, "=2" for one whose elements are the same.
+std::string order_text(const Graph& graph, ValueId id) {
+  const Shape& shape = graph.type(id).shape;
+  const Strides strides = strides_of(graph, id);
+  std::vector<int> order;
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (shape[axis] > 1) order.push_back(axis);
+  const bool repeats = std::any_of(order.begin(), order.end(), [&](int a) { return !strides[a]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return std::abs(strides[a]) > std::abs(strides[b]); });
+  if (!repeats && std::is_sorted(order.begin(), order.end())) return {};
+  std::string text = " lies";
+  for (const int axis : order) text += (strides[axis] ? " " : " =") + std::to_string(axis);
+  return text;
+}
+
+// Numbers values in the order in which the written ones need them, which no order of a program
+// changes.
+class ProblemWriter {
+ public:
+  ProblemWriter(const Graph& graph, const Group& group) : graph_(graph), group_(group) {}
+
+  std::string run() {
+    std::string results;
+    for (const ValueId id : group_.writes) results += " %" + std::to_string(number_of(id));
+    text_ << "return" << results;
+    return text_.str();
+  }
+
+ private:
+  bool is_inside(ValueId id) const {
+    return std::binary_search(group_.nodes.begin(), group_.nodes.end(), root_of(graph_, id));
+  }
+
+  std::size_t number_of(ValueId id) {
+    if (const auto known = numbers_.find(id); known != numbers_.end()) return known->second;
+    std::ostringstream line;
+    if (!is_inside(id)) {
+      const bool is_constant = graph_.is_constant(root_of(graph_, id));
+      line << (is_constant ? "constant " : "") << graph_.type(id);
+      if (!is_constant) line << order_text(graph_, id);
+    } else {
+      const Node& node = graph_[id];
+      line << info(node.op).name << '(';
+      for (std::size_t i = 0; i < node.inputs.size(); ++i)
+        line << (i > 0 ? ", %" : "%") << number_of(node.inputs[i]);
+      if (!node.attrs.entries().empty()) line << ", " << node.attrs;
+      line << ')';
+    }
+    const std::size_t number = numbers_.size();
+    text_ << '%' << number << " = " << line.str() << "; ";
+    return numbers_[id] = number;
+  }
+
+  const Graph& graph_;
+  const Group& group_;
+  std::map<ValueId, std::size_t> numbers_;
+  std::ostringstream text_;
+};
+
+}  // namespace
+
+Isolated isolate(const LaidOutGraph& laid, const Group& group) {
+  return Isolator(laid, group).run();
+}
+
+std::string problem_text(const Graph& graph, const Group& group) {
+  return ProblemWriter(graph, group).run();
+}
+
+}  // namespace tensor
