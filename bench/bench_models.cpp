@@ -1,72 +1,11 @@
 // The nine models of the GTCO paper (Table I) with random weights:
 //   bench_models --benchmark_filter=vit-base
-#include "bench/bench.h"
-#include "models/detr/detr_info.h"
-#include "models/setr/setr_info.h"
-#include "models/vit/vit_standard.h"
-#include "tensor/creation.h"
+#include "bench/models.h"
 
 namespace {
 
-using bench::Workload;
-using models::Size;
-using tensor::Tensor;
-using Tensors = std::vector<Tensor>;
-
-constexpr std::uint64_t kSeed = 1;
-
-/// `info(net)` counts the work; `forward(net, pixels)` is what is timed.
-template <class Net, class Describe, class Forward>
-Workload workload(Net sized, Size image, int batch, Describe describe, Forward forward) {
-  const auto net = std::make_shared<Net>(std::move(sized));
-  tensor::nn::randomize(*net, kSeed);
-  Workload work{
-      .function = [net, forward](const Tensors& in) -> Tensors { return forward(*net, in[0]); },
-      .inputs = {tensor::Generator(kSeed).normal({batch, 3, image.height, image.width})},
-      .flops = 2.0 * batch * static_cast<double>(describe(*net).macs())};
-  const auto state = tensor::nn::state_dict(*net);
-  work.weights.assign(state.begin(), state.end());
-  return work;
-}
-
-Workload vit(const std::string& name, int batch) {
-  const models::vit::VitConfig config = models::vit::standard_config(name);
-  return workload(
-      models::vit::Vit::sized(config), config.image, batch,
-      [&](auto& net) { return models::vit::describe(name, net, config); },
-      [](const auto& net, const Tensor& pixels) { return Tensors{net(pixels).logits}; });
-}
-
-Workload detr(int encoder_layers, int batch) {
-  const Size image{800, 1333};
-  return workload(
-      models::detr::Detr::sized({.encoder_layers = encoder_layers}), image, batch,
-      [&](auto& net) { return models::detr::describe(net, "detr", image); },
-      [](const auto& net, const Tensor& pixels) {
-        const models::detr::DetrOutput out = net(pixels);
-        return Tensors{out.logits, out.pred_boxes};
-      });
-}
-
-Workload setr(const std::string& name, int batch) {
-  const Size image{384, 384};
-  return workload(
-      models::setr::Setr::sized(models::setr::SetrConfig::standard(name, image.height)), image,
-      batch, [&](auto& net) { return models::setr::describe(net, name, image); },
-      [](const auto& net, const Tensor& pixels) { return Tensors{net(pixels)}; });
-}
-
 void add_models(const bench::Options& options) {
-  const int batch = options.batch;
-  std::vector<bench::Case> cases;
-  for (const std::string& name : models::vit::standard_names())
-    cases.push_back({name, [=](tensor::DType) { return vit(name, batch); }, batch});
-  for (const int layers : {3, 6, 12})
-    cases.push_back({"detr-resnet-50-e" + std::to_string(layers),
-                     [=](tensor::DType) { return detr(layers, batch); }, batch});
-  for (const std::string name : {"setr-naive-base", "setr-naive", "setr-pup"})
-    cases.push_back({name, [=](tensor::DType) { return setr(name, batch); }, batch});
-  for (const bench::Case& c : cases) {
+  for (const bench::Case& c : bench::nine_models(options.batch)) {
     for (const tensor::DType dtype : {tensor::f32, tensor::bf16, tensor::f16})
       if (dtype != tensor::f16 || options.device.is_cuda()) bench::add(c, dtype, false, options);
     if (options.eager) bench::add(c, tensor::f32, true, options);

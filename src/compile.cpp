@@ -20,6 +20,7 @@
 #include "src/trace/passes/fold_scale.h"
 #include "src/trace/passes/simplify.h"
 #include "src/trace/trace.h"
+#include "src/tune/tuned_cost.h"
 #include "tensor/creation.h"
 
 namespace tensor {
@@ -59,8 +60,8 @@ class Stages {
 
 }  // namespace
 
-Executable detail::compile(const TensorFunction& function, const std::vector<TensorType>& inputs,
-                           const CompileOptions& options, Target target) {
+LaidOutGraph detail::prepare(const TensorFunction& function, const std::vector<TensorType>& inputs,
+                             const CompileOptions& options, const Target& target) {
   const bool is_f16 = options.dtype == f16 && target.device.is_cuda();
   if (options.dtype != f32 && options.dtype != bf16 && !is_f16)
     fail("compile", "got dtype ", options.dtype, " on ", target.device,
@@ -86,9 +87,19 @@ Executable detail::compile(const TensorFunction& function, const std::vector<Ten
   graph = stages.pass("eliminate", graph, eliminate_common_and_dead);
   LaidOutGraph laid = stages.run("layout", [&] { return lay_out(graph); });
   verify(laid.graph, "layout");
-  const CostFn& cost = target.cost;
-  FusionPlan plan = stages.run(
-      "fuse", [&] { return options.fuse ? fuse(laid.graph, cost) : no_fusion(laid.graph, cost); });
+  return laid;
+}
+
+Executable detail::compile(const TensorFunction& function, const std::vector<TensorType>& inputs,
+                           const CompileOptions& options, Target target) {
+  Stages stages;
+  LaidOutGraph laid = prepare(function, inputs, options, target);
+  const auto table =
+      stages.run("read logs", [&] { return table_for(target.tuned_as, options.tune_logs); });
+  FusionPlan plan = stages.run("fuse", [&] {
+    return options.fuse ? tuned_fusion(laid.graph, target, table)
+                        : no_fusion(laid.graph, tuned_cost(target, table));
+  });
   std::tie(laid, plan) = stages.run("merge_parallel", [&] { return merge_parallel(laid, plan); });
   verify(laid.graph, "merge_parallel");
   if (stages.wants("plan")) std::cerr << "-- plan\n" << detail::plan_text(laid.graph, plan, target);

@@ -8,6 +8,7 @@
 #include <iosfwd>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -30,6 +31,9 @@ struct CompileOptions {
   Device device = {};  ///< "cuda" or "cuda:1" for a GPU
   int threads = 0;     ///< 0: one a core
   bool fuse = true;    ///< false: one kernel an operator, for comparison
+  /// Measurements to plan from (tune.h): only those of the same device count, and nothing is
+  /// measured. Not set: the logs that ship with the library, and the user's own; empty: none.
+  std::optional<std::vector<std::string>> tune_logs = std::nullopt;
   /// Parameters by name, so that reports speak the model's own words; see nn::state_dict.
   std::vector<std::pair<std::string, Tensor>> names = {};
 };

@@ -13,6 +13,7 @@
 #include "models/common/report.h"
 #include "models/common/session.h"
 #include "models/common/text.h"
+#include "models/common/tuning.h"
 #include "tensor/creation.h"
 #include "tensor/io.h"
 #include "tensor/version.h"
@@ -70,6 +71,15 @@ void declare(CLI::App& app, Options& o, Program& program) {
                  "run the compiled model in this file if it exists: of the same weights, options "
                  "and input size; otherwise compile and write it")
       ->type_name("FILE");
+  app.add_option("--tune", o.tune,
+                 "before the first forward pass measure for so long (300ms, 60s, 5m, or until "
+                 "Ctrl-C) which kernels and fusions are fast for its input size, and use them from "
+                 "now on")
+      ->type_name("TIME");
+  app.add_option("--tune-log", o.tune_log,
+                 "where --tune keeps its measurements, and where plans without it take them from, "
+                 "instead of the user's own log")
+      ->type_name("FILE");
   app.add_flag("--report", o.report,
                "tell where the time of the first forward pass goes (on stderr with --json)");
   app.add_option("--profile", o.profile,
@@ -100,6 +110,8 @@ void check_compiled(const Options& o) {
                                                         {"--device", on_gpu},
                                                         {"--threads", o.threads.has_value()},
                                                         {"--plan", !o.plan.empty()},
+                                                        {"--tune", !o.tune.empty()},
+                                                        {"--tune-log", !o.tune_log.empty()},
                                                         {"--report", o.report},
                                                         {"--profile", !o.profile.empty()},
                                                         {"--verify", o.verify}};
@@ -109,6 +121,11 @@ void check_compiled(const Options& o) {
            "on one thread");
     if (given && o.info) fail(option, "needs a run, but --info only prints sizes");
   }
+  if (!o.tune.empty()) parse_duration("--tune", o.tune);
+  std::error_code error;
+  if (!o.tune.empty() && !o.plan.empty() && fs::exists(o.plan, error))
+    fail("--tune", "has nothing to do: the plan ", o.plan,
+         " exists and would be run as it is; name a file that does not exist yet");
 }
 
 /// Everything that can be wrong with the options before any file is opened.
@@ -156,7 +173,7 @@ StateDict saved_inputs(const Program& program, const std::string& file) {
 /// Saved inputs to saved outputs. False if --verify found something.
 bool run_saved(Program& program, const Options& o, std::ostream& out) {
   const StateDict inputs = saved_inputs(program, o.input);
-  Session session(program, o, 1);
+  Session session(program, o, 1, out);
   StateDict outputs = session.forward(inputs);
   for (auto& [name, value] : outputs) value = value.copy();
   tensor::save_safetensors(o.output, outputs);
@@ -206,7 +223,7 @@ bool run_images(Program& program, const Options& o, std::ostream& out, std::ostr
   const std::vector<std::string> images = list_images(o.images);
   Pictures pictures("--out", o.out, images.size());
   Pictures labels("--labels", program.labels_path(), images.size());
-  Session session(program, o, std::ssize(images));
+  Session session(program, o, std::ssize(images), o.json ? err : out);
   const Forward forward = [&](const StateDict& inputs) { return session.forward(inputs); };
   bool all_good = true;
   if (o.json) out << "[";

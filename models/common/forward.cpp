@@ -32,21 +32,40 @@ StateDict NamedExecutable::operator()(const StateDict& given) const {
   return result;
 }
 
+namespace {
+
+/// A function of named tensors as one of lists; `outputs` takes the names of its results.
+tensor::TensorFunction unnamed(const Forward& function, std::vector<std::string> inputs,
+                               std::vector<std::string>& outputs) {
+  return [&function, &outputs, inputs = std::move(inputs)](const std::vector<Tensor>& values) {
+    StateDict given;
+    for (std::size_t i = 0; i < inputs.size(); ++i) given.emplace(inputs[i], values[i]);
+    std::vector<Tensor> results;
+    for (const auto& [name, value] : function(given))
+      outputs.push_back(name), results.push_back(value);
+    return results;
+  };
+}
+
+}  // namespace
+
 NamedExecutable compile_named(const Forward& function, const StateDict& inputs,
                               const tensor::CompileOptions& options) {
   std::vector<std::string> names, output_names;
   std::vector<Tensor> examples;
   for (const auto& [name, value] : inputs) names.push_back(name), examples.push_back(value);
-  const auto traced = [&](const std::vector<Tensor>& values) {
-    StateDict given;
-    for (std::size_t i = 0; i < names.size(); ++i) given.emplace(names[i], values[i]);
-    std::vector<Tensor> results;
-    for (const auto& [name, value] : function(given))
-      output_names.push_back(name), results.push_back(value);
-    return results;
-  };
-  tensor::Executable executable = tensor::compile(traced, examples, options);
+  tensor::Executable executable =
+      tensor::compile(unnamed(function, names, output_names), examples, options);
   return {std::move(names), std::move(output_names), std::move(executable)};
+}
+
+tensor::TuneSummary tune_named(const Forward& function, const StateDict& inputs,
+                               const tensor::CompileOptions& options,
+                               const tensor::TuneOptions& tuning) {
+  std::vector<std::string> names, output_names;
+  std::vector<tensor::TensorType> types;
+  for (const auto& [name, value] : inputs) names.push_back(name), types.push_back(value.type());
+  return tensor::tune(unnamed(function, names, output_names), types, options, tuning);
 }
 
 NamedExecutable CompiledForward::executable(const StateDict& inputs, bool* made) {

@@ -9,6 +9,7 @@
 
 #include "tensor/compile.h"
 #include "tensor/nn.h"
+#include "tensor/tune.h"
 
 namespace models {
 
@@ -30,6 +31,11 @@ struct NamedExecutable {
 /// Compiles a traceable function for inputs of these names and types.
 NamedExecutable compile_named(const Forward& function, const tensor::nn::StateDict& inputs,
                               const tensor::CompileOptions& options = {});
+
+/// Tunes it for such inputs.
+tensor::TuneSummary tune_named(const Forward& function, const tensor::nn::StateDict& inputs,
+                               const tensor::CompileOptions& options,
+                               const tensor::TuneOptions& tuning);
 
 /// The executables for the last few lists of input names and types. Any number of threads may use
 /// it; those that need a new executable wait for each other.

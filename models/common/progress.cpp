@@ -67,9 +67,9 @@ Progress::Progress(std::string what, std::int64_t total, bool quiet)
 
 Progress::~Progress() { clear(); }
 
-void Progress::step(std::int64_t count) {
+void Progress::set(std::int64_t done) {
   using namespace std::chrono_literals;
-  done_ = std::min(done_ + count, total_);
+  done_ = std::min(done, total_);
   const Clock::time_point now = Clock::now();
   if (!shown_ || now - start_ < 1s || (drawn_ && now - last_ < 100ms)) return;
   last_ = now;

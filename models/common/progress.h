@@ -21,7 +21,12 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void step(std::int64_t count = 1);
+  void step(std::int64_t count = 1) { set(done_ + count); }
+  /// So much of the total is done.
+  void set(std::int64_t done);
+  /// What is done, from now on.
+  void rename(std::string what) { what_ = std::move(what); }
+  bool is_shown() const { return shown_; }
   /// A line above the bar, for the same person.
   void note(const std::string& line);
   /// Wipes the bar, so that something else can be printed; the next step draws it again.

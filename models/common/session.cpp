@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "models/common/report.h"
+#include "models/common/tuning.h"
 #include "tensor/version.h"
 
 namespace models {
@@ -21,9 +22,10 @@ tensor::CompileOptions with_names(Program& program, tensor::CompileOptions optio
   return options;
 }
 
-Session::Session(Program& program, const Options& options, std::int64_t images)
+Session::Session(Program& program, const Options& options, std::int64_t images, std::ostream& notes)
     : program_(program),
       options_(options),
+      notes_(notes),
       progress_(images > 1 ? "images" : "layers", program.steps() * images, options.quiet),
       compiled_([this](const StateDict& inputs) {
         return options_.plan.empty() ? compile(inputs) : plan(inputs);
@@ -58,16 +60,28 @@ void Session::advance(std::int64_t steps) {
   for (done_ += steps; told_ < done_ / passes_; ++told_) progress_.step();
 }
 
+// After tuning, the first time that --tune asks for it.
+tensor::CompileOptions Session::compile_options(const StateDict& inputs) {
+  const bool is_tf32 = options_.dtype == "tf32";
+  tensor::CompileOptions how =
+      with_names(program_, {.dtype = tensor::parse_dtype(is_tf32 ? "f32" : options_.dtype),
+                            .tf32 = is_tf32,
+                            .device = options_.device,
+                            .threads = static_cast<int>(options_.threads.value_or(0))});
+  if (!options_.tune_log.empty()) how.tune_logs = std::vector<std::string>{options_.tune_log};
+  if (options_.tune.empty() || is_tuned_) return how;
+  is_tuned_ = true;
+  progress_.clear();
+  return tuned([this](const StateDict& in) { return run(in, {}); }, inputs, how,
+               parse_duration("--tune", options_.tune), options_.tune_log, options_.quiet, notes_);
+}
+
 NamedExecutable Session::compile(const StateDict& inputs) {
   using Clock = std::chrono::steady_clock;
+  const tensor::CompileOptions how = compile_options(inputs);
   const Clock::time_point start = Clock::now();
-  const bool is_tf32 = options_.dtype == "tf32";
-  const tensor::CompileOptions how{.dtype = tensor::parse_dtype(is_tf32 ? "f32" : options_.dtype),
-                                   .tf32 = is_tf32,
-                                   .device = options_.device,
-                                   .threads = static_cast<int>(options_.threads.value_or(0))};
-  NamedExecutable result = compile_named([this](const StateDict& in) { return run(in, {}); },
-                                         inputs, with_names(program_, how));
+  NamedExecutable result =
+      compile_named([this](const StateDict& in) { return run(in, {}); }, inputs, how);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (seconds > 1) {
     std::ostringstream note;

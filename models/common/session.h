@@ -17,8 +17,9 @@ tensor::CompileOptions with_names(Program& program, tensor::CompileOptions optio
 
 class Session {
  public:
-  /// For so many images, or one batch of saved inputs. The model has its weights.
-  Session(Program& program, const Options& options, std::int64_t images);
+  /// For so many images, or one batch of saved inputs. The model has its weights. What --tune found
+  /// is told in `notes`.
+  Session(Program& program, const Options& options, std::int64_t images, std::ostream& notes);
 
   /// The next image (or batch) takes so many forward passes.
   void begin(std::int64_t passes);
@@ -34,6 +35,7 @@ class Session {
   /// The model as a function: traceable, where nothing is observed but the hidden states.
   tensor::nn::StateDict run(const tensor::nn::StateDict& inputs, const Observer& observe) const;
   NamedExecutable compile(const tensor::nn::StateDict& inputs);
+  tensor::CompileOptions compile_options(const tensor::nn::StateDict& inputs);
   NamedExecutable plan(const tensor::nn::StateDict& inputs);
   PlanKey key() const;
   void advance(std::int64_t steps);
@@ -48,6 +50,8 @@ class Session {
 
   Program& program_;
   const Options& options_;
+  std::ostream& notes_;
+  bool is_tuned_ = false;
   Progress progress_;
   std::int64_t passes_ = 1, done_ = 0, told_ = 0;  // of this image: steps of all passes, of one
   std::optional<NamedExecutable> plan_;            // of --plan

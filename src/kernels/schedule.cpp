@@ -16,6 +16,13 @@ bool is_name(std::string_view word) {
   return !word.empty() && std::all_of(word.begin(), word.end(), belongs);
 }
 
+// Families' sketches may stand together in one space, called "family.sketch".
+bool is_sketch_name(std::string_view word) {
+  const std::size_t dot = word.find('.');
+  return is_name(word.substr(0, dot)) &&
+         (dot == std::string_view::npos || is_name(word.substr(dot + 1)));
+}
+
 std::optional<int> number(std::string_view word) {
   int value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
@@ -55,7 +62,7 @@ Schedule Schedule::parse(std::string_view text) {
     const std::size_t end = std::min(text.find(' ', begin), text.size());
     const std::string_view word = text.substr(begin, end - begin);
     if (begin == 0) {
-      if (!is_name(word)) refuse(word);
+      if (!is_sketch_name(word)) refuse(word);
       result.sketch = word;
     } else {
       const std::size_t equals = std::min(word.find('='), word.size());

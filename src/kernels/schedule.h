@@ -19,7 +19,8 @@ struct Schedule {
 
   /// "swapped tokens=104 groups=1 splits=4 stages=5"; parse() makes the same schedule of it.
   std::string text() const;
-  /// Names are of small letters, digits and underscores. UserError on any other text.
+  /// Names are of small letters, digits and underscores; a sketch's may be two of them with a dot
+  /// between. UserError on any other text.
   static Schedule parse(std::string_view text);
 
   /// The number of this name, nullopt where there is none.

@@ -37,8 +37,7 @@ CpuEngine::CpuEngine(const Program& program, const cpu::Machine& machine)
 
 void CpuEngine::add_group(std::size_t index) {
   const Group& group = program_.plan.groups[index];
-  auto kernel = cpu::cpu_families()[static_cast<std::size_t>(group.family)].build(program_.laid,
-                                                                                  group, machine_);
+  auto kernel = cpu::build_group(program_.laid, group, machine_);
   std::vector<Location> operands;
   for (const ValueId id : group.reads) operands.push_back(program_.placement.of(id));
   for (const ValueId id : group.writes) operands.push_back(program_.placement.of(id));

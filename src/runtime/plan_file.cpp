@@ -76,10 +76,13 @@ Text node_json(const Graph& graph, ValueId id, std::map<std::string, Tensor>& co
   return json;
 }
 
-// The nodes alone, or with the schedule beside them.
-Text group_json(const Group& group) {
-  if (group.schedule.empty()) return group.nodes;
-  return {{"nodes", group.nodes}, {"schedule", group.schedule}};
+// The nodes alone, or beside them what measurements chose: family and schedule.
+Text group_json(const Graph& graph, const Group& group, const detail::Target& target) {
+  if (group.schedule.empty() && group.family == target.cost(graph, group).family)
+    return group.nodes;
+  Text json = {{"nodes", group.nodes}, {"family", std::string(target.family_name(group.family))}};
+  if (!group.schedule.empty()) json["schedule"] = group.schedule;
+  return json;
 }
 
 // ---- Reading
@@ -156,8 +159,22 @@ std::string schedule_of(const Json& json) {
   }
 }
 
+// Of the family that the file names, where this device has it and it takes the group; otherwise of
+// the best by estimate.
+GroupCost cost_of(const Json& json, const Graph& graph, const Group& group,
+                  const detail::Target& target) {
+  const std::string name = json.is_object() ? json.text("family", "") : "";
+  for (int family = 0; family < target.families; ++family)
+    if (!name.empty() && target.family_name(family) == name)
+      if (const auto time = target.estimate(family, graph, group))
+        return {family, *time, schedule_of(json)};
+  GroupCost cost = target.cost(graph, group);
+  cost.schedule = schedule_of(json);
+  return cost;
+}
+
 // Every operator in one group, and groups in an order in which their inputs are there.
-FusionPlan plan_of(const Json& json, const Graph& graph, const CostFn& cost) {
+FusionPlan plan_of(const Json& json, const Graph& graph, const detail::Target& target) {
   const Wiring wires = wiring(graph);
   std::vector<bool> done(static_cast<std::size_t>(graph.size()), false);
   for (ValueId id = 0; id < graph.size(); ++id)
@@ -176,12 +193,12 @@ FusionPlan plan_of(const Json& json, const Graph& graph, const CostFn& cost) {
     for (const ValueId id : group.reads)
       if (!done[static_cast<std::size_t>(wires.root[static_cast<std::size_t>(id)])])
         fail(json[g].path(), "reads the value ", id, " before it is computed");
-    const GroupCost c = cost(graph, group);
+    const GroupCost c = cost_of(json[g], graph, group, target);
     if (c.family < 0)
       fail(json[g].path(), "no kernel of this build runs this group: compile the model again");
     group.family = c.family;
     group.microseconds = c.microseconds;
-    group.schedule = schedule_of(json[g]);
+    group.schedule = c.schedule;
     plan.microseconds += c.microseconds;
     plan.groups.push_back(std::move(group));
   }
@@ -204,7 +221,8 @@ void Executable::save(const std::string& path,
     plan["nodes"].push_back(node_json(p.laid.graph, id, constants));
   plan["outputs"] = p.laid.graph.outputs();
   plan["groups"] = Text::array();
-  for (const Group& group : p.plan.groups) plan["groups"].push_back(group_json(group));
+  for (const Group& group : p.plan.groups)
+    plan["groups"].push_back(group_json(p.laid.graph, group, p.target));
   std::map<std::string, std::string> metadata = about;
   if (!metadata.emplace("plan", plan.dump()).second)
     fail("save", "the entry \"plan\" is the plan itself: give it another name");
@@ -232,7 +250,7 @@ Executable load_executable(const std::string& path, int threads, const Device& d
   LaidOutGraph laid = lay_out(graph);
   if (laid.graph.size() != written)
     fail(path, "its graph has a view that no layout can express: compile the model again");
-  FusionPlan plan = plan_of(json["groups"], laid.graph, target.cost);
+  FusionPlan plan = plan_of(json["groups"], laid.graph, target);
   return Executable(detail::link(std::move(laid), std::move(plan), std::move(target)));
 }
 

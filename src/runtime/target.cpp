@@ -1,6 +1,9 @@
 #include "src/runtime/target.h"
 
 #include <algorithm>
+#include <cctype>
+#include <fstream>
+#include <sstream>
 
 #include "src/kernels/cuda/family.h"
 #include "src/runtime/cpu_engine.h"
@@ -20,15 +23,46 @@ bool is_rounded(const Graph& graph, const Group& group) {
                      [&](ValueId id) { return graph[id].attrs.flag("tf32", false); });
 }
 
-Target cuda_target(const Device& where) {
-  cuda::Device& device = cuda::Device::get(where.index());
-  const cuda::Machine machine = cuda::machine_of(device.info());
+// What stands after the colon in the first line of a file of /proc that begins with `name`.
+std::string proc_text(const char* path, std::string_view name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);)
+    if (const std::size_t colon = line.find(':'); line.starts_with(name)) {
+      if (colon == std::string::npos || colon + 2 >= line.size()) return {};
+      return line.substr(colon + 2);
+    }
+  return {};
+}
+
+// "580.65.06" of "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release ..."
+std::string driver_version() {
+  std::istringstream words(proc_text("/proc/driver/nvidia/version", "NVRM version"));
+  for (std::string word; words >> word;)
+    if (std::isdigit(static_cast<unsigned char>(word[0])) && word.find('.') != std::string::npos)
+      return word;
+  return {};
+}
+
+}  // namespace
+
+Target cuda_target(const cuda::DeviceInfo& info) {
+  const cuda::Machine machine = cuda::machine_of(info);
   Target target;
-  target.device = where;
-  target.name = machine.device.name;
+  target.device = Device("cuda:" + std::to_string(info.index));
+  target.name = target.tuned_as = info.name;
+  target.driver = driver_version();
   target.cost = cuda::cuda_cost(machine);
-  target.family_name = [](int family) {
-    return cuda::cuda_families()[static_cast<std::size_t>(family)].name;
+  const auto family = [](int index) -> const cuda::Family& {
+    return cuda::cuda_families()[static_cast<std::size_t>(index)];
+  };
+  target.families = static_cast<int>(cuda::cuda_families().size());
+  target.family_name = [family](int index) { return family(index).name; };
+  target.estimate = [=](int index, const Graph& graph, const Group& group) {
+    return family(index).estimate(graph, group, machine);
+  };
+  target.space = [=](int index, const Graph& graph, const Group& group) {
+    const auto space = family(index).space;
+    return space ? space(graph, group, machine) : std::nullopt;
   };
   target.roofline_us = [machine](const Graph& graph, const Group& group) {
     const Work work = work_of(graph, group);
@@ -37,20 +71,28 @@ Target cuda_target(const Device& where) {
         reads_narrow(graph, group) ? machine.tensor_tflops : std::max(machine.f32_tflops, rounded);
     return std::max(work.flops / (peak * 1e6), work.bytes / (machine.memory_gbps * 1e3));
   };
-  target.build = [machine, &device](const Program& program) -> std::unique_ptr<Engine> {
-    return std::make_unique<CudaEngine>(program, device, machine);
+  target.build = [machine](const Program& program) -> std::unique_ptr<Engine> {
+    return std::make_unique<CudaEngine>(program, cuda::Device::get(machine.device.index), machine);
   };
   return target;
 }
 
-}  // namespace
-
 Target cpu_target(const cpu::Machine& machine) {
   Target target;
   target.name = std::to_string(machine.threads) + " threads";
+  const std::string processor = proc_text("/proc/cpuinfo", "model name");
+  target.tuned_as = (processor.empty() ? "cpu" : processor) + ", " + target.name;
   target.cost = cpu::cpu_cost(machine);
-  target.family_name = [](int family) {
-    return cpu::cpu_families()[static_cast<std::size_t>(family)].name;
+  const auto family = [](int index) -> const cpu::Family& {
+    return cpu::cpu_families()[static_cast<std::size_t>(index)];
+  };
+  target.families = static_cast<int>(cpu::cpu_families().size());
+  target.family_name = [family](int index) { return family(index).name; };
+  target.estimate = [=](int index, const Graph& graph, const Group& group) {
+    return family(index).estimate(graph, group, machine);
+  };
+  target.space = [=](int index, const Graph& graph, const Group& group) {
+    return cpu::space_of(family(index), graph, group, machine);
   };
   target.roofline_us = [machine](const Graph& graph, const Group& group) {
     const Work work = work_of(graph, group);
@@ -67,7 +109,8 @@ Target cpu_target(const cpu::Machine& machine) {
 }
 
 Target target_of(const Device& device, int threads) {
-  return device.is_cuda() ? cuda_target(device) : cpu_target(cpu::this_machine(threads));
+  return device.is_cuda() ? cuda_target(cuda::Device::get(device.index()).info())
+                          : cpu_target(cpu::this_machine(threads));
 }
 
 }  // namespace tensor::detail

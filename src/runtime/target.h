@@ -3,9 +3,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "src/kernels/cpu/kernel.h"
+#include "src/kernels/cuda/device.h"
 #include "src/trace/fuse.h"
 #include "tensor/device.h"
 
@@ -16,8 +18,15 @@ class Engine;
 
 struct Target {
   Device device;
-  std::string name;  // for reports: "2 threads", "NVIDIA H200"
+  std::string name;      // for reports: "2 threads", "NVIDIA H200"
+  std::string tuned_as;  // of measurements: those of one name can be compared
+  std::string driver;    // what may make a difference beside it
   CostFn cost;
+  int families = 0;
+  /// Microseconds that a family thinks it takes, nullopt when it declines the group.
+  std::function<std::optional<double>(int family, const Graph&, const Group&)> estimate;
+  /// What may be tried for a group that the family accepts; nullopt where there is one way only.
+  std::function<std::optional<Space>(int family, const Graph&, const Group&)> space;
   std::function<std::string_view(int family)> family_name;
   /// The least time that the device needs for a group's work, in microseconds.
   std::function<double(const Graph&, const Group&)> roofline_us;
@@ -26,6 +35,8 @@ struct Target {
 };
 
 Target cpu_target(const cpu::Machine& machine);
+/// A GPU of which this is known; the driver is first called when a program is built.
+Target cuda_target(const cuda::DeviceInfo& info);
 
 /// `threads` counts on the CPU only, 0 meaning all. UserError where there is no such device.
 Target target_of(const Device& device, int threads);

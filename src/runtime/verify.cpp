@@ -1,12 +1,11 @@
 // verify: every group's kernel against the reference kernels, from the reference's own inputs, so
 // that the first kernel that is wrong is found and not what it spoils later.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "src/core/loop.h"
 #include "src/runtime/describe.h"
 #include "src/runtime/program.h"
+#include "src/runtime/rounding.h"
 #include "tensor/creation.h"
 #include "tensor/ops.h"
 
@@ -23,20 +22,6 @@ Tensor laid_out(const Layout& layout, DType dtype) {
   impl.type = {layout.shape, dtype};
   impl.strides = layout.strides;
   return detail::make_tensor(std::move(impl));
-}
-
-double relative_error(const Tensor& got, const Tensor& expected) {
-  const auto a = got.to_vector<double>(), b = expected.to_vector<double>();
-  double error = 0, largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (std::isnan(a[i]) != std::isnan(b[i])) return std::numeric_limits<double>::infinity();
-    if (a[i] == b[i] || std::isnan(b[i])) continue;
-    error = std::max(error, std::abs(a[i] - b[i]));
-    if (std::isfinite(b[i])) largest = std::max(largest, std::abs(b[i]));
-  }
-  for (const double value : b)
-    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
-  return error == 0 ? 0 : error / std::max(largest, std::numeric_limits<double>::min());
 }
 
 class Replay {
@@ -85,7 +70,8 @@ class Replay {
     run_kernel(index, operands);
 
     GroupCheck result{detail::operators_of(graph_, group), detail::place_of(graph_, group),
-                      step.description, 0, bound(group)};
+                      step.description, 0,
+                      rounding_bound(graph_, group, [this](ValueId id) { return value(id); })};
     for (std::size_t i = 0; i < group.writes.size(); ++i)
       result.error = std::max(
           result.error, relative_error(operands[group.reads.size() + i], value(group.writes[i])));
@@ -110,52 +96,6 @@ class Replay {
     std::vector<std::byte*> addresses;
     for (const Tensor& x : operands) addresses.push_back(detail::stored(x).first());
     p_.engine->run_step(step, addresses);
-  }
-
-  // What rounding explains: float32 sums of the longest length, 16 for the handful of operators of
-  // a group, and a few roundings to the 16-bit type that the kernel may leave out or place
-  // elsewhere, or of operands to tf32.
-  double bound(const Group& group) {
-    double longest = 1, narrow = 0;
-    for (const ValueId id : group.nodes) {
-      const Node& node = graph_[id];
-      if (node.type.dtype == bf16) narrow = 0x1p-8;
-      if (node.type.dtype == f16 || node.attrs.flag("tf32", false))
-        narrow = std::max(narrow, 0x1p-11);
-      longest = std::max(longest, terms(node));
-    }
-    return 16 * 0x1p-23 * std::sqrt(longest) + (4 + largest_score(group)) * narrow;
-  }
-
-  // The reference rounds scores to the 16-bit type before exp, a fused kernel does not: an error of
-  // eps times the score, which softmax makes one of its weights. Scores that weigh nothing (those
-  // behind a mask) do not count.
-  double largest_score(const Group& group) {
-    constexpr double kNoWeight = 0x1p-24;
-    double largest = 0;
-    for (const ValueId id : group.nodes) {
-      if (graph_[id].op != Op::softmax) continue;
-      const auto scores = value(graph_[id].inputs[0]).to_vector<double>(),
-                 weights = value(id).to_vector<double>();
-      for (std::size_t i = 0; i < scores.size(); ++i)
-        if (weights[i] > kNoWeight) largest = std::max(largest, std::abs(scores[i]));
-    }
-    return largest;
-  }
-
-  // How many numbers an operator adds up for one result.
-  double terms(const Node& node) const {
-    const auto elements = [&](std::size_t i) {
-      return static_cast<double>(num_elements(graph_.type(node.inputs[i]).shape));
-    };
-    const double out = std::max(1.0, static_cast<double>(num_elements(node.type.shape)));
-    if (node.op == Op::matmul) return static_cast<double>(graph_.type(node.inputs[0]).shape.back());
-    if (node.op == Op::conv2d)
-      return elements(1) / static_cast<double>(std::max<std::int64_t>(1, node.type.shape[1]));
-    if (info(node.op).pattern == Pattern::reduction)
-      return std::max(elements(0) / out,
-                      static_cast<double>(node.type.shape.empty() ? 1 : node.type.shape.back()));
-    return 1;
   }
 
   const Program& p_;

@@ -136,13 +136,39 @@ class Planner {
     std::vector<Group> groups;
     for (NodeSet rest = all; rest.last() >= 0;) {
       const Choice& choice = *memo_.at(rest).choice;
-      groups.push_back(
-          costed(make_group(g_.graph, g_.wires, g_.values(choice.nodes)), choice.cost));
+      groups.push_back(group_of(choice));
       plan.microseconds += choice.cost.microseconds;
       rest.remove(choice.nodes);
     }
     plan.groups = in_program_order(g_.wires, std::move(groups));
     return plan;
+  }
+
+  // After run().
+  std::vector<Group> alternatives(double share) {
+    NodeSet all(g_.size());
+    for (int i = 0; i < g_.size(); ++i) all.add(i);
+    const auto for_each_step = [&](auto&& use) {
+      for (NodeSet rest = all; rest.last() >= 0;) {
+        const Step chosen = memo_.at(rest);
+        use(rest, chosen);
+        rest.remove(chosen.choice->nodes);
+      }
+    };
+    std::set<std::string> known;
+    for_each_step([&](const NodeSet&, const Step& chosen) {
+      known.insert(structures_.of(group_of(*chosen.choice)));
+    });
+    std::vector<Group> result;
+    for_each_step([&](const NodeSet& rest, const Step& chosen) {
+      for_each_ending(rest, [&](const Choice& choice, const NodeSet& before) {
+        if (choice.is_run || best(before) + choice.price - chosen.total > share * choice.price)
+          return;
+        Group group = group_of(choice);
+        if (known.insert(structures_.of(group)).second) result.push_back(std::move(group));
+      });
+    });
+    return result;
   }
 
  private:
@@ -152,11 +178,16 @@ class Planner {
     std::vector<int> readers;  // operators outside that read a member
     GroupCost cost;
     double price;  // what it counts in the search
+    bool is_run;   // of parallel products
   };
   struct Step {
     double total = 0;
     const Choice* choice = nullptr;
   };
+
+  Group group_of(const Choice& choice) const {
+    return costed(make_group(g_.graph, g_.wires, g_.values(choice.nodes)), choice.cost);
+  }
 
   // ---- What may be a group.
 
@@ -225,7 +256,7 @@ class Planner {
     const GroupCost& cost = known->second;
     if (cost.family < 0) return;
     const double price = cost.microseconds * (run ? 1 + limits_.merging : 1);
-    Choice choice{set, {}, cost, price};
+    Choice choice{set, {}, cost, price, run != nullptr};
     for (const int m : set.members())
       for (const int c : g_.consumers[at(m)])
         if (!set.has(c)) choice.readers.push_back(c);
@@ -239,8 +270,21 @@ class Planner {
     if (const auto known = memo_.find(rest); known != memo_.end()) return known->second.total;
     ++states_;
     Step step{std::numeric_limits<double>::infinity(), nullptr};
-    // Some group holds the last operator. It can be taken first, unless an operator that is left
-    // reads one of its members: then something after that operator comes first.
+    for_each_ending(rest, [&](const Choice& choice, const NodeSet& before) {
+      const double total = best(before) + choice.price;
+      if (total < step.total) step = {total, &choice};
+    });
+    if (!step.choice) {
+      const Node& node = g_.graph[g_.ids[at(rest.last())]];
+      internal_error("fuse", "no kernel runs the operator ", info(node.op).name, " : ", node.type);
+    }
+    return memo_.emplace(rest, step).first->second.total;
+  }
+
+  // Some group holds the last operator. It can be taken first, unless an operator that is left
+  // reads one of its members: then something after that operator comes first.
+  template <class F>
+  void for_each_ending(const NodeSet& rest, F&& use) {
     std::vector<int> sinks = {rest.last()};
     for (std::size_t s = 0; s < sinks.size(); ++s)
       for (const Choice& choice : choices_[at(sinks[s])]) {
@@ -254,14 +298,8 @@ class Planner {
         if (!is_ending) continue;
         NodeSet before = rest;
         before.remove(choice.nodes);
-        const double total = best(before) + choice.price;
-        if (total < step.total) step = {total, &choice};
+        use(choice, before);
       }
-    if (!step.choice) {
-      const Node& node = g_.graph[g_.ids[at(rest.last())]];
-      internal_error("fuse", "no kernel runs the operator ", info(node.op).name, " : ", node.type);
-    }
-    return memo_.emplace(rest, step).first->second.total;
   }
 
   void add_sinks_after(int reader, const NodeSet& rest, std::vector<int>& sinks) const {
@@ -288,6 +326,13 @@ class Planner {
 
 FusionPlan fuse(const Graph& graph, const CostFn& cost, const FuseLimits& limits) {
   return Planner(graph, cost, limits).run();
+}
+
+Fusion fuse_with_alternatives(const Graph& graph, const CostFn& cost, double share,
+                              const FuseLimits& limits) {
+  Planner planner(graph, cost, limits);
+  FusionPlan plan = planner.run();
+  return {std::move(plan), planner.alternatives(share)};
 }
 
 FusionPlan no_fusion(const Graph& graph, const CostFn& cost) {

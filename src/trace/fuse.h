@@ -84,6 +84,16 @@ struct FuseLimits {
 /// Test: tests/trace/fuse_test.cpp compares it with exhaustive search.
 FusionPlan fuse(const Graph& graph, const CostFn& cost, const FuseLimits& limits = {});
 
+/// The same, and groups that it nearly has: one of each structure for which a partition with that
+/// group would be cheaper if the group took less time than estimated, by this share of it. Groups
+/// of parallel products are left out, which are only there to be costed.
+struct Fusion {
+  FusionPlan plan;
+  std::vector<Group> alternatives;
+};
+Fusion fuse_with_alternatives(const Graph& graph, const CostFn& cost, double share,
+                              const FuseLimits& limits = {});
+
 /// Every operator by itself, and a fuser that merges an operator into its producer's group whenever
 /// that is cheaper: what `fuse` is compared with.
 FusionPlan no_fusion(const Graph& graph, const CostFn& cost);

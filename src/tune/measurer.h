@@ -2,6 +2,8 @@
 // GPU, a processor or a test answers.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,6 +29,14 @@ class Measurer {
   virtual ~Measurer() = default;
   /// One answer a candidate, in order. A kernel that fails is an answer, not an exception.
   virtual std::vector<Measured> measure(std::span<const Candidate> candidates) = 0;
+
+  /// What is known of a candidate so far, by its place in the batch: later calls have more times.
+  using Hear = std::function<void(std::size_t, const Measured&)>;
+  /// The same, and tells `hear` at once, where the measurer knows before the batch is done.
+  virtual std::vector<Measured> measure_telling(std::span<const Candidate> candidates,
+                                                const Hear&) {
+    return measure(candidates);
+  }
 };
 
 }  // namespace tensor

@@ -293,7 +293,7 @@ TEST(PlanFile, ForeignAndDamagedFilesAreRefused) {
   EXPECT_NE(with(exp + R"({"nodes":[1],"schedule":7}]})").find("schedule"), std::string::npos);
 }
 
-// A schedule that no kernel here has is kept, and does not matter.
+// A schedule that no kernel here has is kept, and does not matter; with it stands its family.
 TEST(PlanFile, KeepsTheSchedulesOfGroups) {
   const std::string path = testing::TempDir() + "tensor_plan_schedules.safetensors";
   tn::save_safetensors(path, {},
@@ -309,7 +309,8 @@ TEST(PlanFile, KeepsTheSchedulesOfGroups) {
   const std::string again = testing::TempDir() + "tensor_plan_schedules_again.safetensors";
   loaded.save(again);
   const std::string plan = tn::load_safetensors(again).metadata.at("plan");
-  EXPECT_NE(plan.find(R"({"nodes":[1],"schedule":"swapped tokens=8"},[2])"), std::string::npos)
+  EXPECT_NE(plan.find(R"({"nodes":[1],"family":"pointwise","schedule":"swapped tokens=8"},[2])"),
+            std::string::npos)
       << plan;
 }
 

@@ -195,6 +195,32 @@ TEST(Fuse, PlanRunsEveryOperatorOnceAndInOrder) {
   }
 }
 
+// An alternative that turns out faster by the share changes the plan; none is in it already.
+TEST(Fuse, AlternativesAreWhatWouldChangeThePlan) {
+  constexpr double kShare = 0.3;
+  std::mt19937 random(8);
+  std::size_t found = 0;
+  for (unsigned round = 0; round < 300; ++round) {
+    const Graph graph = random_graph(random);
+    const tn::CostFn cost = random_cost(round);
+    const tn::Structures structures(graph);
+    const auto [plan, alternatives] = tn::fuse_with_alternatives(graph, cost, kShare);
+    EXPECT_EQ(plan.microseconds, tn::fuse(graph, cost).microseconds);
+    found += alternatives.size();
+    for (const Group& alternative : alternatives) {
+      const std::string structure = structures.of(alternative);
+      for (const Group& group : plan.groups) EXPECT_NE(structures.of(group), structure);
+      const tn::CostFn faster = [&](const Graph& g, const Group& group) {
+        tn::GroupCost c = cost(g, group);
+        if (&g == &graph && structures.of(group) == structure) c.microseconds *= 1 - 1.01 * kShare;
+        return c;
+      };
+      EXPECT_LT(tn::fuse(graph, faster).microseconds, plan.microseconds) << graph;
+    }
+  }
+  EXPECT_GT(found, 50u);
+}
+
 // A value that many products read, each with a tail of its own: as many orders of taking them as
 // there are subsets, of which the planner needs only one.
 TEST(Fuse, ManyBranchesArePlanned) {

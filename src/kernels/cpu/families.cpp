@@ -1,5 +1,11 @@
-// The table of kernel families, and the cost function made from it.
+// The table of kernel families, the cost function made from it, and how many threads a group has.
 #include "src/kernels/cpu/families.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "src/kernels/work.h"
 
 namespace tensor::cpu {
 std::span<const Family> cpu_families() {
@@ -22,6 +28,80 @@ CostFn cpu_cost(const Machine& machine) {
         best = {static_cast<int>(i), *time};
     return best;
   };
+}
+
+// ---- Threads: all of them are too many for a small group.
+
+namespace {
+
+constexpr const char *kLoops = "loops", *kThreads = "threads";
+
+// 1, 2, 4, ... and all.
+std::vector<int> thread_counts(int all) {
+  std::vector<int> counts;
+  for (int n = 1; n < all; n *= 2) counts.push_back(n);
+  counts.push_back(all);
+  return counts;
+}
+
+Sketch loops(const Machine& machine) {
+  return {kLoops, {{kThreads, thread_counts(machine.threads)}}};
+}
+
+}  // namespace
+
+Machine with_threads(const Machine& machine, int threads) {
+  Machine m = machine;
+  const double share = static_cast<double>(threads) / std::max(machine.threads, 1);
+  m.threads = threads;
+  for (double* rate : {&m.f32_gflops, &m.bf16_gflops, &m.tile_gflops, &m.cache_gbps, &m.simple_gops,
+                       &m.special_gops})
+    *rate *= share;
+  // Few threads come near to what all get from memory.
+  m.memory_gbps *= std::min(1.0, 2 * share);
+  return m;
+}
+
+std::optional<::tensor::Space> space_of(const Family& family, const Graph& graph,
+                                        const Group& group, const Machine& machine) {
+  if (family.space)
+    if (auto own = family.space(graph, group, machine)) return own;
+  if (machine.threads < 2) return std::nullopt;
+  ::tensor::Space space;
+  space.sketches = {loops(machine)};
+  space.fault = [](const Schedule&) { return std::string(); };
+  // One thread needs no others to be woken up; the estimate of the family says the rest.
+  const auto estimate = [=, &family](int threads) {
+    Machine m = with_threads(machine, threads);
+    if (threads == 1) m.dispatch_us = 0;
+    return family.estimate(graph, group, m).value_or(HUGE_VAL);
+  };
+  std::map<int, double> estimates;
+  for (const int n : thread_counts(machine.threads)) estimates[n] = estimate(n);
+  space.model_us = [estimates](const Schedule& s) {
+    return estimates.at(s.value(kThreads).value_or(1));
+  };
+  const Work work = work_of(graph, group);
+  space.features = [work](const Schedule& s) {
+    const double threads = s.value(kThreads).value_or(1);
+    Features f;
+    f.sketch = kLoops;
+    f.flops = work.flops, f.memory_bytes = work.bytes;
+    f.threads = f.multiprocessors = threads;
+    return f.values();
+  };
+  space.chosen = {kLoops, {{kThreads, machine.threads}}};
+  return space;
+}
+
+std::unique_ptr<Kernel> build_group(const LaidOutGraph& laid, const Group& group,
+                                    const Machine& machine) {
+  const Family& family = cpu_families()[static_cast<std::size_t>(group.family)];
+  Machine m = machine;
+  if (!group.schedule.empty())
+    if (const Schedule s = Schedule::parse(group.schedule); loops(machine).contains(s))
+      m = with_threads(machine, *s.value(kThreads));
+  return family.build(laid, group, m);
 }
 
 }  // namespace tensor::cpu

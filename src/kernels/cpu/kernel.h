@@ -69,4 +69,14 @@ std::span<const Family> cpu_families();
 /// The cheapest family of a group.
 CostFn cpu_cost(const Machine& machine);
 
+/// The machine as if it had so many threads of those it has.
+Machine with_threads(const Machine& machine, int threads);
+/// What may be tried for a group that the family accepts: the family's space, or where it has none
+/// how many threads the loops run on ("loops threads=4"); nullopt for one thread.
+std::optional<::tensor::Space> space_of(const Family& family, const Graph& graph,
+                                        const Group& group, const Machine& machine);
+/// Builds a group of a plan by its family, as its schedule says.
+std::unique_ptr<Kernel> build_group(const LaidOutGraph& laid, const Group& group,
+                                    const Machine& machine);
+
 }  // namespace tensor::cpu

@@ -1,6 +1,7 @@
 #include "src/kernels/cuda/device.h"
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <mutex>
 #include <utility>
@@ -10,10 +11,17 @@
 
 namespace tensor::cuda {
 
+namespace {
+std::atomic<bool> is_driver_started = false;
+}
+
+bool Device::is_started() { return is_driver_started; }
+
 const Driver& Driver::get() {
   static const Driver driver = [] {
     Driver opened{SharedLibrary("the CUDA driver", {"libcuda.so.1", "libcuda.so"},
                                 "install NVIDIA's driver; the CPU works without it")};
+    is_driver_started = true;
     if (const int result = opened.init(0); result != 0 && result != kNoDevice) {
       const char* text = "unknown error";
       opened.error_text(result, &text);

@@ -39,6 +39,8 @@ class Device {
   static int count();
   /// UserError also when there are not so many.
   static Device& get(int index = 0);
+  /// Whether this process has called the driver: its children cannot, then.
+  static bool is_started();
 
   const DeviceInfo& info() const { return info_; }
   std::int64_t free_bytes() const;

@@ -92,16 +92,17 @@ std::string folder_trouble(const std::string& folder) {
 KernelCache::KernelCache(std::string folder, std::int64_t most_bytes)
     : folder_(std::move(folder)), most_bytes_(most_bytes), trouble_(folder_trouble(folder_)) {}
 
-KernelCache KernelCache::standard() {
+KernelCache KernelCache::standard() { return KernelCache(standard_folder()); }
+
+std::string KernelCache::standard_folder() {
   const auto variable = [](const char* name) {
     const char* text = std::getenv(name);
     return std::string(text ? text : "");
   };
-  if (const std::string folder = variable("TENSOR_CACHE_DIR"); !folder.empty())
-    return KernelCache(folder);
+  if (const std::string folder = variable("TENSOR_CACHE_DIR"); !folder.empty()) return folder;
   if (const std::string folder = variable("XDG_CACHE_HOME"); !folder.empty())
-    return KernelCache(folder + "/tensor/kernels");
-  return KernelCache(variable("HOME") + "/.cache/tensor/kernels");
+    return folder + "/tensor/kernels";
+  return variable("HOME") + "/.cache/tensor/kernels";
 }
 
 std::string KernelCache::trouble() const {

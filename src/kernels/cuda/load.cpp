@@ -48,6 +48,13 @@ std::map<Key, std::weak_ptr<Kernel>>& loaded() {
 
 }  // namespace
 
+Cubin compiled(const Call& call, const DeviceInfo& device) {
+  const Compiler& compiler = Compiler::get();
+  const std::string architecture = device.architecture();
+  return cache().get(compiler.key(call.source, architecture),
+                     [&] { return compiler.compile(call.source, architecture); });
+}
+
 std::vector<std::shared_ptr<Kernel>> load_kernels(Device& device,
                                                   std::span<const Call* const> calls) {
   const auto key_of = [&](const Call& call) {
@@ -65,13 +72,10 @@ std::vector<std::shared_ptr<Kernel>> load_kernels(Device& device,
     }
   }
   if (!missing.empty()) {
-    const Compiler& compiler = Compiler::get();
-    const std::string architecture = device.info().architecture();
     in_parallel(missing.size(), [&](std::size_t i) {
       const Call& call = *missing[i]->first;
-      const Cubin cubin = cache().get(compiler.key(call.source, architecture),
-                                      [&] { return compiler.compile(call.source, architecture); });
-      missing[i]->second = std::make_shared<Kernel>(device, cubin, call.entry);
+      missing[i]->second =
+          std::make_shared<Kernel>(device, compiled(call, device.info()), call.entry);
     });
   }
   const std::lock_guard lock(loaded_mutex);

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "src/kernels/cuda/compiler.h"
 #include "src/kernels/cuda/family.h"
 
 namespace tensor::cuda {
@@ -14,6 +15,10 @@ namespace tensor::cuda {
 /// that were loaded before and are still in use.
 std::vector<std::shared_ptr<Kernel>> load_kernels(Device& device,
                                                   std::span<const Call* const> calls);
+
+/// The machine code of a call's kernel, from the cache on disk or compiled now. Any number of
+/// threads may ask, and no GPU takes part.
+Cubin compiled(const Call& call, const DeviceInfo& device);
 
 /// The address of what an argument points to.
 using Resolve = std::function<Address(const Pointer&)>;

@@ -1,0 +1,324 @@
+// Tunes the nine models one after the other in one process, and times each as a whole before and
+// after: what the paper's Tables III to VI ask for, one line of JSON a model.
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <iomanip>
+#include <iostream>
+#include <map>
+#include <sstream>
+
+#include "bench/models.h"
+#include "src/tune/table.h"
+#include "src/tune/worker.h"
+#include "tensor/tensor.h"
+#include "tensor/tune.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using tensor::fail;
+using tensor::Tensor;
+
+constexpr const char* kHelp =
+    "usage: tune_models [OPTION]... [MODEL]...\n"
+    "Tunes the models (all nine; names as bench_models has them) and prints a line of JSON each:\n"
+    "milliseconds of the whole model before and after, trials, seconds, and every subgraph.\n"
+    "  --device=cpu      or cuda, cuda:1\n"
+    "  --dtype=f32       or bf16; on a GPU f16\n"
+    "  --batch=1         images at a time\n"
+    "  --threads=0       of the CPU; 0: one a core\n"
+    "  --seconds=60      of tuning, a model; 0: no limit\n"
+    "  --trials=0        measured schedules, a model; 0: no limit\n"
+    "  --seed=0          of the search\n"
+    "  --logs=FOLDER     where each model's log is kept and continued (tune-logs)\n"
+    "  --best=FILE       takes the fastest schedules of these logs: small enough to ship in\n"
+    "                    src/tune/shipped\n"
+    "  --without=LIST    of model, evolution, scheduler, sketches, partition: left out, to "
+    "compare\n"
+    "Ctrl-C goes on to timing the model, and then ends.\n";
+
+struct Options {
+  tensor::CompileOptions compile;
+  tensor::TuneOptions tune;
+  int batch = 1;
+  std::string folder = "tune-logs", best, without;
+  std::vector<std::string> models;
+  std::vector<std::string> logs;  // that were written to
+};
+
+// ---- The command line
+
+template <class T>
+T number(std::string_view option, std::string_view text) {
+  T value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || at != end || value < 0)
+    fail(option, "got \"", text, "\", need a number of 0 or more");
+  return value;
+}
+
+void leave_out(tensor::TuneOptions& tune, const std::string& list) {
+  const std::map<std::string, bool*> switches = {{"model", &tune.use_model},
+                                                 {"evolution", &tune.use_evolution},
+                                                 {"scheduler", &tune.use_scheduler},
+                                                 {"sketches", &tune.use_sketches},
+                                                 {"partition", &tune.use_partition}};
+  std::istringstream words(list);
+  for (std::string word; std::getline(words, word, ',');) {
+    const auto known = switches.find(word);
+    if (known == switches.end()) fail("--without", "does not know \"", word, "\"\n", kHelp);
+    *known->second = false;
+  }
+}
+
+Options parse(int argc, char** argv) {
+  Options o;
+  const std::map<std::string, std::function<void(const std::string&)>> known = {
+      {"--device", [&](auto& text) { o.compile.device = text; }},
+      {"--dtype", [&](auto& text) { o.compile.dtype = tensor::parse_dtype(text); }},
+      {"--batch", [&](auto& text) { o.batch = std::max(1, number<int>("--batch", text)); }},
+      {"--threads", [&](auto& text) { o.compile.threads = number<int>("--threads", text); }},
+      {"--seconds", [&](auto& text) { o.tune.seconds = number<double>("--seconds", text); }},
+      {"--trials", [&](auto& text) { o.tune.trials = number<std::int64_t>("--trials", text); }},
+      {"--seed", [&](auto& text) { o.tune.seed = number<std::uint64_t>("--seed", text); }},
+      {"--logs", [&](auto& text) { o.folder = text; }},
+      {"--best", [&](auto& text) { o.best = text; }},
+      {"--without", [&](auto& text) { leave_out(o.tune, o.without = text); }}};
+  for (int i = 1; i < argc; ++i) {
+    const std::string text = argv[i];
+    const std::size_t equals = text.find('=');
+    const auto option = known.find(text.substr(0, equals));
+    if (option != known.end() && equals != std::string::npos)
+      option->second(text.substr(equals + 1));
+    else if (text.starts_with("--"))
+      fail("tune_models", "got ", text, "\n", kHelp);
+    else
+      o.models.push_back(text);
+  }
+  return o;
+}
+
+// ---- Timing whole models, in a process of its own: this one must stay free to have children that
+// use the GPU.
+
+struct Whole {
+  double before_ms = 0, after_ms = 0;
+  double compile_before_s = 0, compile_after_s = 0;
+  std::size_t groups_before = 0, groups_after = 0;
+  double difference = 0;  // of the results, relative to the largest
+  std::string error;
+};
+
+double difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const auto x = a[i].astype(tensor::f64), y = b[i].astype(tensor::f64);
+    worst = std::max(worst, tensor::max(tensor::abs(x - y)).item<double>() /
+                                tensor::max(tensor::abs(y)).item<double>());
+  }
+  return worst;
+}
+
+// By turns, so that what disturbs the one disturbs the other.
+Whole time_whole(const bench::Workload& work, tensor::CompileOptions how, const std::string& log) {
+  const auto compiled = [&](std::vector<std::string> logs, double& seconds) {
+    const Clock::time_point begin = Clock::now();
+    how.tune_logs = std::move(logs);
+    tensor::Executable executable = tensor::compile(work.function, work.inputs, how);
+    seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    return executable;
+  };
+  Whole whole;
+  const tensor::Executable before = compiled({}, whole.compile_before_s),
+                           after = compiled({log}, whole.compile_after_s);
+  whole.groups_before = before.group_count(), whole.groups_after = after.group_count();
+  whole.difference = difference(after(work.inputs), before(work.inputs));
+  constexpr int kRounds = 5, kMost = 100;
+  constexpr double kRoundUs = 200e3;
+  const double once = tensor::median(before.time(work.inputs, 3));
+  const int repeats = static_cast<int>(std::clamp(kRoundUs / once, 1.0, double{kMost}));
+  std::vector<double> times_before, times_after;
+  for (int round = 0; round < kRounds; ++round)
+    for (auto [executable, times] : {std::pair(&before, &times_before), {&after, &times_after}}) {
+      const std::vector<double> more = executable->time(work.inputs, repeats);
+      times->insert(times->end(), more.begin(), more.end());
+    }
+  whole.before_ms = tensor::median(times_before) / 1e3;
+  whole.after_ms = tensor::median(times_after) / 1e3;
+  return whole;
+}
+
+Whole time_in_child(const bench::Workload& work, const tensor::CompileOptions& how,
+                    const std::string& log) {
+  constexpr double kPatience = 900;  // seconds: compiles twice
+  tensor::Worker worker(
+      [&](const std::vector<std::string>&, tensor::Channel& channel) {
+        channel.begin(0);
+        const Whole w = time_whole(work, how, log);
+        std::ostringstream text;
+        text << std::setprecision(9) << w.before_ms << ' ' << w.after_ms << ' '
+             << w.compile_before_s << ' ' << w.compile_after_s << ' ' << w.groups_before << ' '
+             << w.groups_after << ' ' << w.difference;
+        channel.done(0, text.str());
+      },
+      {.item_seconds = kPatience, .idle_seconds = kPatience});
+  const tensor::Answer answer = worker.run({"whole"})[0];
+  Whole w;
+  w.error = answer.error;
+  std::istringstream(answer.result) >> w.before_ms >> w.after_ms >> w.compile_before_s >>
+      w.compile_after_s >> w.groups_before >> w.groups_after >> w.difference;
+  return w;
+}
+
+// ---- What is told
+
+// As the paper's Table IV: "{[12 * 6], [1 * 4]}" of 6 subgraphs that occur 12 times each, and 4.
+std::string weights_of(const tensor::TuneSummary& summary) {
+  std::map<int, int, std::greater<>> subgraphs;
+  for (const tensor::TunedGroup& group : summary.groups) ++subgraphs[group.count];
+  std::ostringstream text;
+  const char* separator = "{";
+  for (const auto& [count, number] : subgraphs) {
+    text << separator << '[' << count << " * " << number << ']';
+    separator = ", ";
+  }
+  return text.str() + "}";
+}
+
+void print_subgraphs(std::ostream& out, const tensor::TuneSummary& summary) {
+  const char* separator = "";
+  for (const tensor::TunedGroup& g : summary.groups) {
+    out << separator << "{\"operators\": " << std::quoted(g.operators)
+        << ", \"where\": " << std::quoted(g.where) << ", \"weight\": " << g.count
+        << ", \"before_us\": " << g.before_us << ", \"after_us\": " << g.after_us
+        << ", \"before\": " << std::quoted(g.before) << ", \"after\": " << std::quoted(g.after)
+        << ", \"space\": " << g.space << ", \"trials\": " << g.trials
+        << ", \"failures\": " << g.failures << "}";
+    separator = ", ";
+  }
+}
+
+void print(std::ostream& out, const std::string& model, const Options& o,
+           const tensor::TuneSummary& s, const Whole& w) {
+  std::ostringstream text;
+  text << "{\"model\": " << std::quoted(model) << ", \"batch\": " << o.batch << ", \"dtype\": \""
+       << o.compile.dtype << "\", \"device\": " << std::quoted(s.device)
+       << ", \"without\": " << std::quoted(o.without) << ", \"log\": " << std::quoted(s.log)
+       << ", \"tune_seconds\": " << s.seconds << ", \"end\": " << std::quoted(s.end)
+       << ", \"trials\": " << s.trials << ", \"failures\": " << s.failures
+       << ", \"compile_seconds\": " << s.seconds + w.compile_after_s;
+  if (w.error.empty())
+    text << ", \"before_ms\": " << w.before_ms << ", \"after_ms\": " << w.after_ms
+         << ", \"groups_before\": " << w.groups_before << ", \"groups_after\": " << w.groups_after
+         << ", \"plan_seconds_before\": " << w.compile_before_s
+         << ", \"plan_seconds_after\": " << w.compile_after_s
+         << ", \"difference\": " << w.difference;
+  else
+    text << ", \"error\": " << std::quoted(w.error);
+  text << ", \"sum_before_us\": " << s.before_us << ", \"sum_after_us\": " << s.after_us
+       << ", \"weights\": \"" << weights_of(s) << "\", \"overturned\": [";
+  const char* separator = "";
+  for (const std::string& line : s.overturned) {
+    text << separator << std::quoted(line);
+    separator = ", ";
+  }
+  text << "], \"subgraphs\": [";
+  print_subgraphs(text, s);
+  out << text.str() << "]}" << std::endl;
+}
+
+// Lines of the schedules that the logs' table has, without what only a cost model reads.
+void write_best(const std::vector<std::string>& logs, const std::string& path) {
+  std::vector<tensor::Measurement> all = tensor::read_logs(logs).measurements;
+  const tensor::Table table(all);
+  std::erase_if(all, [&](const tensor::Measurement& m) {
+    const tensor::Table::Entry* best = table.find(m.device, m.problem);
+    return !best || best->family != m.family || best->schedule != m.schedule;
+  });
+  for (tensor::Measurement& m : all) m.features.clear();
+  std::filesystem::remove(path);
+  tensor::Log(path).append(all);
+}
+
+// ---- The run
+
+volatile std::sig_atomic_t interrupted = 0;
+
+void tell(const std::string& model, const tensor::TuneProgress& p) {
+  std::ostringstream text;
+  text << model << ": " << std::fixed << std::setprecision(0) << p.seconds << " s, " << p.trials
+       << " schedules (" << p.failures << " failed) of " << p.problems << " problems, "
+       << std::setprecision(3) << p.before_us / 1e3 << " -> " << p.best_us / 1e3 << " ms\n";
+  std::cerr << text.str();
+}
+
+void tune_one(const bench::Case& c, Options& o) {
+  const bench::Workload work = c.make(o.compile.dtype);
+  o.compile.names = work.weights;
+  o.compile.tune_logs = std::vector<std::string>();
+  std::ostringstream log;
+  log << o.folder << '/' << c.name << "-b" << o.batch << '-' << o.compile.dtype << ".jsonl";
+  o.tune.log = log.str();
+  double told = -1e9;
+  o.tune.progress = [&](const tensor::TuneProgress& p) {
+    constexpr double kBetween = 5;  // seconds
+    if (p.seconds < told + kBetween) return;
+    told = p.seconds;
+    tell(c.name, p);
+  };
+  std::vector<tensor::TensorType> types;
+  for (const Tensor& x : work.inputs) types.push_back(x.type());
+  const tensor::TuneSummary summary = tensor::tune(work.function, types, o.compile, o.tune);
+  o.logs.push_back(o.tune.log);
+  std::cerr << summary;
+  const Whole whole = time_in_child(work, o.compile, o.tune.log);
+  if (whole.error.empty())
+    std::cerr << c.name << ", whole: " << whole.before_ms << " ms before, " << whole.after_ms
+              << " ms after (" << whole.before_ms / whole.after_ms << " x)\n";
+  print(std::cout, c.name, o, summary, whole);
+}
+
+int run(int argc, char** argv) {
+  Options o = parse(argc, argv);
+  std::vector<bench::Case> cases = bench::nine_models(o.batch);
+  for (const std::string& name : o.models)
+    if (std::none_of(cases.begin(), cases.end(), [&](auto& c) { return c.name == name; }))
+      fail("tune_models", "does not know the model ", name, "\n", kHelp);
+  if (!o.models.empty())
+    std::erase_if(cases, [&](const bench::Case& c) {
+      return std::count(o.models.begin(), o.models.end(), c.name) == 0;
+    });
+  std::filesystem::create_directories(o.folder);
+  std::signal(SIGINT, [](int) {
+    interrupted = 1;
+    std::signal(SIGINT, SIG_DFL);
+  });
+  o.tune.stop = [] { return interrupted != 0; };
+  int failed = 0;
+  for (const bench::Case& c : cases) {
+    if (interrupted != 0) break;
+    try {
+      tune_one(c, o);
+    } catch (const std::exception& error) {  // the others have nothing to do with it
+      std::cerr << c.name << ": " << error.what() << "\n";
+      ++failed;
+    }
+  }
+  if (!o.best.empty()) write_best(o.logs, o.best);
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << "\n";
+    return 1;
+  }
+}

@@ -1,0 +1,85 @@
+// tune: measures which schedules, and which fusions, are fast on this very device, and writes what
+// it learns to a log. compile() takes from logs and never measures (CompileOptions::tune_logs), so
+// that the same log makes the same plan.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tensor/compile.h"
+
+namespace tensor {
+
+/// How far tuning is.
+struct TuneProgress {
+  double seconds = 0, limit_seconds = 0;      // since its start; 0: no limit
+  std::int64_t trials = 0, limit_trials = 0;  // measured schedules; 0: no limit
+  std::int64_t failures = 0;                  // of them: did not compile, run, or give the result
+  std::size_t problems = 0;                   // different groups that were looked at so far
+  double before_us = 0, best_us = 0;          // the sum of all groups: untuned, and by now
+  std::string what;                           // "matmul, add, gelu"
+};
+
+struct TuneOptions {
+  double seconds = 60;      ///< at most; 0: no limit
+  std::int64_t trials = 0;  ///< at most so many schedules are measured; 0: no limit
+  /// Where measurements are appended. Empty: the user's own log (user_log()), which compile() reads
+  /// by default.
+  std::string log = {};
+  std::uint64_t seed = 0;  ///< of the search; the same seed and times make the same choices
+  double goal_us = 0;      ///< all groups together; it ends when this is reached; 0: no goal
+  /// Called as measurements come.
+  std::function<void(const TuneProgress&)> progress = nullptr;
+  /// Asked several times a second: ends tuning. What was measured is kept, and used.
+  std::function<bool()> stop = nullptr;
+
+  // What tuning is made of. For comparison only: each makes it worse when left out.
+  bool use_model = true;      ///< the learned cost model; else chance chooses among children
+  bool use_evolution = true;  ///< else schedules are drawn at random
+  bool use_scheduler = true;  ///< time goes to groups by what it gains; else in turns
+  bool use_sketches = true;   ///< all structures; else the one that the analytic model takes
+  bool use_partition = true;  ///< fusion by measured times; else by the estimates
+};
+
+/// Groups of one problem in the tuned plan.
+struct TunedGroup {
+  std::string operators;                  // "matmul, add, gelu"
+  std::string where;                      // in the model's words
+  int count = 0;                          // how often the plan has it
+  double before_us = 0, after_us = 0;     // of one: as the analytic model chooses, and the best; 0:
+                                          // could not be measured
+  std::string before, after;              // families and schedules
+  std::int64_t space = 0;                 // valid schedules
+  std::int64_t trials = 0, failures = 0;  // with those of earlier runs that the log tells of
+};
+
+struct TuneSummary {
+  std::string device, log;
+  std::vector<TunedGroup> groups;
+  double before_us = 0, after_us = 0;     // the sum of all groups of the plan, untuned and tuned
+  std::int64_t trials = 0, failures = 0;  // of this run
+  double seconds = 0;
+  bool is_stopped = false;  // by `stop`
+  std::string end;          // why it ended: "60 s are over"
+  /// Fusions of the untuned plan that measured times decided otherwise, one line each.
+  std::vector<std::string> overturned;
+};
+
+/// Tunes what compile() would make of the same function, inputs and options: measures, in a process
+/// of its own, the groups of the plan and those that the plan nearly had, plans again with these
+/// times, and so on until the plan stays as it is and the time is over. Continues where the log
+/// ends. UserError where there is no such device, where the log cannot be written, and on a GPU
+/// that this process has used already, since its children then cannot.
+TENSOR_API TuneSummary tune(const TensorFunction& function, const std::vector<TensorType>& inputs,
+                            const CompileOptions& options = {}, const TuneOptions& tuning = {});
+
+/// The log that is read by default beside those that ship with the library: "tuned.jsonl" in the
+/// folder of the kernel cache.
+TENSOR_API std::string user_log();
+
+/// A table of before and after, group by group, and what the measurements overturned.
+TENSOR_API std::ostream& operator<<(std::ostream& out, const TuneSummary& summary);
+
+}  // namespace tensor

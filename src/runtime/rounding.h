@@ -1,0 +1,22 @@
+// What a kernel's results may differ by from those of the reference kernels.
+#pragma once
+
+#include <functional>
+
+#include "src/trace/fuse.h"
+
+namespace tensor {
+
+/// The largest difference, relative to the largest finite magnitude of what is expected; infinite
+/// where one of the two is NaN and the other not.
+double relative_error(const Tensor& got, const Tensor& expected);
+
+/// The reference value of any node of a group, or that it reads.
+using ReferenceOf = std::function<Tensor(ValueId)>;
+
+/// The relative error that rounding explains: float32 sums of the longest length, 16 for the
+/// handful of operators of a group, and a few roundings to the 16-bit type that a kernel may leave
+/// out or place elsewhere, or of operands to tf32.
+double rounding_bound(const Graph& graph, const Group& group, const ReferenceOf& value);
+
+}  // namespace tensor

@@ -1,0 +1,63 @@
+// tune: the stages of compile() up to fusion, then the tuner on the device that was asked for.
+#include "tensor/tune.h"
+
+#include <cmath>
+#include <filesystem>
+
+#include "src/compile.h"
+#include "src/tune/cpu_measurer.h"
+#include "src/tune/gpu_measurer.h"
+#include "src/tune/tuned_cost.h"
+
+namespace tensor {
+namespace {
+
+// A kernel runs for milliseconds; what takes seconds hangs, or is the compiler. The reference of a
+// large problem may take its time before.
+constexpr Worker::Limits kOnCpu{.item_seconds = 30, .idle_seconds = 600},
+    kOnGpu{.item_seconds = 12, .idle_seconds = 600};
+
+}  // namespace
+
+TuneSummary detail::tune(const TensorFunction& function, const std::vector<TensorType>& inputs,
+                         const CompileOptions& options, const TuneOptions& tuning, Target target,
+                         Tuner::Limits limits, const Tuner::MakeMeasurer& make) {
+  LaidOutGraph laid = prepare(function, inputs, options, target);
+  const std::string path = tuning.log.empty() ? user_log() : tuning.log;
+  std::error_code error;  // the log tells of it
+  if (const auto folder = std::filesystem::path(path).parent_path(); !folder.empty())
+    std::filesystem::create_directories(folder, error);
+  Log log(path);
+  std::vector<Measurement> known = known_measurements(options.tune_logs);
+  if (options.tune_logs || path != user_log()) {
+    std::vector<Measurement> own = read_log(path).measurements;
+    std::move(own.begin(), own.end(), std::back_inserter(known));
+  }
+  limits.fuse = options.fuse;
+  return Tuner(std::move(laid), std::move(target), tuning, limits, std::move(known), log, make)
+      .run();
+}
+
+TuneSummary tune(const TensorFunction& function, const std::vector<TensorType>& inputs,
+                 const CompileOptions& options, const TuneOptions& tuning) {
+  if (!(tuning.seconds >= 0) || std::isinf(tuning.seconds) || tuning.trials < 0)
+    fail("tune", "got ", tuning.seconds, " s and ", tuning.trials, " schedules, need 0 or more");
+  if (options.device.is_cuda()) {
+    const int index = options.device.index();
+    const Tuner::Limits limits{.first = 4, .slot = 16, .side_by_side = 2};
+    return detail::tune(function, inputs, options, tuning,
+                        detail::cuda_target(ask_for_device(index)), limits,
+                        [=](const auto& problems, auto stop) {
+                          return std::make_unique<ChildMeasurer>(gpu_measuring(index, problems),
+                                                                 kOnGpu, std::move(stop));
+                        });
+  }
+  const cpu::Machine machine = cpu::this_machine(options.threads);
+  return detail::tune(function, inputs, options, tuning, detail::cpu_target(machine), {},
+                      [=](const auto& problems, auto stop) {
+                        return std::make_unique<ChildMeasurer>(cpu_measuring(machine, problems),
+                                                               kOnCpu, std::move(stop));
+                      });
+}
+
+}  // namespace tensor

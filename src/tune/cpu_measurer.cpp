@@ -1,0 +1,103 @@
+#include "src/tune/cpu_measurer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "src/core/storage.h"
+#include "tensor/error.h"
+
+namespace tensor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A block that is larger than the last-level cache: after it was written nothing else is in there.
+class Flush {
+ public:
+  explicit Flush(double cache_bytes)
+      : bytes_(static_cast<std::int64_t>(std::min(2 * cache_bytes, kMost))),
+        block_(detail::allocate(bytes_)) {}
+  void operator()() { std::memset(block_->data, ++value_, static_cast<std::size_t>(bytes_)); }
+
+ private:
+  // Of a cache that many share, as server processors' are, a part is meant for this program.
+  static constexpr double kMost = 64 << 20;
+  std::int64_t bytes_;
+  std::shared_ptr<detail::Storage> block_;
+  unsigned char value_ = 0;
+};
+
+class CpuTrial : public Trial {
+ public:
+  CpuTrial(const Problem& problem, const Schedule& schedule, const cpu::Machine& machine)
+      : problem_(problem), group_(problem.group(schedule)), machine_(machine) {}
+
+  void compile() override { kernel_ = cpu::build_group(problem_.alone().laid, group_, machine_); }
+
+  void check() override {
+    operands_ = problem_.reference().operands();
+    for (const OperandBlock& operand : operands_) addresses_.push_back(operand.first());
+    scratch_ = detail::allocate(static_cast<std::int64_t>(kernel_->scratch_bytes()));
+    kernel_->run(addresses_, scratch_->data);
+    if (const std::string fault = problem_.reference().fault(operands_); !fault.empty())
+      fail(kernel_->description(), fault);
+    const bool has_weights =
+        std::any_of(operands_.begin(), operands_.end(), [](const OperandBlock& operand) {
+          constexpr std::size_t kSmall = 64 << 10;  // stays in the cache of a core
+          return operand.is_constant && operand.bytes().size() > kSmall;
+        });
+    if (has_weights) flush_.emplace(machine_.cache_bytes);
+  }
+
+  double time() override {
+    if (flush_) {
+      (*flush_)();
+      warm();
+    }
+    const Clock::time_point start = Clock::now();
+    kernel_->run(addresses_, scratch_->data);
+    const std::chrono::duration<double, std::micro> time = Clock::now() - start;
+    return std::max(time.count(), 1e-3);  // of a clock that did not move
+  }
+
+ private:
+  // What the group before has just written.
+  void warm() {
+    volatile unsigned char sum = 0;
+    constexpr std::size_t kLine = 64;
+    for (std::size_t i = 0; i < group_.reads.size(); ++i) {
+      if (operands_[i].is_constant) continue;
+      const auto bytes = operands_[i].bytes();
+      for (std::size_t at = 0; at < bytes.size(); at += kLine)
+        sum = static_cast<unsigned char>(sum + std::to_integer<unsigned char>(bytes[at]));
+    }
+  }
+
+  const Problem& problem_;
+  Group group_;
+  cpu::Machine machine_;
+  std::unique_ptr<cpu::Kernel> kernel_;
+  std::vector<OperandBlock> operands_;
+  std::vector<std::byte*> addresses_;
+  std::shared_ptr<detail::Storage> scratch_;
+  std::optional<Flush> flush_;
+};
+
+}  // namespace
+
+Measuring cpu_measuring(const cpu::Machine& machine, const std::deque<Problem>& problems) {
+  const auto problem = [&problems](int task) -> const Problem& {
+    return problems.at(static_cast<std::size_t>(task));
+  };
+  Measuring how;
+  how.tasks = [&problems] { return problems.size(); };
+  how.prepare = [=](int task) { problem(task).reference(); };
+  how.make = [=](const Candidate& candidate) {
+    return std::make_unique<CpuTrial>(problem(candidate.task), candidate.schedule, machine);
+  };
+  how.repeats = 7;
+  return how;
+}
+
+}  // namespace tensor

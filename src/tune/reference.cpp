@@ -1,0 +1,145 @@
+#include "src/tune/reference.h"
+
+#include <cstring>
+#include <functional>
+#include <sstream>
+
+#include "src/core/view.h"
+#include "src/runtime/rounding.h"
+#include "tensor/tensor.h"
+
+namespace tensor {
+namespace {
+
+constexpr std::uint64_t kSeed = 20231;
+constexpr std::int64_t kLine = 1024;             // bytes: what kernels may count on of an address
+constexpr std::int64_t kMostLookedAt = 1 << 22;  // elements of a result
+
+std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
+
+// Offsets of the lowest and the highest element, counted from the first one.
+std::pair<std::int64_t, std::int64_t> reach(const Layout& layout) {
+  std::int64_t low = 0, high = 0;
+  for (int axis = 0; axis < layout.shape.rank(); ++axis) {
+    const std::int64_t span = (layout.shape[axis] - 1) * layout.strides[axis];
+    (span < 0 ? low : high) += span;
+  }
+  return {low, high};
+}
+
+Tensor random_numbers(Generator& random, std::int64_t count, DType dtype) {
+  if (is_floating(dtype)) return random.normal({count}, 0, 1, dtype);
+  // Indices of whatever they index: axes of two at least are the rule.
+  return random.randint(0, 2, {count}).astype(dtype);
+}
+
+// `make` gives the memory of so many elements.
+template <class F>
+OperandBlock block(const Layout& layout, DType dtype, F&& make) {
+  const auto [low, high] = reach(layout);
+  const std::int64_t before = layout.offset % (kLine / item_size(dtype));
+  OperandBlock result;
+  result.memory = make(before + high - low + 1);
+  detail::TensorImpl value = detail::impl(result.memory);
+  value.type = {layout.shape, dtype};
+  value.strides = layout.strides;
+  value.offset += before - low;
+  value.overlapping = num_elements(layout.shape) > high - low + 1;
+  result.value = detail::make_tensor(std::move(value));
+  return result;
+}
+
+Tensor looked_at(const Tensor& x) {
+  if (x.size() <= kMostLookedAt) return x;
+  const std::int64_t step = (x.size() / kMostLookedAt) | 1;  // odd: meets all columns of most tiles
+  return x.copy().reshape({-1})(slice(none, none, step)).copy();
+}
+
+}  // namespace
+
+std::span<std::byte> OperandBlock::bytes() const {
+  return {detail::stored(memory).first(), static_cast<std::size_t>(memory.nbytes())};
+}
+std::byte* OperandBlock::first() const { return detail::stored(value).first(); }
+std::ptrdiff_t OperandBlock::first_at() const { return first() - bytes().data(); }
+
+void poison(std::span<std::byte> memory) { std::memset(memory.data(), 0xff, memory.size()); }
+
+namespace {
+
+std::vector<OperandBlock> reads_of(const Isolated& problem) {
+  const Graph& graph = problem.laid.graph;
+  const Wiring wires = wiring(graph);
+  const std::function<Tensor(ValueId)> constant = [&](ValueId id) -> Tensor {
+    if (graph.is_constant(id)) return graph[id].constant;
+    return apply_op(graph[id].op, {constant(graph[id].inputs[0])}, graph[id].attrs);
+  };
+  Generator random(kSeed);
+  std::vector<OperandBlock> reads;
+  for (const ValueId id : problem.group.reads) {
+    const DType dtype = graph.type(id).dtype;
+    const bool is_constant = graph.is_constant(wires.root[at(id)]);
+    reads.push_back(block(problem.laid.layouts[at(id)], dtype, [&](std::int64_t count) {
+      return is_constant ? zeros({count}, dtype) : random_numbers(random, count, dtype);
+    }));
+    reads.back().is_constant = is_constant;
+    if (!is_constant) continue;
+    const Tensor value = constant(id);
+    const ConstView from = const_view(value);
+    info(Op::copy).eval(std::span(&from, 1), {}, mutable_view(reads.back().value));
+  }
+  return reads;
+}
+
+std::vector<OperandBlock> with_writes(const Isolated& problem, std::vector<OperandBlock> reads) {
+  for (const ValueId id : problem.group.writes) {
+    const DType dtype = problem.laid.graph.type(id).dtype;
+    reads.push_back(block(problem.laid.layouts[at(id)], dtype,
+                          [&](std::int64_t count) { return empty({count}, dtype); }));
+    poison(reads.back().bytes());
+  }
+  return reads;
+}
+
+}  // namespace
+
+std::vector<OperandBlock> operands_of(const Isolated& problem) {
+  return with_writes(problem, reads_of(problem));
+}
+
+Reference::Reference(const Isolated& problem) : problem_(problem), reads_(reads_of(problem)) {
+  const Graph& graph = problem.laid.graph;
+  const Group& group = problem.group;
+  std::vector<Tensor> values(at(graph.size()));
+  for (std::size_t i = 0; i < reads_.size(); ++i) values[at(group.reads[i])] = reads_[i].value;
+  for (ValueId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph[id];
+    if (values[at(id)].defined()) continue;
+    if (node.kind == NodeKind::input) internal_error("tune", "a group does not read its input");
+    if (node.kind == NodeKind::constant) {
+      values[at(id)] = node.constant;
+      continue;
+    }
+    std::vector<Tensor> inputs;
+    for (const ValueId input : node.inputs) inputs.push_back(values[at(input)]);
+    values[at(id)] = apply_op(node.op, inputs, node.attrs);
+  }
+  for (const ValueId id : group.writes) expected_.push_back(looked_at(values[at(id)]));
+  bound_ = rounding_bound(graph, group, [&](ValueId id) { return values[at(id)]; });
+}
+
+std::vector<OperandBlock> Reference::operands() const { return with_writes(problem_, reads_); }
+
+std::string Reference::fault(std::span<const OperandBlock> operands) const {
+  for (std::size_t i = 0; i < expected_.size(); ++i) {
+    const Tensor got = looked_at(operands[reads_.size() + i].value);
+    const double error = relative_error(got, expected_[i]);
+    if (error <= bound_) continue;
+    std::ostringstream text;
+    text << "wrong result: differs by " << error << " of the largest, rounding explains " << bound_;
+    return text.str();
+  }
+  return {};
+}
+
+}  // namespace tensor

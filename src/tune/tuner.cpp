@@ -1,0 +1,378 @@
+#include "src/tune/tuner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <sstream>
+
+#include "src/kernels/work.h"
+#include "src/runtime/describe.h"
+#include "src/trace/parallel.h"
+#include "src/tune/tuned_cost.h"
+#include "tensor/version.h"
+
+namespace tensor {
+namespace {
+
+// Groups that the plan would have if they took so much less than estimated are measured, too.
+constexpr double kNearly = 0.15;
+// Families that think they take so many times as long as the best one are not tried.
+constexpr double kHopeless = 8;
+// Of the time that the hardware needs at least: estimates of it are not that exact.
+constexpr double kBound = 0.7;
+
+std::string now() {
+  const std::time_t time = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&time, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+// The model is planned many times, and its problems stay the same.
+CostFn remembered(CostFn cost) {
+  return [cost = std::move(cost), known = std::make_shared<std::map<std::string, GroupCost>>()](
+             const Graph& graph, const Group& group) {
+    const auto [at, is_new] = known->try_emplace(problem_text(graph, group));
+    if (is_new) at->second = cost(graph, group);
+    return at->second;
+  };
+}
+
+// As the joined space of a problem calls it.
+Measurement in_joined_space(Measurement m) {
+  m.schedule = Problem::joined(m.family, m.schedule);
+  m.family.clear();
+  return m;
+}
+
+}  // namespace
+
+Tuner::Tuner(LaidOutGraph laid, detail::Target target, const TuneOptions& options, Limits limits,
+             std::vector<Measurement> known, Log& log, const MakeMeasurer& make)
+    : laid_(std::move(laid)),
+      target_(std::move(target)),
+      options_(options),
+      limits_(limits),
+      known_(std::move(known)),
+      log_(log),
+      model_(options.seed),
+      measurer_(make(problems_, [this] { return !over().empty(); })) {
+  target_.cost = remembered(target_.cost);
+}
+
+// ---- Plans
+
+std::shared_ptr<const Table> Tuner::table() const {
+  return known_.empty() ? nullptr : std::make_shared<const Table>(known_);
+}
+
+// By estimates where `table` is null. With `final` set, what was not measured is not trusted.
+Tuner::Plans Tuner::plan(const std::shared_ptr<const Table>& table, bool is_final) const {
+  const CostFn cost = tuned_cost(target_, table);
+  Plans plans;
+  if (!limits_.fuse) {
+    plans.apart = no_fusion(laid_.graph, cost);
+  } else if (!options_.use_partition) {
+    plans.apart = fuse(laid_.graph, target_.cost);
+  } else if (is_final) {
+    plans.apart = tuned_fusion(laid_.graph, target_, table);
+  } else {
+    Fusion fusion = fuse_with_alternatives(laid_.graph, cost, kNearly);
+    plans.apart = std::move(fusion.plan);
+    plans.alternatives = std::move(fusion.alternatives);
+  }
+  plans.merged = merge_parallel(laid_, plans.apart);
+  if (!options_.use_partition)
+    for (Group& group : plans.merged.second.groups) {
+      const GroupCost measured = cost(plans.merged.first.graph, group);
+      std::tie(group.family, group.microseconds, group.schedule) =
+          std::tie(measured.family, measured.microseconds, measured.schedule);
+    }
+  return plans;
+}
+
+// ---- Tasks
+
+std::vector<Offer> Tuner::offers(const Isolated& alone) const {
+  std::vector<Offer> all;
+  double best = HUGE_VAL;
+  for (int family = 0; family < target_.families; ++family) {
+    const std::string name(target_.family_name(family));
+    const auto time = target_.estimate(family, alone.laid.graph, alone.group);
+    if (!time || name == "host") continue;
+    all.push_back({family, name, *time, target_.space(family, alone.laid.graph, alone.group)});
+    best = std::min(best, *time);
+  }
+  std::erase_if(all, [&](const Offer& offer) { return offer.microseconds > kHopeless * best; });
+  return all;
+}
+
+std::unique_ptr<Search> Tuner::search_for(const Problem& problem) const {
+  Space space = problem.space();
+  if (!options_.use_sketches)
+    std::erase_if(space.sketches,
+                  [&](const Sketch& sketch) { return sketch.name != space.chosen.sketch; });
+  SearchOptions how;
+  how.seed = options_.seed;
+  how.use_model = options_.use_model;
+  how.use_evolution = options_.use_evolution;
+  auto search = std::make_unique<Search>(problem.text(), "", std::move(space), how);
+  std::vector<Measurement> own, others;
+  for (const Measurement& m : known_)
+    if (m.problem == problem.text()) (m.device == target_.tuned_as ? own : others).push_back(m);
+  for (const Table::Entry& entry : Table(others).hints(target_.tuned_as, problem.text()))
+    search->hint(Problem::joined(entry.family, entry.schedule));
+  std::transform(own.begin(), own.end(), own.begin(), in_joined_space);
+  search->resume(own);
+  return search;
+}
+
+// The task of a group, known or new; -1 if no family has a choice that could be measured.
+int Tuner::task_of(const LaidOutGraph& laid, const Group& group) {
+  const auto [known, is_new] = task_by_text_.try_emplace(problem_text(laid.graph, group), -1);
+  if (!is_new) return known->second;
+  Isolated alone = isolate(laid, group);
+  std::vector<Offer> offers = this->offers(alone);
+  if (offers.empty()) return -1;
+  const Problem& problem =
+      problems_.emplace_back(known->first, std::move(alone), std::move(offers));
+  Entry entry;
+  entry.problem = &problem;
+  entry.search = search_for(problem);
+  entry.operators = detail::operators_of(laid.graph, group);
+  entry.where = detail::place_of(laid.graph, group);
+  const std::string chosen = problem.space().chosen.text();
+  std::vector<double> times;
+  for (const Measurement& m : known_)
+    if (m.problem == problem.text() && m.device == target_.tuned_as &&
+        Problem::joined(m.family, m.schedule) == chosen)
+      times.insert(times.end(), m.microseconds.begin(), m.microseconds.end());
+  if (!times.empty()) entry.before_us = median(times);
+  if (entry.search->best()) entry.history.push_back(entry.search->best()->microseconds);
+  tasks_.push_back(std::move(entry));
+  return known->second = static_cast<int>(tasks_.size()) - 1;
+}
+
+// Tasks of the plan and its alternatives; those of them of which nothing is known.
+std::vector<int> Tuner::adopt(const Plans& plans) {
+  for (Entry& task : tasks_) task.weight = 0;
+  std::vector<int> fresh;
+  const auto add = [&](const LaidOutGraph& laid, const Group& group, double weight) {
+    const int task = task_of(laid, group);
+    if (task < 0) return;
+    Entry& entry = tasks_[static_cast<std::size_t>(task)];
+    entry.weight += weight;
+    if (entry.history.empty() && std::count(fresh.begin(), fresh.end(), task) == 0)
+      fresh.push_back(task);
+  };
+  const auto& [laid, plan] = plans.merged;
+  for (const Group& group : plan.groups) add(laid, group, 1);
+  for (const Group& group : plans.alternatives) add(laid_, group, 0);
+  return fresh;
+}
+
+// ---- Measuring
+
+void Tuner::learn(const Slot& slot, std::span<const Measured> measured) {
+  Entry& task = tasks_[static_cast<std::size_t>(slot.task)];
+  const std::string chosen = task.problem->space().chosen.text();
+  std::vector<Schedule> schedules;
+  std::vector<Measured> answers;
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    if (measured[i].microseconds.empty() && measured[i].error.empty()) continue;
+    schedules.push_back(slot.schedules[i]);
+    answers.push_back(measured[i]);
+    if (measured[i].error.empty() && slot.schedules[i].text() == chosen)
+      task.before_us = median(measured[i].microseconds);
+  }
+  std::vector<Measurement> lines = task.search->learn(schedules, answers);
+  for (Measurement& m : lines) stamp(m);
+  known_.insert(known_.end(), lines.begin(), lines.end());
+  if (!lines.empty() || slot.schedules.empty())
+    task.history.push_back(task.search->best() ? task.search->best()->microseconds : HUGE_VAL);
+}
+
+void Tuner::stamp(Measurement& m) const {
+  std::tie(m.family, m.schedule) = Problem::parted(m.schedule);
+  m.device = target_.tuned_as;
+  m.driver = target_.driver;
+  m.version = version();
+  m.time = now();
+}
+
+// What the log does not have yet, so that whatever ends this process costs nothing.
+void Tuner::write(const Candidate& candidate, const Measured& measured, Written& written) {
+  const bool has_news =
+      measured.error.empty() ? measured.microseconds.size() > written.times : !written.has_error;
+  if (!has_news) return;
+  if (written.times == 0 && !written.has_error) ++trials_;
+  if (!measured.error.empty()) ++failures_;
+  const Search& search = *tasks_[static_cast<std::size_t>(candidate.task)].search;
+  Measurement m;
+  m.problem = search.problem();
+  m.schedule = candidate.schedule.text();
+  m.features = search.features(candidate.schedule);
+  m.error = measured.error;
+  if (m.error.empty())
+    m.microseconds.assign(
+        measured.microseconds.begin() + static_cast<std::ptrdiff_t>(written.times),
+        measured.microseconds.end());
+  stamp(m);
+  log_.append(m);
+  written = {measured.microseconds.size(), !measured.error.empty()};
+}
+
+void Tuner::measure(const std::vector<Slot>& slots) {
+  std::vector<Candidate> candidates;
+  for (const Slot& slot : slots)
+    for (const Schedule& schedule : slot.schedules) candidates.push_back({slot.task, schedule});
+  std::vector<Measured> measured;
+  std::vector<Written> written(candidates.size());
+  if (!candidates.empty())
+    measured = measurer_->measure_telling(candidates, [&](std::size_t i, const Measured& so_far) {
+      write(candidates[i], so_far, written[i]);
+      tell(tasks_[static_cast<std::size_t>(candidates[i].task)].operators);
+    });
+  for (std::size_t i = 0; i < measured.size(); ++i) write(candidates[i], measured[i], written[i]);
+  std::size_t next = 0;
+  for (const Slot& slot : slots) {
+    learn(slot, std::span(measured).subspan(next, slot.schedules.size()));
+    next += slot.schedules.size();
+  }
+  if (options_.use_model && options_.use_evolution) {
+    std::vector<Sample> samples;
+    for (const Entry& task : tasks_)
+      samples.insert(samples.end(), task.search->samples().begin(), task.search->samples().end());
+    model_.train(samples);
+  }
+  tell(slots.empty() ? "" : tasks_[static_cast<std::size_t>(slots.back().task)].operators);
+}
+
+// A first look at problems: what the analytic model takes, hints and a few others.
+std::vector<Tuner::Slot> Tuner::first_slots(const std::vector<int>& tasks) {
+  std::vector<Slot> slots;
+  for (const int task : tasks)
+    slots.push_back({task, tasks_[static_cast<std::size_t>(task)].search->propose(
+                               std::min(limits_.first, trials_left()), model_)});
+  return slots;
+}
+
+std::size_t Tuner::trials_left() const {
+  if (options_.trials == 0) return SIZE_MAX;
+  return static_cast<std::size_t>(std::max<std::int64_t>(options_.trials - trials_, 0));
+}
+
+// The tasks of the plan that get the next slots, by what they gain or in turns.
+std::vector<int> Tuner::next_tasks() {
+  std::vector<int> in_plan;
+  std::vector<tensor::Task> tasks;
+  for (std::size_t i = 0; i < tasks_.size(); ++i) {
+    const Entry& entry = tasks_[i];
+    if (entry.weight == 0) continue;
+    const Isolated& alone = entry.problem->alone();
+    in_plan.push_back(static_cast<int>(i));
+    tasks.push_back({entry.weight, work_of(alone.laid.graph, alone.group).flops, entry.operators, 0,
+                     kBound * target_.roofline_us(alone.laid.graph, alone.group)});
+  }
+  std::vector<int> chosen;
+  const auto entry_of = [&](int i) -> const Entry& {
+    return tasks_[static_cast<std::size_t>(in_plan[static_cast<std::size_t>(i)])];
+  };
+  if (!options_.use_scheduler) {
+    for (std::size_t tried = 0; tried < in_plan.size() && chosen.size() < limits_.side_by_side;
+         ++tried, ++turn_)
+      if (const int i = static_cast<int>(turn_ % in_plan.size());
+          !entry_of(i).search->is_exhausted())
+        chosen.push_back(in_plan[static_cast<std::size_t>(i)]);
+    return chosen;
+  }
+  TaskSchedulerOptions how;
+  how.goal_us = options_.goal_us;
+  TaskScheduler scheduler(std::move(tasks), how);
+  for (int i = 0; i < static_cast<int>(in_plan.size()); ++i)
+    for (const double best : entry_of(i).history)
+      scheduler.report(i, best, entry_of(i).search->is_exhausted());
+  while (chosen.size() < limits_.side_by_side) {
+    const int i = scheduler.next();
+    if (i == TaskScheduler::kNone) break;
+    chosen.push_back(in_plan[static_cast<std::size_t>(i)]);
+    // As if it gained nothing, so that others come beside it.
+    scheduler.report(i, HUGE_VAL, entry_of(i).search->is_exhausted());
+  }
+  return chosen;
+}
+
+std::vector<Tuner::Slot> Tuner::next_slots() {
+  std::vector<Slot> slots;
+  for (const int task : next_tasks())
+    slots.push_back({task, tasks_[static_cast<std::size_t>(task)].search->propose(
+                               std::min(limits_.slot, trials_left()), model_)});
+  return slots;
+}
+
+// ---- The whole of it
+
+double Tuner::seconds() const {
+  return std::chrono::duration<double>(Clock::now() - start_).count();
+}
+
+std::string Tuner::over() const {
+  std::ostringstream text;
+  if (options_.stop && options_.stop())
+    text << "it was stopped";
+  else if (options_.seconds > 0 && seconds() >= options_.seconds)
+    text << options_.seconds << " s are over";
+  else if (options_.trials > 0 && trials_ >= options_.trials)
+    text << options_.trials << " schedules were measured";
+  return text.str();
+}
+
+void Tuner::tell(const std::string& what) const {
+  if (!options_.progress) return;
+  TuneProgress progress;
+  progress.seconds = seconds(), progress.limit_seconds = options_.seconds;
+  progress.trials = trials_, progress.limit_trials = options_.trials;
+  progress.failures = failures_;
+  progress.problems = problems_.size();
+  for (const Entry& task : tasks_)
+    if (task.weight > 0 && !task.history.empty() && std::isfinite(task.history.back()))
+      progress.best_us += task.weight * task.history.back();
+  progress.before_us = before_us_;
+  progress.what = what;
+  options_.progress(progress);
+}
+
+TuneSummary Tuner::run() {
+  const Plans before = plan(nullptr, false);
+  std::vector<int> fresh = adopt(before);
+  if (fresh.empty()) fresh = adopt(plan(table(), false));  // goes on where the log ends
+  std::string end;
+  for (bool gains = true; end.empty();) {
+    if (fresh.empty() && !gains) end = "nothing more is to be gained";
+    if (!fresh.empty()) {
+      gains = true;
+      measure(first_slots(fresh));
+    } else if (end.empty()) {
+      gains = false;
+      for (std::size_t slot = 0; slot < tasks_.size() && over().empty(); ++slot) {
+        const std::vector<Slot> slots = next_slots();
+        if (slots.empty()) break;
+        gains = true;
+        measure(slots);
+      }
+    }
+    if (end.empty()) end = over();
+    if (before_us_ == 0) before_us_ = measured_sum(before, false);
+    fresh = adopt(plan(table(), false));
+  }
+  const Plans after = plan(table(), true);
+  adopt(after);
+  TuneSummary result = summary(before, after);
+  result.end = end;
+  result.is_stopped = options_.stop && options_.stop();
+  return result;
+}
+
+}  // namespace tensor

@@ -1,0 +1,110 @@
+// Tuner: measures the groups of a model and plans again with what it learned, until the plan stays
+// as it is or the time is over.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/runtime/target.h"
+#include "src/trace/layout.h"
+#include "src/tune/cost_model.h"
+#include "src/tune/log.h"
+#include "src/tune/problem.h"
+#include "src/tune/search.h"
+#include "src/tune/table.h"
+#include "src/tune/task_scheduler.h"
+#include "tensor/tune.h"
+
+namespace tensor {
+
+class Tuner {
+ public:
+  /// What measures candidates of these problems, which become more with time, until `stop` says so.
+  using MakeMeasurer = std::function<std::unique_ptr<Measurer>(const std::deque<Problem>& problems,
+                                                               std::function<bool()> stop)>;
+  struct Limits {
+    std::size_t first = 4;         // schedules of a new problem
+    std::size_t slot = 4;          // schedules of a slot
+    std::size_t side_by_side = 1;  // slots that are measured at a time
+    bool fuse = true;              // else one kernel an operator
+  };
+
+  /// `known`: measurements of this and other devices, from logs. `log` takes the new ones.
+  Tuner(LaidOutGraph laid, detail::Target target, const TuneOptions& options, Limits limits,
+        std::vector<Measurement> known, Log& log, const MakeMeasurer& make);
+
+  TuneSummary run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  // A problem and what was tried for it.
+  struct Entry {
+    const Problem* problem = nullptr;
+    std::unique_ptr<Search> search;
+    std::string operators, where;
+    double weight = 0;                 // how often the present plan has it
+    std::vector<double> history = {};  // the best time after each slot
+    double before_us = 0;              // as the analytic model chooses; 0 if not measured
+  };
+  struct Plans {
+    FusionPlan apart;  // parallel products not merged yet
+    std::pair<LaidOutGraph, FusionPlan> merged;
+    std::vector<Group> alternatives;  // to `apart`
+  };
+  struct Slot {
+    int task;
+    std::vector<Schedule> schedules;
+  };
+  // What the log has of a candidate of the batch under way.
+  struct Written {
+    std::size_t times = 0;
+    bool has_error = false;
+  };
+
+  std::shared_ptr<const Table> table() const;
+  Plans plan(const std::shared_ptr<const Table>& table, bool is_final) const;
+  int task_of(const LaidOutGraph& laid, const Group& group);
+  std::unique_ptr<Search> search_for(const Problem& problem) const;
+  std::vector<Offer> offers(const Isolated& alone) const;
+  std::vector<int> adopt(const Plans& plans);
+
+  std::vector<int> next_tasks();
+  std::vector<Slot> next_slots();
+  std::vector<Slot> first_slots(const std::vector<int>& tasks);
+  void measure(const std::vector<Slot>& slots);
+  void write(const Candidate& candidate, const Measured& measured, Written& written);
+  void stamp(Measurement& m) const;
+  void learn(const Slot& slot, std::span<const Measured> measured);
+  std::size_t trials_left() const;
+
+  std::string over() const;  // why it has to end, empty if it may go on
+  double seconds() const;
+  void tell(const std::string& what) const;
+  const Entry* entry_of(const LaidOutGraph& laid, const Group& group) const;
+  double measured_sum(const Plans& plans, bool is_tuned) const;
+  TuneSummary summary(const Plans& before, const Plans& after) const;
+  std::vector<std::string> overturned(const Plans& before, const Plans& after) const;
+
+  LaidOutGraph laid_;
+  detail::Target target_;
+  TuneOptions options_;
+  Limits limits_;
+  std::vector<Measurement> known_;  // grows
+  Log& log_;
+  Clock::time_point start_ = Clock::now();
+  std::deque<Problem> problems_;
+  std::vector<Entry> tasks_;                 // of problems_, in their order
+  std::map<std::string, int> task_by_text_;  // -1: nothing to be tuned
+  CostModel model_;
+  std::unique_ptr<Measurer> measurer_;
+  std::int64_t trials_ = 0, failures_ = 0;
+  std::size_t turn_ = 0;  // where tasks are taken in turns
+  double before_us_ = 0;
+};
+
+}  // namespace tensor

@@ -1,0 +1,124 @@
+// --tune and --tune-log of the programs, on this machine's cores.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "models/common/tuning.h"
+#include "tests/models/cli_testing.h"
+
+namespace {
+
+using cli::Cli;
+using cli::Outcome;
+using cli::source;
+using cli::Words;
+
+namespace fs = std::filesystem;
+
+class Tune : public Cli {
+ protected:
+  std::string log() { return path("tuned.jsonl"); }
+  std::size_t lines() {
+    std::ifstream file(log());
+    std::size_t count = 0;
+    for (std::string line; std::getline(file, line);) ++count;
+    return count;
+  }
+  Outcome vit(Words more) {
+    more.insert(more.begin(), source("examples/images/digits/digit-8.png"));
+    return shipped("vit", more);
+  }
+};
+
+TEST_F(Tune, MeasuresThenRunsTheTunedModel) {
+  const Outcome plain = vit({"--quiet"});
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  const Outcome tuned = vit({"--tune", "3s", "--tune-log", log()});
+  ASSERT_EQ(tuned.code, 0) << tuned.err;
+  EXPECT_EQ(tuned.err, "");
+  for (const char* part : {"tuned for ", "groups  before us   after us", "matmul",
+                           "all groups: ", "log: ", "whole model: "})
+    EXPECT_NE(tuned.out.find(part), std::string::npos) << part << " in\n" << tuned.out;
+  EXPECT_TRUE(tuned.out.ends_with(plain.out)) << tuned.out;
+  const std::size_t measured = lines();
+  EXPECT_GT(measured, 4u);
+  // The log alone: the same answers, and nothing is measured.
+  const Outcome later = vit({"--quiet", "--tune-log", log()});
+  EXPECT_EQ(later.out, plain.out);
+  EXPECT_EQ(lines(), measured);
+  // With --json the table goes to the other stream.
+  const Outcome json = vit({"--json", "--tune", "200ms", "--tune-log", log()});
+  EXPECT_EQ(json.code, 0);
+  EXPECT_TRUE(json.out.starts_with("[\n")) << json.out;
+  EXPECT_NE(json.err.find("all groups: "), std::string::npos) << json.err;
+  EXPECT_GE(lines(), measured);
+}
+
+TEST_F(Tune, OptionsThatMakeNoSenseAreRefused) {
+  const std::string image = source("examples/images/digits/digit-8.png");
+  const auto refused = [&](Words more, const std::string& what) {
+    const Outcome got = vit(std::move(more));
+    EXPECT_EQ(got.code, 1) << what;
+    EXPECT_EQ(got.out, "");
+    EXPECT_NE(got.err.find(what), std::string::npos) << got.err;
+  };
+  for (const char* time :
+       {"60", "s", "-3s", "0s", "1d", "3 s", "25h", "nan", "1e3s", "infs", "5ss"})
+    refused({"--tune", time}, std::string("--tune: got \"") + time + "\", need a time up to 24h");
+  refused({"--tune", "3s", "--eager"}, "--tune: is for compiled models");
+  refused({"--tune-log", log(), "--eager"}, "--tune-log: is for compiled models");
+  refused({"--tune", "3s", "--info"}, "--tune: needs a run");
+  refused({"--tune-log", log()}, log());  // is not there
+  refused({"--tune", "1s", "--tune-log", "/dev/null/log"}, "/dev/null/log");
+  std::ofstream(path("plan")) << "x";
+  refused({"--tune", "1s", "--plan", path("plan")}, "--tune: has nothing to do: the plan ");
+}
+
+TEST_F(Tune, ATunedPlanIsKept) {
+  const Outcome tuned =
+      vit({"--quiet", "--tune", "1s", "--tune-log", log(), "--plan", path("plan.safetensors")});
+  ASSERT_EQ(tuned.code, 0) << tuned.err;
+  const Outcome later = vit({"--quiet", "--plan", path("plan.safetensors")});
+  EXPECT_EQ(later.code, 0) << later.err;
+  EXPECT_EQ(later.out, tuned.out);
+}
+
+// As a terminal's Ctrl-C: tuning ends, what was measured is kept and used, the image is classified.
+TEST_F(Tune, CtrlCEndsTuningAndNothingElse) {
+  const pid_t child = fork();
+  if (child == 0) {
+    // In a thread of its own, since this process may have used OpenMP (src/tune/worker.cpp).
+    int code = 9;
+    std::thread([&] {
+      const Outcome got = vit({"--tune", "10m", "--tune-log", log()});
+      std::ofstream(path("out")) << got.out << got.err;
+      code = got.code;
+    }).join();
+    _exit(code);
+  }
+  for (int i = 0; i < 600 && (!fs::exists(log()) || lines() == 0); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  kill(child, SIGINT);
+  int status = -1;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  std::ifstream file(path("out"));
+  const std::string out((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_EQ(WEXITSTATUS(status), 0) << out;
+  EXPECT_NE(out.find("digit-8.png"), std::string::npos) << out;
+  EXPECT_NE(out.find("all groups: "), std::string::npos) << out;
+  EXPECT_GT(lines(), 0u);
+}
+
+TEST(Duration, HasAUnit) {
+  EXPECT_EQ(models::parse_duration("--tune", "300ms"), 0.3);
+  EXPECT_EQ(models::parse_duration("--tune", "60s"), 60);
+  EXPECT_EQ(models::parse_duration("--tune", "2.5m"), 150);
+  EXPECT_EQ(models::parse_duration("--tune", "24h"), 86400);
+}
+
+}  // namespace

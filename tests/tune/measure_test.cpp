@@ -1,0 +1,300 @@
+// References, and measuring on this machine's cores: real kernels in a real child process.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <limits>
+#include <sstream>
+
+#include "src/compile.h"
+#include "src/kernels/cuda/compiler.h"
+#include "src/kernels/features.h"
+#include "src/trace/parallel.h"
+#include "src/trace/trace.h"
+#include "src/tune/cpu_measurer.h"
+#include "src/tune/gpu_measurer.h"
+#include "src/tune/tuned_cost.h"
+#include "tensor/io.h"
+#include "tensor/tensor.h"
+
+namespace tensor {
+namespace {
+
+namespace fs = std::filesystem;
+using Tensors = std::vector<Tensor>;
+
+// A product with an epilogue, over a view of its input, in a layout that is not row-major.
+struct Example {
+  Generator random{12};
+  Tensor weight = random.normal({48, 64}, 0, 0.2), bias = random.normal({48});
+  TensorFunction f = [this](const Tensors& in) -> Tensors {
+    return {relu(linear(in[0].swapaxes(0, 1), weight, bias)) * 2};
+  };
+  LaidOutGraph laid = lay_out(trace(f, {{{64, 30}, f32}}));
+  FusionPlan plan = fuse(laid.graph, cpu::cpu_cost(cpu::this_machine(2)));
+  Isolated alone = isolate(laid, plan.groups.front());
+};
+
+TEST(Reference, IsWhatTheGroupComputes) {
+  const Example example;
+  ASSERT_EQ(example.plan.groups.size(), 1u);
+  const Reference reference(example.alone);
+  std::vector<OperandBlock> operands = reference.operands();
+  ASSERT_EQ(operands.size(), example.alone.group.reads.size() + 1);
+  // Nothing is written yet.
+  EXPECT_NE(reference.fault(operands), "");
+  for (const double x : operands.back().value.to_vector<double>()) EXPECT_TRUE(std::isnan(x));
+  const std::unique_ptr<cpu::Kernel> kernel =
+      cpu::build_group(example.alone.laid, example.alone.group, cpu::this_machine(2));
+  std::vector<std::byte*> addresses;
+  for (const OperandBlock& operand : operands) addresses.push_back(operand.first());
+  std::vector<std::byte> scratch(kernel->scratch_bytes() + 64);
+  void* aligned = scratch.data();
+  std::size_t room = scratch.size();
+  std::align(64, kernel->scratch_bytes(), aligned, room);
+  kernel->run(addresses, static_cast<std::byte*>(aligned));
+  EXPECT_EQ(reference.fault(operands), "");
+  // One element that is wrong, or was not written, is found.
+  float* const element = reinterpret_cast<float*>(operands.back().first());
+  const float right = element[77];
+  for (const float wrong : {right + 0.01f, std::numeric_limits<float>::quiet_NaN()}) {
+    element[77] = wrong;
+    EXPECT_NE(reference.fault(operands).find("wrong result"), std::string::npos);
+  }
+  element[77] = right;
+  EXPECT_EQ(reference.fault(operands), "");
+}
+
+TEST(Reference, InputsAreTheSameEveryTimeAndConstantsTheModels) {
+  const Example example;
+  const auto one = operands_of(example.alone), other = operands_of(example.alone);
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    ASSERT_EQ(one[i].bytes().size(), other[i].bytes().size());
+    EXPECT_EQ(std::memcmp(one[i].bytes().data(), other[i].bytes().data(), one[i].bytes().size()),
+              0);
+    if (!one[i].is_constant || one[i].value.rank() != 1) continue;
+    EXPECT_TRUE(all(one[i].value == example.bias).item<bool>());
+  }
+}
+
+TEST(Problem, JoinsTheSpacesOfItsFamilies) {
+  const auto space = [](int count, double us) {
+    Space s;
+    s.sketches = {{"tiled", {{"rows", std::vector<int>(static_cast<std::size_t>(count))}}}};
+    for (int i = 0; i < count; ++i) s.sketches[0].knobs[0].values[static_cast<std::size_t>(i)] = i;
+    s.fault = [](const Schedule& x) { return *x.value("rows") == 0 ? "none" : ""; };
+    s.model_us = [us](const Schedule& x) { return us + *x.value("rows"); };
+    s.features = [](const Schedule& x) { return std::vector<float>{1.f, float(*x.value("rows"))}; };
+    s.chosen = Schedule::parse("tiled rows=1");
+    return s;
+  };
+  const Problem problem(
+      "text", Example().alone,
+      {{3, "slow", 9, space(4, 8)}, {5, "fast", 6, space(3, 5)}, {7, "plain", 7}});
+  EXPECT_EQ(problem.space().size(), 3 + 2 + 1);
+  EXPECT_EQ(problem.space().chosen.text(), "fast.tiled rows=1");
+  const auto expect = [&](const char* text, int family, const char* own, double us,
+                          std::vector<float> features) {
+    const Schedule s = Schedule::parse(text);
+    EXPECT_TRUE(problem.space().has(s)) << text;
+    EXPECT_EQ(problem.choice(s).family, family);
+    EXPECT_EQ(problem.choice(s).schedule, own);
+    EXPECT_EQ(problem.space().model_us(s), us);
+    EXPECT_EQ(problem.space().features(s), features);
+    EXPECT_EQ(problem.group(s).family, family);
+    EXPECT_EQ(problem.group(s).schedule, own);
+    const auto [name, rest] = Problem::parted(text);
+    EXPECT_EQ(rest, own);
+    EXPECT_EQ(Problem::joined(name, rest), text);
+  };
+  expect("slow.tiled rows=2", 3, "tiled rows=2", 10, {1, 2});
+  expect("fast.tiled rows=1", 5, "tiled rows=1", 6, {1, 1});
+  Features plain;
+  plain.time.total = 7;
+  for (const float x : plain.values()) EXPECT_TRUE(std::isfinite(x));
+  expect("plain", 7, "", 7, plain.values());
+  for (const char* text : {"fast.tiled rows=0", "fast.tiled rows=3", "fast", "plain.tiled rows=1",
+                           "other.tiled rows=1", "other"}) {
+    EXPECT_FALSE(problem.space().has(Schedule::parse(text))) << text;
+  }
+  EXPECT_THROW(problem.group(Schedule::parse("other")), UserError);
+}
+
+TEST(TrialMemory, CopiesWeightsUntilTheyLeaveTheCache) {
+  const Example example;
+  const std::vector<OperandBlock> operands = operands_of(example.alone);
+  cuda::Lowered lowered;
+  cuda::Call call;
+  for (int i = 0; i < static_cast<int>(operands.size()); ++i)
+    if (!operands[static_cast<std::size_t>(i)].is_constant || i == 1)
+      call.arguments.push_back(cuda::Pointer{.index = i});
+  call.arguments.push_back(cuda::Pointer{cuda::Pointer::Base::packed, 0, 0});
+  lowered.calls = {call};
+  lowered.scratch_bytes = 3000;
+  const std::vector<Tensor> packed = {zeros({1000}, f32)};
+  for (const std::int64_t l2 : {std::int64_t{1} << 10, std::int64_t{50} << 20}) {
+    const TrialMemory memory = place_trial(lowered, operands, packed, l2, std::int64_t{80} << 30);
+    EXPECT_EQ(memory.copies, l2 > 1 << 20 ? 256 : 16);
+    // Blocks of all copies lie apart, in lines of their own.
+    std::vector<std::pair<std::int64_t, std::int64_t>> blocks;
+    for (std::size_t i = 0; i < operands.size(); ++i)
+      for (const std::int64_t place : memory.operands[i])
+        blocks.emplace_back(place, operands[i].bytes().size());
+    for (const std::int64_t place : memory.packed[0]) blocks.emplace_back(place, 4000);
+    blocks.emplace_back(memory.scratch, 3000);
+    std::sort(blocks.begin(), blocks.end());
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      EXPECT_EQ(blocks[i].first % 1024, 0);
+      const std::int64_t end = blocks[i].first + blocks[i].second;
+      EXPECT_LE(end, i + 1 < blocks.size() ? blocks[i + 1].first : memory.bytes);
+    }
+    // Launches have weights of their own and share all else.
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (memory.operands[i].empty()) continue;
+      const cuda::Pointer pointer{.index = static_cast<int>(i)};
+      EXPECT_EQ(memory.at(pointer, 0, operands) != memory.at(pointer, 1, operands),
+                operands[i].is_constant);
+      EXPECT_EQ(memory.at(pointer, 0, operands), memory.at(pointer, memory.copies, operands));
+      EXPECT_EQ(memory.at(pointer, 2, operands) - memory.operands[i][2 % memory.operands[i].size()],
+                operands[i].first_at());
+    }
+    EXPECT_EQ(memory.at({cuda::Pointer::Base::scratch, 0, 0}, 5, operands), memory.scratch);
+  }
+}
+
+TEST(GpuMeasurer, ADeviceIsTheSameAfterThePipe) {
+  for (const int capability : {75, 90, 120}) {
+    const cuda::DeviceInfo info = cuda::typical_device(capability);
+    const cuda::DeviceInfo same = parse_device(device_text(info));
+    EXPECT_EQ(device_text(same), device_text(info));
+    EXPECT_EQ(same.name, info.name);
+    EXPECT_EQ(same.memory_gbps, info.memory_gbps);
+  }
+  EXPECT_THROW(parse_device("nonsense"), InternalError);
+}
+
+TEST(GpuMeasurer, TunesOnAGpu) {
+  try {
+    ask_for_device(0);
+    cuda::Compiler::get();
+  } catch (const UserError& error) {
+    GTEST_SKIP() << "SKIPPED: " << error.what();
+  }
+  const Example example;
+  const std::string log = testing::TempDir() + "tensor_gpu_tune.jsonl";
+  fs::remove(log);
+  const TuneSummary summary =
+      tune(example.f, {{{64, 30}, f32}},
+           {.dtype = f16, .device = "cuda", .tune_logs = std::vector<std::string>()},
+           {.seconds = 20, .log = log});
+  std::cout << summary;
+  EXPECT_GT(summary.trials, 0);
+  EXPECT_LT(summary.failures, summary.trials);
+  EXPECT_LE(summary.after_us, summary.before_us * 1.0001);
+  fs::remove(log);
+}
+
+// ---- tune() on the CPU
+
+class CpuTuning : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "tensor_cpu_tune_" + std::to_string(getpid());
+    fs::create_directories(folder_);
+    log_ = folder_ + "/log.jsonl";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  Tensors block(const Tensors& in) const {
+    const Tensor y = layer_norm(in[0], gain_, gain_, 1e-6);
+    const Tensor z = scaled_dot_product_attention(linear(y, first_), linear(y, second_), y);
+    return {in[0] + gelu(linear(z, first_, gain_))};
+  }
+  Executable compiled(std::optional<std::vector<std::string>> logs) const {
+    return compile(f_, Tensors{x_}, {.threads = 2, .tune_logs = std::move(logs)});
+  }
+  std::string saved(const Executable& executable) const {
+    const std::string path = folder_ + "/plan.safetensors";
+    executable.save(path);
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  Generator random_{3};
+  Tensor first_ = random_.normal({96, 96}, 0, 0.1), second_ = random_.normal({96, 96}, 0, 0.1),
+         gain_ = random_.normal({96}, 1, 0.1), x_ = random_.normal({1, 50, 96});
+  TensorFunction f_ = [this](const Tensors& in) { return block(in); };
+  std::string folder_, log_;
+};
+
+TEST_F(CpuTuning, MeasuresEveryWayAndUsesTheBest) {
+  std::int64_t told = 0;
+  TuneOptions options{.seconds = 30, .log = log_};
+  options.progress = [&](const TuneProgress& p) { told = p.trials; };
+  const CompileOptions how{.threads = 2, .tune_logs = std::vector<std::string>()};
+  const TuneSummary summary = tune(f_, {x_.type()}, how, options);
+  EXPECT_EQ(summary.end, "nothing more is to be gained");
+  EXPECT_EQ(summary.failures, 0);
+  EXPECT_GT(summary.trials, 4);
+  EXPECT_EQ(told, summary.trials);
+  EXPECT_FALSE(summary.groups.empty());
+  for (const TunedGroup& group : summary.groups) {
+    EXPECT_GT(group.after_us, 0) << group.operators;
+    EXPECT_LE(group.after_us, group.before_us) << group.operators;
+    EXPECT_GT(group.trials, 0) << group.operators;
+    EXPECT_LE(group.trials, group.space) << group.operators;
+  }
+  // Compiled with the log: the tuned plan, the same every time, and right.
+  const Executable fast = compiled(std::vector<std::string>{log_});
+  EXPECT_EQ(saved(fast), saved(compiled(std::vector<std::string>{log_})));
+  const Tensor want = f_({x_})[0], got = fast({x_})[0];
+  EXPECT_LE(max(abs(got - want)).item(), 1e-4);
+  for (const GroupCheck& check : verify(fast, {x_})) EXPECT_TRUE(check.ok()) << check.kernel;
+  std::size_t groups = 0;
+  for (const TunedGroup& group : summary.groups) groups += static_cast<std::size_t>(group.count);
+  EXPECT_EQ(groups, fast.group_count());
+  // And again: all is known.
+  const TuneSummary again = tune(f_, {x_.type()}, how, options);
+  EXPECT_EQ(again.trials, 0);
+  EXPECT_NEAR(again.after_us, summary.after_us, 1e-6 * summary.after_us);
+  EXPECT_NEAR(again.before_us, summary.before_us, 1e-6 * summary.before_us);
+}
+
+TEST_F(CpuTuning, AnUntunedMachineIsPlannedAsEver) {
+  std::ofstream(log_).flush();
+  EXPECT_EQ(saved(compiled(std::vector<std::string>{log_})),
+            saved(compiled(std::vector<std::string>())));
+  EXPECT_THROW(compiled(std::vector<std::string>{folder_ + "/absent.jsonl"}), UserError);
+}
+
+TEST_F(CpuTuning, ThreadsOfAScheduleAreThoseThatRun) {
+  const cpu::Machine machine = cpu::this_machine(4);
+  const LaidOutGraph laid = lay_out(
+      trace([](const Tensors& in) -> Tensors { return {exp(in[0])}; }, {{{1000, 1000}, f32}}));
+  Group group = fuse(laid.graph, cpu::cpu_cost(machine)).groups.front();
+  const cpu::Family& family = cpu::cpu_families()[static_cast<std::size_t>(group.family)];
+  const auto space = cpu::space_of(family, laid.graph, group, machine);
+  ASSERT_TRUE(space.has_value());
+  EXPECT_EQ(space->size(), 3);  // 1, 2 and 4 threads
+  EXPECT_TRUE(space->has(space->chosen));
+  EXPECT_GT(space->model_us(Schedule::parse("loops threads=1")),
+            space->model_us(Schedule::parse("loops threads=4")));
+  EXPECT_FALSE(cpu::space_of(family, laid.graph, group, cpu::this_machine(1)).has_value());
+  for (const char* schedule : {"", "loops threads=1", "loops threads=4", "loops threads=3"}) {
+    group.schedule = schedule;
+    EXPECT_NE(cpu::build_group(laid, group, machine), nullptr);
+  }
+}
+
+TEST_F(CpuTuning, RefusesOptionsThatMakeNoSense) {
+  EXPECT_THROW(tune(f_, {x_.type()}, {}, {.seconds = -1, .log = log_}), UserError);
+  EXPECT_THROW(tune(f_, {x_.type()}, {}, {.trials = -1, .log = log_}), UserError);
+  EXPECT_THROW(tune(f_, {x_.type()}, {}, {.seconds = 1, .log = "/dev/null/x"}), UserError);
+}
+
+}  // namespace
+}  // namespace tensor

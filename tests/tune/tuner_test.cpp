@@ -1,0 +1,384 @@
+// The whole loop of tuning without a GPU: on the plans of an H200 as its data sheet describes it,
+// measured by a table of made-up times.
+#include "src/tune/tuner.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "src/compile.h"
+#include "src/kernels/cuda/family.h"
+#include "src/runtime/describe.h"
+#include "src/trace/parallel.h"
+#include "src/tune/tuned_cost.h"
+#include "tensor/tensor.h"
+#include "tests/plans/nine_models.h"
+
+namespace tensor {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A number from 0 to 1 that looks random and is the same for the same text.
+double chance(const std::string& text) {
+  std::uint64_t hash = 14695981039346656037u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  hash ^= hash >> 29;
+  return static_cast<double>(hash * 0x9e3779b97f4a7c15u >> 11) * 0x1p-53;
+}
+
+// Every schedule takes 0.6 to 1.6 times as long as the model of its family says; one of twelve
+// fails.
+Measured made_up(const Problem& problem, const Schedule& schedule) {
+  const double luck = chance(problem.text() + schedule.text());
+  if (luck < 1.0 / 12) return {{}, "wrong result"};
+  const double time = problem.space().model_us(schedule) * (0.6 + luck);
+  return {{time * 0.99, time, time * 1.02}, ""};
+}
+
+using Answer = std::function<Measured(const Problem&, const Schedule&)>;
+
+class FakeGpu : public Measurer {
+ public:
+  FakeGpu(const std::deque<Problem>& problems, Answer answer)
+      : problems_(problems), answer_(std::move(answer)) {}
+  std::vector<Measured> measure(std::span<const Candidate> candidates) override {
+    std::vector<Measured> result;
+    for (const Candidate& c : candidates)
+      result.push_back(answer_(problems_.at(static_cast<std::size_t>(c.task)), c.schedule));
+    return result;
+  }
+
+ private:
+  const std::deque<Problem>& problems_;
+  Answer answer_;
+};
+
+class Tuning : public testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = testing::TempDir() + "tensor_tuner_" + std::to_string(getpid()) + ".jsonl";
+    fs::remove(path_);
+  }
+  void TearDown() override { fs::remove(path_); }
+
+  static detail::Target h200() { return detail::cuda_target(cuda::typical_device(90)); }
+  // ViT-B with three of its twelve layers.
+  static const LaidOutGraph& vit() {
+    using models::vit::Vit;
+    static const LaidOutGraph laid =
+        nine::laid_out<Vit>(Vit::sized([] {
+                              models::vit::VitConfig config;
+                              config.layers = kLayers;
+                              return config;
+                            }()),
+                            {1, 3, 224, 224}, f16,
+                            [](const Vit& m, const Tensor& x) { return std::vector{m(x).logits}; });
+    return laid;
+  }
+  static constexpr int kLayers = 3;
+
+  TuneSummary tune(TuneOptions options, const Answer& answer = made_up,
+                   std::vector<Measurement> known = {}, const LaidOutGraph& laid = vit()) {
+    return tune_with(options, known, laid, [&](const auto& problems, auto) {
+      return std::make_unique<FakeGpu>(problems, answer);
+    });
+  }
+  TuneSummary tune_with(TuneOptions options, std::vector<Measurement> known,
+                        const LaidOutGraph& laid, const Tuner::MakeMeasurer& make) {
+    options.seconds = 0;
+    if (options.trials == 0) options.trials = 500;
+    Log log(path_);
+    std::vector<Measurement> own = read_log(path_).measurements;
+    known.insert(known.end(), own.begin(), own.end());
+    return Tuner(laid, h200(), options, {.first = 3, .slot = 4, .side_by_side = 2}, known, log,
+                 make)
+        .run();
+  }
+  std::vector<Measurement> lines() const { return read_log(path_).measurements; }
+  static std::string plan_of(const LaidOutGraph& laid, const std::vector<Measurement>& known) {
+    const auto table = known.empty() ? nullptr : std::make_shared<const Table>(known);
+    const FusionPlan plan = tuned_fusion(laid.graph, h200(), table);
+    std::string text = detail::plan_text(laid.graph, plan, h200());
+    for (const Group& group : plan.groups) text += std::to_string(group.nodes[0]) + group.schedule;
+    return text;
+  }
+
+  std::string path_;
+};
+
+TEST_F(Tuning, MakesPlansFasterAndSaysHow) {
+  const TuneSummary summary = tune({});
+  EXPECT_EQ(summary.device, h200().tuned_as);
+  EXPECT_GT(summary.before_us, 0);
+  EXPECT_LT(summary.after_us, summary.before_us);
+  EXPECT_EQ(summary.trials, std::ssize(lines()));
+  EXPECT_LE(summary.trials, 500);
+  EXPECT_FALSE(summary.is_stopped);
+  double sum = 0;
+  int groups = 0;
+  for (const TunedGroup& group : summary.groups) {
+    sum += group.count * group.after_us;
+    groups += group.count;
+    EXPECT_GT(group.trials, 0) << group.operators;
+    EXPECT_GE(group.space, group.trials) << group.operators;
+    EXPECT_GT(group.after_us, 0) << group.operators;
+    if (group.before_us > 0) {
+      EXPECT_LE(group.after_us, group.before_us) << group.operators;
+    }
+  }
+  EXPECT_NEAR(sum, summary.after_us, 1e-6 * sum);
+  EXPECT_GE(groups, kLayers * 4);
+  std::ostringstream text;
+  text << summary;
+  EXPECT_NE(text.str().find("all groups: "), std::string::npos) << text.str();
+}
+
+TEST_F(Tuning, TheLogTellsWhatWasMeasuredAndFailuresAreNeverChosen) {
+  const TuneSummary summary = tune({});
+  std::int64_t failures = 0;
+  std::map<std::pair<std::string, std::string>, int> count;
+  for (const Measurement& m : lines()) {
+    EXPECT_EQ(m.device, h200().tuned_as);
+    EXPECT_FALSE(m.family.empty());
+    EXPECT_FALSE(m.version.empty());
+    EXPECT_EQ(m.time.size(), 20u);
+    failures += !m.error.empty();
+    EXPECT_EQ(++count[std::pair(m.problem, m.family + "." + m.schedule)], 1) << m.schedule;
+  }
+  EXPECT_EQ(failures, summary.failures);
+  EXPECT_GT(failures, 0);
+  const Table table(lines());
+  for (const auto& [key, entry] : table.entries())
+    for (const Measurement& m : lines())
+      if (m.problem == key.first && m.family == entry.family && m.schedule == entry.schedule) {
+        EXPECT_EQ(m.error, "");
+      }
+  // The plan has the best of the table.
+  const auto shared = std::make_shared<const Table>(lines());
+  for (const Group& group : tuned_fusion(vit().graph, h200(), shared).groups) {
+    if (!chains_of(vit().graph, group).empty()) continue;
+    const Table::Entry* best = shared->find(h200().tuned_as, problem_text(vit().graph, group));
+    ASSERT_NE(best, nullptr);
+    EXPECT_EQ(group.schedule, best->schedule);
+    EXPECT_EQ(group.microseconds, best->microseconds);
+    EXPECT_EQ(h200().family_name(group.family), best->family);
+  }
+}
+
+TEST_F(Tuning, TheSameLogMakesTheSamePlan) {
+  tune({});
+  std::vector<Measurement> known = lines();
+  const std::string want = plan_of(vit(), known);
+  EXPECT_NE(want, plan_of(vit(), {}));
+  std::mt19937 random(1);
+  for (int round = 0; round < 3; ++round) {
+    std::shuffle(known.begin(), known.end(), random);
+    EXPECT_EQ(plan_of(vit(), known), want);
+  }
+}
+
+TEST_F(Tuning, TheSameSeedMeasuresTheSame) {
+  const auto schedules = [&](std::uint64_t seed) {
+    fs::remove(path_);
+    tune({.trials = 120, .seed = seed});
+    std::vector<std::string> result;
+    for (const Measurement& m : lines()) result.push_back(m.problem + m.family + m.schedule);
+    return result;
+  };
+  const auto first = schedules(3);
+  EXPECT_EQ(schedules(3), first);
+}
+
+TEST_F(Tuning, GoesOnWhereTheLogEnds) {
+  const TuneSummary first = tune({.trials = 60});
+  EXPECT_EQ(first.trials, std::ssize(lines()));
+  const TuneSummary second = tune({.trials = 60});
+  EXPECT_EQ(first.trials + second.trials, std::ssize(lines()));
+  EXPECT_LE(second.after_us, first.after_us * (1 + 1e-9));
+  std::map<std::string, int> count;
+  for (const Measurement& m : lines())
+    EXPECT_EQ(++count[m.problem + m.family + "." + m.schedule], 1);
+}
+
+TEST_F(Tuning, AnotherGpusLogIsAHint) {
+  tune({});
+  std::vector<Measurement> others = lines();
+  for (Measurement& m : others) m.device = "NVIDIA L4";
+  fs::remove(path_);
+  EXPECT_EQ(plan_of(vit(), others), plan_of(vit(), {}));
+  // What was best there is among the first that are measured here.
+  tune({.trials = 1000}, made_up, others);
+  const Table there(others);
+  std::size_t found = 0;
+  for (const auto& [key, entry] : there.entries())
+    for (const Measurement& m : lines())
+      found += m.problem == key.first && m.family == entry.family && m.schedule == entry.schedule;
+  EXPECT_GT(found, 0u);
+}
+
+// Attention is three times as slow as thought: the plan takes it apart, and the report says so.
+TEST_F(Tuning, MeasurementsOverturnFusions) {
+  const auto slow_attention = [](const Problem& problem, const Schedule& schedule) -> Measured {
+    const bool is_fused = problem.text().find("softmax") != std::string::npos &&
+                          problem.text().find("matmul") != std::string::npos;
+    return {{problem.space().model_us(schedule) * (is_fused ? 1000 : 1)}, ""};
+  };
+  const TuneSummary summary = tune({}, slow_attention);
+  ASSERT_FALSE(summary.overturned.empty());
+  EXPECT_NE(summary.overturned[0].find("softmax"), std::string::npos) << summary.overturned[0];
+  for (const TunedGroup& group : summary.groups)
+    EXPECT_FALSE(group.operators.find("softmax") != std::string::npos &&
+                 group.operators.find("matmul") != std::string::npos)
+        << group.operators;
+  EXPECT_LT(summary.after_us, summary.before_us);
+  // The partition stays as it is when it is not tuned.
+  fs::remove(path_);
+  EXPECT_TRUE(tune({.use_partition = false}, slow_attention).overturned.empty());
+}
+
+// A kernel that was never measured is not taken because it was estimated too well.
+TEST_F(Tuning, EstimatesAreNotTrustedMoreThanTimes) {
+  const LaidOutGraph& laid = vit();
+  const detail::Target target = h200();
+  const FusionPlan plan = fuse(laid.graph, target.cost);
+  std::vector<Measurement> slow;  // all groups of the plan take twice their estimate
+  for (const Group& group : merge_parallel(laid, plan).second.groups) {
+    Measurement m;
+    const LaidOutGraph& merged = merge_parallel(laid, plan).first;
+    m.problem = problem_text(merged.graph, group);
+    m.family = target.family_name(group.family);
+    m.device = target.tuned_as;
+    m.version = "1.0.0";
+    m.microseconds = {2 * group.microseconds};
+    slow.push_back(m);
+  }
+  const auto table = std::make_shared<const Table>(slow);
+  const FusionPlan careful = tuned_fusion(laid.graph, target, table);
+  ASSERT_EQ(careful.groups.size(), plan.groups.size());
+  for (std::size_t i = 0; i < plan.groups.size(); ++i)
+    EXPECT_EQ(careful.groups[i].nodes, plan.groups[i].nodes);
+}
+
+TEST_F(Tuning, StopsWhenToldAndKeepsWhatItHas) {
+  int batches = 0;
+  TuneOptions options;
+  options.trials = 100000;
+  options.progress = [&](const TuneProgress& p) {
+    ++batches;
+    EXPECT_GT(p.trials, 0);
+    EXPECT_GT(p.problems, 0u);
+  };
+  options.stop = [&] { return batches >= 2; };
+  const TuneSummary summary = tune(options);
+  EXPECT_TRUE(summary.is_stopped);
+  EXPECT_EQ(summary.end, "it was stopped");
+  EXPECT_GE(batches, 2);
+  EXPECT_EQ(summary.trials, std::ssize(lines()));
+  EXPECT_GT(summary.after_us, 0);
+}
+
+TEST_F(Tuning, OnlyTheSketchOfTheModelWhenSketchesAreOff) {
+  tune({.trials = 400, .use_sketches = false},
+       [&](const Problem& problem, const Schedule& schedule) {
+         EXPECT_EQ(schedule.sketch, problem.space().chosen.sketch);
+         return made_up(problem, schedule);
+       });
+}
+
+TEST_F(Tuning, ReachesItsGoalAndEnds) {
+  const double untuned = tune({.trials = 30}).before_us;
+  fs::remove(path_);
+  const TuneSummary summary = tune({.trials = 100000, .goal_us = 2 * untuned});
+  EXPECT_LT(summary.trials, 1000);
+}
+
+// Tells of two times at once, and of the third when the batch is done.
+class TellingGpu : public FakeGpu {
+ public:
+  TellingGpu(const std::deque<Problem>& problems, std::function<void()> told)
+      : FakeGpu(problems, made_up), told_(std::move(told)) {}
+  std::vector<Measured> measure_telling(std::span<const Candidate> candidates,
+                                        const Hear& hear) override {
+    std::vector<Measured> all = measure(candidates);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      Measured some = all[i];
+      if (some.error.empty()) some.microseconds.pop_back();
+      hear(i, some);
+      told_();
+    }
+    return all;
+  }
+
+ private:
+  std::function<void()> told_;
+};
+
+TEST_F(Tuning, WhatIsMeasuredIsInTheLogAtOnce) {
+  std::size_t told = 0;
+  const auto check = [&] { EXPECT_GE(lines().size(), ++told); };
+  const TuneSummary summary = tune_with(
+      {.trials = 200}, {}, vit(),
+      [&](const auto& problems, auto) { return std::make_unique<TellingGpu>(problems, check); });
+  EXPECT_EQ(summary.trials, static_cast<std::int64_t>(told));
+  std::map<std::string, std::vector<double>> times;
+  std::int64_t failures = 0;
+  for (const Measurement& m : lines()) {
+    auto& of = times[m.problem + m.family + "." + m.schedule];
+    of.insert(of.end(), m.microseconds.begin(), m.microseconds.end());
+    failures += !m.error.empty();
+  }
+  EXPECT_EQ(times.size(), told);
+  EXPECT_EQ(summary.failures, failures);
+  for (const auto& [schedule, of] : times)
+    EXPECT_TRUE(of.size() == 3 || of.empty()) << schedule << " has " << of.size();
+  // The log tells what the tuner believed.
+  EXPECT_NEAR(tune({.trials = 1}).before_us, summary.before_us, 1e-6 * summary.before_us);
+}
+
+// Whatever the moment: all lines but the one that is being written are there.
+TEST_F(Tuning, NothingIsLostWhenItIsKilled) {
+  constexpr int kKills = 50, kFirst = 20, kLast = 500;  // milliseconds
+  vit();
+  std::mt19937 random(std::random_device{}());
+  std::size_t before = 0;
+  int grown = 0;
+  for (int round = 0; round < kKills; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      // In a thread of its own, since this process may have used OpenMP (src/tune/worker.cpp).
+      std::thread([&] {
+        try {
+          tune({.trials = 100000, .seed = static_cast<std::uint64_t>(round)});
+        } catch (...) {
+          _exit(1);
+        }
+      }).join();
+      _exit(0);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(kFirst + random() % (kLast - kFirst)));
+    kill(child, SIGKILL);
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status)) << "it ended by itself: " << status;
+    if (!fs::exists(path_)) continue;
+    const LogContents contents = read_log(path_);
+    EXPECT_GE(contents.measurements.size(), before);
+    EXPECT_LE(contents.damaged, round + 1);
+    grown += contents.measurements.size() > before;
+    before = contents.measurements.size();
+  }
+  EXPECT_GT(grown, 0);
+  const TuneSummary summary = tune({.trials = 10});
+  EXPECT_EQ(lines().size(), before + static_cast<std::size_t>(summary.trials));
+}
+
+}  // namespace
+}  // namespace tensor
