@@ -1,6 +1,7 @@
 // Kernels one at a time on a GPU: products and attention of the standard models by the schedules
-// that the model of their family likes best, so that its order can be checked. Weights come from
-// memory: every launch of a graph reads another copy of them.
+// that the model of their family likes best, so that its order can be checked, and convolutions as
+// compile() runs them. Weights come from memory: every launch of a graph reads another copy of
+// them.
 //   --schedules=N   of each problem (6)
 // The usual options of Google Benchmark choose among the names.
 #include <benchmark/benchmark.h>
@@ -79,6 +80,23 @@ Problem attention(std::int64_t batch, std::int64_t heads, std::int64_t queries, 
       4. * static_cast<double>(batch * heads * queries) * static_cast<double>(keys * depth));
 }
 
+// Channels of an image, kernel and stride, with bias and relu after it.
+Problem convolution(std::int64_t from, std::int64_t to, std::int64_t height, std::int64_t width,
+                    std::int64_t side, std::int64_t stride) {
+  const Tensor w = empty({to, from, side, side}, bf16), bias = empty({to, 1, 1}, f32);
+  const Conv2dOptions options{stride, side / 2};
+  const TensorFunction f = [=](const Tensors& in) -> Tensors {
+    return {relu(conv2d(in[0], w, {}, options).astype(f32) + bias).astype(bf16)};
+  };
+  std::ostringstream name;
+  name << "conv/" << from << 'x' << height << 'x' << width << '/' << to << 'x' << side << 'x'
+       << side << 's' << stride;
+  const std::int64_t pixels =
+      ((height - 1) / stride + 1) * ((width - 1) / stride + 1);  // of the result
+  return traced(name.str(), f, {{{1, from, height, width}, bf16}},
+                2. * static_cast<double>(pixels * to) * static_cast<double>(from * side * side));
+}
+
 std::vector<Problem> problems() {
   std::vector<Problem> all;
   const auto add = [&](std::int64_t tokens, std::int64_t features, std::int64_t depth,
@@ -105,6 +123,15 @@ std::vector<Problem> problems() {
   all.push_back(attention(1, 16, 576, 576, 64));
   all.push_back(attention(1, 8, 1050, 1050, 32));
   all.push_back(attention(1, 8, 100, 1050, 32));
+  all.push_back(convolution(64, 64, 200, 334, 3, 1));
+  all.push_back(convolution(64, 256, 200, 334, 1, 1));
+  all.push_back(convolution(128, 128, 100, 167, 3, 1));
+  all.push_back(convolution(256, 256, 50, 84, 3, 1));
+  all.push_back(convolution(1024, 512, 50, 84, 1, 1));
+  all.push_back(convolution(512, 512, 25, 42, 3, 1));
+  all.push_back(convolution(512, 1024, 100, 167, 1, 2));
+  all.push_back(convolution(1024, 256, 24, 24, 3, 1));
+  all.push_back(convolution(256, 256, 192, 192, 3, 1));
   return all;
 }
 
@@ -150,12 +177,34 @@ std::vector<Candidate> candidates_of(const Problem& p, std::size_t most, const M
                      model_gemm_sm90(problem, s, machine).total});
     return all;
   }
-  const AttentionProblem problem = *attention_problem(p.laid.graph, p.group);
+  const auto attended = attention_problem(p.laid.graph, p.group);
+  if (!attended) {
+    const GroupCost cost = cuda_cost(machine)(p.laid.graph, p.group);
+    const Family& family = cuda_families()[static_cast<std::size_t>(cost.family)];
+    Lowered lowered = family.lower(p.laid, p.group, machine);
+    const std::string name = lowered.description;
+    all.push_back({&p, name, std::move(lowered), cost.microseconds - machine.launch_us});
+    return all;
+  }
+  const AttentionProblem& problem = *attended;
   for (const AttentionSchedule& s : different<AttentionSchedule>(
            attention_sm90_schedules(problem, machine), most, attention_kind))
     all.push_back({&p, s.name(), lower_attention_sm90(p.laid, p.group, machine, s),
                    model_attention_sm90(problem, s, machine).total});
   return all;
+}
+
+// Random numbers, since zeros would be multiplied faster: of 16-bit floats, or of float32 by its
+// upper half, with a sign and a size from 1/4 to 1.
+std::vector<std::byte> random_pattern(std::int64_t bytes) {
+  std::vector<std::byte> pattern;
+  std::mt19937 random(1);
+  while (std::ssize(pattern) < bytes) {
+    const auto bits = static_cast<std::uint16_t>((random() & 0x80ff) | 0x3e80);
+    pattern.insert(pattern.end(), {std::byte(bits & 0xff), std::byte(bits >> 8)});
+  }
+  pattern.resize(static_cast<std::size_t>(bytes));
+  return pattern;
 }
 
 // Operands of one candidate: constants as many times as it takes to leave the cache.
@@ -173,37 +222,37 @@ class Memory {
     constexpr std::int64_t kMost = std::int64_t{1} << 30;
     copies_ = static_cast<int>(
         std::clamp<std::int64_t>(kMost / std::max<std::int64_t>(of_constants, 1), 4, 24));
-    // Random numbers, since zeros would be multiplied faster.
-    std::vector<std::byte> pattern;
-    std::mt19937 random(1);
     std::vector<ValueId> operands = c.problem->group.reads;
     operands.insert(operands.end(), c.problem->group.writes.begin(), c.problem->group.writes.end());
-    for (const ValueId id : operands) {
-      const auto size = static_cast<std::size_t>(bytes(id));
-      for (std::size_t i = pattern.size() / 2; i < (size + 1) / 2; ++i) {
-        // Of 16-bit floats, or of float32 by its upper half: a sign and a size from 1/4 to 1.
-        const auto bits = static_cast<std::uint16_t>((random() & 0x80ff) | 0x3e80);
-        pattern.insert(pattern.end(), {std::byte(bits & 0xff), std::byte(bits >> 8)});
-      }
-      auto& list = operands_.emplace_back();
-      for (int copy = 0; copy < (graph.is_constant(id) ? copies_ : 1); ++copy) {
-        list.emplace_back(device, bytes(id));
-        list.back().upload({pattern.data(), size});
-      }
+    for (const ValueId id : operands)
+      operands_.push_back(filled(device, bytes(id), graph.is_constant(id) ? copies_ : 1));
+    for (const Lowered::Packed& packed : c.lowered.packed) {
+      const ValueId id = operands[static_cast<std::size_t>(packed.operand)];
+      const Tensor sized = packed.pack(empty(graph.type(id).shape, graph.type(id).dtype));
+      packed_.push_back(filled(device, sized.size() * item_size(sized.dtype()), copies_));
     }
   }
 
   int copies() const { return copies_; }
   Address at(const Pointer& pointer, int copy) const {
     if (pointer.base == Pointer::Base::scratch) return scratch_.address();
-    const auto& list = operands_.at(static_cast<std::size_t>(pointer.index));
+    const auto& all = pointer.base == Pointer::Base::packed ? packed_ : operands_;
+    const auto& list = all.at(static_cast<std::size_t>(pointer.index));
     return list[static_cast<std::size_t>(copy) % list.size()].address();
   }
 
  private:
+  using Copies = std::deque<Buffer>;
+  static Copies filled(Device& device, std::int64_t bytes, int copies) {
+    const std::vector<std::byte> pattern = random_pattern(bytes);
+    Copies list;
+    for (int copy = 0; copy < copies; ++copy) list.emplace_back(device, bytes).upload(pattern);
+    return list;
+  }
+
   int copies_ = 1;
   Buffer scratch_;
-  std::deque<std::deque<Buffer>> operands_;
+  std::deque<Copies> operands_, packed_;
 };
 
 void time(benchmark::State& state, const Candidate& c, Device& device,

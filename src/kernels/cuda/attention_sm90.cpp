@@ -186,8 +186,11 @@ TimeParts model_attention_sm90(const AttentionProblem& p, const AttentionSchedul
   const double bound = blocks * (50 + others + multiply / 2);
   const std::int64_t work = tiles_of(tiles_of(p.queries, 64), s.tiles) * p.batches;
   const std::int64_t processors = machine.device.multiprocessors;
-  const bool two_fit =
-      s.groups == 1 && 2 * (p.shared_bytes(s) + 2048) <= machine.device.shared_bytes;
+  // Of registers, too, there are enough for two blocks of five warps: 168 for each thread.
+  const bool keeps_results = p.keys > s.block || s.tiles > 2;
+  const double registers = 64 + s.block / 2.0 + (keeps_results ? p.features / 2.0 : 0);
+  const bool two_fit = s.groups == 1 && registers <= 168 &&
+                       2 * (p.shared_bytes(s) + 2048) <= machine.device.shared_bytes;
   const double resident = two_fit && work > processors ? 2 : 1;
   const double rounds = static_cast<double>(tiles_of(work, two_fit ? 2 * processors : processors));
   const double key_bytes = 2.0 * static_cast<double>(p.depth) * s.block;

@@ -1,0 +1,133 @@
+"""Times single kernels of this library and of PyTorch (cuBLASLt, scaled-dot-product attention, cuDNN), in bfloat16 on one
+GPU, in one run.
+
+    python bench/peers/compare_kernels.py --bench build/release/bench/cuda_kernels    # into bench/results/gpu
+
+Both launch a kernel many times in one CUDA graph, each time with other weights, so that these come from memory. Of this
+library the schedule that its model chose and the fastest of those that were tried are told. PyTorch's linear has a
+bias, and nothing of what this library's kernels do besides: GELU, a float32 residual, or relu.
+"""
+
+import argparse
+import datetime
+import json
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def ours(bench, schedules):
+    """(kernel, schedule) -> microseconds, in the order in which the model likes them."""
+    command = [bench, f"--schedules={schedules}", "--benchmark_format=json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    if done.returncode or "{" not in done.stdout:
+        raise RuntimeError((done.stderr or done.stdout).strip()[-400:])
+    times = {}
+    for row in json.loads(done.stdout[done.stdout.index("{"):])["benchmarks"]:
+        kind, problem, *rest = row["name"].split("/iterations")[0].split("/")
+        split = {"gemm": 1, "attention": 0, "conv": 1}[kind]
+        name = "/".join([kind, problem, *rest[:split]])
+        times.setdefault(name, {})["/".join(rest[split:])] = row["us"]
+    return times
+
+
+def in_graph(torch, work, launches):
+    """Microseconds of one of so many launches."""
+    for _ in range(3):
+        work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    times = []
+    for _ in range(12):
+        begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
+        begin.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end) * 1e3 / launches)
+    return sorted(times[1:])[5]
+
+
+def numbers(text):
+    return [int(part.lstrip("bhds")) for part in text.replace("s", "x").split("x") if part.lstrip("bhds")]
+
+
+def copies_of(elements):
+    return max(4, min(24, (1 << 29) // elements))
+
+
+def linear(torch, name):
+    tokens, features, depth = numbers(name.split("/")[1])
+    copies = copies_of(features * depth)
+    x = torch.randn(tokens, depth, device="cuda", dtype=torch.bfloat16)
+    weights = [torch.randn(features, depth, device="cuda", dtype=torch.bfloat16) for _ in range(copies)]
+    bias = None if name.endswith("plain") else torch.randn(features, device="cuda", dtype=torch.bfloat16)
+    return in_graph(torch, lambda: [torch.nn.functional.linear(x, w, bias) for w in weights], copies)
+
+
+def attention(torch, name):
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    batch, heads, queries, keys, depth = numbers(name.split("/")[1].replace("xh", "x").replace("xd", "x"))
+
+    def make(length):
+        return torch.randn(batch, length, heads, depth, device="cuda", dtype=torch.bfloat16).transpose(1, 2)
+
+    q, k, v = make(queries), make(keys), make(keys)
+    best = {}
+    for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION):
+        try:
+            with sdpa_kernel(backend):
+                work = lambda: [torch.nn.functional.scaled_dot_product_attention(q, k, v) for _ in range(8)]
+                best[backend.name] = in_graph(torch, work, 8)
+        except RuntimeError:  # this one does not take the shape
+            torch.cuda.synchronize()
+    return min(best.values())
+
+
+def convolution(torch, name):
+    _, image, weights = name.split("/")
+    channels, height, width = numbers(image)
+    features, side, _, stride = numbers(weights)
+    copies = copies_of(features * channels * side * side)
+    kind = {"device": "cuda", "dtype": torch.bfloat16}
+    x = torch.randn(1, channels, height, width, **kind).to(memory_format=torch.channels_last)
+    ws = [torch.randn(features, channels, side, side, **kind).to(memory_format=torch.channels_last) for _ in range(copies)]
+    bias = torch.randn(features, **kind)
+    work = lambda: [torch.nn.functional.conv2d(x, w, bias, stride=stride, padding=side // 2) for w in ws]
+    return in_graph(torch, work, copies)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bench", required=True, help="the program cuda_kernels")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results/gpu")
+    parser.add_argument("--revision", default="unknown", help="of this library")
+    parser.add_argument("--schedules", type=int, default=6, help="of each product and attention")
+    options = parser.parse_args()
+    import torch
+    torch.manual_seed(0)
+    torch.backends.cudnn.benchmark = True
+    rows = []
+    with torch.inference_mode():
+        for name, schedules in ours(options.bench, options.schedules).items():
+            peer = {"gemm": linear, "attention": attention, "conv": convolution}[name.split("/")[0]]
+            best = min(schedules, key=schedules.get)
+            row = {"kernel": name, "chosen": next(iter(schedules)), "chosen_us": next(iter(schedules.values())),
+                   "best": best, "best_us": schedules[best], "torch_us": peer(torch, name), "all_us": schedules}
+            rows.append(row)
+            print(f"{name:42} {row['chosen_us']:9.2f} {row['best_us']:9.2f} {row['torch_us']:9.2f} us  "
+                  f"{row['torch_us'] / row['chosen_us']:.2f} x  {row['chosen']}, {best}", flush=True)
+    now = datetime.datetime.now(datetime.timezone.utc)
+    versions = {"tensor": options.revision, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version()}
+    result = {"date": f"{now:%Y-%m-%d %H:%M} UTC", "command": "bench/peers/compare_kernels.py", "dtype": "bf16",
+              "gpu": torch.cuda.get_device_name(), "versions": versions, "results": rows}
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / f"{now:%Y-%m-%d-%H%M}-kernels.json").write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
