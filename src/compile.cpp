@@ -8,9 +8,11 @@
 #include <iostream>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <sstream>
 
 #include "src/compile.h"
+#include "src/kernels/cuda/range.h"
 #include "src/runtime/describe.h"
 #include "src/runtime/program.h"
 #include "src/trace/parallel.h"
@@ -29,7 +31,8 @@ namespace {
 // TENSOR_DUMP is a list such as "graph,plan,time": what to print to stderr while compiling.
 class Stages {
  public:
-  Stages() {
+  /// Profilers of GPUs see the stages of programs `on_gpu`.
+  explicit Stages(bool on_gpu) : on_gpu_(on_gpu) {
     const char* wanted = std::getenv("TENSOR_DUMP");
     dump_ = wanted ? "," + std::string(wanted) + "," : "";
   }
@@ -39,6 +42,8 @@ class Stages {
 
   template <class F>
   auto run(std::string_view name, F&& stage) {
+    std::optional<cuda::Range> range;
+    if (on_gpu_) range.emplace("compile: " + std::string(name));
     const auto begin = std::chrono::steady_clock::now();
     auto result = stage();
     const double ms =
@@ -56,6 +61,7 @@ class Stages {
 
  private:
   std::string dump_;
+  bool on_gpu_;
 };
 
 }  // namespace
@@ -71,7 +77,7 @@ LaidOutGraph detail::prepare(const TensorFunction& function, const std::vector<T
          "compile for \"cuda\"");
   if (options.tf32 && options.dtype != f32)
     fail("compile", "got tf32 with dtype ", options.dtype, ", but tf32 is how f32 is multiplied");
-  Stages stages;
+  Stages stages(target.device.is_cuda());
   Graph graph = stages.run("trace", [&] { return trace(function, inputs, options.names); });
   if (stages.wants("graph")) std::cerr << "-- traced\n" << graph;
   graph = stages.pass("fold_constants", graph, fold_constants);
@@ -92,7 +98,7 @@ LaidOutGraph detail::prepare(const TensorFunction& function, const std::vector<T
 
 Executable detail::compile(const TensorFunction& function, const std::vector<TensorType>& inputs,
                            const CompileOptions& options, Target target) {
-  Stages stages;
+  Stages stages(target.device.is_cuda());
   LaidOutGraph laid = prepare(function, inputs, options, target);
   const auto table =
       stages.run("read logs", [&] { return table_for(target.tuned_as, options.tune_logs); });
@@ -121,10 +127,7 @@ Executable compile(const TensorFunction& function, const std::vector<Tensor>& ex
 }
 
 std::vector<Tensor> Executable::operator()(const std::vector<Tensor>& inputs) const {
-  std::vector<Tensor> outputs;
-  for (const TensorType& type : program_->outputs) outputs.push_back(empty(type.shape, type.dtype));
-  run(inputs, outputs);
-  return outputs;
+  return detail::execute(*program_, inputs);
 }
 
 void Executable::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const {
@@ -132,8 +135,7 @@ void Executable::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& out
 }
 
 std::vector<double> Executable::time(const std::vector<Tensor>& inputs, int repeats) const {
-  std::vector<Tensor> outputs = detail::fresh_outputs(*program_);
-  run(inputs, outputs);
+  (*this)(inputs);  // checks them
   return program_->engine->time_whole(inputs, repeats);
 }
 
@@ -143,6 +145,7 @@ std::int64_t Executable::arena_bytes() const { return program_->placement.memory
 std::int64_t Executable::arena_lower_bound() const {
   return program_->placement.memory.lower_bound;
 }
+DeviceMemory Executable::device_memory() const { return program_->engine->memory(); }
 std::size_t Executable::group_count() const { return program_->plan.groups.size(); }
 
 // ---- Compiled: the executables for the last few lists of input types, the most recent first.

@@ -42,6 +42,15 @@ namespace detail {
 struct Program;
 }
 
+/// Bytes of a GPU's memory that an executable holds. Its kernels' code comes on top: the driver
+/// keeps it, a few kilobytes a kernel.
+struct DeviceMemory {
+  std::int64_t weights = 0;  ///< constants, in the form that kernels want
+  std::int64_t arena = 0;    ///< intermediate values, of as many calls as were under way at a time
+  std::int64_t other = 0;    ///< scratch, and inputs and outputs that callers have on the host
+  std::int64_t total() const { return weights + arena + other; }
+};
+
 /// A compiled function. Immutable and cheap to copy; any number of threads may run it at a time,
 /// each call in an arena of its own that is kept for the next call.
 class TENSOR_API Executable {
@@ -49,12 +58,14 @@ class TENSOR_API Executable {
   explicit Executable(std::shared_ptr<const detail::Program> program)
       : program_(std::move(program)) {}
 
-  /// Inputs of the types it was compiled for (UserError otherwise); fresh outputs.
+  /// Inputs of the types it was compiled for (UserError otherwise), on the host or on the device it
+  /// was compiled for; fresh outputs, which are on the device if an input is, with any strides.
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const;
-  /// Writes into the given outputs, which must be contiguous and share no memory with the inputs or
-  /// each other (UserError otherwise, before anything is written). Allocates nothing once as many
-  /// calls at a time were made before, but for operators that only have a reference kernel, and for
-  /// what oneDNN does inside.
+  /// Writes into the given outputs, each on the host or on the device, whatever the inputs are on;
+  /// on the device nothing is copied but what is not aligned or not contiguous. Outputs must be
+  /// contiguous and share no memory with the inputs or each other (UserError otherwise, before
+  /// anything is written). Allocates nothing once as many calls at a time were made before, but for
+  /// operators that only have a reference kernel, and for what oneDNN does inside.
   void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const;
 
   const std::vector<TensorType>& input_types() const;
@@ -62,6 +73,7 @@ class TENSOR_API Executable {
   std::int64_t arena_bytes() const;  ///< memory for intermediate values, for each concurrent call
   std::int64_t arena_lower_bound() const;  ///< the most that is alive at one step
   std::size_t group_count() const;
+  DeviceMemory device_memory() const;  ///< all 0 on the CPU
 
   /// Runs `repeats` times and prints a table: groups of equal structure in one row, with their
   /// operators, place in the model, time (median), share of the machine's roofline, what runs them,

@@ -13,13 +13,14 @@
 
 namespace tensor {
 
-/// Uninitialised elements.
-TENSOR_API Tensor empty(const Shape& shape, DType dtype = f32);
+/// Uninitialised elements, on any device.
+TENSOR_API Tensor empty(const Shape& shape, DType dtype = f32, const Device& device = {});
 TENSOR_API Tensor zeros(const Shape& shape, DType dtype = f32);
 TENSOR_API Tensor ones(const Shape& shape, DType dtype = f32);
 /// Every element is `value`; the type is that of the C++ number unless given.
 TENSOR_API Tensor full(const Shape& shape, const Tensor& value);
 TENSOR_API Tensor full(const Shape& shape, const Tensor& value, DType dtype);
+/// On the device of x, as is ones_like.
 TENSOR_API Tensor zeros_like(const Tensor& x);
 TENSOR_API Tensor ones_like(const Tensor& x);
 
@@ -73,8 +74,8 @@ template <class T>
 requires std::is_arithmetic_v<T> Tensor
 array(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks);
 
-/// A tensor over foreign memory that stays alive as long as `owner`. `strides` in elements,
-/// row-major when absent.
+/// A tensor over foreign memory of this process that stays alive as long as `owner`. `strides` in
+/// elements, row-major when absent.
 TENSOR_API Tensor from_memory(void* data, const Shape& shape, DType dtype,
                               std::shared_ptr<const void> owner,
                               std::optional<Strides> strides = std::nullopt);

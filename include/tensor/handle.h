@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tensor/device.h"
 #include "tensor/dtype.h"
 #include "tensor/error.h"
 #include "tensor/export.h"
@@ -72,7 +73,16 @@ class TENSOR_API Tensor {
   bool is_read_only() const;    ///< memory that must not be written (a mapped file, a broadcast)
   bool shares_storage(const Tensor& other) const;
 
-  /// The first element; `T` must be the element type exactly (UserError otherwise).
+  /// Where the elements lie. A traced tensor says the CPU: its function runs wherever it is
+  /// compiled for.
+  Device device() const;
+  /// The same elements on `device`: x.to("cuda"), and x.to("cpu") to bring them back. A contiguous
+  /// copy, or this tensor where it is there already or is traced. UserError where there is no such
+  /// device or not enough memory.
+  Tensor to(const Device& device) const;
+
+  /// The first element; `T` must be the element type exactly, and the elements in this process's
+  /// memory (UserError otherwise: bring them there with to("cpu")).
   template <class T>
   const T* data() const {
     return static_cast<const T*>(raw_data(dtype_of<T>()));
@@ -96,27 +106,28 @@ class TENSOR_API Tensor {
   /// A range over the elements in row-major order, whatever the strides.
   template <class T>
   Elements<T> elements() const;
-  /// The elements in row-major order, converted to T as `astype` does.
+  /// The elements in row-major order, converted to T as `astype` does; from any device.
   template <class T>
   std::vector<T> to_vector() const;
 
-  /// One element by its indices, converted to T. With no index: the only element of a tensor of
-  /// size 1.
+  /// One element by its indices, converted to T; from any device. With no index: the only element
+  /// of a tensor of size 1.
   template <class T = double, std::integral... I>
   T item(I... indices) const {
     const std::int64_t where[] = {static_cast<std::int64_t>(indices)..., 0};
-    const void* element = raw_element({where, sizeof...(I)});
+    alignas(8) std::byte copy[8];
+    const void* element = raw_element({where, sizeof...(I)}, copy);
     if constexpr (std::is_integral_v<T>)
       return static_cast<T>(integer_at(element));
     else
       return static_cast<T>(number_at(element));
   }
-  /// A reference to one element; `T` must be the element type exactly.
+  /// A reference to one element in this process's memory; `T` must be the element type exactly.
   template <class T, std::integral... I>
   const T& at(I... indices) const {
     require_dtype(dtype_of<T>());
     const std::int64_t where[] = {static_cast<std::int64_t>(indices)..., 0};
-    return *static_cast<const T*>(raw_element({where, sizeof...(I)}));
+    return *static_cast<const T*>(raw_element({where, sizeof...(I)}, nullptr));
   }
   template <class T, std::integral... I>
   T& at(I... indices) {
@@ -158,7 +169,8 @@ class TENSOR_API Tensor {
   }
   const void* raw_data(DType dtype) const;
   void* raw_mutable_data(DType dtype);
-  const void* raw_element(std::span<const std::int64_t> indices) const;
+  // An element of a device goes to `copy`; UserError when that is null.
+  const void* raw_element(std::span<const std::int64_t> indices, std::byte* copy) const;
   double number_at(const void* element) const;
   std::int64_t integer_at(const void* element) const;
   void require_dtype(DType dtype) const;
@@ -237,7 +249,7 @@ Elements<T> Tensor::elements() const {
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
-  const Tensor converted = astype(dtype_of<T>());
+  const Tensor converted = to(Device()).astype(dtype_of<T>());
   const Elements<T> range = converted.elements<T>();
   return std::vector<T>(range.begin(), range.end());
 }

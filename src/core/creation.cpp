@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numbers>
 
+#include "src/core/device_memory.h"
 #include "src/core/dispatch.h"
 #include "src/core/storage.h"
 #include "tensor/index.h"
@@ -53,11 +54,12 @@ Tensor foreign(std::byte* data, const Shape& shape, DType dtype, std::shared_ptr
 
 }  // namespace
 
-Tensor empty(const Shape& shape, DType dtype) {
+Tensor empty(const Shape& shape, DType dtype, const Device& device) {
   detail::TensorImpl impl;
   impl.type = {shape, dtype};
   impl.strides = row_major(shape);
-  impl.storage = detail::allocate(byte_count(shape, dtype));
+  const std::int64_t bytes = byte_count(shape, dtype);
+  impl.storage = device.is_cuda() ? detail::allocate_on(device, bytes) : detail::allocate(bytes);
   return detail::make_tensor(std::move(impl));
 }
 
@@ -74,8 +76,8 @@ Tensor full(const Shape& shape, const Tensor& value) { return full(shape, value,
 Tensor full(const Shape& shape, const Tensor& value, DType dtype) {
   return copy(broadcast_to(astype(value, dtype), shape));
 }
-Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), x.dtype()); }
-Tensor ones_like(const Tensor& x) { return ones(x.shape(), x.dtype()); }
+Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), x.dtype()).to(x.device()); }
+Tensor ones_like(const Tensor& x) { return ones(x.shape(), x.dtype()).to(x.device()); }
 
 Tensor arange(std::int64_t start, std::int64_t stop, std::int64_t step) {
   if (step == 0) fail("arange", "got a step of 0, need a positive or negative one");

@@ -9,6 +9,7 @@
 #include <new>
 #include <ostream>
 
+#include "src/core/device_memory.h"
 #include "src/core/dispatch.h"
 #include "src/core/storage.h"
 #include "src/core/view.h"
@@ -41,13 +42,21 @@ const TensorImpl& impl(const Tensor& x) {
   return *x.impl();
 }
 
-const TensorImpl& stored(const Tensor& x) {
+const TensorImpl& placed(const Tensor& x) {
   const TensorImpl& result = impl(x);
   if (result.recorder)
     fail("trace", "the values of a traced tensor (", result.type,
          ") are asked for, but exist only when the compiled "
          "function runs: keep item(), data(), printing and boolean masks out of functions that are "
          "traced");
+  return result;
+}
+
+const TensorImpl& stored(const Tensor& x) {
+  const TensorImpl& result = placed(x);
+  if (const Device& device = result.storage->device; device.is_cuda())
+    fail("tensor", "the elements of this tensor (", result.type, ") lie on ", device,
+         ", where they cannot be reached from here: bring them with to(\"cpu\")");
   return result;
 }
 
@@ -116,10 +125,32 @@ std::int64_t Tensor::nbytes() const { return size() * item_size(dtype()); }
 bool Tensor::is_contiguous() const { return row_major_contiguous(shape(), strides()); }
 bool Tensor::is_weak() const { return detail::impl(*this).weak; }
 bool Tensor::is_read_only() const {
-  return detail::stored(*this).storage->read_only || detail::stored(*this).overlapping;
+  const detail::TensorImpl& self = detail::placed(*this);
+  return self.storage->read_only || self.overlapping;
 }
 bool Tensor::shares_storage(const Tensor& other) const {
-  return detail::stored(*this).storage->owner == detail::stored(other).storage->owner;
+  return detail::placed(*this).storage->owner == detail::placed(other).storage->owner;
+}
+
+Device Tensor::device() const {
+  const detail::TensorImpl& self = detail::impl(*this);
+  return self.recorder ? Device() : self.storage->device;
+}
+
+Tensor Tensor::to(const Device& device) const {
+  const Device here = this->device();
+  if (here == device || detail::impl(*this).recorder) return *this;
+  if (here.is_cuda() && device.is_cuda()) return to(Device()).to(device);
+  const Tensor from = is_contiguous() ? *this : copy();
+  const Tensor result = empty(shape(), dtype(), device);
+  detail::TensorImpl impl = detail::impl(result);
+  impl.weak = is_weak();
+  const auto bytes = static_cast<std::size_t>(nbytes());
+  if (bytes > 0 && device.is_cuda())
+    detail::upload(device, impl.first(), {detail::stored(from).first(), bytes});
+  if (bytes > 0 && here.is_cuda())
+    detail::download(here, detail::placed(from).first(), {impl.first(), bytes});
+  return detail::make_tensor(std::move(impl));
 }
 
 const void* Tensor::raw_data(DType dtype) const {
@@ -133,9 +164,15 @@ void* Tensor::raw_mutable_data(DType dtype) {
   return detail::stored(*this).first();
 }
 
-const void* Tensor::raw_element(std::span<const std::int64_t> indices) const {
-  const detail::TensorImpl& self = detail::stored(*this);
-  if (indices.empty() && size() == 1) return self.first();
+const void* Tensor::raw_element(std::span<const std::int64_t> indices, std::byte* copy) const {
+  const detail::TensorImpl& self = copy ? detail::placed(*this) : detail::stored(*this);
+  const auto reached = [&](const std::byte* element) {
+    if (!self.storage->device.is_cuda()) return element;
+    detail::download(self.storage->device, element,
+                     {copy, static_cast<std::size_t>(item_size(dtype()))});
+    return static_cast<const std::byte*>(copy);
+  };
+  if (indices.empty() && size() == 1) return reached(self.first());
   if (static_cast<int>(indices.size()) != rank())
     fail("item", "got ", indices.size(), " indices for the shape ", shape(), ", need ", rank(),
          indices.empty() ? " (none is enough for a tensor of one element only)" : "");
@@ -146,7 +183,7 @@ const void* Tensor::raw_element(std::span<const std::int64_t> indices) const {
       fail("item", "index ", index, " is out of bounds for axis ", axis, " of the shape ", shape());
     offset += (index < 0 ? index + extent : index) * self.strides[axis];
   }
-  return self.first() + offset * item_size(dtype());
+  return reached(self.first() + offset * item_size(dtype()));
 }
 
 double Tensor::number_at(const void* element) const {

@@ -300,7 +300,8 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   if (!tensor.defined()) return out << "undefined";
   if (detail::impl(tensor).recorder) return out << tensor.type();  // traced: there are no values
   if (tensor.size() == 0) return out << "[]";
-  const ConstView x = const_view(tensor);
+  const Tensor here = tensor.to(Device());
+  const ConstView x = const_view(here);
   const Excerpt excerpt{x.shape, tensor.size() > kThreshold};
   dispatch(x.dtype, [&]<class Tag>(Tag) {
     using T = typename Tag::type;

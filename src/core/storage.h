@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "tensor/device.h"
 #include "tensor/handle.h"
 
 namespace tensor {
@@ -13,10 +14,11 @@ class Recorder;
 namespace tensor::detail {
 
 struct Storage {
-  std::byte* data = nullptr;
+  std::byte* data = nullptr;          // of another device than the CPU: an address there
   std::shared_ptr<const void> owner;  // keeps `data` alive
   bool read_only = false;
   bool in_file = false;  // a mapping of a file, never written: its pages can be read again
+  Device device = {};
 };
 
 /// Elements are 64-byte aligned and uninitialised. Throws UserError when the memory cannot be had.
@@ -39,7 +41,9 @@ struct TensorImpl {
 
 /// The impl of a defined tensor; throws UserError on an undefined one.
 const TensorImpl& impl(const Tensor& x);
-/// The same of a tensor with elements; throws UserError on a traced one.
+/// The same of a tensor with elements on whatever device; throws UserError on a traced one.
+const TensorImpl& placed(const Tensor& x);
+/// The same of elements in memory of this process; throws UserError where they lie on a device.
 const TensorImpl& stored(const Tensor& x);
 
 Tensor make_tensor(TensorImpl impl);

@@ -1,6 +1,8 @@
-// apply_op: the one way from a public function to an operator's reference kernel.
+// apply_op: the one way from a public function to an operator's kernel.
+#include <algorithm>
 #include <vector>
 
+#include "src/ops/on_device.h"
 #include "src/ops/op.h"
 #include "src/ops/recorder.h"
 #include "tensor/creation.h"
@@ -39,10 +41,14 @@ Tensor apply_op(Op op, std::span<const Tensor> inputs, const Attrs& attrs) {
     if (Recorder* recorder = detail::impl(x).recorder.get())
       return recorder->record(op, inputs, attrs, type);
 
+  const bool on_device = std::any_of(inputs.begin(), inputs.end(),
+                                     [](const Tensor& x) { return x.device().is_cuda(); });
   if (row.view) {
     if (const auto layout = row.view(types[0], inputs[0].strides(), attrs))
       return make_view(inputs[0], type.dtype, *layout);
+    if (on_device) return apply_op(op, {apply_op(Op::copy, {inputs[0]})}, attrs);
   }
+  if (on_device) return apply_on_device(op, inputs, attrs, type);
   Tensor result = empty(type.shape, type.dtype);
   std::vector<ConstView> views;
   for (const Tensor& x : inputs) views.push_back(const_view(x));

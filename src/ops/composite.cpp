@@ -10,7 +10,7 @@ namespace {
 // column - row of every place of x's matrices.
 Tensor diagonals(const Tensor& x, std::string_view where) {
   if (x.rank() < 2) fail(where, "got the shape ", x.shape(), ", need at least 2 axes (matrices)");
-  return arange(x.shape(-1)) - arange(x.shape(-2)).expand_dims(1);
+  return (arange(x.shape(-1)) - arange(x.shape(-2)).expand_dims(1)).to(x.device());
 }
 
 }  // namespace

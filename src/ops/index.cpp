@@ -8,6 +8,7 @@
 
 #include "src/core/dispatch.h"
 #include "src/core/loop.h"
+#include "src/ops/on_device.h"
 #include "src/ops/view.h"
 #include "tensor/creation.h"
 #include "tensor/ops.h"
@@ -43,7 +44,8 @@ Range resolve(const Slice& slice, std::int64_t extent) {
 std::vector<Tensor> nonzero(const Tensor& mask) {
   std::vector<std::vector<std::int64_t>> positions(static_cast<std::size_t>(mask.rank()));
   Dims index = Dims::filled(mask.rank(), 0);
-  for (const bool value : mask.elements<bool>()) {
+  const Tensor here = mask.to(Device());
+  for (const bool value : here.elements<bool>()) {
     if (value)
       for (int axis = 0; axis < mask.rank(); ++axis)
         positions[static_cast<std::size_t>(axis)].push_back(index[axis]);
@@ -159,7 +161,7 @@ Gather analyse(const Tensor& x, const std::vector<Index>& items) {
         extent[axis] = 1;  // the axis itself is left out of `viewed`
       }
     } else {
-      add_positions(std::get<Tensor>(item).astype(i64));
+      add_positions(std::get<Tensor>(item).to(Device()).astype(i64));
     }
     ++axis;
   }
@@ -252,8 +254,10 @@ void assign_view(const Tensor& target, const Tensor& value) {
   if (target.is_read_only())
     fail("assignment",
          "the target is read-only (a mapped file or a broadcast): write into a copy()");
-  Tensor source = broadcast_to(value, target.shape()).astype(target.dtype());
+  const Device device = target.device();
+  Tensor source = broadcast_to(value.to(device), target.shape()).astype(target.dtype());
   if (source.shares_storage(target)) source = copy(source);
+  if (device.is_cuda()) return copy_on_device(source, target);
   const View out = mutable_view(target);
   const ConstView in = const_view(source);
   dispatch(out.dtype, [&]<class Tag>(Tag) {
@@ -268,12 +272,13 @@ void assign_view(const Tensor& target, const Tensor& value) {
 
 Tensor get_index(const Tensor& x, const std::vector<Index>& indices) {
   const std::vector<Index> items = expand(x, indices);
-  const Gather gather = analyse(x, items);
+  Gather gather = analyse(x, items);
   if (gather.positions.empty()) return gather.base;
+  gather.base = gather.base.to(Device());
   const auto [offsets, shape] = offsets_of(gather);
   const Tensor packed = empty(joined(shape, remaining(gather).first), x.dtype());
   transfer(gather, offsets, shape.rank(), packed, false);
-  return transpose(packed,
+  return transpose(packed.to(x.device()),
                    result_order(shape.rank(), packed.rank() - shape.rank(), gather.result_axis));
 }
 
@@ -282,8 +287,10 @@ void set_index(const Tensor& x, const std::vector<Index>& indices, const Tensor&
     fail("assignment",
          "the target is read-only (a mapped file or a broadcast): write into a copy()");
   const std::vector<Index> items = expand(x, indices);
-  const Gather gather = analyse(x, items);
+  Gather gather = analyse(x, items);
   if (gather.positions.empty()) return assign_view(gather.base, value);
+  const Tensor base = gather.base;
+  gather.base = base.to(Device());
   const auto [offsets, shape] = offsets_of(gather);
   // A contiguous buffer of the result's layout, filled from the value, then read back in the packed
   // order.
@@ -292,6 +299,7 @@ void set_index(const Tensor& x, const std::vector<Index>& indices, const Tensor&
                                              gather.result_axis)),
               value);
   transfer(gather, offsets, shape.rank(), packed, true);
+  if (base.device().is_cuda()) assign_view(base, gather.base);
 }
 
 void IndexedTensor::operator+=(const Tensor& value) && {

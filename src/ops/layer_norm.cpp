@@ -95,7 +95,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   if (weight.defined())
     inputs.push_back(weight);
   else if (bias.defined())
-    inputs.push_back(ones(bias.shape(), bias.dtype()));
+    inputs.push_back(ones_like(bias));
   if (bias.defined()) inputs.push_back(bias);
   const DType dtype = floating_result_type(inputs, "layer_norm");
   for (Tensor& input : inputs) input = cast(input, dtype);

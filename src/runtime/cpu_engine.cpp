@@ -114,7 +114,7 @@ void CpuEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outp
 }
 
 std::vector<double> CpuEngine::time_whole(const std::vector<Tensor>& inputs, int repeats) const {
-  std::vector<Tensor> outputs = fresh_outputs(program_);
+  std::vector<Tensor> outputs = fresh_outputs(program_, {});
   run(inputs, outputs);
   std::vector<double> times;
   for (int repeat = 0; repeat < repeats; ++repeat) {
@@ -127,7 +127,7 @@ std::vector<double> CpuEngine::time_whole(const std::vector<Tensor>& inputs, int
 
 std::vector<std::vector<double>> CpuEngine::time(const std::vector<Tensor>& inputs,
                                                  int repeats) const {
-  std::vector<Tensor> outputs = fresh_outputs(program_);
+  std::vector<Tensor> outputs = fresh_outputs(program_, {});
   run(inputs, outputs);
   std::vector<std::vector<double>> times;
   for (int repeat = 0; repeat < repeats; ++repeat) {

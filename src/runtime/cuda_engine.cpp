@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/core/storage.h"
-#include "src/kernels/cpu/strided_copy.h"
+#include "src/kernels/cuda/range.h"
+#include "src/runtime/describe.h"
+#include "src/runtime/device_memory.h"
+#include "src/runtime/reach.h"
 #include "tensor/creation.h"
 #include "tensor/io.h"
 
@@ -12,7 +14,6 @@ namespace tensor::detail {
 namespace {
 
 constexpr std::int64_t kAlignment = 1024;  // of every block: what swizzled boxes ask for, and more
-constexpr int kLaunchesTimed = 10;         // of one step, to time it
 
 std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
 
@@ -23,22 +24,6 @@ std::int64_t take(std::int64_t& taken, std::int64_t bytes) {
   return place;
 }
 
-void copy_strided(const Tensor& from, const Strides& to_strides, std::byte* to) {
-  const TensorImpl& t = stored(from);
-  cpu::StridedCopy(t.type.shape, t.strides, to_strides, item_size(t.type.dtype))
-      .run(t.first(), to, 1);
-}
-
-// The offsets of the lowest and the highest element, counted from a layout's first one.
-std::pair<std::int64_t, std::int64_t> reach(const Layout& layout) {
-  std::int64_t first = 0, last = 0;
-  for (int axis = 0; axis < layout.shape.rank(); ++axis) {
-    const std::int64_t span = (layout.shape[axis] - 1) * layout.strides[axis];
-    (span < 0 ? first : last) += span;
-  }
-  return {first, last};
-}
-
 }  // namespace
 
 CudaEngine::CudaEngine(const Program& program, cuda::Device& device, const cuda::Machine& machine)
@@ -46,6 +31,7 @@ CudaEngine::CudaEngine(const Program& program, cuda::Device& device, const cuda:
   lower(machine);
   place();
   upload_constants();
+  if (cuda::Range::are_seen()) name_ranges();
 }
 
 // ---- Building
@@ -71,32 +57,41 @@ std::int64_t CudaEngine::root_bytes(ValueId id) const {
   return num_elements(type.shape) * item_size(type.dtype);
 }
 
+Reach CudaEngine::reach_in_memory(ValueId id) const {
+  const Layout& layout = program_.laid.layouts[at(id)];
+  return reach_of(layout.shape, layout.strides, program_.laid.graph.type(id).dtype);
+}
+
 void CudaEngine::place() {
   const Graph& graph = program_.laid.graph;
-  const auto mirrored = [&](const TensorType& type) {
-    const std::int64_t bytes = num_elements(type.shape) * item_size(type.dtype);
-    return Mirror{take(memory_bytes_, bytes), take(host_bytes_, bytes), bytes};
-  };
-  for (const TensorType& type : program_.inputs) inputs_.push_back(mirrored(type));
-  for (const TensorType& type : program_.outputs) outputs_.push_back(mirrored(type));
-  for (const std::size_t i : program_.placement.copied_outputs) {
-    const ValueId id = graph.outputs()[i];
-    // As much as the value that it is a view of.
-    outputs_[i] = {0, take(host_bytes_, root_bytes(id)), root_bytes(id)};
-  }
-  arena_at_ = take(memory_bytes_, program_.placement.memory.bytes);
-  std::int64_t scratch = 0, on_host = 0;
+  for (const ValueId id : graph.inputs()) operand_bytes_.push_back(root_bytes(id));
+  // Where an output is a view: as much as the value that it is a view of.
+  for (const ValueId id : graph.outputs()) operand_bytes_.push_back(root_bytes(id));
+  take(memory_bytes_, program_.placement.memory.bytes);
+  std::int64_t scratch = 0;
   for (const Bound& step : bound_) {
+    launches_ += step.kernels.size();
     scratch = std::max(scratch, step.lowered.scratch_bytes);
     std::int64_t operands = 0;
     if (step.lowered.on_host) {
-      for (const ValueId id : step.group->reads) take(operands, root_bytes(id));
-      for (const ValueId id : step.group->writes) take(operands, root_bytes(id));
+      for (const ValueId id : step.group->reads) take(operands, reach_in_memory(id).bytes);
+      for (const ValueId id : step.group->writes) take(operands, reach_in_memory(id).bytes);
     }
-    on_host = std::max(on_host, operands);
+    call_host_bytes_ = std::max(call_host_bytes_, operands);
   }
   scratch_at_ = take(memory_bytes_, scratch);
-  host_call_at_ = take(host_bytes_, on_host);
+}
+
+// In the model's own words: where its operators come from.
+void CudaEngine::name_ranges() {
+  const Graph& graph = program_.laid.graph;
+  std::string all;
+  for (const Bound& step : bound_) {
+    const std::string where = place_of(graph, *step.group);
+    if (!where.empty()) all = all.empty() ? where : merged_place(all, where);
+    step_names_.push_back((where.empty() ? "" : where + ": ") + operators_of(graph, *step.group));
+  }
+  name_ = "run " + (all.empty() ? step_names_.empty() ? "" : step_names_.back() : all);
 }
 
 // Constants that kernels read as they are, and those that were packed for them, in one block.
@@ -106,9 +101,8 @@ void CudaEngine::upload_constants() {
   std::vector<std::pair<std::int64_t, Tensor>> uploads;
   // Where the tensor's first element comes to lie.
   const auto keep = [&](const Tensor& x) {
-    const auto [first, last] = reach({x.shape(), x.strides(), 0});
-    const std::int64_t item = item_size(x.dtype());
-    const std::int64_t place = take(constant_bytes_, (last - first + 1) * item) - first * item;
+    const Reach reach = reach_of(x.shape(), x.strides(), x.dtype());
+    const std::int64_t place = take(constant_bytes_, reach.bytes) - reach.first;
     uploads.emplace_back(place, x);
     return place;
   };
@@ -131,15 +125,14 @@ void CudaEngine::upload_constants() {
       step.packed.push_back(
           keep(packed.pack(constant(step.group->reads[static_cast<std::size_t>(packed.operand)]))));
   }
-  constants_.emplace(device_, constant_bytes_);
+  if (constant_bytes_ == 0) return;
+  constants_ = allocate_on(program_.target.device, constant_bytes_);
   for (const auto& [place, tensor] : uploads) {
     if (tensor.size() == 0) continue;
     const TensorImpl& t = stored(tensor);
-    const auto [first, last] = reach({t.type.shape, t.strides, 0});
-    const std::int64_t item = item_size(t.type.dtype);
-    constants_->upload(
-        {t.first() + first * item, static_cast<std::size_t>((last - first + 1) * item)},
-        place + first * item);
+    const Reach reach = reach_of(t.type.shape, t.strides, t.type.dtype);
+    upload(program_.target.device, constants_->data + place + reach.first,
+           {t.first() + reach.first, static_cast<std::size_t>(reach.bytes)});
     forget_pages(tensor);
   }
 }
@@ -158,28 +151,59 @@ Tensor CudaEngine::constant(ValueId id) const {
   return make_tensor(std::move(view));
 }
 
+// ---- Contexts
+
+std::unique_ptr<CudaEngine::Context> CudaEngine::new_context() const {
+  auto context = std::make_unique<Context>();
+  const std::size_t operands = operand_bytes_.size();
+  context->memory = allocate_on(program_.target.device, memory_bytes_);
+  context->mirrors.resize(operands);
+  context->operands.resize(operands);
+  context->at.resize(operands);
+  if (call_host_bytes_ > 0) context->call_host.emplace(device_, call_host_bytes_);
+  ++contexts_made_;
+  return context;
+}
+
+void CudaEngine::mirror(Context& context, std::size_t operand, bool on_device) const {
+  if (context.mirrors[operand]) return;
+  const std::int64_t bytes = operand_bytes_[operand];
+  context.mirrors[operand].emplace(
+      Mirror{on_device ? allocate_on(program_.target.device, bytes) : nullptr,
+             cuda::PinnedBuffer(device_, bytes)});
+  if (on_device) mirror_bytes_ += bytes;
+}
+
+DeviceMemory CudaEngine::memory() const {
+  const std::int64_t calls = contexts_made_, arena = program_.placement.memory.bytes;
+  return {constant_bytes_, calls * arena, calls * (memory_bytes_ - arena) + mirror_bytes_};
+}
+
 // ---- Recording
 
-CudaEngine::Context::Context(const CudaEngine& engine)
-    : memory(engine.device_, engine.memory_bytes_),
-      host(engine.device_, engine.host_bytes_),
-      stream(engine.device_) {}
+cuda::Address CudaEngine::operand_address(const Context& context, std::size_t operand) const {
+  if (context.at[operand] != 0) return context.at[operand];
+  return address_of(context.mirrors[operand]->device->data);
+}
 
 cuda::Address CudaEngine::address(const Context& context, const Location& location) const {
-  const auto from = [](const cuda::Buffer& buffer, std::int64_t place) {
-    return buffer.address() + static_cast<cuda::Address>(place);
-  };
+  const auto offset = static_cast<cuda::Address>(location.offset);
   switch (location.place) {
     case Place::arena:
-      return from(context.memory, arena_at_ + location.offset);
+      return address_of(context.memory->data) + offset;
     case Place::input:
-      return from(context.memory, inputs_[location.index].device + location.offset);
+      return operand_address(context, location.index) + offset;
     case Place::output:
-      return from(context.memory, outputs_[location.index].device + location.offset);
+      return operand_address(context, program_.inputs.size() + location.index) + offset;
     case Place::constant:
-      return from(*constants_, constant_at_[location.index] + location.offset);
+      return address_of(constants_->data + constant_at_[location.index]) + offset;
   }
   return 0;
+}
+
+cuda::Address CudaEngine::lowest(const Context& context, ValueId id) const {
+  return address(context, program_.placement.of(id)) +
+         static_cast<cuda::Address>(reach_in_memory(id).first);
 }
 
 cuda::Resolve CudaEngine::resolve_in(const Context& context, const Bound& step) const {
@@ -188,9 +212,9 @@ cuda::Resolve CudaEngine::resolve_in(const Context& context, const Bound& step) 
     const auto& [reads, writes] = std::tie(step.group->reads, step.group->writes);
     switch (pointer.base) {
       case cuda::Pointer::Base::packed:
-        return constants_->address() + static_cast<cuda::Address>(step.packed[index]);
+        return address_of(constants_->data + step.packed[index]);
       case cuda::Pointer::Base::scratch:
-        return context.memory.address() + static_cast<cuda::Address>(scratch_at_);
+        return address_of(context.memory->data + scratch_at_);
       case cuda::Pointer::Base::operand:
         break;
     }
@@ -199,11 +223,15 @@ cuda::Resolve CudaEngine::resolve_in(const Context& context, const Bound& step) 
   };
 }
 
-void CudaEngine::record_steps(Context& context, cuda::Stream& stream) const {
+void CudaEngine::record_steps(Context& context, cuda::Stream& stream,
+                              std::deque<HostCall>& calls) const {
   bool follows_kernel = false;
   for (const Bound& step : bound_) {
+    std::optional<cuda::Range> range;
+    if (!step_names_.empty())
+      range.emplace(step_names_[static_cast<std::size_t>(&step - bound_.data())]);
     if (step.lowered.on_host) {
-      record_on_host(context, stream, step);
+      record_on_host(context, stream, step, calls);
       follows_kernel = false;
       continue;
     }
@@ -215,26 +243,29 @@ void CudaEngine::record_steps(Context& context, cuda::Stream& stream) const {
   }
 }
 
-// The memory of every operand's root is copied to the host, and that of the results back.
-void CudaEngine::record_on_host(Context& context, cuda::Stream& stream, const Bound& step) const {
+// All that lies between the first and the last element of an operand is copied to the host, and
+// back where it is written.
+void CudaEngine::record_on_host(Context& context, cuda::Stream& stream, const Bound& step,
+                                std::deque<HostCall>& calls) const {
   const Graph& graph = program_.laid.graph;
-  HostCall& call = context.host_calls.emplace_back();
+  HostCall& call = calls.emplace_back();
   call.run = &step.lowered.on_host;
   call.error = &context.error;
-  std::int64_t taken = host_call_at_;
+  std::int64_t taken = 0;
   const auto add = [&](ValueId id, bool is_read) {
-    const ValueId root = wires_.root[at(id)];
-    const std::int64_t skip =
-        program_.laid.layouts[at(id)].offset * item_size(graph.type(id).dtype);
-    std::byte* host = nullptr;
-    if (graph.is_constant(root)) {
-      host = stored(graph[root].constant).first();
-    } else {
-      host = context.host.data() + take(taken, root_bytes(id));
-      if (is_read)
-        cuda::download(stream, host, address(context, program_.placement.of(root)), root_bytes(id));
+    const Layout& layout = program_.laid.layouts[at(id)];
+    const Reach reach = reach_in_memory(id);
+    if (const ValueId root = wires_.root[at(id)]; graph.is_constant(root)) {
+      call.operands.push_back(stored(graph[root].constant).first() +
+                              layout.offset * item_size(graph.type(id).dtype));
+      return;
     }
-    call.operands.push_back(host + skip);
+    std::byte* host = context.call_host->data() + take(taken, reach.bytes);
+    // Between the elements of a result there may be others.
+    const bool has_gaps =
+        reach.bytes > num_elements(layout.shape) * item_size(graph.type(id).dtype);
+    if (is_read || has_gaps) cuda::download(stream, host, lowest(context, id), reach.bytes);
+    call.operands.push_back(host - reach.first);
   };
   for (const ValueId id : step.group->reads) add(id, true);
   for (const ValueId id : step.group->writes) add(id, false);
@@ -244,163 +275,32 @@ void CudaEngine::record_on_host(Context& context, cuda::Stream& stream, const Bo
         auto& host_call = *static_cast<HostCall*>(argument);
         try {
           (*host_call.run)(host_call.operands);
-        } catch (const std::exception& error) {
-          *host_call.error = error.what();
+        } catch (...) {
+          *host_call.error = std::current_exception();
         }
       },
       &call);
   for (std::size_t i = 0; i < step.group->writes.size(); ++i) {
     const ValueId id = step.group->writes[i];
-    cuda::upload(stream, address(context, program_.placement.of(id)),
-                 call.operands[step.group->reads.size() + i], root_bytes(id));
+    const Reach reach = reach_in_memory(id);
+    cuda::upload(stream, lowest(context, id),
+                 call.operands[step.group->reads.size() + i] + reach.first, reach.bytes);
   }
 }
 
-void CudaEngine::record_whole(Context& context, cuda::Stream& stream) const {
-  for (const Mirror& input : inputs_)
-    cuda::upload(stream, context.memory.address() + static_cast<cuda::Address>(input.device),
-                 context.host.data() + input.host, input.bytes);
-  record_steps(context, stream);
-  for (std::size_t i = 0; i < outputs_.size(); ++i) {
-    const ValueId root = wires_.root[at(program_.laid.graph.outputs()[i])];
-    const Location& home = program_.placement.of(root);
-    // What the caller gave or what is constant is on the host already.
-    if (home.place == Place::arena || home.place == Place::output)
-      cuda::download(stream, context.host.data() + outputs_[i].host, address(context, home),
-                     outputs_[i].bytes);
-  }
-}
-
-// ---- Running
-
-void CudaEngine::fill_inputs(Context& context, const std::vector<Tensor>& inputs) const {
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    copy_strided(inputs[i], row_major(inputs[i].shape()), context.host.data() + inputs_[i].host);
-}
-
-void CudaEngine::take_outputs(const Context& context, std::vector<Tensor>& outputs) const {
-  const Graph& graph = program_.laid.graph;
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const ValueId id = graph.outputs()[i], root = wires_.root[at(id)];
-    const Layout& layout = program_.laid.layouts[at(id)];
-    const Location& home = program_.placement.of(root);
-    const std::byte* from = context.host.data() + outputs_[i].host;
-    if (home.place == Place::input) from = context.host.data() + inputs_[home.index].host;
-    if (home.place == Place::constant) from = stored(graph[root].constant).first();
-    const std::int64_t item = item_size(graph.type(id).dtype);
-    cpu::StridedCopy(layout.shape, layout.strides, row_major(layout.shape), item)
-        .run(from + layout.offset * item, stored(outputs[i]).first(), 1);
-  }
-}
-
-void CudaEngine::finish(Context& context) const {
-  context.stream.synchronize();
-  if (!context.error.empty()) internal_error("host step", std::exchange(context.error, {}));
-}
-
-void CudaEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const {
-  const auto context = contexts_.take([&] { return std::make_unique<Context>(*this); });
-  fill_inputs(*context, inputs);
-  if (!context->whole)
-    context->whole.emplace(device_, [&](cuda::Stream& stream) { record_whole(*context, stream); });
-  context->whole->start(context->stream);
-  finish(*context);
-  take_outputs(*context, outputs);
-}
-
-std::vector<double> CudaEngine::time_whole(const std::vector<Tensor>& inputs, int repeats) const {
-  std::vector<Tensor> outputs = fresh_outputs(program_);
-  run(inputs, outputs);
-  const auto context = contexts_.take([&] { return std::make_unique<Context>(*this); });
-  if (!context->kernels)
-    context->kernels.emplace(device_,
-                             [&](cuda::Stream& stream) { record_steps(*context, stream); });
-  cuda::Event before(device_), after(device_);
-  std::vector<double> times;
-  for (int repeat = 0; repeat < repeats; ++repeat) {
-    before.record(context->stream);
-    context->kernels->start(context->stream);
-    after.record(context->stream);
-    finish(*context);
-    times.push_back(after.microseconds_since(before));
-  }
-  return times;
-}
-
-// Every step by itself, several times in one graph, as it follows a kernel there.
-std::vector<std::vector<double>> CudaEngine::time(const std::vector<Tensor>& inputs,
-                                                  int repeats) const {
-  std::vector<Tensor> outputs = fresh_outputs(program_);
-  run(inputs, outputs);
-  const auto context = contexts_.take([&] { return std::make_unique<Context>(*this); });
-  cuda::Event before(device_), after(device_);
-  std::vector<std::vector<double>> times(static_cast<std::size_t>(repeats));
-  for (const Bound& step : bound_) {
-    const cuda::Resolve resolve = resolve_in(*context, step);
-    const cuda::LaunchGraph graph(device_, [&](cuda::Stream& stream) {
-      for (int launch = 0; launch < kLaunchesTimed; ++launch)
-        if (step.lowered.on_host)
-          record_on_host(*context, stream, step);
-        else
-          for (std::size_t i = 0; i < step.kernels.size(); ++i)
-            cuda::start(stream, *step.kernels[i], step.lowered.calls[i], resolve, launch + i > 0);
-    });
-    graph.start(context->stream);
-    for (auto& now : times) {
-      before.record(context->stream);
-      graph.start(context->stream);
-      after.record(context->stream);
-      finish(*context);
-      now.push_back(after.microseconds_since(before) / kLaunchesTimed);
-    }
-  }
-  return times;
-}
-
-void CudaEngine::run_step(std::size_t index, std::span<std::byte* const> operands) const {
-  const Bound& step = bound_[index];
-  if (step.lowered.on_host) return step.lowered.on_host(operands);
-  const Graph& graph = program_.laid.graph;
-  // Every operand in a block of its own, its first element as far from the block's begin as it is
-  // from its root's.
-  struct Copy {
-    std::int64_t first, place, bytes;  // `first` element's offset, and all from the lowest one on
-  };
-  std::vector<Copy> copies;
-  std::int64_t taken = 0;
-  const auto add = [&](ValueId id) {
-    const Layout& layout = program_.laid.layouts[at(id)];
-    const std::int64_t item = item_size(graph.type(id).dtype);
-    const auto [low, high] = reach(layout);
-    const std::int64_t skip = (layout.offset + low) * item, bytes = (high - low + 1) * item;
-    const std::int64_t place = take(taken, skip + bytes) + skip;
-    copies.push_back({place - low * item, place, bytes});
-  };
-  for (const ValueId id : step.group->reads) add(id);
-  for (const ValueId id : step.group->writes) add(id);
-  const std::int64_t scratch_at = take(taken, step.lowered.scratch_bytes);
-  cuda::Buffer memory(device_, taken);
-  for (std::size_t i = 0; i < copies.size(); ++i)
-    memory.upload({operands[i] - (copies[i].first - copies[i].place),
-                   static_cast<std::size_t>(copies[i].bytes)},
-                  copies[i].place);
-  cuda::Stream stream(device_);
-  const auto resolve = [&](const cuda::Pointer& pointer) {
-    const auto i = static_cast<std::size_t>(pointer.index);
-    const auto from = [](const cuda::Buffer& buffer, std::int64_t place) {
-      return buffer.address() + static_cast<cuda::Address>(place);
-    };
-    if (pointer.base == cuda::Pointer::Base::packed) return from(*constants_, step.packed[i]);
-    if (pointer.base == cuda::Pointer::Base::scratch) return from(memory, scratch_at);
-    return from(memory, copies[i].first);
-  };
-  for (std::size_t i = 0; i < step.kernels.size(); ++i)
-    cuda::start(stream, *step.kernels[i], step.lowered.calls[i], resolve, i > 0);
-  stream.synchronize();
-  for (std::size_t i = step.group->reads.size(); i < copies.size(); ++i)
-    memory.download({operands[i] - (copies[i].first - copies[i].place),
-                     static_cast<std::size_t>(copies[i].bytes)},
-                    copies[i].place);
+void CudaEngine::record_whole(Context& context, cuda::Stream& stream,
+                              std::deque<HostCall>& calls) const {
+  const std::size_t inputs = program_.inputs.size();
+  for (std::size_t i = 0; i < inputs; ++i)
+    if (context.at[i] == 0)
+      cuda::upload(stream, operand_address(context, i), context.mirrors[i]->host.data(),
+                   operand_bytes_[i]);
+  record_steps(context, stream, calls);
+  for (std::size_t i = 0; i < program_.outputs.size(); ++i)
+    if (is_downloaded(context, i))
+      cuda::download(stream, context.mirrors[inputs + i]->host.data(),
+                     address(context, program_.placement.of(root_of_output(i))),
+                     operand_bytes_[inputs + i]);
 }
 
 }  // namespace tensor::detail

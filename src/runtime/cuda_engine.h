@@ -1,8 +1,12 @@
 // CudaEngine: a program's steps as kernels on a GPU, recorded into one CUDA graph that also copies
-// inputs there and outputs back.
+// what the caller has on the host there and back. What he has on the GPU is read and written where
+// it lies.
 #pragma once
 
+#include <atomic>
 #include <deque>
+#include <exception>
+#include <list>
 #include <optional>
 
 #include "src/core/pool.h"
@@ -10,6 +14,7 @@
 #include "src/kernels/cuda/graph.h"
 #include "src/kernels/cuda/load.h"
 #include "src/runtime/program.h"
+#include "src/runtime/reach.h"
 
 namespace tensor::detail {
 
@@ -23,6 +28,7 @@ class CudaEngine : public Engine {
   std::vector<double> time_whole(const std::vector<Tensor>& inputs, int repeats) const override;
   void run_step(std::size_t step, std::span<std::byte* const> operands) const override;
   const std::vector<Step>& steps() const override { return steps_; }
+  DeviceMemory memory() const override;
 
  private:
   struct Bound {
@@ -31,53 +37,84 @@ class CudaEngine : public Engine {
     std::vector<std::shared_ptr<cuda::Kernel>> kernels;  // of its calls
     std::vector<std::int64_t> packed;                    // offsets in constants_
   };
-  // A block of host memory beside one of the device.
+  // An operand of the program that the caller has on the host: its memory on the device, and what
+  // copies go through.
   struct Mirror {
-    std::int64_t device = 0, host = 0, bytes = 0;  // offsets in the context's memory
+    std::shared_ptr<Storage> device;  // null for outputs that are views
+    cuda::PinnedBuffer host;
   };
   // What a step on the host does in one context.
   struct HostCall {
     const std::function<void(std::span<std::byte* const>)>* run = nullptr;
     std::vector<std::byte*> operands;
-    std::string* error = nullptr;  // what it threw
+    std::exception_ptr* error = nullptr;  // what it threw
   };
-  // The memory of one call at a time, and its graphs, made when first used.
-  struct Context {
-    explicit Context(const CudaEngine& engine);
-    cuda::Buffer memory;
-    cuda::PinnedBuffer host;
-    cuda::Stream stream;
+  // All of the program's work for operands at certain addresses.
+  struct Recorded {
+    std::vector<cuda::Address> at;
     std::deque<HostCall> host_calls;
-    std::string error;  // of a host call
-    std::optional<cuda::LaunchGraph> whole, kernels;
+    std::optional<cuda::LaunchGraph> graph;
   };
+  // The memory of one call at a time, and its graphs. Operands are the inputs, then the outputs.
+  struct Context {
+    std::shared_ptr<Storage> memory;              // the arena, then scratch
+    std::vector<std::optional<Mirror>> mirrors;   // of operands that were on the host once
+    std::optional<cuda::PinnedBuffer> call_host;  // of the operands of host calls
+    std::vector<Tensor> operands;                 // of the call: as kernels take them
+    std::vector<cuda::Address> at;                // where they lie, 0: in their mirror
+    std::list<Recorded> recorded;                 // the latest first
+    std::exception_ptr error;                     // of a host call
+  };
+  using Lease = Pool<Context>::Lease;
 
+  // cuda_engine.cpp: building and recording.
   void lower(const cuda::Machine& machine);
   void place();
   void upload_constants();
+  void name_ranges();
   std::int64_t root_bytes(ValueId id) const;
+  Reach reach_in_memory(ValueId id) const;
   Tensor constant(ValueId id) const;
+  std::unique_ptr<Context> new_context() const;
+  void mirror(Context& context, std::size_t operand, bool on_device) const;
 
+  cuda::Address operand_address(const Context& context, std::size_t operand) const;
   cuda::Address address(const Context& context, const Location& location) const;
+  cuda::Address lowest(const Context& context, ValueId id) const;  // of its elements
   cuda::Resolve resolve_in(const Context& context, const Bound& step) const;
-  void record_steps(Context& context, cuda::Stream& stream) const;
-  void record_on_host(Context& context, cuda::Stream& stream, const Bound& step) const;
-  void record_whole(Context& context, cuda::Stream& stream) const;
-  void fill_inputs(Context& context, const std::vector<Tensor>& inputs) const;
-  void take_outputs(const Context& context, std::vector<Tensor>& outputs) const;
-  void finish(Context& context) const;
+  void record_steps(Context& context, cuda::Stream& stream, std::deque<HostCall>& calls) const;
+  void record_on_host(Context& context, cuda::Stream& stream, const Bound& step,
+                      std::deque<HostCall>& calls) const;
+  void record_whole(Context& context, cuda::Stream& stream, std::deque<HostCall>& calls) const;
+
+  // cuda_run.cpp: calls.
+  ValueId root_of_output(std::size_t output) const;
+  bool is_downloaded(const Context& context, std::size_t output) const;
+  const Layout& operand_layout(std::size_t operand) const;
+  bool fits(const Tensor& x, std::size_t operand) const;
+  void bind(Context& context, const std::vector<Tensor>& inputs,
+            const std::vector<Tensor>& outputs) const;
+  void start(Context& context, cuda::Stream& stream) const;
+  void finish(Context& context, cuda::Stream& stream) const;
+  void take_output(Context& context, std::size_t output, const Tensor& to) const;
+  Tensor value_of_output(const Context& context, std::size_t output) const;
+  template <class Work>
+  void with_context(const Work& work) const;
 
   const Program& program_;
   cuda::Device& device_;
   Wiring wires_;
   std::vector<Step> steps_;
-  std::vector<Bound> bound_;  // by step
-  std::vector<Mirror> inputs_, outputs_;
-  std::vector<std::int64_t> constant_at_;  // by Location::index, -1 where no kernel reads it
-  std::int64_t arena_at_ = 0, scratch_at_ = 0, memory_bytes_ = 0, host_bytes_ = 0;
-  std::int64_t host_call_at_ = 0;  // of the operands of host calls
+  std::vector<std::string> step_names_;  // for profilers, and of the whole
+  std::string name_;
+  std::vector<Bound> bound_;                 // by step
+  std::vector<std::int64_t> operand_bytes_;  // of the inputs, then the outputs
+  std::vector<std::int64_t> constant_at_;    // by Location::index, -1 where no kernel reads it
+  std::size_t launches_ = 0;                 // of all steps
+  std::int64_t scratch_at_ = 0, memory_bytes_ = 0, call_host_bytes_ = 0;
+  std::shared_ptr<Storage> constants_;
   std::int64_t constant_bytes_ = 0;
-  std::optional<cuda::Buffer> constants_;
+  mutable std::atomic<std::int64_t> contexts_made_ = 0, mirror_bytes_ = 0;
   mutable Pool<Context> contexts_;
 };
 

@@ -1,8 +1,10 @@
 // link: from a fusion plan to a program on its device; execute: one call of it.
+#include <algorithm>
 #include <functional>
 
 #include "src/core/storage.h"
 #include "src/runtime/program.h"
+#include "src/runtime/reach.h"
 #include "tensor/creation.h"
 
 namespace tensor::detail {
@@ -18,24 +20,29 @@ void check_types(std::string_view what, const std::vector<Tensor>& got,
            need[i], ": compile it again for other types");
 }
 
+// A program on a GPU takes tensors of the host too, one on the CPU takes those alone.
+void check_device(std::string_view what, const std::vector<Tensor>& tensors, const Device& device) {
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (const Device there = tensors[i].device(); there.is_cuda() && !(there == device))
+      fail("run", what, ' ', i, " lies on ", there, ", this executable runs on ", device,
+           ": move it with to(\"", device, "\"), or compile for ", there);
+}
+
 // From the first to the last byte of a tensor, whatever lies between its elements.
 struct Extent {
   const std::byte *begin = nullptr, *end = nullptr;
+  Device device;
 
   explicit Extent(const Tensor& x) {
-    const TensorImpl& t = stored(x);
-    if (x.size() == 0) return;
-    std::int64_t first = 0, last = 0;
-    for (int axis = 0; axis < t.type.shape.rank(); ++axis) {
-      const std::int64_t reach = (t.type.shape[axis] - 1) * t.strides[axis];
-      (reach < 0 ? first : last) += reach;
-    }
-    begin = t.first() + first * item_size(t.type.dtype);
-    end = t.first() + (last + 1) * item_size(t.type.dtype);
+    const TensorImpl& t = placed(x);
+    const Reach reach = reach_of(t.type.shape, t.strides, t.type.dtype);
+    device = t.storage->device;
+    begin = t.first() + reach.first;
+    end = begin + reach.bytes;
   }
   bool meets(const Extent& other) const {
     constexpr std::less<const std::byte*> before;
-    return before(begin, other.end) && before(other.begin, end);
+    return device == other.device && before(begin, other.end) && before(other.begin, end);
   }
 };
 
@@ -60,7 +67,7 @@ std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan, Target t
   program->laid = std::move(laid);
   program->plan = std::move(plan);
   program->target = std::move(target);
-  program->placement = place_values(program->laid, program->plan);
+  program->placement = place_values(program->laid, program->plan, program->target.device.is_cuda());
   const Graph& graph = program->laid.graph;
   for (const ValueId id : graph.inputs()) program->inputs.push_back(graph.type(id));
   for (const ValueId id : graph.outputs()) program->outputs.push_back(graph.type(id));
@@ -68,10 +75,20 @@ std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan, Target t
   return program;
 }
 
+namespace {
+
+void check_inputs(const Program& program, const std::vector<Tensor>& inputs) {
+  check_types("input", inputs, program.inputs);
+  check_device("input", inputs, program.target.device);
+}
+
+}  // namespace
+
 void execute(const Program& program, const std::vector<Tensor>& inputs,
              std::vector<Tensor>& outputs) {
-  check_types("input", inputs, program.inputs);
+  check_inputs(program, inputs);
   check_types("output", outputs, program.outputs);
+  check_device("output", outputs, program.target.device);
   for (const Tensor& x : outputs)
     if (!x.is_contiguous() || x.is_read_only())
       fail("run", "outputs must be contiguous and writable: use empty(shape, dtype)");
@@ -79,10 +96,32 @@ void execute(const Program& program, const std::vector<Tensor>& inputs,
   program.engine->run(inputs, outputs);
 }
 
-std::vector<Tensor> fresh_outputs(const Program& program) {
-  std::vector<Tensor> outputs;
-  for (const TensorType& type : program.outputs) outputs.push_back(empty(type.shape, type.dtype));
+std::vector<Tensor> execute(const Program& program, const std::vector<Tensor>& inputs) {
+  check_inputs(program, inputs);
+  std::vector<Tensor> outputs = fresh_outputs(program, inputs);
+  program.engine->run(inputs, outputs);
   return outputs;
+}
+
+std::vector<Tensor> fresh_outputs(const Program& program, const std::vector<Tensor>& inputs) {
+  const bool on_device = std::any_of(inputs.begin(), inputs.end(),
+                                     [](const Tensor& x) { return x.device().is_cuda(); });
+  const Device device = on_device ? program.target.device : Device();
+  std::vector<Tensor> outputs;
+  for (std::size_t i = 0; i < program.outputs.size(); ++i) {
+    const TensorType& type = program.outputs[i];
+    const Tensor dense = empty(type.shape, type.dtype, device);
+    outputs.push_back(on_device ? as_laid(program, i, dense) : dense);
+  }
+  return outputs;
+}
+
+Tensor as_laid(const Program& program, std::size_t output, const Tensor& dense) {
+  const ValueId id = program.laid.graph.outputs()[output];
+  if (program.placement.is_copied(output)) return dense;
+  TensorImpl laid = placed(dense);
+  laid.strides = program.laid.layouts[static_cast<std::size_t>(id)].strides;
+  return make_tensor(std::move(laid));
 }
 
 }  // namespace tensor::detail

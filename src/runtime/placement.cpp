@@ -9,8 +9,12 @@ std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
 
 class Placer {
  public:
-  Placer(const LaidOutGraph& laid, const FusionPlan& plan)
-      : graph_(laid.graph), laid_(laid), plan_(plan), wires_(wiring(laid.graph)) {
+  Placer(const LaidOutGraph& laid, const FusionPlan& plan, bool any_order)
+      : graph_(laid.graph),
+        laid_(laid),
+        plan_(plan),
+        any_order_(any_order),
+        wires_(wiring(laid.graph)) {
     homes_.resize(at(graph_.size()));
     in_output_.resize(at(graph_.size()), false);
   }
@@ -43,7 +47,7 @@ class Placer {
       const ValueId id = graph_.outputs()[i];
       const Layout& layout = laid_.layouts[at(id)];
       if (is_compute(graph_, id) && !in_output_[at(id)] &&
-          layout.strides == row_major(layout.shape)) {
+          (any_order_ || layout.strides == row_major(layout.shape))) {
         homes_[at(id)] = {Place::output, i, 0};
         in_output_[at(id)] = true;
       } else {
@@ -79,6 +83,7 @@ class Placer {
   const Graph& graph_;
   const LaidOutGraph& laid_;
   const FusionPlan& plan_;
+  const bool any_order_;
   Wiring wires_;
   std::vector<Location> homes_;  // of every root
   std::vector<bool> in_output_;
@@ -87,8 +92,8 @@ class Placer {
 
 }  // namespace
 
-Placement place_values(const LaidOutGraph& laid, const FusionPlan& plan) {
-  return Placer(laid, plan).run();
+Placement place_values(const LaidOutGraph& laid, const FusionPlan& plan, bool any_order) {
+  return Placer(laid, plan, any_order).run();
 }
 
 }  // namespace tensor::detail

@@ -1,6 +1,7 @@
 // Placement: where every value of a planned graph lives, on whatever device it runs.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "src/runtime/memory_plan.h"
@@ -27,11 +28,14 @@ struct Placement {
   /// Outputs that no kernel writes to their place: views, inputs, constants, repeated outputs.
   std::vector<std::size_t> copied_outputs;
 
+  bool is_copied(std::size_t output) const {
+    return std::find(copied_outputs.begin(), copied_outputs.end(), output) != copied_outputs.end();
+  }
   const Location& of(ValueId id) const { return locations[static_cast<std::size_t>(id)]; }
 };
 
-/// A group's result that the caller wants in row-major order is written to his memory; all else
-/// that groups write goes to one arena, for as long as it is read.
-Placement place_values(const LaidOutGraph& laid, const FusionPlan& plan);
+/// A group's result that the caller wants is written to his memory, if it is row-major or he takes
+/// it in `any_order`; all else that groups write goes to one arena, for as long as it is read.
+Placement place_values(const LaidOutGraph& laid, const FusionPlan& plan, bool any_order = false);
 
 }  // namespace tensor::detail

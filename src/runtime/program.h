@@ -22,9 +22,9 @@ struct Step {
 class Engine {
  public:
   virtual ~Engine() = default;
-  /// Tensors of the program's types; the outputs are contiguous and share no memory. Allocates
-  /// nothing once as many calls at a time were made before, but for kernels of the reference family
-  /// and what libraries do inside.
+  /// Tensors of the program's types; the outputs are contiguous, or as fresh_outputs makes them,
+  /// and share no memory. Allocates nothing once as many calls at a time were made before, but for
+  /// kernels of the reference family and what libraries do inside.
   virtual void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const = 0;
   /// Microseconds of every step in each of `repeats` runs after a first one: times[repeat][step].
   virtual std::vector<std::vector<double>> time(const std::vector<Tensor>& inputs,
@@ -35,6 +35,8 @@ class Engine {
   /// One step of a group, on operands in the host's memory that lie as the program's layouts say.
   virtual void run_step(std::size_t step, std::span<std::byte* const> operands) const = 0;
   virtual const std::vector<Step>& steps() const = 0;
+  /// What the engine holds of a GPU's memory.
+  virtual DeviceMemory memory() const { return {}; }
 };
 
 struct Program {
@@ -49,11 +51,17 @@ struct Program {
 /// Lowers a plan: decides where every value lives and builds the kernels.
 std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan, Target target);
 
-/// Checks the tensors against the program's types, and runs it.
+/// Checks the tensors against the program's types and device, and runs it.
 void execute(const Program& program, const std::vector<Tensor>& inputs,
              std::vector<Tensor>& outputs);
+/// The same with fresh outputs.
+std::vector<Tensor> execute(const Program& program, const std::vector<Tensor>& inputs);
 
-/// Uninitialised tensors of the program's output types.
-std::vector<Tensor> fresh_outputs(const Program& program);
+/// Uninitialised tensors of the program's output types: on its device where one of the inputs is,
+/// lying as kernels write them; otherwise on the host, row-major.
+std::vector<Tensor> fresh_outputs(const Program& program, const std::vector<Tensor>& inputs);
+
+/// The memory of a contiguous tensor in the order in which kernels write an output.
+Tensor as_laid(const Program& program, std::size_t output, const Tensor& dense);
 
 }  // namespace tensor::detail

@@ -105,6 +105,11 @@ void Executable::report(std::ostream& out, const std::vector<Tensor>& inputs, in
   out << "  total; arena " << static_cast<double>(p.placement.memory.bytes) / 1e6
       << " MB (at least " << static_cast<double>(p.placement.memory.lower_bound) / 1e6 << "), "
       << p.target.name << "\n";
+  if (const DeviceMemory memory = p.engine->memory(); memory.total() > 0)
+    out << "      GPU memory " << static_cast<double>(memory.total()) / 1e6 << " MB: weights "
+        << static_cast<double>(memory.weights) / 1e6 << ", arenas "
+        << static_cast<double>(memory.arena) / 1e6 << ", other "
+        << static_cast<double>(memory.other) / 1e6 << "\n";
   out.flags(flags);
 }
 

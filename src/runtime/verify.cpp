@@ -29,7 +29,7 @@ class Replay {
   Replay(const Program& program, const std::vector<Tensor>& inputs)
       : p_(program), graph_(program.laid.graph), values_(at(graph_.size())) {
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      values_[at(graph_.inputs()[i])] = inputs[i].copy();
+      values_[at(graph_.inputs()[i])] = inputs[i].to(Device()).copy();
     last_use_.resize(values_.size(), -1);
     for (int g = 0; g < static_cast<int>(p_.plan.groups.size()); ++g)
       for (const ValueId id : p_.plan.groups[static_cast<std::size_t>(g)].reads)

@@ -36,8 +36,8 @@ bool is_image(Op op) {
 
 class Placer {
  public:
-  explicit Placer(const Graph& graph)
-      : graph_(graph), readers_(consumers(graph)), rewriter_(graph) {}
+  Placer(const Graph& graph, const std::vector<Layout>& inputs)
+      : graph_(graph), inputs_(inputs), readers_(consumers(graph)), rewriter_(graph) {}
 
   LaidOutGraph run() {
     for (ValueId id = 0; id < graph_.size(); ++id) {
@@ -63,6 +63,7 @@ class Placer {
     if (node.kind == NodeKind::operation)
       strides = strides_in_order(node.type.shape, chosen_order(id, node));
     layouts_.push_back({node.type.shape, strides, 0});
+    if (node.kind == NodeKind::input && !inputs_.empty()) layouts_.back() = inputs_[next_input_++];
   }
 
   void place_view(ValueId id, const Node& node) {
@@ -116,6 +117,8 @@ class Placer {
   }
 
   const Graph& graph_;
+  const std::vector<Layout>& inputs_;
+  std::size_t next_input_ = 0;
   const std::vector<std::vector<ValueId>> readers_;
   Rewriter rewriter_;
   std::vector<Layout> layouts_;
@@ -134,6 +137,8 @@ Strides strides_in_order(const Shape& shape, const Dims& order) {
   return strides;
 }
 
-LaidOutGraph lay_out(const Graph& graph) { return Placer(graph).run(); }
+LaidOutGraph lay_out(const Graph& graph, const std::vector<Layout>& inputs) {
+  return Placer(graph, inputs).run();
+}
 
 }  // namespace tensor

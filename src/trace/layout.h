@@ -16,7 +16,8 @@ struct LaidOutGraph {
 /// later transpose and reshape free where there is one (attention's heads are merged by the way
 /// they are stored); otherwise the order of the operand an elementwise operator shares its shape
 /// with, or row-major. Test: tests/trace/layout_test.cpp.
-LaidOutGraph lay_out(const Graph& graph);
+/// Inputs are row-major, or lie as `inputs` says, one for each.
+LaidOutGraph lay_out(const Graph& graph, const std::vector<Layout>& inputs = {});
 
 /// Strides of a dense tensor whose axes lie in the given order, outermost first.
 Strides strides_in_order(const Shape& shape, const Dims& order);

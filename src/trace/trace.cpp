@@ -12,7 +12,7 @@ class GraphRecorder : public Recorder, public std::enable_shared_from_this<Graph
  public:
   explicit GraphRecorder(const ConstantNames& names) {
     for (const auto& [path, value] : names) {
-      names_[detail::stored(value).first()] = path;
+      names_[detail::placed(value).first()] = path;
       kept_.push_back(value);
     }
   }
@@ -38,7 +38,9 @@ class GraphRecorder : public Recorder, public std::enable_shared_from_this<Graph
     const auto [place, is_new] = constants_.try_emplace(&impl, -1);
     if (is_new) {
       const auto known = names_.find(impl.first());
-      place->second = graph_.add_constant(x, known == names_.end() ? "" : known->second);
+      // Kernels are built from constants on the host, for whatever device.
+      place->second =
+          graph_.add_constant(x.to(Device()), known == names_.end() ? "" : known->second);
       kept_.push_back(x);  // the map's keys stay valid
     }
     return place->second;

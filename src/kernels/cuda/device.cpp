@@ -126,6 +126,8 @@ void Device::enter() {
   check(driver().set_context(context_), "cuda:" + std::to_string(info_.index));
 }
 
+void Device::make_current() noexcept { driver().set_context(context_); }
+
 void Device::check(int result, const std::string& what) {
   if (result == 0) return;
   if (is_sticky(result)) {
@@ -169,7 +171,9 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 // Destructors do not throw: after an error of the device freeing fails, and the process ends soon.
 Buffer::~Buffer() {
-  if (address_ != 0) driver().free(address_);
+  if (address_ == 0) return;
+  device_->make_current();
+  driver().free(address_);
 }
 
 void Buffer::check_range(std::int64_t offset, std::size_t bytes) const {
@@ -199,7 +203,10 @@ Stream::Stream(Device& device) : device_(&device) {
   device.enter();
   device.check(driver().create_stream(&handle_, kStreamOfItsOwn), "making a stream");
 }
-Stream::~Stream() { driver().destroy_stream(handle_); }
+Stream::~Stream() {
+  device_->make_current();
+  driver().destroy_stream(handle_);
+}
 
 void Stream::synchronize() {
   device_->enter();
@@ -210,7 +217,10 @@ Event::Event(Device& device) : device_(&device) {
   device.enter();
   device.check(driver().create_event(&handle_, 0), "making an event");
 }
-Event::~Event() { driver().destroy_event(handle_); }
+Event::~Event() {
+  device_->make_current();
+  driver().destroy_event(handle_);
+}
 
 void Event::record(Stream& stream) {
   device_->enter();
@@ -235,7 +245,10 @@ Kernel::Kernel(Device& device, const Cubin& cubin, const std::string& name)
     device.check(result, name);
   }
 }
-Kernel::~Kernel() { driver().unload_module(module_); }
+Kernel::~Kernel() {
+  device_->make_current();
+  driver().unload_module(module_);
+}
 
 int Kernel::registers() const { return attribute(FunctionAttribute::registers); }
 int Kernel::local_bytes() const { return attribute(FunctionAttribute::local_bytes); }

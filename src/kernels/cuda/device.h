@@ -51,6 +51,8 @@ class Device {
   void check(int result, const std::string& what);
   /// Throws that first error, if there was one, and makes this device current for the thread.
   void enter();
+  /// The second without the first, for destructors.
+  void make_current() noexcept;
 
  private:
   explicit Device(int index);

@@ -13,7 +13,7 @@ const Driver& driver() { return Driver::get(); }
 
 }  // namespace
 
-PinnedBuffer::PinnedBuffer(Device& device, std::int64_t bytes) : bytes_(bytes) {
+PinnedBuffer::PinnedBuffer(Device& device, std::int64_t bytes) : device_(&device), bytes_(bytes) {
   device.enter();
   void* memory = nullptr;
   const int result =
@@ -26,14 +26,19 @@ PinnedBuffer::PinnedBuffer(Device& device, std::int64_t bytes) : bytes_(bytes) {
   data_ = static_cast<std::byte*>(memory);
 }
 PinnedBuffer::PinnedBuffer(PinnedBuffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    : device_(other.device_),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
 PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
+  std::swap(device_, other.device_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   return *this;
 }
 PinnedBuffer::~PinnedBuffer() {
-  if (data_) driver().free_pinned(data_);
+  if (!data_) return;
+  device_->make_current();
+  driver().free_pinned(data_);
 }
 
 LaunchGraph::LaunchGraph(Device& device, const std::function<void(Stream&)>& record)
@@ -53,7 +58,10 @@ LaunchGraph::LaunchGraph(Device& device, const std::function<void(Stream&)>& rec
   driver().destroy_graph(graph);
   device.check(result, "making a graph");
 }
-LaunchGraph::~LaunchGraph() { driver().destroy_executable(handle_); }
+LaunchGraph::~LaunchGraph() {
+  device_->make_current();
+  driver().destroy_executable(handle_);
+}
 
 void LaunchGraph::start(Stream& stream) const {
   device_->enter();

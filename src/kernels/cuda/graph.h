@@ -23,6 +23,7 @@ class PinnedBuffer {
   std::int64_t bytes() const { return bytes_; }
 
  private:
+  Device* device_;
   std::byte* data_ = nullptr;
   std::int64_t bytes_ = 0;
 };

@@ -1,6 +1,7 @@
 // SharedLibrary: a library opened at run time, so that programs start on machines without it.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,11 @@ class SharedLibrary {
   SharedLibrary(std::string_view what, const std::vector<std::string>& candidates,
                 std::string_view remedy);
 
+  /// From now on the file of this name is `find`: a GPU that tests pretend to have. To be called
+  /// before the library is opened.
+  using Find = std::function<void*(const char* function)>;
+  static void stand_in(const std::string& name, Find find);
+
   /// The function of this name. UserError when the library is too old to have it.
   template <class Function>
   Function* function(const char* name) const {
@@ -25,6 +31,7 @@ class SharedLibrary {
   void* symbol(const char* name) const;
   std::string path_;
   void* handle_ = nullptr;
+  Find stand_in_;
 };
 
 }  // namespace tensor::cuda

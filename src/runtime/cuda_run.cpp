@@ -1,0 +1,297 @@
+// Calls of a CudaEngine: where the operands lie, what is recorded of them, and timing.
+#include <algorithm>
+
+#include "src/kernels/cpu/strided_copy.h"
+#include "src/kernels/cuda/range.h"
+#include "src/ops/on_device.h"
+#include "src/runtime/cuda_engine.h"
+#include "src/runtime/device_memory.h"
+#include "tensor/creation.h"
+#include "tensor/ops.h"
+
+namespace tensor::detail {
+namespace {
+
+constexpr int kLaunchesTimed = 10;           // of one step, to time it
+constexpr std::size_t kRecorded = 4;         // graphs of a context
+constexpr std::size_t kFewLaunches = 2;      // take no longer one by one than as a graph
+constexpr cuda::Address kNotDownloaded = 1;  // of a copied output that the caller has on the device
+
+std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
+
+void copy_on_host(const std::byte* from, const Layout& layout, DType dtype, std::byte* to) {
+  cpu::StridedCopy(layout.shape, layout.strides, row_major(layout.shape), item_size(dtype))
+      .run(from, to, 1);
+}
+
+bool same_strides(const Shape& shape, const Strides& a, const Strides& b) {
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (shape[axis] != 1 && a[axis] != b[axis]) return false;
+  return true;
+}
+
+// As `data`, a view into what the layout counts from.
+Tensor view_of(const Tensor& data, const Layout& layout) {
+  TensorImpl view = impl(data);
+  view.type.shape = layout.shape;
+  view.strides = layout.strides;
+  view.offset += layout.offset;
+  return make_tensor(std::move(view));
+}
+
+}  // namespace
+
+// ---- Operands
+
+ValueId CudaEngine::root_of_output(std::size_t output) const {
+  return wires_.root[at(program_.laid.graph.outputs()[output])];
+}
+
+// Downloaded are host outputs that kernels wrote: what the caller gave and what is constant is on
+// the host already.
+bool CudaEngine::is_downloaded(const Context& context, std::size_t output) const {
+  const Place home = program_.placement.of(root_of_output(output)).place;
+  return context.at[program_.inputs.size() + output] == 0 &&
+         (home == Place::arena || home == Place::output);
+}
+
+const Layout& CudaEngine::operand_layout(std::size_t operand) const {
+  const Graph& graph = program_.laid.graph;
+  const std::size_t inputs = graph.inputs().size();
+  return program_.laid
+      .layouts[at(operand < inputs ? graph.inputs()[operand] : graph.outputs()[operand - inputs])];
+}
+
+bool CudaEngine::fits(const Tensor& x, std::size_t operand) const {
+  const Layout& layout = operand_layout(operand);
+  const std::int64_t skip = layout.offset * item_size(x.dtype());
+  const std::int64_t alignment = skip == 0 ? kDeviceAlignment : skip & -skip;
+  return same_strides(layout.shape, x.strides(), layout.strides) &&
+         address_of(placed(x).first()) % static_cast<cuda::Address>(alignment) == 0;
+}
+
+void CudaEngine::bind(Context& context, const std::vector<Tensor>& inputs,
+                      const std::vector<Tensor>& outputs) const {
+  const auto bind_operand = [&](std::size_t operand, const Tensor& x) {
+    const Layout& layout = operand_layout(operand);
+    context.operands[operand] = x;
+    context.at[operand] = address_of(placed(x).first()) -
+                          static_cast<cuda::Address>(layout.offset * item_size(x.dtype()));
+  };
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].device().is_cuda()) {
+      bind_operand(i, fits(inputs[i], i) ? inputs[i] : inputs[i].copy());
+      continue;
+    }
+    context.operands[i] = inputs[i];
+    context.at[i] = 0;
+    mirror(context, i, true);
+    copy_on_host(stored(inputs[i]).first(), {inputs[i].shape(), inputs[i].strides(), 0},
+                 inputs[i].dtype(), context.mirrors[i]->host.data());
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const std::size_t operand = inputs.size() + i;
+    const bool on_device = outputs[i].device().is_cuda();
+    const bool is_copied = program_.placement.is_copied(i);
+    if (on_device && !is_copied) {
+      const Tensor& x = outputs[i];
+      bind_operand(operand,
+                   fits(x, operand)
+                       ? x
+                       : as_laid(program_, i, empty(x.shape(), x.dtype(), program_.target.device)));
+      continue;
+    }
+    context.operands[operand] = outputs[i];
+    context.at[operand] = on_device ? kNotDownloaded : 0;
+    if (!on_device) mirror(context, operand, !is_copied);
+  }
+}
+
+// What a copied output is a view of: something in the context's memory, an input or a constant.
+Tensor CudaEngine::value_of_output(const Context& context, std::size_t output) const {
+  const Graph& graph = program_.laid.graph;
+  const ValueId id = graph.outputs()[output];
+  const Layout& layout = program_.laid.layouts[at(id)];
+  const Location& home = program_.placement.of(root_of_output(output));
+  if (home.place == Place::constant) return constant(id);
+  if (home.place == Place::input) {
+    const Tensor& input = context.operands[home.index];
+    return view_of(input.is_contiguous() ? input : input.copy(), layout);
+  }
+  return device_tensor(context.memory, address(context, program_.placement.of(id)), layout.shape,
+                       graph.type(id).dtype, layout.strides);
+}
+
+void CudaEngine::take_output(Context& context, std::size_t output, const Tensor& to) const {
+  const std::size_t operand = program_.inputs.size() + output;
+  if (to.device().is_cuda()) {
+    const Tensor& written = context.operands[operand];
+    if (program_.placement.is_copied(output))
+      copy_on_device(value_of_output(context, output).to(to.device()), to);
+    else if (placed(written).first() != placed(to).first())
+      copy_on_device(written, to);
+    return;
+  }
+  const Layout& layout = operand_layout(operand);
+  if (is_downloaded(context, output)) {
+    const std::byte* from =
+        context.mirrors[operand]->host.data() + layout.offset * item_size(to.dtype());
+    copy_on_host(from, layout, to.dtype(), stored(to).first());
+  } else {
+    const Tensor value = value_of_output(context, output).to(Device());
+    copy_on_host(stored(value).first(), {value.shape(), value.strides(), 0}, to.dtype(),
+                 stored(to).first());
+  }
+}
+
+// ---- Running
+
+// A graph takes long to make: for operands that lie on the device it is made when they come again.
+void CudaEngine::start(Context& context, cuda::Stream& stream) const {
+  auto& recorded = context.recorded;
+  const auto known = std::find_if(recorded.begin(), recorded.end(),
+                                  [&](const Recorded& r) { return r.at == context.at; });
+  const bool is_known = known != recorded.end();
+  if (is_known)
+    recorded.splice(recorded.begin(), recorded, known);
+  else
+    recorded.emplace_front().at = context.at;
+  if (recorded.size() > kRecorded) recorded.pop_back();
+  Recorded& mine = recorded.front();
+  const bool stays = std::all_of(context.at.begin(), context.at.end(),
+                                 [](cuda::Address address) { return address <= kNotDownloaded; });
+  if (!mine.graph) {
+    mine.host_calls.clear();
+    if (launches_ <= kFewLaunches || !(is_known || stays))
+      return record_whole(context, stream, mine.host_calls);
+    mine.graph.emplace(
+        device_, [&](cuda::Stream& capture) { record_whole(context, capture, mine.host_calls); });
+  }
+  mine.graph->start(stream);
+}
+
+void CudaEngine::finish(Context& context, cuda::Stream& stream) const {
+  stream.synchronize();
+  if (context.error) std::rethrow_exception(std::exchange(context.error, nullptr));
+}
+
+template <class Work>
+void CudaEngine::with_context(const Work& work) const {
+  const auto context = contexts_.take([&] { return new_context(); });
+  const auto stream = take_stream(device_);
+  // The caller's tensors are let go, also after an error.
+  struct Release {
+    Context& context;
+    ~Release() { std::fill(context.operands.begin(), context.operands.end(), Tensor()); }
+  } release{*context};
+  work(*context, *stream);
+}
+
+void CudaEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const {
+  const cuda::Range range(name_);
+  with_context([&](Context& context, cuda::Stream& stream) {
+    bind(context, inputs, outputs);
+    start(context, stream);
+    finish(context, stream);
+    for (std::size_t i = 0; i < outputs.size(); ++i) take_output(context, i, outputs[i]);
+  });
+}
+
+std::vector<double> CudaEngine::time_whole(const std::vector<Tensor>& inputs, int repeats) const {
+  std::vector<double> times;
+  with_context([&](Context& context, cuda::Stream& stream) {
+    bind(context, inputs, fresh_outputs(program_, inputs));
+    start(context, stream);
+    finish(context, stream);
+    std::deque<HostCall> calls;
+    const cuda::LaunchGraph graph(
+        device_, [&](cuda::Stream& capture) { record_steps(context, capture, calls); });
+    cuda::Event before(device_), after(device_);
+    for (int repeat = 0; repeat < repeats; ++repeat) {
+      before.record(stream);
+      graph.start(stream);
+      after.record(stream);
+      finish(context, stream);
+      times.push_back(after.microseconds_since(before));
+    }
+  });
+  return times;
+}
+
+// Every step by itself, several times in one graph, as it follows a kernel there.
+std::vector<std::vector<double>> CudaEngine::time(const std::vector<Tensor>& inputs,
+                                                  int repeats) const {
+  std::vector<std::vector<double>> times(static_cast<std::size_t>(repeats));
+  with_context([&](Context& context, cuda::Stream& stream) {
+    bind(context, inputs, fresh_outputs(program_, inputs));
+    start(context, stream);
+    finish(context, stream);
+    cuda::Event before(device_), after(device_);
+    for (const Bound& step : bound_) {
+      const cuda::Resolve resolve = resolve_in(context, step);
+      std::deque<HostCall> calls;
+      const cuda::LaunchGraph graph(device_, [&](cuda::Stream& capture) {
+        for (int launch = 0; launch < kLaunchesTimed; ++launch)
+          if (step.lowered.on_host)
+            record_on_host(context, capture, step, calls);
+          else
+            for (std::size_t i = 0; i < step.kernels.size(); ++i)
+              cuda::start(capture, *step.kernels[i], step.lowered.calls[i], resolve,
+                          launch + i > 0);
+      });
+      graph.start(stream);
+      for (auto& now : times) {
+        before.record(stream);
+        graph.start(stream);
+        after.record(stream);
+        finish(context, stream);
+        now.push_back(after.microseconds_since(before) / kLaunchesTimed);
+      }
+    }
+  });
+  return times;
+}
+
+// Every operand in a block of its own, its first element as far from the block's begin as it is
+// from its root's.
+void CudaEngine::run_step(std::size_t index, std::span<std::byte* const> operands) const {
+  const Bound& step = bound_[index];
+  if (step.lowered.on_host) return step.lowered.on_host(operands);
+  struct Copy {
+    std::shared_ptr<Storage> block;
+    std::byte *first, *lowest;  // on the device
+    std::span<std::byte> host;
+  };
+  std::vector<Copy> copies;
+  const auto add = [&](ValueId id) {
+    const std::int64_t skip =
+        program_.laid.layouts[at(id)].offset * item_size(program_.laid.graph.type(id).dtype);
+    const Reach reach = reach_in_memory(id);
+    const std::int64_t begin = std::min<std::int64_t>(skip + reach.first, 0);
+    Copy copy;
+    copy.block = allocate_on(program_.target.device, skip + reach.first - begin + reach.bytes);
+    copy.first = copy.block->data + skip - begin;
+    copy.lowest = copy.first + reach.first;
+    copy.host = {operands[copies.size()] + reach.first, static_cast<std::size_t>(reach.bytes)};
+    upload(program_.target.device, copy.lowest, copy.host);
+    copies.push_back(std::move(copy));
+  };
+  for (const ValueId id : step.group->reads) add(id);
+  for (const ValueId id : step.group->writes) add(id);
+  const auto scratch = allocate_on(program_.target.device, step.lowered.scratch_bytes);
+  const auto stream = take_stream(device_);
+  const auto resolve = [&](const cuda::Pointer& where) {
+    const auto i = static_cast<std::size_t>(where.index);
+    if (where.base == cuda::Pointer::Base::packed)
+      return address_of(constants_->data + step.packed[i]);
+    if (where.base == cuda::Pointer::Base::scratch) return address_of(scratch->data);
+    return address_of(copies[i].first);
+  };
+  for (std::size_t i = 0; i < step.kernels.size(); ++i)
+    cuda::start(*stream, *step.kernels[i], step.lowered.calls[i], resolve, i > 0);
+  stream->synchronize();
+  for (std::size_t i = step.group->reads.size(); i < copies.size(); ++i)
+    download(program_.target.device, copies[i].lowest, copies[i].host);
+}
+
+}  // namespace tensor::detail

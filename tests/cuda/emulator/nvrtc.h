@@ -1,0 +1,17 @@
+// The emulated NVRTC: a kernel's machine code is its own text, which the emulated driver compiles
+// with g++ when it is first launched.
+#pragma once
+
+#include <utility>
+
+#include "src/kernels/cuda/compiler.h"
+
+namespace tensor::emulator {
+
+/// Makes Compiler find it.
+void install_nvrtc();
+
+/// What was compiled into an image, and for which capability.
+std::pair<cuda::KernelSource, int> read_image(const char* image);
+
+}  // namespace tensor::emulator

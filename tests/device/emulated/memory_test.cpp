@@ -1,0 +1,110 @@
+// What only a pretended GPU can tell: how much memory is taken, what is copied, and that nobody
+// reaches over.
+#include "models/vit/vit.h"
+#include "models/vit/vit_standard.h"
+#include "src/core/storage.h"
+#include "tensor/compile.h"
+#include "tensor/nn.h"
+#include "tests/cuda/emulator/driver.h"
+#include "tests/device/gpu.h"
+
+namespace tensor {
+namespace {
+
+using emulator::driver_counts;
+using emulator::DriverCounts;
+
+class EmulatedGpu : public OnGpu {};
+using EmulatedGpuDeathTest = EmulatedGpu;
+
+TEST_F(EmulatedGpuDeathTest, HostCodeCannotTouchItsMemory) {
+  const Tensor x = zeros({16}).to(gpu_);
+  auto* address = reinterpret_cast<volatile float*>(detail::placed(x).first());
+  EXPECT_DEATH(static_cast<void>(*address), "");
+  EXPECT_DEATH(*address = 1, "");
+}
+
+TEST_F(EmulatedGpu, FreshMemoryIsPoisoned) {
+  EXPECT_TRUE(all(isnan(empty({3000}, f32, "cuda:1"))).item<bool>());
+}
+
+TEST_F(EmulatedGpu, OperatorsCopyNothingThroughTheHost) {
+  const Tensor x = random_.normal({8, 8}).to(gpu_);
+  const Tensor once = relu(x);
+  const DriverCounts before = driver_counts();
+  Tensor y = x;
+  for (int i = 0; i < 5; ++i) y = relu(y);
+  const DriverCounts after = driver_counts();
+  EXPECT_EQ(after.launches - before.launches, 5);
+  EXPECT_EQ(after.uploaded_bytes, before.uploaded_bytes);
+  EXPECT_EQ(after.downloaded_bytes, before.downloaded_bytes);
+  EXPECT_EQ(after.graphs, before.graphs);
+  EXPECT_LE(after.allocations - before.allocations, 2);  // freed results are used again
+}
+
+TEST_F(EmulatedGpu, RunsOnItsOwnMemoryCopyNothing) {
+  const Tensor weight = random_.normal({8, 8});
+  const auto f = [&](const Tensors& in) -> Tensors {
+    return {softmax(matmul(in[0], weight)), sum(cumsum(in[0], 1), 0)};
+  };
+  const Tensor x = random_.normal({4, 8});
+  const Executable fast = compile(f, Tensors{x}, {.device = gpu_});
+  const Tensors inputs{x.to(gpu_)};
+  Tensors outputs{empty({4, 8}, f32, gpu_), empty({8}, f32, gpu_)};
+  fast.run(inputs, outputs);
+  fast.run(inputs, outputs);
+  const DriverCounts before = driver_counts();
+  for (int i = 0; i < 4; ++i) fast.run(inputs, outputs);
+  const DriverCounts after = driver_counts();
+  EXPECT_EQ(after.uploaded_bytes, before.uploaded_bytes);
+  EXPECT_EQ(after.downloaded_bytes, before.downloaded_bytes);
+  EXPECT_EQ(after.allocations, before.allocations);
+  EXPECT_LE(after.graphs, before.graphs + 1);
+  expect_near(outputs[0].to("cpu"), f({x})[0], 64 * 0x1p-23);
+}
+
+// cuda:2 is this case's alone.
+TEST_F(EmulatedGpu, AnExecutableTellsAllThatItHolds) {
+  const Tensor weight = random_.normal({64, 64}), x = random_.normal({16, 64});
+  const auto f = [&](const Tensors& in) -> Tensors {
+    return {matmul(softmax(matmul(in[0], weight)), weight)};
+  };
+  const std::int64_t before = driver_counts().allocated_bytes;
+  {
+    const Executable fast = compile(f, Tensors{x}, {.device = "cuda:2"});
+    fast({x});
+    const std::int64_t taken = driver_counts().allocated_bytes - before;
+    const DeviceMemory memory = fast.device_memory();
+    EXPECT_GE(memory.weights, weight.nbytes());
+    EXPECT_GE(memory.arena, fast.arena_bytes());
+    EXPECT_GE(taken, memory.total());
+    EXPECT_LE(taken, memory.total() + 4096);  // blocks are rounded
+    std::ostringstream report;
+    fast.report(report, {x}, 1);
+    EXPECT_NE(report.str().find("GPU memory"), std::string::npos) << report.str();
+  }
+  const Executable on_cpu = compile(f, Tensors{x});
+  EXPECT_EQ(on_cpu.device_memory().total(), 0);
+}
+
+TEST_F(EmulatedGpu, AModelTakesItsWeightsItsArenaAndLittleMore) {
+  const models::vit::VitConfig config = models::vit::standard_config("vit-base-patch16-224");
+  models::vit::Vit model = models::vit::Vit::sized(config);
+  std::int64_t parameters = 0;
+  for (const nn::Parameter& p : nn::parameters(model)) {
+    *p.tensor = zeros(p.tensor->shape());
+    parameters += p.tensor->size();
+  }
+  const auto f = [&](const Tensors& in) -> Tensors { return {model(in[0], {}).logits}; };
+  const std::int64_t before = driver_counts().allocated_bytes;
+  const Executable fast = compile(f, std::vector<TensorType>{{{1, 3, 224, 224}, f32}},
+                                  {.dtype = f16, .device = "cuda:2"});
+  const std::int64_t taken = driver_counts().allocated_bytes - before;
+  constexpr std::int64_t kMore = std::int64_t{64} << 20;
+  EXPECT_GE(fast.device_memory().weights, 2 * parameters);
+  EXPECT_LE(fast.device_memory().weights, 2 * parameters + kMore);
+  EXPECT_LE(taken, 2 * parameters + kMore);
+}
+
+}  // namespace
+}  // namespace tensor
