@@ -80,11 +80,17 @@ class Program {
   /// pure function of tensors, so that it can be traced.
   virtual tensor::nn::StateDict run(const tensor::nn::StateDict& inputs,
                                     const Observer& observe) const = 0;
+  /// Where its forward passes run: on a GPU, `look` leaves to them what they can do besides the
+  /// model, and calls them with "levels", u8 [1, h, w, 3], in place of "pixel_values".
+  void run_on(const tensor::Device& device) { device_ = device; }
   /// How many forward passes `look` makes for this image.
   virtual std::int64_t passes(const tensor::Tensor&) const { return 1; }
   /// A u8 image [H, W, 3]; `forward` is `run`, eager or compiled.
   virtual ImageResult look(const tensor::Tensor& image, bool with_picture,
                            const Forward& forward) const = 0;
+
+ protected:
+  tensor::Device device_;
 };
 
 /// Parses the arguments and does what they say. Returns the exit code: 0; 1 for bad input, told in

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tensor/creation.h"
+#include "tensor/ops.h"
 
 namespace models {
 
@@ -54,6 +55,23 @@ Tensor normalize(const Tensor& image, const Normalization& rule) {
       *target++ = values[levels[i * 3 + static_cast<std::int64_t>(channel)]];
   }
   return result;
+}
+
+Tensor normalize_levels(const Tensor& levels, const Normalization& rule) {
+  if (levels.dtype() != tensor::u8 || levels.rank() != 4 || levels.shape(3) != 3)
+    tensor::fail("normalize", "got ", levels.type(), ", need images u8(batch, height, width, 3)");
+  const auto channels = [](const std::array<float, 3>& numbers) {
+    return tensor::array(std::span<const float>(numbers), {3, 1, 1});
+  };
+  Tensor x = levels.transpose({0, 3, 1, 2});
+  if (rule.rescale == Normalization::Rescale::multiply)
+    x = (x.astype(tensor::f64) * rule.factor).astype(tensor::f32);
+  else
+    x = x.astype(tensor::f32);
+  if (rule.rescale == Normalization::Rescale::divide_255) x = x / 255;
+  if (!rule.normalize) return x;
+  const tensor::Device device = levels.device();
+  return (x - channels(rule.mean).to(device)) / channels(rule.std).to(device);
 }
 
 namespace {
@@ -169,7 +187,7 @@ Size preprocessed_size(Size image, const Preprocessing& rule) {
   return rule.resize ? rule.size.of(image) : image;
 }
 
-Tensor preprocess(const Tensor& image, const Preprocessing& rule) {
+Tensor fit_levels(const Tensor& image, const Preprocessing& rule) {
   Tensor pixels = image;
   if (rule.resize) {
     const Size size = rule.size.of({image.shape(0), image.shape(1)});
@@ -177,7 +195,11 @@ Tensor preprocess(const Tensor& image, const Preprocessing& rule) {
   }
   if (rule.crop)
     pixels = center_crop(pixels, rule.crop->height, rule.crop->width, rule.crop_rounding);
-  return normalize(pixels, rule.normalization);
+  return pixels;
+}
+
+Tensor preprocess(const Tensor& image, const Preprocessing& rule) {
+  return normalize(fit_levels(image, rule), rule.normalization);
 }
 
 }  // namespace models

@@ -44,6 +44,9 @@ struct Normalization {
 
 /// u8 [H, W, 3] to f32 [3, H, W].
 tensor::Tensor normalize(const tensor::Tensor& image, const Normalization& rule);
+/// The same of a batch, u8 [N, H, W, 3] to f32 [N, 3, H, W], in operators: for models that a GPU
+/// runs, which takes it from the levels. (On the host a table of 256 levels is faster.)
+tensor::Tensor normalize_levels(const tensor::Tensor& levels, const Normalization& rule);
 
 struct Preprocessing {
   bool resize = true;
@@ -66,7 +69,9 @@ Preprocessing read_preprocessing(const tensor::Json& config, Preprocessing defau
 
 /// The size of pixel_values of an image: after the resize and the crop.
 Size preprocessed_size(Size image, const Preprocessing& rule);
-/// u8 [H, W, 3] to f32 [3, h, w].
+/// The resize and the crop: u8 [H, W, 3] to u8 [h, w, 3].
+tensor::Tensor fit_levels(const tensor::Tensor& image, const Preprocessing& rule);
+/// All of it: u8 [H, W, 3] to f32 [3, h, w].
 tensor::Tensor preprocess(const tensor::Tensor& image, const Preprocessing& rule);
 
 }  // namespace models

@@ -46,16 +46,25 @@ Batch make_batch(const std::vector<Tensor>& images, const Preprocessing& rule) {
   return {tensor::stack(pixels), padded ? tensor::stack(masks) : Tensor()};
 }
 
+BestClasses best_classes(const Tensor& logits) {
+  const Tensor probabilities = tensor::softmax(logits)["..., :-1"];
+  return {tensor::max(probabilities, -1), tensor::argmax(probabilities, -1)};
+}
+
 std::vector<Object> find_objects(const Tensor& logits, const Tensor& boxes, Size image,
                                  double threshold) {
-  const Tensor probabilities = tensor::softmax(logits)["::, :-1"];
-  const Tensor scores = tensor::max(probabilities, 1), labels = tensor::argmax(probabilities, 1);
+  return find_objects(best_classes(logits), boxes, image, threshold);
+}
+
+std::vector<Object> find_objects(const BestClasses& best, const Tensor& boxes, Size image,
+                                 double threshold) {
+  const auto& [scores, labels] = best;
   const Tensor centre = boxes["::, :2"], half = boxes["::, 2:"] * 0.5;
   const auto width = static_cast<float>(image.width), height = static_cast<float>(image.height);
   const Tensor corners = tensor::concatenate({centre - half, centre + half}, 1) *
                          tensor::array({width, height, width, height});
   std::vector<Object> objects;
-  for (std::int64_t q = 0; q < logits.shape(0); ++q) {
+  for (std::int64_t q = 0; q < scores.size(); ++q) {
     // In f32 on both sides, as PyTorch compares: a score that rounds to the threshold is not above.
     if (!(scores.item<float>(q) > static_cast<float>(threshold))) continue;
     objects.push_back(

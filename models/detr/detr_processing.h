@@ -33,4 +33,13 @@ struct Object {
 std::vector<Object> find_objects(const tensor::Tensor& logits, const tensor::Tensor& boxes,
                                  Size image, double threshold);
 
+/// What it needs of logits [..., queries, classes + 1], in operators that can be traced: every
+/// query's best class but "no object", and its probability.
+struct BestClasses {
+  tensor::Tensor scores, labels;  // f32 and i64 [..., queries]
+};
+BestClasses best_classes(const tensor::Tensor& logits);
+std::vector<Object> find_objects(const BestClasses& best, const tensor::Tensor& boxes, Size image,
+                                 double threshold);
+
 }  // namespace models::detr

@@ -78,6 +78,7 @@ std::int64_t DetrProgram::steps() const {
 }
 
 void DetrProgram::check(const StateDict& inputs) const {
+  if (inputs.contains("levels")) return;
   const Tensor& pixels = inputs.at("pixel_values");
   const std::int64_t channels = detr_.backbone.stem.conv.weight.shape(1);
   if (pixels.shape(1) != channels)
@@ -96,6 +97,12 @@ void DetrProgram::check(const StateDict& inputs) const {
 }
 
 StateDict DetrProgram::run(const StateDict& inputs, const Observer& observe) const {
+  if (const auto levels = inputs.find("levels"); levels != inputs.end()) {
+    const DetrOutput out =
+        detr_(normalize_levels(levels->second, preprocessing_.normalization), {}, observe);
+    const BestClasses best = best_classes(out.logits);
+    return {{"scores", best.scores}, {"labels", best.labels}, {"pred_boxes", out.pred_boxes}};
+  }
   const auto mask = inputs.find("pixel_mask");
   const DetrOutput out = detr_(inputs.at("pixel_values").astype(tensor::f32),
                                mask == inputs.end() ? Tensor() : mask->second, observe);
@@ -105,20 +112,33 @@ StateDict DetrProgram::run(const StateDict& inputs, const Observer& observe) con
           {"last_hidden_state", out.last_hidden_state}};
 }
 
-ImageResult DetrProgram::look(const Tensor& image, bool with_picture,
-                              const Forward& forward) const {
-  if (const std::int64_t channels = detr_.backbone.stem.conv.weight.shape(1); channels != 3)
-    tensor::fail(title_, "takes ", channels, " channels, but images have 3");
+std::vector<Object> DetrProgram::find(const Tensor& image, const Forward& forward) const {
+  const Size size{image.shape(0), image.shape(1)};
+  const std::int64_t queries = detr_.queries.weight.shape(0);
+  const auto boxes = [&](const StateDict& outputs) {
+    return output(outputs, "pred_boxes", {1, queries, 4})(0);
+  };
+  if (device_.is_cuda() && !preprocessing_.pad_size) {
+    const StateDict outputs =
+        forward({{"levels", fit_levels(image, preprocessing_).expand_dims(0)}});
+    const BestClasses best{output(outputs, "scores", {1, queries})(0),
+                           output(outputs, "labels", {1, queries})(0)};
+    return find_objects(best, boxes(outputs), size, threshold_);
+  }
   const Batch batch = make_batch({image}, preprocessing_);
   StateDict inputs = {{"pixel_values", batch.pixel_values}};
   if (batch.pixel_mask.defined()) inputs.emplace("pixel_mask", batch.pixel_mask);
   const StateDict outputs = forward(inputs);
-  const std::int64_t queries = detr_.queries.weight.shape(0);
   const Tensor& logits = output(outputs, "logits", {1, queries, std::ssize(labels_) + 1});
-  const Tensor& boxes = output(outputs, "pred_boxes", {1, queries, 4});
+  return find_objects(logits(0), boxes(outputs), size, threshold_);
+}
+
+ImageResult DetrProgram::look(const Tensor& image, bool with_picture,
+                              const Forward& forward) const {
+  if (const std::int64_t channels = detr_.backbone.stem.conv.weight.shape(1); channels != 3)
+    tensor::fail(title_, "takes ", channels, " channels, but images have 3");
   ImageResult result;
-  for (const Object& object :
-       find_objects(logits(0), boxes(0), {image.shape(0), image.shape(1)}, threshold_))
+  for (const Object& object : find(image, forward))
     result.findings.push_back(
         {labels_[static_cast<std::size_t>(object.label)], object.label, object.score, object.box});
   if (with_picture) result.picture = draw_findings(image, result.findings);

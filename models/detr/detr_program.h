@@ -32,6 +32,8 @@ class DetrProgram : public Program {
                    const Forward& forward) const override;
 
  private:
+  std::vector<Object> find(const tensor::Tensor& image, const Forward& forward) const;
+
   Detr detr_;
   std::string title_;
   std::vector<std::string> labels_;

@@ -41,8 +41,8 @@ Tensor slide_logits(const std::function<Tensor(const Tensor&)>& net, std::int64_
   if (classes > kMaxScores / (height * width))
     tensor::fail("slide", classes, " classes of ", height, " x ", width, " pixels are more than ",
                  kMaxScores, " scores: scale the image to smaller edges");
-  Tensor sum = tensor::zeros({1, classes, height, width});
-  Tensor count = tensor::zeros({1, 1, height, width});
+  Tensor sum = tensor::zeros({1, classes, height, width}).to(pixels.device());
+  Tensor count = tensor::zeros({1, 1, height, width}).to(pixels.device());
   for (const Window& window : windows) {
     const tensor::Slice rows = tensor::slice(window.top, window.top + window.height);
     const tensor::Slice columns = tensor::slice(window.left, window.left + window.width);
@@ -62,7 +62,7 @@ Tensor class_map(const Tensor& logits, std::int64_t height, std::int64_t width) 
                             {.mode = tensor::Interpolation::bilinear});
     if (k == 0) {
       best = score;
-      label = tensor::zeros({1, 1, height, width}, tensor::i64);
+      label = tensor::zeros({1, 1, height, width}, tensor::i64).to(logits.device());
       continue;
     }
     const Tensor better = score > best;

@@ -63,8 +63,9 @@ namespace {
 
 /// The first generation (fudan) multiplies by the reciprocal in f64, as OpenCV does.
 Tensor normalize_opencv(const Tensor& image, const Normalization& rule) {
-  const Tensor mean = tensor::array(std::span<const float>(rule.mean));
-  const Tensor std = tensor::array(std::span<const float>(rule.std)).astype(tensor::f64);
+  const tensor::Device device = image.device();
+  const Tensor mean = tensor::array(std::span<const float>(rule.mean)).to(device);
+  const Tensor std = tensor::array(std::span<const float>(rule.std)).astype(tensor::f64).to(device);
   const Tensor centred = (image.astype(tensor::f32) - mean).astype(tensor::f64);
   return (centred * (1 / std)).astype(tensor::f32).transpose({2, 0, 1}).copy();
 }
@@ -76,14 +77,16 @@ Size preprocessed_size(Size image, const SetrPreprocessing& rule) {
   return rule.exact ? *rule.exact : rescaled_size(image, rule.scale);
 }
 
-Tensor preprocess(const Tensor& image, const SetrPreprocessing& rule, Flavour flavour) {
+Tensor preprocess(const Tensor& image, const SetrPreprocessing& rule, Flavour flavour,
+                  const tensor::Device& device) {
   const Size size = preprocessed_size({image.shape(0), image.shape(1)}, rule);
   const Tensor resized = rule.resize ? resize_opencv(image, size.height, size.width) : image;
   const bool levels = rule.normalization.rescale == Normalization::Rescale::none;
-  const Tensor pixels = flavour == Flavour::fudan && levels && rule.normalization.normalize
-                            ? normalize_opencv(resized, rule.normalization)
-                            : normalize(resized, rule.normalization);
-  return pixels.expand_dims(0);
+  if (flavour == Flavour::fudan && levels && rule.normalization.normalize)
+    return normalize_opencv(resized.to(device), rule.normalization).expand_dims(0);
+  if (device.is_cuda())
+    return normalize_levels(resized.to(device).expand_dims(0), rule.normalization);
+  return normalize(resized, rule.normalization).expand_dims(0);
 }
 
 }  // namespace models::setr

@@ -35,8 +35,8 @@ SetrPreprocessing read_preprocessing(const tensor::Json& config, std::int64_t im
 
 /// What `preprocess` makes of an image of this size.
 Size preprocessed_size(Size image, const SetrPreprocessing& rule);
-/// u8 [H, W, 3] to f32 [1, 3, h, w].
+/// u8 [H, W, 3] to f32 [1, 3, h, w] on `device`, where levels become numbers.
 tensor::Tensor preprocess(const tensor::Tensor& image, const SetrPreprocessing& rule,
-                          Flavour flavour);
+                          Flavour flavour, const tensor::Device& device = {});
 
 }  // namespace models::setr

@@ -140,8 +140,9 @@ ImageResult SetrProgram::look(const Tensor& image, bool with_picture,
   if (net_.config.channels != 3)
     tensor::fail(title_, "takes ", net_.config.channels, " channels, but images have 3");
   const std::int64_t height = image.shape(0), width = image.shape(1);
-  const Tensor pixels = preprocess(image, preprocessing_, net_.config.flavour);
-  const Tensor labels = class_map(logits(pixels, forward), height, width);
+  // On a GPU everything from the levels to the labels stays there.
+  const Tensor pixels = preprocess(image, preprocessing_, net_.config.flavour, device_);
+  const Tensor labels = class_map(logits(pixels, forward), height, width).to("cpu");
   std::vector<std::int64_t> pixel_count(names_.size());
   for (const std::int64_t k : labels.span<std::int64_t>())
     ++pixel_count[static_cast<std::size_t>(k)];

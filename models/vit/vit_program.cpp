@@ -20,7 +20,11 @@ using tensor::nn::StateDict;
 
 std::vector<Finding> classify(const Tensor& logits, const std::vector<std::string>& labels,
                               std::int64_t top, bool sigmoid) {
-  const Tensor scores = sigmoid ? tensor::sigmoid(logits) : tensor::softmax(logits);
+  return best_classes(sigmoid ? tensor::sigmoid(logits) : tensor::softmax(logits), labels, top);
+}
+
+std::vector<Finding> best_classes(const Tensor& scores, const std::vector<std::string>& labels,
+                                  std::int64_t top) {
   const auto [values, classes] = tensor::topk(scores, std::min(top, scores.size()));
   std::vector<Finding> findings;
   for (std::int64_t i = 0; i < values.size(); ++i) {
@@ -118,6 +122,11 @@ class VitProgram final : public Program {
   std::int64_t steps() const override { return vit_.config.layers + 1; }
 
   StateDict run(const StateDict& inputs, const Observer& observe) const override {
+    if (const auto levels = inputs.find("levels"); levels != inputs.end()) {
+      const Tensor pixels = normalize_levels(levels->second, vit_.preprocessing.normalization);
+      const Tensor logits = vit_.model(pixels, observe).logits;
+      return {{"scores", vit_.sigmoid ? tensor::sigmoid(logits) : tensor::softmax(logits)}};
+    }
     const VitOutput out = vit_.model(inputs.at("pixel_values").astype(tensor::f32), observe);
     if (out.logits.defined()) return {{"logits", out.logits}};
     StateDict result{{"last_hidden_state", out.last_hidden_state}};
@@ -132,15 +141,24 @@ class VitProgram final : public Program {
                    "and --output for its features");
     if (vit_.config.channels != 3)
       tensor::fail(name_, "takes ", vit_.config.channels, " channels, but images have 3");
-    const Tensor pixels = preprocess(image, vit_.preprocessing).expand_dims(0);
-    const StateDict outputs = forward({{"pixel_values", pixels}});
-    const Tensor& logits = output(outputs, "logits", {1, vit_.config.classes});
-    ImageResult result{classify(logits.reshape({-1}), vit_.labels, top_, vit_.sigmoid), {}};
+    ImageResult result{find(image, forward), {}};
     if (with_picture) result.picture = draw_classes(image, result.findings);
     return result;
   }
 
  private:
+  std::vector<Finding> find(const Tensor& image, const Forward& forward) const {
+    const Preprocessing& rule = vit_.preprocessing;
+    const tensor::Shape shape{1, vit_.config.classes};
+    if (device_.is_cuda()) {
+      const StateDict outputs = forward({{"levels", fit_levels(image, rule).expand_dims(0)}});
+      return best_classes(output(outputs, "scores", shape).reshape({-1}), vit_.labels, top_);
+    }
+    const StateDict outputs = forward({{"pixel_values", preprocess(image, rule).expand_dims(0)}});
+    return classify(output(outputs, "logits", shape).reshape({-1}), vit_.labels, top_,
+                    vit_.sigmoid);
+  }
+
   std::string name_;
   LoadedVit vit_;
   std::int64_t top_ = 5;

@@ -14,6 +14,10 @@ std::unique_ptr<Program> make_program();
 std::vector<Finding> classify(const tensor::Tensor& logits, const std::vector<std::string>& labels,
                               std::int64_t top, bool sigmoid);
 
+/// The same of probabilities.
+std::vector<Finding> best_classes(const tensor::Tensor& scores,
+                                  const std::vector<std::string>& labels, std::int64_t top);
+
 /// The image, enlarged if it is small, with a bar and a label for every class below it.
 tensor::Tensor draw_classes(const tensor::Tensor& image, const std::vector<Finding>& classes);
 

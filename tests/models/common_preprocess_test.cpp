@@ -88,6 +88,12 @@ TEST(Preprocess, NormalizesByItsDefinition) {
       // Three roundings in f32.
       EXPECT_NEAR(got.item(c, 1, 2), want, 4e-7 * std::max(1.0, std::abs(want)));
     }
+    // The same in operators, bit for bit.
+    EXPECT_TRUE(
+        tensor::all(models::normalize_levels(image(tensor::newaxis, tensor::all_of_axis,
+                                                   tensor::slice(tensor::none, tensor::none, -1)),
+                                             rule)(0) == got)
+            .item<bool>());
   }
 }
 
@@ -133,6 +139,10 @@ TEST(Preprocess, SaysWhatIsWrong) {
               models::normalize(tensor::zeros({2, 2, 4}, tensor::u8), {});
             }),
             "normalize: got u8(2, 2, 4), need an image u8(height, width, 3)");
+  EXPECT_EQ(message_of([] {
+              models::normalize_levels(tensor::zeros({2, 2, 3}, tensor::u8), {});
+            }),
+            "normalize: got u8(2, 2, 3), need images u8(batch, height, width, 3)");
 }
 
 TEST(Preprocess, SaysWhatIsWrongWithTimmsSettings) {

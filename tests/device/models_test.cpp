@@ -1,0 +1,78 @@
+// The programs on a GPU, which takes the image's levels and gives classes: the same findings as on
+// the host.
+#include "models/common/session.h"
+#include "models/detr/detr_program.h"
+#include "models/setr/setr_program.h"
+#include "models/vit/vit_program.h"
+#include "tests/device/gpu.h"
+#include "tests/models/golden.h"
+
+namespace tensor {
+namespace {
+
+class ProgramsOnGpu : public OnGpu {
+ protected:
+  static models::ImageResult look(models::Program& program, const Tensor& image,
+                                  const Device& device) {
+    program.run_on(device);
+    models::CompiledForward compiled([&](const nn::StateDict& inputs) {
+      return models::compile_named([&](const nn::StateDict& in) { return program.run(in, {}); },
+                                   inputs, models::with_names(program, {.device = device}));
+    });
+    return program.look(image, false, [&](const nn::StateDict& inputs) {
+      program.check(inputs);
+      return compiled.executable(inputs)(inputs);
+    });
+  }
+
+  void expect_same_findings(models::Program& program, const std::string& folder,
+                            const Shape& size) {
+    program.open(golden::folder(folder));
+    const Tensor image = random_.randint(0, 256, size, u8);
+    const models::ImageResult here = look(program, image, "cpu"),
+                              there = look(program, image, gpu_);
+    ASSERT_EQ(there.findings.size(), here.findings.size());
+    for (std::size_t i = 0; i < here.findings.size(); ++i) {
+      const models::Finding &got = there.findings[i], &want = here.findings[i];
+      EXPECT_EQ(got.label, want.label) << i;
+      EXPECT_NEAR(got.score, want.score, 1e-4) << i;
+      ASSERT_EQ(got.box.has_value(), want.box.has_value());
+      if (!want.box) continue;
+      for (std::size_t k = 0; k < 4; ++k)  // in pixels
+        EXPECT_NEAR((*got.box)[k], (*want.box)[k], 1e-2) << i;
+    }
+    if (!here.labels.defined()) return;
+    // Two classes may be as good as each other.
+    const double other = sum(there.labels != here.labels).item();
+    EXPECT_LE(other, 0.001 * static_cast<double>(here.labels.size()));
+  }
+};
+
+TEST_F(ProgramsOnGpu, VitOfHuggingFace) {
+  expect_same_findings(*models::vit::make_program(), "vit_hf", {40, 50, 3});
+}
+
+TEST_F(ProgramsOnGpu, VitOfTimm) {
+  expect_same_findings(*models::vit::make_program(), "vit_timm", {40, 50, 3});
+}
+
+TEST_F(ProgramsOnGpu, DetrReadsLevelsAndNamesTheBestClasses) {
+  models::detr::DetrProgram program;
+  program.open(golden::folder("detr_hf_hub"));
+  const nn::StateDict levels{{"levels", random_.randint(0, 256, {1, 64, 96, 3}, u8)}};
+  const auto run = [&](const nn::StateDict& in) { return program.run(in, {}); };
+  const nn::StateDict want = run(levels);
+  const nn::StateDict got = models::compile_named(run, levels, {.device = gpu_})(levels);
+  EXPECT_EQ(got.size(), 3u);
+  expect_near(got.at("scores"), want.at("scores"), 1e-4);
+  expect_near(got.at("pred_boxes"), want.at("pred_boxes"), 1e-4);
+  expect_same(got.at("labels"), want.at("labels"));
+}
+
+TEST_F(ProgramsOnGpu, Setr) {
+  models::setr::SetrProgram program;
+  expect_same_findings(program, "setr_fudan_naive", {40, 50, 3});
+}
+
+}  // namespace
+}  // namespace tensor
