@@ -20,7 +20,8 @@ std::span<std::byte> element_bytes(const Tensor& x) {
 
 Tensor rowed(const Tensor& x, const std::string& where) {
   if (!x.defined()) fail(where, "is undefined (default constructed): give it a value first");
-  return x.is_contiguous() ? x : x.copy();
+  const Tensor here = x.to(Device());
+  return here.is_contiguous() ? here : here.copy();
 }
 
 void check_bools(std::span<const std::byte> bytes, const std::string& where) {

@@ -18,8 +18,8 @@ std::optional<std::int64_t> checked_bytes(const TensorType& type);
 /// The memory of a fresh contiguous tensor, to be filled.
 std::span<std::byte> element_bytes(const Tensor& x);
 
-/// x itself when its elements are in a row, else a copy. UserError naming `where` when x is
-/// undefined.
+/// x itself when its elements are in a row in this process's memory, else a copy. UserError naming
+/// `where` when x is undefined.
 Tensor rowed(const Tensor& x, const std::string& where);
 
 /// UserError unless every byte of a bool tensor's elements is 0 or 1: anything else is no bool in

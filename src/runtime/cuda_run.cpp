@@ -184,7 +184,16 @@ void CudaEngine::with_context(const Work& work) const {
     Context& context;
     ~Release() { std::fill(context.operands.begin(), context.operands.end(), Tensor()); }
   } release{*context};
-  work(*context, *stream);
+  try {
+    work(*context, *stream);
+  } catch (...) {
+    // Nothing may be under way in memory that the next call gets.
+    try {
+      stream->synchronize();
+    } catch (const std::exception&) {  // the device is lost: enter() says so from now on
+    }
+    throw;
+  }
 }
 
 void CudaEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const {

@@ -31,7 +31,8 @@ class Blocks {
     try {
       return cuda::Buffer(device_, wanted);
     } catch (const UserError&) {
-      if (!release()) throw;
+      const bool forgot = forget_eager_programs();  // what they had comes here, if it is kept
+      if (!release() && !forgot) throw;
     }
     return cuda::Buffer(device_, wanted);
   }

@@ -16,6 +16,10 @@ inline cuda::Address address_of(const void* device_pointer) {
 Tensor device_tensor(const std::shared_ptr<Storage>& storage, cuda::Address data,
                      const Shape& shape, DType dtype, const Strides& strides);
 
+/// Lets go of what eager operators keep for their next calls, for when memory is short. Whether
+/// there was anything.
+bool forget_eager_programs();
+
 /// A stream of the device for one user at a time.
 Pool<cuda::Stream>::Lease take_stream(cuda::Device& device);
 

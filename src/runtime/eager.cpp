@@ -2,11 +2,13 @@
 // stages and is kept for the next call with such operands.
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <list>
 #include <mutex>
 #include <sstream>
 #include <unordered_map>
 
+#include "src/kernels/cuda/family.h"
 #include "src/ops/on_device.h"
 #include "src/runtime/device_memory.h"
 #include "src/runtime/program.h"
@@ -22,7 +24,7 @@ class Programs {
  public:
   template <class Make>
   std::shared_ptr<const Program> get(const std::string& key, const Make& make) {
-    const std::lock_guard lock(mutex_);
+    const std::unique_lock lock(mutex_);
     if (const auto known = by_key_.find(key); known != by_key_.end()) {
       recent_.splice(recent_.begin(), recent_, known->second);
       return recent_.front().second;
@@ -36,10 +38,21 @@ class Programs {
     return recent_.front().second;
   }
 
+  /// Lets all of them go, unless another thread compiles. Whether there were any.
+  bool forget() {
+    std::list<Entry> gone;  // when nothing is locked any more
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) return false;
+    by_key_.clear();
+    gone.swap(recent_);
+    return !gone.empty();
+  }
+
  private:
-  static constexpr std::size_t kMost = 1024;  // a few kilobytes each, here and on the device
+  // A few kilobytes each, here and on the device, and what scratch their kernels need.
+  static constexpr std::size_t kMost = 1024;
   using Entry = std::pair<std::string, std::shared_ptr<const Program>>;
-  std::mutex mutex_;
+  std::recursive_mutex mutex_;  // who compiles may have to forget
   std::list<Entry> recent_;
   std::unordered_map<std::string, std::list<Entry>::iterator> by_key_;
 };
@@ -100,6 +113,7 @@ std::shared_ptr<const Program> program_of(Op op, std::span<const Tensor> inputs,
                                           const Device& device) {
   std::vector<Layout> layouts;
   std::ostringstream key;
+  key.precision(std::numeric_limits<double>::max_digits10);  // of attributes
   const auto add = [&](const Layout& layout) {
     key << ' ' << layout.shape << layout.strides << layout.offset;
   };
@@ -112,6 +126,12 @@ std::shared_ptr<const Program> program_of(Op op, std::span<const Tensor> inputs,
   if (result) add(*result);
   return programs().get(key.str(),
                         [&] { return compile_one(op, inputs, attrs, layouts, result, device); });
+}
+
+// Of a program of one operator.
+bool runs_on_host(const Program& program) {
+  const auto host = std::ssize(cuda::cuda_families()) - 1;
+  return program.plan.groups.front().family == host;
 }
 
 Tensor apply_on_host(Op op, std::span<const Tensor> inputs, const Attrs& attrs,
@@ -133,6 +153,8 @@ Tensor apply_on_device(Op op, std::span<const Tensor> inputs, const Attrs& attrs
   std::optional<Layout> result;
   if (op == Op::copy) result = Layout{type.shape, row_major(type.shape), 0};
   const auto program = program_of(op, inputs, attrs, result, device);
+  // The program would do the same, and keep page-locked memory for all operands.
+  if (runs_on_host(*program)) return apply_on_host(op, inputs, attrs, device);
   const std::vector<Tensor> operands(inputs.begin(), inputs.end());
   std::vector<Tensor> outputs = detail::fresh_outputs(*program, operands);
   program->engine->run(operands, outputs);
@@ -146,5 +168,7 @@ void copy_on_device(const Tensor& from, const Tensor& to) {
   std::vector<Tensor> outputs{to};
   program->engine->run({from}, outputs);
 }
+
+bool detail::forget_eager_programs() { return programs().forget(); }
 
 }  // namespace tensor

@@ -28,6 +28,11 @@ void check_device(std::string_view what, const std::vector<Tensor>& tensors, con
            ": move it with to(\"", device, "\"), or compile for ", there);
 }
 
+void check_inputs(const Program& program, const std::vector<Tensor>& inputs) {
+  check_types("input", inputs, program.inputs);
+  check_device("input", inputs, program.target.device);
+}
+
 // From the first to the last byte of a tensor, whatever lies between its elements.
 struct Extent {
   const std::byte *begin = nullptr, *end = nullptr;
@@ -74,15 +79,6 @@ std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan, Target t
   program->engine = program->target.build(*program);
   return program;
 }
-
-namespace {
-
-void check_inputs(const Program& program, const std::vector<Tensor>& inputs) {
-  check_types("input", inputs, program.inputs);
-  check_device("input", inputs, program.target.device);
-}
-
-}  // namespace
 
 void execute(const Program& program, const std::vector<Tensor>& inputs,
              std::vector<Tensor>& outputs) {

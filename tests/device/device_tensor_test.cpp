@@ -84,7 +84,20 @@ TEST_F(DeviceTensor, PointersToThemAreRefused) {
   EXPECT_EQ(refusal([&] { there.elements<float>(); }), text);
   EXPECT_EQ(refusal([&] { there.at<float>(0, 0); }), text);
   EXPECT_EQ(refusal([&] { to_dlpack(there); }), text);
-  EXPECT_EQ(refusal([&] { save_npy(testing::TempDir() + "never.npy", there); }), text);
+}
+
+TEST_F(DeviceTensor, FilesAreWrittenFromACopy) {
+  const Tensor x = random_.normal({3, 4}), turned = x.to(gpu_).transpose();
+  const std::string path = testing::TempDir() + "from_device";
+  save_npy(path, turned);
+  expect_same(load_npy(path), x.transpose());
+  save_npz(path, {{"x", turned}});
+  expect_same(load_npz(path).at("x"), x.transpose());
+  save_safetensors(path, {{"x", turned}});
+  expect_same(load_safetensors(path).tensors.at("x"), x.transpose());
+  const Tensor image = random_.randint(0, 256, {5, 4, 3}, u8);
+  save_png(path, image.to(gpu_));
+  expect_same(load_image(path), image);
 }
 
 TEST_F(DeviceTensor, IsMadeThere) {

@@ -141,6 +141,14 @@ TEST_F(EagerOnGpu, OperandsMayHaveAnyStrides) {
   EXPECT_TRUE(x.to(gpu_).transpose().copy().is_contiguous());
 }
 
+TEST_F(EagerOnGpu, AttributesAreToldApartToTheirLastDigit) {
+  const Tensor x = normal({3, 6}) * 1e-3f, there = x.to(gpu_);
+  const auto norm = [](const Tensor& t, double eps) { return layer_norm(t, {}, {}, eps); };
+  const double first = 1, second = 1.000004;
+  EXPECT_TRUE(any(norm(x, first) != norm(x, second)).item<bool>());
+  EXPECT_TRUE(any(norm(there, first) != norm(there, second)).item<bool>());
+}
+
 TEST_F(EagerOnGpu, NothingToComputeIsFine) {
   const Tensor x = zeros({0, 3}).to(gpu_);
   EXPECT_EQ((x + 1).shape(), (Shape{0, 3}));
@@ -153,6 +161,7 @@ TEST_F(EagerOnGpu, IndexingReadsAndWrites) {
     x(1) = 5;
     x(slice(none, none, 2), slice(1, 3)) = y;
     x(ellipsis, -1) += 1;
+    x(slice(none, none, -1), 3) = x(ellipsis, 0);
     x(x < -1) = 0;                                    // a mask
     x(array({0, 3}), array({2, 0})) = array({7, 8});  // positions
     return x;

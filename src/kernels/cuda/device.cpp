@@ -49,6 +49,8 @@ namespace {
 
 const Driver& driver() { return Driver::get(); }
 
+constexpr const char* kLessMemory = "use smaller batches, or end other programs on this GPU";
+
 std::string text_of(int result) {
   const char *name = "unknown", *text = "unknown error";
   driver().error_name(result, &name);
@@ -88,8 +90,9 @@ Device& Device::get(int index) {
 }
 
 Device::Device(int index) : death_(std::make_shared<Death>()) {
+  info_.index = index;
   int handle = 0;
-  const std::string what = "cuda:" + std::to_string(index);
+  const std::string what = "opening it";
   check(driver().device(&handle, index), what);
   const auto attribute = [&](DeviceAttribute which) {
     int value = 0;
@@ -100,7 +103,6 @@ Device::Device(int index) : death_(std::make_shared<Death>()) {
   check(driver().device_name(name, sizeof name - 1, handle), what);
   std::size_t memory = 0;
   check(driver().device_memory(&memory, handle), what);
-  info_.index = index;
   info_.name = name;
   info_.capability = 10 * attribute(DeviceAttribute::major) + attribute(DeviceAttribute::minor);
   info_.multiprocessors = attribute(DeviceAttribute::multiprocessors);
@@ -123,7 +125,7 @@ void Device::enter() {
       fail("cuda:" + std::to_string(info_.index), "is out of use in this process since ",
            death_->cause, ": start the process again");
   }
-  check(driver().set_context(context_), "cuda:" + std::to_string(info_.index));
+  check(driver().set_context(context_), "making it current");
 }
 
 void Device::make_current() noexcept { driver().set_context(context_); }
@@ -134,13 +136,15 @@ void Device::check(int result, const std::string& what) {
     const std::lock_guard lock(death_->mutex);
     if (death_->cause.empty()) death_->cause = what + ": " + text_of(result);
   }
-  internal_error(what, text_of(result));
+  const std::string where = "cuda:" + std::to_string(info_.index);
+  if (result == kOutOfMemory) fail(where, what, ": there is no memory left for it; ", kLessMemory);
+  internal_error(where, what, ": ", text_of(result));
 }
 
 std::int64_t Device::free_bytes() const {
   std::size_t free = 0, total = 0;
   const_cast<Device*>(this)->enter();
-  const_cast<Device*>(this)->check(driver().memory_info(&free, &total), info_.name);
+  const_cast<Device*>(this)->check(driver().memory_info(&free, &total), "asking for free memory");
   return static_cast<std::int64_t>(free);
 }
 
@@ -152,8 +156,8 @@ Buffer::Buffer(Device& device, std::int64_t bytes) : device_(&device), bytes_(by
   const int result = driver().allocate(&address_, size);
   if (result == kOutOfMemory)
     fail("cuda:" + std::to_string(device.info().index), "cannot allocate ", bytes,
-         " bytes: ", device.free_bytes(), " of ", device.info().memory_bytes,
-         " are free; use smaller batches, or end other programs on this GPU");
+         " bytes: ", device.free_bytes(), " of ", device.info().memory_bytes, " are free; ",
+         kLessMemory);
   device.check(result, "allocating " + std::to_string(bytes) + " bytes");
 }
 

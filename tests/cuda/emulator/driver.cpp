@@ -264,12 +264,18 @@ int allocate_pinned(void** memory, std::size_t bytes) {
   *memory = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
   std::memset(*memory, 0xff, bytes);
   state().pinned[static_cast<std::byte*>(*memory)] = bytes;
+  state().counts.pinned_bytes += static_cast<std::int64_t>(bytes);
   return 0;
 }
 int free_pinned(void* memory) {
   const std::lock_guard lock(state().mutex);
-  if (state().pinned.erase(static_cast<std::byte*>(memory)) == 0)
+  const auto known = state().pinned.find(static_cast<std::byte*>(memory));
+  if (known == state().pinned.end()) {
     complain("page-locked memory is freed that was not taken");
+    return kInvalid;
+  }
+  state().counts.pinned_bytes -= static_cast<std::int64_t>(known->second);
+  state().pinned.erase(known);
   std::free(memory);
   return 0;
 }

@@ -25,6 +25,7 @@ void install_driver(const std::vector<PretendedGpu>& gpus);
 /// What the driver was asked for so far.
 struct DriverCounts {
   std::int64_t allocated_bytes = 0;  // now, of all devices
+  std::int64_t pinned_bytes = 0;     // now, of the host
   std::int64_t allocations = 0, launches = 0, graphs = 0;
   std::int64_t uploaded_bytes = 0, downloaded_bytes = 0;
 };

@@ -63,6 +63,38 @@ TEST_F(EmulatedGpu, RunsOnItsOwnMemoryCopyNothing) {
   expect_near(outputs[0].to("cpu"), f({x})[0], 64 * 0x1p-23);
 }
 
+TEST_F(EmulatedGpu, TooLittleMemoryForAnOperatorIsToldAndNothingIsLost) {
+  const Tensor x = random_.normal({1 << 16}), there = x.to("cuda:1");
+  Tensor filler = empty({cuda::Device::get(1).free_bytes() - x.nbytes() / 2}, u8, "cuda:1");
+  const std::string text = refusal([&] { there + 1; });
+  EXPECT_TRUE(text.starts_with("cuda:1: cannot allocate 262144 bytes: ")) << text;
+  EXPECT_EQ(refusal([&] { sort(there); }).substr(0, 24), "cuda:1: cannot allocate ");
+  EXPECT_EQ(refusal([&] { x.to("cuda:1"); }).substr(0, 24), "cuda:1: cannot allocate ");
+  expect_same(there.to("cpu"), x);
+  filler = Tensor();
+  expect_same((there + 1).to("cpu"), x + 1);
+}
+
+TEST_F(EmulatedGpu, WhatOperatorsKeepIsGivenBackWhenMemoryIsShort) {
+  {
+    const Tensor x = random_.normal({8, 64}).to("cuda:1");
+    softmax(matmul(x, x.transpose()) * 2);
+  }
+  const std::int64_t all_of_it = cuda::Device::get(1).info().memory_bytes;
+  EXPECT_EQ(empty({all_of_it}, u8, "cuda:1").nbytes(), all_of_it);
+  // It begins anew.
+  const Tensor x = random_.normal({4, 4});
+  expect_same((x.to("cuda:1") * 2).to("cpu"), x * 2);
+}
+
+TEST_F(EmulatedGpu, OperatorsOnTheHostKeepNothing) {
+  const Tensor x = random_.normal({1 << 18}), there = x.to(gpu_);
+  sort(there["100:"]);
+  const DriverCounts before = driver_counts();
+  expect_same(sort(there).to("cpu"), sort(x));
+  EXPECT_EQ(driver_counts().pinned_bytes, before.pinned_bytes);
+}
+
 // cuda:2 is this case's alone.
 TEST_F(EmulatedGpu, AnExecutableTellsAllThatItHolds) {
   const Tensor weight = random_.normal({64, 64}), x = random_.normal({16, 64});
