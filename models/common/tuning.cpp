@@ -54,13 +54,13 @@ double median(std::vector<double> times) {
 // so that what disturbs the one disturbs the other.
 void tell_whole(std::ostream& out, const Forward& function, const tensor::nn::StateDict& inputs,
                 tensor::CompileOptions options) {
-  constexpr int kRounds = 5, kMost = 50;
+  constexpr int kRounds = 3, kMost = 80;
   constexpr double kRoundUs = 1e5;
   const NamedExecutable tuned = compile_named(function, inputs, options);
   options.tune_logs = std::vector<std::string>();
   const NamedExecutable untuned = compile_named(function, inputs, options);
   const std::vector<tensor::Tensor> arguments = tuned.arguments(inputs);
-  const double once = median(untuned.executable.time(arguments, 3));
+  const double once = untuned.executable.time(arguments, 1).at(0);
   const int repeats = static_cast<int>(std::clamp(kRoundUs / once, 1.0, double{kMost}));
   std::vector<double> before, after;
   for (int round = 0; round < kRounds; ++round)

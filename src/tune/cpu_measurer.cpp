@@ -47,21 +47,36 @@ class CpuTrial : public Trial {
           constexpr std::size_t kSmall = 64 << 10;  // stays in the cache of a core
           return operand.is_constant && operand.bytes().size() > kSmall;
         });
-    if (has_weights) flush_.emplace(machine_.cache_bytes);
+    if (has_weights && problem_.model_bytes() > machine_.cache_bytes)
+      flush_.emplace(machine_.cache_bytes);
   }
 
   double time() override {
     if (flush_) {
       (*flush_)();
       warm();
+      return once();
     }
+    // What else the machine does only ever adds to a time: of short ones the least counts.
+    constexpr int kMost = 5;
+    constexpr double kEnoughUs = 1000;
+    double least = once(), sum = least;
+    for (int i = 1; i < kMost && sum < kEnoughUs; ++i) {
+      const double time = once();
+      least = std::min(least, time);
+      sum += time;
+    }
+    return least;
+  }
+
+ private:
+  double once() const {
     const Clock::time_point start = Clock::now();
     kernel_->run(addresses_, scratch_->data);
     const std::chrono::duration<double, std::micro> time = Clock::now() - start;
     return std::max(time.count(), 1e-3);  // of a clock that did not move
   }
 
- private:
   // What the group before has just written.
   void warm() {
     volatile unsigned char sum = 0;

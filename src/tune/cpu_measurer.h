@@ -1,4 +1,5 @@
-// Trials on the CPU: one group at a time on this machine's cores, its weights not in the cache.
+// Trials on the CPU: one group at a time on this machine's cores, its weights not in the cache
+// unless it holds the whole model's.
 #pragma once
 
 #include <deque>

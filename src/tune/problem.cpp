@@ -68,10 +68,11 @@ Space joined_space(const std::vector<Offer>& offers) {
 
 }  // namespace
 
-Problem::Problem(std::string text, Isolated alone, std::vector<Offer> offers)
+Problem::Problem(std::string text, Isolated alone, std::vector<Offer> offers, double model_bytes)
     : text_(std::move(text)),
       alone_(std::move(alone)),
       offers_(std::move(offers)),
+      model_bytes_(model_bytes),
       space_(joined_space(offers_)) {
   if (offers_.empty()) internal_error("tune", "no family takes ", text_);
 }

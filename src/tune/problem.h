@@ -1,6 +1,7 @@
 // Problem: a group as it is tuned, alone; and all ways in which families may run it.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -28,11 +29,15 @@ struct Choice {
 
 class Problem {
  public:
-  Problem(std::string text, Isolated alone, std::vector<Offer> offers);
+  /// Of a model with so many bytes of constants.
+  Problem(std::string text, Isolated alone, std::vector<Offer> offers,
+          double model_bytes = std::numeric_limits<double>::infinity());
 
   const std::string& text() const { return text_; }  // problem_text
   const Isolated& alone() const { return alone_; }
   const std::vector<Offer>& offers() const { return offers_; }
+  /// Weights come from memory, unless those of the whole model stay in a cache.
+  double model_bytes() const { return model_bytes_; }
 
   /// The spaces of all families as one, whose sketches are called "family.sketch", or "family"
   /// where there is one way only.
@@ -53,6 +58,7 @@ class Problem {
   std::string text_;
   Isolated alone_;
   std::vector<Offer> offers_;
+  double model_bytes_;
   Space space_;
   mutable std::once_flag made_;
   mutable std::unique_ptr<const Reference> reference_;

@@ -40,6 +40,13 @@ CostFn remembered(CostFn cost) {
   };
 }
 
+double constant_bytes(const Graph& graph) {
+  double bytes = 0;
+  for (ValueId id = 0; id < graph.size(); ++id)
+    if (graph.is_constant(id)) bytes += static_cast<double>(graph[id].constant.nbytes());
+  return bytes;
+}
+
 // As the joined space of a problem calls it.
 Measurement in_joined_space(Measurement m) {
   m.schedule = Problem::joined(m.family, m.schedule);
@@ -58,7 +65,8 @@ Tuner::Tuner(LaidOutGraph laid, detail::Target target, const TuneOptions& option
       known_(std::move(known)),
       log_(log),
       model_(options.seed),
-      measurer_(make(problems_, [this] { return !over().empty(); })) {
+      measurer_(make(problems_, [this] { return !over().empty(); })),
+      model_bytes_(constant_bytes(laid_.graph)) {
   target_.cost = remembered(target_.cost);
 }
 
@@ -137,7 +145,7 @@ int Tuner::task_of(const LaidOutGraph& laid, const Group& group) {
   std::vector<Offer> offers = this->offers(alone);
   if (offers.empty()) return -1;
   const Problem& problem =
-      problems_.emplace_back(known->first, std::move(alone), std::move(offers));
+      problems_.emplace_back(known->first, std::move(alone), std::move(offers), model_bytes_);
   Entry entry;
   entry.problem = &problem;
   entry.search = search_for(problem);
@@ -250,12 +258,16 @@ void Tuner::measure(const std::vector<Slot>& slots) {
   tell(slots.empty() ? "" : tasks_[static_cast<std::size_t>(slots.back().task)].operators);
 }
 
-// A first look at problems: what the analytic model takes, hints and a few others.
-std::vector<Tuner::Slot> Tuner::first_slots(const std::vector<int>& tasks) {
+// So many schedules of each task, as long as the limit of them allows.
+std::vector<Tuner::Slot> Tuner::slots(const std::vector<int>& tasks, std::size_t size) {
   std::vector<Slot> slots;
-  for (const int task : tasks)
-    slots.push_back({task, tasks_[static_cast<std::size_t>(task)].search->propose(
-                               std::min(limits_.first, trials_left()), model_)});
+  std::size_t left = trials_left();
+  for (const int task : tasks) {
+    if (left == 0) break;
+    Search& search = *tasks_[static_cast<std::size_t>(task)].search;
+    slots.push_back({task, search.propose(std::min(size, left), model_)});
+    left -= slots.back().schedules.size();
+  }
   return slots;
 }
 
@@ -304,14 +316,6 @@ std::vector<int> Tuner::next_tasks() {
   return chosen;
 }
 
-std::vector<Tuner::Slot> Tuner::next_slots() {
-  std::vector<Slot> slots;
-  for (const int task : next_tasks())
-    slots.push_back({task, tasks_[static_cast<std::size_t>(task)].search->propose(
-                               std::min(limits_.slot, trials_left()), model_)});
-  return slots;
-}
-
 // ---- The whole of it
 
 double Tuner::seconds() const {
@@ -353,14 +357,14 @@ TuneSummary Tuner::run() {
     if (fresh.empty() && !gains) end = "nothing more is to be gained";
     if (!fresh.empty()) {
       gains = true;
-      measure(first_slots(fresh));
+      measure(slots(fresh, limits_.first));  // level 0's, hints, a few others
     } else if (end.empty()) {
       gains = false;
       for (std::size_t slot = 0; slot < tasks_.size() && over().empty(); ++slot) {
-        const std::vector<Slot> slots = next_slots();
-        if (slots.empty()) break;
+        const std::vector<Slot> next = slots(next_tasks(), limits_.slot);
+        if (next.empty()) break;
         gains = true;
-        measure(slots);
+        measure(next);
       }
     }
     if (end.empty()) end = over();

@@ -74,8 +74,7 @@ class Tuner {
   std::vector<int> adopt(const Plans& plans);
 
   std::vector<int> next_tasks();
-  std::vector<Slot> next_slots();
-  std::vector<Slot> first_slots(const std::vector<int>& tasks);
+  std::vector<Slot> slots(const std::vector<int>& tasks, std::size_t size);
   void measure(const std::vector<Slot>& slots);
   void write(const Candidate& candidate, const Measured& measured, Written& written);
   void stamp(Measurement& m) const;
@@ -103,6 +102,7 @@ class Tuner {
   CostModel model_;
   std::unique_ptr<Measurer> measurer_;
   std::int64_t trials_ = 0, failures_ = 0;
+  double model_bytes_;    // of the constants
   std::size_t turn_ = 0;  // where tasks are taken in turns
   double before_us_ = 0;
 };
