@@ -1,0 +1,72 @@
+// Tuning on a pretended GPU: the child process that measures, kernels that are checked on the
+// device, the log, and the program that is made from it. How long anything takes is made up.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <iostream>
+
+#include "src/tune/gpu_measurer.h"
+#include "src/tune/log.h"
+#include "tensor/tensor.h"
+#include "tensor/tune.h"
+
+namespace tensor {
+namespace {
+
+using Tensors = std::vector<Tensor>;
+
+[[noreturn]] void end(const std::string& fault) {
+  std::cerr << (fault.empty() ? "all is well\n" : fault + "\n");
+  std::exit(fault.empty() ? 0 : 1);
+}
+
+// In a process that has not used a GPU before.
+[[noreturn]] void tune_a_product() {
+  const std::string path = testing::TempDir() + "tensor_emulated_tune.jsonl";
+  std::filesystem::remove(path);
+  Generator random(5);
+  const Tensor bias = random.normal({16}), a = random.normal({24, 32}), b = random.normal({32, 16});
+  const TensorFunction f = [&](const Tensors& in) -> Tensors {
+    return {softmax(matmul(in[0], in[1]), -1) + bias};
+  };
+  CompileOptions how{.dtype = f16, .device = "cuda", .tune_logs = std::vector<std::string>()};
+  const TuneSummary summary =
+      tune(f, {a.type(), b.type()}, how, {.seconds = 0, .trials = 8, .log = path});
+  std::cerr << summary;
+  const std::vector<Measurement> lines = read_log(path).measurements;
+  if (summary.trials != 8)
+    end("so many schedules were measured: " + std::to_string(summary.trials));
+  for (const Measurement& m : lines) {
+    if (!m.error.empty()) end(m.family + ' ' + m.schedule + ": " + m.error);
+    if (m.device != summary.device) end("the log names the device " + m.device);
+  }
+  if (cuda::Device::is_started()) end("the tuner's own process has used the GPU");
+  how.tune_logs = std::vector<std::string>{path};
+  const Tensor got = compile(f, Tensors{a, b}, how)({a, b})[0], want = f({a, b})[0];
+  // Scores of the size of six, rounded to float16 before the exponential.
+  const double error = max(abs(got - want)).item<double>();
+  end(error < 8 * 0x1p-10 ? "" : "the tuned program is wrong by " + std::to_string(error));
+}
+
+TEST(TuneOnGpu, MeasuresInAChildAndPlansFromItsLog) {
+  const std::string style = GTEST_FLAG_GET(death_test_style);
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(tune_a_product(), testing::ExitedWithCode(0), "all is well");
+  GTEST_FLAG_SET(death_test_style, style);
+}
+
+// Children of a process that has started CUDA cannot use it.
+TEST(TuneOnGpu, IsRefusedWhereTheGpuIsInUse) {
+  cuda::Device::get();
+  const TensorFunction f = [](const Tensors& in) -> Tensors { return {exp(in[0])}; };
+  try {
+    tune(f, {{{4}, f32}}, {.device = "cuda"}, {.seconds = 1});
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("uses the GPU already"), std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace tensor
