@@ -1,8 +1,7 @@
-// What may be tried for a group: the rules' structures, sizes, and that schedules drawn at random
-// are kernels which compile without spills and are right.
+// What may be tried for a group on Hopper: the rules' structures, sizes, and that schedules drawn
+// at random are kernels which compile without spills and are right.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <iostream>
 #include <random>
 #include <set>
@@ -10,11 +9,10 @@
 #include "src/kernels/cuda/attention_sm90.h"
 #include "src/kernels/cuda/conv.h"
 #include "src/kernels/cuda/families.h"
-#include "src/trace/isolate.h"
 #include "src/trace/parallel.h"
 #include "tensor/error.h"
 #include "tests/cuda/conv_cases.h"
-#include "tests/cuda/emulator/group_case.h"
+#include "tests/cuda/space_testing.h"
 #include "tests/plans/nine_models.h"
 
 namespace tensor::cuda {
@@ -22,37 +20,7 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-// With few multiprocessors small problems have several rounds of tiles, too.
-Machine h200(int processors = 0) {
-  Machine machine = machine_of(typical_device(90));
-  if (processors > 0) machine.device.multiprocessors = processors;
-  return machine;
-}
-
-std::set<std::string> sketches_of(const Space& space) {
-  std::set<std::string> names;
-  for (const Sketch& sketch : space.sketches) names.insert(sketch.name);
-  return names;
-}
-
-// `count` valid schedules of every sketch, drawn evenly.
-std::vector<Schedule> drawn(const Space& space, std::size_t count, std::mt19937& random) {
-  std::map<std::string, std::vector<Schedule>> by_sketch;
-  for (Schedule& s : space.all()) by_sketch[s.sketch].push_back(std::move(s));
-  std::vector<Schedule> result;
-  for (auto& [name, schedules] : by_sketch) {
-    std::shuffle(schedules.begin(), schedules.end(), random);
-    schedules.resize(std::min(schedules.size(), count));
-    result.insert(result.end(), schedules.begin(), schedules.end());
-  }
-  return result;
-}
-
-Lowered lower_with(const Family& family, const LaidOutGraph& laid, Group group,
-                   const std::string& schedule, const Machine& machine) {
-  group.schedule = schedule;
-  return family.lower(laid, group, machine);
-}
+Machine h200() { return machine_of(typical_device(90)); }
 
 // ---- The rules.
 
@@ -144,24 +112,6 @@ TEST(Space, ConvolutionsAreSplitWhereTilesAreFew) {
 
 // ---- Sizes, and what every space promises.
 
-void expect_sound(const Space& space, const std::string& what) {
-  SCOPED_TRACE(what);
-  EXPECT_TRUE(space.has(space.chosen)) << space.chosen.text() << ": " << space.fault(space.chosen);
-  const std::vector<float> chosen = space.features(space.chosen);
-  EXPECT_EQ(chosen.size(), feature_names().size());
-  std::set<std::vector<float>> seen;
-  const std::vector<Schedule> all = space.all();
-  for (const Schedule& s : all) {
-    const std::vector<float> features = space.features(s);
-    ASSERT_EQ(features.size(), chosen.size());
-    for (std::size_t i = 0; i < features.size(); ++i)
-      ASSERT_TRUE(std::isfinite(features[i])) << feature_names()[i] << " of " << s.text();
-    EXPECT_TRUE(seen.insert(features).second) << s.text() << " looks like another one";
-    EXPECT_GT(space.model_us(s), 0) << s.text();
-  }
-  EXPECT_EQ(static_cast<std::int64_t>(all.size()), space.size());
-}
-
 TEST(Space, SizesForViT) {
   for (const std::int64_t batch : {1, 8}) {
     const LaidOutGraph graph = nine::nine_models(f16, batch).at("vit-base-patch16-224")();
@@ -213,19 +163,6 @@ TEST(Space, HoldsWhatLevelZeroTakes) {
 
 // ---- Schedules at random are kernels.
 
-struct Sample {
-  std::string name;
-  const Family* family;
-  TensorFunction function;
-  Tensors inputs;
-  int processors;  // of the machine: few make several rounds
-};
-
-Tensor random_tensor(const Shape& shape, DType dtype, int seed) {
-  Generator random(static_cast<std::uint64_t>(seed));
-  return random.normal(shape, 0, 0.5).astype(dtype);
-}
-
 TensorFunction product(std::int64_t features, std::int64_t depth, bool is_wide) {
   const Tensor w = random_tensor({features, depth}, f16, 1).transpose(),
                bias = random_tensor({features}, f32, 2);
@@ -273,44 +210,13 @@ std::vector<Sample> samples() {
 TEST(Space, SchedulesAtRandomAreRight) {
   std::mt19937 random(2026);
   for (const Sample& sample : samples()) {
-    emulator::GroupCase group(sample.function, sample.inputs);
-    const Machine machine = h200(sample.processors);
-    const auto space = sample.family->space(group.laid().graph, group.group(), machine);
-    ASSERT_TRUE(space) << sample.name;
-    expect_sound(*space, sample.name);
-    const auto lowered = [&](const std::string& schedule) {
-      return lower_with(*sample.family, group.laid(), group.group(), schedule, machine);
-    };
-    const std::string level0 = lowered(space->chosen.text()).calls.back().entry;
-    for (const Schedule& s : drawn(*space, 3, random)) {
-      SCOPED_TRACE(sample.name + ": " + s.text());
-      if (!(s == space->chosen)) {
-        EXPECT_NE(lowered(s.text()).calls.back().entry, level0) << "fell back";
-      }
-      emulator::expect_emulated(
-          group,
-          [&](const LaidOutGraph& laid, const Group& of, const Machine&) {
-            return lower_with(*sample.family, laid, of, s.text(), machine);
-          },
-          90);
-      if (HasFailure()) return;
-    }
+    expect_right_at_random(sample, 3, random);
+    if (HasFailure()) return;
   }
 }
 
 TEST(Space, WhatDoesNotFitFallsBackToLevelZero) {
-  for (const Sample& sample : samples()) {
-    emulator::GroupCase group(sample.function, sample.inputs);
-    const auto entry = [&](const std::string& schedule) {
-      return lower_with(*sample.family, group.laid(), group.group(), schedule, h200())
-          .calls.back()
-          .entry;
-    };
-    for (const char* other : {"swapped tokens=1000 groups=1 blocks=1 stages=2 late=0",
-                              "online groups=1 block=8 stages=2", "of_another_gpu width=3"})
-      EXPECT_EQ(entry(other), entry("")) << sample.name;
-    EXPECT_THROW(entry("no schedule at all"), UserError);
-  }
+  for (const Sample& sample : samples()) expect_falls_back(sample);
 }
 
 // ViT-B's groups and convolutions of DETR: what the kernels are like at their real sizes.
@@ -321,8 +227,7 @@ TEST(Space, SchedulesAtRandomCompileWithoutSpills) {
   } catch (const UserError& error) {
     GTEST_SKIP() << error.what();
   }
-  const char* more = std::getenv("TENSOR_MORE_SCHEDULES");  // how many of every sketch
-  const auto count = static_cast<std::size_t>(more ? std::atoi(more) : 1);
+  const std::size_t count = std::max<std::size_t>(more_schedules(), 1);
   std::mt19937 random(7);
   std::set<std::string> seen;
   for (const auto& [name, batch] :
@@ -335,15 +240,8 @@ TEST(Space, SchedulesAtRandomCompileWithoutSpills) {
       const Isolated alone = isolate(laid, group);
       const auto space = family.space(alone.laid.graph, alone.group, h200());
       if (!space) continue;
-      for (const Schedule& s : drawn(*space, count, random)) {
-        const Lowered lowered = lower_with(family, alone.laid, alone.group, s.text(), h200());
-        const std::string log = compiler->compile(lowered.calls.back().source, "sm_90a").log;
-        EXPECT_NE(log.find("0 bytes spill stores, 0 bytes spill loads"), std::string::npos)
-            << s.text() << '\n'
-            << lowered.description << '\n'
-            << log;
-        EXPECT_EQ(log.find("C75"), std::string::npos) << s.text() << '\n' << log;
-      }
+      for (const Schedule& s : drawn(*space, count, random))
+        expect_compiles(*compiler, family, alone, s, h200());
     }
   }
 }

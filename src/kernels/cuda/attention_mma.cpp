@@ -29,7 +29,11 @@ class Builder {
 
   Lowered run(const AttentionMmaSchedule* wanted) {
     const AttentionProblem& p = m_.problem;
-    const AttentionMmaSchedule s = wanted ? *wanted : attention_mma_schedules(p, machine_).front();
+    const AttentionMmaSchedule s =
+        wanted ? *wanted
+        : group_.schedule.empty()
+            ? attention_mma_schedules(p, machine_).front()
+            : attention_mma_schedule_of(attention_mma_space(p, machine_).of(group_.schedule));
     if (const std::string fault = p.fault(s, machine_); !fault.empty())
       internal_error("attention_mma", s.name(), ": ", fault);
     epilogue_ = epilogue_of(laid_, group_, m_.result(), -1);
@@ -96,13 +100,26 @@ class Builder {
   Lowered lowered_;
 };
 
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+// nullopt when the family does not take the group, or has no schedule for it.
+std::optional<AttentionProblem> accepted(const Graph& graph, const Group& group,
+                                         const Machine& machine) {
   if (machine.device.capability == 90) return std::nullopt;
   const auto m = match_attention_group(graph, group);
   if (!m || multiplier_of(m->dtype, false, machine) != Multiplier::mma) return std::nullopt;
-  const auto schedules = attention_mma_schedules(m->problem, machine);
-  if (schedules.empty()) return std::nullopt;
-  return machine.launch_us + model_attention_mma(m->problem, schedules.front(), machine);
+  if (attention_mma_schedules(m->problem, machine).empty()) return std::nullopt;
+  return m->problem;
+}
+
+std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+  const auto p = accepted(graph, group, machine);
+  if (!p) return std::nullopt;
+  const AttentionMmaSchedule best = attention_mma_schedules(*p, machine).front();
+  return machine.launch_us + model_attention_mma(*p, best, machine).total;
+}
+
+std::optional<Space> space(const Graph& graph, const Group& group, const Machine& machine) {
+  const auto p = accepted(graph, group, machine);
+  return p ? std::optional(attention_mma_space(*p, machine)) : std::nullopt;
 }
 
 Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
@@ -150,14 +167,9 @@ std::string AttentionProblem::fault(const AttentionMmaSchedule& s, const Machine
   return {};
 }
 
-double model_attention_mma(const AttentionProblem& p, const AttentionMmaSchedule& s,
-                           const Machine& machine) {
+double resident_blocks(const AttentionProblem& p, const AttentionMmaSchedule& s,
+                       const Machine& machine) {
   const DeviceInfo& device = machine.device;
-  const double clock_mhz = 0.9e3 * device.clock_ghz, processors = device.multiprocessors;
-  const auto a_clock = [&](double tera) { return tera * 1e6 / clock_mhz / processors; };
-  const double blocks = static_cast<double>(tiles_of(p.keys, s.block));
-  const double work = static_cast<double>(tiles_of(p.queries, s.queries()) * p.batches);
-  // How many blocks a multiprocessor holds: by registers, threads and shared memory.
   const double registers =
       s.slabs * (s.block + static_cast<double>(p.features + filled(p.depth) / 2)) / 2 + 80;
   const double fit = std::min(
@@ -165,8 +177,18 @@ double model_attention_mma(const AttentionProblem& p, const AttentionMmaSchedule
        device.threads / static_cast<double>(s.threads()),
        static_cast<double>(device.shared_bytes) / (static_cast<double>(p.shared_bytes(s)) + 1024),
        16.0});
+  return std::max(1.0, std::floor(fit));
+}
+
+TimeParts model_attention_mma(const AttentionProblem& p, const AttentionMmaSchedule& s,
+                              const Machine& machine) {
+  const DeviceInfo& device = machine.device;
+  const double clock_mhz = 0.9e3 * device.clock_ghz, processors = device.multiprocessors;
+  const auto a_clock = [&](double tera) { return tera * 1e6 / clock_mhz / processors; };
+  const double blocks = static_cast<double>(tiles_of(p.keys, s.block));
+  const double work = static_cast<double>(tiles_of(p.queries, s.queries()) * p.batches);
   const double resident =
-      std::clamp(std::ceil(work / processors), 1.0, std::max(1.0, std::floor(fit)));
+      std::clamp(std::ceil(work / processors), 1.0, resident_blocks(p, s, machine));
   const double rounds = std::ceil(work / (processors * resident));
   // Clocks of a multiprocessor for a block of keys: the products, their operands from shared memory
   // at 128 bytes a clock (each warp reads all), and 12 operations a score with an exponential.
@@ -190,7 +212,10 @@ double model_attention_mma(const AttentionProblem& p, const AttentionMmaSchedule
   const double bytes =
       2.0 * static_cast<double>(p.batches) *
       static_cast<double>(p.queries * (p.depth + p.features) + p.keys * (p.depth + p.features));
-  return std::max(clocks / clock_mhz, bytes / machine.memory_gbps / 1e3);
+  const double memory = bytes / machine.memory_gbps / 1e3;
+  const double all = rounds * blocks * resident / clock_mhz;  // microseconds a clock of a block
+  return {std::max(clocks / clock_mhz, memory), all * multiply, all * others, memory,
+          all * arrival};
 }
 
 std::vector<AttentionMmaSchedule> attention_mma_schedules(const AttentionProblem& p,
@@ -210,7 +235,7 @@ std::vector<AttentionMmaSchedule> attention_mma_schedules(const AttentionProblem
             add({warps, slabs, block, stages});
   }
   return cheapest_first(candidates, [&](const AttentionMmaSchedule& s) {
-    return model_attention_mma(p, s, machine);
+    return model_attention_mma(p, s, machine).total;
   });
 }
 
@@ -219,6 +244,6 @@ Lowered lower_attention_mma(const LaidOutGraph& laid, const Group& group, const 
   return Builder(laid, group, machine, *match_attention_group(laid.graph, group)).run(&schedule);
 }
 
-const Family kAttentionMma = {"attention_mma", estimate, lower};
+const Family kAttentionMma = {"attention_mma", estimate, lower, space};
 
 }  // namespace tensor::cuda

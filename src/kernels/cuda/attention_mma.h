@@ -21,12 +21,19 @@ struct AttentionMmaSchedule {
   int queries() const { return 16 * warps * slabs; }  // of a block
 };
 
+/// How many blocks a multiprocessor holds: by registers, threads and shared memory.
+double resident_blocks(const AttentionProblem& problem, const AttentionMmaSchedule& schedule,
+                       const Machine& machine);
 /// Microseconds from the kernel's start to its end.
-double model_attention_mma(const AttentionProblem& problem, const AttentionMmaSchedule& schedule,
-                           const Machine& machine);
+TimeParts model_attention_mma(const AttentionProblem& problem, const AttentionMmaSchedule& schedule,
+                              const Machine& machine);
 /// All schedules that fit, the one with the least time by the model first.
 std::vector<AttentionMmaSchedule> attention_mma_schedules(const AttentionProblem& problem,
                                                           const Machine& machine);
+
+/// All that may be tried (attention_mma_space.cpp), and what one of its schedules stands for.
+Space attention_mma_space(const AttentionProblem& problem, const Machine& machine);
+AttentionMmaSchedule attention_mma_schedule_of(const Schedule& schedule);
 
 /// Lowers a group that the family accepts with a schedule.
 Lowered lower_attention_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,

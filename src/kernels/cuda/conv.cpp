@@ -29,13 +29,39 @@ Choice choose(const Graph& graph, const Group& group, const Convolution& conv,
   return best;
 }
 
+// The sketches of all ways that might be the fastest: the models do not err by more.
+constexpr double kNear = 1.5;
+
+std::optional<Space> space_of(const Graph& graph, const Group& group, const Convolution& conv,
+                              const Machine& machine) {
+  const Choice best = choose(graph, group, conv, machine);
+  if (!best.way->space) return std::nullopt;
+  std::map<std::string, Space, std::less<>> spaces;
+  Space all;
+  for (const ConvWay* way : kWays) {
+    const auto time = way->estimate(graph, group, conv, machine);
+    if (!way->space || !time || *time > kNear * best.microseconds) continue;
+    Space one = way->space(graph, group, conv, machine);
+    all.sketches.insert(all.sketches.end(), one.sketches.begin(), one.sketches.end());
+    if (way == best.way) all.chosen = one.chosen;
+    spaces.emplace(way->sketch, std::move(one));
+  }
+  const auto shared = std::make_shared<const decltype(spaces)>(std::move(spaces));
+  all.fault = [shared](const Schedule& s) { return shared->at(s.sketch).fault(s); };
+  all.model_us = [shared](const Schedule& s) { return shared->at(s.sketch).model_us(s); };
+  all.features = [shared](const Schedule& s) { return shared->at(s.sketch).features(s); };
+  return all;
+}
+
 // The way that the group's schedule names, if it is one for this problem; otherwise the fastest.
 const ConvWay& way_of(const Graph& graph, const Group& group, const Convolution& conv,
                       const Machine& machine) {
   if (!group.schedule.empty()) {
-    const std::string sketch = Schedule::parse(group.schedule).sketch;
-    for (const ConvWay* way : kWays)
-      if (way->sketch == sketch && way->estimate(graph, group, conv, machine)) return *way;
+    const Schedule schedule = Schedule::parse(group.schedule);
+    const auto all = space_of(graph, group, conv, machine);
+    if (all && all->has(schedule))
+      for (const ConvWay* way : kWays)
+        if (way->sketch == schedule.sketch) return *way;
   }
   return *choose(graph, group, conv, machine).way;
 }
@@ -46,34 +72,15 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
   return choose(graph, group, *conv, machine).microseconds;
 }
 
+std::optional<Space> space(const Graph& graph, const Group& group, const Machine& machine) {
+  const auto conv = match_convolution(graph, group);
+  return conv ? space_of(graph, group, *conv, machine) : std::nullopt;
+}
+
 Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
   const auto conv = match_convolution(laid.graph, group);
   if (!conv) internal_error("conv", "the group was not accepted");
   return way_of(laid.graph, group, *conv, machine).lower(laid, group, *conv, machine);
-}
-
-// The sketches of all ways that might be the fastest: plain arithmetic where there is nothing else.
-std::optional<Space> space(const Graph& graph, const Group& group, const Machine& machine) {
-  const auto conv = match_convolution(graph, group);
-  if (!conv) return std::nullopt;
-  const ConvWay* best = choose(graph, group, *conv, machine).way;
-  if (!best->space) return std::nullopt;
-  std::map<std::string, Space, std::less<>> spaces;
-  Space all;
-  for (const ConvWay* way : kWays) {
-    if (!way->space || !way->estimate(graph, group, *conv, machine)) continue;
-    if (way == &kConvTiled && !spaces.empty()) continue;
-    Space one = way->space(graph, group, *conv, machine);
-    all.sketches.insert(all.sketches.end(), one.sketches.begin(), one.sketches.end());
-    if (way == best || spaces.empty()) all.chosen = one.chosen;
-    spaces.emplace(way->sketch, std::move(one));
-  }
-  if (all.chosen.sketch.empty()) return std::nullopt;
-  const auto shared = std::make_shared<const decltype(spaces)>(std::move(spaces));
-  all.fault = [shared](const Schedule& s) { return shared->at(s.sketch).fault(s); };
-  all.model_us = [shared](const Schedule& s) { return shared->at(s.sketch).model_us(s); };
-  all.features = [shared](const Schedule& s) { return shared->at(s.sketch).features(s); };
-  return all;
 }
 
 // The share of the multiprocessors that clusters of this size reach: their blocks run in one group
@@ -138,11 +145,6 @@ TimeParts model_conv_tiles(const ConvWork& work, const ConvTiles& tiles, const M
   const double finish = time - machine.launch_us - std::max(compute, memory);
   if (work.is_packed) time += machine.launch_us + 1;
   return {time, turns * multiply, finish, memory, turns * copy};
-}
-
-double tiles_us(const Graph& graph, const Group& group, const Convolution& conv,
-                const Machine& machine, const ConvTiles& tiles) {
-  return model_conv_tiles(conv_work(graph, group, conv), tiles, machine).total;
 }
 
 Features features_of(const ConvWork& work, const ConvTiles& tiles, const Machine& machine) {

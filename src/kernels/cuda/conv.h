@@ -117,8 +117,6 @@ ConvWork conv_work(const Graph& graph, const Group& group, const Convolution& co
 /// Microseconds: what the multiprocessors multiply, what comes to them from the second-level cache,
 /// and what goes to memory.
 TimeParts model_conv_tiles(const ConvWork& work, const ConvTiles& tiles, const Machine& machine);
-double tiles_us(const Graph& graph, const Group& group, const Convolution& conv,
-                const Machine& machine, const ConvTiles& tiles);
 /// A schedule's features that follow from its tiles.
 Features features_of(const ConvWork& work, const ConvTiles& tiles, const Machine& machine);
 

@@ -44,7 +44,11 @@ class Builder {
       if (left_factor(laid_, merged)) product_ = merged;
     }
     const GemmProblem problem = gemm_problem(laid_.graph, group_, product_);
-    schedule_ = wanted ? *wanted : gemm_tile_schedules(problem, multiplier_, machine_).front();
+    schedule_ =
+        wanted ? *wanted
+        : group_.schedule.empty()
+            ? gemm_tile_schedules(problem, multiplier_, machine_).front()
+            : tile_schedule_of(gemm_tile_space(problem, multiplier_, machine_).of(group_.schedule));
     epilogue_ = epilogue_of(laid_, group_, product_, -1);
     left_ = placed(*left_factor(laid_, product_));
     right_ = placed_right();
@@ -133,7 +137,7 @@ class Builder {
     const bool is_plain = this->is_plain();
     const TileSchedule& s = schedule_;
     const auto [parameters, members] = epilogue_parameters();
-    const int threads = s.down * s.across * (is_plain ? 1 : 32);
+    const int threads = s.threads(multiplier_);
     const std::string type(device_type(product_.dtype));
     const std::int64_t shared = is_plain ? 0 : shared_bytes();
     Call call;
@@ -230,14 +234,24 @@ std::optional<Product> for_plain(const Graph& graph, const Group& group, const M
   return product;
 }
 
-std::optional<double> time_of(std::optional<Product> product, const Graph& graph,
+GemmProblem problem_of(const Product& product, const Graph& graph, const Group& group) {
+  return gemm_problem(graph, group, product.is_shared ? with_merged_rows(product) : product);
+}
+
+std::optional<double> time_of(const std::optional<Product>& product, const Graph& graph,
                               const Group& group, const Machine& machine) {
   if (!product) return std::nullopt;
-  if (product->is_shared) product = with_merged_rows(*product);
-  const GemmProblem problem = gemm_problem(graph, group, *product);
+  const GemmProblem problem = problem_of(*product, graph, group);
   const Multiplier multiplier = multiplier_of(product->dtype, product->is_tf32, machine);
   const TileSchedule best = gemm_tile_schedules(problem, multiplier, machine).front();
-  return machine.launch_us + model_gemm_tiles(problem, best, multiplier, machine);
+  return machine.launch_us + model_gemm_tiles(problem, best, multiplier, machine).total;
+}
+
+std::optional<Space> space_of(const std::optional<Product>& product, const Graph& graph,
+                              const Group& group, const Machine& machine) {
+  if (!product) return std::nullopt;
+  return gemm_tile_space(problem_of(*product, graph, group),
+                         multiplier_of(product->dtype, product->is_tf32, machine), machine);
 }
 
 std::optional<double> estimate_mma(const Graph& graph, const Group& group, const Machine& machine) {
@@ -246,6 +260,12 @@ std::optional<double> estimate_mma(const Graph& graph, const Group& group, const
 std::optional<double> estimate_plain(const Graph& graph, const Group& group,
                                      const Machine& machine) {
   return time_of(for_plain(graph, group, machine), graph, group, machine);
+}
+std::optional<Space> space_mma(const Graph& graph, const Group& group, const Machine& machine) {
+  return space_of(for_mma(graph, group, machine), graph, group, machine);
+}
+std::optional<Space> space_plain(const Graph& graph, const Group& group, const Machine& machine) {
+  return space_of(for_plain(graph, group, machine), graph, group, machine);
 }
 
 Lowered lower_by_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,
@@ -277,7 +297,7 @@ Lowered lower_gemm_plain(const LaidOutGraph& laid, const Group& group, const Mac
   return lower_plainly(laid, group, machine, &schedule);
 }
 
-const Family kGemmMma = {"gemm_mma", estimate_mma, lower_mma};
-const Family kGemmPlain = {"gemm_plain", estimate_plain, lower_plain};
+const Family kGemmMma = {"gemm_mma", estimate_mma, lower_mma, space_mma};
+const Family kGemmPlain = {"gemm_plain", estimate_plain, lower_plain, space_plain};
 
 }  // namespace tensor::cuda

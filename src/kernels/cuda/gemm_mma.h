@@ -1,6 +1,5 @@
 // The families of products on registers: mma.sync on Tensor Cores (16-bit floats and tf32), and
-// plain float32. Schedules,
-// the model that chooses one, and the kernels' text.
+// plain float32. Schedules, the model that chooses one, and the kernels' text.
 #pragma once
 
 #include <string>
@@ -10,6 +9,9 @@
 
 namespace tensor::cuda {
 
+/// What multiplies: Tensor Cores operands of 16 bits, or float32 rounded to tf32, or other cores.
+enum class Multiplier : std::uint8_t { mma, tf32, plain };
+
 /// See device/gemm_mma.h and device/gemm_plain.h.
 struct TileSchedule {
   int rows = 64, columns = 64;  // of a tile
@@ -18,21 +20,31 @@ struct TileSchedule {
   int stages = 2;               // of the ring
 
   std::string name() const;  // "64x64x32_s3_p2"
+  int threads(Multiplier multiplier) const {
+    return down * across * (multiplier == Multiplier::plain ? 1 : 32);
+  }
 };
 
-/// What multiplies: Tensor Cores operands of 16 bits, or float32 rounded to tf32, or other cores.
-enum class Multiplier : std::uint8_t { mma, tf32, plain };
 /// The best that there is for operands of this type. `is_tf32`: float32 may be rounded.
 Multiplier multiplier_of(DType dtype, bool is_tf32, const Machine& machine);
 /// The rate of mma.sync: the newest Tensor Cores give their full rate to newer instructions only.
 double mma_tflops(Multiplier multiplier, const Machine& machine);
 
+/// Of a tile's depth that one step multiplies.
+int step_depth(Multiplier multiplier);
+/// How many blocks a multiprocessor holds: by registers, threads and shared memory.
+std::int64_t resident_blocks(const TileSchedule& schedule, Multiplier multiplier,
+                             const Machine& machine);
 /// Microseconds from the start to the end, by what bounds it.
-double model_gemm_tiles(const GemmProblem& problem, const TileSchedule& schedule,
-                        Multiplier multiplier, const Machine& machine);
+TimeParts model_gemm_tiles(const GemmProblem& problem, const TileSchedule& schedule,
+                           Multiplier multiplier, const Machine& machine);
 /// All schedules worth asking for, the one with the least time by the model first.
 std::vector<TileSchedule> gemm_tile_schedules(const GemmProblem& problem, Multiplier multiplier,
                                               const Machine& machine);
+
+/// All that may be tried (gemm_mma_space.cpp), and what one of its schedules stands for.
+Space gemm_tile_space(const GemmProblem& problem, Multiplier multiplier, const Machine& machine);
+TileSchedule tile_schedule_of(const Schedule& schedule);
 
 /// Lower a group that is a product (match_product): of factors that Tensor Cores multiply, or of
 /// any but f64.

@@ -18,9 +18,9 @@ constexpr TileSchedule kPlainTiles[] = {{128, 128, 16, 16}, {128, 64, 16, 16}, {
                                         {64, 64, 16, 16},   {64, 64, 8, 16},   {32, 64, 8, 16},
                                         {64, 32, 16, 8},    {32, 32, 8, 8},    {16, 64, 4, 16}};
 
-double depth_of(Multiplier multiplier) { return multiplier == Multiplier::mma ? 32 : 16; }
-
 }  // namespace
+
+int step_depth(Multiplier multiplier) { return multiplier == Multiplier::mma ? 32 : 16; }
 
 std::string TileSchedule::name() const {
   return std::to_string(rows) + "x" + std::to_string(columns) + "_s" + std::to_string(stages) +
@@ -39,26 +39,30 @@ double mma_tflops(Multiplier multiplier, const Machine& machine) {
   return share * (multiplier == Multiplier::tf32 ? machine.tf32_tflops : machine.tensor_tflops);
 }
 
-double model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, Multiplier multiplier,
-                        const Machine& machine) {
+std::int64_t resident_blocks(const TileSchedule& s, Multiplier multiplier, const Machine& machine) {
+  const DeviceInfo& device = machine.device;
+  const double item = multiplier == Multiplier::mma ? 2 : 4, threads = s.threads(multiplier);
+  // Sums, operands and the rest.
+  const double registers = static_cast<double>(s.rows) * s.columns + 64.0 * threads;
+  const double shared =
+      s.stages * step_depth(multiplier) * item * (s.rows + s.columns) * 1.2 + 1024;
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::min(
+                                       {device.registers / registers, device.threads / threads,
+                                        static_cast<double>(device.shared_bytes) / shared, 16.0})));
+}
+
+TimeParts model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, Multiplier multiplier,
+                           const Machine& machine) {
   const bool is_plain = multiplier == Multiplier::plain;
   const DeviceInfo& device = machine.device;
-  const double block = depth_of(multiplier), item = multiplier == Multiplier::mma ? 2 : 4;
+  const double block = step_depth(multiplier), item = multiplier == Multiplier::mma ? 2 : 4;
   const std::int64_t tiles =
       tiles_along(p.tokens, s.rows) * tiles_along(p.features, s.columns) * p.batches;
-  const std::int64_t steps = tiles_along(tiles_along(p.depth, static_cast<int>(block)), s.parts);
-  const int threads = s.down * s.across * (is_plain ? 1 : 32);
-  // How many blocks a multiprocessor holds: by registers (sums, operands and the rest) and threads.
-  const double registers = static_cast<double>(s.rows) * s.columns + 64.0 * threads;
-  const double shared = s.stages * block * item * (s.rows + s.columns) * 1.2 + 1024;
-  const auto resident = std::max<std::int64_t>(
-      1, static_cast<std::int64_t>(
-             std::min({device.registers / registers, device.threads / static_cast<double>(threads),
-                       static_cast<double>(device.shared_bytes) / shared, 16.0})));
+  const std::int64_t steps = tiles_along(tiles_along(p.depth, step_depth(multiplier)), s.parts);
   const std::int64_t blocks = tiles * s.parts, processors = device.multiprocessors;
   const double on_one =
-      std::min<double>(static_cast<double>(resident),
-                       std::ceil(static_cast<double>(blocks) / static_cast<double>(processors)));
+      std::min(static_cast<double>(resident_blocks(s, multiplier, machine)),
+               std::ceil(static_cast<double>(blocks) / static_cast<double>(processors)));
   const double rounds =
       std::ceil(static_cast<double>(blocks) / (static_cast<double>(processors) * on_one));
   // Clocks of a multiprocessor for one step of the depth of one block.
@@ -66,7 +70,7 @@ double model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, Multiplier 
   const double tflops = is_plain ? 0.7 * machine.f32_tflops : mma_tflops(multiplier, machine);
   const double flops_a_clock = tflops * 1e6 / clock_mhz / static_cast<double>(processors);
   const double multiply = 2.0 * s.rows * s.columns * block / flops_a_clock;
-  const double warps = threads / 32.0;
+  const double warps = s.threads(multiplier) / 32.0;
   // Operands from shared memory at 128 bytes a clock: each warp reads its own; of plain products,
   // each thread fours of its rows and columns, which take two clocks a warp.
   const double operands =
@@ -89,19 +93,21 @@ double model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, Multiplier 
   // Every tile reads its own rows and columns.
   const double read = static_cast<double>(tiles * (s.rows + s.columns)) * depth * item;
   const double between = s.parts > 1 ? results * 4 * s.parts : 0;
-  const double time =
-      std::max({clocks / clock_mhz, (factors + (s.parts > 1 ? 0 : own)) / machine.memory_gbps / 1e3,
-                (read + between) / machine.l2_gbps / 1e3});
-  if (s.parts == 1) return time;
+  const double memory = (factors + (s.parts > 1 ? 0 : own)) / machine.memory_gbps / 1e3;
+  const double cache = (read + between) / machine.l2_gbps / 1e3;
   constexpr double kSecond = 1.5;  // its own way there and back
-  return time + machine.launch_us + kSecond + (between + own) / machine.l2_gbps / 1e3;
+  const double second =
+      s.parts > 1 ? machine.launch_us + kSecond + (between + own) / machine.l2_gbps / 1e3 : 0;
+  return {std::max({clocks / clock_mhz, memory, cache}) + second,
+          rounds * static_cast<double>(steps) * on_one * multiply / clock_mhz,
+          rounds * finish / clock_mhz + second, memory, cache};
 }
 
 std::vector<TileSchedule> gemm_tile_schedules(const GemmProblem& p, Multiplier multiplier,
                                               const Machine& machine) {
   const bool is_plain = multiplier == Multiplier::plain;
   std::vector<TileSchedule> candidates;
-  const std::int64_t steps = tiles_along(p.depth, static_cast<int>(depth_of(multiplier)));
+  const std::int64_t steps = tiles_along(p.depth, step_depth(multiplier));
   constexpr std::int64_t kMostScratch = 16 << 20;  // bytes, of parts of sums
   const std::int64_t results = p.batches * p.tokens * p.features * std::int64_t{sizeof(float)};
   const auto add_all = [&](auto& tiles) {
@@ -121,7 +127,7 @@ std::vector<TileSchedule> gemm_tile_schedules(const GemmProblem& p, Multiplier m
   else
     add_all(kMmaTiles);
   return cheapest_first(candidates, [&](const TileSchedule& s) {
-    return model_gemm_tiles(p, s, multiplier, machine);
+    return model_gemm_tiles(p, s, multiplier, machine).total;
   });
 }
 

@@ -102,7 +102,10 @@ class Builder {
 
   // Whether there are registers for all that the epilogue reads, besides the sums.
   static bool reads_first(const GemmSchedule& s, const Epilogue& epilogue) {
-    const int most = s.groups == 3 ? 80 : s.groups == 2 && !s.hands_over() ? 56 : 128;
+    const int most = s.groups == 3                      ? 72
+                     : s.groups == 2 && !s.hands_over() ? 56
+                     : s.blocks == 2                    ? 96
+                                                        : 128;
     const int inputs = epilogue.loads * s.my_columns() / 2 * s.blocks;
     return s.swapped && inputs > 0 && inputs + s.columns() / 2 * s.blocks <= most;
   }
