@@ -128,6 +128,15 @@ std::shared_ptr<const Program> program_of(Op op, std::span<const Tensor> inputs,
                         [&] { return compile_one(op, inputs, attrs, layouts, result, device); });
 }
 
+// Whether kernels may take its indices: those that a device has are brought here to be checked.
+bool has_indices_in_range(Op op, std::span<const Tensor> inputs, const Attrs& attrs) {
+  if (op != Op::take && op != Op::take_along_axis) return false;
+  const std::int64_t extent = inputs[0].shape(static_cast<int>(attrs.integer("axis")));
+  const std::vector<std::int64_t> indices = inputs[1].to_vector<std::int64_t>();
+  return std::all_of(indices.begin(), indices.end(),
+                     [&](std::int64_t i) { return i >= -extent && i < extent; });
+}
+
 // Of a program of one operator.
 bool runs_on_host(const Program& program) {
   const auto host = std::ssize(cuda::cuda_families()) - 1;
@@ -152,7 +161,9 @@ Tensor apply_on_device(Op op, std::span<const Tensor> inputs, const Attrs& attrs
   // copy() promises row-major order; other results lie as it is best for them.
   std::optional<Layout> result;
   if (op == Op::copy) result = Layout{type.shape, row_major(type.shape), 0};
-  const auto program = program_of(op, inputs, attrs, result, device);
+  Attrs known = attrs;
+  if (has_indices_in_range(op, inputs, attrs)) known.set("checked", true);
+  const auto program = program_of(op, inputs, known, result, device);
   // The program would do the same, and keep page-locked memory for all operands.
   if (runs_on_host(*program)) return apply_on_host(op, inputs, attrs, device);
   const std::vector<Tensor> operands(inputs.begin(), inputs.end());

@@ -200,14 +200,54 @@ TEST(Conv, LayoutsDoNotMatter) {
   }
 }
 
-// Transposed convolutions, other types, and weights that are no constants.
+// Then a kernel brings them into the form that the next one wants.
+TEST(Conv, WeightsMayBeOperands) {
+  using Tensors = std::vector<Tensor>;
+  const ConvWay* ways[] = {&kConvSm90, &kConvMma, &kConvTiled};
+  const int capabilities[] = {90, 80, 75};
+  std::mt19937 random(7);
+  std::set<const ConvWay*> seen;
+  std::size_t turn = 0;
+  for (const ConvShape& shape : conv_shapes()) {
+    if (shape.options.groups > 1) continue;
+    const DType dtype = turn % 3 == 2 ? f32 : f16;
+    const bool turns = shape.is_channels_last;
+    const Shape& s = shape.image;
+    const Tensor image = testing::constant_of(turns ? Shape{s[0], s[2], s[3], s[1]} : s, 1, dtype);
+    const Tensor weight =
+        testing::constant_of({shape.outputs, s[1], shape.taps.h, shape.taps.w}, 0.2, dtype);
+    emulator::GroupCase group(
+        [&](const Tensors& in) -> Tensors {
+          const Tensor x = turns ? transpose(in[0], {0, 3, 1, 2}) : in[0];
+          return {relu(conv2d(x, in[1], {}, shape.options))};
+        },
+        {image, weight}, turn % 2 == 1 ? &random : nullptr);
+    const int capability = capabilities[turn++ % std::size(capabilities)];
+    const auto conv = match_convolution(group.laid().graph, group.group());
+    ASSERT_TRUE(conv && !conv->is_constant) << shape.name;
+    for (const ConvWay* way : ways) {
+      if (!way->estimate(group.laid().graph, group.group(), *conv, machine(capability))) continue;
+      SCOPED_TRACE(shape.name + " " + std::to_string(capability));
+      emulator::expect_emulated(
+          group,
+          [&](const LaidOutGraph& laid, const Group& g, const Machine& on) {
+            return way->lower(laid, g, *conv, on);
+          },
+          capability);
+      if (HasFailure()) return;
+      seen.insert(way);
+    }
+  }
+  EXPECT_EQ(seen.size(), std::size(ways));
+}
+
+// Transposed convolutions and other types.
 TEST(Conv, AnythingElseRunsInALoop) {
   using Tensors = std::vector<Tensor>;
   for (const DType dtype : {f32, f64, f16}) {
     const Tensor w = testing::constant_of({6, 4, 3, 2}, 0.3, dtype),
                  x = testing::constant_of({2, 6, 5, 4}, 1, dtype),
-                 bias = testing::constant_of({8}, 1, dtype),
-                 plain = testing::constant_of({4, 6, 2, 3}, 0.3, dtype);
+                 bias = testing::constant_of({8}, 1, dtype);
     const ConvTranspose2dOptions options{
         .stride = {2, 3}, .padding = {1, 0}, .output_padding = {1, 0}, .groups = 2};
     emulator::GroupCase transposed(
@@ -216,9 +256,11 @@ TEST(Conv, AnythingElseRunsInALoop) {
         },
         {x});
     emulator::expect_emulated(transposed, kConv, 80);
-    emulator::GroupCase computed(
-        [&](const Tensors& in) -> Tensors { return {conv2d(in[0], in[1])}; }, {x, plain});
-    emulator::expect_emulated(computed, kConv, 75);
+    const Tensor own = testing::constant_of({6, 3, 2, 3}, 0.3, dtype);
+    emulator::GroupCase grouped(
+        [&](const Tensors& in) -> Tensors { return {conv2d(in[0], in[1], {}, {.groups = 2})}; },
+        {x, own});
+    emulator::expect_emulated(grouped, kConv, 75);
   }
 }
 

@@ -105,19 +105,34 @@ TEST_F(EagerOnGpu, OperatorsOfEveryFamily) {
 }
 
 TEST_F(EagerOnGpu, OperatorsWithoutAKernelRunOnTheHost) {
-  const Tensor x = normal({4, 6}), rows = array({{2, -1}, {0, 1}}).astype(i64);
+  const Tensor x = normal({4, 6});
   for (const Case& c : {
            Case{"sort", [](const Tensors& in) { return sort(in[0]); }, {x}},
            Case{"top k", [](const Tensors& in) { return topk(in[0], 2).first; }, {x}},
-           Case{"take", [](const Tensors& in) { return take(in[0], in[1], 0); }, {x, rows}},
            Case{"sort turned",  // operands with gaps, running backwards
                 [](const Tensors& in) { return sort(in[0]["::2, ::-1"], 0); },
                 {x}},
        })
     expect_agrees(c);
+}
+
+TEST_F(EagerOnGpu, IndicesAreChecked) {
+  const Tensor x = normal({4, 6}), rows = array({{2, -1}, {0, 1}});
+  const Tensor places = array({{2, -6}, {0, 1}, {-1, 1}, {5, 3}});
+  for (const Case& c : {
+           Case{"take", [](const Tensors& in) { return take(in[0], in[1], 0); }, {x, rows}},
+           Case{"columns",
+                [](const Tensors& in) { return take(in[0], in[1].transpose(), -1); },
+                {x, rows.astype(i32)}},
+           Case{"take along",
+                [](const Tensors& in) { return take_along_axis(in[0], in[1], 1); },
+                {x, places}},
+       })
+    expect_agrees(c);
   const Tensor there = x.to(gpu_);
-  EXPECT_EQ(refusal([&] { take(there, array({4}).to(gpu_), 0); }),
-            refusal([&] { take(x, array({4}), 0); }));
+  for (const int wrong : {4, -5})
+    EXPECT_EQ(refusal([&] { take(there, array({wrong}).to(gpu_), 0); }),
+              refusal([&] { take(x, array({wrong}), 0); }));
 }
 
 TEST_F(EagerOnGpu, OperandsMayHaveAnyStrides) {

@@ -94,14 +94,14 @@ double reach_of_clusters(int blocks) {
 
 ConvWork conv_work(const Graph& graph, const Group& group, const Convolution& conv) {
   const Work work = work_of(graph, group);
-  const double packing = packing_bytes(graph, conv);
+  const double image = packing_bytes(graph, conv), weights = weight_packing_bytes(graph, conv);
   return {conv.pixels(),
           conv.outputs,
           product_depth(graph, conv),
           static_cast<double>(item_size(conv.dtype)),
           work.flops,
-          work.bytes + packing,
-          packing > 0,
+          work.bytes + image + weights,
+          (image > 0) + (weights > 0),
           epilogue_work(graph, group, conv.code, conv.elementwise, conv.pixels() * conv.outputs)};
 }
 
@@ -143,7 +143,7 @@ TimeParts model_conv_tiles(const ConvWork& work, const ConvTiles& tiles, const M
     time += kAddUs + static_cast<double>(tiles.parts * work.pixels * work.outputs) * sizeof(float) /
                          kAddGbps / 1e3;
   const double finish = time - machine.launch_us - std::max(compute, memory);
-  if (work.is_packed) time += machine.launch_us + 1;
+  time += work.packings * (machine.launch_us + 1);
   return {time, turns * multiply, finish, memory, turns * copy};
 }
 

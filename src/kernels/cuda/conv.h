@@ -72,12 +72,24 @@ std::int64_t product_depth(const Graph& graph, const Convolution& conv);
 /// the graph tells.
 double packing_bytes(const Graph& graph, const Convolution& conv);
 
-/// Weights as [output, tap, channel], channels filled up to a multiple of `channel_step` and rows
-/// to one of `row_step` elements.
-std::function<Tensor(const Tensor&)> weight_packing(const Convolution& conv,
-                                                    const TensorProblem& problem,
-                                                    std::int64_t channel_step,
-                                                    std::int64_t row_step);
+/// The form in which a kernel wants weights: a matrix, dense.
+struct WeightForm {
+  std::int64_t rows = 1, row = 1;             // and the elements of one
+  std::function<Tensor(const Tensor&)> pack;  // on the host
+  std::string text;                           // of the same for device/conv_plain.h's pack_weights
+};
+/// [output, tap, channel], channels filled up to a multiple of `channel_step` and rows to one of
+/// `row_step` elements.
+WeightForm outputs_as_rows(const Convolution& conv, const TensorProblem& problem,
+                           std::int64_t channel_step, std::int64_t row_step);
+/// [tap, channel, output], rows of `row` outputs.
+WeightForm outputs_as_columns(const Convolution& conv, std::int64_t row);
+/// Where weights lie in this form: constants are brought into it once, others by a kernel that is
+/// added in front, in scratch behind what there is.
+Pointer add_weights(Lowered& lowered, const LaidOutGraph& laid, const Group& group,
+                    const Convolution& conv, const WeightForm& form, const Machine& machine);
+/// What such a kernel reads and writes, in bytes; 0 for constants.
+double weight_packing_bytes(const Graph& graph, const Convolution& conv);
 
 /// What the kernel of a convolution is launched from.
 struct ConvLaunch {
@@ -110,7 +122,7 @@ struct ConvWork {
   std::int64_t pixels = 1, outputs = 1, depth = 1;  // the product's
   double item_bytes = 2;                            // of an operand
   double flops = 0, bytes = 0;  // bytes read and written once, and again what packing takes
-  bool is_packed = false;
+  int packings = 0;             // kernels that bring operands into another form
   EpilogueWork epilogue = {};
 };
 ConvWork conv_work(const Graph& graph, const Group& group, const Convolution& conv);

@@ -182,26 +182,6 @@ std::int64_t product_depth(const Graph& graph, const Convolution& conv) {
   return reads_patches(graph, conv) ? patch_row(conv) : conv.depth();
 }
 
-std::function<Tensor(const Tensor&)> weight_packing(const Convolution& conv, const TensorProblem& p,
-                                                    std::int64_t channel_step,
-                                                    std::int64_t row_step) {
-  return [taps = conv.taps, outputs = conv.outputs, p_taps = p.taps, channels = p.channels,
-          pixel = p.pixel_channels, are_patches = p.are_patches, channel_step,
-          row_step](const Tensor& w) {
-    const auto fill = [](const Tensor& x, std::int64_t to) {
-      std::vector<std::pair<std::int64_t, std::int64_t>> width(static_cast<std::size_t>(x.rank()));
-      width.back().second = to - x.shape(-1);
-      return pad(x, width);
-    };
-    if (are_patches) return fill(reshape(w, {outputs, w.size() / outputs}), channels).copy();
-    Tensor x = fill(transpose(w, {0, 2, 3, 1}), pixel);
-    x = reshape(x, {outputs, p_taps.h * p_taps.w, taps.h * taps.w / p_taps.h / p_taps.w * pixel});
-    x = fill(x, round_up(channels, channel_step));
-    x = reshape(x, {outputs, x.shape(1) * x.shape(2)});
-    return fill(x, round_up(x.shape(1), row_step)).copy();
-  };
-}
-
 void add_calls(Lowered& lowered, const ConvLaunch& launch, const Convolution& conv,
                const ConvEpilogue& epilogue, const std::string& what, const Machine& machine) {
   const auto join = [](const std::vector<std::string>& parts, const char* between) {

@@ -210,7 +210,7 @@ Space space(const Graph& graph, const Group& group, const Convolution& conv,
 std::optional<double> estimate(const Graph& graph, const Group& group, const Convolution& conv,
                                const Machine& machine) {
   const bool has_type = multiplier_of(conv.dtype, conv.is_tf32, machine) != Multiplier::plain;
-  if (!has_type || !conv.is_constant || conv.groups != 1 || conv.is_transposed) return std::nullopt;
+  if (!has_type || conv.groups != 1 || conv.is_transposed) return std::nullopt;
   const Problem p = problem_of(graph, group, conv, machine);
   return model(choose(p, machine), p, machine);
 }
@@ -226,8 +226,8 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Convolution& c
   Lowered lowered;
   lowered.scratch_bytes = problem.scratch_bytes;
   if (problem.before) lowered.calls.push_back(std::move(*problem.before));
-  lowered.packed.push_back(
-      {operand_pointer(laid, group, conv.weight).index, weight_packing(conv, problem, 1, block)});
+  const Pointer weights =
+      add_weights(lowered, laid, group, conv, outputs_as_rows(conv, problem, 1, block), machine);
   ConvLaunch launch;
   launch.header = "conv_mma.h";
   launch.text = "struct Problem {\n" + problem_text(conv, problem) +
@@ -246,7 +246,7 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Convolution& c
       " && Conv::kThreads == " + std::to_string(launch.threads) +
       ");\n  Conv::run(image, weights, epilogue, part);";
   launch.parameters = {"const Problem::Element* image", "const Problem::Element* weights"};
-  launch.arguments = {problem.image, Pointer{Pointer::Base::packed, 0, 0}};
+  launch.arguments = {problem.image, weights};
   launch.blocks =
       ((conv.pixels() + s.pixels - 1) / s.pixels) * ((conv.outputs + s.outputs - 1) / s.outputs);
   launch.parts = s.parts;

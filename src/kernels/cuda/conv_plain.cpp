@@ -124,8 +124,7 @@ Space tiled_space(const Graph& graph, const Group& group, const Convolution& con
 
 std::optional<double> estimate_tiled(const Graph& graph, const Group& group,
                                      const Convolution& conv, const Machine& machine) {
-  if (conv.dtype == f64 || !conv.is_constant || conv.groups != 1 || conv.is_transposed)
-    return std::nullopt;
+  if (conv.dtype == f64 || conv.groups != 1 || conv.is_transposed) return std::nullopt;
   const ConvWork work = plain_work(graph, group, conv);
   return model_tiling(choose_tiling(work, machine), work, machine);
 }
@@ -139,12 +138,8 @@ Lowered lower_tiled(const LaidOutGraph& laid, const Group& group, const Convolut
           : tiling_of(tiled_space(laid.graph, group, conv, machine).of(group.schedule));
   const std::int64_t row = ceil_div(conv.outputs, tiling.outputs) * tiling.outputs;
   Lowered lowered;
-  lowered.packed.push_back(
-      {operand_pointer(laid, group, conv.weight).index,
-       [row, outputs = conv.outputs, depth = conv.depth()](const Tensor& w) {
-         const Tensor x = reshape(transpose(w, {2, 3, 1, 0}), {depth, outputs});
-         return pad(x, {{0, 0}, {0, row - outputs}}).copy();
-       }});
+  const Pointer weights =
+      add_weights(lowered, laid, group, conv, outputs_as_columns(conv, row), machine);
   ConvLaunch launch;
   launch.parts = tiling.parts;
   launch.header = "conv_plain.h";
@@ -153,14 +148,14 @@ Lowered lower_tiled(const LaidOutGraph& laid, const Group& group, const Convolut
                 constant_text("kParts", launch.parts) + "};\n";
   launch.run = "ConvPlain<Problem, E>::run(image, weights, epilogue, part);";
   launch.parameters = {"const Problem::Image* image", "const Problem::Weight* weights"};
-  launch.arguments = {problem.image, Pointer{Pointer::Base::packed, 0, 0}};
+  launch.arguments = {problem.image, weights};
   launch.blocks = ceil_div(conv.pixels(), kTilePixels) * (row / tiling.outputs);
   launch.resident = tiling.resident;
   add_calls(lowered, launch, conv, conv_epilogue(laid, group, conv),
             name_of(tiling.outputs == 64 ? "tiled_128x64x8" : "tiled_128x128x8", conv) +
                 (launch.parts > 1 ? "_k" + std::to_string(launch.parts) : ""),
             machine);
-  lowered.description = lowered.calls.front().entry;
+  lowered.description = lowered.calls[lowered.calls.size() - (launch.parts > 1 ? 2 : 1)].entry;
   return lowered;
 }
 

@@ -174,8 +174,7 @@ bool has_window(const Convolution& conv) {
 std::optional<double> estimate(const Graph& graph, const Group& group, const Convolution& conv,
                                const Machine& machine) {
   const bool has_type = conv.dtype == f16 || conv.dtype == bf16;
-  if (machine.device.capability != 90 || !has_type || !conv.is_constant || conv.groups != 1 ||
-      conv.is_transposed)
+  if (machine.device.capability != 90 || !has_type || conv.groups != 1 || conv.is_transposed)
     return std::nullopt;
   if (!reads_patches(graph, conv) && (conv.channels % kBlock != 0 || !has_window(conv)))
     return std::nullopt;
@@ -237,13 +236,15 @@ Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Conv
   const TensorMapOf image = image_map(conv, problem, s.pixels());
   Lowered lowered;
   lowered.scratch_bytes = problem.scratch_bytes;
-  lowered.packed.push_back(
-      {operand_pointer(laid, group, conv.weight).index, weight_packing(conv, problem, 1, 1)});
+  const Pointer weights =
+      add_weights(lowered, laid, group, conv, outputs_as_rows(conv, problem, 1, 1), machine);
   ConvLaunch launch;
   launch.header = "conv_sm90.h";
-  launch.text = "struct Problem {\n" + problem_text(conv, problem) +
-                "  static constexpr bool kIsMatrix = " + (image.im2col ? "false" : "true") +
-                ";\n};\n" + schedule_text(conv, s);
+  launch.text =
+      "struct Problem {\n" + problem_text(conv, problem) +
+      "  static constexpr bool kIsMatrix = " + (image.im2col ? "false" : "true") +
+      ";\n  static constexpr bool kWeightsFirst = " + (conv.is_constant ? "true" : "false") +
+      ";\n};\n" + schedule_text(conv, s);
   launch.threads = s.threads();
   launch.resident = s.resident;
   launch.shared_bytes = s.shared_bytes();
@@ -255,9 +256,8 @@ Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Conv
       ");\n  Conv::run(image, weights, epilogue);";
   launch.parameters = {"const __grid_constant__ TensorMap image",
                        "const __grid_constant__ TensorMap weights"};
-  launch.arguments = {
-      image, swizzled_boxes(conv.dtype, conv.outputs, product_depth(laid.graph, conv), s.outputs,
-                            {Pointer::Base::packed, 0, 0})};
+  launch.arguments = {image, swizzled_boxes(conv.dtype, conv.outputs,
+                                            product_depth(laid.graph, conv), s.outputs, weights)};
   launch.blocks = ((conv.pixels() + s.pixels() - 1) / s.pixels()) *
                   ((conv.outputs + s.outputs - 1) / s.outputs) * s.parts;
   launch.cluster = static_cast<unsigned>(s.parts);

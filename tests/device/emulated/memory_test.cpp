@@ -42,6 +42,33 @@ TEST_F(EmulatedGpu, OperatorsCopyNothingThroughTheHost) {
   EXPECT_LE(after.allocations - before.allocations, 2);  // freed results are used again
 }
 
+TEST_F(EmulatedGpu, OperatorsWithKernelsBringNothingHere) {
+  const Tensor image = random_.normal({1, 8, 6, 6}).to(gpu_);
+  const Tensor weight = random_.normal({4, 8, 3, 3}).to(gpu_);
+  const Tensor turned = random_.normal({8, 4, 2, 2}).to(gpu_);
+  const Tensor rows = array({1, -1, 0}).astype(i64).to(gpu_);
+  const auto resized = [&](Interpolation mode) {
+    return interpolate(image, {9, 4}, {.mode = mode});
+  };
+  const std::vector<std::pair<std::function<Tensor()>, std::int64_t>> cases = {
+      {[&] { return conv2d(image, weight, {}, {.padding = 1}); }, 0},
+      {[&] { return conv2d(image.astype(f16), weight.astype(f16)); }, 0},
+      {[&] { return conv_transpose2d(image, turned, {}, {.stride = 2}); }, 0},
+      {[&] { return resized(Interpolation::nearest); }, 0},
+      {[&] { return resized(Interpolation::bilinear); }, 0},
+      {[&] { return resized(Interpolation::bicubic); }, 0},
+      {[&] { return avg_pool2d(image, 2); }, 0},
+      {[&] { return take(image, rows, 2); }, rows.nbytes()},  // which are checked
+  };
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const DriverCounts before = driver_counts();
+    cases[i].first();
+    const DriverCounts after = driver_counts();
+    EXPECT_EQ(after.downloaded_bytes - before.downloaded_bytes, cases[i].second) << i;
+    EXPECT_EQ(after.uploaded_bytes, before.uploaded_bytes) << i;
+  }
+}
+
 TEST_F(EmulatedGpu, RunsOnItsOwnMemoryCopyNothing) {
   const Tensor weight = random_.normal({8, 8});
   const auto f = [&](const Tensors& in) -> Tensors {

@@ -72,6 +72,33 @@ inline void pack_patches(const typename P::From* image, typename P::To* packed) 
   store_channels<true>(packed + i64(pixel) * P::kRow + first, values, 1, 8);
 }
 
+/// Weights [kOutputs, kChannels, kTapRows, kTapColumns] of any steps as a matrix of kRows by kRow
+/// elements: of outputs by depth, or turned if kIsTurned. Along the depth lie groups of kGroup
+/// elements, which begin with kGroupTaps neighbouring taps of kGroupChannels each; or all taps of
+/// one channel after the other if kArePatches. What is no weight is zero. A thread has an element.
+template <class P>
+inline void pack_weights(const typename P::Element* weights, typename P::Element* packed) {
+  launch_next();
+  wait_for_previous();
+  constexpr int kTaps = P::kTapRows * P::kTapColumns;
+  const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (number >= i64(P::kRows) * P::kRow) return;
+  const int line = static_cast<int>(number / P::kRow), place = static_cast<int>(number % P::kRow);
+  const int output = P::kIsTurned ? place : line, depth = P::kIsTurned ? line : place;
+  const int in_group = depth % P::kGroup;
+  const int channel = P::kArePatches ? depth / kTaps : in_group % P::kGroupChannels;
+  const int tap = P::kArePatches ? depth % kTaps
+                                 : depth / P::kGroup * P::kGroupTaps + in_group / P::kGroupChannels;
+  const bool is_filled = !P::kArePatches && in_group >= P::kGroupTaps * P::kGroupChannels;
+  const bool is_weight =
+      !is_filled && output < P::kOutputs && channel < P::kChannels && tap < kTaps;
+  packed[number] = is_weight
+                       ? weights[i64(output) * P::kOutputStep + i64(channel) * P::kChannelStep +
+                                 i64(tap / P::kTapColumns) * P::kTapRowStep +
+                                 i64(tap % P::kTapColumns) * P::kTapColumnStep]
+                       : typename P::Element{};
+}
+
 /// Tiles of 128 pixels by P::kTileOutputs, 64 or 128, outputs; a thread has eight of them of four
 /// or eight pixels. P is ConvMma's problem with steps of any size, kChannelStep between channels,
 /// and the types Image and Weight; weights are packed as [depth, output], kWeightRow outputs, a

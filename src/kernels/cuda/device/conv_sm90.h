@@ -12,8 +12,9 @@ namespace tensor::device {
 
 /// P names the problem: kTapRows, kTapColumns, kStrideY/X, kPadY/X, kDilationY/X of the window;
 /// kOutHeight, kOutWidth, kPixels, kOutputs of the result; kChannels of the image, a multiple of
-/// 64; kIsMatrix where pixels are read as they lie, as rows of a matrix. S names the schedule:
-/// kOutputs of a tile, kGroups of 64 pixels, kStages of the ring, kParts of the depth.
+/// 64; kIsMatrix where pixels are read as they lie, as rows of a matrix; kWeightsFirst where no
+/// kernel ahead writes the weights. S names the schedule: kOutputs of a tile, kGroups of 64 pixels,
+/// kStages of the ring, kParts of the depth.
 /// Wgmma::run(sums, a, b, accumulate) is the instruction for kOutputs columns.
 template <class P, class S, class Wgmma, class E>
 struct ConvSm90 {
@@ -73,6 +74,7 @@ struct ConvSm90 {
   // The first tiles: the weights of the ring come while the kernel ahead still runs.
   void load_first() const {
     const int ready = min(end - begin, S::kStages);
+    if constexpr (!P::kWeightsFirst) wait_for_previous();
     for (int i = 0; i < ready; ++i) {
       barrier_expect(full(i), kStageBytes);
       load_weights(i, begin + i);
