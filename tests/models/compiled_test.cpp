@@ -7,6 +7,7 @@
 #include "models/detr/detr_checkpoint.h"
 #include "models/setr/setr_checkpoint.h"
 #include "models/vit/vit_checkpoint.h"
+#include "tests/models/digits.h"
 #include "tests/models/golden.h"
 
 namespace {
@@ -93,29 +94,7 @@ TEST(Compiled, SetrEqualsGoldenOutputs) {
 }
 
 TEST(Compiled, DigitsInBf16HaveTheSameTopClass) {
-  const std::string folder = TENSOR_TEST_DATA "/../../models/vit/pretrained/digits";
-  models::vit::LoadedVit vit = models::vit::load_vit(models::open_checkpoint(folder));
-  const auto test = tensor::load_npz(folder + "/test.npz");
-  const Tensor images = test.at("images");
-  const std::int64_t count = images.shape(0);
-  Tensors pixels;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const Tensor grey = images(i).expand_dims(2);
-    pixels.push_back(models::preprocess(
-        tensor::copy(tensor::broadcast_to(grey, {grey.shape(0), grey.shape(1), 3})),
-        vit.preprocessing));
-  }
-  const Tensors inputs = {tensor::stack(pixels)};
-  const auto f = [&](const Tensors& in) -> Tensors { return {vit.model(in[0]).logits}; };
-  const Tensor exact = f(inputs)[0];
-  const Tensor narrow = tensor::compile(f, inputs, {.dtype = tensor::bf16})(inputs)[0];
-  // An image whose two best classes are nearer than bf16 resolves may go either way; count those.
-  const auto [best, order] = tensor::topk(exact, 2);
-  const Tensor margin = best(tensor::ellipsis, 0) - best(tensor::ellipsis, 1);
-  const double resolution = 0x1p-8 * tensor::max(tensor::abs(exact)).item() * 4;
-  const Tensor differs = tensor::argmax(narrow, 1) != order(tensor::ellipsis, 0);
-  EXPECT_FALSE(tensor::any(differs & (margin > resolution)).item<bool>());
-  EXPECT_LE(tensor::sum(differs).item<int>(), 1) << "of " << count;
+  digits::expect_same_classes({.dtype = tensor::bf16});
 }
 
 }  // namespace
