@@ -26,6 +26,8 @@ CASES = [
     ("setr-naive", "setr_n", 1),
     ("setr-pup", "setr_pup", 1),
     ("vit-base-patch16-224", "vit_b", 64),
+    ("vit-large-patch16-224", "vit_l", 64),
+    ("vit-huge-patch14-224", "vit_h", 64),
 ]
 
 
@@ -105,7 +107,7 @@ def main():
               "gpu": dict(zip(query.split(","), gpu)), "versions": {"tensor": options.revision, "torch": ceilings["torch"]},
               "ceilings": ceilings, "results": rows}
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / f"{now:%Y-%m-%d-%H%M}.json").write_text(json.dumps(result, indent=1) + "\n")
+    (options.out / f"{now:%Y-%m-%d-%H%M}-models.json").write_text(json.dumps(result, indent=1) + "\n")
     (options.out / "models.svg").write_text(plot(rows))
 
 

@@ -121,10 +121,12 @@ def main():
             rows.append(row)
             print(f"{name:42} {row['chosen_us']:9.2f} {row['best_us']:9.2f} {row['torch_us']:9.2f} us  "
                   f"{row['torch_us'] / row['chosen_us']:.2f} x  {row['chosen']}, {best}", flush=True)
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0]
     now = datetime.datetime.now(datetime.timezone.utc)
     versions = {"tensor": options.revision, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version()}
     result = {"date": f"{now:%Y-%m-%d %H:%M} UTC", "command": "bench/peers/compare_kernels.py", "dtype": "bf16",
-              "gpu": torch.cuda.get_device_name(), "versions": versions, "results": rows}
+              "gpu": {"name": torch.cuda.get_device_name(), "driver_version": driver}, "versions": versions, "results": rows}
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / f"{now:%Y-%m-%d-%H%M}-kernels.json").write_text(json.dumps(result, indent=1) + "\n")
 
