@@ -146,9 +146,10 @@ class Batch {
     std::sort(list.begin(), list.end(), [&](std::size_t a, std::size_t b) {
       return entries_[a].microseconds < entries_[b].microseconds;
     });
-    while (static_cast<int>(list.size()) > how_.finalists ||
-           entries_[list.back()].microseconds >
-               how_.finalist_of * entries_[list.front()].microseconds) {
+    // One stays, also where a time is nonsense, below 0, which the parent will refuse.
+    while (list.size() > 1 && (static_cast<int>(list.size()) > how_.finalists ||
+                               entries_[list.back()].microseconds >
+                                   how_.finalist_of * entries_[list.front()].microseconds)) {
       entries_[list.back()].trial.reset();
       list.pop_back();
     }
