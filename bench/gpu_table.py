@@ -11,12 +11,11 @@ Files are named by their date and what they hold: -models (peers/compare_gpu.py)
 import json
 import math
 import pathlib
-import sys
 
-from table import line
+from table import line, put
 
 HERE = pathlib.Path(__file__).resolve().parent
-README, BEGIN, END = HERE / "README.md", "<!-- gpu tables -->\n", "<!-- end of gpu tables -->\n"
+BEGIN, END = "<!-- gpu tables -->\n", "<!-- end of gpu tables -->\n"
 
 
 def newest(kind):
@@ -88,21 +87,7 @@ def ablation(run):
         ["model", "without", "trials", "tuned s", "before ms", "after ms"], rows, 2)
 
 
-def main():
-    parts = [(kind, newest(name)) for name, kind in
-             [("models", models), ("kernels", kernels), ("tuned", tuned), ("ablation", ablation)]]
-    text = "\n".join(render(run) for render, run in parts if run) or "No results yet.\n"
-    if len(sys.argv) == 1:
-        return print(text, end="")
-    readme = README.read_text()
-    before, rest = readme.split(BEGIN)
-    _, after = rest.split(END)
-    want = before + BEGIN + text + END + after
-    if sys.argv[1] == "--write":
-        README.write_text(want)
-    elif readme != want:
-        sys.exit("the GPU tables in bench/README.md are not those of the results: run bench/gpu_table.py --write")
-
-
 if __name__ == "__main__":
-    main()
+    kinds = [("models", models), ("kernels", kernels), ("tuned", tuned), ("ablation", ablation)]
+    runs = [(render, newest(kind)) for kind, render in kinds]
+    put("\n".join(render(run) for render, run in runs if run) or "No results yet.\n", BEGIN, END)

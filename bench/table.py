@@ -79,19 +79,19 @@ def current():
             yield {**run, "results": rows}
 
 
-def main():
-    text = "\n".join(render(run) for run in current()) or "No results yet.\n"
+def put(text, begin, end):
+    """Prints it, or, as the command line says, puts it between two lines of bench/README.md or compares it with them."""
     if len(sys.argv) == 1:
         return print(text, end="")
     readme = README.read_text()
-    before, rest = readme.split(BEGIN)
-    _, after = rest.split(END)
-    want = before + BEGIN + text + END + after
+    before, rest = readme.split(begin)
+    _, after = rest.split(end)
+    want = before + begin + text + end + after
     if sys.argv[1] == "--write":
         README.write_text(want)
     elif readme != want:
-        sys.exit("the table in bench/README.md is not that of the results: run bench/table.py --write")
+        sys.exit(f"the tables in bench/README.md are not those of the results: run {sys.argv[0]} --write")
 
 
 if __name__ == "__main__":
-    main()
+    put("\n".join(render(run) for run in current()) or "No results yet.\n", BEGIN, END)

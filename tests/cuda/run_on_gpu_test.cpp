@@ -10,23 +10,13 @@
 #include "tensor/compile.h"
 #include "tensor/io.h"
 #include "tensor/tensor.h"
+#include "tests/device/gpu.h"
 
 namespace tensor {
 namespace {
 
-using Tensors = std::vector<Tensor>;
-
-class RunOnGpu : public testing::Test {
+class RunOnGpu : public OnGpu {
  protected:
-  void SetUp() override {
-    try {
-      cuda::Device::get();
-      cuda::Compiler::get();
-    } catch (const UserError& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
-
   // Attention over an image's patches, with a view, a cumulative sum and an input among the
   // results.
   Tensors block(const Tensors& in) const {
@@ -51,12 +41,12 @@ class RunOnGpu : public testing::Test {
   }
 
   static constexpr std::int64_t kWidth = 64;
-  Generator random_{91};
-  Tensor patch_ = random_.normal({kWidth, 3, 4, 4}, 0, 0.2),
-         gain_ = random_.normal({kWidth}, 1, 0.1),
-         first_ = random_.normal({kWidth, kWidth}, 0, 0.1),
-         second_ = random_.normal({kWidth, kWidth}, 0, 0.1),
-         image_ = random_.normal({2, 3, 32, 36});
+  Generator numbers_{91};
+  Tensor patch_ = numbers_.normal({kWidth, 3, 4, 4}, 0, 0.2),
+         gain_ = numbers_.normal({kWidth}, 1, 0.1),
+         first_ = numbers_.normal({kWidth, kWidth}, 0, 0.1),
+         second_ = numbers_.normal({kWidth, kWidth}, 0, 0.1),
+         image_ = numbers_.normal({2, 3, 32, 36});
 };
 
 TEST_F(RunOnGpu, AgreesWithTheEagerRunInEveryType) {
