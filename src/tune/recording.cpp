@@ -100,7 +100,8 @@ double Recording::best_us() const {
 std::vector<Recording> recordings(std::span<const Measurement> measurements, std::size_t least) {
   std::map<std::tuple<std::string, std::string, std::string>, std::vector<Measurement>> parts;
   for (const Measurement& m : measurements)
-    if (!m.features.empty()) parts[{m.problem, m.family, m.device}].push_back(m);
+    if (!m.features.empty() && !m.schedule.empty())
+      parts[{m.problem, m.family, m.device}].push_back(m);
   std::vector<Recording> result;
   for (const auto& [key, part] : parts)
     if (Recording recording(part); recording.size() >= least)

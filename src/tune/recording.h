@@ -41,7 +41,8 @@ class Recording {
   std::map<std::string, Entry> entries_;  // by schedule
 };
 
-/// The recordings of a log, by problem, family and device, of `least` schedules or more.
+/// The recordings of a log, by problem, family and device, of `least` schedules or more. Families
+/// that know one way only, which the empty schedule stands for, leave nothing to search.
 std::vector<Recording> recordings(std::span<const Measurement> measurements, std::size_t least = 1);
 
 /// Answers from recordings; a candidate's task is the position of one.
