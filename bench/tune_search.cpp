@@ -1,10 +1,12 @@
-// How many trials searches take: random, evolution without a cost model, and with it. The machine
-// is a log that has all that was ever measured of some problems (tune --help says how to make one),
-// so this runs anywhere; as many seeds as wanted cost nothing.
+// How many trials searches take: random, evolution without a cost model, with it, and with one that
+// has learned from other problems before. The machine is a log that has all that was ever measured
+// of some problems (tune --help says how to make one), so this runs anywhere; as many seeds as
+// wanted cost nothing.
 #include <algorithm>
 #include <charconv>
 #include <iostream>
 #include <map>
+#include <set>
 
 #include "src/tune/curve.h"
 #include "src/tune/recording.h"
@@ -16,15 +18,19 @@ namespace {
 
 struct Options {
   std::vector<std::string> logs;
-  std::string model;  // to start from
+  std::string model;       // to start from
+  bool transfers = false;  // starts from what the other logs teach
   std::size_t seeds = 3, trials = 1000, batch = 16, least = 100;
 };
 
 constexpr const char* kHelp =
-    "usage: tune_search [--seeds=3] [--trials=1000] [--batch=16] [--least=100] [--model=FILE] "
-    "LOG...\n"
+    "usage: tune_search [--seeds=3] [--trials=1000] [--batch=16] [--least=100] [--transfer | "
+    "--model=FILE] LOG...\n"
     "Prints JSON: of every problem with so many schedules in the logs the best time after each\n"
-    "trial, by three searches; and the trials that they take to random search's best.\n";
+    "trial, by three searches; and the trials that they take to random search's best, and to 2 %\n"
+    "above the best that is recorded. A fourth search starts from the model of the file; with\n"
+    "--transfer from one that has learned from all problems but those of logs (one a model, say)\n"
+    "that have this one.\n";
 
 Options parse(int argc, char** argv) {
   Options options;
@@ -38,6 +44,8 @@ Options parse(int argc, char** argv) {
     const auto number = numbers.find(text.substr(0, end));
     if (text.starts_with("--model=")) {
       options.model = text.substr(end);
+    } else if (text == "--transfer") {
+      options.transfers = true;
     } else if (end > 0 && number != numbers.end()) {
       const char* last = text.data() + text.size();
       const auto [at, error] = std::from_chars(text.data() + end, last, *number->second);
@@ -50,15 +58,65 @@ Options parse(int argc, char** argv) {
     }
   }
   if (options.logs.empty()) fail("tune_search", "got no log\n", kHelp);
+  if (options.transfers && !options.model.empty())
+    fail("tune_search", "got --transfer and --model, need one of them\n", kHelp);
   return options;
 }
 
 struct Method {
   const char* name;
-  bool use_model, use_evolution;
+  bool use_model, use_evolution, is_started;
 };
-constexpr Method kMethods[] = {
-    {"random", false, false}, {"evolution", false, true}, {"full", true, true}};
+constexpr Method kMethods[] = {{"random", false, false, false},
+                               {"evolution", false, true, false},
+                               {"full", true, true, false},
+                               {"started", true, true, true}};
+// Times above the best by no more than this are as good.
+constexpr double kAsGood = 1.02;
+
+// What searches start from: the bytes of a cost model, empty for none.
+class Starts {
+ public:
+  explicit Starts(const Options& options) : transfers_(options.transfers) {
+    if (!options.model.empty()) given_ = CostModel::load(options.model).to_bytes(options.model);
+    if (!transfers_) return;
+    for (const std::string& path : options.logs) {
+      auto& log = logs_.emplace_back(read_log(path).measurements);
+      std::erase_if(log, [](const Measurement& m) { return m.features.empty(); });
+    }
+  }
+  bool have_any() const { return transfers_ || !given_.empty(); }
+
+  const std::string& of(const std::string& problem) {
+    if (!transfers_) return given_;
+    std::set<std::size_t> left_out;  // logs
+    std::set<std::string> unknown;   // problems
+    for (std::size_t i = 0; i < logs_.size(); ++i)
+      if (has(logs_[i], problem)) left_out.insert(i);
+    for (const std::size_t i : left_out)
+      for (const Measurement& m : logs_[i]) unknown.insert(m.problem);
+    const auto [at, is_new] = learned_.try_emplace(left_out);
+    if (!is_new) return at->second;
+    std::vector<Measurement> others;
+    for (const std::vector<Measurement>& log : logs_)
+      for (const Measurement& m : log)
+        if (!unknown.contains(m.problem)) others.push_back(m);
+    CostModel model;
+    model.train(samples_of(others));
+    return at->second = model.is_trained() ? model.to_bytes("start") : "";
+  }
+
+ private:
+  static bool has(const std::vector<Measurement>& log, const std::string& problem) {
+    return std::any_of(log.begin(), log.end(),
+                       [&](const Measurement& m) { return m.problem == problem; });
+  }
+
+  bool transfers_;
+  std::string given_;
+  std::vector<std::vector<Measurement>> logs_;
+  std::map<std::set<std::size_t>, std::string> learned_;
+};
 
 std::string quoted(const std::string& text) {
   std::string result = "\"";
@@ -82,35 +140,53 @@ void print_steps(std::ostream& out, const std::vector<double>& curve) {
   out << ']';
 }
 
-// Of a method the trials until it is where random search ends, over those of random search.
-using Shares = std::map<std::string, std::vector<double>>;
+struct Trials {
+  std::vector<double> shares;   // until it is where random search ends, over those of random search
+  std::vector<double> to_best;  // until it is as good as the best
+};
+using Outcome = std::map<std::string, Trials>;
+
+// The best time after each trial.
+std::vector<double> curve_of(const Method& method, const Options& options,
+                             const Recording& recording, RecordedMeasurer& measurer, int task,
+                             std::size_t seed, const std::string& start) {
+  const Space space = recording.space();
+  Search search(
+      recording.problem(), recording.family(), space,
+      {.seed = seed, .use_model = method.use_model, .use_evolution = method.use_evolution});
+  CostModel model(seed);
+  if (method.is_started && !start.empty())
+    model = CostModel::from_bytes(start, "start", seed, search.features(space.chosen).size());
+  std::vector<double> curve;
+  for (const Search::Best& best :
+       search_curve(search, task, measurer, model, options.trials, options.batch))
+    curve.push_back(best.microseconds);
+  return curve;
+}
 
 void print_task(std::ostream& out, const Options& options, const Recording& recording,
-                RecordedMeasurer& measurer, int task, Shares& shares) {
-  const Space space = recording.space();
+                RecordedMeasurer& measurer, int task, Starts& starts, Outcome& outcome) {
   out << "    {\"problem\": " << quoted(recording.problem())
       << ", \"device\": " << quoted(recording.device()) << ", \"schedules\": " << recording.size()
       << ", \"best_us\": " << recording.best_us() << ",\n     \"curves\": [";
   const char* separator = "\n";
+  const std::string start = starts.have_any() ? starts.of(recording.problem()) : "";
   for (std::size_t seed = 1; seed <= options.seeds; ++seed) {
     double goal = 0;
     std::size_t random_trials = 0;
     for (const Method& method : kMethods) {
-      Search search(
-          recording.problem(), recording.family(), space,
-          {.seed = seed, .use_model = method.use_model, .use_evolution = method.use_evolution});
-      CostModel model =
-          options.model.empty() ? CostModel(seed) : CostModel::load(options.model, seed);
-      std::vector<double> curve;
-      for (const Search::Best& best :
-           search_curve(search, task, measurer, model, options.trials, options.batch))
-        curve.push_back(best.microseconds);
+      if (method.is_started && !starts.have_any()) continue;
+      const std::vector<double> curve =
+          curve_of(method, options, recording, measurer, task, seed, start);
       if (goal == 0) goal = curve.back(), random_trials = curve.size();
-      const std::size_t trials = trials_to(curve, goal);
-      shares[method.name].push_back(static_cast<double>(trials) /
-                                    static_cast<double>(random_trials));
+      const std::size_t trials = trials_to(curve, goal),
+                        to_best = trials_to(curve, kAsGood * recording.best_us());
+      Trials& all = outcome[method.name];
+      all.shares.push_back(static_cast<double>(trials) / static_cast<double>(random_trials));
+      all.to_best.push_back(static_cast<double>(to_best));
       out << separator << "      {\"method\": \"" << method.name << "\", \"seed\": " << seed
-          << ", \"trials_to_random_best\": " << trials << ", \"steps\": ";
+          << ", \"trials_to_random_best\": " << trials << ", \"trials_to_2_percent\": " << to_best
+          << ", \"steps\": ";
       print_steps(out, curve);
       out << '}';
       separator = ",\n";
@@ -126,21 +202,28 @@ void run(const Options& options) {
     fail("tune_search", "got logs without a problem of ", options.least,
          " schedules, need --least=N for smaller ones, or a log of more measurements");
   RecordedMeasurer measurer(all);
-  Shares shares;
+  Starts starts(options);
+  Outcome outcome;
   std::cout << "{\"trials\": " << options.trials << ", \"batch\": " << options.batch
             << ", \"learns\": " << (CostModel::can_learn() ? "true" : "false")
             << ",\n \"tasks\": [\n";
   for (std::size_t task = 0; task < all.size(); ++task) {
     if (task > 0) std::cout << ",\n";
-    print_task(std::cout, options, all[task], measurer, static_cast<int>(task), shares);
+    print_task(std::cout, options, all[task], measurer, static_cast<int>(task), starts, outcome);
   }
-  std::cout << "],\n \"median_share_of_random_trials\": {";
-  const char* separator = "";
-  for (const auto& [method, values] : shares) {
-    std::cout << separator << '"' << method << "\": " << median(values);
-    separator = ", ";
-  }
-  std::cout << "}}\n";
+  const auto print_medians = [&](const char* name, std::vector<double> Trials::*values) {
+    std::cout << ",\n \"" << name << "\": {";
+    const char* separator = "";
+    for (const auto& [method, trials] : outcome) {
+      std::cout << separator << '"' << method << "\": " << median(trials.*values);
+      separator = ", ";
+    }
+    std::cout << "}";
+  };
+  std::cout << "]";
+  print_medians("median_share_of_random_trials", &Trials::shares);
+  print_medians("median_trials_to_2_percent", &Trials::to_best);
+  std::cout << "}\n";
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/tune/log.h"
@@ -48,16 +50,32 @@ class CostModel {
   /// learned, or of another number of features.
   std::vector<double> predict(std::span<const std::vector<float>> features) const;
 
-  /// Keeps what has been learned in a file. UserError when nothing has, or on a full disk.
+  /// What has been learned, as the bytes of a file. UserError, with `name`, when nothing has.
+  std::string to_bytes(const std::string& name) const;
+  /// A model to start from, called `name` in messages. UserError when it is damaged, of another
+  /// format, has learned from a list of features that is not this version's, or from others than
+  /// `columns` of them; and in a build that cannot learn.
+  static CostModel from_bytes(std::string_view bytes, const std::string& name,
+                              std::uint64_t seed = 0, std::size_t columns = feature_columns());
+  /// Writes to_bytes() to a file. UserError also on a full disk.
   void save(const std::string& path) const;
-  /// A model to start from. UserError when the file is absent, damaged or of another format, and in
-  /// a build that cannot learn.
-  static CostModel load(const std::string& path, std::uint64_t seed = 0);
+  /// from_bytes() of a file. UserError also when there is none.
+  static CostModel load(const std::string& path, std::uint64_t seed = 0,
+                        std::size_t columns = feature_columns());
+
+  /// What tune() starts from: for a device of which the library has a model (src/tune/shipped) that
+  /// one, else one that has learned nothing; so in a build that cannot learn.
+  static CostModel shipped(const std::string& device, std::uint64_t seed = 0);
+  /// How many features Search gives of a schedule: feature_names() and the analytic model's.
+  static std::size_t feature_columns();
 
  private:
   struct Trees;
   std::unique_ptr<Trees> trees_;
 };
+
+/// The cost models that are part of the library: "nvidia-h200.model" and the bytes of the file.
+std::span<const std::pair<std::string_view, std::string_view>> shipped_models();
 
 /// Spearman's rank correlation, from -1 to 1, equal values sharing their ranks; 0 where either
 /// side is constant.

@@ -64,7 +64,7 @@ Tuner::Tuner(LaidOutGraph laid, detail::Target target, const TuneOptions& option
       limits_(limits),
       known_(std::move(known)),
       log_(log),
-      model_(options.seed),
+      model_(CostModel::shipped(target_.tuned_as, options.seed)),
       measurer_(make(problems_, [this] { return !over().empty(); })),
       model_bytes_(constant_bytes(laid_.graph)) {
   target_.cost = remembered(target_.cost);

@@ -150,7 +150,8 @@ TEST_F(LearnedModel, KeepsWhatWasLearned) {
   model.save(path("again"));
   const std::string bytes = testing::read_bytes(path("m"));
   EXPECT_EQ(bytes, testing::read_bytes(path("again")));
-  const CostModel loaded = CostModel::load(path("m"), 7);
+  const std::size_t columns = train.rows[0].size();
+  const CostModel loaded = CostModel::load(path("m"), 7, columns);
   EXPECT_TRUE(loaded.is_trained());
   EXPECT_EQ(loaded.predict(test.rows), model.predict(test.rows));
 
@@ -158,11 +159,12 @@ TEST_F(LearnedModel, KeepsWhatWasLearned) {
     std::string bad = bytes;
     bad[i] = static_cast<char>(bad[i] ^ 1);
     testing::write_bytes(path("bad"), bad);
-    EXPECT_THROW(CostModel::load(path("bad")), UserError) << i;
+    EXPECT_THROW(CostModel::load(path("bad"), 0, columns), UserError) << i;
     testing::write_bytes(path("bad"), bytes.substr(0, i));
-    EXPECT_THROW(CostModel::load(path("bad")), UserError) << i;
+    EXPECT_THROW(CostModel::load(path("bad"), 0, columns), UserError) << i;
   }
   EXPECT_THROW(CostModel::load(path("absent")), UserError);
+  EXPECT_THROW(CostModel::load(path("m")), UserError);  // of other features than Search gives
 }
 
 // What the library ships: a model of other problems, which a few measurements of a new one make
@@ -181,7 +183,7 @@ TEST_F(LearnedModel, ALoadedModelIsAGoodStart) {
     start.train(others);
     start.save(path("m"));
     const Data few = draw(products[left_out], 24, 100), test = draw(products[left_out], 500, 101);
-    CostModel fresh(1), both = CostModel::load(path("m"), 1);
+    CostModel fresh(1), both = CostModel::load(path("m"), 1, test.rows[0].size());
     fresh.train(few.samples);
     both.train(few.samples);
     of_start += correlation(start, test) / static_cast<double>(products.size());
