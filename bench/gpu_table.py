@@ -5,12 +5,14 @@
     python bench/gpu_table.py --check     # fails if bench/README.md has others
 
 Files are named by their date and what they hold: -models (peers/compare_gpu.py), -kernels (peers/compare_kernels.py),
--tuned and -ablation (tune_models).
+-tuned and -ablation (tune_models), -cost-model (tune_model and tune_search).
 """
 
 import json
 import math
 import pathlib
+import re
+import statistics
 
 from table import line, put
 
@@ -87,7 +89,57 @@ def ablation(run):
         ["model", "without", "trials", "tuned s", "before ms", "after ms"], rows, 2)
 
 
+def described(problem):
+    """A subgraph in short: its operators but casts, and the shapes of the first two operands."""
+    names = re.findall(r"= (\w+)\(%", problem)
+    shapes = re.findall(r"= (?:constant )?\w+\(([\d, ]+)\)", problem)
+    main = next(i for i, name in enumerate(names) if name in ("matmul", "conv2d"))
+    reads = re.search(rf"= {names[main]}\(%(\d+), %(\d+)", problem)
+    operands = []
+    for number in reads.groups():
+        own = re.search(rf"%{number} = (?:constant )?\w+\(([\d, ]+)\)", problem)
+        operands.append((own[1] if own else shapes[0]).strip(", ").replace(", ", "x"))
+    return " by ".join(operands) + ": " + ", ".join(name for name in names if name != "astype")
+
+
+def ranking(run):
+    rows = [
+        [row["log"].removesuffix(".jsonl").removesuffix("-f16"), f"{row['problems']}"]
+        + [f"{row[model][key]:.{digits}f}" for key, digits in (("rank_correlation", 2), ("top8_recall", 2), ("best_of_4", 3))
+           for model in ("learned", "analytic")]
+        for row in run["ranking"]["left_out"] if row["problems"] > 1
+    ]
+    heads = ["left out", "subgraphs"]
+    for key in ("rank correlation", "top-8 recall", "best of first 4"):
+        heads += [f"{key}, learned", "analytic"]
+    return (header(run, "How the cost model ranks a model of which it has learned nothing, on recorded schedules")
+            + "\n" + table(heads, rows))
+
+
+def transfer(run):
+    methods = [("random", "random"), ("evolution", "evolution"), ("full", "anew"), ("started", "**started**")]
+    medians, rows = {key: [] for key, _ in methods}, []
+    for task in run["search"]["tasks"]:
+        row = [described(task["problem"]), f"{task['schedules']}"]
+        for key, _ in methods:
+            trials = [curve["trials_to_2_percent"] for curve in task["curves"] if curve["method"] == key]
+            medians[key].append(statistics.median(trials))
+            row.append(f"{medians[key][-1]:g}")
+        rows.append(row)
+    for name, of in (("median", statistics.median), ("mean", statistics.mean)):
+        rows.append([f"{name} of {len(run['search']['tasks'])}", ""] + [f"**{of(medians[key]):.3g}**" for key, _ in methods])
+    seeds = max(curve["seed"] for task in run["search"]["tasks"] for curve in task["curves"])
+    return (f"Trials until the best is within 2 % of the best recorded, medians of {seeds} seeds. Evolution has no model, \"anew\" "
+            "one that learns from these trials only, \"started\" one that had learned from the logs of models that do not have "
+            "the subgraph, and goes on:\n\n"
+            + table(["subgraph", "recorded"] + [name for _, name in methods], rows))
+
+
+def cost_model(run):
+    return ranking(run) + "\n" + transfer(run)
+
+
 if __name__ == "__main__":
-    kinds = [("models", models), ("kernels", kernels), ("tuned", tuned), ("ablation", ablation)]
+    kinds = [("models", models), ("kernels", kernels), ("tuned", tuned), ("ablation", ablation), ("cost-model", cost_model)]
     runs = [(render, newest(kind)) for kind, render in kinds]
     put("\n".join(render(run) for render, run in runs if run) or "No results yet.\n", BEGIN, END)
