@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "src/compile.h"
+#include "src/kernels/cpu/weights.h"
 #include "src/kernels/cuda/range.h"
 #include "src/runtime/describe.h"
 #include "src/runtime/program.h"
@@ -84,8 +85,12 @@ LaidOutGraph detail::prepare(const TensorFunction& function, const std::vector<T
   graph = stages.pass("simplify", graph, simplify);
   graph = stages.pass("fold_scale", graph, fold_scale);
   if (options.dtype != f32)
-    graph =
-        stages.pass("cast", graph, [&](const Graph& g) { return cast_products(g, options.dtype); });
+    graph = stages.pass("cast", graph, [&](const Graph& g) {
+      const int threads = options.threads > 0 ? options.threads : cpu::all_threads();
+      return cast_products(g, options.dtype, [&](const Tensor& x, DType dtype) {
+        return cpu::converted(x, dtype, threads);
+      });
+    });
   if (options.tf32) graph = stages.pass("round", graph, round_products);
   if (options.dtype != f32 && target.device.is_cuda())
     graph = stages.pass("cast_images", graph,

@@ -2,6 +2,7 @@
 // the host where they are constant, otherwise by a kernel in every run.
 #include <sstream>
 
+#include "src/kernels/cpu/weights.h"
 #include "src/kernels/cuda/conv.h"
 
 namespace tensor::cuda {
@@ -45,6 +46,11 @@ Call pack_call(const LaidOutGraph& laid, const Group& group, const Convolution& 
   return call;
 }
 
+// A matrix with rows of `row` elements, zeros behind its own.
+Tensor rows_of(const Tensor& matrix, std::int64_t row) {
+  return cpu::spread(matrix, {matrix.shape(0), row}, {row, 1}, cpu::all_threads());
+}
+
 }  // namespace
 
 WeightForm outputs_as_rows(const Convolution& conv, const TensorProblem& p,
@@ -52,34 +58,28 @@ WeightForm outputs_as_rows(const Convolution& conv, const TensorProblem& p,
   if (p.are_patches)
     return {conv.outputs, p.channels,
             [outputs = conv.outputs, row = p.channels](const Tensor& w) {
-              const Tensor x = reshape(w, {outputs, w.size() / outputs});
-              return pad(x, {{0, 0}, {0, row - x.shape(1)}}).copy();
+              return rows_of(reshape(w, {outputs, w.size() / outputs}), row);
             },
             depth_text(1, 1, 1, true, false)};
   // Taps that are one to the kernel.
   const std::int64_t taps = conv.taps.h * conv.taps.w / (p.taps.h * p.taps.w);
   const std::int64_t groups = p.taps.h * p.taps.w, group = round_up(p.channels, channel_step);
   const std::int64_t row = round_up(groups * group, row_step);
-  return {conv.outputs, row,
-          [=, outputs = conv.outputs, channels = p.pixel_channels](const Tensor& w) {
-            const auto fill = [](const Tensor& x, std::int64_t to) {
-              std::vector<std::pair<std::int64_t, std::int64_t>> width(
-                  static_cast<std::size_t>(x.rank()));
-              width.back().second = to - x.shape(-1);
-              return pad(x, width);
-            };
-            Tensor x = fill(transpose(w, {0, 2, 3, 1}), channels);
-            x = fill(reshape(x, {outputs, groups, taps * channels}), group);
-            return fill(reshape(x, {outputs, groups * group}), row).copy();
-          },
-          depth_text(group, taps, p.pixel_channels, false, false)};
+  return {
+      conv.outputs, row,
+      [=, outputs = conv.outputs, channels = p.pixel_channels](const Tensor& w) {
+        const Tensor x = reshape(transpose(w, {0, 2, 3, 1}), {outputs, groups, taps, w.shape(1)});
+        return cpu::spread(x, {outputs, row}, {row, group, channels, 1}, cpu::all_threads());
+      },
+      depth_text(group, taps, p.pixel_channels, false, false)};
 }
 
 WeightForm outputs_as_columns(const Convolution& conv, std::int64_t row) {
   return {conv.depth(), row,
-          [row, outputs = conv.outputs, depth = conv.depth()](const Tensor& w) {
-            const Tensor x = reshape(transpose(w, {2, 3, 1, 0}), {depth, outputs});
-            return pad(x, {{0, 0}, {0, row - outputs}}).copy();
+          [row, depth = conv.depth()](const Tensor& w) {
+            const std::int64_t column = w.shape(1) * row;
+            return cpu::spread(transpose(w, {2, 3, 1, 0}), {depth, row},
+                               {w.shape(3) * column, column, row, 1}, cpu::all_threads());
           },
           depth_text(conv.channels, 1, conv.channels, false, true)};
 }

@@ -3,9 +3,7 @@
 #include <algorithm>
 
 #include "src/core/view.h"
-#include "tensor/creation.h"
-#include "tensor/index.h"
-#include "tensor/ops.h"
+#include "src/kernels/cpu/weights.h"
 
 namespace tensor::cuda {
 namespace {
@@ -299,9 +297,7 @@ Source packed_right(const LaidOutGraph& laid, const Product& product, int operan
                               const Tensor rows = weights.swapaxes(-1, -2);
                               Shape shape = rows.shape();
                               shape[shape.rank() - 1] = pitch;
-                              Tensor result = zeros(shape, rows.dtype());
-                              result(ellipsis, slice(0, rows.shape(-1))) = rows;
-                              return result;
+                              return cpu::spread(rows, shape, row_major(shape), cpu::all_threads());
                             }});
   // Where matrices of the batch lie then.
   Layout layout{laid.graph.type(value).shape, {}, 0};

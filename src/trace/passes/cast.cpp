@@ -15,7 +15,9 @@ bool is_float32_product(const Node& node) {
 
 class Narrower {
  public:
-  Narrower(Rewriter& rewriter, DType dtype) : rewriter_(rewriter), dtype_(dtype) {}
+  using Convert = std::function<Tensor(const Tensor&, DType)>;
+  Narrower(Rewriter& rewriter, DType dtype, const Convert& converted)
+      : rewriter_(rewriter), dtype_(dtype), converted_(converted) {}
 
   // The value in the narrow type, made once.
   ValueId operator()(ValueId id) {
@@ -23,7 +25,7 @@ class Narrower {
     const Node node = rewriter_.to()[id];
     ValueId result = -1;
     if (node.kind == NodeKind::constant) {
-      result = rewriter_.to().add_constant(node.constant.astype(dtype_), node.where);
+      result = rewriter_.to().add_constant(converted_(node.constant, dtype_), node.where);
       forget_pages(node.constant);
     } else if (node.kind == NodeKind::operation && info(node.op).pattern == Pattern::view) {
       result = rewriter_.to().add(node.op, {(*this)(node.inputs[0])}, node.attrs, node.where);
@@ -37,15 +39,17 @@ class Narrower {
  private:
   Rewriter& rewriter_;
   const DType dtype_;
+  const Convert& converted_;
   std::map<ValueId, ValueId> narrow_;
 };
 
 }  // namespace
 
-Graph cast_products(const Graph& graph, DType dtype) {
+Graph cast_products(const Graph& graph, DType dtype,
+                    const std::function<Tensor(const Tensor&, DType)>& converted) {
   std::optional<Narrower> narrow;
   return rewrite(graph, [&](Rewriter& r, ValueId, const Node& node) -> std::optional<ValueId> {
-    if (!narrow) narrow.emplace(r, dtype);
+    if (!narrow) narrow.emplace(r, dtype, converted);
     if (!is_float32_product(node)) return std::nullopt;
     const auto in = r.inputs(node);
     const ValueId left = (*narrow)(in[0]), right = (*narrow)(in[1]);
