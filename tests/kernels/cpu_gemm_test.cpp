@@ -31,6 +31,35 @@ TEST(Gemm, RowsOfOneElementWithAnEpilogue) {
   }
 }
 
+// Projections with a residual: where the result is stored like it, it begins as its copy.
+TEST(Gemm, AddsToResiduals) {
+  if (tn::cpu::cpu_families().front().name != "gemm") GTEST_SKIP() << "built without oneDNN";
+  tn::Generator random(random_engine()());
+  for (int round = 0; round < 40; ++round) {
+    const std::int64_t batch = 1 + pick(3), rows = pick(4) ? 1 + pick(70) : 1;
+    const std::int64_t depth = 16 * (1 + pick(20)), columns = pick(3) ? 16 * (1 + pick(9)) : 7;
+    const tn::DType narrow = pick(3) ? tn::f32 : tn::bf16, stored = pick(4) ? tn::f32 : narrow;
+    const Tensor weight = random.normal({columns, depth}).astype(narrow);
+    const Tensor bias = random.normal({columns});
+    const Tensors inputs{random.normal({batch, rows, depth}).astype(narrow),
+                         random.normal({batch, rows, columns}).astype(stored)};
+    const bool has_bias = pick(2), is_positive = pick(2);
+    const auto f = [=](const Tensors& in) -> Tensors {
+      Tensor sum = tn::matmul(in[0], weight.swapaxes(0, 1)).astype(tn::f32);
+      if (has_bias) sum = sum + bias;
+      sum = in[1].astype(tn::f32) + sum;
+      return {(is_positive ? tn::relu(sum) : sum).astype(stored)};
+    };
+    // `depth` products of numbers around 1, added in another order than the reference's; in bf16 it
+    // rounds its sum once more.
+    const double size = std::sqrt(static_cast<double>(depth));
+    const double bound = narrow == tn::bf16 ? 0x1p-8 : 0x1p-24 * size;
+    expect_close(run_group("gemm", f, inputs, pick(3) ? &random_engine() : nullptr), bound,
+                 8 * size);
+    if (HasFailure()) FAIL() << "round " << round << ' ' << rows << ' ' << depth << ' ' << columns;
+  }
+}
+
 // Found by random graphs: oneDNN has no such product, and says so when it is built.
 TEST(Gemm, DeclinesResultsNarrowerThanTheFactors) {
   if (tn::cpu::cpu_families().front().name != "gemm") GTEST_SKIP() << "built without oneDNN";

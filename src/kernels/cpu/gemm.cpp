@@ -1,7 +1,9 @@
 // The gemm family: one matmul with its epilogue as a oneDNN primitive. A product with constant
 // weights is a 1 x 1 convolution over an image one pixel high, its weights packed once: measured
 // with oneDNN 2.6.3 on shapes of transformers, that is up to half faster than matmul on weights as
-// they lie, and some 5 % faster than matmul on packed ones.
+// they lie, and some 5 % faster than matmul on packed ones. Its fast convolution adds no operand as
+// large as the result, but it adds to what the result is: with a copy of the residual there, it
+// takes a quarter to a third less time than the convolution that reads residuals.
 #ifdef TENSOR_WITH_ONEDNN
 #include <algorithm>
 #include <string_view>
@@ -99,9 +101,12 @@ class Builder {
   std::unique_ptr<Kernel> build() {
     if (is_projection() && group_.schedule != kAsProduct) {
       is_image_ = true;
-      if (auto kernel = assemble()) return kernel;
+      for (const bool adds : {true, false}) {
+        adds_ = adds;
+        if (auto kernel = assemble()) return kernel;
+        packings_.clear();
+      }
       is_image_ = false;
-      packings_.clear();
     }
     return assemble();
   }
@@ -133,7 +138,16 @@ class Builder {
       bias = argument.desc;
       steps.erase(steps.begin());
     }
-    PostOps post = post_ops_of(steps, [&](ValueId id) { return epilogue_operand(id, target); });
+    dnnl::post_ops first;
+    std::optional<Packing> summand;
+    if (adds_) {
+      if (!begins_with_residual(steps)) return nullptr;
+      summand = residual(steps.front().operand, target);
+      first.append_sum(1);
+      steps.erase(steps.begin());
+    }
+    PostOps post = post_ops_of(
+        steps, [&](ValueId id) { return epilogue_operand(id, target); }, first);
     arguments_.insert(arguments_.end(), post.arguments.begin(), post.arguments.end());
     const memory::desc out = seen(dtype(anchored_.result), target);
     arguments_.push_back({DNNL_ARG_DST, group_.reads.size(), out});
@@ -144,6 +158,7 @@ class Builder {
     auto kernel = is_image_ ? convolution(bias, out, attributes) : product(bias, out, attributes);
     if (!kernel) return nullptr;
     kernel->pack_first(std::move(packings_));
+    if (summand) kernel->add_to(std::move(*summand));
     if (unpacks)
       kernel->unpack_last({group_.reads.size(),
                            dtype(anchored_.result),
@@ -189,7 +204,7 @@ class Builder {
     if (!primitive) return nullptr;
     // Not the reference, and not the one through a product, which reads residuals wrongly (2.6.3).
     const std::string_view name = primitive.impl_info_str();
-    if (!name.starts_with("brg") && !name.starts_with("jit")) return nullptr;
+    if (!name.starts_with("brg") && (adds_ || !name.starts_with("jit"))) return nullptr;
     auto kernel = kernel_of<Convolution>(primitive);
     kernel->own(DNNL_ARG_WEIGHTS,
                 packed(laid_.graph[weights()].constant, given, primitive.weights_desc()));
@@ -270,6 +285,18 @@ class Builder {
     return {0, operand(id), seen(dtype(id), m), packing};
   }
 
+  // Whether what comes first is to add a tensor that lies, and is stored, like the result.
+  bool begins_with_residual(const std::vector<EpilogueStep>& steps) const {
+    return !steps.empty() && steps.front().op == Op::add && steps.front().operand >= 0 &&
+           !matrix(steps.front().operand).is_vector() &&
+           dtype(steps.front().operand) == dtype(anchored_.result);
+  }
+  Packing residual(ValueId id, const Matrix& target) const {
+    Matrix m = matrix(id);
+    if (target.shape.rank() != rank_) m = merged_rows(m);
+    return {operand(id), dtype(id), {m.shape, m.strides, 0}, target.strides};
+  }
+
   bool takes_bias(const std::vector<EpilogueStep>& steps) const {
     return !steps.empty() && steps.front().op == Op::add && steps.front().operand >= 0 &&
            matrix(steps.front().operand).is_vector();
@@ -281,6 +308,7 @@ class Builder {
   const int rank_;
   Matrix a_, b_, out_;
   bool is_image_ = false;  // as a convolution
+  bool adds_ = false;      // to a copy of a residual, in place of reading it beside the result
   std::vector<Argument> arguments_;
   std::vector<Packing> packings_;
 };

@@ -162,8 +162,9 @@ bool has_post_ops(const std::vector<EpilogueStep>& steps) {
 }
 
 PostOps post_ops_of(const std::vector<EpilogueStep>& steps,
-                    const std::function<Argument(ValueId)>& operand_argument) {
-  PostOps result;
+                    const std::function<Argument(ValueId)>& operand_argument,
+                    const dnnl::post_ops& first) {
+  PostOps result{first, {}};
   for (const EpilogueStep& step : steps) {
     if (step.op == Op::astype) continue;
     if (step.operand < 0) {
@@ -200,6 +201,11 @@ void OnednnKernel::pack_first(std::vector<Packing> packings) {
   for (Packing& p : packings_) reserve(p);
 }
 
+void OnednnKernel::add_to(Packing packing) {
+  packing.copy = {packing.from.shape, packing.from.strides, packing.to, item_size(packing.dtype)};
+  summand_ = std::move(packing);
+}
+
 void OnednnKernel::unpack_last(Packing packing) {
   reserve(packing);
   unpacking_ = std::move(packing);
@@ -221,15 +227,17 @@ std::unique_ptr<OnednnKernel::Call> OnednnKernel::new_call() const {
 void OnednnKernel::run(std::span<std::byte* const> operands, std::byte* scratch) const {
   const ThreadLimit limit(threads_);
   for (const Packing& p : packings_) p.copy.run(operands[p.operand], scratch + p.offset, threads_);
+  std::byte* result = nullptr;
   const auto address = [&](const Argument& a) -> std::byte* {
     if (a.packing >= 0) return scratch + packings_[static_cast<std::size_t>(a.packing)].offset;
-    if (a.id == DNNL_ARG_DST && unpacking_) return scratch + unpacking_->offset;
-    return operands[a.operand];
+    if (a.id != DNNL_ARG_DST) return operands[a.operand];
+    return result = unpacking_ ? scratch + unpacking_->offset : operands[a.operand];
   };
   const auto call = calls_.take([&] { return new_call(); });
   for (std::size_t i = 0; i < arguments_.size(); ++i)
     call->memories[i].set_data_handle(address(arguments_[i]));
   call->memories.back().set_data_handle(scratch + packed_bytes_);
+  if (summand_) summand_->copy.run(operands[summand_->operand], result, threads_);
   // The C function: the C++ one would allocate a table of arguments first.
   dnnl::error::wrap_c_api(
       dnnl_primitive_execute(primitive_.get(), call->stream.get(),

@@ -50,14 +50,15 @@ struct Packing {
   StridedCopy copy = {};
 };
 
-/// The epilogue as post-operations. `operand_argument` gives a tensor operand as the primitive sees
-/// it, with the rank of its result; the argument's id is set here.
+/// The epilogue as post-operations behind those of `first`. `operand_argument` gives a tensor
+/// operand as the primitive sees it, with the rank of its result; the argument's id is set here.
 struct PostOps {
   dnnl::post_ops ops;
   std::vector<Argument> arguments;
 };
 PostOps post_ops_of(const std::vector<EpilogueStep>& steps,
-                    const std::function<Argument(ValueId)>& operand_argument);
+                    const std::function<Argument(ValueId)>& operand_argument,
+                    const dnnl::post_ops& first = {});
 
 /// Whether oneDNN has a post-operation for every step, and computes all of them right.
 bool has_post_ops(const std::vector<EpilogueStep>& steps);
@@ -73,6 +74,8 @@ class OnednnKernel : public Kernel {
   void own(int id, dnnl::memory memory) { owned_.emplace(id, std::move(memory)); }
   /// Operands to copy first, for the arguments that name them.
   void pack_first(std::vector<Packing> packings);
+  /// The primitive adds to its result, which begins as a copy of this operand.
+  void add_to(Packing packing);
   /// The result is computed in scratch memory and copied to its operand at the end.
   void unpack_last(Packing packing);
 
@@ -95,7 +98,7 @@ class OnednnKernel : public Kernel {
   std::unordered_map<int, dnnl::memory> owned_;
   mutable Pool<Call> calls_;
   std::vector<Packing> packings_;
-  std::optional<Packing> unpacking_;
+  std::optional<Packing> summand_, unpacking_;
   std::size_t packed_bytes_ = 0;
   dnnl::memory::desc scratchpad_;
   std::string description_;
