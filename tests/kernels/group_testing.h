@@ -199,7 +199,7 @@ inline GroupRun run_group(std::string_view name, const TensorFunction& f, const 
       (reinterpret_cast<std::uintptr_t>(scratch.data()) + 63) / 64 * 64);
   kernel->run(operands, aligned);
   for (std::byte* p = aligned + kernel->scratch_bytes(); p < scratch.data() + scratch.size(); ++p)
-    EXPECT_EQ(*p, std::byte{0xff}) << name << " writes beyond its scratch";
+    EXPECT_EQ(*p, std::byte{0xff}) << result.kernel << " writes beyond its scratch";
 
   const std::vector<ValueId> outputs = group.writes;
   Graph whole = laid.graph;

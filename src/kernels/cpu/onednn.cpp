@@ -188,17 +188,19 @@ OnednnKernel::OnednnKernel(dnnl::primitive primitive, std::vector<Argument> argu
       description_(std::move(description)),
       threads_(thread_limit()) {}
 
-void OnednnKernel::reserve(Packing& packing) {
+void OnednnKernel::reserve(Packing& packing, const Strides& in_scratch) {
   packing.offset = packed_bytes_;
-  const auto bytes =
-      static_cast<std::size_t>(num_elements(packing.from.shape) * item_size(packing.dtype));
+  const Shape& shape = packing.from.shape;
+  std::int64_t reach = 1;  // results may have gaps, and operands that must lie like them
+  for (int axis = 0; axis < shape.rank(); ++axis) reach += (shape[axis] - 1) * in_scratch[axis];
+  const auto bytes = static_cast<std::size_t>(reach * item_size(packing.dtype));
   packed_bytes_ += (bytes + 63) / 64 * 64;
   packing.copy = {packing.from.shape, packing.from.strides, packing.to, item_size(packing.dtype)};
 }
 
 void OnednnKernel::pack_first(std::vector<Packing> packings) {
   packings_ = std::move(packings);
-  for (Packing& p : packings_) reserve(p);
+  for (Packing& p : packings_) reserve(p, p.to);
 }
 
 void OnednnKernel::add_to(Packing packing) {
@@ -207,7 +209,7 @@ void OnednnKernel::add_to(Packing packing) {
 }
 
 void OnednnKernel::unpack_last(Packing packing) {
-  reserve(packing);
+  reserve(packing, packing.from.strides);
   unpacking_ = std::move(packing);
 }
 

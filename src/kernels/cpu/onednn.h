@@ -91,7 +91,7 @@ class OnednnKernel : public Kernel {
     std::vector<dnnl_exec_arg_t> arguments;  // all of them, then those owned
   };
   std::unique_ptr<Call> new_call() const;
-  void reserve(Packing& packing);
+  void reserve(Packing& packing, const Strides& in_scratch);
 
   dnnl::primitive primitive_;
   std::vector<Argument> arguments_;

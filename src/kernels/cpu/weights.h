@@ -6,7 +6,7 @@
 
 namespace tensor::cpu {
 
-/// The bits of x.astype(dtype). Float32 to a 16-bit type goes by vector instructions, and its
+/// The bits of x.astype(dtype), but for those of NaNs. Float32 to a 16-bit type goes by vector instructions, and its
 /// elements stay in the order in which they lie in memory, if they lie there without gaps.
 Tensor converted(const Tensor& x, DType dtype, int threads);
 

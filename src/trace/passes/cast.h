@@ -12,7 +12,7 @@ namespace tensor {
 /// back. Casts stand where values are computed, before any view, so that fusion can store a value
 /// in `dtype` at once; constants are cast here. Everything else (sums, softmax, layer_norm
 /// statistics, the residual stream) stays float32. Test: tests/trace/passes_test.cpp.
-/// `converted` gives the bits of astype, faster where the caller knows how.
+/// `converted` does what astype does, faster where the caller knows how.
 Graph cast_products(const Graph& graph, DType dtype,
                     const std::function<Tensor(const Tensor&, DType)>& converted = &astype);
 
