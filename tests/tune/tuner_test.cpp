@@ -367,11 +367,13 @@ TEST_F(Tuning, WhatIsMeasuredIsInTheLogAtOnce) {
 
 // Whatever the moment: all lines but the one that is being written are there.
 TEST_F(Tuning, NothingIsLostWhenItIsKilled) {
-  constexpr int kKills = 50, kFirst = 20, kLast = 500;  // milliseconds
+  constexpr int kKills = 50;
   vit();
   std::mt19937 random(std::random_device{}());
   std::size_t before = 0;
   int grown = 0;
+  using std::chrono::milliseconds, std::chrono::steady_clock;
+  milliseconds needed{0};  // to the first line
   for (int round = 0; round < kKills; ++round) {
     const pid_t child = fork();
     if (child == 0) {
@@ -385,7 +387,15 @@ TEST_F(Tuning, NothingIsLostWhenItIsKilled) {
       }).join();
       _exit(0);
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(kFirst + random() % (kLast - kFirst)));
+    if (round == 0) {
+      const auto begin = steady_clock::now();
+      while (!fs::exists(path_) || fs::file_size(path_) == 0)
+        std::this_thread::sleep_for(milliseconds(1));
+      needed = std::chrono::duration_cast<milliseconds>(steady_clock::now() - begin);
+    } else {
+      const auto most = static_cast<unsigned>(2 * needed.count() + 100);
+      std::this_thread::sleep_for(milliseconds(random() % most));
+    }
     kill(child, SIGKILL);
     int status = 0;
     waitpid(child, &status, 0);
