@@ -1,4 +1,4 @@
-"""Renders the newest measurement of every model in bench/results as the tables of bench/README.md, a section a run.
+"""Renders the newest measurements of bench/results, by model and processor, as tables of bench/README.md, one a run.
 
     python bench/table.py             # prints it
     python bench/table.py --write     # puts it into bench/README.md
@@ -69,12 +69,16 @@ def render(result):
 
 
 def current():
-    """The runs, oldest first, each with those of its rows that no later run has measured again."""
+    """The runs, oldest first, each with those of its rows that no later run on such a processor measured again."""
     runs = [json.loads(path.read_text()) for path in (HERE / "results").glob("*.json")]
     runs.sort(key=lambda run: run["date"])
-    latest = {(row["model"], row["dtype"]): run["date"] for run in runs for row in run["results"]}
+
+    def key(run, row):
+        return run["machine"]["cpu"], row["model"], row["dtype"]
+
+    latest = {key(run, row): run["date"] for run in runs for row in run["results"]}
     for run in runs:
-        rows = [row for row in run["results"] if latest[row["model"], row["dtype"]] == run["date"]]
+        rows = [row for row in run["results"] if latest[key(run, row)] == run["date"]]
         if rows:
             yield {**run, "results": rows}
 
