@@ -107,39 +107,6 @@ dnnl::deconvolution_forward::primitive_desc transposed_desc(const Problem& p) {
   return primitive_desc_of<dnnl::deconvolution_forward>(p, dnnl::algorithm::deconvolution_direct);
 }
 
-// An operand of the epilogue: an image like the result, or a number a channel.
-bool is_image(const Graph& graph, const Anchored& anchored, ValueId id) {
-  return graph.type(id).shape == graph.type(anchored.anchor).shape;
-}
-Argument described(const Graph& graph, const Anchored& anchored, ValueId id) {
-  const TensorType& type = graph.type(id);
-  const Shape& result = graph.type(anchored.anchor).shape;
-  return {0, 0,
-          is_image(graph, anchored, id) ? describe(type.dtype, result, channels_last(result))
-                                        : describe_channels(type.dtype, result[1])};
-}
-
-// Whether oneDNN's fast convolution can do it in place of another: where the epilogue begins with a
-// residual, it does not read it beside the result, but adds to a copy (see gemm.cpp).
-bool adds_to_residual(const Graph& graph, const Anchored& anchored, const Layout& weights) {
-  const auto& steps = anchored.steps;
-  if (graph[anchored.anchor].op != Op::conv2d || steps.empty() || steps.front().op != Op::add ||
-      steps.front().operand < 0 || !is_image(graph, anchored, steps.front().operand) ||
-      graph.type(steps.front().operand).dtype != graph.type(anchored.result).dtype)
-    return false;
-  dnnl::post_ops sum;
-  sum.append_sum(1);
-  const PostOps post = post_ops_of(
-      {steps.begin() + 1, steps.end()}, [&](ValueId id) { return described(graph, anchored, id); },
-      sum);
-  try {
-    const auto desc = direct_desc(problem_of(graph, anchored, weights, post.ops));
-    return std::string_view(desc.impl_info_str()).starts_with("brg");
-  } catch (const dnnl::error&) {
-    return false;
-  }
-}
-
 class Builder {
  public:
   Builder(const LaidOutGraph& laid, const Group& group, const Anchored& anchored)
@@ -153,16 +120,7 @@ class Builder {
       arguments_.push_back({DNNL_ARG_WEIGHTS, operand(weight),
                             describe_weights(laid_.graph, node_, layout(weight))});
     if (node_.inputs.size() > 2) arguments_.push_back(vector(DNNL_ARG_BIAS, node_.inputs[2]));
-    std::vector<EpilogueStep> steps = anchored_.steps;
-    dnnl::post_ops first;
-    std::optional<ValueId> summand;
-    if (adds_to_residual(laid_.graph, anchored_, layout(weight))) {
-      summand = steps.front().operand;
-      first.append_sum(1);
-      steps.erase(steps.begin());
-    }
-    PostOps post = post_ops_of(
-        steps, [&](ValueId id) { return epilogue_operand(id); }, first);
+    PostOps post = post_ops_of(anchored_.steps, [&](ValueId id) { return epilogue_operand(id); });
     arguments_.insert(arguments_.end(), post.arguments.begin(), post.arguments.end());
     const Problem problem = problem_of(laid_.graph, anchored_, layout(weight), post.ops);
     arguments_.push_back({DNNL_ARG_DST, group_.reads.size(), problem.out});
@@ -171,11 +129,6 @@ class Builder {
                       ? kernel_of<dnnl::convolution_forward>(direct_desc(problem))
                       : kernel_of<dnnl::deconvolution_forward>(transposed_desc(problem));
     kernel->pack_first(std::move(packings_));
-    if (summand)
-      kernel->add_to({operand(*summand),
-                      dtype(*summand),
-                      {out_shape, layout(*summand).strides, 0},
-                      channels_last(out_shape)});
     if (!same_layout(out_shape, layout(result).strides, channels_last(out_shape)))
       kernel->unpack_last({group_.reads.size(),
                            dtype(result),
@@ -252,13 +205,16 @@ std::optional<Anchored> match(const Graph& graph, const Group& group) {
 std::optional<double> efficiency_of(const Graph& graph, const Anchored& anchored) {
   const Node& node = graph[anchored.anchor];
   if (node.op == Op::conv_transpose2d) return 0.3;
-  const Shape& weight = graph.type(node.inputs[1]).shape;
-  if (adds_to_residual(graph, anchored, {weight, row_major(weight), 0})) return 0.85;
   bool has_residual = false;
-  const PostOps post = post_ops_of(anchored.steps, [&](ValueId id) {
-    has_residual |= is_image(graph, anchored, id);
-    return described(graph, anchored, id);
+  const PostOps post = post_ops_of(anchored.steps, [&](ValueId id) -> Argument {
+    const TensorType& type = graph.type(id);
+    const bool whole = type.shape == node.type.shape;
+    has_residual |= whole;
+    return {0, 0,
+            whole ? describe(type.dtype, type.shape, channels_last(type.shape))
+                  : describe_channels(type.dtype, node.type.shape[1])};
   });
+  const Shape& weight = graph.type(node.inputs[1]).shape;
   try {
     const Problem problem = problem_of(graph, anchored, {weight, row_major(weight), 0}, post.ops);
     const std::string name = direct_desc(problem).impl_info_str();

@@ -285,8 +285,11 @@ class Builder {
     return {0, operand(id), seen(dtype(id), m), packing};
   }
 
-  // Whether what comes first is to add a tensor that lies, and is stored, like the result.
+  // Whether what comes first is to add a tensor that lies, and is stored, like the result; and only
+  // functions of one number follow, as far as this has been tried out with oneDNN.
   bool begins_with_residual(const std::vector<EpilogueStep>& steps) const {
+    for (std::size_t i = 1; i < steps.size(); ++i)
+      if (steps[i].operand >= 0) return false;
     return !steps.empty() && steps.front().op == Op::add && steps.front().operand >= 0 &&
            !matrix(steps.front().operand).is_vector() &&
            dtype(steps.front().operand) == dtype(anchored_.result);
