@@ -12,7 +12,7 @@ import pathlib
 import statistics
 import sys
 
-COLORS = {"random": "#999999", "evolution": "#e69f00", "full": "#0072b2"}
+COLORS = {"random": "#999999", "evolution": "#e69f00", "full": "#0072b2", "started": "#009e73"}
 WIDTH, HEIGHT, COLUMNS = 300, 190, 2  # of a panel
 LEFT, TOP, RIGHT, BOTTOM = 44, 30, 12, 26
 
@@ -74,7 +74,7 @@ def plot(result):
     for i, task in enumerate(tasks):
         svg += panel(task, result["trials"], i % COLUMNS * WIDTH, i // COLUMNS * HEIGHT)
     for i, (method, color) in enumerate(COLORS.items()):
-        place = LEFT + i * 110
+        place = LEFT + i * 78
         svg.append(f'<rect x="{place}" y="{height - 22}" width="12" height="12" fill="{color}"/>')
         svg.append(f'<text x="{place + 16}" y="{height - 12}" font-size="11">{method}</text>')
     svg.append(f'<text x="{LEFT + 330}" y="{height - 12}" font-size="10">best time ÷ best known, after trials</text>')

@@ -38,6 +38,10 @@ constexpr const char* kHelp =
     "                    src/tune/shipped\n"
     "  --without=LIST    of model, evolution, scheduler, sketches, partition: left out, to "
     "compare\n"
+    "  --record=N        no tuning: draws --trials schedules at random of each of a model's N "
+    "heaviest\n"
+    "                    problems that have 300 or more, for tune_search to replay\n"
+    "  --only=TEXT       such problems only as have this among their operators (conv2d)\n"
     "Ctrl-C goes on to timing the model, and then ends.\n";
 
 struct Options {
@@ -87,6 +91,8 @@ Options parse(int argc, char** argv) {
       {"--seed", [&](auto& text) { o.tune.seed = number<std::uint64_t>("--seed", text); }},
       {"--logs", [&](auto& text) { o.folder = text; }},
       {"--best", [&](auto& text) { o.best = text; }},
+      {"--record", [&](auto& text) { o.tune.record = number<int>("--record", text); }},
+      {"--only", [&](auto& text) { o.tune.record_only = text; }},
       {"--without", [&](auto& text) { leave_out(o.tune, o.without = text); }}};
   for (int i = 1; i < argc; ++i) {
     const std::string text = argv[i];
@@ -252,7 +258,8 @@ void tell(const std::string& model, const tensor::TuneProgress& p) {
   std::ostringstream text;
   text << model << ": " << std::fixed << std::setprecision(0) << p.seconds << " s, " << p.trials
        << " schedules (" << p.failures << " failed) of " << p.problems << " problems, "
-       << std::setprecision(3) << p.before_us / 1e3 << " -> " << p.best_us / 1e3 << " ms\n";
+       << std::setprecision(3) << p.before_us / 1e3 << " -> " << p.best_us / 1e3 << " ms; "
+       << p.what << "\n";
   std::cerr << text.str();
 }
 
@@ -275,6 +282,7 @@ void tune_one(const bench::Case& c, Options& o) {
   const tensor::TuneSummary summary = tensor::tune(work.function, types, o.compile, o.tune);
   o.logs.push_back(o.tune.log);
   std::cerr << summary;
+  if (o.tune.record > 0) return;
   const Whole whole = time_in_child(work, o.compile, o.tune.log);
   if (whole.error.empty())
     std::cerr << c.name << ", whole: " << whole.before_ms << " ms before, " << whole.after_ms

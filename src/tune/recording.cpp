@@ -45,11 +45,16 @@ Recording::Recording(std::span<const Measurement> measurements) {
     const auto [at, is_new] = entries_.try_emplace(m.schedule);
     Entry& entry = at->second;
     if (is_new) entry = {Schedule::parse(m.schedule), m.features, {}};
+    if (m.features.back() == 1 && chosen_.empty()) chosen_ = m.schedule;
     auto& times = entry.measured.microseconds;
     times.insert(times.end(), m.microseconds.begin(), m.microseconds.end());
     if (!m.error.empty()) entry.measured.error = m.error;
   }
   if (entries_.empty()) fail("recording", "got no measurement with features, need one at least");
+  if (chosen_.empty())
+    chosen_ = std::max_element(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {
+                return a.second.features.back() < b.second.features.back();
+              })->first;
   for (auto& [text, entry] : entries_) {
     auto& times = entry.measured.microseconds;
     if (entry.measured.error.empty())
@@ -62,11 +67,7 @@ Recording::Recording(std::span<const Measurement> measurements) {
 Space Recording::space() const {
   const auto entries = std::make_shared<const std::map<std::string, Entry>>(entries_);
   std::vector<Schedule> schedules;
-  const Entry* chosen = nullptr;
-  for (const auto& [text, entry] : *entries) {
-    schedules.push_back(entry.schedule);
-    if (!chosen || entry.features.back() > chosen->features.back()) chosen = &entry;
-  }
+  for (const auto& [text, entry] : *entries) schedules.push_back(entry.schedule);
   Space space;
   space.sketches = sketches_of(schedules);
   space.fault = [entries](const Schedule& s) -> std::string {
@@ -80,7 +81,7 @@ Space Recording::space() const {
     features.pop_back();
     return features;
   };
-  space.chosen = chosen->schedule;
+  space.chosen = entries->at(chosen_).schedule;
   return space;
 }
 

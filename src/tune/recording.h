@@ -21,7 +21,8 @@ class Recording {
   explicit Recording(std::span<const Measurement> measurements);
 
   /// What was measured, nothing else. Features are those of the log, less the last number, which
-  /// gives the analytic model's time relative to level 0's choice.
+  /// gives the analytic model's time relative to level 0's choice. Which that was the log does not
+  /// say: the first is taken that the model likes as much.
   Space space() const;
   /// What the log has of the schedule: one repeat, the median of all.
   Measured measured(const Schedule& schedule) const;
@@ -39,6 +40,7 @@ class Recording {
   };
   std::string problem_, family_, device_;
   std::map<std::string, Entry> entries_;  // by schedule
+  std::string chosen_;                    // of them, by level 0
 };
 
 /// The recordings of a log, by problem, family and device, of `least` schedules or more. Families

@@ -68,6 +68,7 @@ Tuner::Tuner(LaidOutGraph laid, detail::Target target, const TuneOptions& option
       measurer_(make(problems_, [this] { return !over().empty(); })),
       model_bytes_(constant_bytes(laid_.graph)) {
   target_.cost = remembered(target_.cost);
+  if (options_.record > 0) options_.use_evolution = options_.use_partition = false;
 }
 
 // ---- Plans
@@ -241,7 +242,7 @@ void Tuner::measure(const std::vector<Slot>& slots) {
   if (!candidates.empty())
     measured = measurer_->measure_telling(candidates, [&](std::size_t i, const Measured& so_far) {
       write(candidates[i], so_far, written[i]);
-      tell(tasks_[static_cast<std::size_t>(candidates[i].task)].operators);
+      tell(candidates[i].task);
     });
   for (std::size_t i = 0; i < measured.size(); ++i) write(candidates[i], measured[i], written[i]);
   std::size_t next = 0;
@@ -255,7 +256,7 @@ void Tuner::measure(const std::vector<Slot>& slots) {
       samples.insert(samples.end(), task.search->samples().begin(), task.search->samples().end());
     model_.train(samples);
   }
-  tell(slots.empty() ? "" : tasks_[static_cast<std::size_t>(slots.back().task)].operators);
+  if (!slots.empty()) tell(slots.back().task);
 }
 
 // So many schedules of each task, as long as the limit of them allows.
@@ -333,7 +334,7 @@ std::string Tuner::over() const {
   return text.str();
 }
 
-void Tuner::tell(const std::string& what) const {
+void Tuner::tell(int task) const {
   if (!options_.progress) return;
   TuneProgress progress;
   progress.seconds = seconds(), progress.limit_seconds = options_.seconds;
@@ -344,12 +345,13 @@ void Tuner::tell(const std::string& what) const {
     if (task.weight > 0 && !task.history.empty() && std::isfinite(task.history.back()))
       progress.best_us += task.weight * task.history.back();
   progress.before_us = before_us_;
-  progress.what = what;
+  const Entry& entry = tasks_[static_cast<std::size_t>(task)];
+  progress.what = options_.record > 0 ? recorded(entry) : entry.operators;
   options_.progress(progress);
 }
 
-TuneSummary Tuner::run() {
-  const Plans before = plan(nullptr, false);
+// Why it ended.
+std::string Tuner::search(const Plans& before) {
   std::vector<int> fresh = adopt(before);
   if (fresh.empty()) fresh = adopt(plan(table(), false));  // goes on where the log ends
   std::string end;
@@ -371,6 +373,12 @@ TuneSummary Tuner::run() {
     if (before_us_ == 0) before_us_ = measured_sum(before, false);
     fresh = adopt(plan(table(), false));
   }
+  return end;
+}
+
+TuneSummary Tuner::run() {
+  const Plans before = plan(nullptr, false);
+  const std::string end = options_.record > 0 ? record(before) : search(before);
   const Plans after = plan(table(), true);
   adopt(after);
   TuneSummary result = summary(before, after);

@@ -73,6 +73,10 @@ class Tuner {
   std::vector<Offer> offers(const Isolated& alone) const;
   std::vector<int> adopt(const Plans& plans);
 
+  std::string search(const Plans& before);
+  std::string record(const Plans& before);
+  std::vector<int> recorded_tasks() const;
+  static std::string recorded(const Entry& entry);
   std::vector<int> next_tasks();
   std::vector<Slot> slots(const std::vector<int>& tasks, std::size_t size);
   void measure(const std::vector<Slot>& slots);
@@ -83,7 +87,7 @@ class Tuner {
 
   std::string over() const;  // why it has to end, empty if it may go on
   double seconds() const;
-  void tell(const std::string& what) const;
+  void tell(int task) const;
   const Entry* entry_of(const LaidOutGraph& laid, const Group& group) const;
   double measured_sum(const Plans& plans, bool is_tuned) const;
   TuneSummary summary(const Plans& before, const Plans& after) const;

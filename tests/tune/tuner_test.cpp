@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "src/compile.h"
@@ -174,6 +175,45 @@ TEST_F(Tuning, TheLogTellsWhatWasMeasuredAndFailuresAreNeverChosen) {
     EXPECT_EQ(group.microseconds, best->microseconds);
     EXPECT_EQ(h200().family_name(group.family), best->family);
   }
+}
+
+// What searches are compared on: nothing that a search has chosen.
+TEST_F(Tuning, RecordsTheHeaviestProblemsAtRandom) {
+  TuneOptions options;
+  options.record = 2;
+  options.trials = 70;
+  const TuneSummary summary = tune(options);
+  EXPECT_EQ(summary.trials, std::ssize(lines()));
+  EXPECT_EQ(summary.end, "everything was measured");
+  std::map<std::string, std::vector<Measurement>> problems;
+  for (const Measurement& m : lines()) problems[m.problem].push_back(m);
+  double least = HUGE_VAL, others = 0;  // the weight of problems that were recorded, or not
+  for (const TunedGroup& group : summary.groups) {
+    const double weight = group.count * group.before_us;
+    EXPECT_TRUE(group.trials == 1 || group.trials == options.trials) << group.trials;
+    if (group.trials > 1) {
+      EXPECT_GE(group.space, 300);
+      least = std::min(least, weight);
+    } else if (group.space >= 300) {
+      others = std::max(others, weight);
+    }
+  }
+  EXPECT_GT(least, others);
+  int recorded = 0;
+  for (const auto& [problem, measured] : problems) {
+    EXPECT_EQ(measured[0].features.back(), 1) << "level 0's comes first";
+    if (measured.size() == 1) continue;
+    ++recorded;
+    std::set<std::string> schedules;
+    for (const Measurement& m : measured) schedules.insert(m.family + m.schedule);
+    EXPECT_EQ(std::ssize(schedules), options.trials);
+  }
+  EXPECT_EQ(recorded, options.record);
+
+  options.trials = 80;  // goes on
+  EXPECT_EQ(tune(options).trials, 20);
+  options.record_only = "no such operator";
+  EXPECT_EQ(tune(options).trials, 0);
 }
 
 TEST_F(Tuning, TheSameLogMakesTheSamePlan) {
