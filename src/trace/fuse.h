@@ -101,5 +101,8 @@ FusionPlan greedy_fusion(const Graph& graph, const CostFn& cost);
 
 /// Whether a node is an operator that takes time (not an input, a constant or a view).
 bool is_compute(const Graph& graph, ValueId id);
+bool is_view(const Graph& graph, ValueId id);
+/// The value whose memory it is: the one behind views. Wiring::root knows it of all values.
+ValueId root_of(const Graph& graph, ValueId id);
 
 }  // namespace tensor

@@ -21,13 +21,21 @@ bool is_compute(const Graph& graph, ValueId id) {
   return graph[id].kind == NodeKind::operation && info(graph[id].op).pattern != Pattern::view;
 }
 
+bool is_view(const Graph& graph, ValueId id) {
+  return graph[id].kind == NodeKind::operation && info(graph[id].op).pattern == Pattern::view;
+}
+
+ValueId root_of(const Graph& graph, ValueId id) {
+  while (is_view(graph, id)) id = graph[id].inputs[0];
+  return id;
+}
+
 Wiring wiring(const Graph& graph) {
   Wiring result;
   result.readers.resize(at(graph.size()));
   result.returned.resize(at(graph.size()), false);
   for (ValueId id = 0; id < graph.size(); ++id) {
-    const bool is_view = graph[id].kind == NodeKind::operation && !is_compute(graph, id);
-    result.root.push_back(is_view ? result.root[at(graph[id].inputs[0])] : id);
+    result.root.push_back(is_view(graph, id) ? result.root[at(graph[id].inputs[0])] : id);
     if (!is_compute(graph, id)) continue;
     for (const ValueId input : graph[id].inputs) {
       auto& readers = result.readers[at(result.root[at(input)])];
@@ -82,9 +90,9 @@ std::string Structures::of(const Group& group) const {
     if (known != names.end()) return static_cast<std::size_t>(known - names.begin());
     const Node& node = graph_[id];
     const bool is_member = is_in(group.nodes, id);
-    const bool is_view = node.kind == NodeKind::operation && !is_compute(graph_, id);
-    std::string line = std::to_string((is_member || is_view ? inside_ : outside_)[at(id)]);
-    if (is_member || is_view)
+    const bool is_inside = is_member || is_view(graph_, id);
+    std::string line = std::to_string((is_inside ? inside_ : outside_)[at(id)]);
+    if (is_inside)
       for (const ValueId input : node.inputs) line += ' ' + std::to_string(self(self, input));
     names.push_back(id);
     text += line + (is_in(group.writes, id) ? "!;" : ";");

@@ -10,15 +10,6 @@
 namespace tensor {
 namespace {
 
-bool is_view(const Graph& graph, ValueId id) {
-  return graph[id].kind == NodeKind::operation && !is_compute(graph, id);
-}
-
-ValueId root_of(const Graph& graph, ValueId id) {
-  while (is_view(graph, id)) id = graph[id].inputs[0];
-  return id;
-}
-
 class Isolator {
  public:
   Isolator(const LaidOutGraph& laid, const Group& group)

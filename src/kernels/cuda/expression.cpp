@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "src/trace/fuse.h"
 #include "tensor/tensor.h"
 
 namespace tensor::cuda {
@@ -73,15 +74,6 @@ std::string shortest(T value) {
   char text[64];
   const auto end = std::to_chars(text, text + sizeof text, value).ptr;
   return {text, end};
-}
-
-bool is_view(const Graph& graph, ValueId id) {
-  return graph[id].kind == NodeKind::operation && info(graph[id].op).pattern == Pattern::view;
-}
-
-ValueId root_of(const Graph& graph, ValueId id) {
-  while (is_view(graph, id)) id = graph[id].inputs[0];
-  return id;
 }
 
 Shape without_leading_ones(const Shape& shape) {
