@@ -95,6 +95,9 @@ LaidOutGraph detail::prepare(const TensorFunction& function, const std::vector<T
   if (options.dtype != f32 && target.device.is_cuda())
     graph = stages.pass("cast_images", graph,
                         [&](const Graph& g) { return cast_images(g, options.dtype); });
+  if (options.dtype != f32 && target.folds_norms)
+    graph = stages.pass("cast_norms", graph,
+                        [&](const Graph& g) { return cast_norms(g, options.dtype); });
   graph = stages.pass("eliminate", graph, eliminate_common_and_dead);
   LaidOutGraph laid = stages.run("layout", [&] { return lay_out(graph); });
   verify(laid.graph, "layout");

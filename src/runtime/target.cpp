@@ -56,6 +56,7 @@ Target cuda_target(const cuda::DeviceInfo& info) {
     return cuda::cuda_families()[static_cast<std::size_t>(index)];
   };
   target.families = static_cast<int>(cuda::cuda_families().size());
+  target.folds_norms = info.capability == 90;
   target.family_name = [family](int index) { return family(index).name; };
   target.estimate = [=](int index, const Graph& graph, const Group& group) {
     return family(index).estimate(graph, group, machine);

@@ -23,6 +23,9 @@ struct Target {
   std::string driver;    // what may make a difference beside it
   CostFn cost;
   int families = 0;
+  /// Whether a family folds layer_norm into products of narrow types: such programs are prepared so
+  /// that it can (cast_norms).
+  bool folds_norms = false;
   /// Microseconds that a family thinks it takes, nullopt when it declines the group.
   std::function<std::optional<double>(int family, const Graph&, const Group&)> estimate;
   /// What may be tried for a group that the family accepts; nullopt where there is one way only.

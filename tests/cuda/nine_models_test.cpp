@@ -49,7 +49,7 @@ TEST_P(KernelsOfTheNineModels, CompileWithoutSpills) {
   }
   const Machine machine = machine_of(typical_device(GetParam()));
   std::map<std::string, KernelSource> kernels;
-  for (const auto& [name, make] : nine::nine_models(f16))
+  for (const auto& [name, make] : nine::nine_models(f16, 1, GetParam() == 90))
     kernels.merge(kernels_of(make(), machine));
   std::vector<const KernelSource*> list;
   for (const auto& [name, source] : kernels) list.push_back(&source);

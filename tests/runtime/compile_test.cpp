@@ -8,6 +8,8 @@
 #include <functional>
 #include <sstream>
 
+#include "src/compile.h"
+#include "src/kernels/cuda/family.h"
 #include "src/runtime/cpu_engine.h"
 #include "src/trace/layout.h"
 #include "tensor/io.h"
@@ -312,6 +314,28 @@ TEST(PlanFile, KeepsTheSchedulesOfGroups) {
   EXPECT_NE(plan.find(R"({"nodes":[1],"family":"pointwise","schedule":"swapped tokens=8"},[2])"),
             std::string::npos)
       << plan;
+}
+
+// Only where a family can use it, and only for narrow products: it is a rounding more.
+TEST(Compile, NormsReadNarrowValuesWhereTheyCanBeFolded) {
+  const Tensor weight = tn::ones({8, 4});
+  const tn::TensorFunction f = [&](const Tensors& in) -> Tensors {
+    return {tn::matmul(tn::layer_norm(tn::exp(in[0])), weight)};
+  };
+  const auto reads_narrow = [&](int capability, tn::DType dtype) {
+    const auto target = tn::detail::cuda_target(tn::cuda::typical_device(capability));
+    const tn::Graph graph =
+        tn::detail::prepare(f, {{{5, 8}, tn::f32}}, {.dtype = dtype}, target).graph;
+    for (tn::ValueId id = 0; id < graph.size(); ++id)
+      if (graph.is_op(id, tn::Op::layer_norm))
+        return graph.is_op(graph[id].inputs[0], tn::Op::astype);
+    ADD_FAILURE() << "no layer_norm";
+    return false;
+  };
+  EXPECT_TRUE(reads_narrow(90, tn::f16));
+  EXPECT_TRUE(reads_narrow(90, tn::bf16));
+  EXPECT_FALSE(reads_narrow(90, tn::f32));
+  EXPECT_FALSE(reads_narrow(80, tn::f16));
 }
 
 }  // namespace

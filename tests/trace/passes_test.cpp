@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "src/trace/fuse.h"
 #include "src/trace/layout.h"
 #include "src/trace/passes/cast.h"
 #include "src/trace/passes/clean.h"
@@ -174,6 +175,131 @@ TEST(Passes, NumbersFoldIntoTheWeightsBehindABiasAndViews) {
   EXPECT_EQ(
       count(tn::fold_scale(tn::fold_constants(tn::trace(shared, {x.type()}))), tn::Op::multiply),
       1);
+}
+
+// ---- cast_norms
+
+// After the passes of a program in `dtype`.
+Graph cast_for(const tn::TensorFunction& function, const std::vector<tn::TensorType>& types,
+               tn::DType dtype) {
+  const Graph products = tn::cast_products(tn::fold_constants(tn::trace(function, types)), dtype);
+  const Graph norms = tn::cast_norms(products, dtype);
+  tn::verify(norms, "cast_norms");
+  return tn::eliminate_common_and_dead(norms);
+}
+
+// What the layer_norms read that is rounded to f16, views left out.
+int rounded_norms(const tn::TensorFunction& function) {
+  const Graph graph = cast_for(function, {{{2, 6, 8}, tn::f32}, {{2, 6, 8}, tn::f16}}, tn::f16);
+  int found = 0;
+  for (tn::ValueId id = 0; id < graph.size(); ++id) {
+    if (!graph.is_op(id, tn::Op::layer_norm)) continue;
+    const tn::ValueId wide = graph[id].inputs[0];
+    if (!graph.is_op(wide, tn::Op::astype)) continue;
+    const tn::ValueId narrow = tn::root_of(graph, graph[wide].inputs[0]);
+    found += graph.type(narrow).dtype == tn::f16 && graph.is_op(narrow, tn::Op::astype);
+    EXPECT_EQ(graph.type(id).dtype, tn::f32) << "statistics stay float32";
+  }
+  return found;
+}
+
+TEST(Passes, NormsOfProductsReadTheirInputNarrow) {
+  tn::Generator random(26);
+  const Tensor a = random.normal({8, 8}), b = random.normal({8, 8}), gamma = random.normal({8}),
+               beta = random.normal({8});
+  const auto norm = [&](const Tensor& x) { return tn::layer_norm(x, gamma, beta); };
+  const auto one = [](auto f) {
+    return tn::TensorFunction([f](const Tensors& in) -> Tensors { return {f(in[0])}; });
+  };
+  // Of two products, of one behind views, without weight and bias, and where the input is a view.
+  EXPECT_EQ(rounded_norms(one([&](const Tensor& x) {
+              const Tensor y = norm(tn::exp(x));
+              return tn::matmul(y, a) * tn::matmul(y, b);
+            })),
+            1);
+  EXPECT_EQ(rounded_norms(one([&](const Tensor& x) {
+              return tn::matmul(norm(tn::exp(x))(tn::all_of_axis, 0), a);
+            })),
+            1);
+  EXPECT_EQ(rounded_norms(
+                one([&](const Tensor& x) { return tn::matmul(tn::layer_norm(tn::exp(x)), a); })),
+            1);
+  EXPECT_EQ(rounded_norms(one(
+                [&](const Tensor& x) { return tn::matmul(norm(tn::exp(x).swapaxes(0, 1)), a); })),
+            1);
+  // Not when somebody else reads the normalised value: a residual, the caller, attention.
+  EXPECT_EQ(rounded_norms(one([&](const Tensor& x) {
+              const Tensor y = norm(tn::exp(x));
+              return y + tn::matmul(y, a);
+            })),
+            0);
+  EXPECT_EQ(rounded_norms([&](const Tensors& in) -> Tensors {
+              const Tensor y = norm(tn::exp(in[0]));
+              return {tn::matmul(y, a), y.swapaxes(0, 1)};
+            }),
+            0);
+  EXPECT_EQ(rounded_norms(one([&](const Tensor& x) {
+              const Tensor y = norm(tn::exp(x));
+              return tn::matmul(tn::matmul(y, a), y.swapaxes(1, 2).reshape({2, 8, 6}));
+            })),
+            0);
+  // Nor as the right operand, nor where weight or input are the caller's, nor when it is narrow.
+  EXPECT_EQ(rounded_norms(one([&](const Tensor& x) {
+              return tn::matmul(a, norm(tn::exp(x.reshape({12, 8})))(tn::slice(0, 8)));
+            })),
+            0);
+  EXPECT_EQ(rounded_norms(one([&](const Tensor& x) {
+              return tn::matmul(tn::layer_norm(tn::exp(x), x(0, 0), beta), a);
+            })),
+            0);
+  EXPECT_EQ(rounded_norms(one([&](const Tensor& x) { return tn::matmul(norm(x), a); })), 0);
+  EXPECT_EQ(rounded_norms([&](const Tensors& in) -> Tensors {
+              return {tn::matmul(norm(tn::exp(in[1]).astype(tn::f32)), a)};
+            }),
+            0);
+}
+
+// f64 weights make a float64 function; in f32 all of x, mean and deviation are as good as exact.
+TEST(Passes, RoundingBeforeANormCostsWhatTheBoundSays) {
+  constexpr std::int64_t kRows = 24, kWidth = 96, kColumns = 40;
+  tn::Generator random(27);
+  const Tensor w = random.normal({kWidth, kColumns}), gamma = random.normal({kWidth}, 1, 0.3f),
+               beta = random.normal({kWidth});
+  for (const auto& [dtype, unit] : {std::pair{tn::f16, 0x1p-11}, {tn::bf16, 0x1p-8}})
+    for (const double mean : {0.0, 0.5, 8.0}) {
+      SCOPED_TRACE(testing::Message() << dtype << ", mean " << mean);
+      const Tensor input = random.normal({kRows, kWidth}, static_cast<float>(mean));
+      const tn::TensorFunction f = [&](const Tensors& in) -> Tensors {
+        return {tn::matmul(tn::layer_norm(in[0] * 3.0, gamma, beta), w)};
+      };
+      const Graph graph = cast_for(f, {input.type()}, dtype);
+      ASSERT_EQ(count(graph, tn::Op::astype), 4) << graph;
+      const auto got = tn::interpret(graph, {input})[0].to_vector<double>();
+      const Tensor x = input.astype(tn::f64) * 3.0, w64 = w.astype(tn::f64);
+      const Tensor centred = x - tn::mean(x, -1, true);
+      const Tensor deviation = tn::sqrt(tn::mean(centred * centred, -1, true) + 1e-5);
+      const Tensor unit_rows = centred / deviation;
+      const Tensor normal = unit_rows * gamma.astype(tn::f64) + beta.astype(tn::f64);
+      const Tensor exact = tn::matmul(normal, w64);
+      // To first order: rounding moves x by u |x|, a row's mean by u rms(x) at most and its
+      // deviation, as a share of it, by u rms(x) / deviation. Then the normalised value, the
+      // weights and the result are rounded.
+      const Tensor rms = tn::sqrt(tn::mean(x * x, -1, true));
+      const Tensor moved = (tn::abs(x) + rms + tn::abs(unit_rows) * rms) / deviation *
+                           tn::abs(gamma.astype(tn::f64));
+      const Tensor bound =
+          (tn::matmul(moved + 2.0 * tn::abs(normal), tn::abs(w64)) + tn::abs(exact)) * unit;
+      const auto y = exact.to_vector<double>(), most = bound.to_vector<double>();
+      double square = 0, largest = 0;
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        // A tenth for what is of second order: u rms(x) / deviation is 1/32 at most.
+        ASSERT_NEAR(got[i], y[i], 1.1 * most[i]);
+        square += std::pow(got[i] - y[i], 2), largest = std::max(largest, most[i]);
+      }
+      // The errors are independent, so that few of these sums come near the bound.
+      EXPECT_LT(std::sqrt(square / static_cast<double>(y.size())), largest / 4);
+      EXPECT_GT(square, 0);
+    }
 }
 
 // Tensor Cores may round every product of float32, and no other; for the reference nothing changes.

@@ -1,7 +1,9 @@
 #include "src/trace/passes/cast.h"
 
+#include <algorithm>
 #include <map>
 
+#include "src/trace/fuse.h"
 #include "src/trace/rewrite.h"
 #include "tensor/io.h"
 #include "tensor/ops.h"
@@ -11,6 +13,35 @@ namespace {
 
 bool is_float32_product(const Node& node) {
   return (node.op == Op::matmul || node.op == Op::conv2d) && node.type.dtype == f32;
+}
+
+std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
+
+bool is_cast_of(const Graph& graph, ValueId id, DType from) {
+  return graph.is_op(id, Op::astype) && graph.type(graph[id].inputs[0]).dtype == from;
+}
+
+// Whether the caller does not get the value, and all that read it are as given.
+template <class Predicate>
+bool all_read(const Wiring& wires, ValueId id, Predicate&& as) {
+  const auto& readers = wires.readers[at(id)];
+  return !wires.returned[at(id)] && !readers.empty() &&
+         std::all_of(readers.begin(), readers.end(), as);
+}
+
+// A layer_norm by constants of which only products by constants read the result, in `dtype`.
+bool is_norm_of_products(const Graph& graph, const Wiring& wires, ValueId id, DType dtype) {
+  const auto is_constant = [&](ValueId input) { return graph.is_constant(wires.root[at(input)]); };
+  const auto& inputs = graph[id].inputs;
+  return graph.is_op(id, Op::layer_norm) && graph.type(id).dtype == f32 &&
+         std::all_of(inputs.begin() + 1, inputs.end(), is_constant) &&
+         all_read(wires, id, [&](ValueId cast) {
+           return graph.is_op(cast, Op::astype) && graph.type(cast).dtype == dtype &&
+                  all_read(wires, cast, [&](ValueId product) {
+                    return graph.is_op(product, Op::matmul) &&
+                           is_constant(graph[product].inputs[1]);
+                  });
+         });
 }
 
 class Narrower {
@@ -59,6 +90,21 @@ Graph cast_products(const Graph& graph, DType dtype,
     // A convolution's bias is added in float32.
     const ValueId bias = r.to().add(Op::reshape, {in[2]}, {{"shape", Ints{-1, 1, 1}}}, node.where);
     return r.to().add(Op::add, {wide, bias}, {}, node.where);
+  });
+}
+
+Graph cast_norms(const Graph& graph, DType dtype) {
+  const Wiring wires = wiring(graph);
+  const Narrower::Convert converted = &astype;
+  std::optional<Narrower> narrow;
+  return rewrite(graph, [&](Rewriter& r, ValueId id, const Node& node) -> std::optional<ValueId> {
+    if (!narrow) narrow.emplace(r, dtype, converted);
+    if (!is_norm_of_products(graph, wires, id, dtype)) return std::nullopt;
+    const ValueId source = wires.root[at(node.inputs[0])];
+    if (!is_compute(graph, source) || is_cast_of(graph, source, dtype)) return std::nullopt;
+    auto inputs = r.inputs(node);
+    inputs[0] = r.to().add(Op::astype, {(*narrow)(inputs[0])}, {{"dtype", f32}}, node.where);
+    return r.to().add(node.op, std::move(inputs), node.attrs, node.where);
   });
 }
 

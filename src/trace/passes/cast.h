@@ -16,6 +16,20 @@ namespace tensor {
 Graph cast_products(const Graph& graph, DType dtype,
                     const std::function<Tensor(const Tensor&, DType)>& converted = &astype);
 
+/// After cast_products(graph, dtype): a layer_norm that products by constants alone read, in
+/// `dtype` and as their left operand, normalises its input rounded to `dtype`, where an operator
+/// computes that in f32: layer_norm(x) becomes layer_norm(f32(dtype(x))). A kernel can then give
+/// the rounded values to the product as they are and put mean and deviation right behind it, and
+/// whoever computes x stores it twice, which costs less than a pass of its own.
+///
+/// The statistics stay float32, and are those of the rounded values. A rounding moves a normalised
+/// value by eps |x| / deviation, where the one that cast_products makes behind the layer_norm moves
+/// it by eps |x - mean| / deviation: that is the same but where the mean of a row is many
+/// deviations away from 0. f16 has two limits that bf16 has not: beyond 65504 a value becomes
+/// infinite and its row NaN (as happens to results of products, but sums of residuals grow larger
+/// than those), and rows that deviate by less than 1e-4 or so lose digits. Test: the same.
+Graph cast_norms(const Graph& graph, DType dtype);
+
 /// Marks every f32 matmul and convolution: Tensor Cores may round its operands to tf32. The
 /// attribute is tf32 = true; reference operators know nothing of it. Test: the same.
 Graph round_products(const Graph& graph);

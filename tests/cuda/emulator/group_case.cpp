@@ -342,6 +342,7 @@ std::pair<LaidOutGraph, FusionPlan> plan_of(const TensorFunction& function, cons
   for (const Tensor& x : inputs) types.push_back(x.type());
   Graph graph = fold_scale(simplify(fold_constants(trace(function, types))));
   if (dtype != f32) graph = cast_images(cast_products(graph, dtype), dtype);
+  if (dtype != f32 && machine.device.capability == 90) graph = cast_norms(graph, dtype);
   const LaidOutGraph laid = lay_out(eliminate_common_and_dead(graph));
   return merge_parallel(laid, fuse(laid.graph, cuda::cuda_cost(machine)));
 }
