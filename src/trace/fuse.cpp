@@ -224,25 +224,33 @@ class Planner {
     });
   }
 
-  // Every run of neighbours among parallel products, as one group.
+  // Every run of neighbours among parallel products, as one group, and those that are all readers
+  // of their left operand with what makes it.
   void find_runs(const Parallel& chains) {
     for (std::size_t begin = 0; begin < chains.size(); ++begin)
       for (std::size_t end = begin + 2; end <= chains.size() && end - begin <= at(limits_.parallel);
            ++end) {
-        const Parallel run(chains.begin() + static_cast<std::ptrdiff_t>(begin),
-                           chains.begin() + static_cast<std::ptrdiff_t>(end));
+        ParallelRun run{{},
+                        Parallel(chains.begin() + static_cast<std::ptrdiff_t>(begin),
+                                 chains.begin() + static_cast<std::ptrdiff_t>(end))};
         NodeSet set(g_.size());
         std::vector<int> sinks;
-        for (const Chain& chain : run) {
+        for (const Chain& chain : run.chains) {
           for (const ValueId id : chain) set.add(g_.index[at(id)]);
           sinks.push_back(g_.index[at(chain.back())]);
         }
         add_choice(set, sinks, &run);
+        Chain lead = lead_of(g_.graph, g_.wires, run.chains);
+        for (; !lead.empty(); lead.pop_back()) {
+          run.lead.insert(run.lead.begin(), lead.back());
+          set.add(g_.index[at(lead.back())]);
+          add_choice(set, sinks, &run);
+        }
       }
   }
 
   void add_choice(const NodeSet& set, const std::vector<int>& sinks,
-                  const Parallel* run = nullptr) {
+                  const ParallelRun* run = nullptr) {
     const Group group = make_group(g_.graph, g_.wires, g_.values(set));
     const auto [known, is_new] = costs_.try_emplace(structures_.of(group));
     if (is_new) {

@@ -137,6 +137,37 @@ std::vector<std::int64_t> columns_of(const Graph& graph, const Parallel& chains)
   return result;
 }
 
+// The one value beside constants that an operator reads, -1 when it reads more of them.
+ValueId carried(const Graph& graph, ValueId id) {
+  ValueId result = -1;
+  for (const ValueId input : graph[id].inputs) {
+    if (graph.is_constant(input) || input == result) continue;
+    if (result >= 0) return -1;
+    result = input;
+  }
+  return result;
+}
+
+bool can_lead(const Graph& graph, ValueId id) {
+  if (!is_compute(graph, id) || carried(graph, id) < 0) return false;
+  const Pattern pattern = info(graph[id].op).pattern;
+  return pattern != Pattern::opaque && pattern != Pattern::complex_out_fusable;
+}
+
+ValueId left_of(const Graph& graph, const Parallel& chains) {
+  return graph[chains.front().front()].inputs[0];
+}
+
+// Whether each operator of the lead is computed from the one before, and the left operand from the
+// last.
+bool leads_to(const Graph& graph, const Chain& lead, ValueId left) {
+  for (std::size_t i = 0; i < lead.size(); ++i) {
+    const ValueId read = i + 1 < lead.size() ? carried(graph, lead[i + 1]) : left;
+    if (!can_lead(graph, lead[i]) || read < 0 || root_of(graph, read) != lead[i]) return false;
+  }
+  return true;
+}
+
 class Merger {
  public:
   Merger(const LaidOutGraph& laid, const FusionPlan& plan)
@@ -146,8 +177,8 @@ class Merger {
         rewriter_(graph_),
         group_of_(at(graph_.size()), -1) {
     for (std::size_t g = 0; g < plan.groups.size(); ++g) {
-      chains_.push_back(chains_of(graph_, plan.groups[g]));
-      for (const Chain& chain : chains_.back())
+      runs_.push_back(run_of(graph_, plan.groups[g]));
+      for (const Chain& chain : runs_.back().chains)
         for (const ValueId id : chain) group_of_[at(id)] = static_cast<int>(g);
     }
     wide_.resize(plan.groups.size());
@@ -179,9 +210,9 @@ class Merger {
   }
 
   void merge(std::size_t group) {
-    const Parallel& chains = chains_[group];
+    const Parallel& chains = runs_[group].chains;
     const auto columns = columns_of(graph_, chains);
-    const ValueId left = rewriter_(graph_[chains.front().front()].inputs[0]);
+    const ValueId left = rewriter_(left_of(graph_, chains));
     wide_[group] =
         add_wide(rewriter_.to(), left, graph_, chains, [&](std::size_t step, std::size_t input) {
           std::vector<Tensor> parts;
@@ -232,8 +263,8 @@ class Merger {
     plan.microseconds = plan_.microseconds;
     for (std::size_t g = 0; g < plan_.groups.size(); ++g) {
       std::vector<ValueId> nodes = wide_[g];
-      if (nodes.empty())
-        for (const ValueId id : plan_.groups[g].nodes) nodes.push_back(rewriter_(id));
+      for (const ValueId id : nodes.empty() ? plan_.groups[g].nodes : runs_[g].lead)
+        nodes.push_back(rewriter_(id));
       Group group = make_group(graph, wires, std::move(nodes));
       group.family = plan_.groups[g].family;
       group.microseconds = plan_.groups[g].microseconds;
@@ -248,8 +279,8 @@ class Merger {
   const FusionPlan& plan_;
   Rewriter rewriter_;
   const std::vector<std::vector<ValueId>> readers_ = consumers(graph_);
-  std::vector<int> group_of_;               // of every merged operator
-  std::vector<Parallel> chains_;            // of every group; empty for those that stay
+  std::vector<int> group_of_;               // of every merged operator, not of leads
+  std::vector<ParallelRun> runs_;           // what the groups are; empty for those that stay
   std::vector<std::vector<ValueId>> wide_;  // what became of them
 };
 
@@ -292,11 +323,31 @@ std::vector<Parallel> parallel_products(const Graph& graph, const Wiring& wiring
   return result;
 }
 
-Parallel chains_of(const Graph& graph, const Group& group) {
-  Parallel chains;
+Chain lead_of(const Graph& graph, const Wiring& wiring, const Parallel& chains) {
+  std::vector<ValueId> readers;  // that the next operator must have
+  for (const Chain& chain : chains) readers.push_back(chain.front());
+  std::sort(readers.begin(), readers.end());
+  Chain lead;
+  for (ValueId id = wiring.root[at(left_of(graph, chains))];
+       lead.size() < kLongestLead && can_lead(graph, id) && !wiring.returned[at(id)] &&
+       wiring.readers[at(id)] == readers;
+       id = wiring.root[at(carried(graph, id))]) {
+    lead.insert(lead.begin(), id);
+    readers = {id};
+  }
+  return lead;
+}
+
+ParallelRun run_of(const Graph& graph, const Group& group) {
+  ParallelRun run;
+  Parallel& chains = run.chains;
   for (const ValueId id : group.nodes) {
     if (is_product(graph, id)) {
       chains.push_back({id});
+      continue;
+    }
+    if (chains.empty()) {
+      run.lead.push_back(id);
       continue;
     }
     const auto chain = std::find_if(chains.begin(), chains.end(),
@@ -304,35 +355,51 @@ Parallel chains_of(const Graph& graph, const Group& group) {
     if (chain == chains.end()) return {};
     chain->push_back(id);
   }
+  if (chains.size() < 2) return {};
+  const ValueId left = left_of(graph, chains);
   const bool are_parallel = std::all_of(chains.begin(), chains.end(), [&](const Chain& c) {
-    return graph[c.front()].inputs[0] == graph[chains[0].front()].inputs[0] &&
-           c.size() == chains[0].size();
+    return graph[c.front()].inputs[0] == left && c.size() == chains[0].size();
   });
-  return chains.size() > 1 && are_parallel ? chains : Parallel();
+  return are_parallel && leads_to(graph, run.lead, left) ? run : ParallelRun();
 }
 
-Merged merged_alone(const Graph& graph, const Parallel& chains) {
-  Merged result;
-  Graph& to = result.graph;
+Merged merged_alone(const Graph& graph, const ParallelRun& run) {
+  const auto& [lead, chains] = run;
+  Rewriter rewriter(graph);
+  Graph& to = rewriter.to();
+  // The lead and the views among it, from what it reads.
+  const ValueId left = left_of(graph, chains);
+  const ValueId read = lead.empty() ? left : carried(graph, lead.front());
+  rewriter.replace(read, to.add_input(graph.type(read)));
+  const auto keep = [&](auto&& self, ValueId id) -> void {
+    if (rewriter(id) >= 0) return;
+    for (const ValueId input : graph[id].inputs) self(self, input);
+    rewriter.replace(id, rewriter.keep(id));
+  };
+  keep(keep, left);
+  std::vector<ValueId> nodes;
+  for (const ValueId id : lead) nodes.push_back(rewriter(id));
+
   const auto columns = columns_of(graph, chains);
   std::int64_t width = 0;
   for (const std::int64_t n : columns) width += n;
-  const ValueId left = to.add_input(graph.type(graph[chains.front().front()].inputs[0]));
-  std::vector<ValueId> nodes =
-      add_wide(to, left, graph, chains, [&](std::size_t step, std::size_t input) {
+  const std::vector<ValueId> wide =
+      add_wide(to, rewriter(left), graph, chains, [&](std::size_t step, std::size_t input) {
         const TensorType& type = graph.type(graph[chains.front()[step]].inputs[input]);
         const Shape shape = step == 0 ? Shape{type.shape[0], width} : Shape{width};
         return to.add_constant(broadcast_to(zeros({}, type.dtype), shape));
       });
+  nodes.insert(nodes.end(), wide.begin(), wide.end());
   to.set_outputs({nodes.back()});
-  result.group = make_group(to, wiring(to), std::move(nodes));
+  Merged result{std::move(to), {}};
+  result.group = make_group(result.graph, wiring(result.graph), std::move(nodes));
   return result;
 }
 
 std::pair<LaidOutGraph, FusionPlan> merge_parallel(const LaidOutGraph& laid,
                                                    const FusionPlan& plan) {
   const bool any = std::any_of(plan.groups.begin(), plan.groups.end(), [&](const Group& group) {
-    return !chains_of(laid.graph, group).empty();
+    return !run_of(laid.graph, group).empty();
   });
   return any ? Merger(laid, plan).run() : std::pair(laid, plan);
 }

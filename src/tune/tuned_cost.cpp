@@ -20,9 +20,9 @@ void keep_device(std::vector<Measurement>& measurements, const std::string& devi
 bool are_measured(const Graph& graph, const FusionPlan& plan, const detail::Target& target,
                   const Table& table) {
   return std::all_of(plan.groups.begin(), plan.groups.end(), [&](const Group& group) {
-    const Parallel chains = chains_of(graph, group);
-    if (chains.empty()) return table.find(target.tuned_as, problem_text(graph, group)) != nullptr;
-    const Merged merged = merged_alone(graph, chains);
+    const ParallelRun run = run_of(graph, group);
+    if (run.empty()) return table.find(target.tuned_as, problem_text(graph, group)) != nullptr;
+    const Merged merged = merged_alone(graph, run);
     return table.find(target.tuned_as, problem_text(merged.graph, merged.group)) != nullptr;
   });
 }

@@ -87,7 +87,7 @@ TEST(Plans, ProductsMergeWhereStartingAKernelIsDear) {
     const tn::FusionPlan plan = tn::fuse(laid.graph, cost);
     std::size_t most = 0;
     for (const tn::Group& group : plan.groups)
-      most = std::max(most, tn::chains_of(laid.graph, group).size());
+      most = std::max(most, tn::run_of(laid.graph, group).chains.size());
     const auto [merged, lowered] = tn::merge_parallel(laid, plan);
     tn::verify(merged.graph, "test");
     for (const tn::Group& group : lowered.groups) {

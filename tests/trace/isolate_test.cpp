@@ -6,6 +6,7 @@
 #include <set>
 
 #include "src/trace/parallel.h"
+#include "src/trace/passes/cast.h"
 #include "src/trace/passes/clean.h"
 #include "src/trace/trace.h"
 #include "tensor/tensor.h"
@@ -94,6 +95,47 @@ TEST(Isolate, AGroupComputesTheSameByItself) {
   const Tensors results = interpret(alone.laid.graph, inputs);
   ASSERT_EQ(results.size(), 1u);
   EXPECT_TRUE(all(results[0] == values.back()).item<bool>());
+}
+
+// A group that begins with a normalisation of a narrow value and ends with a merged product.
+TEST(Isolate, NormsOfMergedProducts) {
+  const auto function = [](const Tensors& in) -> Tensors {
+    const Tensor x = layer_norm(exp(in[0]), full({8}, 1.5, f32), full({8}, 0.25, f32));
+    return {sum(matmul(x, weight(8, 4, 1))), sum(matmul(x, weight(8, 6, 2)))};
+  };
+  const LaidOutGraph laid = lay_out(eliminate_common_and_dead(
+      cast_norms(cast_products(fold_constants(trace(function, {{{5, 8}, f32}})), f16), f16)));
+  const CostFn cost = [](const Graph& graph, const Group& group) -> GroupCost {
+    int products = 0, norms = 0;
+    for (const ValueId id : group.nodes)
+      products += graph.is_op(id, Op::matmul), norms += graph.is_op(id, Op::layer_norm);
+    const bool is_single = group.nodes.size() == 1;
+    if (!is_single && (products != 1 || norms != 1 || group.writes.size() != 1)) return {};
+    return {0, 10.0};
+  };
+  const auto [merged, plan] = merge_parallel(laid, fuse(laid.graph, cost));
+  const auto group = std::find_if(plan.groups.begin(), plan.groups.end(),
+                                  [](const Group& g) { return g.nodes.size() > 1; });
+  ASSERT_NE(group, plan.groups.end());
+  EXPECT_EQ(problem_text(merged.graph, *group),
+            "%0 = f16(5, 8); %1 = astype(%0, dtype=\"f32\"); %2 = constant f32(8,); "
+            "%3 = constant f32(8,); %4 = layer_norm(%1, %2, %3, eps=1e-05); "
+            "%5 = astype(%4, dtype=\"f16\"); %6 = constant f16(8, 10); %7 = matmul(%5, %6); "
+            "%8 = astype(%7, dtype=\"f32\"); return %8");
+  // The text of the group as it was costed is the same.
+  for (const Group& apart : fuse(laid.graph, cost).groups)
+    if (const ParallelRun run = run_of(laid.graph, apart); !run.empty()) {
+      const Merged alone = merged_alone(laid.graph, run);
+      EXPECT_EQ(problem_text(alone.graph, alone.group), problem_text(merged.graph, *group));
+    }
+  const Isolated alone = isolate(merged, *group);
+  verify(alone.laid.graph, "isolated");
+  EXPECT_EQ(alone.group.nodes.size(), group->nodes.size());
+  ASSERT_EQ(alone.laid.graph.inputs().size(), 1u);
+  Graph whole = merged.graph;
+  whole.set_outputs({group->reads[0], group->writes[0]});
+  const Tensors values = interpret(whole, {weight(5, 8, 3)});
+  EXPECT_TRUE(all(interpret(alone.laid.graph, {values[0]})[0] == values[1]).item<bool>());
 }
 
 TEST(Isolate, ConstantsStayConstantsBehindViews) {

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/trace/passes/cast.h"
 #include "src/trace/passes/clean.h"
+#include "src/trace/passes/fold_scale.h"
 #include "src/trace/trace.h"
 #include "tensor/tensor.h"
 
@@ -43,11 +45,22 @@ tn::GroupCost ten_a_product(const tn::Graph& graph, const tn::Group& group) {
   return {0, products > 0 ? 10.0 : 1.0};
 }
 
+// The same, but whatever makes a product's left operand costs nothing in the product's group.
+tn::GroupCost leads_are_free(const tn::Graph& graph, const tn::Group& group) {
+  const auto product = std::find_if(group.nodes.begin(), group.nodes.end(), [&](tn::ValueId id) {
+    return graph.is_op(id, tn::Op::matmul);
+  });
+  if (product == group.nodes.end()) return ten_a_product(graph, group);
+  tn::Group rest = group;
+  rest.nodes.assign(product, group.nodes.end());
+  return ten_a_product(graph, rest);
+}
+
 // The plan with all that can be merged, before and after its lowering: equal costs, an equal
 // result, no copies, and as many products as are wanted.
 tn::LaidOutGraph expect_merged(const tn::LaidOutGraph& laid, const Tensors& inputs, int products,
-                               double ulps) {
-  const tn::FusionPlan plan = tn::fuse(laid.graph, ten_a_product);
+                               double ulps, const tn::CostFn& cost = ten_a_product) {
+  const tn::FusionPlan plan = tn::fuse(laid.graph, cost);
   const auto [merged, after] = tn::merge_parallel(laid, plan);
   tn::verify(merged.graph, "test");
   EXPECT_EQ(after.groups.size(), plan.groups.size());
@@ -59,7 +72,7 @@ tn::LaidOutGraph expect_merged(const tn::LaidOutGraph& laid, const Tensors& inpu
   }
   EXPECT_EQ(count, products) << merged.graph;
   for (const tn::Group& group : after.groups)
-    EXPECT_EQ(ten_a_product(merged.graph, group).family, 0) << merged.graph;
+    EXPECT_EQ(cost(merged.graph, group).family, 0) << merged.graph;
   const Tensors before = tn::interpret(laid.graph, inputs),
                 got = tn::interpret(merged.graph, inputs);
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -120,6 +133,136 @@ TEST(Parallel, EqualBeginningsOfUnequalChains) {
   EXPECT_EQ(sets[1].size(), 2u);
   EXPECT_EQ(sets[1][0].size(), 3u);
   expect_merged(laid, inputs, 1, 64);
+}
+
+// A block of a transformer up to attention; its input is read by the residual sum as well.
+struct Block {
+  Linear parts[3];
+  Tensor gamma, beta;
+  Tensors operator()(const Tensors& in) const {
+    const std::int64_t width = gamma.size(), heads = 3;
+    const auto split = [&](const Tensor& x) {
+      return x.reshape({2, 5, heads, width / heads}).swapaxes(1, 2);
+    };
+    const Tensor x = tn::exp(in[0]);
+    // A view among the lead.
+    const Tensor normal =
+        tn::layer_norm(x, gamma, beta).reshape({10, width}).reshape({2, 5, width});
+    const Tensor y = tn::scaled_dot_product_attention(
+        split(parts[0](normal)), split(parts[1](normal)), split(parts[2](normal)));
+    return {x + y.swapaxes(1, 2).reshape({2, 5, width})};
+  }
+};
+
+Block random_block(tn::Generator& random, std::int64_t width) {
+  Block block{{}, random.normal({width}, 1, 0.2f), random.normal({width})};
+  for (Linear& part : block.parts) part = {random.normal({width, width}), random.normal({width})};
+  return block;
+}
+
+std::vector<tn::Op> operators_of(const tn::Graph& graph, const tn::Group& group) {
+  std::vector<tn::Op> result;
+  for (const tn::ValueId id : group.nodes) result.push_back(graph[id].op);
+  return result;
+}
+
+TEST(Parallel, WhatMakesTheirOperandJoinsTheProducts) {
+  tn::Generator random(36);
+  const Block block = random_block(random, 12);
+  const Tensors inputs = {random.normal({2, 5, 12})};
+  const tn::LaidOutGraph laid = laid_out(block, inputs);
+  // exp, the wide product, and the two products of attention with what stands beside them.
+  const tn::FusionPlan plan = tn::fuse(laid.graph, leads_are_free);
+  EXPECT_EQ(plan.microseconds, 1 + 30) << laid.graph;
+  const auto [merged, after] = tn::merge_parallel(laid, plan);
+  int found = 0;
+  for (const tn::Group& group : after.groups) {
+    if (!merged.graph.is_op(group.nodes.front(), tn::Op::layer_norm)) continue;
+    ++found;
+    EXPECT_EQ(operators_of(merged.graph, group),
+              (std::vector{tn::Op::layer_norm, tn::Op::matmul, tn::Op::add}));
+    EXPECT_EQ(group.reads.size(), 5u);  // x, gamma, beta, weight, bias
+    EXPECT_EQ(group.writes, std::vector{group.nodes.back()});
+  }
+  EXPECT_EQ(found, 1) << merged.graph;
+  expect_merged(laid, inputs, 3, 256, leads_are_free);  // sums of 12 terms, and a softmax of them
+}
+
+// What the compiler makes of it for a GPU: casts on both sides of the layer_norm.
+TEST(Parallel, NormsBetweenCastsJoinTheProducts) {
+  tn::Generator random(37);
+  const Block block = random_block(random, 12);
+  const Tensors inputs = {random.normal({2, 5, 12})};
+  const tn::Graph traced = tn::fold_scale(tn::fold_constants(tn::trace(block, {inputs[0].type()})));
+  const tn::LaidOutGraph laid = tn::lay_out(
+      tn::eliminate_common_and_dead(tn::cast_norms(tn::cast_products(traced, tn::f16), tn::f16)));
+  const auto [merged, after] = tn::merge_parallel(laid, tn::fuse(laid.graph, leads_are_free));
+  int found = 0;
+  for (const tn::Group& group : after.groups) {
+    if (group.nodes.size() == 1 || !merged.graph.is_op(group.nodes[1], tn::Op::layer_norm))
+      continue;
+    ++found;
+    EXPECT_EQ(operators_of(merged.graph, group),
+              (std::vector{tn::Op::astype, tn::Op::layer_norm, tn::Op::astype, tn::Op::matmul,
+                           tn::Op::astype, tn::Op::add, tn::Op::astype}));
+    EXPECT_EQ(merged.graph.type(group.reads[0]).dtype, tn::f16);
+    EXPECT_EQ(merged.graph.type(group.writes[0]).shape, (tn::Shape{2, 5, 36}));
+  }
+  EXPECT_EQ(found, 1) << merged.graph;
+  // The wide product's sums may round to f16 the other way: an f16 step of 0x1p13 steps of f32 at
+  // each of queries, keys, values, scores and results.
+  expect_merged(laid, inputs, 3, 8 * 0x1p13, leads_are_free);
+}
+
+TEST(Parallel, OnlyWhatTheseProductsAloneReadLeadsThem) {
+  tn::Generator random(38);
+  const Tensor a = random.normal({6, 4}), b = random.normal({6, 5}), c = random.normal({6});
+  // The operators of the lead of the products by a and b.
+  const auto lead = [&](const tn::TensorFunction& f) {
+    const tn::LaidOutGraph laid = laid_out(f, {random.normal({3, 6}), random.normal({3, 6})});
+    const auto sets = found(laid);
+    EXPECT_EQ(sets.size(), 1u) << laid.graph;
+    std::vector<tn::Op> result;
+    for (const tn::ValueId id : tn::lead_of(laid.graph, tn::wiring(laid.graph), sets[0]))
+      result.push_back(laid.graph[id].op);
+    return result;
+  };
+  const auto both = [&](const Tensor& x) {
+    return tn::sum(tn::matmul(x, a)) + tn::sum(tn::matmul(x, b));
+  };
+  using Ops = std::vector<tn::Op>;
+  EXPECT_EQ(lead([&](const Tensors& in) -> Tensors { return {both(in[0])}; }), Ops());
+  EXPECT_EQ(lead([&](const Tensors& in) -> Tensors {
+              return {both(tn::exp(tn::layer_norm(in[0] + c, c, c)))};
+            }),
+            (Ops{tn::Op::add, tn::Op::layer_norm, tn::Op::exp}));
+  // At most three, and none that is computed from two values or by a product.
+  EXPECT_EQ(lead([&](const Tensors& in) -> Tensors {
+              return {both(tn::exp(tn::abs(tn::exp(tn::abs(in[0])))))};
+            }),
+            (Ops{tn::Op::exp, tn::Op::abs, tn::Op::exp}));
+  EXPECT_EQ(lead([&](const Tensors& in) -> Tensors { return {both(tn::exp(in[0] + in[1]))}; }),
+            Ops{tn::Op::exp});
+  EXPECT_EQ(lead([&](const Tensors& in) -> Tensors {
+              return {both(tn::abs(tn::matmul(in[0], tn::ones({6, 6}))))};
+            }),
+            Ops{tn::Op::abs});
+  // Nor what somebody else reads, or the caller gets.
+  EXPECT_EQ(lead([&](const Tensors& in) -> Tensors {
+              const Tensor x = tn::exp(in[0]);
+              return {both(tn::abs(x)) + tn::sum(x)};
+            }),
+            Ops{tn::Op::abs});
+  EXPECT_EQ(lead([&](const Tensors& in) -> Tensors {
+              const Tensor x = tn::exp(in[0]);
+              return {both(x) + tn::sum(tn::matmul(x.reshape({18}), tn::ones({18})))};
+            }),
+            Ops());
+  EXPECT_EQ(lead([&](const Tensors& in) -> Tensors {
+              const Tensor x = tn::exp(in[0]);
+              return {both(tn::abs(x)), x.transpose()};
+            }),
+            Ops{tn::Op::abs});
 }
 
 TEST(Parallel, WholeNumbersStayExact) {

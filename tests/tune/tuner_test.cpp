@@ -168,7 +168,7 @@ TEST_F(Tuning, TheLogTellsWhatWasMeasuredAndFailuresAreNeverChosen) {
   // The plan has the best of the table.
   const auto shared = std::make_shared<const Table>(lines());
   for (const Group& group : tuned_fusion(vit().graph, h200(), shared).groups) {
-    if (!chains_of(vit().graph, group).empty()) continue;
+    if (!run_of(vit().graph, group).empty()) continue;
     const Table::Entry* best = shared->find(h200().tuned_as, problem_text(vit().graph, group));
     ASSERT_NE(best, nullptr);
     EXPECT_EQ(group.schedule, best->schedule);
