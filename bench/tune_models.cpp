@@ -40,7 +40,7 @@ constexpr const char* kHelp =
     "compare\n"
     "  --record=N        no tuning: draws --trials schedules at random of each of a model's N "
     "heaviest\n"
-    "                    problems that have 300 or more, for tune_search to replay\n"
+    "                    problems that have 100 schedules or more, for tune_search to replay\n"
     "  --only=TEXT       such problems only as have this among their operators (conv2d)\n"
     "Ctrl-C goes on to timing the model, and then ends.\n";
 

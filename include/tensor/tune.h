@@ -43,7 +43,7 @@ struct TuneOptions {
   bool use_partition = true;  ///< fusion by measured times; else by the estimates
 
   /// Above 0: nothing is tuned. Of so many problems of the untuned plan, the heaviest of those with
-  /// 300 schedules or more and `record_only` among their operators, level 0's schedule is measured
+  /// 100 schedules or more and `record_only` among their operators, level 0's schedule is measured
   /// and then others drawn at random, in turns, `trials` of each problem. Searches can be compared
   /// on a log of these.
   int record = 0;

@@ -113,13 +113,17 @@ GpuLoop::GpuLoop(cuda::Device& device, const cuda::Lowered& lowered,
   }
 }
 
+// From the host one time: the copies of weights are made on the device, which is much faster.
 void GpuLoop::upload(std::span<const Tensor> packed) {
-  for (std::size_t i = 0; i < operands_.size(); ++i)
-    for (const std::int64_t place : memory_.operands[i]) block_.upload(operands_[i].bytes(), place);
+  const auto put = [&](std::span<const std::byte> bytes, const std::vector<std::int64_t>& places) {
+    if (places.empty()) return;
+    block_.upload(bytes, places[0]);
+    block_.repeat(places[0], bytes.size(), std::span(places).subspan(1));
+  };
+  for (std::size_t i = 0; i < operands_.size(); ++i) put(operands_[i].bytes(), memory_.operands[i]);
   for (std::size_t i = 0; i < packed.size(); ++i)
-    for (const std::int64_t place : memory_.packed[i])
-      block_.upload(
-          {detail::stored(packed[i]).first(), static_cast<std::size_t>(packed[i].nbytes())}, place);
+    put({detail::stored(packed[i]).first(), static_cast<std::size_t>(packed[i].nbytes())},
+        memory_.packed[i]);
 }
 
 void GpuLoop::record(cuda::Stream& stream, int copies) const {

@@ -12,7 +12,7 @@
 namespace tensor {
 namespace {
 
-constexpr std::int64_t kLeastSpace = 300;
+constexpr std::int64_t kLeastSpace = 100;
 // Schedules of a problem at a time: cores wait for the device at the end of each batch alone, and
 // what is compiled ahead fits into memory.
 constexpr std::size_t kSlot = 32;

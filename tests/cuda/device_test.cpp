@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <numeric>
 #include <vector>
 
 #include "tensor/error.h"
@@ -123,6 +124,23 @@ TEST_F(Gpu, GivesAKernelAllTheSharedMemoryThereIs) {
   int value = 0;
   out.download(std::as_writable_bytes(std::span(&value, 1)));
   EXPECT_EQ(value, 42);
+}
+
+TEST_F(Gpu, RepeatsWhatLiesInABuffer) {
+  Device& device = Device::get();
+  constexpr std::int64_t kCount = 1 << 16, kBytes = 4 * kCount;
+  std::vector<int> x(kCount), got(kCount, -1);
+  std::iota(x.begin(), x.end(), 1);
+  Buffer buffer(device, 4 * kBytes);
+  buffer.upload(std::as_bytes(std::span(x)), kBytes);
+  const std::vector<std::int64_t> places = {0, 3 * kBytes};
+  buffer.repeat(kBytes, kBytes, places);
+  for (const std::int64_t place : places) {
+    std::fill(got.begin(), got.end(), -1);
+    buffer.download(std::as_writable_bytes(std::span(got)), place);
+    EXPECT_EQ(got, x) << place;
+  }
+  EXPECT_THROW(buffer.repeat(0, kBytes, std::vector<std::int64_t>{3 * kBytes + 4}), InternalError);
 }
 
 TEST_F(Gpu, OutOfMemoryIsClearAndLosesNothing) {

@@ -192,9 +192,9 @@ TEST_F(Tuning, RecordsTheHeaviestProblemsAtRandom) {
     const double weight = group.count * group.before_us;
     EXPECT_TRUE(group.trials == 1 || group.trials == options.trials) << group.trials;
     if (group.trials > 1) {
-      EXPECT_GE(group.space, 300);
+      EXPECT_GE(group.space, 100);
       least = std::min(least, weight);
-    } else if (group.space >= 300) {
+    } else if (group.space >= 100) {
       others = std::max(others, weight);
     }
   }

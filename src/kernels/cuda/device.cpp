@@ -201,6 +201,20 @@ void Buffer::download(std::span<std::byte> to, std::int64_t offset) const {
                  "copying from the device");
 }
 
+void Buffer::repeat(std::int64_t offset, std::size_t bytes, std::span<const std::int64_t> places) {
+  check_range(offset, bytes);
+  if (bytes == 0 || places.empty()) return;
+  device_->enter();
+  const Address from = address_ + static_cast<Address>(offset);
+  for (const std::int64_t place : places) {
+    check_range(place, bytes);
+    device_->check(driver().copy(address_ + static_cast<Address>(place), from, bytes),
+                   "copying on the device");
+  }
+  // Nobody has waited for these so far, and streams do not wait for the one that they are in.
+  device_->check(driver().synchronize(nullptr), "copying on the device");
+}
+
 // ---- Streams and events
 
 Stream::Stream(Device& device) : device_(&device) {

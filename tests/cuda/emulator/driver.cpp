@@ -313,7 +313,7 @@ int enqueue(cuda::StreamHandle* stream, std::function<void()> work) {
 }
 int synchronize(cuda::StreamHandle* stream) {
   const std::lock_guard lock(state().mutex);
-  if (stream->capture) return kInvalid;
+  if (!stream || stream->capture) return stream ? kInvalid : 0;  // the default one has done all
   try {
     while (!stream->work.empty()) {
       const std::function<void()> work = std::move(stream->work.front());
@@ -523,6 +523,7 @@ const std::map<std::string, void*>& functions() {
       {"cuMemAlloc_v2", pointer_to(allocate)},
       {"cuMemFree_v2", pointer_to(free_block)},
       {"cuMemcpyHtoD_v2", pointer_to(upload)},
+      {"cuMemcpyDtoD_v2", pointer_to(upload)},  // whose other address is one of the host's, too
       {"cuMemcpyDtoH_v2", pointer_to(download)},
       {"cuStreamCreate", pointer_to(create_stream)},
       {"cuStreamDestroy_v2", pointer_to(destroy_stream)},

@@ -3,6 +3,7 @@
 #include "models/vit/vit.h"
 #include "models/vit/vit_standard.h"
 #include "src/core/storage.h"
+#include "src/kernels/cuda/device.h"
 #include "tensor/compile.h"
 #include "tensor/nn.h"
 #include "tests/cuda/emulator/driver.h"
@@ -26,6 +27,18 @@ TEST_F(EmulatedGpuDeathTest, HostCodeCannotTouchItsMemory) {
 
 TEST_F(EmulatedGpu, FreshMemoryIsPoisoned) {
   EXPECT_TRUE(all(isnan(empty({3000}, f32, "cuda:1"))).item<bool>());
+}
+
+TEST_F(EmulatedGpu, BuffersRepeatWhatLiesInThem) {
+  cuda::Buffer buffer(cuda::Device::get(), 48);
+  std::vector<int> x = {1, 2, 3}, got(3);
+  buffer.upload(std::as_bytes(std::span(x)), 12);
+  buffer.repeat(12, 12, std::vector<std::int64_t>{0, 36});
+  for (const std::int64_t place : {0, 36}) {
+    buffer.download(std::as_writable_bytes(std::span(got)), place);
+    EXPECT_EQ(got, x);
+  }
+  EXPECT_THROW(buffer.repeat(0, 12, std::vector<std::int64_t>{40}), InternalError);
 }
 
 TEST_F(EmulatedGpu, OperatorsCopyNothingThroughTheHost) {
