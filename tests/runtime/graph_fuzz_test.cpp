@@ -1,8 +1,8 @@
-// Random graphs: eager against compiled, fused against not, twice the same. Integer-valued ones, of
-// any type, are compared bit for bit; the others within a tolerance, that of bf16 measured on the
-// graph. TENSOR_FUZZ_GRAPHS
-// sets how many, TENSOR_FUZZ_SEED where to start: several processes with seeds that far apart share
-// the work. Graphs of even seeds are integer-valued.
+// Random graphs: eager against compiled for f32 and bf16, fused against not, twice the same.
+// Integer-valued ones, of any type, are compared bit for bit; the others within a tolerance, that
+// of bf16 measured on the graph. TENSOR_FUZZ_GRAPHS sets how many, TENSOR_FUZZ_SEED where to start:
+// several processes with seeds that far apart share the work. Graphs of even seeds are
+// integer-valued.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,6 +22,7 @@
 #include "tests/runtime/typed_program.h"
 
 namespace tn = tensor;
+using random_program::Numbers;
 using random_program::Program;
 using random_program::TypedProgram;
 using tn::Tensor;
@@ -57,11 +58,12 @@ double exact_difference(const Tensor& got, const Tensor& expected) {
 }
 
 template <class P>
-double worst_difference(const P& program, const std::vector<std::size_t>& outputs, bool fuse,
+double worst_difference(const P& program, const std::vector<std::size_t>& outputs,
+                        const tn::CompileOptions& options,
                         double (*measure)(const Tensor&, const Tensor&) = difference) {
   const auto f = [&](const Tensors& in) { return program.run(in, outputs); };
   const Tensors expected = f(program.inputs());
-  const tn::Executable compiled = tn::compile(f, program.inputs(), {.fuse = fuse});
+  const tn::Executable compiled = tn::compile(f, program.inputs(), options);
   const Tensors got = compiled(program.inputs()), again = compiled(program.inputs());
   double worst = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -122,34 +124,88 @@ void for_seeds(int usual, const std::function<void(std::uint64_t, Covered&)>& ch
 TEST(GraphFuzz, CompiledGraphsEqualEagerOnes) {
   for_seeds(300, [](std::uint64_t seed, Covered& covered) {
     const bool whole = seed % 2 == 0;
-    const Program program(seed, whole);
+    const Program program(seed, whole ? Numbers::whole : Numbers::real);
     count_operators(program, covered);
     // Real-valued graphs: a dozen operators of a few ulps each, amplified by sums of up to 64 terms
     // and by exp.
     const double bound = whole ? 0 : 2e-4;
     for (const bool fuse : {true, false}) {
-      const double worst = worst_difference(program, program.outputs(), fuse);
+      const double worst = worst_difference(program, program.outputs(), {.fuse = fuse});
       ASSERT_LE(worst, bound) << "TENSOR_FUZZ_SEED=" << seed
                               << (whole ? " (integers, " : " (reals, ")
                               << (fuse ? "fused)\n" : "not fused)\n")
                               << shrunk(program, [&](std::size_t id) {
-                                   return worst_difference(program, {id}, fuse) > bound;
+                                   return worst_difference(program, {id}, {.fuse = fuse}) > bound;
                                  });
     }
   });
+}
+
+// Compiled both ways, fused and not; in bf16 only where that is exact.
+template <class P>
+void expect_equal_bits(const P& program, std::uint64_t seed, tn::DType dtype) {
+  for (const bool fuse : {true, false}) {
+    const tn::CompileOptions options{.dtype = dtype, .fuse = fuse};
+    ASSERT_EQ(worst_difference(program, program.outputs(), options, exact_difference), 0)
+        << "TENSOR_FUZZ_SEED=" << seed << " (" << dtype << (fuse ? ", fused)\n" : ", not fused)\n")
+        << shrunk(program, [&](std::size_t id) {
+             return worst_difference(program, {id}, options, exact_difference) != 0;
+           });
+  }
+}
+
+// Whether rounding to bf16 what compile() may round changes nothing: operands and results of
+// products, before a bias as well, and images.
+template <class P>
+bool is_exact_in_bf16(const P& program) {
+  tn::Graph graph = graph_of(program, program.outputs());
+  std::set<tn::ValueId> rounded;
+  for (tn::ValueId id = 0, size = graph.size(); id < size; ++id) {
+    const tn::Node node = graph[id];
+    const bool is_convolution = node.op == tn::Op::conv2d || node.op == tn::Op::conv_transpose2d;
+    if (node.kind == tn::NodeKind::operation && (is_convolution || node.op == tn::Op::matmul))
+      rounded.insert({node.inputs[0], node.inputs[1],
+                      graph.add(node.op, {node.inputs[0], node.inputs[1]}, node.attrs)});
+    if (node.type.shape.rank() == 4) rounded.insert(id);
+  }
+  std::erase_if(rounded, [&](tn::ValueId id) { return graph.type(id).dtype != tn::f32; });
+  graph.set_outputs({rounded.begin(), rounded.end()});
+  const Tensors values = tn::interpret(graph, program.inputs());
+  return std::all_of(values.begin(), values.end(), random_program::fits_bf16);
+}
+
+// The same whole numbers in f32 and bf16, which holds those up to 256 and some above.
+template <class P>
+void expect_equal_bits_in_bf16(int usual, const std::function<P(std::uint64_t)>& make) {
+  int skipped = 0, compared = 0;
+  for_seeds(usual, [&](std::uint64_t seed, Covered& covered) {
+    const P program = make(seed);
+    const bool is_exact = is_exact_in_bf16(program);
+    ++(is_exact ? compared : skipped);
+    if (!is_exact) return;
+    count_operators(program, covered);
+    expect_equal_bits(program, seed, tn::bf16);
+  });
+  std::cout << compared << " of them are exact in bf16\n";
+  EXPECT_LT(skipped, compared);
 }
 
 TEST(GraphFuzz, GraphsOfAllTypesAreEqualInEveryBit) {
   for_seeds(300, [](std::uint64_t seed, Covered& covered) {
     const TypedProgram program(seed);
     count_operators(program, covered);
-    for (const bool fuse : {true, false})
-      ASSERT_EQ(worst_difference(program, program.outputs(), fuse, exact_difference), 0)
-          << "TENSOR_FUZZ_SEED=" << seed << (fuse ? " (fused)\n" : " (not fused)\n")
-          << shrunk(program, [&](std::size_t id) {
-               return worst_difference(program, {id}, fuse, exact_difference) != 0;
-             });
+    expect_equal_bits(program, seed, tn::f32);
   });
+}
+
+TEST(GraphFuzz, GraphsOfAllTypesAreEqualInEveryBitInBf16) {
+  expect_equal_bits_in_bf16<TypedProgram>(100,
+                                          [](std::uint64_t seed) { return TypedProgram(seed); });
+}
+
+TEST(GraphFuzz, GraphsOfSmallNumbersAreEqualInEveryBitInBf16) {
+  expect_equal_bits_in_bf16<Program>(
+      150, [](std::uint64_t seed) { return Program(seed, Numbers::narrow); });
 }
 
 // ---- Programs compiled for bf16. What they may lose depends on the graph: a difference of large
@@ -270,7 +326,7 @@ std::optional<double> narrow_excess(const Program& program, const std::vector<st
 TEST(GraphFuzz, GraphsInBf16LoseNoMoreThanTheirProducts) {
   int skipped = 0, compared = 0;
   for_seeds(60, [&](std::uint64_t seed, Covered& covered) {
-    const Program program(seed, false, true);
+    const Program program(seed, Numbers::steady);
     count_operators(program, covered);
     for (const bool fuse : {true, false}) {
       const auto excess = narrow_excess(program, program.outputs(), fuse);
@@ -290,8 +346,8 @@ TEST(GraphFuzz, GraphsInBf16LoseNoMoreThanTheirProducts) {
 TEST(GraphFuzz, EveryOperatorIsGenerated) {
   Covered covered;
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
-    count_operators(Program(seed, seed % 2 == 0), covered);
-    count_operators(Program(seed, false, true), covered);
+    count_operators(Program(seed, seed % 2 == 0 ? Numbers::whole : Numbers::real), covered);
+    count_operators(Program(seed, Numbers::steady), covered);
     count_operators(TypedProgram(seed), covered);
   }
   for (const tn::OpInfo& row : tn::op_table()) EXPECT_TRUE(covered.contains(row.name)) << row.name;

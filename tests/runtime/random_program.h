@@ -23,11 +23,24 @@ constexpr std::int64_t kExtents[] = {1, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33,
 // One operator of a program: from the values so far to the next.
 using Instruction = std::function<Tensor(const Tensors&)>;
 
+inline bool fits_bf16(const Tensor& x) {
+  return tn::all((x.astype(tn::bf16).astype(x.dtype()) == x) | tn::isnan(x)).item<bool>();
+}
+
+enum class Numbers {
+  whole,   // so small that float32 is exact
+  narrow,  // whole ones, almost all of them so small that bf16 is exact
+  real,
+  steady,  // real, and no function with a step, where a small error would become a large one
+};
+
 class Program {
  public:
-  /// `steady`: no function with a step, where a small error would become a large one.
-  Program(std::uint64_t seed, bool whole, bool steady = false)
-      : random_(seed), whole_(whole), steady_(steady) {
+  Program(std::uint64_t seed, Numbers numbers)
+      : random_(seed),
+        numbers_(numbers),
+        whole_(numbers == Numbers::whole || numbers == Numbers::narrow),
+        steady_(numbers == Numbers::steady) {
     const int inputs = 1 + pick(3);
     for (int i = 0; i < inputs; ++i) {
       const Shape shape = any_shape();
@@ -80,6 +93,7 @@ class Program {
     if (whole_ && bound > 1 << 20) return;
     Tensor value = instruction(values_);
     if (value.size() > 100000) return;
+    if (numbers_ == Numbers::narrow && !fits_bf16(value)) return;
     instructions_.push_back(std::move(instruction));
     add_value(std::move(value), bound);
   }
@@ -496,6 +510,7 @@ class Program {
   }
 
   std::mt19937_64 random_;
+  const Numbers numbers_;
   const bool whole_, steady_;
   Tensors inputs_, values_;
   std::vector<double> bounds_;
