@@ -139,4 +139,83 @@ TEST(SimdProducts, WeightsInPairsAreTheOthersRounded) {
     }
 }
 
+// A row of `numbers` in tiles of so many columns, as attention goes through it.
+struct Softened {
+  std::vector<double> weights;  // as if all had been softened with the last top
+  double total = 0;
+};
+Softened soften_in_tiles(const Table& table, const std::vector<float>& numbers,
+                         std::int64_t columns) {
+  Softened result;
+  float top = -INFINITY, total = 0, factor = 0;
+  const auto count = static_cast<std::int64_t>(numbers.size());
+  for (std::int64_t begin = 0; begin < count; begin += columns) {
+    const std::int64_t n = std::min(columns, count - begin),
+                       padded = (n + table.lanes - 1) / table.lanes * table.lanes;
+    std::vector<float> tile(static_cast<std::size_t>(padded), std::nanf(""));
+    std::copy_n(numbers.begin() + begin, n, tile.begin());
+    table.soften(tile.data(), 1, n, padded, &top, &total, &factor);
+    for (double& weight : result.weights) weight *= static_cast<double>(factor);
+    for (std::int64_t i = 0; i < padded; ++i) {
+      const float weight = tile[static_cast<std::size_t>(i)];
+      if (i < n) result.weights.push_back(static_cast<double>(weight));
+      EXPECT_TRUE(i < n || weight == 0 || std::isnan(total)) << table.name << " column " << i;
+    }
+  }
+  result.total = static_cast<double>(total);
+  return result;
+}
+
+// A quotient of a weight and the total is off by the roundings of a number in powers of 2 before
+// it is reduced, of the exponential (2 ulp), of the factors of earlier tiles, and of the sum.
+TEST(SimdProducts, WeightsOfManyTilesAreASoftmax) {
+  int count;
+  const Table* const* first = tables(&count);
+  for (const Table* table : std::vector(first, first + count))
+    for (int round = 0; round < 300; ++round) {
+      const std::int64_t columns = from_one_to(70);
+      std::vector<float> numbers(static_cast<std::size_t>(from_one_to(200)));
+      const float reach = round % 3 ? 3.0f : 300.0f;
+      for (float& x : numbers) x = reach * 0.1f * (digit() + 0.1f * digit());
+      if (round % 4 == 0) numbers[numbers.size() / 2] = -INFINITY;
+      const double top = static_cast<double>(*std::max_element(numbers.begin(), numbers.end()));
+      if (std::isinf(top)) continue;
+      double sum = 0, largest = 0;
+      for (const float x : numbers) {
+        sum += std::exp(static_cast<double>(x) - top);
+        if (std::isfinite(x)) largest = std::max(largest, std::abs(static_cast<double>(x)));
+      }
+      const auto tiles = static_cast<double>(numbers.size()) / static_cast<double>(columns) + 1;
+      const double eps = 0x1p-24 * (2 * largest * 1.45 + 6) * tiles +
+                         0x1p-24 * static_cast<double>(columns / table->lanes + 5);
+      const Softened got = soften_in_tiles(*table, numbers, columns);
+      for (std::size_t i = 0; i < numbers.size(); ++i) {
+        const double need = std::exp(static_cast<double>(numbers[i]) - top) / sum;
+        ASSERT_NEAR(got.weights[i] / got.total, need, 2 * eps * need + 0x1p-126)
+            << table->name << ' ' << i << " of " << numbers.size() << " in tiles of " << columns;
+      }
+    }
+}
+
+TEST(SimdProducts, WeightsOfSpecialNumbers) {
+  int count;
+  const Table* const* first = tables(&count);
+  for (const Table* table : std::vector(first, first + count))
+    for (const std::int64_t columns : {3, 16, 19, 40})
+      for (const std::size_t place : {0, 7, 39}) {
+        std::vector<float> numbers(40, -INFINITY);
+        EXPECT_EQ(soften_in_tiles(*table, numbers, columns).total, 0) << "nothing but -inf";
+        numbers[place] = -5;
+        const Softened one = soften_in_tiles(*table, numbers, columns);
+        for (std::size_t i = 0; i < 40; ++i)
+          EXPECT_NEAR(one.weights[i] / one.total, i == place ? 1 : 0, 1e-6) << table->name;
+        std::fill(numbers.begin(), numbers.end(), 1.0f);
+        for (const float special : {std::nanf(""), INFINITY}) {
+          numbers[place] = special;
+          EXPECT_TRUE(std::isnan(soften_in_tiles(*table, numbers, columns).total))
+              << table->name << ' ' << special << " at " << place << " in tiles of " << columns;
+        }
+      }
+}
+
 }  // namespace

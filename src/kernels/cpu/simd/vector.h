@@ -94,6 +94,30 @@ inline bool any(Ints mask) {
   return all != 0;
 }
 
+// Every lane is the one `by` lanes ahead, around the end.
+template <int by>
+inline Floats rotated(Floats v) {
+  if constexpr (kLanes == 16)
+    return __builtin_shufflevector(v, v, by % 16, (by + 1) % 16, (by + 2) % 16, (by + 3) % 16,
+                                   (by + 4) % 16, (by + 5) % 16, (by + 6) % 16, (by + 7) % 16,
+                                   (by + 8) % 16, (by + 9) % 16, (by + 10) % 16, (by + 11) % 16,
+                                   (by + 12) % 16, (by + 13) % 16, (by + 14) % 16, (by + 15) % 16);
+  else if constexpr (kLanes == 8)
+    return __builtin_shufflevector(v, v, by % 8, (by + 1) % 8, (by + 2) % 8, (by + 3) % 8,
+                                   (by + 4) % 8, (by + 5) % 8, (by + 6) % 8, (by + 7) % 8);
+  else
+    return __builtin_shufflevector(v, v, by % 4, (by + 1) % 4, (by + 2) % 4, (by + 3) % 4);
+}
+
+// All lanes folded by f, in every lane.
+template <class F>
+inline Floats folded(Floats v, F f) {
+  if constexpr (kLanes > 8) v = f(v, rotated<8>(v));
+  if constexpr (kLanes > 4) v = f(v, rotated<4>(v));
+  v = f(v, rotated<2>(v));
+  return f(v, rotated<1>(v));
+}
+
 inline double sum_of(Floats v) {
   double lanes[kLanes];
   for (int i = 0; i < kLanes; ++i) lanes[i] = static_cast<double>(v[i]);
