@@ -36,8 +36,8 @@ constexpr const char* kHelp =
     "  --logs=FOLDER     where each model's log is kept and continued (tune-logs)\n"
     "  --best=FILE       takes the fastest schedules of these logs: small enough to ship in\n"
     "                    src/tune/shipped\n"
-    "  --without=LIST    of model, evolution, scheduler, sketches, partition: left out, to "
-    "compare\n"
+    "  --without=LIST    of model, evolution, scheduler, sketches, partition, whole: left "
+    "out, to compare\n"
     "  --record=N        no tuning: draws --trials schedules at random of each of a model's N "
     "heaviest\n"
     "                    problems that have 100 schedules or more, for tune_search to replay\n"
@@ -66,11 +66,10 @@ T number(std::string_view option, std::string_view text) {
 }
 
 void leave_out(tensor::TuneOptions& tune, const std::string& list) {
-  const std::map<std::string, bool*> switches = {{"model", &tune.use_model},
-                                                 {"evolution", &tune.use_evolution},
-                                                 {"scheduler", &tune.use_scheduler},
-                                                 {"sketches", &tune.use_sketches},
-                                                 {"partition", &tune.use_partition}};
+  const std::map<std::string, bool*> switches = {
+      {"model", &tune.use_model},         {"evolution", &tune.use_evolution},
+      {"scheduler", &tune.use_scheduler}, {"sketches", &tune.use_sketches},
+      {"partition", &tune.use_partition}, {"whole", &tune.use_whole}};
   std::istringstream words(list);
   for (std::string word; std::getline(words, word, ',');) {
     const auto known = switches.find(word);
@@ -239,11 +238,15 @@ void print(std::ostream& out, const std::string& model, const Options& o,
 
 // Lines of the schedules that the logs' table has, without what only a cost model reads.
 void write_best(const std::vector<std::string>& logs, const std::string& path) {
-  std::vector<tensor::Measurement> all = tensor::read_logs(logs).measurements;
-  const tensor::Table table(all);
+  std::vector<tensor::Measurement> all = tensor::read_logs(logs).measurements, alone = all;
+  std::erase_if(alone, [](const tensor::Measurement& m) { return !m.model_microseconds.empty(); });
+  // A choice by the whole model's time, and the fastest one alone, by which groups are fused.
+  const tensor::Table tables[] = {tensor::Table(all), tensor::Table(alone)};
   std::erase_if(all, [&](const tensor::Measurement& m) {
-    const tensor::Table::Entry* best = table.find(m.device, m.problem);
-    return !best || best->family != m.family || best->schedule != m.schedule;
+    return std::none_of(std::begin(tables), std::end(tables), [&](const tensor::Table& table) {
+      const tensor::Table::Entry* best = table.find(m.device, m.problem);
+      return best && best->family == m.family && best->schedule == m.schedule;
+    });
   });
   for (tensor::Measurement& m : all) m.features.clear();
   std::filesystem::remove(path);

@@ -21,6 +21,7 @@ Executable compile(const TensorFunction& function, const std::vector<TensorType>
 /// As tensor::tune, for `target`, measured by what `make` gives.
 TuneSummary tune(const TensorFunction& function, const std::vector<TensorType>& inputs,
                  const CompileOptions& options, const TuneOptions& tuning, Target target,
-                 Tuner::Limits limits, const Tuner::MakeMeasurer& make);
+                 Tuner::Limits limits, const Tuner::MakeMeasurer& make,
+                 Tuner::MakeTimer make_timer = nullptr);
 
 }  // namespace tensor::detail

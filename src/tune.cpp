@@ -21,7 +21,8 @@ constexpr Worker::Limits kOnCpu{.item_seconds = 30, .idle_seconds = 600},
 
 TuneSummary detail::tune(const TensorFunction& function, const std::vector<TensorType>& inputs,
                          const CompileOptions& options, const TuneOptions& tuning, Target target,
-                         Tuner::Limits limits, const Tuner::MakeMeasurer& make) {
+                         Tuner::Limits limits, const Tuner::MakeMeasurer& make,
+                         Tuner::MakeTimer make_timer) {
   LaidOutGraph laid = prepare(function, inputs, options, target);
   const std::string path = tuning.log.empty() ? user_log() : tuning.log;
   std::error_code error;  // the log tells of it
@@ -34,7 +35,8 @@ TuneSummary detail::tune(const TensorFunction& function, const std::vector<Tenso
     std::move(own.begin(), own.end(), std::back_inserter(known));
   }
   limits.fuse = options.fuse;
-  return Tuner(std::move(laid), std::move(target), tuning, limits, std::move(known), log, make)
+  return Tuner(std::move(laid), std::move(target), tuning, limits, std::move(known), log, make,
+               std::move(make_timer))
       .run();
 }
 
@@ -45,12 +47,14 @@ TuneSummary tune(const TensorFunction& function, const std::vector<TensorType>& 
   if (options.device.is_cuda()) {
     const int index = options.device.index();
     const Tuner::Limits limits{.first = 4, .slot = 16, .side_by_side = 2};
-    return detail::tune(function, inputs, options, tuning,
-                        detail::cuda_target(ask_for_device(index)), limits,
-                        [=](const auto& problems, auto stop) {
-                          return std::make_unique<ChildMeasurer>(gpu_measuring(index, problems),
-                                                                 kOnGpu, std::move(stop));
-                        });
+    const detail::Target target = detail::cuda_target(ask_for_device(index));
+    return detail::tune(
+        function, inputs, options, tuning, target, limits,
+        [=](const auto& problems, auto stop) {
+          return std::make_unique<ChildMeasurer>(gpu_measuring(index, problems), kOnGpu,
+                                                 std::move(stop));
+        },
+        [=](const auto& laid, auto stop) { return plan_timer(laid, target, std::move(stop)); });
   }
   const cpu::Machine machine = cpu::this_machine(options.threads);
   return detail::tune(function, inputs, options, tuning, detail::cpu_target(machine), {},

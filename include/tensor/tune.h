@@ -41,6 +41,7 @@ struct TuneOptions {
   bool use_scheduler = true;  ///< time goes to groups by what it gains; else in turns
   bool use_sketches = true;   ///< all structures; else the one that the analytic model takes
   bool use_partition = true;  ///< fusion by measured times; else by the estimates
+  bool use_whole = true;      ///< on a GPU, the last choice by the whole model's time
 
   /// Above 0: nothing is tuned. Of so many problems of the untuned plan, the heaviest of those with
   /// 100 schedules or more and `record_only` among their operators, level 0's schedule is measured
@@ -72,6 +73,8 @@ struct TuneSummary {
   std::string end;          // why it ended: "60 s are over"
   /// Fusions of the untuned plan that measured times decided otherwise, one line each.
   std::vector<std::string> overturned;
+  /// Schedules that make the whole model faster than those that are fastest alone, one line each.
+  std::vector<std::string> chosen;
 };
 
 /// Tunes what compile() would make of the same function, inputs and options: measures, in a process

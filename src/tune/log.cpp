@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -63,6 +64,14 @@ std::string list(std::string_view what, const std::vector<Number>& numbers) {
   return text + ']';
 }
 
+bool is_time(double us) { return us > 0 && std::isfinite(us); }
+
+// Either times of the schedule, or an error, or times of the whole model.
+bool is_whole(const Measurement& m) {
+  if (m.model_microseconds.empty()) return !m.microseconds.empty() || !m.error.empty();
+  return m.microseconds.empty() && m.error.empty() && m.features.empty();
+}
+
 // nullopt: damaged.
 std::optional<Measurement> parse_line(std::string_view line, std::string_view name) {
   if (line.size() < kBegin.size() + kTail || !line.starts_with(kBegin)) return std::nullopt;
@@ -78,6 +87,7 @@ std::optional<Measurement> parse_line(std::string_view line, std::string_view na
       for (const auto& [key, field] : kTexts) m.*field = json[key].text();
       for (const double x : json["features"].numbers()) m.features.push_back(static_cast<float>(x));
       m.microseconds = json["us"].numbers();
+      if (json.has("model_us")) m.model_microseconds = json["model_us"].numbers();
       m.error = json.text("error", "");
     }
   } catch (const UserError&) {
@@ -88,9 +98,9 @@ std::optional<Measurement> parse_line(std::string_view line, std::string_view na
          ") reads format ", kFormat, ": use the version that wrote it, or another log");
   for (const float x : m.features)
     if (!std::isfinite(x)) return std::nullopt;
-  for (const double us : m.microseconds)
-    if (!(us > 0) || !std::isfinite(us)) return std::nullopt;
-  if (m.microseconds.empty() && m.error.empty()) return std::nullopt;
+  for (const auto* times : {&m.microseconds, &m.model_microseconds})
+    if (!std::all_of(times->begin(), times->end(), is_time)) return std::nullopt;
+  if (!is_whole(m)) return std::nullopt;
   return m;
 }
 
@@ -178,15 +188,19 @@ void add(LogContents& to, std::unordered_set<std::string>& lines, LogContents mo
 }  // namespace
 
 std::string log_line(const Measurement& m) {
-  if (m.microseconds.empty() && m.error.empty())
-    fail("log", "got a measurement of ", m.schedule, " with neither times nor an error, need one");
-  for (const double us : m.microseconds)
-    if (!(us > 0)) fail("log", "got a time of ", us, " microseconds, need times above 0");
+  if (!is_whole(m))
+    fail("log", "got a measurement of ", m.schedule, " with ",
+         m.model_microseconds.empty() ? "neither times nor an error, need one"
+                                      : "times of the whole model and more, need them alone");
+  for (const auto* times : {&m.microseconds, &m.model_microseconds})
+    for (const double us : *times)
+      if (!(us > 0)) fail("log", "got a time of ", us, " microseconds, need times above 0");
   std::string line = std::string(kBegin) + std::to_string(kFormat);
   for (const auto& [key, field] : kTexts)
     line += ",\"" + std::string(key) + "\":" + json_string(m.*field);
   line += ",\"features\":" + list("features", m.features);
   line += ",\"us\":" + list("times", m.microseconds);
+  if (!m.model_microseconds.empty()) line += ",\"model_us\":" + list("times", m.model_microseconds);
   if (!m.error.empty())
     line += ",\"error\":" + json_string(std::string_view(m.error).substr(0, kMaxError));
   return line + std::string(kChecksum) + checksum(line) + std::string(kEnd) + '\n';

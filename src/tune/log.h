@@ -12,7 +12,7 @@
 
 namespace tensor {
 
-/// One schedule, measured once.
+/// One schedule, measured once; or chosen, because the whole model was fastest with it.
 struct Measurement {
   std::string problem;               // what is computed: the key, one text in every model
   std::string family;                // of kernels
@@ -24,13 +24,16 @@ struct Measurement {
   std::vector<float> features;       // what a cost model may know of the schedule; may be empty
   std::vector<double> microseconds;  // of every repeat, above 0
   std::string error;                 // empty, or why the schedule cannot be used
+  // Of a choice, which has no features, times of its own or error: of the whole model, above 0.
+  std::vector<double> model_microseconds = {};
 
   bool operator==(const Measurement&) const = default;
 };
 
 /// The measurement as a line of the log, newline included. Of an error's text the first 2,000
-/// bytes are kept. UserError when there are neither times nor an error, when a time is not above 0
-/// or when a number is not finite: such a line could not be read again.
+/// bytes are kept. UserError when there are neither times nor an error, when a time is not above 0,
+/// when a number is not finite, or when a choice is also a measurement: such a line could not be
+/// read again.
 std::string log_line(const Measurement& measurement);
 
 struct LogContents {

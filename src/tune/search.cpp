@@ -57,6 +57,7 @@ void Search::resume(std::span<const Measurement> measurements) {
   std::unordered_set<std::string> faulty;
   for (const Measurement& m : measurements) {
     if (m.problem != problem_ || m.family != family_ || taken_.contains(m.schedule)) continue;
+    if (!m.model_microseconds.empty()) continue;
     const auto [at, is_new] = times.try_emplace(m.schedule);
     if (is_new) order.push_back(m.schedule);
     at->second.insert(at->second.end(), m.microseconds.begin(), m.microseconds.end());
@@ -132,6 +133,16 @@ std::vector<Schedule> Search::parents() const {
     best.push_back(trials_[i].schedule);
   }
   return best;
+}
+
+std::vector<Search::Best> Search::within(double times) const {
+  std::vector<Best> all;
+  for (const Trial& trial : trials_)
+    if (best_ && trial.microseconds <= times * best_->microseconds)
+      all.push_back({trial.schedule, trial.microseconds});
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Best& a, const Best& b) { return a.microseconds < b.microseconds; });
+  return all;
 }
 
 std::vector<Schedule> Search::bred(const std::vector<Schedule>& parents, std::size_t count) {

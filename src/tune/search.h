@@ -56,6 +56,8 @@ class Search {
 
   /// The fastest that ran without error, by the median of its repeats.
   const std::optional<Best>& best() const { return best_; }
+  /// All that take at most so many times as long, the fastest first.
+  std::vector<Best> within(double times) const;
   /// What was learned so far, for CostModel::train.
   const std::vector<Sample>& samples() const { return samples_; }
   /// How many schedules were measured, here or according to the log; failures included.

@@ -18,15 +18,21 @@ class Table {
  public:
   struct Entry {
     std::string device, family, schedule;
-    double microseconds = 0;  // the median of all repeats
+    double microseconds = 0;  // of the fastest one alone: the median of all repeats
 
     bool operator==(const Entry&) const = default;
   };
+
+  static constexpr double kChosen = 1.1;
 
   Table() = default;
   /// Of each schedule the records of the newest version of this library count, its kernels being
   /// what will run. A schedule with an error among them is out. Of equal times the first family and
   /// schedule in alphabetical order is taken, so that the same records make the same table.
+  ///
+  /// A choice by the whole model's time comes before the fastest one alone, as long as it takes at
+  /// most kChosen times as long; of several the newest. The entry keeps the time of the fastest:
+  /// nothing else would be fused because of a choice.
   explicit Table(std::span<const Measurement> measurements);
 
   /// The best schedule of a problem measured on this device, nullptr if there is none.

@@ -38,6 +38,7 @@ TuneSummary Tuner::summary(const Plans& before, const Plans& after) const {
   result.before_us = measured_sum(before, false);
   result.after_us = measured_sum(after, true);
   result.overturned = overturned(before, after);
+  result.chosen = chosen_;
   std::map<std::string, std::size_t> known;
   const auto& [laid, plan] = after.merged;
   for (const Group& group : plan.groups) {
@@ -140,6 +141,7 @@ std::ostream& operator<<(std::ostream& out, const TuneSummary& summary) {
          << row->after << '\n';
   }
   for (const std::string& line : summary.overturned) text << "overturned: " << line << '\n';
+  for (const std::string& line : summary.chosen) text << "chosen in the model: " << line << '\n';
   text << "all groups: " << std::setprecision(3) << summary.before_us / 1e3 << " ms before, "
        << summary.after_us / 1e3 << " ms after";
   if (summary.after_us > 0)

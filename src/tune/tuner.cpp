@@ -18,6 +18,8 @@ namespace {
 constexpr double kNearly = 0.15;
 // Families that think they take so many times as long as the best one are not tried.
 constexpr double kHopeless = 8;
+// Of the time, where whole models are timed in the rest.
+constexpr double kSearchShare = 0.8;
 // Of the time that the hardware needs at least: estimates of it are not that exact.
 constexpr double kBound = 0.7;
 
@@ -57,7 +59,8 @@ Measurement in_joined_space(Measurement m) {
 }  // namespace
 
 Tuner::Tuner(LaidOutGraph laid, detail::Target target, const TuneOptions& options, Limits limits,
-             std::vector<Measurement> known, Log& log, const MakeMeasurer& make)
+             std::vector<Measurement> known, Log& log, const MakeMeasurer& make,
+             MakeTimer make_timer)
     : laid_(std::move(laid)),
       target_(std::move(target)),
       options_(options),
@@ -66,6 +69,8 @@ Tuner::Tuner(LaidOutGraph laid, detail::Target target, const TuneOptions& option
       log_(log),
       model_(CostModel::shipped(target_.tuned_as, options.seed)),
       measurer_(make(problems_, [this] { return !over().empty(); })),
+      make_timer_(options.use_whole && options.record == 0 ? std::move(make_timer) : nullptr),
+      end_s_(options.seconds * (make_timer_ ? kSearchShare : 1)),
       model_bytes_(constant_bytes(laid_.graph)) {
   target_.cost = remembered(target_.cost);
   if (options_.record > 0) options_.use_evolution = options_.use_partition = false;
@@ -323,15 +328,19 @@ double Tuner::seconds() const {
   return std::chrono::duration<double>(Clock::now() - start_).count();
 }
 
-std::string Tuner::over() const {
+std::string Tuner::late() const {
   std::ostringstream text;
   if (options_.stop && options_.stop())
     text << "it was stopped";
-  else if (options_.seconds > 0 && seconds() >= options_.seconds)
+  else if (end_s_ > 0 && seconds() >= end_s_)
     text << options_.seconds << " s are over";
-  else if (options_.trials > 0 && trials_ >= options_.trials)
-    text << options_.trials << " schedules were measured";
   return text.str();
+}
+
+std::string Tuner::over() const {
+  if (std::string why = late(); !why.empty()) return why;
+  const bool is_over = options_.trials > 0 && trials_ >= options_.trials;
+  return is_over ? std::to_string(options_.trials) + " schedules were measured" : "";
 }
 
 void Tuner::tell(int task) const {
@@ -379,6 +388,7 @@ std::string Tuner::search(const Plans& before) {
 TuneSummary Tuner::run() {
   const Plans before = plan(nullptr, false);
   const std::string end = options_.record > 0 ? record(before) : search(before);
+  if (make_timer_) choose();
   const Plans after = plan(table(), true);
   adopt(after);
   TuneSummary result = summary(before, after);

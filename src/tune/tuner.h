@@ -14,6 +14,7 @@
 #include "src/trace/layout.h"
 #include "src/tune/cost_model.h"
 #include "src/tune/log.h"
+#include "src/tune/plan_timer.h"
 #include "src/tune/problem.h"
 #include "src/tune/search.h"
 #include "src/tune/table.h"
@@ -27,6 +28,8 @@ class Tuner {
   /// What measures candidates of these problems, which become more with time, until `stop` says so.
   using MakeMeasurer = std::function<std::unique_ptr<Measurer>(const std::deque<Problem>& problems,
                                                                std::function<bool()> stop)>;
+  /// What times whole models, until `stop` says so.
+  using MakeTimer = std::function<TimePlans(const LaidOutGraph& laid, std::function<bool()> stop)>;
   struct Limits {
     std::size_t first = 4;         // schedules of a new problem
     std::size_t slot = 4;          // schedules of a slot
@@ -34,9 +37,11 @@ class Tuner {
     bool fuse = true;              // else one kernel an operator
   };
 
-  /// `known`: measurements of this and other devices, from logs. `log` takes the new ones.
+  /// `known`: measurements of this and other devices, from logs. `log` takes the new ones. Without
+  /// a timer the fastest schedules alone are taken for the best.
   Tuner(LaidOutGraph laid, detail::Target target, const TuneOptions& options, Limits limits,
-        std::vector<Measurement> known, Log& log, const MakeMeasurer& make);
+        std::vector<Measurement> known, Log& log, const MakeMeasurer& make,
+        MakeTimer make_timer = nullptr);
 
   TuneSummary run();
 
@@ -85,7 +90,11 @@ class Tuner {
   void learn(const Slot& slot, std::span<const Measured> measured);
   std::size_t trials_left() const;
 
-  std::string over() const;  // why it has to end, empty if it may go on
+  void choose();
+  bool choose(const Plans& plans, FusionPlan& plan, const Entry& entry, const TimePlans& time);
+
+  std::string late() const;  // why it has to end, empty if it may go on
+  std::string over() const;  // the same of searching
   double seconds() const;
   void tell(int task) const;
   const Entry* entry_of(const LaidOutGraph& laid, const Group& group) const;
@@ -105,6 +114,9 @@ class Tuner {
   std::map<std::string, int> task_by_text_;  // -1: nothing to be tuned
   CostModel model_;
   std::unique_ptr<Measurer> measurer_;
+  MakeTimer make_timer_;
+  double end_s_;  // of what it does now
+  std::vector<std::string> chosen_;
   std::int64_t trials_ = 0, failures_ = 0;
   double model_bytes_;    // of the constants
   std::size_t turn_ = 0;  // where tasks are taken in turns

@@ -44,6 +44,30 @@ class LogTest : public testing::FolderTest {
   std::string log() const { return path("tune.jsonl"); }
 };
 
+Measurement choice(int i) {
+  Measurement m = sample(i);
+  m.features = {}, m.microseconds = {};
+  m.model_microseconds = {452.1, 451.9};
+  return m;
+}
+
+TEST_F(LogTest, ChoicesAreLinesOfTheirOwn) {
+  {
+    Log file(log());
+    file.append(std::vector{sample(1), choice(1), choice(2)});
+  }
+  const std::vector<Measurement> written = {sample(1), choice(1), choice(2)};
+  EXPECT_EQ(read_log(log()).measurements, written);
+  merge_logs(std::vector{log(), log()}, path("merged.jsonl"));
+  EXPECT_EQ(read_log(path("merged.jsonl")).measurements, written);
+  Measurement both = choice(1);
+  both.microseconds = {4};
+  EXPECT_NE(message([&] { log_line(both); }).find("need them alone"), std::string::npos);
+  Measurement none = choice(1);
+  none.model_microseconds = {0};
+  EXPECT_NE(message([&] { log_line(none); }).find("need times above 0"), std::string::npos);
+}
+
 TEST_F(LogTest, ReadsWhatWasWritten) {
   const std::vector<Measurement> written = {
       sample(1), failure("launch: \"illegal address\"\n\tat \\ line 3 \x01 \xc3\xa9"), sample(2)};

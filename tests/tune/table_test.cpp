@@ -48,6 +48,41 @@ TEST(Table, NeverTakesWhatFailed) {
   EXPECT_EQ(Table(log).find("H200", "p"), nullptr);
 }
 
+Measurement choice(const std::string& schedule, const std::string& time, double model_us = 450) {
+  Measurement m = record(schedule, {});
+  m.time = time;
+  m.model_microseconds = {model_us};
+  return m;
+}
+
+TEST(Table, WhatIsFastestInTheModelComesBeforeTheFastestAlone) {
+  std::vector<Measurement> log = {record("a", {5}), record("b", {5.2}), record("c", {5.4}),
+                                  record("d", {6}), choice("b", "2026-11-22T10:00:00Z")};
+  const auto taken = [&] {
+    const Table::Entry entry = *Table(log).find("H200", "p");
+    std::reverse(log.begin(), log.end());
+    EXPECT_EQ(*Table(log).find("H200", "p"), entry);
+    std::reverse(log.begin(), log.end());
+    EXPECT_EQ(entry.microseconds, 5) << "plans fuse as they did";
+    return entry.schedule;
+  };
+  EXPECT_EQ(taken(), "b");
+  log.push_back(choice("c", "2026-11-22T10:00:01Z", 460));
+  EXPECT_EQ(taken(), "c") << "the newest";
+  log.push_back(choice("b", "2026-11-22T10:00:01Z"));
+  EXPECT_EQ(taken(), "b") << "of equally old ones the one with the faster model";
+  log.push_back(choice("d", "2026-11-22T10:00:02Z"));
+  EXPECT_EQ(taken(), "a") << "much slower alone: measured again since";
+  log.back().schedule = "unknown";
+  EXPECT_EQ(taken(), "a");
+  log.back() = choice("c", "2026-11-22T10:00:02Z");
+  EXPECT_EQ(taken(), "c");
+  log.push_back(record("c", {}));
+  log.back().error = "wrong result";
+  EXPECT_EQ(taken(), "a") << "what fails is never taken";
+  EXPECT_EQ(Table(std::vector{choice("a", "")}).find("H200", "p"), nullptr);
+}
+
 TEST(Table, TheNewestVersionCounts) {
   std::vector<Measurement> log = {record("a", {1}), record("a", {7}), record("b", {5}),
                                   record("c", {}), record("c", {6})};

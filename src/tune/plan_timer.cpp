@@ -1,0 +1,136 @@
+#include "src/tune/plan_timer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "src/runtime/program.h"
+#include "src/tune/table.h"
+#include "tensor/creation.h"
+#include "tensor/error.h"
+
+namespace tensor {
+namespace {
+
+// Linking packs and copies all weights, and compiles what is not in the cache of kernels.
+constexpr Worker::Limits kPatience{.item_seconds = 120, .idle_seconds = 600};
+constexpr int kRounds = 9, kFewest = 3, kMost = 100;
+constexpr double kRoundUs = 20e3;
+
+// What differs between plans: a line a group.
+std::string item_of(const FusionPlan& plan) {
+  std::string text;
+  for (const Group& group : plan.groups)
+    text += std::to_string(group.family) + ' ' + group.schedule + '\n';
+  return text;
+}
+
+FusionPlan plan_of(FusionPlan plan, const std::string& item) {
+  std::istringstream text(item);
+  for (Group& group : plan.groups) {
+    text >> group.family;
+    text.get();
+    std::getline(text, group.schedule);
+  }
+  if (!text) internal_error("tune", "got a plan of other groups");
+  return plan;
+}
+
+std::vector<Tensor> inputs_of(const std::vector<TensorType>& types) {
+  Generator random(1);
+  std::vector<Tensor> inputs;
+  for (const TensorType& type : types)
+    inputs.push_back(is_floating(type.dtype) ? random.normal(type.shape).astype(type.dtype)
+                                             : zeros(type.shape, type.dtype));
+  return inputs;
+}
+
+class Rounds {
+ public:
+  Rounds(const LaidOutGraph& laid, const FusionPlan& plan, const detail::Target& target)
+      : laid_(laid), plan_(plan), target_(target) {}
+
+  // Worker::Work.
+  void operator()(const std::vector<std::string>& items, Channel& channel) {
+    std::vector<Entry> entries;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      channel.begin(i);
+      try {
+        entries.push_back({i, detail::link(laid_, plan_of(plan_, items[i]), target_)});
+        channel.pause(i);
+      } catch (const Error& error) {
+        channel.failed(i, error.what());
+      }
+    }
+    if (entries.empty()) return;
+    const std::vector<Tensor> inputs = inputs_of(entries[0].program->inputs);
+    for (int round = -1; round < kRounds; ++round)  // the first one warms up
+      for (Entry& entry : entries) {
+        channel.begin(entry.item);
+        const double time = median(entry.program->engine->time_whole(inputs, entry.repeats));
+        if (round >= 0) entry.times.push_back(time);
+        entry.repeats =
+            static_cast<int>(std::clamp(kRoundUs / time, double{kFewest}, double{kMost}));
+        channel.pause(entry.item);
+      }
+    for (const Entry& entry : entries) {
+      std::ostringstream text;
+      text.precision(9);
+      for (const double time : entry.times) text << time << ' ';
+      channel.done(entry.item, text.str());
+    }
+  }
+
+ private:
+  struct Entry {
+    std::size_t item;
+    std::shared_ptr<const detail::Program> program;
+    int repeats = kFewest;
+    std::vector<double> times = {};
+  };
+  const LaidOutGraph& laid_;
+  const FusionPlan& plan_;
+  const detail::Target& target_;
+};
+
+std::vector<double> numbers_of(const std::string& list) {
+  std::istringstream text(list);
+  std::vector<double> numbers;
+  for (double number = 0; text >> number;) numbers.push_back(number);
+  return numbers;
+}
+
+}  // namespace
+
+TimePlans plan_timer(LaidOutGraph laid, detail::Target target, Worker::Stop stop) {
+  struct Child {
+    LaidOutGraph laid;
+    detail::Target target;
+    FusionPlan plan;
+    std::unique_ptr<Worker> worker;
+  };
+  auto child = std::make_shared<Child>(Child{std::move(laid), std::move(target), {}, nullptr});
+  return [child, stop](std::span<const FusionPlan> plans) {
+    if (!child->worker) {
+      child->plan = plans[0];
+      child->worker = std::make_unique<Worker>(Rounds(child->laid, child->plan, child->target),
+                                               kPatience, stop);
+    }
+    std::vector<std::string> items;
+    for (const FusionPlan& plan : plans) items.push_back(item_of(plan));
+    std::vector<std::vector<double>> times;
+    for (const Answer& answer : child->worker->run(items))
+      times.push_back(numbers_of(answer.result));
+    return times;
+  };
+}
+
+bool is_faster(std::span<const double> times, std::span<const double> others, double gain) {
+  if (times.empty() || times.size() != others.size()) return false;
+  std::size_t slower = 0;
+  for (std::size_t i = 0; i < times.size(); ++i) slower += times[i] >= others[i];
+  const auto middle = [](std::span<const double> all) { return median({all.begin(), all.end()}); };
+  return slower <= 1 && middle(times) <= (1 - gain) * middle(others);
+}
+
+}  // namespace tensor

@@ -1,0 +1,29 @@
+// Plan timer: how long a whole model takes by each of several plans. Kernels overlap with their
+// neighbours and share the cache with them, so that the fastest one alone is not always the fastest
+// in its place.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "src/runtime/target.h"
+#include "src/trace/layout.h"
+#include "src/tune/worker.h"
+
+namespace tensor {
+
+/// Microseconds of the whole model by each plan: the medians of rounds in which all of them are
+/// timed by turns, as many for each; none of a plan that fails, or that it was stopped before.
+using TimePlans =
+    std::function<std::vector<std::vector<double>>(std::span<const FusionPlan> plans)>;
+
+/// In a child process, for plans of one model whose groups differ in their families and schedules
+/// only. The first plan that is asked for says what the groups are.
+TimePlans plan_timer(LaidOutGraph laid, detail::Target target, Worker::Stop stop);
+
+/// Whether times are below others of the same rounds by more than chance and the least gain that
+/// matters: in all rounds but one, and by a share of `gain` in the median.
+bool is_faster(std::span<const double> times, std::span<const double> others, double gain = 0.002);
+
+}  // namespace tensor
