@@ -1,7 +1,7 @@
 #include "src/tune/plan_timer.h"
 
 #include <algorithm>
-#include <cmath>
+#include <chrono>
 #include <sstream>
 
 #include "src/runtime/program.h"
@@ -16,6 +16,7 @@ namespace {
 constexpr Worker::Limits kPatience{.item_seconds = 120, .idle_seconds = 600};
 constexpr int kRounds = 9, kFewest = 3, kMost = 100;
 constexpr double kRoundUs = 20e3;
+using Clock = std::chrono::steady_clock;
 
 // What differs between plans: a line a group.
 std::string item_of(const FusionPlan& plan) {
@@ -67,10 +68,12 @@ class Rounds {
     for (int round = -1; round < kRounds; ++round)  // the first one warms up
       for (Entry& entry : entries) {
         channel.begin(entry.item);
+        const Clock::time_point start = Clock::now();
         const double time = median(entry.program->engine->time_whole(inputs, entry.repeats));
+        const std::chrono::duration<double, std::micro> taken = Clock::now() - start;
         if (round >= 0) entry.times.push_back(time);
-        entry.repeats =
-            static_cast<int>(std::clamp(kRoundUs / time, double{kFewest}, double{kMost}));
+        entry.repeats = static_cast<int>(
+            std::clamp(kRoundUs / taken.count() * entry.repeats, double{kFewest}, double{kMost}));
         channel.pause(entry.item);
       }
     for (const Entry& entry : entries) {
