@@ -95,14 +95,14 @@ inline bool any(Ints mask) {
 }
 
 // Every lane is the one `by` lanes ahead, around the end.
-template <int by>
-inline Floats rotated(Floats v) {
-  if constexpr (kLanes == 16)
+template <int by, class V>
+inline V rotated(V v) {
+  if constexpr (sizeof(V) == 64)
     return __builtin_shufflevector(v, v, by % 16, (by + 1) % 16, (by + 2) % 16, (by + 3) % 16,
                                    (by + 4) % 16, (by + 5) % 16, (by + 6) % 16, (by + 7) % 16,
                                    (by + 8) % 16, (by + 9) % 16, (by + 10) % 16, (by + 11) % 16,
                                    (by + 12) % 16, (by + 13) % 16, (by + 14) % 16, (by + 15) % 16);
-  else if constexpr (kLanes == 8)
+  else if constexpr (sizeof(V) == 32)
     return __builtin_shufflevector(v, v, by % 8, (by + 1) % 8, (by + 2) % 8, (by + 3) % 8,
                                    (by + 4) % 8, (by + 5) % 8, (by + 6) % 8, (by + 7) % 8);
   else
