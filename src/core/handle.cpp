@@ -21,14 +21,20 @@
 namespace tensor {
 namespace detail {
 
+// Memory of at least a huge page is aligned to such, and asks for them: rows that lie far apart
+// would need an entry of the address cache each, and the prefetcher stops at the end of a page.
 std::shared_ptr<Storage> allocate(std::int64_t bytes) {
-  constexpr std::size_t kAlignment = 64;
+  constexpr std::size_t kAlignment = 64, kHugePage = 2 << 20;
   const std::size_t rounded =
       (static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
-  void* memory = std::aligned_alloc(kAlignment, rounded == 0 ? kAlignment : rounded);
+  const bool is_large = rounded >= kHugePage;
+  void* memory =
+      std::aligned_alloc(is_large ? kHugePage : kAlignment, rounded == 0 ? kAlignment : rounded);
   if (!memory)
     fail("memory", "cannot allocate ", bytes,
          " bytes for a tensor: the machine has not that much free");
+  // Whole ones only: what follows may be another block's. Without them all works as well.
+  if (is_large) madvise(memory, rounded / kHugePage * kHugePage, MADV_HUGEPAGE);
   auto storage = std::make_shared<Storage>();
   storage->owner =
       std::shared_ptr<const void>(memory, [](const void* p) { std::free(const_cast<void*>(p)); });

@@ -48,6 +48,19 @@ TEST(Creation, EmptyIsAlignedAndChecked) {
             "that much free");
 }
 
+// Large tensors begin with a huge page; what is written at either end of neighbours stays theirs.
+TEST(Creation, LargeTensorsBeginWithAHugePage) {
+  constexpr std::int64_t kHugePage = 2 << 20;
+  std::vector<Tensor> tensors;
+  for (const std::int64_t size : {kHugePage, kHugePage + 1, 2 * kHugePage + 12345, 5 * kHugePage}) {
+    tensors.push_back(full({size}, static_cast<int>(tensors.size()), u8));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tensors.back().data<std::uint8_t>()) % kHugePage,
+              0u);
+  }
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    EXPECT_TRUE(all(tensors[i] == static_cast<int>(i)).item<bool>()) << tensors[i].type();
+}
+
 TEST(Creation, Arange) {
   EXPECT_EQ(arange(4).to_vector<int>(), (std::vector<int>{0, 1, 2, 3}));
   EXPECT_EQ(arange(4).dtype(), i64);
