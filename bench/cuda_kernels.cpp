@@ -45,17 +45,22 @@ Problem traced(std::string name, const TensorFunction& f, const std::vector<Tens
   return p;
 }
 
-// tokens x features x depth, with "plain", "bias", "gelu" or "residual" after it.
+// tokens x features x depth, with "plain", "bias", "gelu" or "residual" after it; after "norm_"
+// with the rows normalised before.
 Problem product(std::int64_t tokens, std::int64_t features, std::int64_t depth,
                 const std::string& epilogue) {
   const Tensor w = transpose(empty({features, depth}, bf16)), bias = empty({features}, f32);
   std::vector<TensorType> inputs = {{{tokens, depth}, bf16}};
   if (epilogue == "residual") inputs.push_back({{tokens, features}, f32});
+  const Tensor scale = empty({depth}, f32), shift = empty({depth}, f32);
   const TensorFunction f = [=](const Tensors& in) -> Tensors {
     if (epilogue == "plain") return {matmul(in[0], w)};
-    const Tensor sum = matmul(in[0], w).astype(f32) + bias;
+    const bool is_normalized = epilogue.starts_with("norm_");
+    const Tensor rows =
+        is_normalized ? layer_norm(in[0].astype(f32), scale, shift, 1e-6).astype(bf16) : in[0];
+    const Tensor sum = matmul(rows, w).astype(f32) + bias;
     if (epilogue == "residual") return {sum + in[1]};
-    return {(epilogue == "gelu" ? gelu(sum) : sum).astype(bf16)};
+    return {(epilogue.ends_with("gelu") ? gelu(sum) : sum).astype(bf16)};
   };
   std::ostringstream name;
   name << "gemm/" << tokens << 'x' << features << 'x' << depth << '/' << epilogue;
@@ -104,15 +109,18 @@ std::vector<Problem> problems() {
     all.push_back(product(tokens, features, depth, epilogue));
   };
   for (const std::int64_t width : {768, 1024}) {
-    add(197, 3 * width, width, "bias");
+    add(197, 3 * width, width, "bias"), add(197, 3 * width, width, "norm_bias");
     add(197, width, width, "residual");
-    add(197, 4 * width, width, "gelu");
+    add(197, 4 * width, width, "gelu"), add(197, 4 * width, width, "norm_gelu");
     add(197, width, 4 * width, "residual");
   }
   add(257, 3840, 1280, "bias"), add(257, 1280, 1280, "residual");
+  add(257, 3840, 1280, "norm_bias"), add(257, 5120, 1280, "norm_gelu");
   add(257, 5120, 1280, "gelu"), add(257, 1280, 5120, "residual");
+  add(576, 3072, 1024, "norm_bias"), add(576, 4096, 1024, "norm_gelu");
   add(576, 4096, 1024, "gelu"), add(576, 1024, 4096, "residual");
   add(1050, 2048, 256, "gelu"), add(1050, 256, 2048, "residual"), add(1050, 256, 256, "residual");
+  add(12608, 2304, 768, "norm_bias"), add(12608, 3072, 768, "norm_gelu");
   add(12608, 2304, 768, "bias"), add(12608, 768, 768, "residual");
   add(12608, 3072, 768, "bias"), add(12608, 3072, 768, "gelu"), add(12608, 768, 3072, "residual");
   add(8192, 8192, 8192, "plain");
@@ -165,7 +173,9 @@ std::vector<Candidate> candidates_of(const Problem& p, std::size_t most, const M
            256 * s.shares;
   };
   const auto attention_kind = [](const AttentionSchedule& s) { return s.groups + 16 * s.block; };
-  if (auto gemm = match_product(p.laid.graph, p.group)) {
+  auto gemm = match_product(p.laid.graph, p.group);
+  if (!gemm) gemm = match_normalized_product(p.laid.graph, p.group);
+  if (gemm) {
     const GemmProblem problem =
         gemm_problem(p.laid.graph, p.group, with_merged_rows(std::move(*gemm)));
     auto chosen = different<GemmSchedule>(gemm_sm90_schedules(problem, machine), most, gemm_kind);
@@ -227,8 +237,12 @@ class Memory {
     for (const ValueId id : operands)
       operands_.push_back(filled(device, bytes(id), graph.is_constant(id) ? copies_ : 1));
     for (const Lowered::Packed& packed : c.lowered.packed) {
-      const ValueId id = operands[static_cast<std::size_t>(packed.operand)];
-      const Tensor sized = packed.pack(empty(graph.type(id).shape, graph.type(id).dtype));
+      Tensors constants;
+      for (const int operand : packed.operands) {
+        const TensorType& type = graph.type(operands[static_cast<std::size_t>(operand)]);
+        constants.push_back(empty(type.shape, type.dtype));
+      }
+      const Tensor sized = packed.pack(constants);
       packed_.push_back(filled(device, sized.size() * item_size(sized.dtype()), copies_));
     }
   }
