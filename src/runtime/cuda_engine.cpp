@@ -121,9 +121,12 @@ void CudaEngine::upload_constants() {
         if (const auto* pointer = std::get_if<cuda::Pointer>(&argument)) note(*pointer);
         if (const auto* view = std::get_if<cuda::TensorMapOf>(&argument)) note(view->memory);
       }
-    for (const cuda::Lowered::Packed& packed : step.lowered.packed)
-      step.packed.push_back(
-          keep(packed.pack(constant(step.group->reads[static_cast<std::size_t>(packed.operand)]))));
+    for (const cuda::Lowered::Packed& packed : step.lowered.packed) {
+      std::vector<Tensor> constants;
+      for (const int operand : packed.operands)
+        constants.push_back(constant(step.group->reads[static_cast<std::size_t>(operand)]));
+      step.packed.push_back(keep(packed.pack(constants)));
+    }
   }
   if (constant_bytes_ == 0) return;
   constants_ = allocate_on(program_.target.device, constant_bytes_);

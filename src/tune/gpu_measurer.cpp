@@ -35,8 +35,12 @@ struct Used {
 std::vector<Tensor> packed_of(const cuda::Lowered& lowered,
                               std::span<const OperandBlock> operands) {
   std::vector<Tensor> packed;
-  for (const cuda::Lowered::Packed& p : lowered.packed)
-    packed.push_back(p.pack(operands[static_cast<std::size_t>(p.operand)].value).copy());
+  for (const cuda::Lowered::Packed& p : lowered.packed) {
+    std::vector<Tensor> constants;
+    for (const int operand : p.operands)
+      constants.push_back(operands[static_cast<std::size_t>(operand)].value);
+    packed.push_back(p.pack(constants).copy());
+  }
   return packed;
 }
 

@@ -33,6 +33,9 @@ const std::vector<GemmSchedule> kSchedules = {
     {128, 256, 4, 2, 1, false},
     {192, 128, 3, 3, 1, false},
     {64, 256, 2, 1, 1, false},
+    {128, 64, 4, 2, 1, false},
+    {64, 64, 4, 2, 1, false, true},
+    {40, 192, 4, 3, 1, true},
     {128, 128, 5, 2, 2, false, true},
     {256, 128, 3, 2, 2, false},
     {.tokens = 112, .features = 64, .stages = 2, .swapped = true, .splits = 2},
@@ -57,6 +60,8 @@ const GemmSchedule kWide = {.tokens = 128,
 
 Machine h200() { return machine_of(typical_device(90)); }
 
+bool can_normalize(const GemmSchedule& s) { return s.splits * s.shares == 1 && !s.hands_over(); }
+
 struct Case {
   std::string name;
   TensorFunction f;
@@ -69,7 +74,8 @@ std::vector<Case> cases(std::int64_t tokens, std::int64_t features, std::int64_t
   const auto constant = [](const Shape& shape, DType type) {
     return broadcast_to(full({}, 0.5, f32).astype(type), shape).copy();
   };
-  const Tensor w = constant({features, depth}, dtype).transpose(), bias = constant({features}, f32);
+  const Tensor w = constant({features, depth}, dtype).transpose(), bias = constant({features}, f32),
+               gain = constant({depth}, f32), shift = constant({depth}, f32);
   const TensorType x{{tokens, depth}, dtype}, residual{{tokens, features}, f32};
   const auto product = [=](const Tensor& in) { return matmul(in, w).astype(f32); };
   return {
@@ -88,7 +94,13 @@ std::vector<Case> cases(std::int64_t tokens, std::int64_t features, std::int64_t
          const Tensor sum = product(in[0]) + bias + in[1];
          return {sum, sum.astype(dtype)};
        },
-       {x, residual}}};
+       {x, residual}},
+      {"norm",
+       [=](const Tensors& in) -> Tensors {
+         const Tensor rows = layer_norm(in[0].astype(f32), gain, shift, 1e-6).astype(dtype);
+         return {gelu(product(rows) + bias).astype(dtype)};
+       },
+       {x}}};
 }
 
 struct Traced {
@@ -115,8 +127,9 @@ TEST(GemmSm90, SchedulesAreCheckedBeforeTheyAreBuilt) {
   EXPECT_EQ(fault({64, 72, 4, 1, 1, false}), "features in panels of 64");
   EXPECT_EQ(fault({192, 256, 2, 3, 1, false}), "at most 72 sums a thread in three groups");
   EXPECT_EQ(fault({64, 64, 1, 1, 1, false}), "at least two stages");
-  EXPECT_EQ(fault({.tokens = 104, .features = 64, .swapped = true, .splits = 4}),
-            "boxes of equal parts of a tile");
+  const GemmSchedule uneven{.tokens = 104, .features = 64, .swapped = true, .splits = 4};
+  EXPECT_EQ(fault(uneven), "");
+  EXPECT_FALSE(uneven.stages_outputs({1, 512, 512, 512, 0, 0, 0, true}));
   EXPECT_EQ(fault({.tokens = 64, .features = 64, .splits = 2}), "only features as rows are split");
   EXPECT_EQ(fault({128, 256, 5, 2, 1, false}),
             "needs 279552 bytes of shared memory, a block has 232448");
@@ -160,7 +173,9 @@ TEST(GemmSm90, CompilesWithoutSpills) {
     const Traced t = traced(c);
     for (const GemmSchedule& s : kSchedules)
       // What takes most registers; GELU where there are most sums.
-      if (c.name == "both" || (c.name == "gelu" && s.features == 256)) check(t, s);
+      if (c.name == "both" || (c.name == "norm" && can_normalize(s)) ||
+          (c.name == "gelu" && s.features == 256))
+        check(t, s);
     if (c.name == "bias" || c.name == "residual") check(t, kWide);
   }
 }
@@ -176,8 +191,9 @@ TEST(GemmSm90, WhatTheModelLikesCompiles) {
   }
   std::set<std::string> seen;
   const auto check = [&](const Case& c, const Traced& t) {
-    const GemmProblem p =
-        gemm_problem(t.laid.graph, t.group, *match_product(t.laid.graph, t.group));
+    auto product = match_product(t.laid.graph, t.group);
+    if (!product) product = match_normalized_product(t.laid.graph, t.group);
+    const GemmProblem p = gemm_problem(t.laid.graph, t.group, *product);
     const auto schedules = gemm_sm90_schedules(p, h200());
     for (std::size_t i = 0; i < std::min<std::size_t>(schedules.size(), 4); ++i) {
       const Lowered lowered = lower_gemm_sm90(t.laid, t.group, h200(), schedules[i]);
@@ -195,7 +211,7 @@ TEST(GemmSm90, WhatTheModelLikesCompiles) {
                                         {512, 512, 8192},   {1536, 1536, 1536}, {300, 2048, 2048}};
   for (const auto& [tokens, features, depth] : kSizes)
     for (const Case& c : cases(tokens, features, depth, bf16)) {
-      if (c.name != "both" && c.name != "plain") continue;
+      if (c.name != "both" && c.name != "plain" && c.name != "norm") continue;
       check(c, traced(c));
     }
 }
@@ -219,6 +235,23 @@ emulator::GroupCase product_case(Generator& random, std::int64_t tokens, std::in
   return emulator::GroupCase(fused, {x, normal({tokens, features}, f32)});
 }
 
+// LayerNorm before a product, of rows far from zero; weights of the norm about as large as `gain`,
+// none when that is 0.
+emulator::GroupCase normalized_case(Generator& random, std::int64_t tokens, std::int64_t features,
+                                    std::int64_t depth, DType dtype, double gain, bool is_plain) {
+  const Tensor w = random.normal({depth, features}).astype(dtype), bias = random.normal({features}),
+               weight = gain > 0 ? random.normal({depth}) * gain : Tensor(),
+               shift = gain > 0 ? random.normal({depth}) * gain : Tensor();
+  const TensorFunction f = [=](const Tensors& in) -> Tensors {
+    const Tensor rows = layer_norm(in[0].astype(f32), weight, shift, 1e-5).astype(dtype);
+    const Tensor product = matmul(rows, w);
+    if (is_plain) return {product};
+    return {gelu(product.astype(f32) + bias).astype(dtype), product.astype(f32) * 2};
+  };
+  const Tensor means = random.normal({tokens, 1}) * 8, x = random.normal({tokens, depth}) * 3;
+  return emulator::GroupCase(f, {(x + means).astype(dtype)});
+}
+
 // `processors`: fewer than there are, so that a block has several tiles.
 emulator::GroupCase::Lower by(const GemmSchedule& s, int processors = 0) {
   return [=](const LaidOutGraph& laid, const Group& group, Machine machine) {
@@ -235,8 +268,6 @@ TEST(GemmSm90, IsRight) {
     const GemmSchedule& s = kSchedules[i];
     for (const std::size_t turn : {0, 1}) {
       const std::int64_t tokens = kTokens[(i + turn) % 6];
-      // A split tile's boxes may reach beyond it only where no other one follows.
-      if (s.splits > 1 && s.tokens < tokens) continue;
       SCOPED_TRACE(s.name() + " of " + std::to_string(tokens) + " tokens");
       emulator::GroupCase group =
           product_case(random, tokens, 136, s.splits > 1 ? 328 : 72, turn != 1);
@@ -250,6 +281,29 @@ TEST(GemmSm90, IsRight) {
   emulator::GroupCase many = product_case(random, 700, 136, 200, true);
   for (const GemmSchedule& s : kSchedules)
     if (s.takes_turns || s.shares > 1) emulator::expect_emulated(many, by(s, 2), 90, 2);
+}
+
+std::vector<GemmSchedule> that_normalize() {
+  std::vector<GemmSchedule> result = kSchedules;
+  std::erase_if(result, [](const GemmSchedule& s) { return !can_normalize(s); });
+  return result;
+}
+
+TEST(GemmSm90, NormalizesRows) {
+  Generator random(11);
+  constexpr std::int64_t kTokens[] = {7, 65, 197};
+  const auto schedules = that_normalize();
+  for (std::size_t i = 0; i < schedules.size(); ++i) {
+    const std::int64_t tokens = kTokens[i % 3];
+    SCOPED_TRACE(schedules[i].name() + " of " + std::to_string(tokens) + " tokens");
+    const double gain = i % 4 == 0 ? 0 : i % 4 == 1 ? 1 : i % 4 == 2 ? 1e-5 : 1e4;
+    emulator::GroupCase group = normalized_case(random, tokens, 136, i % 2 ? 200 : 72,
+                                                i % 2 ? f16 : bf16, gain, i % 3 == 0);
+    emulator::expect_emulated(group, by(schedules[i], 2), 90);
+    if (HasFailure()) return;
+  }
+  emulator::GroupCase chosen = normalized_case(random, 33, 100, 264, f16, 1, false);
+  emulator::expect_emulated(chosen, kGemmSm90, 90);
 }
 
 // Batches, broadcast and not, of any layout; factors and weights that must be copied or packed;
@@ -296,7 +350,6 @@ TEST(GemmSm90OnGpu, IsRight) {
   Generator random(3);
   for (const GemmSchedule& s : kSchedules)
     for (const std::int64_t tokens : {1, 65, 197, 257}) {
-      if (s.splits > 1 && s.tokens < tokens) continue;
       SCOPED_TRACE(s.name() + " of " + std::to_string(tokens) + " tokens");
       for (const bool is_fused : {false, true}) {
         emulator::GroupCase group = product_case(random, tokens, 328, 520, is_fused);
@@ -310,6 +363,9 @@ TEST(GemmSm90OnGpu, IsRight) {
   emulator::expect_on_device(large, kGemmSm90);
   emulator::GroupCase wide = product_case(random, 3000, 1544, 328, false);
   emulator::expect_on_device(wide, by(kWide));
+  emulator::GroupCase normalized = normalized_case(random, 3000, 1544, 328, f16, 1, false);
+  for (const GemmSchedule& s : that_normalize()) emulator::expect_on_device(normalized, by(s));
+  emulator::expect_on_device(normalized, kGemmSm90);
 }
 
 }  // namespace

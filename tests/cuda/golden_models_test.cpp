@@ -72,9 +72,13 @@ class EmulatedEngine : public detail::Engine {
     for (const ValueId id : group.reads) add(id, false);
     for (const ValueId id : group.writes) add(id, true);
     std::vector<Tensor> packed;
-    for (const auto& constant : lowered_[step].packed)
-      packed.push_back(constant.pack(
-          program_.laid.graph[group.reads[static_cast<std::size_t>(constant.operand)]].constant));
+    for (const auto& packing : lowered_[step].packed) {
+      std::vector<Tensor> constants;
+      for (const int operand : packing.operands)
+        constants.push_back(
+            program_.laid.graph[group.reads[static_cast<std::size_t>(operand)]].constant);
+      packed.push_back(packing.pack(constants));
+    }
     emulator::emulate(lowered_[step], memory, packed, {.capability = capability_});
     for (std::size_t i = group.reads.size(); i < copies.size(); ++i)
       std::ranges::copy(copies[i].bytes(), operands[i]);

@@ -87,7 +87,9 @@ WeightForm outputs_as_columns(const Convolution& conv, std::int64_t row) {
 Pointer add_weights(Lowered& lowered, const LaidOutGraph& laid, const Group& group,
                     const Convolution& conv, const WeightForm& form, const Machine& machine) {
   if (conv.is_constant) {
-    lowered.packed.push_back({operand_pointer(laid, group, conv.weight).index, form.pack});
+    lowered.packed.push_back(
+        {{operand_pointer(laid, group, conv.weight).index},
+         [pack = form.pack](const std::vector<Tensor>& weights) { return pack(weights[0]); }});
     return {Pointer::Base::packed, static_cast<int>(lowered.packed.size()) - 1, 0};
   }
   constexpr std::int64_t kAlignment = 1024;

@@ -85,10 +85,10 @@ struct Call {
 /// A group as kernels, in order.
 struct Lowered {
   std::vector<Call> calls;
-  /// A constant that the group reads, in the form its kernels want: made once, when linked.
+  /// Constants that the group reads, in the form its kernels want: made once, when linked.
   struct Packed {
-    int operand = 0;
-    std::function<Tensor(const Tensor&)> pack;
+    std::vector<int> operands;
+    std::function<Tensor(const std::vector<Tensor>&)> pack;
   };
   std::vector<Packed> packed;
   std::int64_t scratch_bytes = 0;  // aligned to 1,024

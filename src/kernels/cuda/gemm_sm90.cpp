@@ -30,6 +30,7 @@ class Builder {
     const Source inputs = left_source();
     const Source weights = right_source();
     if (weights.is_turned) schedule.shares = 1;
+    if (!schedule.stages_outputs(problem_)) staged_ = -1;
     if (const std::string fault = schedule.fault(machine_.device.shared_block_bytes, problem_);
         !fault.empty())
       internal_error("gemm_sm90", schedule.name(), ": ", fault);
@@ -57,11 +58,32 @@ class Builder {
 
   Source right_source() {
     const Factor f = right_factor(laid_, product_).settled();
+    if (product_.norm) return normalized_right(f.value);
     if (f.fits_boxes()) return {f, memory_of(f)};
     if (product_.is_constant) return packed_right(laid_, product_, operand(f.value), lowered_);
     if (f.turned().settled().fits_boxes())
       return {f.turned().settled().turned(), memory_of(f), true};
     return copied(f, memory_of(f), product_.batches, product_.dtype, machine_, lowered_);
+  }
+
+  // What norm.h makes of the weights.
+  Source normalized_right(ValueId right) {
+    const NormalizedWeights form{product_.depth, product_.features, in_chunks(product_.depth),
+                                 product_.dtype};
+    const Norm& norm = *product_.norm;
+    std::vector<int> operands = {operand(right)};
+    for (const ValueId id : {norm.weight, norm.bias})
+      if (id >= 0) operands.push_back(operand(id));
+    lowered_.packed.push_back(
+        {operands, [form, has_weight = norm.weight >= 0](const std::vector<Tensor>& constants) {
+           const Tensor none;
+           const bool has_bias = constants.size() > (has_weight ? 2 : 1);
+           return form.pack(constants[0], has_weight ? constants[1] : none,
+                            has_bias ? constants.back() : none);
+         }});
+    const Pointer packed{Pointer::Base::packed, static_cast<int>(lowered_.packed.size()) - 1, 0};
+    corrections_ = {packed.base, packed.index, form.corrections_at()};
+    return {Factor::dense(right, 1, product_.features, product_.depth, form.pitch), packed};
   }
 
   // The boxed write as a factor: tokens as rows, features as depth.
@@ -72,7 +94,8 @@ class Builder {
   }
 
   void add_kernel(const GemmSchedule& s, const Source& weights, const Source& inputs) {
-    const Epilogue epilogue = epilogue_of(laid_, group_, product_, staged_);
+    const Epilogue epilogue =
+        epilogue_of(laid_, group_, product_, staged_, "Epilogue", corrections_);
     const bool staged = staged_ >= 0;
     const Source outputs = staged ? output_source() : inputs;
     const DType output_type =
@@ -86,14 +109,15 @@ class Builder {
         s.splits > 1 ? blocks : machine_.device.multiprocessors / cluster * cluster;
     call.launch.grid.x = static_cast<unsigned>(std::min(blocks, most));
     call.launch.cluster = static_cast<unsigned>(cluster);
-    call.launch.block.x = static_cast<unsigned>(s.threads());
-    call.launch.shared_bytes = static_cast<unsigned>(s.needed_shared_bytes(staged));
+    call.launch.block.x = static_cast<unsigned>(s.threads(problem_));
+    call.launch.shared_bytes = static_cast<unsigned>(s.needed_shared_bytes(problem_));
     call.launch.overlaps_previous = true;
     call.arguments = {weights.map(product_.dtype, s.features / s.shares),
                       inputs.map(product_.dtype, s.tokens), outputs.map(output_type, s.box_rows())};
     call.arguments.insert(call.arguments.end(), epilogue.arguments.begin(),
                           epilogue.arguments.end());
     std::string what = "gemm_" + std::string(name(product_.dtype)) + "_f32_" + s.name();
+    if (product_.norm) what += "_norm";
     if (!epilogue.name.empty()) what += "_" + epilogue.name;
     name_kernel(call, machine_, what);
     lowered_.description = call.entry.substr(0, call.entry.find("__"));
@@ -107,7 +131,7 @@ class Builder {
                      : s.blocks == 2                    ? 96
                                                         : 128;
     const int inputs = epilogue.loads * s.my_columns() / 2 * s.blocks;
-    return s.swapped && inputs > 0 && inputs + s.columns() / 2 * s.blocks <= most;
+    return s.swapped && inputs + s.columns() / 2 * s.blocks <= most;
   }
 
   std::string text_of(const GemmSchedule& s, const Epilogue& epilogue, const Source& weights,
@@ -119,8 +143,9 @@ class Builder {
       return std::string("  static constexpr bool ") + name + " = " + boolean_text(value) + ";\n";
     };
     const bool is_one_round = s.tiles(problem_) * s.splits <= machine_.device.multiprocessors;
-    const bool leaves_room = s.leaves_room() && 2 * (s.needed_shared_bytes(staged_ >= 0) + 2048) <=
-                                                    machine_.device.shared_bytes;
+    const bool leaves_room =
+        s.leaves_room(problem_) &&
+        2 * (s.needed_shared_bytes(problem_) + 2048) <= machine_.device.shared_bytes;
     std::string parameters, members;
     for (const std::string& parameter : epilogue.parameters) {
       parameters += ",\n    " + parameter;
@@ -129,25 +154,32 @@ class Builder {
     const WgmmaForm form{s.columns(), product_.dtype, false, weights.is_turned && s.swapped,
                          weights.is_turned && !s.swapped};
     return "#include \"gemm_sm90.h\"\nusing namespace tensor::device;\nstruct Schedule {\n"
-           "  using Output = " +
-           std::string(device_type(output_type)) + ";\n" + number("kTokens", s.tokens) +
-           number("kFeatures", s.features) + number("kStages", s.stages) +
-           number("kGroups", s.groups) + number("kBlocks", s.blocks) + number("kBand", s.band) +
-           flag("kSwapped", s.swapped) + flag("kHandsOver", s.hands_over()) +
-           flag("kTakesTurns", s.takes_turns) + flag("kTurned", weights.is_turned) +
-           flag("kWeightsFirst", product_.is_constant) + flag("kStaged", staged_ >= 0) +
-           flag("kPairs", product_.features % 2 == 0) + number("kSplits", s.splits) +
-           number("kShares", s.shares) + flag("kOnce", product_.is_constant && is_one_round) +
+           "  using Input = " +
+           std::string(device_type(product_.dtype)) +
+           ";\n  using Output = " + std::string(device_type(output_type)) + ";\n" +
+           number("kTokens", s.tokens) + number("kFeatures", s.features) +
+           number("kStages", s.stages) + number("kGroups", s.groups) + number("kBlocks", s.blocks) +
+           number("kBand", s.band) + flag("kSwapped", s.swapped) +
+           flag("kHandsOver", s.hands_over()) + flag("kTakesTurns", s.takes_turns) +
+           flag("kTurned", weights.is_turned) + flag("kWeightsFirst", product_.is_constant) +
+           flag("kStaged", staged_ >= 0) + flag("kPairs", product_.features % 2 == 0) +
+           number("kSplits", s.splits) + number("kShares", s.shares) +
+           flag("kOnce", product_.is_constant && is_one_round) +
            flag("kReadFirst", reads_first(s, epilogue)) +
-           flag("kLaunchFirst", is_one_round && s.launches_first) + "};\nstruct Problem {\n" +
+           flag("kFeatureInputs", epilogue.loads == 0 && epilogue.reads_constants) +
+           flag("kLaunchFirst", is_one_round && s.launches_first) +
+           flag("kNormalizes", product_.norm.has_value()) + "};\nstruct Problem {\n" +
+           (product_.norm
+                ? "  static constexpr float kEps = " + literal(product_.norm->eps, f32) + ";\n"
+                : "") +
            number("kTokens", product_.rows) + number("kFeatures", product_.features) +
            number("kDepth", product_.depth) + number("kBatches", product_.batches) +
            weights.corner_text("weights") + inputs.corner_text("inputs") +
            outputs.corner_text("outputs") + "};\n" + wgmma_text("Wgmma", form) + epilogue.text +
            "using Gemm = GemmSm90<Schedule, Problem, Wgmma, Epilogue>;\n"
            "static_assert(Gemm::kSharedBytes == " +
-           std::to_string(s.needed_shared_bytes(staged_ >= 0)) +
-           " && Gemm::kThreads == " + std::to_string(s.threads()) +
+           std::to_string(s.needed_shared_bytes(problem_)) +
+           " && Gemm::kThreads == " + std::to_string(s.threads(problem_)) +
            ");\nextern \"C\" __global__ __launch_bounds__(Gemm::kThreads, " +
            std::to_string(leaves_room ? 2 : 1) +
            ") void KERNEL(\n"
@@ -167,12 +199,14 @@ class Builder {
   Product product_;
   GemmProblem problem_;
   int staged_ = -1;
+  std::optional<Pointer> corrections_;  // of a normalised product
   Lowered lowered_;
 };
 
 std::optional<Product> accepted(const Graph& graph, const Group& group, const Machine& machine) {
   if (machine.device.capability != 90) return std::nullopt;
   auto product = match_product(graph, group);
+  if (!product) product = match_normalized_product(graph, group);
   if (!product || (product->dtype != f16 && product->dtype != bf16)) return std::nullopt;
   const std::int64_t rows = product->rows * product->batches;
   const bool fits_int = std::max({rows, product->features, product->depth}) < INT32_MAX / 2;

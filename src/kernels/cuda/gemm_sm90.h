@@ -16,6 +16,7 @@ struct GemmProblem {
   double operations = 0;                     // of the epilogue, for each element
   bool staged = true;
   bool is_constant = true;  // the right factor
+  bool normalizes = false;  // see norm.h
 };
 
 /// See device/gemm_sm90.h.
@@ -35,13 +36,15 @@ struct GemmSchedule {
 
   /// Why the kernel cannot be built so, empty if it can: `shared_bytes` is what a block may have.
   std::string fault(std::int64_t shared_bytes, const GemmProblem& problem) const;
-  std::int64_t needed_shared_bytes(bool staged) const;  // of dynamic shared memory
-  int threads() const;
+  /// Whether 16-bit results leave as boxes, which those that can do by `problem` mostly do.
+  bool stages_outputs(const GemmProblem& problem) const;
+  std::int64_t needed_shared_bytes(const GemmProblem& problem) const;  // of dynamic shared memory
+  int threads(const GemmProblem& problem) const;
   /// Whether sums take so many registers that the producer's are needed.
   bool hands_over() const { return groups > 1 && blocks * columns() > 80; }
   /// Whether two blocks fit on a multiprocessor as far as registers go: this kernel's and the
   /// next one's, whose weights then come early.
-  bool leaves_room() const { return groups < 3 && !hands_over() && blocks * columns() <= 128; }
+  bool leaves_room(const GemmProblem& problem) const;
   int columns() const { return swapped ? tokens : features; }  // of wgmma
   /// The columns that a block finishes: all, or its share of a split tile's.
   int my_columns() const { return (columns() / 8 + splits - 1) / splits * 8; }

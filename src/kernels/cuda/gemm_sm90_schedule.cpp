@@ -22,10 +22,10 @@ std::int64_t stage_bytes(const GemmSchedule& s) {
 // As many stages as there is room for, beside the next kernel's block if that is possible.
 void add_stages(GemmSchedule& s, const GemmProblem& p, const Machine& machine) {
   const std::int64_t all = machine.device.shared_block_bytes;
-  const std::int64_t room = s.leaves_room() ? all / 2 : all;
+  const std::int64_t room = s.leaves_room(p) ? all / 2 : all;
   const std::int64_t steps = tiles_along(p.depth, kDepth);
   s.stages = 0;
-  const std::int64_t fixed = s.needed_shared_bytes(p.staged) + 2048;
+  const std::int64_t fixed = s.needed_shared_bytes(p) + 2048;
   s.stages = static_cast<int>((room - fixed) / stage_bytes(s));
   if (s.stages < 3) s.stages = static_cast<int>((all - fixed) / stage_bytes(s));
   s.stages = static_cast<int>(std::clamp<std::int64_t>(
@@ -49,15 +49,28 @@ std::int64_t GemmSchedule::tiles(const GemmProblem& p) const {
          tiles_along(p.features, features) * p.batches;
 }
 
-int GemmSchedule::threads() const { return 128 * groups + (hands_over() ? 128 : 32); }
+int GemmSchedule::threads(const GemmProblem& p) const {
+  return 128 * groups + (hands_over() || p.normalizes ? 128 : 32);
+}
 
-std::int64_t GemmSchedule::needed_shared_bytes(bool staged) const {
+bool GemmSchedule::leaves_room(const GemmProblem& p) const {
+  if (p.normalizes) return groups == 1 && blocks * columns() <= 96;
+  return groups < 3 && !hands_over() && blocks * columns() <= 128;
+}
+
+bool GemmSchedule::stages_outputs(const GemmProblem& p) const {
+  // Of unequal parts of a tile the last block's box would reach into the next tile.
+  return p.staged && (splits * my_columns() == columns() || tokens >= p.tokens);
+}
+
+std::int64_t GemmSchedule::needed_shared_bytes(const GemmProblem& p) const {
   const int panels = (swapped ? 1 : (features + 63) / 64) * blocks;
-  const int buffers = !staged ? 0 : panels > 1 ? 2 : 1;
+  const int buffers = !stages_outputs(p) ? 0 : panels > 1 ? 2 : 1;
   const std::int64_t buffer = (box_rows() * 128 + 1023) / 1024 * 1024;
   const std::int64_t exchanged =
       splits > 1 ? splits * blocks * my_columns() / 8 * groups * 2048 : 0;
-  return stages * stage_bytes(*this) + groups * buffers * buffer + exchanged;
+  const std::int64_t statistics = p.normalizes ? 16 * (takes_turns ? groups : 1) * tokens : 0;
+  return stages * stage_bytes(*this) + groups * buffers * buffer + exchanged + statistics;
 }
 
 std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p) const {
@@ -76,18 +89,19 @@ std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p)
   if (groups == 3 && blocks * columns() > 144) return "at most 72 sums a thread in three groups";
   if (p.staged && features % 64 != 0) return "features in panels of 64";
   if (stages < 2) return "at least two stages";
+  if (p.normalizes) {
+    if (splits * shares > 1) return "no clusters where rows are normalised";
+    if (hands_over()) return "no registers to hand over where rows are normalised";
+  }
   if (splits > 1) {
     if (!swapped || takes_turns || shares > 1) return "only features as rows are split";
     if (splits > 8 || splits > tiles_along(p.depth, kDepth)) return "at most 8 splits, each a step";
     if ((splits - 1) * my_columns() >= columns()) return "columns for each of the splits";
-    // The last block's box would reach into the next tile.
-    if (p.staged && splits * my_columns() != columns() && tokens < p.tokens)
-      return "boxes of equal parts of a tile";
   }
   if (shares > 1 && (swapped || features % (8 * shares) != 0 || band % shares != 0 || shares > 2))
     return "weights are shared by two blocks, features not as rows";
   // The barriers lie before the tiles, which begin where the swizzle does: every 1,024 bytes.
-  const std::int64_t needed = needed_shared_bytes(p.staged) + 1024;
+  const std::int64_t needed = needed_shared_bytes(p) + 1024;
   if (needed > shared_bytes)
     return "needs " + std::to_string(needed) + " bytes of shared memory, a block has " +
            std::to_string(shared_bytes);
@@ -128,7 +142,8 @@ GemmProblem gemm_problem(const Graph& graph, const Group& group, const Product& 
           work.written_bytes,
           work.operations,
           staged,
-          product.is_constant};
+          product.is_constant,
+          product.norm.has_value()};
 }
 
 TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Machine& machine) {
@@ -141,8 +156,11 @@ TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Mac
   const double multiply = 4 * blocks * std::max(columns / 2, 16 + columns / 4);
   // From asking for a stage to giving it back, of which as many run at a time as there are.
   constexpr double kStageClocks = 1400;
-  const double step =
-      std::max({multiply, static_cast<double>(stage_bytes(s)) / kArrival, kStageClocks / s.stages});
+  // Three warps take statistics, each of every third eight rows (measured on an H200).
+  const double statistics =
+      p.normalizes ? 120. * static_cast<double>(tiles_along(s.tokens / 8, 3)) : 0;
+  const double step = std::max({multiply, static_cast<double>(stage_bytes(s)) / kArrival,
+                                kStageClocks / s.stages, statistics});
   const double elements = static_cast<double>(s.tokens) * s.features;
   // What is stored as boxes leaves at 24 bytes a clock, as does everything of small tiles. Pairs of
   // elements, which is how a large tile's epilogue reads and writes the rest, come and go at some 7
@@ -151,6 +169,8 @@ TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Mac
   const double rate = s.swapped ? 24 : std::min(6.7 * (s.takes_turns ? 1 : s.groups), 14.0);
   double finish =
       400 + elements * ((8 + p.operations) / 128 + stored / 24 + others / rate) / s.splits;
+  // What comes after the last step: statistics are finished and told, and correct every sum.
+  if (p.normalizes) finish += 1500;
   // Sums go to the other blocks of the cluster, which have to be waited for (measured on an H200).
   if (s.splits > 1) finish += 1300 + elements * 4 * (s.splits - 1) / s.splits / 20;
   // A cluster lies within one of the partitions of 14 to 18 multiprocessors; another round of

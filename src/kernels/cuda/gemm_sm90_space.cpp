@@ -69,7 +69,7 @@ std::optional<Sketch> swapped(const GemmProblem& p, const Machine&) {
 
 // The blocks of a cluster share a tile's depth, where there is depth to share.
 std::optional<Sketch> split(const GemmProblem& p, const Machine&) {
-  if (p.tokens > kFewTokens || p.depth < 4 * kDepth) return std::nullopt;
+  if (p.tokens > kFewTokens || p.depth < 4 * kDepth || p.normalizes) return std::nullopt;
   return Sketch{"split",
                 {{"tokens", parts_of(p.tokens)},
                  {"groups", {1, 2, 3}},
@@ -81,7 +81,7 @@ std::optional<Sketch> split(const GemmProblem& p, const Machine&) {
 // Two blocks of a cluster read the weights of neighbouring tiles once, where weights lie as the
 // accelerator copies them: those of a constant, which are packed if they do not.
 std::optional<Sketch> shared_weights(const GemmProblem& p, const Machine&) {
-  if (!p.is_constant || p.tokens <= 64) return std::nullopt;
+  if (!p.is_constant || p.tokens <= 64 || p.normalizes) return std::nullopt;
   return Sketch{"shared_weights",
                 {{"groups", {1, 2, 3}},
                  {"blocks", {1, 2}},
@@ -149,9 +149,9 @@ std::vector<float> features_of(const Schedule& schedule, const GemmProblem& p,
   f.sketch = schedule.sketch;
   f.tile_rows = s.tokens, f.tile_columns = s.features, f.tile_depth = kDepth;
   f.splits = s.splits, f.shares = s.shares, f.groups = s.groups, f.row_blocks = s.blocks;
-  f.stages = s.stages, f.threads = s.threads(), f.band = s.swapped ? 0 : s.band;
+  f.stages = s.stages, f.threads = s.threads(p), f.band = s.swapped ? 0 : s.band;
   f.registers = 0.5 * s.blocks * s.columns();
-  f.shared_bytes = static_cast<double>(s.needed_shared_bytes(p.staged));
+  f.shared_bytes = static_cast<double>(s.needed_shared_bytes(p));
   f.takes_turns = s.takes_turns, f.starts_late = is_late(s);
   f.blocks = static_cast<double>(s.tiles(p) * s.splits);
   const double steps = static_cast<double>(tiles_along(p.depth, kDepth) * s.tiles(p));

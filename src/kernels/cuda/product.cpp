@@ -67,6 +67,19 @@ class EpilogueWriter {
   EpilogueWriter(const LaidOutGraph& laid, const Group& group, const Product& product, int staged)
       : laid_(laid), group_(group), product_(product), staged_(staged) {}
 
+  void add_corrections(const Pointer& corrections) {
+    const std::string features = std::to_string(product_.features);
+    add_member("const float", "corrections", corrections);
+    inputs_ += declaration("float", "column_sum") + declaration("float", "shift");
+    const auto one = [&](const std::string& to, const std::string& index) {
+      return "    " + to + ".column_sum = corrections[" + index + "];\n    " + to +
+             ".shift = corrections[" + features + " + " + index + "];\n";
+    };
+    load_ += one("in", "feature");
+    load_pair_ += one("in", "feature") + one("next", "feature + 1");
+    methods_ = "  float gain() const { return corrections[2 * " + features + "]; }\n";
+  }
+
   Epilogue run(const std::string& name) {
     for (const ValueId id : product_.elementwise)
       if (const Op op = laid_.graph[id].op; op != Op::astype && op != Op::copy)
@@ -95,7 +108,7 @@ class EpilogueWriter {
         "  }\n"
         "  void store_pair(const Outputs& out, const Outputs& next, int row, int feature)"
         " const {\n" +
-        store_pair_ + "  }\n};\n";
+        store_pair_ + "  }\n" + methods_ + "};\n";
     return std::move(result_);
   }
 
@@ -106,10 +119,13 @@ class EpilogueWriter {
             product_.features};
   }
 
-  void add_member(const std::string& type, const std::string& name, int operand) {
+  void add_member(const std::string& type, const std::string& name, const Pointer& pointer) {
     members_ += "  " + type + "* " + name + ";\n";
     result_.parameters.push_back(type + "* " + name);
-    result_.arguments.emplace_back(Pointer{Pointer::Base::operand, operand, 0});
+    result_.arguments.emplace_back(pointer);
+  }
+  void add_member(const std::string& type, const std::string& name, int operand) {
+    add_member(type, name, Pointer{Pointer::Base::operand, operand, 0});
   }
 
   void add_load(const ElementCode::Load& load) {
@@ -121,6 +137,7 @@ class EpilogueWriter {
     add_member("const " + std::string(device_type(dtype)), pointer, operand);
     const Place where = place(load.value, load.as);
     if (where.differs_from_row_to_row()) ++result_.loads;
+    if (!laid_.graph.is_constant(load.value)) result_.reads_constants = false;
     inputs_ += declaration(type, load.name);
     aliases_ += "    const " + type + " " + load.name + " = in." + load.name + ";\n";
     const std::string address = pointer + "[" + where.text() + "]";
@@ -166,7 +183,7 @@ class EpilogueWriter {
   const int staged_;
   Epilogue result_;
   std::string members_, inputs_, outputs_, load_, load_pair_, aliases_, results_, store_,
-      store_pair_;
+      store_pair_, methods_;
 };
 
 }  // namespace
@@ -183,6 +200,7 @@ std::optional<Product> match_product(const Graph& graph, const Group& group) {
   }
   if (product.matmul < 0) return std::nullopt;
   const Node& matmul = graph[product.matmul];
+  product.left = matmul.inputs[0];
   const auto& reads = group.reads;
   for (const ValueId factor : matmul.inputs)
     if (!std::count(reads.begin(), reads.end(), factor)) return std::nullopt;
@@ -212,6 +230,23 @@ std::optional<Product> match_product(const Graph& graph, const Group& group) {
   return product;
 }
 
+std::optional<Product> match_normalized_product(const Graph& graph, const Group& group) {
+  const auto matmul = std::find_if(group.nodes.begin(), group.nodes.end(),
+                                   [&](ValueId id) { return graph.is_op(id, Op::matmul); });
+  if (matmul == group.nodes.end() || !graph.is_constant(graph[*matmul].inputs[1]))
+    return std::nullopt;
+  const auto lead = match_lead(graph, group, *matmul);
+  if (!lead) return std::nullopt;
+  Group rest = group;
+  std::erase_if(rest.nodes, [&](ValueId id) { return std::ranges::count(lead->nodes, id) > 0; });
+  rest.reads.push_back(lead->nodes.back());
+  auto product = match_product(graph, rest);
+  if (!product || !product->is_shared) return std::nullopt;
+  product->left = lead->input;
+  product->norm = lead->norm;
+  return product;
+}
+
 Product with_merged_rows(Product product) {
   product.rows *= product.batches;
   product.batches = 1;
@@ -219,7 +254,7 @@ Product with_merged_rows(Product product) {
 }
 
 std::optional<Factor> left_factor(const LaidOutGraph& laid, const Product& product) {
-  const ValueId left = laid.graph[product.matmul].inputs[0];
+  const ValueId left = product.left;
   Factor factor = Factor::of(laid.layouts[at(left)], left, product.batch);
   if (product.batches > 1 || product.rows == factor.rows) return factor;
   // Rows of all batches as those of one: the axes that are left must follow from the row's.
@@ -285,16 +320,19 @@ int boxed_write(const LaidOutGraph& laid, const Group& group, const Product& pro
 }
 
 Epilogue epilogue_of(const LaidOutGraph& laid, const Group& group, const Product& product,
-                     int staged, const std::string& name) {
-  return EpilogueWriter(laid, group, product, staged).run(name);
+                     int staged, const std::string& name,
+                     const std::optional<Pointer>& corrections) {
+  EpilogueWriter writer(laid, group, product, staged);
+  if (corrections) writer.add_corrections(*corrections);
+  return writer.run(name);
 }
 
 Source packed_right(const LaidOutGraph& laid, const Product& product, int operand,
                     Lowered& lowered) {
   const ValueId value = laid.graph[product.matmul].inputs[1];
   const std::int64_t pitch = in_chunks(product.depth);
-  lowered.packed.push_back({operand, [pitch](const Tensor& weights) {
-                              const Tensor rows = weights.swapaxes(-1, -2);
+  lowered.packed.push_back({{operand}, [pitch](const std::vector<Tensor>& weights) {
+                              const Tensor rows = weights[0].swapaxes(-1, -2);
                               Shape shape = rows.shape();
                               shape[shape.rank() - 1] = pitch;
                               return cpu::spread(rows, shape, row_major(shape), cpu::all_threads());

@@ -8,6 +8,7 @@
 
 #include "src/kernels/cuda/expression.h"
 #include "src/kernels/cuda/factor.h"
+#include "src/kernels/cuda/norm.h"
 
 namespace tensor::cuda {
 
@@ -15,6 +16,8 @@ namespace tensor::cuda {
 /// each row a sum over `depth`.
 struct Product {
   ValueId matmul = -1;
+  ValueId left = -1;                 // the left factor, as it comes to the group
+  std::optional<Norm> norm;          // which the rows of `left` go through first
   std::vector<ValueId> elementwise;  // ascending
   ElementCode code;                  // of one element, from the variable `sum`
   DType dtype = f32;                 // of both factors
@@ -27,6 +30,8 @@ struct Product {
 
 /// nullopt when the group is anything else, or has an operator that no text is known for.
 std::optional<Product> match_product(const Graph& graph, const Group& group);
+/// The same of a product by a constant whose left factor is normalised by the group itself.
+std::optional<Product> match_normalized_product(const Graph& graph, const Group& group);
 /// One right factor serves all batches: seen as one batch of more rows.
 Product with_merged_rows(Product product);
 
@@ -42,17 +47,20 @@ Factor right_factor(const Layout& layout, ValueId right, const Product& product)
 Source packed_right(const LaidOutGraph& laid, const Product& product, int operand,
                     Lowered& lowered);
 
-/// The struct Epilogue of device/gemm_sm90.h, which reads and writes operands.
+/// The struct Epilogue of device/gemm_sm90.h, which reads and writes operands. With a `corrections`
+/// pointer, of a normalised product, it has those of norm.h too.
 struct Epilogue {
   std::string name;  // "add_gelu"
   std::string text;
   std::vector<std::string> parameters;  // of the kernel, its members in order: "const float* r0"
   std::vector<Argument> arguments;
-  int loads = 0;  // values read for each element that differ from row to row
+  int loads = 0;                // values read for each element that differ from row to row
+  bool reads_constants = true;  // and nothing else
 };
 /// `staged`: which of the group's writes the kernel stores by itself, -1 for none.
 Epilogue epilogue_of(const LaidOutGraph& laid, const Group& group, const Product& product,
-                     int staged, const std::string& name = "Epilogue");
+                     int staged, const std::string& name = "Epilogue",
+                     const std::optional<Pointer>& corrections = {});
 
 /// A value of the result's elements as tokens (rows) of features (depth), which lie next to each
 /// other. nullopt where no strides tell so.

@@ -293,8 +293,12 @@ bool GroupCase::run_group(const Group& group, const cuda::Lowered& lowered, cons
     operands.back().is_written = true;
   }
   Tensors packed;
-  for (const cuda::Lowered::Packed& p : lowered.packed)
-    packed.push_back(p.pack(view_of(group.reads[static_cast<std::size_t>(p.operand)])));
+  for (const cuda::Lowered::Packed& p : lowered.packed) {
+    Tensors constants;
+    for (const int operand : p.operands)
+      constants.push_back(view_of(group.reads[static_cast<std::size_t>(operand)]));
+    packed.push_back(p.pack(constants));
+  }
   try {
     run(lowered, operands, packed);
     return true;

@@ -8,11 +8,13 @@
 
 #include "boxes.h"
 #include "fragments.h"
-#include "numbers.h"
+#include "gemm_pairs.h"
+#include "row_statistics.h"
 
 namespace tensor::device {
 
 /// S names the schedule:
+///   Input: the type of both factors
 ///   Output: the type of the outputs that are stored as boxes
 ///   kTokens, kFeatures of a tile; kStages of the ring; kGroups of 128 threads that multiply, each
 ///   kBlocks times 64 rows; kSwapped
@@ -27,7 +29,10 @@ namespace tensor::device {
 ///   kStaged: outputs are stored as boxes, not (only) by the epilogue
 ///   kPairs: features are even in number
 ///   kReadFirst: what the epilogue reads is read before the products
+///   kFeatureInputs: that is a constant for each feature
 ///   kLaunchFirst: all blocks run at a time, so that the next kernel's may come at once
+///   kNormalizes: rows of x have mean 0 and deviation 1, but come as they are: what that does to a
+///     sum is corrected (norm.h), by statistics taken from the tiles
 /// P is the problem: kTokens, kFeatures, kDepth, kBatches, and where boxes of each tensor lie:
 /// weights(k, feature, batch), inputs(k, token, batch), outputs(feature, token, batch).
 /// Wgmma::run(sums, a, b, accumulate) is the instruction for the tile's columns.
@@ -43,7 +48,7 @@ struct GemmSm90 {
   static constexpr u32 kStageBytes = kRowTile + kColumnTile;
   static constexpr int kConsumers = 128 * S::kGroups;
   // A whole warpgroup where registers are handed over, since it does that together.
-  static constexpr int kThreads = kConsumers + (S::kHandsOver ? 128 : 32);
+  static constexpr int kThreads = kConsumers + (S::kHandsOver || S::kNormalizes ? 128 : 32);
   // Of the 65,536 of a multiprocessor; to ask for more than there are would wait for ever.
   static constexpr bool kWide = S::kBlocks * kColumns > 256;
   static constexpr int kProducerRegisters = kWide ? 24 : 40;
@@ -62,6 +67,10 @@ struct GemmSm90 {
   static_assert(S::kSplits == 1 || (S::kSwapped && !S::kTakesTurns && S::kShares == 1));
   static_assert(S::kShares == 1 || (!S::kTurned && !S::kSwapped && S::kBand % S::kShares == 0));
   static constexpr int kCluster = S::kSplits * S::kShares;
+  // The producer's other warps take statistics, of several tiles ahead.
+  static_assert(!S::kNormalizes || (kCluster == 1 && !S::kHandsOver));
+  static constexpr int kStatisticians = S::kNormalizes ? 3 : 0;
+  static constexpr int kSlots = S::kNormalizes ? 2 * kTeams : 0;
 
   // The columns that a block finishes: all, or, of a split tile, its share.
   static constexpr int kMyColumns = (kColumns / 8 + S::kSplits - 1) / S::kSplits * 8;
@@ -77,7 +86,9 @@ struct GemmSm90 {
   // The sums of a block's share that each block of the cluster made.
   static constexpr u32 kExchangeAt = kBuffersAt + S::kGroups * kBuffers * kBufferBytes;
   static constexpr u32 kPartBytes = S::kBlocks * kMyColumns / 8 * kConsumers * 16;
-  static constexpr u32 kSharedBytes = kExchangeAt + (S::kSplits > 1 ? S::kSplits * kPartBytes : 0);
+  static constexpr u32 kStatisticsAt = kExchangeAt + (S::kSplits > 1 ? S::kSplits * kPartBytes : 0);
+  static constexpr u32 kStatisticsBytes = S::kTokens * 8;
+  static constexpr u32 kSharedBytes = kStatisticsAt + kSlots * kStatisticsBytes;
 
   static constexpr int kSteps = (P::kDepth + kDepth - 1) / kDepth;
   static constexpr int kTokenTiles =
@@ -88,10 +99,17 @@ struct GemmSm90 {
 
   const TensorMap &weights, &inputs, &outputs;
   const Epilogue& epilogue;
+  unsigned char* memory;
   u32 tiles_at, barriers;
+
+  using Inputs = typename Epilogue::Inputs;
+  using Outputs = typename Epilogue::Outputs;
+  using Pairs = GemmPairs<S, P, Epilogue, kWholeTokens>;
+  using Pair = typename Pairs::Pair;
 
   struct Tile {
     int batch, token, feature;
+    const float* statistics = nullptr;  // of its tokens, known once they are multiplied
   };
   static Tile place(int tile) {
     constexpr int kOfBatch = kTokenTiles * kFeatureTiles, kOfBand = S::kBand * kFeatureTiles;
@@ -103,6 +121,12 @@ struct GemmSm90 {
 
   u32 full(int stage) const { return barriers + 8 * stage; }
   u32 empty(int stage) const { return barriers + 8 * (S::kStages + stage); }
+  // Of the statistics of the block's tile number `place`.
+  u32 known(int place) const { return barriers + 8 * (2 * S::kStages + place % kSlots); }
+  u32 used(int place) const { return barriers + 8 * (2 * S::kStages + kSlots + place % kSlots); }
+  float* statistics_at(int place) const {
+    return reinterpret_cast<float*>(memory + kStatisticsAt + place % kSlots * kStatisticsBytes);
+  }
   u32 stage_at(int stage) const { return tiles_at + stage * kStageBytes; }
   u32 weights_at(int stage) const { return stage_at(stage) + (S::kSwapped ? 0 : kRowTile); }
   u32 inputs_at(int stage) const { return stage_at(stage) + (S::kSwapped ? kRowTile : 0); }
@@ -130,8 +154,13 @@ struct GemmSm90 {
       prefetch(inputs);
       for (int i = 0; i < S::kStages; ++i) {
         barrier_init(full(i), 1);
-        barrier_init(empty(i), kMembers * S::kShares);
+        barrier_init(empty(i), kMembers * S::kShares + kStatisticians);
       }
+      if constexpr (S::kNormalizes)
+        for (int i = 0; i < kSlots; ++i) {
+          barrier_init(known(i), kStatisticians);
+          barrier_init(used(i), 4 * kMembers);
+        }
       barrier_init_fence();
     }
     __syncthreads();
@@ -204,6 +233,26 @@ struct GemmSm90 {
     }
   }
 
+  // Mean and deviation of every tile's tokens, of the tiles as they come.
+  void take_statistics(int warp) const {
+    const float gain = epilogue.gain();
+    Turn turn;
+    int place_in_row = 0;
+    for (int i = first_tile(); i < kTiles; i += tiles_a_round(), ++place_in_row) {
+      RowStatistics<typename S::Input, S::kTokens, kStatisticians> statistics;
+      for (int step = 0; step < kSteps; ++step, turn.next()) {
+        barrier_wait(full(turn.stage), turn.parity);
+        statistics.add(inputs_at(turn.stage), warp);
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) barrier_arrive(empty(turn.stage));
+      }
+      barrier_wait(used(place_in_row), place_in_row / kSlots & 1 ^ 1);
+      statistics.store(statistics_at(place_in_row), warp, P::kDepth, P::kEps, gain);
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) barrier_arrive(known(place_in_row));
+    }
+  }
+
   // The operands as wgmma finds them, and how far 16 of k are apart, in units of 16 bytes.
   static constexpr bool kRowsTurned = S::kTurned && S::kSwapped;
   static constexpr bool kColumnsTurned = S::kTurned && !S::kSwapped;
@@ -254,6 +303,17 @@ struct GemmSm90 {
       if (thread < S::kShares) barrier_arrive_peer(peer_address(empty(stage), thread));
     } else {
       if (threadIdx.x % 128 == 0) barrier_arrive(empty(stage));
+    }
+  }
+
+  // A sum of the tile's row or column `token`.
+  static float corrected(float sum, const Inputs& in, const Tile& tile, int token) {
+    if constexpr (S::kNormalizes) {
+      float of_token[2];
+      load_pack<2>(of_token, tile.statistics + 2 * token);
+      return of_token[1] * (sum - of_token[0] * in.column_sum) + in.shift;
+    } else {
+      return sum;
     }
   }
 
@@ -308,20 +368,6 @@ struct GemmSm90 {
     return token * kRowBytes + ((feature / 8 ^ token % 8) << 4);
   }
 
-  using Inputs = typename Epilogue::Inputs;
-  using Outputs = typename Epilogue::Outputs;
-
-  // Eight columns of a warpgroup's 64 rows are four elements of each lane: a pair of columns of one
-  // row, then of the row eight further down.
-  struct Pair {
-    int batch, token, feature;  // of the pair
-    int end;                    // of the tile's tokens
-    bool has_token(int more) const { return kWholeTokens || token + more < end; }
-    bool has_feature(int more) const {
-      return P::kFeatures % S::kFeatures == 0 || feature + more < P::kFeatures;
-    }
-    int row(int more) const { return batch * P::kTokens + token + more; }
-  };
   Pair pair_at(const Tile& tile, int row, int column) const {
     constexpr MatrixMultiply kShape = wgmma64xNx16(8);
     const Place mine = kShape.d.of_lane(threadIdx.x % 128);
@@ -329,47 +375,6 @@ struct GemmSm90 {
     const int end = min(P::kTokens, tile.token + S::kTokens);
     return S::kSwapped ? Pair{tile.batch, tile.token + c, tile.feature + r, end}
                        : Pair{tile.batch, tile.token + r, tile.feature + c, end};
-  }
-
-  void read(Inputs (&in)[4], const Pair& c) const {
-#pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-      const int down = 4 * i;
-      if constexpr (S::kSwapped) {
-#pragma unroll
-        for (int j = 0; j < 2; ++j)
-          if (c.has_token(j) && c.has_feature(down))
-            epilogue.load(in[i + j], c.row(j), c.feature + down);
-      } else if constexpr (S::kPairs) {
-        if (c.has_token(down) && c.has_feature(0))
-          epilogue.load_pair(in[i], in[i + 1], c.row(down), c.feature);
-      } else {
-#pragma unroll
-        for (int j = 0; j < 2; ++j)
-          if (c.has_token(down) && c.has_feature(j))
-            epilogue.load(in[i + j], c.row(down), c.feature + j);
-      }
-    }
-  }
-  void write(const Outputs (&out)[4], const Pair& c) const {
-#pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-      const int down = 4 * i;
-      if constexpr (S::kSwapped) {
-#pragma unroll
-        for (int j = 0; j < 2; ++j)
-          if (c.has_token(j) && c.has_feature(down))
-            epilogue.store(out[i + j], c.row(j), c.feature + down);
-      } else if constexpr (S::kPairs) {
-        if (c.has_token(down) && c.has_feature(0))
-          epilogue.store_pair(out[i], out[i + 1], c.row(down), c.feature);
-      } else {
-#pragma unroll
-        for (int j = 0; j < 2; ++j)
-          if (c.has_token(down) && c.has_feature(j))
-            epilogue.store(out[i + j], c.row(down), c.feature + j);
-      }
-    }
   }
 
   // With most registers full of sums there are none for more of the epilogue's inputs.
@@ -384,9 +389,14 @@ struct GemmSm90 {
 #pragma unroll
     for (int unit = 0; unit < (kWhole ? 2 : 1); ++unit) {
       Outputs out[4];
+      const Pair pair = pair_at(tile, row, column + 8 * unit);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) out[i] = Epilogue::finish(sums[4 * unit + i], in[unit][i]);
-      write(out, pair_at(tile, row, column + 8 * unit));
+      for (int i = 0; i < 4; ++i) {
+        const int token = pair.token - tile.token + (S::kSwapped ? i % 2 : i / 2 * 8);
+        out[i] =
+            Epilogue::finish(corrected(sums[4 * unit + i], in[unit][i], tile, token), in[unit][i]);
+      }
+      Pairs::write(epilogue, out, pair);
       if constexpr (S::kStaged) {
         pairs[2 * unit] = S::Output::pair(Epilogue::staged(out[0]), Epilogue::staged(out[1]));
         pairs[2 * unit + 1] = S::Output::pair(Epilogue::staged(out[2]), Epilogue::staged(out[3]));
@@ -423,9 +433,10 @@ struct GemmSm90 {
         if (16 * chunk + 8 * unit >= kCount) continue;
         if constexpr (S::kReadFirst) {
 #pragma unroll
-          for (int i = 0; i < 4; ++i) to[unit][i] = ready[2 * chunk + unit][i];
+          for (int i = 0; i < 4; ++i)
+            to[unit][i] = ready[S::kFeatureInputs ? 0 : 2 * chunk + unit][i];
         } else {
-          read(to[unit], pair_at(tile, row, first + 16 * chunk + 8 * unit));
+          Pairs::read(epilogue, to[unit], pair_at(tile, row, first + 16 * chunk + 8 * unit));
         }
       }
     };
@@ -451,7 +462,7 @@ struct GemmSm90 {
   }
 
   // Of the epilogue's inputs what is read before the products.
-  static constexpr int kReadUnits = S::kReadFirst ? kMyColumns / 8 : 1;
+  static constexpr int kReadUnits = S::kReadFirst && !S::kFeatureInputs ? kMyColumns / 8 : 1;
   using Ready = Inputs[S::kBlocks][kReadUnits][4];
   static_assert(!S::kReadFirst || S::kSwapped);
 
@@ -491,19 +502,25 @@ struct GemmSm90 {
     Turn turn;
     if (team > 0) turn.skip(team * kSteps);
     int buffer = 0;
-    for (int i = first_tile() + team * tiles_a_round(); i < kTiles; i += step) {
-      const Tile tile = place(i);
+    int place_in_row = team;  // of the tile among the block's
+    for (int i = first_tile() + team * tiles_a_round(); i < kTiles;
+         i += step, place_in_row += kTeams) {
+      Tile tile = place(i);
       Ready ready = {};
       if constexpr (S::kReadFirst) {
-        wait_for_previous();
+        if (!S::kFeatureInputs) wait_for_previous();
 #pragma unroll
         for (int block = 0; block < S::kBlocks; ++block)
 #pragma unroll
           for (int unit = 0; unit < kReadUnits; ++unit)
-            read(ready[block][unit],
-                 pair_at(tile, member * kGroupRows + 64 * block, my_column() + 8 * unit));
+            Pairs::read(epilogue, ready[block][unit],
+                        pair_at(tile, member * kGroupRows + 64 * block, my_column() + 8 * unit));
       }
       multiply(sums, turn, member, team, i);
+      if constexpr (S::kNormalizes) {
+        barrier_wait(known(place_in_row), place_in_row / kSlots & 1);
+        tile.statistics = statistics_at(place_in_row);
+      }
       if constexpr (S::kSplits > 1) exchange(sums);
       if constexpr (kTeams > 1) turn.skip((kTeams - 1) * kSteps);
       if (!S::kLaunchFirst && i + step >= kTiles) launch_next();
@@ -512,6 +529,10 @@ struct GemmSm90 {
       for (int block = 0; block < S::kBlocks; ++block)
         finish_panels<0>(sums[block], tile, group, member * kGroupRows + 64 * block, buffer,
                          ready[block]);
+      if constexpr (S::kNormalizes) {
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) barrier_arrive(used(place_in_row));
+      }
     }
     if (S::kStaged && threadIdx.x % 128 == 0) store_wait();
   }
@@ -528,13 +549,21 @@ struct GemmSm90 {
   static void run(const TensorMap& weights, const TensorMap& inputs, const TensorMap& outputs,
                   const Epilogue& epilogue) {
     extern __shared__ __align__(1024) unsigned char memory[];
-    __shared__ alignas(8) u64 barriers[2 * S::kStages];
-    const GemmSm90 gemm{
-        weights, inputs, outputs, epilogue, shared_address(memory), shared_address(barriers)};
+    __shared__ alignas(8) u64 barriers[2 * (S::kStages + kSlots)];
+    const GemmSm90 gemm{weights,
+                        inputs,
+                        outputs,
+                        epilogue,
+                        memory,
+                        shared_address(memory),
+                        shared_address(barriers)};
     gemm.start();
     if (threadIdx.x >= kConsumers) {
       if constexpr (S::kHandsOver) give_registers<kProducerRegisters>();
-      if (threadIdx.x / 32 == kConsumers / 32 && elect_one()) gemm.produce();
+      const int warp = threadIdx.x / 32 - kConsumers / 32;
+      if (warp == 0 && elect_one()) gemm.produce();
+      if constexpr (S::kNormalizes)
+        if (warp > 0) gemm.take_statistics(warp - 1);
       if constexpr (S::kSplits > 1) {
         __syncwarp();
         cluster_wait();

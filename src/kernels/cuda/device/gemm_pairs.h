@@ -1,0 +1,68 @@
+// What an epilogue reads and writes for the elements of a tile that one lane has.
+#pragma once
+
+#include "numbers.h"
+
+namespace tensor::device {
+
+/// S, P and Epilogue as in gemm_sm90.h. kWholeTokens: no tile reaches beyond the last token.
+template <class S, class P, class Epilogue, bool kWholeTokens>
+struct GemmPairs {
+  using Inputs = typename Epilogue::Inputs;
+  using Outputs = typename Epilogue::Outputs;
+
+  // Eight columns of a warpgroup's 64 rows are four elements of each lane: a pair of columns of one
+  // row, then of the row eight further down.
+  struct Pair {
+    int batch, token, feature;  // of the pair
+    int end;                    // of the tile's tokens
+    bool has_token(int more) const { return kWholeTokens || token + more < end; }
+    bool has_feature(int more) const {
+      return P::kFeatures % S::kFeatures == 0 || feature + more < P::kFeatures;
+    }
+    int row(int more) const { return batch * P::kTokens + token + more; }
+  };
+
+  static void read(const Epilogue& epilogue, Inputs (&in)[4], const Pair& c) {
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+      const int down = 4 * i;
+      if constexpr (S::kSwapped) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j)
+          if ((S::kFeatureInputs || c.has_token(j)) && c.has_feature(down))
+            epilogue.load(in[i + j], c.row(j), c.feature + down);
+      } else if constexpr (S::kPairs) {
+        if (c.has_token(down) && c.has_feature(0))
+          epilogue.load_pair(in[i], in[i + 1], c.row(down), c.feature);
+      } else {
+#pragma unroll
+        for (int j = 0; j < 2; ++j)
+          if (c.has_token(down) && c.has_feature(j))
+            epilogue.load(in[i + j], c.row(down), c.feature + j);
+      }
+    }
+  }
+  static void write(const Epilogue& epilogue, const Outputs (&out)[4], const Pair& c) {
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+      const int down = 4 * i;
+      if constexpr (S::kSwapped) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j)
+          if (c.has_token(j) && c.has_feature(down))
+            epilogue.store(out[i + j], c.row(j), c.feature + down);
+      } else if constexpr (S::kPairs) {
+        if (c.has_token(down) && c.has_feature(0))
+          epilogue.store_pair(out[i], out[i + 1], c.row(down), c.feature);
+      } else {
+#pragma unroll
+        for (int j = 0; j < 2; ++j)
+          if (c.has_token(down) && c.has_feature(j))
+            epilogue.store(out[i + j], c.row(down), c.feature + j);
+      }
+    }
+  }
+};
+
+}  // namespace tensor::device
