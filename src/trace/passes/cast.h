@@ -18,9 +18,9 @@ Graph cast_products(const Graph& graph, DType dtype,
 
 /// After cast_products(graph, dtype): a layer_norm that products by constants alone read, in
 /// `dtype` and as their left operand, normalises its input rounded to `dtype`, where an operator
-/// computes that in f32 and there are few rows: layer_norm(x) becomes layer_norm(f32(dtype(x))). A kernel can then give
-/// the rounded values to the product as they are and put mean and deviation right behind it, and
-/// whoever computes x stores it twice, which costs less than a pass of its own.
+/// computes that in f32 and rows are few: layer_norm(x) becomes layer_norm(f32(dtype(x))). A kernel
+/// can then give the rounded values to the product as they are and put mean and deviation right
+/// behind it, and whoever computes x stores it twice, which costs less than a pass of its own.
 ///
 /// The statistics stay float32, and are those of the rounded values. A rounding moves a normalised
 /// value by eps |x| / deviation, where the one that cast_products makes behind the layer_norm moves
