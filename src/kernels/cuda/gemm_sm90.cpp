@@ -124,6 +124,11 @@ class Builder {
     lowered_.calls.push_back(std::move(call));
   }
 
+  // Whether the epilogue reads nothing but what is a constant for each feature.
+  static bool has_feature_inputs(const Epilogue& epilogue) {
+    return epilogue.loads == 0 && epilogue.reads_constants;
+  }
+
   // Whether there are registers for all that the epilogue reads, besides the sums.
   static bool reads_first(const GemmSchedule& s, const Epilogue& epilogue) {
     const int most = s.groups == 3                      ? 72
@@ -131,7 +136,8 @@ class Builder {
                      : s.blocks == 2                    ? 96
                                                         : 128;
     const int inputs = epilogue.loads * s.my_columns() / 2 * s.blocks;
-    return s.swapped && inputs + s.columns() / 2 * s.blocks <= most;
+    return s.swapped && (inputs > 0 || has_feature_inputs(epilogue)) &&
+           inputs + s.columns() / 2 * s.blocks <= most;
   }
 
   std::string text_of(const GemmSchedule& s, const Epilogue& epilogue, const Source& weights,
@@ -166,7 +172,7 @@ class Builder {
            number("kSplits", s.splits) + number("kShares", s.shares) +
            flag("kOnce", product_.is_constant && is_one_round) +
            flag("kReadFirst", reads_first(s, epilogue)) +
-           flag("kFeatureInputs", epilogue.loads == 0 && epilogue.reads_constants) +
+           flag("kFeatureInputs", has_feature_inputs(epilogue)) +
            flag("kLaunchFirst", is_one_round && s.launches_first) +
            flag("kNormalizes", product_.norm.has_value()) + "};\nstruct Problem {\n" +
            (product_.norm

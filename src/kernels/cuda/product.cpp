@@ -137,7 +137,7 @@ class EpilogueWriter {
     add_member("const " + std::string(device_type(dtype)), pointer, operand);
     const Place where = place(load.value, load.as);
     if (where.differs_from_row_to_row()) ++result_.loads;
-    if (!laid_.graph.is_constant(load.value)) result_.reads_constants = false;
+    if (!laid_.graph.is_constant(root_of(laid_.graph, load.value))) result_.reads_constants = false;
     inputs_ += declaration(type, load.name);
     aliases_ += "    const " + type + " " + load.name + " = in." + load.name + ";\n";
     const std::string address = pointer + "[" + where.text() + "]";
