@@ -20,13 +20,14 @@ TEST(Gemm, RowsOfOneElementWithAnEpilogue) {
     const Tensors inputs{random.normal({batch[1], batch[0], rows, depth}).astype(narrow),
                          random.normal({1, 1, depth, columns}).astype(narrow),
                          random.normal({columns})};
-    // Whole sums in float32, against the reference's rounded to the narrow type once.
+    // Whole sums in float32, against the reference's rounded to the narrow type once, which are
+    // hardly larger than 32.
     const double bound = narrow == tn::bf16 ? 0x1p-8 : 1e-5;
     const auto f = [](const Tensors& in) -> Tensors {
       const Tensor product = tn::matmul(in[0].transpose({1, 0, 2, 3}), in[1]);
       return {product.astype(tn::f32) + in[2]};
     };
-    expect_close(run_group("gemm", f, inputs, pick(3) ? &random_engine() : nullptr), bound, 8);
+    expect_close(run_group("gemm", f, inputs, pick(3) ? &random_engine() : nullptr), bound, 32);
     if (HasFailure()) FAIL() << "round " << round << ' ' << batch << rows << ' ' << columns;
   }
 }

@@ -119,10 +119,21 @@ class Builder {
   }
   ValueId weights() const { return laid_.graph[anchored_.anchor].inputs[1]; }
 
+  bool reads_operands() const {
+    return std::any_of(anchored_.steps.begin(), anchored_.steps.end(),
+                       [](const EpilogueStep& step) { return step.operand >= 0; });
+  }
+  // brg of 2.6.3 does not calculate where a vector's elements lie for results with axes in another
+  // order than their own, but reads them.
+  static bool lies_in_order(const Matrix& m) {
+    return std::is_sorted(m.strides.begin(), m.strides.end(), std::greater<>());
+  }
+
   // Null if oneDNN has no fast convolution for the image.
   std::unique_ptr<Kernel> assemble() {
     const bool unpacks = !has_unit_stride(out_, out_.shape.rank() - 1) ||
                          !is_describable(out_.shape, out_.strides) ||
+                         (reads_operands() && !lies_in_order(out_)) ||
                          (is_image_ && !(out_.strides == row_major(out_.shape)));
     const Matrix target = unpacks ? Matrix{out_.shape, row_major(out_.shape)} : out_;
     std::vector<EpilogueStep> steps = anchored_.steps;
