@@ -28,9 +28,10 @@ std::shared_ptr<Storage> allocate(std::int64_t bytes) {
   const std::size_t rounded =
       (static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
   const bool is_large = rounded >= kHugePage;
-  void* memory =
-      std::aligned_alloc(is_large ? kHugePage : kAlignment, rounded == 0 ? kAlignment : rounded);
-  if (!memory)
+  // Not aligned_alloc, which need not take sizes that are no multiple of the alignment.
+  void* memory = nullptr;
+  if (posix_memalign(&memory, is_large ? kHugePage : kAlignment,
+                     rounded == 0 ? kAlignment : rounded))
     fail("memory", "cannot allocate ", bytes,
          " bytes for a tensor: the machine has not that much free");
   // Whole ones only: what follows may be another block's. Without them all works as well.
