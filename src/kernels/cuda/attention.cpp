@@ -101,7 +101,7 @@ Epilogue AttentionGroup::middle_text(const LaidOutGraph& laid, const Group& grou
   Group of_scores = group;
   of_scores.writes = {attention.middle.nodes.empty() ? attention.scores
                                                      : attention.middle.nodes.back()};
-  return epilogue_of(laid, of_scores, scores, 0, "Middle");
+  return epilogue_of(laid, of_scores, scores, {.write = 0}, "Middle");
 }
 
 Source AttentionGroup::queries(const LaidOutGraph& laid, const Group& group, const Machine& machine,

@@ -36,7 +36,7 @@ class Builder {
             : attention_mma_schedule_of(attention_mma_space(p, machine_).of(group_.schedule));
     if (const std::string fault = p.fault(s, machine_); !fault.empty())
       internal_error("attention_mma", s.name(), ": ", fault);
-    epilogue_ = epilogue_of(laid_, group_, m_.result(), -1);
+    epilogue_ = epilogue_of(laid_, group_, m_.result(), {});
     middle_ = m_.middle_text(laid_, group_);
     queries_ = m_.queries(laid_, group_, machine_, lowered_);
     keys_ = m_.keys(laid_, group_, machine_, lowered_);

@@ -30,7 +30,7 @@ class Builder {
     if (const std::string fault = p.fault(schedule, machine_.device.shared_block_bytes);
         !fault.empty())
       internal_error("attention_sm90", schedule.name(), ": ", fault);
-    epilogue_ = epilogue_of(laid_, group_, result, staged);
+    epilogue_ = epilogue_of(laid_, group_, result, {.write = staged});
     middle_ = m_.middle_text(laid_, group_);
     queries_ = m_.queries(laid_, group_, machine_, lowered_);
     keys_ = m_.keys(laid_, group_, machine_, lowered_);

@@ -121,11 +121,13 @@ std::string factor_text(const std::string& name, const Factor& f, DType dtype,
 
 TensorMapOf Source::map(DType dtype, int box_rows) const {
   const Factor f = is_turned ? factor.turned() : factor;
-  TensorMapOf map{memory, dtype, {f.depth, f.rows}, {f.row_stride * 2}, {64, box_rows}};
+  const auto bytes = static_cast<std::int64_t>(item_size(dtype));
+  const int width = static_cast<int>(128 / bytes);
+  TensorMapOf map{memory, dtype, {f.depth, f.rows}, {f.row_stride * bytes}, {width, box_rows}};
   if (is_turned) map.box[1] = 64;
   for (int axis = f.batch.rank() - 1; axis >= 0; --axis) {
     map.extents.push_back(f.batch[axis]);
-    map.stride_bytes.push_back(f.batch_stride[axis] * 2);
+    map.stride_bytes.push_back(f.batch_stride[axis] * bytes);
     map.box.push_back(1);
   }
   return map;

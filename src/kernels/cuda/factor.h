@@ -1,4 +1,4 @@
-// Stacks of matrices as the copy engine of Hopper takes them: rows of 16-bit elements.
+// Stacks of matrices as the copy engine of Hopper takes them: rows of 16-bit elements or floats.
 #pragma once
 
 #include <optional>
@@ -38,7 +38,8 @@ struct Factor {
 std::string factor_text(const std::string& name, const Factor& factor, DType dtype,
                         const std::string& more = "");
 
-/// Elements of 16 bits in 16 bytes, the least that the copy engine moves.
+/// Elements of 16 bits in 16 bytes, the least that the copy engine moves. Floats are held to the
+/// same, though half of it would do.
 inline constexpr std::int64_t kChunk = 8;
 inline std::int64_t in_chunks(std::int64_t elements) {
   return (elements + kChunk - 1) / kChunk * kChunk;
@@ -50,7 +51,8 @@ struct Source {
   Pointer memory;
   bool is_turned = false;  // elements of a column side by side, not those of a row
 
-  /// Boxes of 64 elements of depth by `box_rows` rows; turned, of 64 rows by 64 of depth.
+  /// Boxes of 128 bytes of depth (64 elements of 16 bits) by `box_rows` rows; turned, of 64 rows by
+  /// 64 of depth.
   TensorMapOf map(DType dtype, int box_rows) const;
   /// "static Corner<3> NAME(int x, int y, int batch) { return {{x, y, batch / 1 % 12}}; }": where
   /// a box lies that begins at depth x and row y.

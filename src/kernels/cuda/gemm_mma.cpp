@@ -49,7 +49,7 @@ class Builder {
         : group_.schedule.empty()
             ? gemm_tile_schedules(problem, multiplier_, machine_).front()
             : tile_schedule_of(gemm_tile_space(problem, multiplier_, machine_).of(group_.schedule));
-    epilogue_ = epilogue_of(laid_, group_, product_, -1);
+    epilogue_ = epilogue_of(laid_, group_, product_, {});
     left_ = placed(*left_factor(laid_, product_));
     right_ = placed_right();
     if (is_plain() || machine_.device.capability < 80) schedule_.stages = 2;

@@ -21,16 +21,19 @@ class Builder {
       const Product merged = with_merged_rows(product_);
       if (left_factor(laid_, merged)) product_ = merged;
     }
-    staged_ = boxed_write(laid_, group_, product_);
     problem_ = gemm_problem(laid_.graph, group_, product_);
-    problem_.staged = staged_ >= 0;
+    boxed_.write = boxed_write(laid_, group_, product_);
+    problem_.staged = boxed_.write >= 0;
+    const Boxed addend = boxed_addend(laid_, group_, product_);
+    problem_.addend_bytes = addend.write < 0 ? 0 : item_bytes(addend.write);
     GemmSchedule schedule = wanted                    ? *wanted
                             : group_.schedule.empty() ? gemm_sm90_schedules(problem_, machine_)[0]
                                                       : of_group();
     const Source inputs = left_source();
     const Source weights = right_source();
     if (weights.is_turned) schedule.shares = 1;
-    if (!schedule.stages_outputs(problem_)) staged_ = -1;
+    if (schedule.boxes_addend(problem_)) boxed_ = addend;
+    if (!schedule.stages_outputs(problem_)) boxed_ = {};
     if (const std::string fault = schedule.fault(machine_.device.shared_block_bytes, problem_);
         !fault.empty())
       internal_error("gemm_sm90", schedule.name(), ": ", fault);
@@ -41,6 +44,11 @@ class Builder {
  private:
   GemmSchedule of_group() const {
     return gemm_schedule_of(gemm_sm90_space(problem_, machine_).of(group_.schedule));
+  }
+
+  ValueId written(int write) const { return group_.writes[static_cast<std::size_t>(write)]; }
+  int item_bytes(int write) const {
+    return static_cast<int>(item_size(laid_.graph.type(written(write)).dtype));
   }
 
   int operand(ValueId id) const {
@@ -86,23 +94,27 @@ class Builder {
     return {Factor::dense(right, 1, product_.features, product_.depth, form.pitch), packed};
   }
 
-  // The boxed write as a factor: tokens as rows, features as depth.
+  // What is moved in boxes as factors: tokens as rows, features as depth.
   Source output_source() const {
-    const ValueId id = group_.writes[static_cast<std::size_t>(staged_)];
-    return {rows_of_features(laid_, id, product_)->settled(),
-            {Pointer::Base::operand, static_cast<int>(group_.reads.size()) + staged_, 0}};
+    return {rows_of_features(laid_, written(boxed_.write), product_)->settled(),
+            {Pointer::Base::operand, static_cast<int>(group_.reads.size()) + boxed_.write, 0}};
+  }
+  Source addend_source() const {
+    const ValueId id = product_.code.loads[static_cast<std::size_t>(boxed_.load)].value;
+    const Factor f = rows_of_features(laid_, id, product_)->settled();
+    return {f, memory_of(f)};
   }
 
   void add_kernel(const GemmSchedule& s, const Source& weights, const Source& inputs) {
     const Epilogue epilogue =
-        epilogue_of(laid_, group_, product_, staged_, "Epilogue", corrections_);
-    const bool staged = staged_ >= 0;
+        epilogue_of(laid_, group_, product_, boxed_, "Epilogue", corrections_);
+    const bool staged = boxed_.write >= 0;
     const Source outputs = staged ? output_source() : inputs;
+    const Source addends = boxed_.load >= 0 ? addend_source() : outputs;
     const DType output_type =
-        staged ? laid_.graph.type(group_.writes[static_cast<std::size_t>(staged_)]).dtype
-               : product_.dtype;
+        staged ? laid_.graph.type(written(boxed_.write)).dtype : product_.dtype;
     Call call;
-    call.source.text = text_of(s, epilogue, weights, inputs, outputs, output_type);
+    call.source.text = text_of(s, epilogue, weights, inputs, outputs, addends, output_type);
     const int cluster = s.splits * s.shares;
     const std::int64_t blocks = s.tiles(problem_) * s.splits;
     const std::int64_t most =
@@ -113,7 +125,8 @@ class Builder {
     call.launch.shared_bytes = static_cast<unsigned>(s.needed_shared_bytes(problem_));
     call.launch.overlaps_previous = true;
     call.arguments = {weights.map(product_.dtype, s.features / s.shares),
-                      inputs.map(product_.dtype, s.tokens), outputs.map(output_type, s.box_rows())};
+                      inputs.map(product_.dtype, s.tokens), outputs.map(output_type, s.box_rows()),
+                      addends.map(output_type, s.box_rows())};
     call.arguments.insert(call.arguments.end(), epilogue.arguments.begin(),
                           epilogue.arguments.end());
     std::string what = "gemm_" + std::string(name(product_.dtype)) + "_f32_" + s.name();
@@ -141,7 +154,8 @@ class Builder {
   }
 
   std::string text_of(const GemmSchedule& s, const Epilogue& epilogue, const Source& weights,
-                      const Source& inputs, const Source& outputs, DType output_type) const {
+                      const Source& inputs, const Source& outputs, const Source& addends,
+                      DType output_type) const {
     const auto number = [](const char* name, std::int64_t value) {
       return std::string("  static constexpr int ") + name + " = " + std::to_string(value) + ";\n";
     };
@@ -168,9 +182,9 @@ class Builder {
            number("kBand", s.band) + flag("kSwapped", s.swapped) +
            flag("kHandsOver", s.hands_over()) + flag("kTakesTurns", s.takes_turns) +
            flag("kTurned", weights.is_turned) + flag("kWeightsFirst", product_.is_constant) +
-           flag("kStaged", staged_ >= 0) + flag("kPairs", product_.features % 2 == 0) +
-           number("kSplits", s.splits) + number("kShares", s.shares) +
-           flag("kOnce", product_.is_constant && is_one_round) +
+           flag("kStaged", boxed_.write >= 0) + flag("kAddend", boxed_.load >= 0) +
+           flag("kPairs", product_.features % 2 == 0) + number("kSplits", s.splits) +
+           number("kShares", s.shares) + flag("kOnce", product_.is_constant && is_one_round) +
            flag("kReadFirst", reads_first(s, epilogue)) +
            flag("kFeatureInputs", has_feature_inputs(epilogue)) +
            flag("kLaunchFirst", is_one_round && s.launches_first) +
@@ -181,7 +195,8 @@ class Builder {
            number("kTokens", product_.rows) + number("kFeatures", product_.features) +
            number("kDepth", product_.depth) + number("kBatches", product_.batches) +
            weights.corner_text("weights") + inputs.corner_text("inputs") +
-           outputs.corner_text("outputs") + "};\n" + wgmma_text("Wgmma", form) + epilogue.text +
+           outputs.corner_text("outputs") + addends.corner_text("addends") + "};\n" +
+           wgmma_text("Wgmma", form) + epilogue.text +
            "using Gemm = GemmSm90<Schedule, Problem, Wgmma, Epilogue>;\n"
            "static_assert(Gemm::kSharedBytes == " +
            std::to_string(s.needed_shared_bytes(problem_)) +
@@ -190,13 +205,14 @@ class Builder {
            std::to_string(leaves_room ? 2 : 1) +
            ") void KERNEL(\n"
            "    const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap "
-           "inputs,\n    const __grid_constant__ TensorMap outputs" +
+           "inputs,\n    const __grid_constant__ TensorMap outputs, const __grid_constant__ "
+           "TensorMap addends" +
            parameters +
            ") {\n"
            "  const Epilogue epilogue{" +
            members +
            "};\n"
-           "  Gemm::run(weights, inputs, outputs, epilogue);\n}\n";
+           "  Gemm::run(weights, inputs, outputs, addends, epilogue);\n}\n";
   }
 
   const LaidOutGraph& laid_;
@@ -204,7 +220,7 @@ class Builder {
   const Machine& machine_;
   Product product_;
   GemmProblem problem_;
-  int staged_ = -1;
+  Boxed boxed_;
   std::optional<Pointer> corrections_;  // of a normalised product
   Lowered lowered_;
 };

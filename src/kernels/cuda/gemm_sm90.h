@@ -17,6 +17,7 @@ struct GemmProblem {
   bool staged = true;
   bool is_constant = true;  // the right factor
   bool normalizes = false;  // see norm.h
+  int addend_bytes = 0;     // of an element that can be read and written in boxes (addends())
 };
 
 /// See device/gemm_sm90.h.
@@ -36,8 +37,12 @@ struct GemmSchedule {
 
   /// Why the kernel cannot be built so, empty if it can: `shared_bytes` is what a block may have.
   std::string fault(std::int64_t shared_bytes, const GemmProblem& problem) const;
-  /// Whether 16-bit results leave as boxes, which those that can do by `problem` mostly do.
+  /// Whether an addend comes as boxes, which it does to rows of tokens, and its sum leaves so.
+  bool boxes_addend(const GemmProblem& p) const { return p.addend_bytes > 0 && !swapped; }
+  /// Whether results leave as boxes: such sums, and of 16-bit results most.
   bool stages_outputs(const GemmProblem& problem) const;
+  /// The bytes of an element of those.
+  int staged_bytes(const GemmProblem& p) const { return boxes_addend(p) ? p.addend_bytes : 2; }
   std::int64_t needed_shared_bytes(const GemmProblem& problem) const;  // of dynamic shared memory
   int threads(const GemmProblem& problem) const;
   /// Whether sums take so many registers that the producer's are needed.

@@ -59,13 +59,15 @@ bool GemmSchedule::leaves_room(const GemmProblem& p) const {
 }
 
 bool GemmSchedule::stages_outputs(const GemmProblem& p) const {
+  if (boxes_addend(p)) return true;
   // Of unequal parts of a tile the last block's box would reach into the next tile.
   return p.staged && (splits * my_columns() == columns() || tokens >= p.tokens);
 }
 
 std::int64_t GemmSchedule::needed_shared_bytes(const GemmProblem& p) const {
-  const int panels = (swapped ? 1 : (features + 63) / 64) * blocks;
-  const int buffers = !stages_outputs(p) ? 0 : panels > 1 ? 2 : 1;
+  const int width = 128 / staged_bytes(p);
+  const int panels = (swapped ? 1 : (features + width - 1) / width) * blocks;
+  const int buffers = !stages_outputs(p) ? 0 : std::min(panels, boxes_addend(p) ? 4 : 2);
   const std::int64_t buffer = (box_rows() * 128 + 1023) / 1024 * 1024;
   const std::int64_t exchanged =
       splits > 1 ? splits * blocks * my_columns() / 8 * groups * 2048 : 0;
@@ -81,13 +83,15 @@ std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p)
     return "the side of the rows has 64 for each block";
   if (columns() % 8 != 0 || columns() < 8 || columns() > 256)
     return "8 to 256 columns in steps of 8";
-  // With 192 sums only a light epilogue finds registers.
-  const bool is_light = p.operations < 8 && p.read_bytes + p.written_bytes < 8.5;
+  // With 192 sums registers are short for what an epilogue reads and writes by itself.
+  const double boxed_bytes = boxes_addend(p) ? 2 * p.addend_bytes : 0;
+  const bool is_light = p.operations < 24 && p.read_bytes + p.written_bytes - boxed_bytes < 8.5;
   if (blocks * columns() > (takes_turns && is_light ? 384 : 256))
     return "at most 128 sums a thread, 192 of groups that take turns with little to do";
   // Four warpgroups have 128 registers a thread when the kernel is compiled.
   if (groups == 3 && blocks * columns() > 144) return "at most 72 sums a thread in three groups";
-  if (p.staged && features % 64 != 0) return "features in panels of 64";
+  if (stages_outputs(p) && features % (128 / staged_bytes(p)) != 0)
+    return "features in panels of " + std::to_string(128 / staged_bytes(p));
   if (stages < 2) return "at least two stages";
   if (p.normalizes) {
     if (splits * shares > 1) return "no clusters where rows are normalised";
@@ -134,6 +138,12 @@ GemmProblem gemm_problem(const Graph& graph, const Group& group, const Product& 
   const bool staged = std::any_of(group.writes.begin(), group.writes.end(), [&](ValueId id) {
     return item_size(graph.type(id).dtype) == 2 && product.features % 8 == 0;
   });
+  const std::vector<Boxed> pairs = addends(graph, group, product);
+  int addend_bytes = 0;
+  if (!pairs.empty() && product.features % 8 == 0) {
+    const ValueId sum = group.writes[static_cast<std::size_t>(pairs.front().write)];
+    addend_bytes = static_cast<int>(item_size(graph.type(sum).dtype));
+  }
   return {batches,
           rows,
           features,
@@ -143,7 +153,8 @@ GemmProblem gemm_problem(const Graph& graph, const Group& group, const Product& 
           work.operations,
           staged,
           product.is_constant,
-          product.norm.has_value()};
+          product.norm.has_value(),
+          addend_bytes};
 }
 
 TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Machine& machine) {
@@ -165,7 +176,9 @@ TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Mac
   // What is stored as boxes leaves at 24 bytes a clock, as does everything of small tiles. Pairs of
   // elements, which is how a large tile's epilogue reads and writes the rest, come and go at some 7
   // bytes for each warpgroup that finishes a tile, 14 at most (measured on an H200).
-  const double stored = p.staged ? 2 : 0, others = p.read_bytes + p.written_bytes - stored;
+  const double stored = s.boxes_addend(p) ? p.addend_bytes : p.staged ? 2 : 0;
+  const double others =
+      p.read_bytes + p.written_bytes - (s.boxes_addend(p) ? 2 * p.addend_bytes : stored);
   const double rate = s.swapped ? 24 : std::min(6.7 * (s.takes_turns ? 1 : s.groups), 14.0);
   double finish =
       400 + elements * ((8 + p.operations) / 128 + stored / 24 + others / rate) / s.splits;

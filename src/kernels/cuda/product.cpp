@@ -64,8 +64,8 @@ class Place {
 
 class EpilogueWriter {
  public:
-  EpilogueWriter(const LaidOutGraph& laid, const Group& group, const Product& product, int staged)
-      : laid_(laid), group_(group), product_(product), staged_(staged) {}
+  EpilogueWriter(const LaidOutGraph& laid, const Group& group, const Product& product, Boxed boxed)
+      : laid_(laid), group_(group), product_(product), boxed_(boxed) {}
 
   void add_corrections(const Pointer& corrections) {
     const std::string features = std::to_string(product_.features);
@@ -77,7 +77,7 @@ class EpilogueWriter {
     };
     load_ += one("in", "feature");
     load_pair_ += one("in", "feature") + one("next", "feature + 1");
-    methods_ = "  float gain() const { return corrections[2 * " + features + "]; }\n";
+    methods_ += "  float gain() const { return corrections[2 * " + features + "]; }\n";
   }
 
   Epilogue run(const std::string& name) {
@@ -85,7 +85,13 @@ class EpilogueWriter {
       if (const Op op = laid_.graph[id].op; op != Op::astype && op != Op::copy)
         result_.name += (result_.name.empty() ? "" : "_") + std::string(info(op).name);
     if (result_.name.size() > 60) result_.name.resize(60);
-    for (const ElementCode::Load& load : product_.code.loads) add_load(load);
+    const auto& loads = product_.code.loads;
+    for (std::size_t i = 0; i < loads.size(); ++i) {
+      if (static_cast<int>(i) == boxed_.load)
+        add_boxed_load(loads[i]);
+      else
+        add_load(loads[i]);
+    }
     for (std::size_t i = 0; i < group_.writes.size(); ++i) add_write(static_cast<int>(i));
     result_.text =
         "struct " + name + " {\n" + members_ + "  struct Inputs {\n" + inputs_ +
@@ -101,7 +107,7 @@ class EpilogueWriter {
         aliases_ + product_.code.body + "    return {" + results_ +
         "};\n  }\n"
         "  static float staged(const Outputs& out) { return " +
-        (staged_ < 0 ? "0" : "out.y" + std::to_string(staged_)) +
+        (boxed_.write < 0 ? "0" : "out.y" + std::to_string(boxed_.write)) +
         "; }\n"
         "  void store(const Outputs& out, int row, int feature) const {\n" +
         store_ +
@@ -128,6 +134,16 @@ class EpilogueWriter {
     add_member(type, name, Pointer{Pointer::Base::operand, operand, 0});
   }
 
+  void add_input(const std::string& type, const std::string& name) {
+    inputs_ += declaration(type, name);
+    aliases_ += "    const " + type + " " + name + " = in." + name + ";\n";
+  }
+
+  void add_boxed_load(const ElementCode::Load& load) {
+    add_input(std::string(compute_type(laid_.graph.type(load.value).dtype)), load.name);
+    methods_ += "  static void take(Inputs& in, float value) { in." + load.name + " = value; }\n";
+  }
+
   void add_load(const ElementCode::Load& load) {
     const auto& reads = group_.reads;
     const auto operand =
@@ -138,8 +154,7 @@ class EpilogueWriter {
     const Place where = place(load.value, load.as);
     if (where.differs_from_row_to_row()) ++result_.loads;
     if (!laid_.graph.is_constant(root_of(laid_.graph, load.value))) result_.reads_constants = false;
-    inputs_ += declaration(type, load.name);
-    aliases_ += "    const " + type + " " + load.name + " = in." + load.name + ";\n";
+    add_input(type, load.name);
     const std::string address = pointer + "[" + where.text() + "]";
     load_ += "    in." + load.name + " = value_of(" + address + ");\n";
     if (where.has_pairs())
@@ -158,7 +173,7 @@ class EpilogueWriter {
     const std::string name = "y" + std::to_string(i), element(device_type(type.dtype));
     outputs_ += declaration(std::string(compute_type(type.dtype)), name);
     results_ += (results_.empty() ? "" : ", ") + product_.code.results.at(id);
-    if (i == staged_) return;
+    if (i == boxed_.write) return;
     const std::string pointer = "w" + std::to_string(i);
     add_member(element, pointer, static_cast<int>(group_.reads.size()) + i);
     const Place where = place(id, type.shape);
@@ -180,7 +195,7 @@ class EpilogueWriter {
   const LaidOutGraph& laid_;
   const Group& group_;
   const Product& product_;
-  const int staged_;
+  const Boxed boxed_;
   Epilogue result_;
   std::string members_, inputs_, outputs_, load_, load_pair_, aliases_, results_, store_,
       store_pair_, methods_;
@@ -309,20 +324,49 @@ std::optional<Factor> rows_of_features(const LaidOutGraph& laid, ValueId value,
   return factor;
 }
 
+namespace {
+
+bool fits_boxes(const LaidOutGraph& laid, ValueId value, const Product& product) {
+  const auto f = rows_of_features(laid, value, product);
+  return f && f->settled().fits_boxes();
+}
+
+}  // namespace
+
 int boxed_write(const LaidOutGraph& laid, const Group& group, const Product& product) {
   for (std::size_t i = 0; i < group.writes.size(); ++i) {
     const DType dtype = laid.graph.type(group.writes[i]).dtype;
-    if (dtype != f16 && dtype != bf16) continue;
-    const auto f = rows_of_features(laid, group.writes[i], product);
-    if (f && f->settled().fits_boxes()) return static_cast<int>(i);
+    if (item_size(dtype) == 2 && is_floating(dtype) && fits_boxes(laid, group.writes[i], product))
+      return static_cast<int>(i);
   }
   return -1;
 }
 
+std::vector<Boxed> addends(const Graph& graph, const Group& group, const Product& product) {
+  const std::int64_t elements = num_elements(graph.type(product.matmul).shape);
+  std::vector<Boxed> result;
+  for (std::size_t load = 0; load < product.code.loads.size(); ++load)
+    for (std::size_t write = 0; write < group.writes.size(); ++write) {
+      const TensorType& type = graph.type(product.code.loads[load].value);
+      if (num_elements(type.shape) == elements && is_floating(type.dtype) &&
+          item_size(type.dtype) <= 4 && type.dtype == graph.type(group.writes[write]).dtype)
+        result.push_back({static_cast<int>(write), static_cast<int>(load)});
+    }
+  return result;
+}
+
+Boxed boxed_addend(const LaidOutGraph& laid, const Group& group, const Product& product) {
+  for (const Boxed& pair : addends(laid.graph, group, product))
+    if (fits_boxes(laid, product.code.loads[at(pair.load)].value, product) &&
+        fits_boxes(laid, group.writes[at(pair.write)], product))
+      return pair;
+  return {};
+}
+
 Epilogue epilogue_of(const LaidOutGraph& laid, const Group& group, const Product& product,
-                     int staged, const std::string& name,
+                     Boxed boxed, const std::string& name,
                      const std::optional<Pointer>& corrections) {
-  EpilogueWriter writer(laid, group, product, staged);
+  EpilogueWriter writer(laid, group, product, boxed);
   if (corrections) writer.add_corrections(*corrections);
   return writer.run(name);
 }

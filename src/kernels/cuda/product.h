@@ -57,9 +57,13 @@ struct Epilogue {
   int loads = 0;                // values read for each element that differ from row to row
   bool reads_constants = true;  // and nothing else
 };
-/// `staged`: which of the group's writes the kernel stores by itself, -1 for none.
+/// What the kernel itself moves in boxes, -1 for nothing: one of the group's writes, which the
+/// epilogue's staged() gives it, and one of the code's loads, which take() gets from it.
+struct Boxed {
+  int write = -1, load = -1;
+};
 Epilogue epilogue_of(const LaidOutGraph& laid, const Group& group, const Product& product,
-                     int staged, const std::string& name = "Epilogue",
+                     Boxed boxed, const std::string& name = "Epilogue",
                      const std::optional<Pointer>& corrections = {});
 
 /// A value of the result's elements as tokens (rows) of features (depth), which lie next to each
@@ -69,5 +73,9 @@ std::optional<Factor> rows_of_features(const LaidOutGraph& laid, ValueId value,
 /// Which of the group's writes can be stored as boxes: 16-bit, rows at multiples of 16 bytes. -1
 /// when there is none.
 int boxed_write(const LaidOutGraph& laid, const Group& group, const Product& product);
+/// A value read and one written, both of one type and with every element of the result: a residual
+/// and its sum, for instance. All such pairs, and the first that can be moved in boxes, if any.
+std::vector<Boxed> addends(const Graph& graph, const Group& group, const Product& product);
+Boxed boxed_addend(const LaidOutGraph& laid, const Group& group, const Product& product);
 
 }  // namespace tensor::cuda

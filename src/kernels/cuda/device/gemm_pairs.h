@@ -24,42 +24,43 @@ struct GemmPairs {
   };
 
   static void read(const Epilogue& epilogue, Inputs (&in)[4], const Pair& c) {
-#pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-      const int down = 4 * i;
-      if constexpr (S::kSwapped) {
-#pragma unroll
-        for (int j = 0; j < 2; ++j)
-          if ((S::kFeatureInputs || c.has_token(j)) && c.has_feature(down))
-            epilogue.load(in[i + j], c.row(j), c.feature + down);
-      } else if constexpr (S::kPairs) {
-        if (c.has_token(down) && c.has_feature(0))
-          epilogue.load_pair(in[i], in[i + 1], c.row(down), c.feature);
-      } else {
-#pragma unroll
-        for (int j = 0; j < 2; ++j)
-          if (c.has_token(down) && c.has_feature(j))
-            epilogue.load(in[i + j], c.row(down), c.feature + j);
-      }
+    if constexpr (S::kFeatureInputs && !S::kSwapped && S::kPairs) {
+      if (c.has_feature(0)) epilogue.load_pair(in[0], in[1], c.row(0), c.feature);
+      in[2] = in[0], in[3] = in[1];
+      return;
     }
+    for_each(
+        c, S::kFeatureInputs,
+        [&](int i, int row, int feature) { epilogue.load(in[i], row, feature); },
+        [&](int i, int row, int feature) { epilogue.load_pair(in[i], in[i + 1], row, feature); });
   }
   static void write(const Epilogue& epilogue, const Outputs (&out)[4], const Pair& c) {
+    for_each(
+        c, false, [&](int i, int row, int feature) { epilogue.store(out[i], row, feature); },
+        [&](int i, int row, int feature) {
+          epilogue.store_pair(out[i], out[i + 1], row, feature);
+        });
+  }
+
+ private:
+  // one(i, row, feature) for each of the four elements there are, or, of neighbouring features,
+  // two(i, row, feature) for the elements i and i + 1. `any_token`: of tokens beyond the last, too.
+  template <class One, class Two>
+  static void for_each(const Pair& c, bool any_token, const One& one, const Two& two) {
 #pragma unroll
     for (int i = 0; i < 4; i += 2) {
       const int down = 4 * i;
       if constexpr (S::kSwapped) {
 #pragma unroll
         for (int j = 0; j < 2; ++j)
-          if (c.has_token(j) && c.has_feature(down))
-            epilogue.store(out[i + j], c.row(j), c.feature + down);
+          if ((any_token || c.has_token(j)) && c.has_feature(down))
+            one(i + j, c.row(j), c.feature + down);
       } else if constexpr (S::kPairs) {
-        if (c.has_token(down) && c.has_feature(0))
-          epilogue.store_pair(out[i], out[i + 1], c.row(down), c.feature);
+        if (c.has_token(down) && c.has_feature(0)) two(i, c.row(down), c.feature);
       } else {
 #pragma unroll
         for (int j = 0; j < 2; ++j)
-          if (c.has_token(down) && c.has_feature(j))
-            epilogue.store(out[i + j], c.row(down), c.feature + j);
+          if (c.has_token(down) && c.has_feature(j)) one(i + j, c.row(down), c.feature + j);
       }
     }
   }

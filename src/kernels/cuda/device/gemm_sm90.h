@@ -6,16 +6,14 @@
 // number is a multiple of 64 anyway while any multiple of 8 tokens fits the other side.
 #pragma once
 
-#include "boxes.h"
-#include "fragments.h"
-#include "gemm_pairs.h"
+#include "gemm_results.h"
 #include "row_statistics.h"
 
 namespace tensor::device {
 
 /// S names the schedule:
 ///   Input: the type of both factors
-///   Output: the type of the outputs that are stored as boxes
+///   Output: the type of the outputs that are stored as boxes; float where tokens are the rows only
 ///   kTokens, kFeatures of a tile; kStages of the ring; kGroups of 128 threads that multiply, each
 ///   kBlocks times 64 rows; kSwapped
 ///   kHandsOver: the producer's registers go to those that multiply
@@ -27,6 +25,8 @@ namespace tensor::device {
 ///   kWeightsFirst: they come from no kernel, so that loading them need not wait
 ///   kOnce: they are read by one block only, so that the cache need not keep them
 ///   kStaged: outputs are stored as boxes, not (only) by the epilogue
+///   kAddend: one of the epilogue's inputs, of the outputs' type, comes as boxes while products are
+///     summed, and is replaced by the outputs where it lies in shared memory
 ///   kPairs: features are even in number
 ///   kReadFirst: what the epilogue reads is read before the products
 ///   kFeatureInputs: that is a constant for each feature
@@ -34,7 +34,8 @@ namespace tensor::device {
 ///   kNormalizes: rows of x have mean 0 and deviation 1, but come as they are: what that does to a
 ///     sum is corrected (norm.h), by statistics taken from the tiles
 /// P is the problem: kTokens, kFeatures, kDepth, kBatches, and where boxes of each tensor lie:
-/// weights(k, feature, batch), inputs(k, token, batch), outputs(feature, token, batch).
+/// weights(k, feature, batch), inputs(k, token, batch), outputs(feature, token, batch), and
+/// addends(feature, token, batch) where there are any.
 /// Wgmma::run(sums, a, b, accumulate) is the instruction for the tile's columns.
 template <class S, class P, class Wgmma, class Epilogue>
 struct GemmSm90 {
@@ -43,25 +44,24 @@ struct GemmSm90 {
   static constexpr int kTeams = S::kTakesTurns ? S::kGroups : 1;  // each with a tile
   static constexpr int kMembers = S::kGroups / kTeams;            // groups of a team
   static constexpr int kGroupRows = 64 * S::kBlocks, kRows = kGroupRows * kMembers;
-  static constexpr int kColumns = S::kSwapped ? S::kTokens : S::kFeatures;
+  using Results = GemmResults<S, P, Epilogue>;
+  using Tile = typename Results::Tile;
+  static constexpr int kColumns = Results::kColumns;
   static constexpr u32 kRowTile = kRows * kRowBytes, kColumnTile = kColumns * kRowBytes;
   static constexpr u32 kStageBytes = kRowTile + kColumnTile;
   static constexpr int kConsumers = 128 * S::kGroups;
   // A whole warpgroup where registers are handed over, since it does that together.
   static constexpr int kThreads = kConsumers + (S::kHandsOver || S::kNormalizes ? 128 : 32);
   // Of the 65,536 of a multiprocessor; to ask for more than there are would wait for ever.
-  static constexpr bool kWide = S::kBlocks * kColumns > 256;
-  static constexpr int kProducerRegisters = kWide ? 24 : 40;
-  static constexpr int kConsumerRegisters = S::kGroups > 2 ? 152 : kWide ? 240 : 232;
+  static constexpr int kProducerRegisters = Results::kWide ? 24 : 40;
+  static constexpr int kConsumerRegisters = S::kGroups > 2 ? 152 : Results::kWide ? 240 : 232;
   static_assert(kProducerRegisters * 128 + kConsumerRegisters * kConsumers <= 65536 ||
                 !S::kHandsOver);
-  static constexpr int kSums = kColumns / 2;  // of each of kBlocks
-  static constexpr u32 kGroupBarrier = 1;     // and the numbers that follow
-  static constexpr u32 kTurnBarrier = kGroupBarrier + S::kGroups;
+  static constexpr int kSums = Results::kSums;
+  static constexpr u32 kTurnBarrier = Results::kGroupBarrier + S::kGroups;
 
   static_assert((S::kSwapped ? S::kFeatures : S::kTokens) == kRows, "one side is wgmma's rows");
   static_assert(kColumns % 8 == 0 && kColumns <= 256, "the other side is its columns");
-  static_assert(S::kSwapped || !S::kStaged || kColumns % 64 == 0, "boxes are of 64 features");
   static_assert(!S::kTurned || S::kFeatures % 64 == 0, "turned weights come in panels");
 
   static_assert(S::kSplits == 1 || (S::kSwapped && !S::kTakesTurns && S::kShares == 1));
@@ -72,45 +72,29 @@ struct GemmSm90 {
   static constexpr int kStatisticians = S::kNormalizes ? 3 : 0;
   static constexpr int kSlots = S::kNormalizes ? 2 * kTeams : 0;
 
-  // The columns that a block finishes: all, or, of a split tile, its share.
-  static constexpr int kMyColumns = (kColumns / 8 + S::kSplits - 1) / S::kSplits * 8;
-  static constexpr bool kUneven = kMyColumns * S::kSplits > kColumns;
-
-  // What is stored as boxes is laid out in panels of 64 features: of 64 tokens, or, swapped, of the
-  // tile's. While one is stored the next is filled.
-  static constexpr int kPanels = S::kSwapped ? 1 : (kColumns + 63) / 64;  // of 64 rows
-  static constexpr int kPanelRows = S::kSwapped ? kMyColumns : 64;
-  static constexpr int kBuffers = !S::kStaged ? 0 : kPanels * S::kBlocks > 1 ? 2 : 1;
-  static constexpr u32 kBufferBytes = (kPanelRows * kRowBytes + 1023) / 1024 * 1024;
-  static constexpr u32 kBuffersAt = S::kStages * kStageBytes;
+  static constexpr u32 kResultsAt = S::kStages * kStageBytes;
   // The sums of a block's share that each block of the cluster made.
-  static constexpr u32 kExchangeAt = kBuffersAt + S::kGroups * kBuffers * kBufferBytes;
-  static constexpr u32 kPartBytes = S::kBlocks * kMyColumns / 8 * kConsumers * 16;
+  static constexpr u32 kExchangeAt = kResultsAt + Results::kBytes;
+  static constexpr int kMyUnits = Results::kMyColumns / 8;
+  static constexpr u32 kPartBytes = S::kBlocks * kMyUnits * kConsumers * 16;
   static constexpr u32 kStatisticsAt = kExchangeAt + (S::kSplits > 1 ? S::kSplits * kPartBytes : 0);
   static constexpr u32 kStatisticsBytes = S::kTokens * 8;
   static constexpr u32 kSharedBytes = kStatisticsAt + kSlots * kStatisticsBytes;
 
   static constexpr int kSteps = (P::kDepth + kDepth - 1) / kDepth;
-  static constexpr int kTokenTiles =
-      ((P::kTokens + S::kTokens - 1) / S::kTokens + S::kShares - 1) / S::kShares * S::kShares;
+  static constexpr int kTokenTiles = Results::kTokenTiles;
   static constexpr int kFeatureTiles = (P::kFeatures + S::kFeatures - 1) / S::kFeatures;
   static constexpr int kTiles = kTokenTiles * kFeatureTiles * P::kBatches;
-  static constexpr bool kWholeTokens = kTokenTiles * S::kTokens == P::kTokens && !kUneven;
 
-  const TensorMap &weights, &inputs, &outputs;
-  const Epilogue& epilogue;
+  // Of the ring two for each stage, of the statistics two for each slot, then those of the results.
+  static constexpr int kRingBarriers = 2 * (S::kStages + kSlots);
+  static constexpr int kBarriers = kRingBarriers + Results::kBarriers;
+
+  const TensorMap &weights, &inputs;
+  const Results results;
   unsigned char* memory;
   u32 tiles_at, barriers;
 
-  using Inputs = typename Epilogue::Inputs;
-  using Outputs = typename Epilogue::Outputs;
-  using Pairs = GemmPairs<S, P, Epilogue, kWholeTokens>;
-  using Pair = typename Pairs::Pair;
-
-  struct Tile {
-    int batch, token, feature;
-    const float* statistics = nullptr;  // of its tokens, known once they are multiplied
-  };
   static Tile place(int tile) {
     constexpr int kOfBatch = kTokenTiles * kFeatureTiles, kOfBand = S::kBand * kFeatureTiles;
     const int batch = tile / kOfBatch, inside = tile % kOfBatch;
@@ -152,6 +136,7 @@ struct GemmSm90 {
     if (threadIdx.x == 0) {
       prefetch(weights);
       prefetch(inputs);
+      if (S::kAddend) prefetch(results.addends);
       for (int i = 0; i < S::kStages; ++i) {
         barrier_init(full(i), 1);
         barrier_init(empty(i), kMembers * S::kShares + kStatisticians);
@@ -161,6 +146,7 @@ struct GemmSm90 {
           barrier_init(known(i), kStatisticians);
           barrier_init(used(i), 4 * kMembers);
         }
+      results.start();
       barrier_init_fence();
     }
     __syncthreads();
@@ -235,7 +221,7 @@ struct GemmSm90 {
 
   // Mean and deviation of every tile's tokens, of the tiles as they come.
   void take_statistics(int warp) const {
-    const float gain = epilogue.gain();
+    const float gain = results.epilogue.gain();
     Turn turn;
     int place_in_row = 0;
     for (int i = first_tile(); i < kTiles; i += tiles_a_round(), ++place_in_row) {
@@ -263,8 +249,7 @@ struct GemmSm90 {
 
   // One tile's sums. A stage is given back once the products that read it have ended, which is one
   // step after they were begun.
-  void multiply(float (&sums)[S::kBlocks][kSums], Turn& turn, int member, int team,
-                int tile) const {
+  void multiply(float (&sums)[S::kBlocks][kSums], Turn& turn, int row, int team, int tile) const {
     int previous = -1;
     // In the order of the tiles: a barrier of the ring tells only the last round from the one
     // before, so that nobody may wait who is further ahead.
@@ -273,7 +258,7 @@ struct GemmSm90 {
     const int steps = last_step() - first_step();
     for (int step = 0; step < steps; ++step, turn.next()) {
       barrier_wait(full(turn.stage), turn.parity);
-      const u64 rows = operand(stage_at(turn.stage) + member * kGroupRows * kRowBytes, kRowsTurned);
+      const u64 rows = operand(stage_at(turn.stage) + row * kRowBytes, kRowsTurned);
       const u64 columns = operand(stage_at(turn.stage) + kRowTile, kColumnsTurned);
       wgmma_fence();
 #pragma unroll
@@ -306,25 +291,14 @@ struct GemmSm90 {
     }
   }
 
-  // A sum of the tile's row or column `token`.
-  static float corrected(float sum, const Inputs& in, const Tile& tile, int token) {
-    if constexpr (S::kNormalizes) {
-      float of_token[2];
-      load_pack<2>(of_token, tile.statistics + 2 * token);
-      return of_token[1] * (sum - of_token[0] * in.column_sum) + in.shift;
-    } else {
-      return sum;
-    }
-  }
-
   // Adds up the sums of the cluster's blocks: every block gets all parts of its share, and adds
   // them in the same order.
   u32 part_at(int from, int block, int unit) const {
     return tiles_at + kExchangeAt + from * kPartBytes +
-           ((block * (kMyColumns / 8) + unit) * kConsumers + threadIdx.x) * 16;
+           ((block * kMyUnits + unit) * kConsumers + threadIdx.x) * 16;
   }
   void exchange(float (&sums)[S::kBlocks][kSums]) const {
-    constexpr int kUnits = kMyColumns / 8;
+    constexpr int kUnits = kMyUnits;
     const int rank = cluster_rank();
     cluster_wait();  // until all blocks run
 #pragma unroll
@@ -347,7 +321,7 @@ struct GemmSm90 {
     for (int block = 0; block < S::kBlocks; ++block)
 #pragma unroll
       for (int unit = 0; unit < kUnits; ++unit)
-        if (!kUneven || 8 * (rank * kUnits + unit) < kColumns) {
+        if (!Results::kUneven || 8 * (rank * kUnits + unit) < kColumns) {
           float part[S::kSplits][4];
 #pragma unroll
           for (int from = 0; from < S::kSplits; ++from)
@@ -362,161 +336,24 @@ struct GemmSm90 {
         }
   }
 
-  // Where a row of eight features of a token lies in a panel: 128 bytes a token, swizzled as the
-  // accelerator reads it.
-  static u32 panel_row(int token, int feature) {
-    return token * kRowBytes + ((feature / 8 ^ token % 8) << 4);
-  }
-
-  Pair pair_at(const Tile& tile, int row, int column) const {
-    constexpr MatrixMultiply kShape = wgmma64xNx16(8);
-    const Place mine = kShape.d.of_lane(threadIdx.x % 128);
-    const int r = row + mine.row, c = column + mine.column;
-    const int end = min(P::kTokens, tile.token + S::kTokens);
-    return S::kSwapped ? Pair{tile.batch, tile.token + c, tile.feature + r, end}
-                       : Pair{tile.batch, tile.token + r, tile.feature + c, end};
-  }
-
-  // With most registers full of sums there are none for more of the epilogue's inputs.
-  static constexpr bool kReadsAhead = !kWide;
-
-  // Sixteen columns, or the last eight, of a block's sums: finished, written by the epilogue, and
-  // put into the panel.
-  template <bool kWhole>
-  void finish(const float* sums, const Inputs (&in)[2][4], const Tile& tile, int row, int column,
-              int column_of_panel, u32 panel) const {
-    u32 pairs[4] = {};
-#pragma unroll
-    for (int unit = 0; unit < (kWhole ? 2 : 1); ++unit) {
-      Outputs out[4];
-      const Pair pair = pair_at(tile, row, column + 8 * unit);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int token = pair.token - tile.token + (S::kSwapped ? i % 2 : i / 2 * 8);
-        out[i] =
-            Epilogue::finish(corrected(sums[4 * unit + i], in[unit][i], tile, token), in[unit][i]);
-      }
-      Pairs::write(epilogue, out, pair);
-      if constexpr (S::kStaged) {
-        pairs[2 * unit] = S::Output::pair(Epilogue::staged(out[0]), Epilogue::staged(out[1]));
-        pairs[2 * unit + 1] = S::Output::pair(Epilogue::staged(out[2]), Epilogue::staged(out[3]));
-      }
-    }
-    if constexpr (S::kStaged) {
-      // Lane i names row i % 8 of matrix i / 8: the warp's upper and lower rows, then those of the
-      // next eight columns.
-      const int lane = threadIdx.x % 32;
-      const int r = threadIdx.x % 128 / 32 * 16 + lane / 8 % 2 * 8;
-      const int c = column_of_panel + lane / 16 * 8;
-      if constexpr (S::kSwapped) {
-        const u32 to = panel + panel_row(c + lane % 8, r);
-        if constexpr (kWhole)
-          store_matrices_transposed(to, pairs);
-        else
-          store_matrices_transposed(to, pairs[0], pairs[1]);
-      } else {
-        store_matrices(panel + panel_row(r + lane % 8, c), pairs);
-      }
-    }
-  }
-
-  // A panel's columns from `first` on, 16 at a time; what the epilogue reads for the next comes
-  // meanwhile, unless it is `ready`.
-  template <int kCount>
-  void finish_panel(const float* sums, const Tile& tile, int row, int first, u32 panel,
-                    const Inputs (*ready)[4]) const {
-    constexpr int kChunks = (kCount + 15) / 16;
-    Inputs in[2][2][4] = {};
-    const auto read_chunk = [&](int chunk, Inputs(&to)[2][4]) {
-#pragma unroll
-      for (int unit = 0; unit < 2; ++unit) {
-        if (16 * chunk + 8 * unit >= kCount) continue;
-        if constexpr (S::kReadFirst) {
-#pragma unroll
-          for (int i = 0; i < 4; ++i)
-            to[unit][i] = ready[S::kFeatureInputs ? 0 : 2 * chunk + unit][i];
-        } else {
-          Pairs::read(epilogue, to[unit], pair_at(tile, row, first + 16 * chunk + 8 * unit));
-        }
-      }
-    };
-    if (kReadsAhead) read_chunk(0, in[0]);
-#pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
-      const int next = kReadsAhead ? chunk + 1 : chunk;
-      if (next < kChunks) read_chunk(next, in[next % 2]);
-      const int column = first + 16 * chunk;
-      if (16 * chunk + 16 <= kCount)
-        finish<true>(sums + 8 * chunk, in[chunk % 2], tile, row, column, 16 * chunk, panel);
-      else
-        finish<false>(sums + 8 * chunk, in[chunk % 2], tile, row, column, 16 * chunk, panel);
-    }
-  }
-
-  void store_panel(u32 panel, const Tile& tile, int row, int column) const {
-    store_box(outputs, panel,
-              (S::kSwapped ? P::outputs(tile.feature + row, tile.token + column, tile.batch)
-                           : P::outputs(tile.feature + column, tile.token + row, tile.batch))
-                  .axes);
-    store_commit();
-  }
-
-  // Of the epilogue's inputs what is read before the products.
-  static constexpr int kReadUnits = S::kReadFirst && !S::kFeatureInputs ? kMyColumns / 8 : 1;
-  using Ready = Inputs[S::kBlocks][kReadUnits][4];
-  static_assert(!S::kReadFirst || S::kSwapped);
-
-  // The first column that this block finishes.
-  int my_column() const { return S::kSplits > 1 ? int(cluster_rank()) * kMyColumns : 0; }
-
-  template <int kPanel>
-  void finish_panels(const float (&sums)[kSums], const Tile& tile, int group, int row, int& buffer,
-                     const Inputs (*ready)[4]) const {
-    constexpr int kFirst = 64 * kPanel, kLeft = kMyColumns - kFirst;
-    constexpr int kCount = S::kSwapped || kLeft < 64 ? kLeft : 64;
-    const u32 panel = tiles_at + kBuffersAt + (group * kBuffers + buffer) * kBufferBytes;
-    const int first = my_column() + kFirst;
-    const bool speaks = threadIdx.x % 128 == 0;
-    if constexpr (S::kStaged) {
-      if (speaks) store_wait_read<kBuffers - 1>();
-      named_barrier(kGroupBarrier + group, 128);
-    }
-    finish_panel<kCount>(sums + kFirst / 2, tile, row, first, panel, ready);
-    if constexpr (S::kStaged) {
-      fence_for_copies();
-      named_barrier(kGroupBarrier + group, 128);
-      if (speaks) store_panel(panel, tile, row, first);
-      if constexpr (kBuffers > 1) buffer ^= 1;
-    }
-    if constexpr (kPanel + 1 < kPanels)
-      finish_panels<kPanel + 1>(sums, tile, group, row, buffer, ready);
-  }
-
   void consume() const {
     // The shuffle tells the compiler that all lanes have one value, which then needs no register a
     // lane.
     const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
-    const int team = group / kMembers, member = group % kMembers;
+    const int team = group / kMembers, row = group % kMembers * kGroupRows;
     const int step = kTeams * tiles_a_round();
     float sums[S::kBlocks][kSums];
     Turn turn;
     if (team > 0) turn.skip(team * kSteps);
-    int buffer = 0;
+    typename Results::Turn panel;
     int place_in_row = team;  // of the tile among the block's
     for (int i = first_tile() + team * tiles_a_round(); i < kTiles;
          i += step, place_in_row += kTeams) {
       Tile tile = place(i);
-      Ready ready = {};
-      if constexpr (S::kReadFirst) {
-        if (!S::kFeatureInputs) wait_for_previous();
-#pragma unroll
-        for (int block = 0; block < S::kBlocks; ++block)
-#pragma unroll
-          for (int unit = 0; unit < kReadUnits; ++unit)
-            Pairs::read(epilogue, ready[block][unit],
-                        pair_at(tile, member * kGroupRows + 64 * block, my_column() + 8 * unit));
-      }
-      multiply(sums, turn, member, team, i);
+      typename Results::Ready ready = {};
+      results.read_first(ready, tile, row);
+      results.prepare(tile, group, row, panel);
+      multiply(sums, turn, row, team, i);
       if constexpr (S::kNormalizes) {
         barrier_wait(known(place_in_row), place_in_row / kSlots & 1);
         tile.statistics = statistics_at(place_in_row);
@@ -525,16 +362,13 @@ struct GemmSm90 {
       if constexpr (kTeams > 1) turn.skip((kTeams - 1) * kSteps);
       if (!S::kLaunchFirst && i + step >= kTiles) launch_next();
       wait_for_previous();  // the epilogue may read what the kernel ahead wrote
-#pragma unroll
-      for (int block = 0; block < S::kBlocks; ++block)
-        finish_panels<0>(sums[block], tile, group, member * kGroupRows + 64 * block, buffer,
-                         ready[block]);
+      results.finish_all(sums, tile, group, row, panel, ready);
       if constexpr (S::kNormalizes) {
         __syncwarp();
         if (threadIdx.x % 32 == 0) barrier_arrive(used(place_in_row));
       }
     }
-    if (S::kStaged && threadIdx.x % 128 == 0) store_wait();
+    if (S::kStaged && Results::speaks()) store_wait();
   }
 
   // A cluster's blocks stay until all have what they need of each other.
@@ -547,16 +381,17 @@ struct GemmSm90 {
   }
 
   static void run(const TensorMap& weights, const TensorMap& inputs, const TensorMap& outputs,
-                  const Epilogue& epilogue) {
+                  const TensorMap& addends, const Epilogue& epilogue) {
     extern __shared__ __align__(1024) unsigned char memory[];
-    __shared__ alignas(8) u64 barriers[2 * (S::kStages + kSlots)];
-    const GemmSm90 gemm{weights,
-                        inputs,
-                        outputs,
-                        epilogue,
-                        memory,
-                        shared_address(memory),
-                        shared_address(barriers)};
+    __shared__ alignas(8) u64 barriers[kBarriers];
+    const u32 tiles = shared_address(memory), first_barrier = shared_address(barriers);
+    const Results results{outputs,
+                          addends,
+                          epilogue,
+                          memory + kResultsAt,
+                          tiles + kResultsAt,
+                          first_barrier + 8 * kRingBarriers};
+    const GemmSm90 gemm{weights, inputs, results, memory, tiles, first_barrier};
     gemm.start();
     if (threadIdx.x >= kConsumers) {
       if constexpr (S::kHandsOver) give_registers<kProducerRegisters>();

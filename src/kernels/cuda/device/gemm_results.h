@@ -1,0 +1,298 @@
+// What becomes of the sums of a tile of gemm_sm90.h: the epilogue finishes them in registers, and
+// stores them, or they are laid out in shared memory as boxes, which the tensor memory accelerator
+// stores.
+#pragma once
+
+#include "boxes.h"
+#include "fragments.h"
+#include "gemm_pairs.h"
+
+namespace tensor::device {
+
+/// S, P and Epilogue as in gemm_sm90.h.
+template <class S, class P, class Epilogue>
+struct GemmResults {
+  static constexpr int kColumns = S::kSwapped ? S::kTokens : S::kFeatures;  // of wgmma
+  static constexpr int kSums = kColumns / 2;  // of each of S::kBlocks, a thread
+  static constexpr bool kWide = S::kBlocks * kColumns > 256;
+
+  // The columns that a block finishes: all, or, of a split tile, its share.
+  static constexpr int kMyColumns = (kColumns / 8 + S::kSplits - 1) / S::kSplits * 8;
+  static constexpr bool kUneven = kMyColumns * S::kSplits > kColumns;
+
+  static constexpr int kTokenTiles =
+      ((P::kTokens + S::kTokens - 1) / S::kTokens + S::kShares - 1) / S::kShares * S::kShares;
+  static constexpr bool kWholeTokens = kTokenTiles * S::kTokens == P::kTokens && !kUneven;
+
+  // Boxes are panels of 64 rows of 128 bytes: of tokens, or, swapped, of 64 features of each of the
+  // tile's tokens. While one is stored the next is filled.
+  static constexpr int kRowBytes = 128;
+  static constexpr int kPanelColumns = kRowBytes / sizeof(typename S::Output);
+  static constexpr int kPanels = S::kSwapped ? 1 : (kColumns + kPanelColumns - 1) / kPanelColumns;
+  static constexpr int kPanelRows = S::kSwapped ? kMyColumns : 64;
+  static constexpr int kOfGroup = kPanels * S::kBlocks;  // panels
+  // An addend's panels are asked for that long before they are needed.
+  static constexpr int kMostBuffers = S::kAddend ? 4 : 2;
+  static constexpr int kBuffers = !S::kStaged               ? 0
+                                  : kOfGroup < kMostBuffers ? kOfGroup
+                                                            : kMostBuffers;
+  static constexpr u32 kBufferBytes = (kPanelRows * kRowBytes + 1023) / 1024 * 1024;
+  static constexpr u32 kBytes = S::kGroups * kBuffers * kBufferBytes;
+  static constexpr int kBarriers = S::kAddend ? S::kGroups * kBuffers : 0;
+  static constexpr u32 kGroupBarrier = 1;  // the named one of the first group
+
+  static_assert(S::kSwapped || !S::kStaged || kColumns % kPanelColumns == 0, "whole boxes");
+  static_assert(!S::kSwapped || kPanelColumns == 64 || !S::kStaged);
+  static_assert(!S::kAddend || (S::kStaged && !S::kSwapped));
+
+  using Inputs = typename Epilogue::Inputs;
+  using Outputs = typename Epilogue::Outputs;
+  using Output = typename S::Output;
+  using Pairs = GemmPairs<S, P, Epilogue, kWholeTokens>;
+  using Pair = typename Pairs::Pair;
+
+  struct Tile {
+    int batch, token, feature;
+    const float* statistics = nullptr;  // of its tokens, known once they are multiplied
+  };
+  // The buffer that a group fills next, and the parity of its barrier then.
+  struct Turn {
+    int buffer = 0;
+    u32 parity = 0;
+    void next() {
+      if (kBuffers > 1 && ++buffer < kBuffers) return;
+      buffer = 0;
+      parity ^= 1;
+    }
+  };
+
+  const TensorMap &outputs, &addends;
+  const Epilogue& epilogue;
+  unsigned char* memory;  // kBytes of shared memory
+  u32 address, barriers;  // where that is, and where kBarriers are
+
+  static bool speaks() { return threadIdx.x % 128 == 0; }
+  static u32 buffer_at(int group, int buffer) { return (group * kBuffers + buffer) * kBufferBytes; }
+  u32 arrived(int group, int buffer) const { return barriers + 8 * (group * kBuffers + buffer); }
+
+  void start() const {
+    for (int i = 0; i < kBarriers; ++i) barrier_init(barriers + 8 * i, 1);
+  }
+
+  // The lane's place among 64 rows and eight columns.
+  static Place my_place() {
+    constexpr MatrixMultiply kShape = wgmma64xNx16(8);
+    return kShape.d.of_lane(threadIdx.x % 128);
+  }
+  static Pair pair_at(const Tile& tile, int row, int column) {
+    const Place mine = my_place();
+    const int r = row + mine.row, c = column + mine.column;
+    const int end = min(P::kTokens, tile.token + S::kTokens);
+    return S::kSwapped ? Pair{tile.batch, tile.token + c, tile.feature + r, end}
+                       : Pair{tile.batch, tile.token + r, tile.feature + c, end};
+  }
+
+  // The first column that this block finishes.
+  static int my_column() { return S::kSplits > 1 ? int(cluster_rank()) * kMyColumns : 0; }
+
+  // ---- Panels. The accelerator exchanges the 16-byte chunks of each eight rows.
+
+  static u32 chunk_at(int row, int chunk) { return row * kRowBytes + ((chunk ^ row % 8) << 4); }
+  // The lane's pair of columns `column` and the next, `down` rows below its own.
+  Output* pair_in(u32 panel, int column, int down) const {
+    const Place mine = my_place();
+    const int byte = (column + mine.column) * sizeof(Output);
+    return reinterpret_cast<Output*>(memory + panel + chunk_at(mine.row + down, byte / 16) +
+                                     byte % 16);
+  }
+
+  // A group's panel `number` of the addend, from now on on its way.
+  void fetch(const Tile& tile, int group, int row, int number, int buffer) const {
+    const u32 barrier = arrived(group, buffer);
+    barrier_expect(barrier, kPanelRows * kRowBytes);
+    load_box(address + buffer_at(group, buffer), addends, barrier,
+             P::addends(tile.feature + number % kPanels * kPanelColumns,
+                        tile.token + row + number / kPanels * 64, tile.batch)
+                 .axes);
+  }
+  // Before a tile's products: the first panels of the addend. `row`: the group's in the tile.
+  void prepare(const Tile& tile, int group, int row, const Turn& turn) const {
+    if constexpr (S::kAddend)
+      if (speaks()) {
+        wait_for_previous();
+        store_wait_read();
+        for (int i = 0; i < kBuffers; ++i) fetch(tile, group, row, i, (turn.buffer + i) % kBuffers);
+      }
+  }
+
+  // Until the buffer may be filled; it has the addend then, if there is one.
+  void await_panel(int group, const Turn& turn) const {
+    if constexpr (S::kAddend) {
+      barrier_wait(arrived(group, turn.buffer), turn.parity);
+    } else if constexpr (S::kStaged) {
+      if (speaks()) store_wait_read<kBuffers - 1>();
+      named_barrier(kGroupBarrier + group, 128);
+    }
+  }
+  // What the group has laid out as its panel `number` leaves.
+  void release_panel(const Tile& tile, int group, int row, int number, const Turn& turn) const {
+    fence_for_copies();
+    named_barrier(kGroupBarrier + group, 128);
+    if (!speaks()) return;
+    const int feature = number % kPanels * kPanelColumns, down = row + number / kPanels * 64;
+    store_box(outputs, address + buffer_at(group, turn.buffer),
+              (S::kSwapped ? P::outputs(tile.feature + down, tile.token + my_column(), tile.batch)
+                           : P::outputs(tile.feature + feature, tile.token + down, tile.batch))
+                  .axes);
+    store_commit();
+    // The panel before this one has left by now.
+    const int next = number - 1 + kBuffers;
+    if constexpr (S::kAddend)
+      if (number > 0 && next < kOfGroup) {
+        store_wait_read<1>();
+        fetch(tile, group, row, next, (turn.buffer + kBuffers - 1) % kBuffers);
+      }
+  }
+
+  // ---- Sums.
+
+  // A sum of the tile's row or column `token`.
+  static float corrected(float sum, const Inputs& in, const Tile& tile, int token) {
+    if constexpr (S::kNormalizes) {
+      float of_token[2];
+      load_pack<2>(of_token, tile.statistics + 2 * token);
+      return of_token[1] * (sum - of_token[0] * in.column_sum) + in.shift;
+    } else {
+      return sum;
+    }
+  }
+
+  // With most registers full of sums there are none for more of the epilogue's inputs, but for
+  // those that all tokens share.
+  static constexpr bool kReadsAhead = !kWide || S::kFeatureInputs;
+
+  // Sixteen columns, or the last eight, of a block's sums: finished, written by the epilogue, and
+  // put into the panel.
+  template <bool kWhole>
+  void finish(const float* sums, Inputs (&in)[2][4], const Tile& tile, int row, int column,
+              int column_of_panel, u32 panel) const {
+    u32 pairs[4] = {};
+#pragma unroll
+    for (int unit = 0; unit < (kWhole ? 2 : 1); ++unit) {
+      const int at = column_of_panel + 8 * unit;
+      if constexpr (S::kAddend) {
+#pragma unroll
+        for (int i = 0; i < 4; i += 2) {
+          float addend[2];
+          load_pack<2>(addend, pair_in(panel, at, 4 * i));
+          Epilogue::take(in[unit][i], addend[0]);
+          Epilogue::take(in[unit][i + 1], addend[1]);
+        }
+      }
+      Outputs out[4];
+      const Pair pair = pair_at(tile, row, column + 8 * unit);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int token = pair.token - tile.token + (S::kSwapped ? i % 2 : i / 2 * 8);
+        out[i] =
+            Epilogue::finish(corrected(sums[4 * unit + i], in[unit][i], tile, token), in[unit][i]);
+      }
+      Pairs::write(epilogue, out, pair);
+      if constexpr (S::kStaged && sizeof(Output) == 4) {
+#pragma unroll
+        for (int i = 0; i < 4; i += 2)
+          store_pack<2>(pair_in(panel, at, 4 * i),
+                        {Epilogue::staged(out[i]), Epilogue::staged(out[i + 1])});
+      } else if constexpr (S::kStaged) {
+        pairs[2 * unit] = Output::pair(Epilogue::staged(out[0]), Epilogue::staged(out[1]));
+        pairs[2 * unit + 1] = Output::pair(Epilogue::staged(out[2]), Epilogue::staged(out[3]));
+      }
+    }
+    if constexpr (S::kStaged && sizeof(Output) == 2) {
+      // Lane i names row i % 8 of matrix i / 8: the warp's upper and lower rows, then those of the
+      // next eight columns.
+      const int lane = threadIdx.x % 32;
+      const int r = threadIdx.x % 128 / 32 * 16 + lane / 8 % 2 * 8;
+      const int c = column_of_panel + lane / 16 * 8;
+      if constexpr (S::kSwapped) {
+        const u32 to = address + panel + chunk_at(c + lane % 8, r / 8);
+        if constexpr (kWhole)
+          store_matrices_transposed(to, pairs);
+        else
+          store_matrices_transposed(to, pairs[0], pairs[1]);
+      } else {
+        store_matrices(address + panel + chunk_at(r + lane % 8, c / 8), pairs);
+      }
+    }
+  }
+
+  // A panel's columns from `first` on, 16 at a time; what the epilogue reads for the next comes
+  // meanwhile, unless it is `ready`.
+  template <int kCount>
+  void finish_panel(const float* sums, const Tile& tile, int row, int first, u32 panel,
+                    const Inputs (*ready)[4]) const {
+    constexpr int kChunks = (kCount + 15) / 16;
+    Inputs in[2][2][4] = {};
+    const auto read_chunk = [&](int chunk, Inputs(&to)[2][4]) {
+#pragma unroll
+      for (int unit = 0; unit < 2; ++unit) {
+        if (16 * chunk + 8 * unit >= kCount) continue;
+        if constexpr (S::kReadFirst) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            to[unit][i] = ready[S::kFeatureInputs ? 0 : 2 * chunk + unit][i];
+        } else {
+          Pairs::read(epilogue, to[unit], pair_at(tile, row, first + 16 * chunk + 8 * unit));
+        }
+      }
+    };
+    if (kReadsAhead) read_chunk(0, in[0]);
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      const int next = kReadsAhead ? chunk + 1 : chunk;
+      if (next < kChunks) read_chunk(next, in[next % 2]);
+      const int column = first + 16 * chunk;
+      if (16 * chunk + 16 <= kCount)
+        finish<true>(sums + 8 * chunk, in[chunk % 2], tile, row, column, 16 * chunk, panel);
+      else
+        finish<false>(sums + 8 * chunk, in[chunk % 2], tile, row, column, 16 * chunk, panel);
+    }
+  }
+
+  // Of the epilogue's inputs what is read before the products.
+  static constexpr int kReadUnits = S::kReadFirst && !S::kFeatureInputs ? kMyColumns / 8 : 1;
+  using Ready = Inputs[S::kBlocks][kReadUnits][4];
+  static_assert(!S::kReadFirst || S::kSwapped);
+
+  void read_first(Ready& ready, const Tile& tile, int row) const {
+    if constexpr (S::kReadFirst) {
+      if (!S::kFeatureInputs) wait_for_previous();
+#pragma unroll
+      for (int block = 0; block < S::kBlocks; ++block)
+#pragma unroll
+        for (int unit = 0; unit < kReadUnits; ++unit)
+          Pairs::read(epilogue, ready[block][unit],
+                      pair_at(tile, row + 64 * block, my_column() + 8 * unit));
+    }
+  }
+
+  // All sums of a group, whose rows begin at `row` of the tile.
+  template <int kNumber = 0>
+  void finish_all(const float (&sums)[S::kBlocks][kSums], const Tile& tile, int group, int row,
+                  Turn& turn, const Ready& ready) const {
+    constexpr int kBlock = kNumber / kPanels, kFirst = kPanelColumns * (kNumber % kPanels);
+    constexpr int kLeft = kMyColumns - kFirst;
+    constexpr int kCount = S::kSwapped || kLeft < kPanelColumns ? kLeft : kPanelColumns;
+    await_panel(group, turn);
+    finish_panel<kCount>(sums[kBlock] + kFirst / 2, tile, row + 64 * kBlock, my_column() + kFirst,
+                         buffer_at(group, turn.buffer), ready[kBlock]);
+    if constexpr (S::kStaged) {
+      release_panel(tile, group, row, kNumber, turn);
+      turn.next();
+    }
+    if constexpr (kNumber + 1 < kOfGroup)
+      finish_all<kNumber + 1>(sums, tile, group, row, turn, ready);
+  }
+};
+
+}  // namespace tensor::device
