@@ -123,6 +123,8 @@ std::vector<Problem> problems() {
   add(12608, 2304, 768, "norm_bias"), add(12608, 3072, 768, "norm_gelu");
   add(12608, 2304, 768, "bias"), add(12608, 768, 768, "residual");
   add(12608, 3072, 768, "bias"), add(12608, 3072, 768, "gelu"), add(12608, 768, 3072, "residual");
+  add(16448, 3840, 1280, "bias"), add(16448, 1280, 1280, "residual");
+  add(16448, 5120, 1280, "gelu"), add(16448, 1280, 5120, "residual");
   add(8192, 8192, 8192, "plain");
   all.push_back(attention(1, 12, 197, 197, 64));
   all.push_back(attention(64, 12, 197, 197, 64));
