@@ -173,15 +173,17 @@ TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Mac
   const double step = std::max({multiply, static_cast<double>(stage_bytes(s)) / kArrival,
                                 kStageClocks / s.stages, statistics});
   const double elements = static_cast<double>(s.tokens) * s.features;
-  // What is stored as boxes leaves at 24 bytes a clock, as does everything of small tiles. Pairs of
-  // elements, which is how a large tile's epilogue reads and writes the rest, come and go at some 7
-  // bytes for each warpgroup that finishes a tile, 14 at most (measured on an H200).
-  const double stored = s.boxes_addend(p) ? p.addend_bytes : p.staged ? 2 : 0;
-  const double others =
-      p.read_bytes + p.written_bytes - (s.boxes_addend(p) ? 2 * p.addend_bytes : stored);
+  // What is stored as boxes leaves at 24 bytes a clock, as does everything of small tiles; boxes of
+  // addends come and go at 12 for one warpgroup, 18 for several. Pairs of elements, which is how a
+  // large tile's epilogue reads and writes the rest, move at some 7 bytes for each warpgroup that
+  // finishes a tile, 14 at most (measured on an H200).
+  const double added = s.boxes_addend(p) ? 2 * p.addend_bytes : 0;
+  const double stored = added > 0 ? 0 : p.staged ? 2 : 0;
+  const double others = p.read_bytes + p.written_bytes - stored - added;
   const double rate = s.swapped ? 24 : std::min(6.7 * (s.takes_turns ? 1 : s.groups), 14.0);
-  double finish =
-      400 + elements * ((8 + p.operations) / 128 + stored / 24 + others / rate) / s.splits;
+  const double element =
+      (8 + p.operations) / 128 + stored / 24 + added / (s.takes_turns ? 12 : 18) + others / rate;
+  double finish = 400 + elements * element / s.splits;
   // What comes after the last step: statistics are finished and told, and correct every sum.
   if (p.normalizes) finish += 1500;
   // Sums go to the other blocks of the cluster, which have to be waited for (measured on an H200).
