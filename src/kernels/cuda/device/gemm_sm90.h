@@ -144,7 +144,7 @@ struct GemmSm90 {
       if constexpr (S::kNormalizes)
         for (int i = 0; i < kSlots; ++i) {
           barrier_init(known(i), kStatisticians);
-          barrier_init(used(i), 4 * kMembers);
+          barrier_init(used(i), 128 * kMembers);
         }
       results.start();
       barrier_init_fence();
@@ -363,10 +363,7 @@ struct GemmSm90 {
       if (!S::kLaunchFirst && i + step >= kTiles) launch_next();
       wait_for_previous();  // the epilogue may read what the kernel ahead wrote
       results.finish_all(sums, tile, group, row, panel, ready);
-      if constexpr (S::kNormalizes) {
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(used(place_in_row));
-      }
+      if constexpr (S::kNormalizes) barrier_arrive(used(place_in_row));
     }
     if (S::kStaged && Results::speaks()) store_wait();
   }
