@@ -23,15 +23,14 @@ class LargeNumbers : public testing::TestWithParam<Target> {
     expect_plan_emulated(f, inputs, GetParam().dtype, GetParam().capability);
   }
   // One value in fifty is as large as trained transformers have them, `largest`.
-  static Tensor with_outliers(const Shape& shape, double largest) {
-    static Generator random(31);
-    const Tensor x = random.normal(shape);
-    return where(random.uniform(shape) < 0.02, x * largest, x);
+  Tensor with_outliers(const Shape& shape, double largest) {
+    const Tensor x = random_.normal(shape);
+    return where(random_.uniform(shape) < 0.02, x * largest, x);
   }
-  static Tensor normal(const Shape& shape, double scale) {
-    static Generator random(32);
-    return random.normal(shape) * scale;
-  }
+  Tensor normal(const Shape& shape, double scale) { return random_.normal(shape) * scale; }
+
+ private:
+  Generator random_{31};
 };
 
 INSTANTIATE_TEST_SUITE_P(Types, LargeNumbers,
@@ -76,6 +75,20 @@ TEST_P(LargeNumbers, LayerNormAndWhatFollows) {
         return {sum, matmul(layer_norm(sum, gain, bias, 1e-6), w.transpose())};
       },
       {x, with_outliers({33, 128}, 1e3)});
+}
+
+// What is normalised may have been stored in float16: close to the largest that it holds is no
+// limit.
+TEST_P(LargeNumbers, LayerNormOfSumsCloseToTheLargestHalf) {
+  const Tensor gain = normal({128}, 1), bias = normal({128}, 1),
+               w = normal({64, 128}, 1 / std::sqrt(128.0));
+  const Tensor x = clip(with_outliers({33, 128}, 3e4), -4e4, 4e4), y = normal({33, 128}, 5e3);
+  expect_right(
+      [=](const Tensors& in) -> Tensors {
+        const Tensor sum = in[0] + in[1];
+        return {sum, matmul(layer_norm(sum, gain, bias, 1e-6), w.transpose())};
+      },
+      {x, y});
 }
 
 TEST_P(LargeNumbers, Softmax) {
