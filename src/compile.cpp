@@ -143,7 +143,7 @@ void Executable::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& out
 }
 
 std::vector<double> Executable::time(const std::vector<Tensor>& inputs, int repeats) const {
-  (*this)(inputs);  // checks them
+  detail::check_inputs(*program_, inputs);
   return program_->engine->time_whole(inputs, repeats);
 }
 

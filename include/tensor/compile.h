@@ -75,19 +75,22 @@ class TENSOR_API Executable {
   std::size_t group_count() const;
   DeviceMemory device_memory() const;  ///< all 0 on the CPU
 
-  /// Runs `repeats` times and prints a table: groups of equal structure in one row, with their
-  /// operators, place in the model, time (median), share of the machine's roofline, what runs them,
-  /// and what the same operators were estimated to take apart.
+  // report, time and profile first make one run that is not counted; inputs as for a call.
+
+  /// Runs `repeats` times (at least once) and prints a table: groups of equal structure in one row,
+  /// with their operators, place in the model, time (median), share of the machine's roofline, what
+  /// runs them, and what the same operators were estimated to take apart.
   void report(std::ostream& out, const std::vector<Tensor>& inputs, int repeats = 10) const;
-  /// Microseconds of every one of `repeats` runs, after one that is not counted. On a GPU without
-  /// the copies of inputs and outputs.
+  /// Microseconds of every one of `repeats` runs. On a GPU without the copies of inputs and
+  /// outputs.
   std::vector<double> time(const std::vector<Tensor>& inputs, int repeats) const;
   /// Runs once and writes the time of every group as a Chrome trace (open it in
-  /// https://ui.perfetto.dev).
+  /// https://ui.perfetto.dev). UserError where the file cannot be written.
   void profile(const std::string& path, const std::vector<Tensor>& inputs) const;
 
   /// Writes graph, partition and weights as one file (safetensors with a "plan" in its metadata).
   /// `about` is added to the metadata: what the plan is of, for whoever loads it.
+  /// UserError where it has an entry "plan" of its own or the file cannot be written.
   void save(const std::string& path, const std::map<std::string, std::string>& about = {}) const;
 
   const detail::Program& program() const { return *program_; }
@@ -97,7 +100,8 @@ class TENSOR_API Executable {
 };
 
 /// Reads what `save` wrote and builds its kernels for this machine, without tracing or planning.
-/// Throws UserError on a file that is damaged, of another version, or something else.
+/// Throws UserError on a file that is damaged, of another version, or something else, and where
+/// there is no such device. `threads` and `device` as in CompileOptions.
 TENSOR_API Executable load_executable(const std::string& path, int threads = 0,
                                       const Device& device = {});
 
@@ -114,19 +118,21 @@ struct GroupCheck {
 
 /// Replays every group from the reference's inputs and compares its outputs, in the order of
 /// execution. A NaN where the reference has none is an infinite error. Values are dropped after
-/// their last use.
+/// their last use. UserError on inputs of other types than it was compiled for.
 TENSOR_API std::vector<GroupCheck> verify(const Executable& executable,
                                           const std::vector<Tensor>& inputs);
 
-/// Compiles `function` for inputs of these types. Throws UserError when it asks for the values of
-/// its inputs.
+/// Compiles `function` for inputs of these types, or those of the examples, whose values are not
+/// used. Throws UserError when it asks for the values of its inputs, on options that the device
+/// does not have (dtype, tf32), and where there is no such device.
 TENSOR_API Executable compile(const TensorFunction& function, const std::vector<TensorType>& inputs,
                               const CompileOptions& options = {});
 TENSOR_API Executable compile(const TensorFunction& function, const std::vector<Tensor>& examples,
                               const CompileOptions& options = {});
 
-/// A function that compiles itself for the types of the inputs it is called with and keeps the last
-/// few executables. Any number of threads may call it.
+/// A function that compiles itself for the types of the inputs it is called with and keeps the
+/// `capacity` executables (at least 1) that were used last. Any number of threads may call it; they
+/// wait for each other while one compiles. Errors are those of compile() and of the executable.
 class TENSOR_API Compiled {
  public:
   explicit Compiled(TensorFunction function, CompileOptions options = {}, std::size_t capacity = 8);
@@ -149,7 +155,7 @@ class TENSOR_API Compiled {
 };
 
 /// compile(attention), where attention takes tensors and returns one: compiled at the first call
-/// with each new list of input types.
+/// with each new list of input types. UserError at a call with another number of tensors.
 template <class... T>
 requires(std::same_as<std::remove_cvref_t<T>, Tensor>&&...) Compiled
     compile(Tensor (*function)(T...), const CompileOptions& options = {}) {

@@ -13,18 +13,21 @@
 
 namespace tensor {
 
-/// Uninitialised elements, on any device.
+// On the CPU, but for `empty` on another device and the *_like functions.
+
+/// Uninitialised elements. UserError where there is no such device or not enough memory.
 TENSOR_API Tensor empty(const Shape& shape, DType dtype = f32, const Device& device = {});
 TENSOR_API Tensor zeros(const Shape& shape, DType dtype = f32);
 TENSOR_API Tensor ones(const Shape& shape, DType dtype = f32);
-/// Every element is `value`; the type is that of the C++ number unless given.
+/// `value`, broadcast to the shape; the type is that of the C++ number unless given.
 TENSOR_API Tensor full(const Shape& shape, const Tensor& value);
 TENSOR_API Tensor full(const Shape& shape, const Tensor& value, DType dtype);
 /// On the device of x, as is ones_like.
 TENSOR_API Tensor zeros_like(const Tensor& x);
 TENSOR_API Tensor ones_like(const Tensor& x);
 
-/// start, start + step, ... below stop. Integer arguments give i64.
+/// start, start + step, ... below stop (above it when step is negative). Integer arguments give
+/// i64. UserError on a step of 0.
 TENSOR_API Tensor arange(std::int64_t start, std::int64_t stop, std::int64_t step);
 template <std::integral Start, std::integral Stop, std::integral Step = std::int64_t>
 Tensor arange(Start start, Stop stop, Step step = 1) {
@@ -33,7 +36,7 @@ Tensor arange(Start start, Stop stop, Step step = 1) {
 }
 inline Tensor arange(std::int64_t stop) { return arange(std::int64_t{0}, stop, std::int64_t{1}); }
 TENSOR_API Tensor arange(double start, double stop, double step, DType dtype = f32);
-/// `count` numbers from start to stop, both included unless `endpoint` is false.
+/// `count` numbers from start to stop, which is left out when `endpoint` is false.
 TENSOR_API Tensor linspace(double start, double stop, std::int64_t count, bool endpoint = true,
                            DType dtype = f32);
 /// Ones on the diagonal `k` of a rows x columns matrix.
@@ -75,7 +78,8 @@ requires std::is_arithmetic_v<T> Tensor
 array(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks);
 
 /// A tensor over foreign memory of this process that stays alive as long as `owner`. `strides` in
-/// elements, row-major when absent.
+/// elements, row-major when absent, one an axis (UserError). Whether the memory is large enough is
+/// not checked.
 TENSOR_API Tensor from_memory(void* data, const Shape& shape, DType dtype,
                               std::shared_ptr<const void> owner,
                               std::optional<Strides> strides = std::nullopt);
@@ -90,7 +94,7 @@ class TENSOR_API Generator {
   explicit Generator(std::uint64_t seed) : seed_(seed) {}
   Tensor uniform(const Shape& shape, double low = 0, double high = 1, DType dtype = f32);
   Tensor normal(const Shape& shape, double mean = 0, double deviation = 1, DType dtype = f32);
-  /// Integers in [low, high).
+  /// Integers in [low, high). UserError unless low < high.
   Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, DType dtype = i64);
 
  private:

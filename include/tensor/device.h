@@ -1,4 +1,4 @@
-// Device: where a compiled function runs.
+// Device: where a tensor's elements lie, and where a compiled function runs.
 #pragma once
 
 #include <iosfwd>
@@ -9,8 +9,8 @@
 
 namespace tensor {
 
-/// "cpu", "cuda" (the first GPU) or "cuda:1". UserError on anything else; whether there is such a
-/// GPU is seen when something is compiled for it.
+/// "cpu", "cuda" (the first GPU) or "cuda:1". UserError on anything else. Whether there is such a
+/// GPU is seen by what uses it: x.to(), empty(), compile() (UserError if there is none).
 class TENSOR_API Device {
  public:
   enum class Kind { cpu, cuda };

@@ -103,7 +103,7 @@ class TENSOR_API Tensor {
     require_contiguous();
     return {mutable_data<T>(), static_cast<std::size_t>(size())};
   }
-  /// A range over the elements in row-major order, whatever the strides.
+  /// A range over the elements in row-major order, whatever the strides. Errors as in `data`.
   template <class T>
   Elements<T> elements() const;
   /// The elements in row-major order, converted to T as `astype` does; from any device.
@@ -111,7 +111,7 @@ class TENSOR_API Tensor {
   std::vector<T> to_vector() const;
 
   /// One element by its indices, converted to T; from any device. With no index: the only element
-  /// of a tensor of size 1.
+  /// of a tensor of size 1. Negative indices count from the end; UserError out of bounds.
   template <class T = double, std::integral... I>
   T item(I... indices) const {
     const std::int64_t where[] = {static_cast<std::int64_t>(indices)..., 0};
@@ -123,6 +123,7 @@ class TENSOR_API Tensor {
       return static_cast<T>(number_at(element));
   }
   /// A reference to one element in this process's memory; `T` must be the element type exactly.
+  /// Indices as in `item`. UserError for writing when the memory is read-only.
   template <class T, std::integral... I>
   const T& at(I... indices) const {
     require_dtype(dtype_of<T>());

@@ -63,8 +63,8 @@ class Index {
 /// Parses NumPy's index text ("1:3, ..., None, ::-1"). Throws UserError that quotes the text.
 TENSOR_API std::vector<Index> parse_index(std::string_view text);
 
-/// x[indices] as NumPy reads it; throws UserError when an integer is out of bounds or there are too
-/// many items.
+/// x[indices] as NumPy reads it; throws UserError when an integer is out of bounds, a mask does not
+/// fit x's shape, or there are too many items.
 TENSOR_API Tensor get_index(const Tensor& x, const std::vector<Index>& indices);
 
 /// x[indices] = value, with value broadcast and converted to x's type. Throws UserError when x is

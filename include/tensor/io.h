@@ -1,6 +1,7 @@
 // Files: safetensors, npy and npz, images, DLPack. Every reader treats its input as hostile: a
 // malformed file throws UserError that names the file and what is wrong with it, and never
-// allocates more than the file's own size promises.
+// allocates more than the file's own size promises. Every `save` takes tensors of any device and
+// strides, and throws UserError where one is undefined or the file cannot be written.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +31,8 @@ TENSOR_API Safetensors load_safetensors(const std::string& path,
                                         FileAccess access = FileAccess::map);
 /// The same from memory; `name` is how messages call it. The tensors are copies.
 TENSOR_API Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& name);
-/// Writes a temporary file beside `path` and renames it, so that a reader never sees half a file.
+/// Writes a temporary file beside `path` and renames it, so that a reader never sees half a file
+/// (as the other `save` functions do). UserError on names or metadata that are not UTF-8.
 TENSOR_API void save_safetensors(const std::string& path,
                                  const std::map<std::string, Tensor>& tensors,
                                  const std::map<std::string, std::string>& metadata = {});
@@ -42,8 +44,11 @@ TENSOR_API void forget_pages(const Tensor& x);
 
 // ---- npy and npz (NumPy's format 1.0 to 3.0; npz stored or deflated)
 
+/// An array of bool, integers or f16 to f64, of either byte order; Fortran order becomes strides.
+/// UserError on other types. `name` is how messages call the bytes.
 TENSOR_API Tensor load_npy(const std::string& path);
 TENSOR_API Tensor parse_npy(std::span<const std::byte> bytes, const std::string& name);
+/// Format 1.0. UserError on bf16, which NumPy lacks: use astype(f32). So in save_npz.
 TENSOR_API void save_npy(const std::string& path, const Tensor& x);
 /// Every array of the archive by its name. Deflated ones that unpack to more than `max_bytes` in
 /// all throw UserError.
@@ -52,7 +57,7 @@ TENSOR_API std::map<std::string, Tensor> load_npz(const std::string& path,
 TENSOR_API std::map<std::string, Tensor> parse_npz(std::span<const std::byte> bytes,
                                                    const std::string& name,
                                                    std::int64_t max_bytes = std::int64_t{1} << 32);
-/// Stored, or deflated when `compressed`.
+/// Stored, or deflated when `compressed`. UserError on more than 4 GB or 65534 tensors.
 TENSOR_API void save_npz(const std::string& path, const std::map<std::string, Tensor>& tensors,
                          bool compressed = false);
 
@@ -65,7 +70,8 @@ TENSOR_API Tensor load_image(const std::string& path,
                              std::int64_t max_pixels = std::int64_t{1} << 26);
 TENSOR_API Tensor decode_image(std::span<const std::byte> bytes, const std::string& name,
                                std::int64_t max_pixels = std::int64_t{1} << 26);
-/// Writes u8 [height, width, 3] (or [height, width] grey) as PNG.
+/// Writes u8 [height, width, 3] (or [height, width] grey) as PNG. UserError on another type or
+/// shape, and on an empty or too large (about 2^30 bytes) image.
 TENSOR_API void save_png(const std::string& path, const Tensor& image);
 
 }  // namespace tensor
@@ -77,10 +83,11 @@ struct DLManagedTensor;
 namespace tensor {
 
 /// A DLPack capsule of x (CPU; bool travels as u8). The receiver calls its deleter. UserError when
-/// x is read-only, which DLPack 0.6 cannot express.
+/// x is read-only, which DLPack 0.6 cannot express, or lies on a GPU: pass x.to("cpu").
 TENSOR_API DLManagedTensor* to_dlpack(const Tensor& x);
 /// Takes ownership of `managed`; its deleter runs with the last view. UserError (and the deleter)
-/// on a device, type or rank that this library does not have.
+/// on a device other than the CPU, a type or rank that this library does not have, and elements
+/// that are not aligned to their size.
 TENSOR_API Tensor from_dlpack(DLManagedTensor* managed);
 
 }  // namespace tensor

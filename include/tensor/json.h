@@ -16,9 +16,9 @@ namespace tensor {
 /// backbone.depths[2] ...").
 class TENSOR_API Json {
  public:
-  /// Parses text; `name` is how messages call it.
+  /// Parses text; `name` is how messages call it. UserError on what is refused.
   static Json parse(std::string_view text, std::string name);
-  /// Reads and parses a file of at most `max_bytes`.
+  /// Reads and parses a file of at most `max_bytes` (UserError on a larger one).
   static Json load(const std::string& path, std::int64_t max_bytes = 64 << 20);
 
   bool is_object() const;

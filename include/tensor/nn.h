@@ -19,7 +19,7 @@ namespace tensor::nn {
 
 using StateDict = std::map<std::string, Tensor>;
 
-/// A parameter before it is loaded: zeros of this shape that take no memory.
+/// A parameter before it is loaded: read-only zeros of this shape that take no memory.
 TENSOR_API Tensor parameter(const Shape& shape, DType dtype = f32);
 
 struct Parameter {
@@ -112,7 +112,7 @@ void randomize(M& module, std::uint64_t seed) {
   randomize(parameters(module), seed);
 }
 
-/// x · weightᵀ + bias; weight [out, in], bias [out].
+/// x · weightᵀ + bias: [..., in] to [..., out]; weight [out, in], bias [out].
 struct Linear {
   Tensor weight, bias;
   static Linear sized(std::int64_t in, std::int64_t out, bool with_bias = true) {
@@ -133,7 +133,7 @@ struct LayerNorm {
   void members(auto&& visit) { visit("weight", weight), visit("bias", bias); }
 };
 
-/// weight [out, in / groups, kh, kw], bias [out].
+/// [N, in, H, W] to [N, out, H', W'] (see conv2d); weight [out, in / groups, kh, kw], bias [out].
 struct Conv2d {
   Tensor weight, bias;
   Conv2dOptions options;
@@ -146,7 +146,7 @@ struct Conv2d {
   void members(auto&& visit) { visit("weight", weight), visit("bias", bias); }
 };
 
-/// Inference form over axis 1; all four tensors [features].
+/// Inference form over axis 1 of [N, features, ...]; all four tensors [features].
 struct BatchNorm2d {
   Tensor weight, bias, running_mean, running_var;
   double eps = 1e-5;
@@ -171,7 +171,8 @@ struct BatchNorm2d {
   }
 };
 
-/// Rows of weight [count, features] by integer positions.
+/// Rows of weight [count, features] by integer positions [...]: gives [..., features]. UserError on
+/// a position out of bounds.
 struct Embedding {
   Tensor weight;
   static Embedding sized(std::int64_t count, std::int64_t features) {
@@ -182,18 +183,20 @@ struct Embedding {
 };
 
 /// Scaled dot-product attention over `heads` equal slices of the features, with projections of
-/// [..., tokens, features].
+/// [..., tokens, features]. UserError unless `heads` divides the features.
 struct MultiheadAttention {
   Linear query, key, value, output;
   std::int64_t heads = 1;
+  /// `with_bias` is for query, key and value; `output` has a bias always.
   static MultiheadAttention sized(std::int64_t features, std::int64_t heads,
                                   bool with_bias = true) {
     const auto projection = [&](bool bias) { return Linear::sized(features, features, bias); };
     return {projection(with_bias), projection(with_bias), projection(with_bias), projection(true),
             heads};
   }
-  /// The mask is added to (or, if boolean, keeps) the scores and broadcasts to [batch, heads,
-  /// queries, keys].
+  /// q [..., queries, features], k and v [..., keys, features] give [..., queries, features]. The
+  /// mask is added to (or, if boolean, keeps) the scores and broadcasts to [..., heads, queries,
+  /// keys].
   TENSOR_API Tensor operator()(const Tensor& q, const Tensor& k, const Tensor& v,
                                const Tensor& mask = {}) const;
   void members(auto&& visit) {

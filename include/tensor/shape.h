@@ -25,6 +25,7 @@ class TENSOR_API Dims {
   /// `count` times `value`.
   static Dims filled(int count, std::int64_t value);
 
+  // Positions are not checked.
   int rank() const { return rank_; }
   bool empty() const { return rank_ == 0; }
   std::int64_t operator[](int i) const { return values_[static_cast<std::size_t>(i)]; }

@@ -1,5 +1,5 @@
-// tensor: a NumPy-like tensor library. This header brings everything but nn.h (layers) and io.h
-// (files).
+// tensor: a NumPy-like tensor library. This header brings tensors and operators. Not in it: nn.h
+// (layers), io.h (files), json.h (config files), compile.h and tune.h.
 #pragma once
 
 #include "tensor/attrs.h"

@@ -28,11 +28,6 @@ void check_device(std::string_view what, const std::vector<Tensor>& tensors, con
            ": move it with to(\"", device, "\"), or compile for ", there);
 }
 
-void check_inputs(const Program& program, const std::vector<Tensor>& inputs) {
-  check_types("input", inputs, program.inputs);
-  check_device("input", inputs, program.target.device);
-}
-
 // From the first to the last byte of a tensor, whatever lies between its elements.
 struct Extent {
   const std::byte *begin = nullptr, *end = nullptr;
@@ -66,6 +61,11 @@ void check_apart(const std::vector<Tensor>& inputs, const std::vector<Tensor>& o
 }
 
 }  // namespace
+
+void check_inputs(const Program& program, const std::vector<Tensor>& inputs) {
+  check_types("input", inputs, program.inputs);
+  check_device("input", inputs, program.target.device);
+}
 
 std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan, Target target) {
   const auto program = std::make_shared<Program>();

@@ -51,6 +51,9 @@ struct Program {
 /// Lowers a plan: decides where every value lives and builds the kernels.
 std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan, Target target);
 
+/// UserError on inputs of other types, on another device, or of another number than the program's.
+void check_inputs(const Program& program, const std::vector<Tensor>& inputs);
+
 /// Checks the tensors against the program's types and device, and runs it.
 void execute(const Program& program, const std::vector<Tensor>& inputs,
              std::vector<Tensor>& outputs);

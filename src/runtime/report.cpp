@@ -17,6 +17,7 @@ using detail::Program;
 // Microseconds of every step, the median of `repeats` runs after one warm-up.
 std::vector<double> step_times(const Program& program, const std::vector<Tensor>& inputs,
                                int repeats) {
+  check_inputs(program, inputs);
   const auto runs = program.engine->time(inputs, std::max(repeats, 1));
   std::vector<double> medians;
   for (std::size_t step = 0; step < program.engine->steps().size(); ++step) {
@@ -115,6 +116,7 @@ void Executable::report(std::ostream& out, const std::vector<Tensor>& inputs, in
 
 void Executable::profile(const std::string& path, const std::vector<Tensor>& inputs) const {
   const Program& p = *program_;
+  detail::check_inputs(p, inputs);
   std::ofstream file(path);
   if (!file)
     fail("profile", "cannot write ", path, ": check that the folder exists and is writable");

@@ -108,10 +108,7 @@ class Replay {
 
 std::vector<GroupCheck> verify(const Executable& executable, const std::vector<Tensor>& inputs) {
   const Program& program = executable.program();
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (i >= program.inputs.size() || !(inputs[i].type() == program.inputs[i]))
-      fail("verify", "input ", i, " is ", inputs[i].type(),
-           ", which the executable was not compiled for");
+  check_inputs(program, inputs);
   return Replay(program, inputs).run();
 }
 

@@ -46,10 +46,6 @@ class Graph {
     return (*this)[id].kind == NodeKind::operation && (*this)[id].op == op;
   }
 
-  void set_where(ValueId id, std::string where) {
-    nodes_[static_cast<std::size_t>(id)].where = std::move(where);
-  }
-
  private:
   ValueId append(Node node);
 

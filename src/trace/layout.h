@@ -15,7 +15,7 @@ struct LaidOutGraph {
 /// Chooses the strides of every computed value: channels last for images; the order that makes a
 /// later transpose and reshape free where there is one (attention's heads are merged by the way
 /// they are stored); otherwise the order of the operand an elementwise operator shares its shape
-/// with, or row-major. Test: tests/trace/layout_test.cpp.
+/// with, or row-major. Test: tests/trace.
 /// Inputs are row-major, or lie as `inputs` says, one for each.
 LaidOutGraph lay_out(const Graph& graph, const std::vector<Layout>& inputs = {});
 

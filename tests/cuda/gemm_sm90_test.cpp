@@ -15,6 +15,9 @@
 #include "tests/cuda/on_device.h"
 
 namespace tensor::cuda {
+
+static void PrintTo(const GemmSchedule& s, std::ostream* out) { *out << s.name(); }
+
 namespace {
 
 using Tensors = std::vector<Tensor>;
@@ -58,6 +61,10 @@ const GemmSchedule kWide = {.tokens = 128,
                             .takes_turns = true,
                             .shares = 2};
 
+// Ten panels of floats a group, more than there are buffers and no multiple of those.
+const GemmSchedule kTenPanels = {
+    .tokens = 128, .features = 160, .stages = 4, .groups = 2, .blocks = 2, .takes_turns = true};
+
 Machine h200() { return machine_of(typical_device(90)); }
 
 bool can_normalize(const GemmSchedule& s) { return s.splits * s.shares == 1 && !s.hands_over(); }
@@ -94,6 +101,14 @@ std::vector<Case> cases(std::int64_t tokens, std::int64_t features, std::int64_t
          const Tensor sum = product(in[0]) + bias + in[1];
          return {sum, sum.astype(dtype)};
        },
+       {x, residual}},
+      {"narrow",
+       [=](const Tensors& in) -> Tensors {
+         return {(product(in[0]) + bias + in[1].astype(f32)).astype(dtype)};
+       },
+       {x, {{tokens, features}, dtype}}},
+      {"power",
+       [=](const Tensors& in) -> Tensors { return {power(product(in[0]) + bias, in[1])}; },
        {x, residual}},
       {"all",
        [=](const Tensors& in) -> Tensors {
@@ -217,7 +232,7 @@ TEST(GemmSm90, WhatTheModelLikesCompiles) {
                                         {512, 512, 8192},   {1536, 1536, 1536}, {300, 2048, 2048}};
   for (const auto& [tokens, features, depth] : kSizes)
     for (const Case& c : cases(tokens, features, depth, bf16)) {
-      if (c.name != "both" && c.name != "plain" && c.name != "norm") continue;
+      if (c.name == "bias" || c.name == "residual" || c.name == "narrow") continue;
       check(c, traced(c));
     }
 }
@@ -289,29 +304,39 @@ TEST(GemmSm90, IsRight) {
     if (s.takes_turns || s.shares > 1) emulator::expect_emulated(many, by(s, 2), 90, 2);
 }
 
-// A residual of either width in every batch, of which the last rows and features fill no box; what
-// has no panels, as it is not whole or turned, is read by the epilogue.
+// A residual of either width in every batch, of which the last rows and features fill no box. What
+// does not lie in rows of whole chunks is read by the epilogue.
 TEST(GemmSm90, AddsWhatComesAsBoxes) {
   Generator random(17);
   std::mt19937 layouts(19);
   const auto normal = [&](const Shape& shape, DType dtype) {
     return random.normal(shape).astype(dtype);
   };
-  for (std::size_t i = 0; i < kSchedules.size(); ++i) {
-    const GemmSchedule& s = kSchedules[i];
-    if (s.swapped) continue;
-    const DType dtype = i % 2 ? f32 : f16;
-    const std::int64_t tokens = i % 4 < 2 ? 65 : 257, batches = i % 3 + 1;
+  std::vector<GemmSchedule> schedules = {kTenPanels, kWide};
+  for (const GemmSchedule& s : kSchedules)
+    if (!s.swapped) schedules.push_back(s);
+  for (std::size_t i = 0; i < schedules.size(); ++i) {
+    const GemmSchedule& s = schedules[i];
+    const bool is_turned = s.shares == 1 && i % 2 == 0, lies_anyhow = i % 5 == 4;
+    const DType dtype = i % 2 ? f16 : f32;
+    const std::int64_t tokens = i % 4 < 2 ? 257 : 65, batches = i < 2 ? 3 : i % 3 + 1;
     SCOPED_TRACE(s.name() + " of " + std::to_string(tokens) + " tokens");
-    const Tensor bias = normal({136}, f32);
+    const Tensor bias = normal({136}, f32), w = normal({72, 136}, f16);
+    const bool is_constant = !is_turned || s.features % 64 != 0;
     const TensorFunction f = [=](const Tensors& in) -> Tensors {
-      return {(matmul(in[0], in[1]).astype(f32) + bias + in[2].astype(f32)).astype(dtype)};
+      const Tensor product = matmul(in[0], is_constant ? w : in[2]).astype(f32);
+      return {(product + bias + in[1].astype(f32)).astype(dtype)};
     };
-    emulator::GroupCase group(f,
-                              {normal({batches, tokens, 72}, f16), normal({batches, 72, 136}, f16),
-                               normal({batches, tokens, 136}, dtype)},
-                              i % 5 == 4 ? &layouts : nullptr);
-    emulator::expect_emulated(group, by(s, 2), 90);
+    Tensors inputs = {normal({batches, tokens, 72}, f16), normal({batches, tokens, 136}, dtype)};
+    if (!is_constant) inputs.push_back(normal({batches, 72, 136}, f16));
+    emulator::GroupCase group(f, inputs, lies_anyhow ? &layouts : nullptr);
+    const auto lower = [&](const LaidOutGraph& laid, const Group& of, const Machine& machine) {
+      Lowered lowered = by(s, 2)(laid, of, machine);
+      EXPECT_EQ(lowered.calls.back().source.text.find("kAddend = true") != std::string::npos,
+                !lies_anyhow);
+      return lowered;
+    };
+    emulator::expect_emulated(group, lower, 90);
     if (HasFailure()) return;
   }
 }
@@ -337,6 +362,19 @@ TEST(GemmSm90, NormalizesRows) {
   }
   emulator::GroupCase chosen = normalized_case(random, 33, 100, 264, f16, 1, false);
   emulator::expect_emulated(chosen, kGemmSm90, 90);
+  // With an addend beside: a residual of the rows themselves.
+  const Tensor w = random.normal({136, 136}).astype(f16);
+  const TensorFunction f = [=](const Tensors& in) -> Tensors {
+    const Tensor rows = layer_norm(in[0].astype(f32), {}, {}, 1e-5).astype(f16);
+    return {(matmul(rows, w).astype(f32) + in[1].astype(f32)).astype(f16)};
+  };
+  const Tensor x = random.normal({257, 136}).astype(f16), y = random.normal({257, 136}).astype(f16);
+  for (const GemmSchedule& s : schedules) {
+    if (s.swapped) continue;
+    SCOPED_TRACE(s.name() + " with an addend");
+    emulator::GroupCase group(f, {x, y});
+    emulator::expect_emulated(group, by(s, 2), 90);
+  }
 }
 
 // Batches, broadcast and not, of any layout; factors and weights that must be copied or packed;

@@ -190,6 +190,13 @@ TEST(Compile, ReportAndProfileNameTheGroups) {
   const std::string trace((std::istreambuf_iterator<char>(file)), {});
   EXPECT_NE(trace.find("\"where\":\"block.fc\""), std::string::npos) << trace;
   EXPECT_THROW(fast.profile("/nonexistent/folder/profile.json", {x}), tn::UserError);
+
+  for (const Tensors& wrong : {Tensors{}, Tensors{x, x}, Tensors{x(tn::slice(0, 3))}}) {
+    EXPECT_THROW(fast.report(text, wrong), tn::UserError);
+    EXPECT_THROW(fast.profile(path, wrong), tn::UserError);
+    EXPECT_THROW(fast.time(wrong, 1), tn::UserError);
+    EXPECT_THROW(tn::verify(fast, wrong), tn::UserError);
+  }
 }
 
 TEST(Compile, Bf16StaysNearFloat32) {

@@ -19,17 +19,14 @@ std::int64_t stage_bytes(const GemmSchedule& s) {
   return std::int64_t{2} * (s.tokens + s.features) * kDepth;
 }
 
-// As many stages as there is room for, beside the next kernel's block if that is possible.
+// As many stages as there is room for. With half of the memory the next kernel's block would fit
+// beside, but on an H200 that gained less than stages do.
 void add_stages(GemmSchedule& s, const GemmProblem& p, const Machine& machine) {
-  const std::int64_t all = machine.device.shared_block_bytes;
-  const std::int64_t room = s.leaves_room(p) ? all / 2 : all;
   const std::int64_t steps = tiles_along(p.depth, kDepth);
   s.stages = 0;
-  const std::int64_t fixed = s.needed_shared_bytes(p) + 2048;
-  s.stages = static_cast<int>((room - fixed) / stage_bytes(s));
-  if (s.stages < 3) s.stages = static_cast<int>((all - fixed) / stage_bytes(s));
+  const std::int64_t room = machine.device.shared_block_bytes - s.needed_shared_bytes(p) - 2048;
   s.stages = static_cast<int>(std::clamp<std::int64_t>(
-      s.stages, 0, std::min<std::int64_t>(8, std::max<std::int64_t>(steps, 2))));
+      room / stage_bytes(s), 0, std::min<std::int64_t>(8, std::max<std::int64_t>(steps, 2))));
 }
 
 }  // namespace
@@ -90,6 +87,8 @@ std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p)
     return "at most 128 sums a thread, 192 of groups that take turns with little to do";
   // Four warpgroups have 128 registers a thread when the kernel is compiled.
   if (groups == 3 && blocks * columns() > 144) return "at most 72 sums a thread in three groups";
+  // Factors that are no constants may lie turned, in panels of 64 features.
+  if (!p.is_constant && features % 64 != 0) return "features in panels of 64";
   if (stages_outputs(p) && features % (128 / staged_bytes(p)) != 0)
     return "features in panels of " + std::to_string(128 / staged_bytes(p));
   if (stages < 2) return "at least two stages";
@@ -191,9 +190,10 @@ TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Mac
   // A cluster lies within one of the partitions of 14 to 18 multiprocessors; another round of
   // clusters would cost more than splitting gains.
   const int processors = machine.device.multiprocessors;
-  const int usable = s.splits > 4   ? std::max(processors * 27 / 32 / 8 * 8, 8)
-                     : s.splits > 2 ? std::max(processors * 15 / 16 / 8 * 8, 4)
-                                    : processors;
+  const int most = s.splits == 3 || s.splits > 4 ? processors * 27 / 32
+                   : s.splits == 4               ? processors * 15 / 16
+                                                 : processors;
+  const int usable = std::max(most / s.splits, 1) * s.splits;
   const double rounds = static_cast<double>(tiles_along(s.tiles(p) * s.splits, usable));
   const double main = steps * step;
   const double clocks = s.takes_turns && rounds > 1
@@ -233,7 +233,7 @@ std::vector<GemmSchedule> gemm_sm90_schedules(const GemmProblem& p, const Machin
       const std::int64_t tokens = tiles_along(tiles_along(p.tokens, parts), 8) * 8;
       if (tokens > 256 || tokens * (parts - 1) >= p.tokens) continue;
       for (const int groups : {1, 2, 3})
-        for (const int splits : {1, 2, 4, 8}) {
+        for (const int splits : {1, 2, 3, 4, 6, 8}) {
           GemmSchedule s{static_cast<int>(tokens), 64 * groups, 0, groups, 1, true};
           s.splits = splits;
           add(s);
