@@ -5,7 +5,8 @@
     python bench/gpu_table.py --check     # fails if bench/README.md has others
 
 Files are named by their date and what they hold: -models (peers/compare_gpu.py), -kernels (peers/compare_kernels.py),
--tuned and -ablation (tune_models), -cost-model (tune_model and tune_search).
+-tuned and -ablation (tune_models), -search (tune_search on recordings of tune_models --record), -cost-model (tune_model and
+tune_search).
 """
 
 import json
@@ -116,23 +117,44 @@ def ranking(run):
             + "\n" + table(heads, rows))
 
 
-def transfer(run):
-    methods = [("random", "random"), ("evolution", "evolution"), ("full", "anew"), ("started", "**started**")]
-    medians, rows = {key: [] for key, _ in methods}, []
-    for task in run["search"]["tasks"]:
-        row = [described(task["problem"]), f"{task['schedules']}"]
-        for key, _ in methods:
-            trials = [curve["trials_to_2_percent"] for curve in task["curves"] if curve["method"] == key]
+METHODS = {"random": "random", "evolution": "evolution", "full": "anew", "started": "**started**"}
+WHAT_THEY_ARE = ("Evolution has no model, \"anew\" one that learns from these trials only, \"started\" one that had learned from "
+                 "the logs of models that do not have the subgraph, and goes on")
+
+
+def searched(search, count, first=None):
+    """A row a subgraph: the median over the seeds of each method's `count`. `first`: a column ahead of them, (name, of a task)."""
+    medians, rows = {key: [] for key in METHODS}, []
+    for task in search["tasks"]:
+        row = [described(task["problem"]), f"{task['schedules']:,}"] + ([f"{first[1](task):.3f}"] if first else [])
+        for key in METHODS:
+            trials = [curve[count] for curve in task["curves"] if curve["method"] == key]
             medians[key].append(statistics.median(trials))
             row.append(f"{medians[key][-1]:g}")
         rows.append(row)
     for name, of in (("median", statistics.median), ("mean", statistics.mean)):
-        rows.append([f"{name} of {len(run['search']['tasks'])}", ""] + [f"**{of(medians[key]):.3g}**" for key, _ in methods])
-    seeds = max(curve["seed"] for task in run["search"]["tasks"] for curve in task["curves"])
-    return (f"Trials until the best is within 2 % of the best recorded, medians of {seeds} seeds. Evolution has no model, \"anew\" "
-            "one that learns from these trials only, \"started\" one that had learned from the logs of models that do not have "
-            "the subgraph, and goes on:\n\n"
-            + table(["subgraph", "recorded"] + [name for _, name in methods], rows))
+        ahead = [f"**{of([first[1](task) for task in search['tasks']]):.3f}**"] if first else []
+        rows.append([f"{name} of {len(rows) if name == 'median' else len(rows) - 1}", ""] + ahead
+                    + [f"**{of(medians[key]):.3g}**" for key in METHODS])
+    return table(["subgraph", "recorded"] + ([first[0]] if first else []) + list(METHODS.values()), rows)
+
+
+def seeds_of(search):
+    return max(curve["seed"] for task in search["tasks"] for curve in task["curves"])
+
+
+def transfer(run):
+    return (f"Trials until the best is within 2 % of the best recorded, medians of {seeds_of(run['search'])} seeds. {WHAT_THEY_ARE}:"
+            "\n\n" + searched(run["search"], "trials_to_2_percent"))
+
+
+def search(run):
+    level0 = ("level 0 ÷ best", lambda task: task["level0_us"] / task["best_us"])
+    return (header(run, "Searches of schedules that were drawn at random and recorded")
+            + f"Trials until the best is that of random search's {run['search']['trials']:,}, medians of {seeds_of(run['search'])} seeds. "
+            f"{WHAT_THEY_ARE}; level 0 is what is taken without measuring, of what was recorded:\n\n"
+            + searched(run["search"], "trials_to_random_best", level0)
+            + "\n![The best time so far, trial by trial, by each search, a panel a subgraph.](results/gpu/search.svg)\n")
 
 
 def cost_model(run):
@@ -140,6 +162,7 @@ def cost_model(run):
 
 
 if __name__ == "__main__":
-    kinds = [("models", models), ("kernels", kernels), ("tuned", tuned), ("ablation", ablation), ("cost-model", cost_model)]
+    kinds = [("models", models), ("kernels", kernels), ("tuned", tuned), ("ablation", ablation), ("search", search),
+             ("cost-model", cost_model)]
     runs = [(render, newest(kind)) for kind, render in kinds]
     put("\n".join(render(run) for render, run in runs if run) or "No results yet.\n", BEGIN, END)

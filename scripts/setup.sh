@@ -31,12 +31,12 @@ if [ ${#missing[@]} -gt 0 ]; then
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
-# build PRESET [CMAKE_OPTION...]: configures and builds quietly; the output is shown when it fails.
+# build PRESET [TARGET...]: configures and builds (all targets) quietly; the output is shown when it fails.
 build() {
   local preset=$1 log; shift
   log=$(mktemp)
   echo "Building ($preset)"
-  if ! { cmake --preset "$preset" "$@" && cmake --build --preset "$preset"; } >"$log" 2>&1; then
+  if ! { cmake --preset "$preset" && cmake --build --preset "$preset" ${@:+--target "$@"}; } >"$log" 2>&1; then
     tail -n 60 "$log" >&2
     echo "The $preset build failed; the whole output is in $log" >&2
     exit 1

@@ -183,8 +183,9 @@ TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Mac
   const double element =
       (8 + p.operations) / 128 + stored / 24 + added / (s.takes_turns ? 12 : 18) + others / rate;
   double finish = 400 + elements * element / s.splits;
-  // What comes after the last step: statistics are finished and told, and correct every sum.
-  if (p.normalizes) finish += 1500;
+  // What comes after the last step: statistics are finished and told, and correct every sum
+  // (measured on an H200).
+  if (p.normalizes) finish += 3500;
   // Sums go to the other blocks of the cluster, which have to be waited for (measured on an H200).
   if (s.splits > 1) finish += 1300 + elements * 4 * (s.splits - 1) / s.splits / 20;
   // A cluster lies within one of the partitions of 14 to 18 multiprocessors; another round of
