@@ -85,6 +85,10 @@ std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p)
   const bool is_light = p.operations < 24 && p.read_bytes + p.written_bytes - boxed_bytes < 8.5;
   if (blocks * columns() > (takes_turns && is_light ? 384 : 256))
     return "at most 128 sums a thread, 192 of groups that take turns with little to do";
+  // Found by NVRTC, which spills beyond.
+  if (swapped && groups == 2 && columns() > 144 && p.operations >= 16 &&
+      p.read_bytes + p.written_bytes > 8.5)
+    return "at most 144 columns of two groups with much to do";
   // Four warpgroups have 128 registers a thread when the kernel is compiled.
   if (groups == 3 && blocks * columns() > 144) return "at most 72 sums a thread in three groups";
   // Factors that are no constants may lie turned, in panels of 64 features.
