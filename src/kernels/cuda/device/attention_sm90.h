@@ -74,16 +74,7 @@ struct AttentionSm90 {
   u32 tile_at(int group) const { return keys_at(S::kStages) + group * kTileBytes; }
   u32 result_at(int group) const { return tile_at(S::kGroups) + group * kResultBytes; }
 
-  struct Turn {
-    int stage = 0;
-    u32 parity = 0;
-    void next() {
-      if (++stage == S::kStages) {
-        stage = 0;
-        parity ^= 1;
-      }
-    }
-  };
+  using Turn = RingTurn<S::kStages>;
   static int query_of(int work, int tile) { return (work % kUnitsOfBatch * S::kTiles + tile) * 64; }
   static int batch_of(int work) { return work / kUnitsOfBatch; }
 

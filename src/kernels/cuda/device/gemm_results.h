@@ -55,16 +55,7 @@ struct GemmResults {
     int batch, token, feature;
     const float* statistics = nullptr;  // of its tokens, known once they are multiplied
   };
-  // The buffer that a group fills next, and the parity of its barrier then.
-  struct Turn {
-    int buffer = 0;
-    u32 parity = 0;
-    void next() {
-      if (kBuffers > 1 && ++buffer < kBuffers) return;
-      buffer = 0;
-      parity ^= 1;
-    }
-  };
+  using Turn = RingTurn<kBuffers>;  // the stage is the buffer that a group fills next
 
   const TensorMap &outputs, &addends;
   const Epilogue& epilogue;
@@ -121,14 +112,14 @@ struct GemmResults {
       if (speaks()) {
         wait_for_previous();
         store_wait_read();
-        for (int i = 0; i < kBuffers; ++i) fetch(tile, group, row, i, (turn.buffer + i) % kBuffers);
+        for (int i = 0; i < kBuffers; ++i) fetch(tile, group, row, i, (turn.stage + i) % kBuffers);
       }
   }
 
   // Until the buffer may be filled; it has the addend then, if there is one.
   void await_panel(int group, const Turn& turn) const {
     if constexpr (S::kAddend) {
-      barrier_wait(arrived(group, turn.buffer), turn.parity);
+      barrier_wait(arrived(group, turn.stage), turn.parity);
     } else if constexpr (S::kStaged) {
       if (speaks()) store_wait_read<kBuffers - 1>();
       named_barrier(kGroupBarrier + group, 128);
@@ -140,7 +131,7 @@ struct GemmResults {
     named_barrier(kGroupBarrier + group, 128);
     if (!speaks()) return;
     const int feature = number % kPanels * kPanelColumns, down = row + number / kPanels * 64;
-    store_box(outputs, address + buffer_at(group, turn.buffer),
+    store_box(outputs, address + buffer_at(group, turn.stage),
               (S::kSwapped ? P::outputs(tile.feature + down, tile.token + my_column(), tile.batch)
                            : P::outputs(tile.feature + feature, tile.token + down, tile.batch))
                   .axes);
@@ -150,7 +141,7 @@ struct GemmResults {
     if constexpr (S::kAddend)
       if (number > 0 && next < kOfGroup) {
         store_wait_read<1>();
-        fetch(tile, group, row, next, (turn.buffer + kBuffers - 1) % kBuffers);
+        fetch(tile, group, row, next, (turn.stage + kBuffers - 1) % kBuffers);
       }
   }
 
@@ -285,7 +276,7 @@ struct GemmResults {
     constexpr int kCount = S::kSwapped || kLeft < kPanelColumns ? kLeft : kPanelColumns;
     await_panel(group, turn);
     finish_panel<kCount>(sums[kBlock] + kFirst / 2, tile, row + 64 * kBlock, my_column() + kFirst,
-                         buffer_at(group, turn.buffer), ready[kBlock]);
+                         buffer_at(group, turn.stage), ready[kBlock]);
     if constexpr (S::kStaged) {
       release_panel(tile, group, row, kNumber, turn);
       turn.next();

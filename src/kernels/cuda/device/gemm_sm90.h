@@ -115,22 +115,7 @@ struct GemmSm90 {
   u32 weights_at(int stage) const { return stage_at(stage) + (S::kSwapped ? 0 : kRowTile); }
   u32 inputs_at(int stage) const { return stage_at(stage) + (S::kSwapped ? kRowTile : 0); }
 
-  // The place in the ring, and the parity that its barriers have this time round.
-  struct Turn {
-    int stage = 0;
-    u32 parity = 0;
-    void next() {
-      if (++stage == S::kStages) {
-        stage = 0;
-        parity ^= 1;
-      }
-    }
-    void skip(int steps) {
-      const int sum = stage + steps;
-      stage = sum % S::kStages;
-      parity ^= sum / S::kStages & 1;
-    }
-  };
+  using Turn = RingTurn<S::kStages>;
 
   void start() const {
     if (threadIdx.x == 0) {
