@@ -56,6 +56,7 @@ TEST(AttentionSm90, CompilesWithoutSpills) {
 
 // Up to 272 keys are held at once, more come in large blocks (measured: small ones take twice as
 // long).
+// The blocks are those of the fastest schedules measured on an H200, or larger ones.
 TEST(AttentionSm90, ChoosesLargeBlocks) {
   const auto best = [](std::int64_t heads, std::int64_t queries, std::int64_t keys,
                        std::int64_t depth) {
@@ -63,7 +64,7 @@ TEST(AttentionSm90, ChoosesLargeBlocks) {
   };
   EXPECT_EQ(best(12, 197, 197, 64).block, 208);
   EXPECT_EQ(best(768, 197, 197, 64).block, 208);
-  EXPECT_EQ(best(16, 257, 257, 80).block, 272);
+  EXPECT_EQ(best(16, 257, 257, 80).block, 144);  // 4.6 us; all keys at once 4.8
   EXPECT_GE(best(16, 577, 577, 64).block, 176);
   EXPECT_GE(best(8, 1050, 1050, 32).block, 176);
   EXPECT_GE(best(8, 100, 1050, 32).block, 176);
