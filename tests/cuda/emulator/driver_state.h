@@ -1,0 +1,123 @@
+// What the parts of the emulated driver share: the driver's objects, and what they do for each
+// other.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "src/kernels/cuda/driver.h"
+#include "src/kernels/cuda/family.h"
+#include "tests/cuda/emulator/driver.h"
+#include "tests/cuda/emulator/engine.h"
+
+namespace tensor::cuda {
+
+// The driver's objects, which the library only knows as pointers.
+struct Context {
+  struct Block {
+    std::size_t bytes = 0;
+    bool is_uploaded = false;  // last written by a copy, so that no kernel need be waited for
+  };
+  DeviceInfo info;
+  std::byte *begin = nullptr, *next = nullptr, *end = nullptr;  // of the addresses
+  std::int64_t limit = 0, taken = 0;
+  std::map<Address, Block> blocks;
+
+  Block* holding(Address address, std::size_t bytes) {
+    auto after = blocks.upper_bound(address);
+    if (after == blocks.begin()) return nullptr;
+    auto& [first, block] = *--after;
+    return address + bytes <= first + block.bytes ? &block : nullptr;
+  }
+};
+struct GraphHandle {
+  std::vector<std::function<void()>> work;
+};
+struct GraphExecHandle : GraphHandle {};
+struct StreamHandle {
+  Context* device = nullptr;
+  std::deque<std::function<void()>> work;
+  std::unique_ptr<GraphHandle> capture;
+};
+struct EventHandle {
+  bool is_reached = false;
+};
+struct FunctionHandle {
+  const KernelSource* source = nullptr;
+  std::string entry;
+  int capability = 0;
+};
+struct ModuleHandle {
+  KernelSource source;
+  int capability = 0;
+  std::deque<FunctionHandle> functions;
+};
+
+}  // namespace tensor::cuda
+
+namespace tensor::emulator {
+
+using cuda::Address;
+
+// What calls return; 0: all is well.
+constexpr int kInvalid = 1, kNoContext = 201, kNotFound = 500, kFailed = 719;
+constexpr std::size_t kPage = 4096;
+
+struct State {
+  std::recursive_mutex mutex;
+  std::deque<cuda::Context> devices;
+  std::map<const std::byte*, std::size_t> pinned;
+  std::deque<cuda::StreamHandle*> streams;
+  std::deque<MapOnHost> maps;  // live as long as the process: kernels name them
+  DriverCounts counts;
+  std::string complaints, fault;
+  std::vector<std::string> ranges;
+};
+State& state();
+inline thread_local cuda::Context* current = nullptr;
+
+inline void complain(const std::string& what) { state().complaints += what + "\n"; }
+
+// Device memory may be touched as long as this lives.
+class Unprotected {
+ public:
+  explicit Unprotected(cuda::Context& device) : device_(device) { set(PROT_READ | PROT_WRITE); }
+  ~Unprotected() { set(PROT_NONE); }
+  Unprotected(const Unprotected&) = delete;
+  Unprotected& operator=(const Unprotected&) = delete;
+
+ private:
+  void set(int access) {
+    if (device_.next > device_.begin)
+      mprotect(device_.begin, static_cast<std::size_t>(device_.next - device_.begin), access);
+  }
+  cuda::Context& device_;
+};
+
+// driver_memory.cpp
+int copy_in(Address to, const void* from, std::size_t bytes);
+int copy_out(void* to, Address from, std::size_t bytes);
+void check_pinned(const void* memory, std::size_t bytes);
+// driver_streams.cpp: later, in the order of the stream.
+int enqueue(cuda::StreamHandle* stream, std::function<void()> work);
+
+// What each part has of libcuda, by name.
+using Functions = std::map<std::string, void*>;
+Functions memory_functions();
+Functions stream_functions();
+Functions kernel_functions();
+
+template <class F>
+void* pointer_to(F* function) {
+  return reinterpret_cast<void*>(function);
+}
+
+}  // namespace tensor::emulator

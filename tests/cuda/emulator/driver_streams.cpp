@@ -1,0 +1,127 @@
+// Streams, events and graphs of the emulated driver: what is queued runs when somebody waits.
+#include "tests/cuda/emulator/driver_state.h"
+
+namespace tensor::emulator {
+
+int enqueue(cuda::StreamHandle* stream, std::function<void()> work) {
+  if (current != stream->device) complain("a stream of another device than the current one");
+  if (stream->capture)
+    stream->capture->work.push_back(std::move(work));
+  else
+    stream->work.push_back(std::move(work));
+  return 0;
+}
+
+namespace {
+
+int create_stream(cuda::StreamHandle** stream, unsigned) {
+  const std::lock_guard lock(state().mutex);
+  if (!current) return kNoContext;
+  *stream = new cuda::StreamHandle{current, {}, nullptr};
+  state().streams.push_back(*stream);
+  return 0;
+}
+int destroy_stream(cuda::StreamHandle* stream) {
+  const std::lock_guard lock(state().mutex);
+  if (!stream->work.empty()) complain("a stream is destroyed while work is queued");
+  std::erase(state().streams, stream);
+  delete stream;
+  return 0;
+}
+int synchronize(cuda::StreamHandle* stream) {
+  const std::lock_guard lock(state().mutex);
+  if (!stream || stream->capture) return stream ? kInvalid : 0;  // the default one has done all
+  try {
+    while (!stream->work.empty()) {
+      const std::function<void()> work = std::move(stream->work.front());
+      stream->work.pop_front();
+      work();
+    }
+  } catch (const Error& error) {
+    state().fault = error.what();
+    stream->work.clear();
+    return kFailed;
+  }
+  return 0;
+}
+int create_event(cuda::EventHandle** event, unsigned) { return *event = new cuda::EventHandle, 0; }
+int destroy_event(cuda::EventHandle* event) {
+  delete event;
+  return 0;
+}
+int record(cuda::EventHandle* event, cuda::StreamHandle* stream) {
+  const std::lock_guard lock(state().mutex);
+  event->is_reached = false;
+  return enqueue(stream, [event] { event->is_reached = true; });
+}
+int elapsed(float* milliseconds, cuda::EventHandle* a, cuda::EventHandle* b) {
+  if (!a->is_reached || !b->is_reached) return kInvalid;
+  return *milliseconds = 0.001f, 0;
+}
+void check_copy(int result) {
+  if (result != 0) throw Fault("a copy outside of the memory in use");
+}
+int upload_async(Address to, const void* from, std::size_t bytes, cuda::StreamHandle* stream) {
+  const std::lock_guard lock(state().mutex);
+  check_pinned(from, bytes);
+  return enqueue(stream, [=] { check_copy(copy_in(to, from, bytes)); });
+}
+int download_async(void* to, Address from, std::size_t bytes, cuda::StreamHandle* stream) {
+  const std::lock_guard lock(state().mutex);
+  check_pinned(to, bytes);
+  return enqueue(stream, [=] { check_copy(copy_out(to, from, bytes)); });
+}
+int call_host(cuda::StreamHandle* stream, void (*function)(void*), void* argument) {
+  const std::lock_guard lock(state().mutex);
+  return enqueue(stream, [=] { function(argument); });
+}
+int begin_capture(cuda::StreamHandle* stream, int) {
+  stream->capture = std::make_unique<cuda::GraphHandle>();
+  return 0;
+}
+int end_capture(cuda::StreamHandle* stream, cuda::GraphHandle** graph) {
+  return *graph = stream->capture.release(), 0;
+}
+int instantiate(cuda::GraphExecHandle** executable, cuda::GraphHandle* graph, unsigned long long) {
+  const std::lock_guard lock(state().mutex);
+  ++state().counts.graphs;
+  return *executable = new cuda::GraphExecHandle{*graph}, 0;
+}
+int destroy_graph(cuda::GraphHandle* graph) {
+  delete graph;
+  return 0;
+}
+int destroy_executable(cuda::GraphExecHandle* executable) {
+  delete executable;
+  return 0;
+}
+int launch_graph(cuda::GraphExecHandle* executable, cuda::StreamHandle* stream) {
+  const std::lock_guard lock(state().mutex);
+  for (const auto& work : executable->work) enqueue(stream, work);
+  return 0;
+}
+
+}  // namespace
+
+Functions stream_functions() {
+  return {
+      {"cuStreamCreate", pointer_to(create_stream)},
+      {"cuStreamDestroy_v2", pointer_to(destroy_stream)},
+      {"cuStreamSynchronize", pointer_to(synchronize)},
+      {"cuEventCreate", pointer_to(create_event)},
+      {"cuEventDestroy_v2", pointer_to(destroy_event)},
+      {"cuEventRecord", pointer_to(record)},
+      {"cuEventElapsedTime", pointer_to(elapsed)},
+      {"cuMemcpyHtoDAsync_v2", pointer_to(upload_async)},
+      {"cuMemcpyDtoHAsync_v2", pointer_to(download_async)},
+      {"cuLaunchHostFunc", pointer_to(call_host)},
+      {"cuStreamBeginCapture_v2", pointer_to(begin_capture)},
+      {"cuStreamEndCapture", pointer_to(end_capture)},
+      {"cuGraphInstantiateWithFlags", pointer_to(instantiate)},
+      {"cuGraphDestroy", pointer_to(destroy_graph)},
+      {"cuGraphExecDestroy", pointer_to(destroy_executable)},
+      {"cuGraphLaunch", pointer_to(launch_graph)},
+  };
+}
+
+}  // namespace tensor::emulator
