@@ -36,6 +36,8 @@ constexpr const char* kHelp =
     "  --logs=FOLDER     where each model's log is kept and continued (tune-logs)\n"
     "  --best=FILE       takes the fastest schedules of these logs: small enough to ship in\n"
     "                    src/tune/shipped\n"
+    "  --against=FOLDER  the time before is of the plans by the logs there; without it, of the\n"
+    "                    analytic model's\n"
     "  --without=LIST    of model, evolution, scheduler, sketches, partition, whole: left "
     "out, to compare\n"
     "  --record=N        no tuning: draws --trials schedules at random of each of a model's N "
@@ -48,7 +50,7 @@ struct Options {
   tensor::CompileOptions compile;
   tensor::TuneOptions tune;
   int batch = 1;
-  std::string folder = "tune-logs", best, without;
+  std::string folder = "tune-logs", against, best, without;
   std::vector<std::string> models;
   std::vector<std::string> logs;  // that were written to
 };
@@ -89,6 +91,7 @@ Options parse(int argc, char** argv) {
       {"--trials", [&](auto& text) { o.tune.trials = number<std::int64_t>("--trials", text); }},
       {"--seed", [&](auto& text) { o.tune.seed = number<std::uint64_t>("--seed", text); }},
       {"--logs", [&](auto& text) { o.folder = text; }},
+      {"--against", [&](auto& text) { o.against = text; }},
       {"--best", [&](auto& text) { o.best = text; }},
       {"--record", [&](auto& text) { o.tune.record = number<int>("--record", text); }},
       {"--only", [&](auto& text) { o.tune.record_only = text; }},
@@ -128,18 +131,21 @@ double difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   return worst;
 }
 
+using Paths = std::vector<std::string>;
+
 // By turns, so that what disturbs the one disturbs the other.
-Whole time_whole(const bench::Workload& work, tensor::CompileOptions how, const std::string& log) {
-  const auto compiled = [&](std::vector<std::string> logs, double& seconds) {
+Whole time_whole(const bench::Workload& work, tensor::CompileOptions how, const Paths& logs_before,
+                 const Paths& logs_after) {
+  const auto compiled = [&](const Paths& logs, double& seconds) {
     const Clock::time_point begin = Clock::now();
-    how.tune_logs = std::move(logs);
+    how.tune_logs = logs;
     tensor::Executable executable = tensor::compile(work.function, work.inputs, how);
     seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     return executable;
   };
   Whole whole;
-  const tensor::Executable before = compiled({}, whole.compile_before_s),
-                           after = compiled({log}, whole.compile_after_s);
+  const tensor::Executable before = compiled(logs_before, whole.compile_before_s),
+                           after = compiled(logs_after, whole.compile_after_s);
   whole.groups_before = before.group_count(), whole.groups_after = after.group_count();
   whole.difference = difference(after(work.inputs), before(work.inputs));
   constexpr int kRounds = 5, kMost = 100;
@@ -158,12 +164,12 @@ Whole time_whole(const bench::Workload& work, tensor::CompileOptions how, const 
 }
 
 Whole time_in_child(const bench::Workload& work, const tensor::CompileOptions& how,
-                    const std::string& log) {
+                    const Paths& logs_before, const Paths& logs_after) {
   constexpr double kPatience = 900;  // seconds: compiles twice
   tensor::Worker worker(
       [&](const std::vector<std::string>&, tensor::Channel& channel) {
         channel.begin(0);
-        const Whole w = time_whole(work, how, log);
+        const Whole w = time_whole(work, how, logs_before, logs_after);
         std::ostringstream text;
         text << std::setprecision(9) << w.before_ms << ' ' << w.after_ms << ' '
              << w.compile_before_s << ' ' << w.compile_after_s << ' ' << w.groups_before << ' '
@@ -212,9 +218,10 @@ void print(std::ostream& out, const std::string& model, const Options& o,
   std::ostringstream text;
   text << "{\"model\": " << std::quoted(model) << ", \"batch\": " << o.batch << ", \"dtype\": \""
        << o.compile.dtype << "\", \"device\": " << std::quoted(s.device)
-       << ", \"without\": " << std::quoted(o.without) << ", \"log\": " << std::quoted(s.log)
-       << ", \"tune_seconds\": " << s.seconds << ", \"end\": " << std::quoted(s.end)
-       << ", \"trials\": " << s.trials << ", \"failures\": " << s.failures
+       << ", \"against\": " << std::quoted(o.against) << ", \"without\": " << std::quoted(o.without)
+       << ", \"log\": " << std::quoted(s.log) << ", \"tune_seconds\": " << s.seconds
+       << ", \"end\": " << std::quoted(s.end) << ", \"trials\": " << s.trials
+       << ", \"failures\": " << s.failures
        << ", \"compile_seconds\": " << s.seconds + w.compile_after_s;
   if (w.error.empty())
     text << ", \"before_ms\": " << w.before_ms << ", \"after_ms\": " << w.after_ms
@@ -244,7 +251,7 @@ void write_best(const std::vector<std::string>& logs, const std::string& path) {
   const tensor::Table tables[] = {tensor::Table(all), tensor::Table(alone)};
   std::erase_if(all, [&](const tensor::Measurement& m) {
     return std::none_of(std::begin(tables), std::end(tables), [&](const tensor::Table& table) {
-      const tensor::Table::Entry* best = table.find(m.device, m.problem);
+      const auto best = table.find(m.device, m.problem);
       return best && best->family == m.family && best->schedule == m.schedule;
     });
   });
@@ -270,9 +277,9 @@ void tune_one(const bench::Case& c, Options& o) {
   const bench::Workload work = c.make(o.compile.dtype);
   o.compile.names = work.weights;
   o.compile.tune_logs = std::vector<std::string>();
-  std::ostringstream log;
-  log << o.folder << '/' << c.name << "-b" << o.batch << '-' << o.compile.dtype << ".jsonl";
-  o.tune.log = log.str();
+  std::ostringstream name;
+  name << '/' << c.name << "-b" << o.batch << '-' << o.compile.dtype << ".jsonl";
+  o.tune.log = o.folder + name.str();
   double told = -1e9;
   o.tune.progress = [&](const tensor::TuneProgress& p) {
     constexpr double kBetween = 5;  // seconds
@@ -286,7 +293,8 @@ void tune_one(const bench::Case& c, Options& o) {
   o.logs.push_back(o.tune.log);
   std::cerr << summary;
   if (o.tune.record > 0) return;
-  const Whole whole = time_in_child(work, o.compile, o.tune.log);
+  const Whole whole = time_in_child(
+      work, o.compile, o.against.empty() ? Paths() : Paths{o.against + name.str()}, {o.tune.log});
   if (whole.error.empty())
     std::cerr << c.name << ", whole: " << whole.before_ms << " ms before, " << whole.after_ms
               << " ms after (" << whole.before_ms / whole.after_ms << " x)\n";

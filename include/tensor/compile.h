@@ -31,8 +31,9 @@ struct CompileOptions {
   Device device = {};  ///< "cuda" or "cuda:1" for a GPU
   int threads = 0;     ///< 0: one a core
   bool fuse = true;    ///< false: one kernel an operator, for comparison
-  /// Measurements to plan from (tune.h): only those of the same device count, and nothing is
-  /// measured. Not set: the logs that ship with the library, and the user's own; empty: none.
+  /// Measurements to plan from (tune.h): only those of the same device count (on GPUs from sm_80 on
+  /// of f16 and bf16 for each other), and nothing is measured. Not set: the logs that ship with the
+  /// library, and the user's own; empty: none.
   std::optional<std::vector<std::string>> tune_logs = std::nullopt;
   /// Parameters by name, so that reports speak the model's own words; see nn::state_dict.
   std::vector<std::pair<std::string, Tensor>> names = {};

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "src/kernels/cuda/family.h"
+#include "src/kernels/cuda/gemm_mma.h"
 #include "src/runtime/cpu_engine.h"
 #include "src/runtime/cuda_engine.h"
 
@@ -57,6 +58,9 @@ Target cuda_target(const cuda::DeviceInfo& info) {
   };
   target.families = static_cast<int>(cuda::cuda_families().size());
   target.folds_norms = info.capability == 90;
+  // The same instructions at the same rate, where there are Tensor Cores for both.
+  target.bf16_is_like_f16 =
+      cuda::multiplier_of(bf16, false, machine) == cuda::multiplier_of(f16, false, machine);
   target.family_name = [family](int index) { return family(index).name; };
   target.estimate = [=](int index, const Graph& graph, const Group& group) {
     return family(index).estimate(graph, group, machine);

@@ -26,6 +26,9 @@ struct Target {
   /// Whether a family folds layer_norm into products of narrow types: such programs are prepared so
   /// that it can (cast_norms).
   bool folds_norms = false;
+  /// Whether kernels are as fast in bf16 as in f16, so that what was measured of one type serves
+  /// the other.
+  bool bf16_is_like_f16 = false;
   /// Microseconds that a family thinks it takes, nullopt when it declines the group.
   std::function<std::optional<double>(int family, const Graph&, const Group&)> estimate;
   /// What may be tried for a group that the family accepts; nullopt where there is one way only.

@@ -133,4 +133,19 @@ std::string problem_text(const Graph& graph, const Group& group) {
   return ProblemWriter(graph, group).run();
 }
 
+std::string twin_text(std::string_view problem) {
+  constexpr std::string_view kName = "f16";  // no other word of a problem has it in itself
+  std::string twin;
+  for (std::size_t at; (at = problem.find(kName)) != std::string_view::npos;) {
+    twin += problem.substr(0, at);
+    if (twin.ends_with('b'))
+      twin.pop_back();
+    else
+      twin += 'b';
+    twin += kName;
+    problem.remove_prefix(at + kName.size());
+  }
+  return twin += problem;
+}
+
 }  // namespace tensor

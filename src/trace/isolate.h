@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "src/trace/fuse.h"
 #include "src/trace/layout.h"
@@ -23,5 +24,9 @@ Isolated isolate(const LaidOutGraph& laid, const Group& group);
 /// constants hold are left out. "%0 = f16(197, 768); %1 = constant f16(768, 768); %2 = matmul(%0,
 /// %1); return %2"
 std::string problem_text(const Graph& graph, const Group& group);
+
+/// The text of the same problem with f16 for bf16 and bf16 for f16, wherever they stand; a problem
+/// that has neither is its own twin.
+std::string twin_text(std::string_view problem);
 
 }  // namespace tensor

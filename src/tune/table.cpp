@@ -24,7 +24,6 @@ struct Records {
   std::vector<int> version;
   std::vector<double> microseconds;
   bool is_faulty = false;
-  double median = 0;  // 0: cannot be used
 };
 
 // The newest is the greatest; of equally old ones that of the fastest model, then the first in
@@ -40,6 +39,11 @@ struct Chosen {
            std::tie(o.version, o.time, model_us, family, schedule);
   }
 };
+
+template <class A, class B>
+bool names_same(const A& a, const B& b) {
+  return a.family == b.family && a.schedule == b.schedule;
+}
 
 }  // namespace
 
@@ -72,34 +76,63 @@ Table::Table(std::span<const Measurement> measurements) {
   }
   for (auto& [key, records] : all) {
     const auto& [problem, device, family, schedule] = key;
-    if (records.is_faulty || records.microseconds.empty()) continue;
-    const double time = records.median = median(std::move(records.microseconds));
-    const auto [entry, is_new] = best_.try_emplace({problem, device});
-    if (is_new || time < entry->second.microseconds)
-      entry->second = {device, family, schedule, time};
+    Known& known = known_[{problem, device}];
+    if (records.is_faulty)
+      known.failed.push_back({device, family, schedule});
+    else if (!records.microseconds.empty())
+      known.ranked.push_back({device, family, schedule, median(std::move(records.microseconds))});
   }
-  for (const auto& [key, chosen] : choices) {
-    const auto& [problem, device] = key;
-    const auto known = all.find({problem, device, chosen.family, chosen.schedule});
-    if (known == all.end() || known->second.median == 0) continue;
-    Entry& entry = best_.at(key);
-    if (known->second.median <= kChosen * entry.microseconds)
-      std::tie(entry.family, entry.schedule) = std::tie(chosen.family, chosen.schedule);
+  for (auto& [key, known] : known_) {
+    std::stable_sort(known.ranked.begin(), known.ranked.end(), [](const Entry& a, const Entry& b) {
+      return a.microseconds < b.microseconds;
+    });
+    const auto choice = choices.find(key);
+    if (choice == choices.end()) continue;
+    for (std::size_t i = 0; i < known.ranked.size(); ++i)
+      if (names_same(known.ranked[i], choice->second)) known.chosen = i;
   }
 }
 
-const Table::Entry* Table::find(const std::string& device, const std::string& problem) const {
-  const auto found = best_.find({problem, device});
-  return found == best_.end() ? nullptr : &found->second;
+std::optional<Table::Entry> Table::find(const std::string& device, const std::string& problem,
+                                        const Filter& is_usable) const {
+  const auto known = known_.find({problem, device});
+  if (known == known_.end()) return std::nullopt;
+  const auto& [ranked, chosen, failed] = known->second;
+  const auto fastest = std::find_if(ranked.begin(), ranked.end(), is_usable);
+  if (fastest == ranked.end()) return std::nullopt;
+  Entry best = *fastest;
+  const auto choice = ranked.begin() + static_cast<std::ptrdiff_t>(chosen);
+  if (choice > fastest && choice->microseconds <= kChosen * best.microseconds && is_usable(*choice))
+    std::tie(best.family, best.schedule) = std::tie(choice->family, choice->schedule);
+  return best;
+}
+
+bool Table::has_failed(const std::string& device, const std::string& problem,
+                       const Entry& entry) const {
+  const auto known = known_.find({problem, device});
+  if (known == known_.end()) return false;
+  const auto& failed = known->second.failed;
+  return std::any_of(failed.begin(), failed.end(),
+                     [&](const Entry& one) { return names_same(one, entry); });
 }
 
 std::vector<Table::Entry> Table::hints(const std::string& device,
                                        const std::string& problem) const {
   std::vector<Entry> entries;
-  for (auto at = best_.lower_bound({problem, ""}); at != best_.end() && at->first.first == problem;
-       ++at)
-    if (at->second.device != device) entries.push_back(at->second);
+  for (auto at = known_.lower_bound({problem, ""});
+       at != known_.end() && at->first.first == problem; ++at) {
+    const std::string& other = at->first.second;
+    if (other == device) continue;
+    if (const auto best = find(other, problem)) entries.push_back(*best);
+  }
   return entries;
+}
+
+std::map<std::pair<std::string, std::string>, Table::Entry> Table::entries() const {
+  std::map<std::pair<std::string, std::string>, Entry> all;
+  for (const auto& [key, known] : known_)
+    if (const auto best = find(key.second, key.first)) all.emplace(key, *best);
+  return all;
 }
 
 }  // namespace tensor

@@ -1,7 +1,9 @@
 // Table: what logs say is best. Made anew from measurements, in whatever order they come.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,7 +25,9 @@ class Table {
     bool operator==(const Entry&) const = default;
   };
 
-  static constexpr double kChosen = 1.1;
+  using Filter = std::function<bool(const Entry&)>;
+
+  static constexpr double kChosen = 1.15;
 
   Table() = default;
   /// Of each schedule the records of the newest version of this library count, its kernels being
@@ -35,15 +39,27 @@ class Table {
   /// nothing else would be fused because of a choice.
   explicit Table(std::span<const Measurement> measurements);
 
-  /// The best schedule of a problem measured on this device, nullptr if there is none.
-  const Entry* find(const std::string& device, const std::string& problem) const;
+  /// The best schedule of a problem measured on this device, among those that `is_usable`; nullopt
+  /// if there is none.
+  std::optional<Entry> find(
+      const std::string& device, const std::string& problem,
+      const Filter& is_usable = [](const Entry&) { return true; }) const;
+  /// Whether this family and schedule are out for a problem on this device.
+  bool has_failed(const std::string& device, const std::string& problem, const Entry& entry) const;
   /// The best schedules on other devices, by the devices' names: worth trying, not to be trusted.
   std::vector<Entry> hints(const std::string& device, const std::string& problem) const;
-  /// By problem and device.
-  const std::map<std::pair<std::string, std::string>, Entry>& entries() const { return best_; }
+  /// The best of all problems, by problem and device.
+  std::map<std::pair<std::string, std::string>, Entry> entries() const;
 
  private:
-  std::map<std::pair<std::string, std::string>, Entry> best_;
+  // Of a problem on a device.
+  struct Known {
+    std::vector<Entry> ranked;  // the fastest alone first
+    std::size_t chosen = 0;     // of them
+    std::vector<Entry> failed;
+  };
+
+  std::map<std::pair<std::string, std::string>, Known> known_;  // by problem and device
 };
 
 }  // namespace tensor

@@ -2,6 +2,7 @@
 // those are chosen with which the whole model is fastest, problem by problem, the heaviest first.
 #include <algorithm>
 #include <iomanip>
+#include <limits>
 #include <set>
 #include <sstream>
 
@@ -11,6 +12,7 @@ namespace tensor {
 namespace {
 
 constexpr std::size_t kProblems = 8, kRivals = 3;
+constexpr int kPasses = 3;
 constexpr double kNear = 1.05;  // times the fastest one's time alone
 
 // In how many numbers they differ; more than any where the structure does.
@@ -21,11 +23,14 @@ std::size_t difference(const Schedule& a, const Schedule& b) {
   return count;
 }
 
-// Those that are least like what is in the list already: what is alike overlaps alike. Of several
-// the fastest.
-std::vector<Schedule> rivals_of(const Schedule& incumbent, const Search& search) {
+// What the analytic model takes, however fast it is alone; then those that are least like what is
+// in the list already: what is alike overlaps alike. Of several the fastest.
+std::vector<Schedule> rivals_of(const Schedule& incumbent, const Schedule& level0,
+                                const Search& search) {
   const std::vector<Search::Best> near = search.within(kNear);
   std::vector<Schedule> list = {incumbent};
+  for (const Search::Best& one : search.within(std::numeric_limits<double>::infinity()))
+    if (one.schedule == level0 && !(level0 == incumbent)) list.push_back(level0);
   while (list.size() <= kRivals) {
     const Schedule* next = nullptr;
     std::size_t most = 0;
@@ -56,12 +61,17 @@ void Tuner::choose() {
   });
   const TimePlans time = make_timer_(plans.merged.first, [this] { return !late().empty(); });
   FusionPlan plan = plans.merged.second;
-  std::size_t count = 0;
-  for (const Entry* entry : heaviest)
-    if (count < kProblems && late().empty()) {
-      count += choose(plans, plan, *entry, time);
-      tell(static_cast<int>(entry - tasks_.data()));
-    }
+  // Again where choices changed what others overlap with.
+  std::size_t before = SIZE_MAX;
+  for (int pass = 0; pass < kPasses && chosen_.size() != before; ++pass) {
+    before = chosen_.size();
+    std::size_t count = 0;
+    for (const Entry* entry : heaviest)
+      if (count < kProblems && late().empty()) {
+        count += choose(plans, plan, *entry, time);
+        tell(static_cast<int>(entry - tasks_.data()));
+      }
+  }
 }
 
 // Puts the best schedule of a problem into the plan; false where there is nothing to choose.
@@ -76,7 +86,8 @@ bool Tuner::choose(const Plans& plans, FusionPlan& plan, const Entry& entry,
   const Group& now = plan.groups[groups[0]];
   const std::string incumbent =
       Problem::joined(std::string(target_.family_name(now.family)), now.schedule);
-  const std::vector<Schedule> rivals = rivals_of(Schedule::parse(incumbent), *entry.search);
+  const std::vector<Schedule> rivals =
+      rivals_of(Schedule::parse(incumbent), problem.space().chosen, *entry.search);
   if (rivals.empty()) return false;
   std::vector<FusionPlan> variants(1 + rivals.size(), plan);
   for (std::size_t i = 0; i < rivals.size(); ++i)

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 
 #include "src/kernels/cuda/kernel_cache.h"
 #include "src/trace/isolate.h"
@@ -16,14 +15,50 @@ void keep_device(std::vector<Measurement>& measurements, const std::string& devi
   std::erase_if(measurements, [&](const Measurement& m) { return m.device != device; });
 }
 
+// -1 if this build has no family of that name.
+int family_of(const detail::Target& target, std::string_view name) {
+  for (int family = 0; family < target.families; ++family)
+    if (target.family_name(family) == name) return family;
+  return -1;
+}
+
+// Logs outlive the spaces that they are about: whether this build can still run the group so.
+bool can_run(const detail::Target& target, const Graph& graph, const Group& group,
+             const Table::Entry& entry) {
+  const int family = family_of(target, entry.family);
+  if (family < 0 || !target.estimate(family, graph, group)) return false;
+  if (entry.schedule.empty()) return true;  // as the family likes
+  try {
+    const Schedule schedule = Schedule::parse(entry.schedule);
+    const auto space = target.space(family, graph, group);
+    return space && space->has(schedule);
+  } catch (const UserError&) {  // a text of another version
+    return false;
+  }
+}
+
+// What was measured of a group, or else of its twin, less what failed in this type.
+std::optional<GroupCost> measured_cost(const detail::Target& target, const Table& table,
+                                       const Graph& graph, const Group& group) {
+  const std::string& device = target.tuned_as;
+  const std::string problem = problem_text(graph, group);
+  const auto is_usable = [&](const Table::Entry& entry) {
+    return !table.has_failed(device, problem, entry) && can_run(target, graph, group, entry);
+  };
+  std::optional<Table::Entry> entry = table.find(device, problem, is_usable);
+  if (!entry && target.bf16_is_like_f16) entry = table.find(device, twin_text(problem), is_usable);
+  if (!entry) return std::nullopt;
+  return GroupCost{family_of(target, entry->family), entry->microseconds, entry->schedule};
+}
+
 // Whether all groups of a plan were; those of parallel products as the product they become.
 bool are_measured(const Graph& graph, const FusionPlan& plan, const detail::Target& target,
                   const Table& table) {
   return std::all_of(plan.groups.begin(), plan.groups.end(), [&](const Group& group) {
     const ParallelRun run = run_of(graph, group);
-    if (run.empty()) return table.find(target.tuned_as, problem_text(graph, group)) != nullptr;
+    if (run.empty()) return measured_cost(target, table, graph, group).has_value();
     const Merged merged = merged_alone(graph, run);
-    return table.find(target.tuned_as, problem_text(merged.graph, merged.group)) != nullptr;
+    return measured_cost(target, table, merged.graph, merged.group).has_value();
   });
 }
 
@@ -41,13 +76,8 @@ std::vector<Measurement> shipped_measurements() {
 CostFn tuned_cost(const detail::Target& target, std::shared_ptr<const Table> table,
                   double caution) {
   if (!table) return target.cost;
-  std::map<std::string, int, std::less<>> numbers;
-  for (int i = 0; i < target.families; ++i) numbers.emplace(target.family_name(i), i);
   return [=](const Graph& graph, const Group& group) -> GroupCost {
-    if (const Table::Entry* entry = table->find(target.tuned_as, problem_text(graph, group)))
-      if (const auto family = numbers.find(entry->family);
-          family != numbers.end() && target.estimate(family->second, graph, group))
-        return {family->second, entry->microseconds, entry->schedule};
+    if (const auto measured = measured_cost(target, *table, graph, group)) return *measured;
     GroupCost cost = target.cost(graph, group);
     cost.microseconds *= caution;
     return cost;
@@ -58,12 +88,11 @@ FusionPlan tuned_fusion(const Graph& graph, const detail::Target& target,
                         const std::shared_ptr<const Table>& table) {
   if (!table) return fuse(graph, target.cost);
   std::vector<double> ratios;  // of measured times to estimates
-  const CostFn cost = tuned_cost(target, table);
   FusionPlan plan = fuse(graph, [&](const Graph& of, const Group& group) {
-    const GroupCost found = cost(of, group);
-    if (table->find(target.tuned_as, problem_text(of, group)) && found.family >= 0)
-      ratios.push_back(found.microseconds / target.cost(of, group).microseconds);
-    return found;
+    const GroupCost estimate = target.cost(of, group);
+    const auto measured = measured_cost(target, *table, of, group);
+    if (measured) ratios.push_back(measured->microseconds / estimate.microseconds);
+    return measured.value_or(estimate);
   });
   if (ratios.empty() || are_measured(graph, plan, target, *table)) return plan;
   // What is a little better is not worth the change, which nobody has measured.

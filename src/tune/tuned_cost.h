@@ -12,8 +12,9 @@
 namespace tensor {
 
 /// The target's cost times `caution`, but for groups that were measured on its device the time and
-/// the schedule of the best one. What a family of this build does not take, or does not know, is
-/// passed over. `table` may be null.
+/// the schedule of the best one that this build has: families, and schedules of their spaces, that
+/// it does not know or refuses are passed over. A group of which nothing was measured takes what
+/// its twin (twin_text) has, where the target's bf16 is like f16. `table` may be null.
 CostFn tuned_cost(const detail::Target& target, std::shared_ptr<const Table> table,
                   double caution = 1);
 

@@ -133,10 +133,16 @@ std::unique_ptr<Search> Tuner::search_for(const Problem& problem) const {
   how.use_model = options_.use_model;
   how.use_evolution = options_.use_evolution;
   auto search = std::make_unique<Search>(problem.text(), "", std::move(space), how);
+  const std::string &device = target_.tuned_as, &text = problem.text();
+  const std::string twin = target_.bf16_is_like_f16 ? twin_text(text) : text;
   std::vector<Measurement> own, others;
   for (const Measurement& m : known_)
-    if (m.problem == problem.text()) (m.device == target_.tuned_as ? own : others).push_back(m);
-  for (const Table::Entry& entry : Table(others).hints(target_.tuned_as, problem.text()))
+    if (m.problem == text || m.problem == twin)
+      (m.problem == text && m.device == device ? own : others).push_back(m);
+  const Table table(others);
+  std::vector<Table::Entry> hints = table.hints(device, text);
+  if (const auto best = table.find(device, twin)) hints.insert(hints.begin(), *best);
+  for (const Table::Entry& entry : hints)
     search->hint(Problem::joined(entry.family, entry.schedule));
   std::transform(own.begin(), own.end(), own.begin(), in_joined_space);
   search->resume(own);

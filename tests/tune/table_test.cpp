@@ -30,11 +30,11 @@ TEST(Table, TakesTheLeastMedianOfAllRepeats) {
   const std::vector<Measurement> log = {record("a", {5, 5, 50}), record("b", {1, 9, 9}),
                                         record("a", {4, 4}), record("c", {6})};
   const Table table(log);
-  ASSERT_NE(table.find("H200", "p"), nullptr);
+  ASSERT_TRUE(table.find("H200", "p"));
   // a: 4 4 5 5 50; b: 1 9 9.
   EXPECT_EQ(*table.find("H200", "p"), (Table::Entry{"H200", "gemm", "a", 5}));
-  EXPECT_EQ(table.find("H200", "q"), nullptr);
-  EXPECT_EQ(table.find("H100", "p"), nullptr);
+  EXPECT_FALSE(table.find("H200", "q"));
+  EXPECT_FALSE(table.find("H100", "p"));
   EXPECT_TRUE(Table().entries().empty());
 }
 
@@ -45,7 +45,30 @@ TEST(Table, NeverTakesWhatFailed) {
   log[2].error = "does not compile";
   EXPECT_EQ(Table(log).find("H200", "p")->schedule, "c");
   log.pop_back();
-  EXPECT_EQ(Table(log).find("H200", "p"), nullptr);
+  EXPECT_FALSE(Table(log).find("H200", "p"));
+}
+
+TEST(Table, KnowsWhatFailedAndWhatOthersMayUse) {
+  std::vector<Measurement> log = {record("a", {1}), record("b", {}), record("c", {3}),
+                                  record("d", {2})};
+  log[1].error = "does not compile";
+  const Table table(log);
+  for (const char* schedule : {"a", "b", "c", "e"}) {
+    const Table::Entry entry{"H200", "gemm", schedule};
+    EXPECT_EQ(table.has_failed("H200", "p", entry), entry.schedule == "b") << schedule;
+    EXPECT_FALSE(table.has_failed("H100", "p", entry));
+    EXPECT_FALSE(table.has_failed("H200", "q", entry));
+  }
+  EXPECT_FALSE(table.has_failed("H200", "p", {"H200", "attention", "b"}));
+
+  const auto without = [&](const std::string& schedules) {
+    return table.find("H200", "p", [&](const Table::Entry& entry) {
+      return schedules.find(entry.schedule) == std::string::npos;
+    });
+  };
+  EXPECT_EQ(without("a"), (Table::Entry{"H200", "gemm", "d", 2}));
+  EXPECT_EQ(without("ad"), (Table::Entry{"H200", "gemm", "c", 3}));
+  EXPECT_FALSE(without("acd"));
 }
 
 Measurement choice(const std::string& schedule, const std::string& time, double model_us = 450) {
@@ -57,7 +80,7 @@ Measurement choice(const std::string& schedule, const std::string& time, double 
 
 TEST(Table, WhatIsFastestInTheModelComesBeforeTheFastestAlone) {
   std::vector<Measurement> log = {record("a", {5}), record("b", {5.2}), record("c", {5.4}),
-                                  record("d", {6}), choice("b", "2026-11-22T10:00:00Z")};
+                                  record("d", {6.3}), choice("b", "2026-11-22T10:00:00Z")};
   const auto taken = [&] {
     const Table::Entry entry = *Table(log).find("H200", "p");
     std::reverse(log.begin(), log.end());
@@ -75,12 +98,23 @@ TEST(Table, WhatIsFastestInTheModelComesBeforeTheFastestAlone) {
   EXPECT_EQ(taken(), "a") << "much slower alone: measured again since";
   log.back().schedule = "unknown";
   EXPECT_EQ(taken(), "a");
+  log.back() = choice("d", "2026-11-22T10:00:02Z");
+  const auto without = [&](const std::string& schedules) {
+    return Table(log).find("H200", "p", [&](const Table::Entry& entry) {
+      return schedules.find(entry.schedule) == std::string::npos;
+    });
+  };
+  EXPECT_EQ(without("a"), (Table::Entry{"H200", "gemm", "b", 5.2})) << "6.3 is too much for 5.2";
+  EXPECT_EQ(without("ab"), (Table::Entry{"H200", "gemm", "c", 5.4})) << "and for 5.4";
+  log.back() = choice("c", "2026-11-22T10:00:02Z");
+  EXPECT_EQ(without("a"), (Table::Entry{"H200", "gemm", "c", 5.2})) << "of those that can be used";
+  EXPECT_EQ(without("c"), (Table::Entry{"H200", "gemm", "a", 5}));
   log.back() = choice("c", "2026-11-22T10:00:02Z");
   EXPECT_EQ(taken(), "c");
   log.push_back(record("c", {}));
   log.back().error = "wrong result";
   EXPECT_EQ(taken(), "a") << "what fails is never taken";
-  EXPECT_EQ(Table(std::vector{choice("a", "")}).find("H200", "p"), nullptr);
+  EXPECT_FALSE(Table(std::vector{choice("a", "")}).find("H200", "p"));
 }
 
 TEST(Table, TheNewestVersionCounts) {
@@ -105,7 +139,7 @@ TEST(Table, OtherDevicesGiveHints) {
                                         record("d", {1}, "q", "H100")};
   const Table table(log);
   EXPECT_EQ(table.find("H200", "p")->schedule, "c");
-  EXPECT_EQ(table.find("H200", "q"), nullptr);
+  EXPECT_FALSE(table.find("H200", "q"));
   EXPECT_EQ(table.hints("H200", "p"),
             (std::vector<Table::Entry>{{"A100", "gemm", "b", 1}, {"H100", "gemm", "a", 2}}));
   EXPECT_EQ(table.hints("H200", "q").size(), 1u);
