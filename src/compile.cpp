@@ -78,26 +78,27 @@ LaidOutGraph detail::prepare(const TensorFunction& function, const std::vector<T
          "compile for \"cuda\"");
   if (options.tf32 && options.dtype != f32)
     fail("compile", "got tf32 with dtype ", options.dtype, ", but tf32 is how f32 is multiplied");
+  const DType dtype = options.dtype == bf16 && !target.multiplies_bf16 ? f32 : options.dtype;
   Stages stages(target.device.is_cuda());
   Graph graph = stages.run("trace", [&] { return trace(function, inputs, options.names); });
   if (stages.wants("graph")) std::cerr << "-- traced\n" << graph;
   graph = stages.pass("fold_constants", graph, fold_constants);
   graph = stages.pass("simplify", graph, simplify);
   graph = stages.pass("fold_scale", graph, fold_scale);
-  if (options.dtype != f32)
+  if (dtype != f32)
     graph = stages.pass("cast", graph, [&](const Graph& g) {
       const int threads = options.threads > 0 ? options.threads : cpu::all_threads();
-      return cast_products(g, options.dtype, [&](const Tensor& x, DType dtype) {
-        return cpu::converted(x, dtype, threads);
+      return cast_products(g, dtype, [&](const Tensor& x, DType to) {
+        return cpu::converted(x, to, threads);
       });
     });
   if (options.tf32) graph = stages.pass("round", graph, round_products);
-  if (options.dtype != f32 && target.device.is_cuda())
+  if (dtype != f32 && target.device.is_cuda())
     graph = stages.pass("cast_images", graph,
-                        [&](const Graph& g) { return cast_images(g, options.dtype); });
-  if (options.dtype != f32 && target.folds_norms)
+                        [&](const Graph& g) { return cast_images(g, dtype); });
+  if (dtype != f32 && target.folds_norms)
     graph = stages.pass("cast_norms", graph,
-                        [&](const Graph& g) { return cast_norms(g, options.dtype); });
+                        [&](const Graph& g) { return cast_norms(g, dtype); });
   graph = stages.pass("eliminate", graph, eliminate_common_and_dead);
   LaidOutGraph laid = stages.run("layout", [&] { return lay_out(graph); });
   verify(laid.graph, "layout");

@@ -23,6 +23,7 @@ using TensorFunction = std::function<std::vector<Tensor>(const std::vector<Tenso
 
 struct CompileOptions {
   /// What products' operands and images are stored in: f32, bf16, or on CUDA f16. Sums are float32.
+  /// A processor without instructions for bf16 calculates in f32 where bf16 is asked for.
   DType dtype = f32;
   /// With dtype f32 on CUDA: Tensor Cores multiply float32 rounded to tf32, ten bits after the
   /// point (from sm_80 on; older GPUs have none of it and calculate in float32). Sums and

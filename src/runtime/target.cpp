@@ -87,6 +87,7 @@ Target cpu_target(const cpu::Machine& machine) {
   target.name = std::to_string(machine.threads) + " threads";
   const std::string processor = proc_text("/proc/cpuinfo", "model name");
   target.tuned_as = (processor.empty() ? "cpu" : processor) + ", " + target.name;
+  target.multiplies_bf16 = machine.has_bf16;
   target.cost = cpu::cpu_cost(machine);
   const auto family = [](int index) -> const cpu::Family& {
     return cpu::cpu_families()[static_cast<std::size_t>(index)];

@@ -23,6 +23,9 @@ struct Target {
   std::string driver;    // what may make a difference beside it
   CostFn cost;
   int families = 0;
+  /// Whether it has instructions for products of bf16. Programs that are to be compiled in bf16 are
+  /// compiled in f32 where it has not: nothing would be gained.
+  bool multiplies_bf16 = true;
   /// Whether a family folds layer_norm into products of narrow types: such programs are prepared so
   /// that it can (cast_norms).
   bool folds_norms = false;

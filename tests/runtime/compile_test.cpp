@@ -218,6 +218,27 @@ TEST(Compile, Bf16StaysNearFloat32) {
   EXPECT_THROW(tn::compile(f, {x}, {.dtype = tn::i32}), tn::UserError);
 }
 
+TEST(Compile, ProcessorsWithoutBf16CalculateInFloat32) {
+  tn::cpu::Machine machine = tn::cpu::this_machine();
+  machine.has_bf16 = false;
+  const tn::detail::Target target = tn::detail::cpu_target(machine);
+  tn::Generator random(17);
+  const Tensor x = random.normal({9, 64}), weight = random.normal({128, 64});
+  const auto f = [&](const Tensors& in) -> Tensors {
+    return {tn::gelu(tn::linear(in[0], weight.astype(in[0].dtype())))};
+  };
+  const auto compiled = [&](const Tensor& in, tn::DType dtype) {
+    return tn::detail::compile(f, {in.type()}, {.dtype = dtype}, target)({in})[0];
+  };
+  EXPECT_TRUE(tn::all(compiled(x, tn::bf16) == compiled(x, tn::f32)).item<bool>());
+  // What is bf16 by itself stays so. Sums of 64 products of normal numbers, below 64, are rounded
+  // once more than the reference rounds them.
+  const Tensor narrow = x.astype(tn::bf16), got = compiled(narrow, tn::bf16);
+  EXPECT_EQ(got.dtype(), tn::bf16);
+  const Tensor off = tn::abs(got.astype(tn::f32) - f({narrow})[0].astype(tn::f32));
+  EXPECT_LE(tn::max(off).item<float>(), 64 * 0x1p-8);
+}
+
 std::string error_of(const std::function<void()>& body) {
   try {
     body();

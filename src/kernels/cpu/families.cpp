@@ -6,6 +6,11 @@
 #include <map>
 
 #include "src/kernels/work.h"
+#ifdef TENSOR_WITH_ONEDNN
+#include "src/kernels/cpu/onednn.h"
+#include "src/trace/isolate.h"
+#include "tensor/error.h"
+#endif
 
 namespace tensor::cpu {
 std::span<const Family> cpu_families() {
@@ -101,7 +106,15 @@ std::unique_ptr<Kernel> build_group(const LaidOutGraph& laid, const Group& group
   if (!group.schedule.empty())
     if (const Schedule s = Schedule::parse(group.schedule); loops(machine).contains(s))
       m = with_threads(machine, *s.value(kThreads));
+#ifdef TENSOR_WITH_ONEDNN
+  try {
+    return family.build(laid, group, m);
+  } catch (const dnnl::error& error) {
+    internal_error(family.name, error.what(), ": ", problem_text(laid.graph, group));
+  }
+#else
   return family.build(laid, group, m);
+#endif
 }
 
 }  // namespace tensor::cpu

@@ -342,6 +342,7 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
               result = graph.type(anchored->result).dtype;
   // oneDNN rounds no result of float32 factors.
   if (!onednn_supports(result) || (factor == f32 && result != f32)) return std::nullopt;
+  if (factor == bf16 && !machine.has_bf16) return std::nullopt;
   const Work work = work_of(graph, group);
   const double rate = factor == bf16 ? machine.bf16_gflops : machine.f32_gflops;
   const double compute = work.flops / (rate * 1e3),
