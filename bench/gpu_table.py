@@ -5,7 +5,7 @@
     python bench/gpu_table.py --check     # fails if bench/README.md has others
 
 Files are named by their date and what they hold: -models (peers/compare_gpu.py), -kernels (peers/compare_kernels.py),
--tuned and -ablation (tune_models), -search (tune_search on recordings of tune_models --record), -cost-model (tune_model and
+-tuned, -level0, -minutes and -ablation (tune_models), -search (tune_search on recordings of tune_models --record), -cost-model (tune_model and
 tune_search).
 """
 
@@ -78,6 +78,28 @@ def tuned(run):
              "after ms", "gain", "fusions overturned"]
     return (header(run, "Tuning") + "\n" + table(heads, rows)
             + f"\nGeometric mean of the gains at batch 1: {mean(gains):.3f}.\n")
+
+
+def level0(run):
+    rows = [
+        [row["model"], str(row["batch"]), f"{row['before_ms']:.3f}", f"{row['after_ms']:.3f}",
+         f"**{row['before_ms'] / row['after_ms']:.3f}**"]
+        for row in run["results"]
+    ]
+    ratios = [row["before_ms"] / row["after_ms"] for row in run["results"] if row["batch"] == 1]
+    return (header(run, "What is taken without measuring (level 0) beside the tuned plans that ship, milliseconds by turns")
+            + "\n" + table(["model", "batch", "level 0", "tuned", "level 0 ÷ tuned"], rows)
+            + f"\nGeometric mean at batch 1: {mean(ratios):.3f}.\n")
+
+
+def minutes(run):
+    rows = [
+        [row["model"], f"{row['short_seconds']:.0f}", f"{row['short_trials']}", f"{row['long_allowed_seconds']}",
+         f"{row['short_ms']:.4f}", f"{row['long_ms']:.4f}", f"**{row['short_ms'] / row['long_ms']:.3f}**"]
+        for row in run["results"]
+    ]
+    return header(run, "A short tune beside a long one, their plans by turns") + "\n" + table(
+        ["model", "tuned s", "trials", "long tune s, at most", "ms after the short one", "after the long one", "ratio"], rows)
 
 
 def ablation(run):
@@ -162,7 +184,7 @@ def cost_model(run):
 
 
 if __name__ == "__main__":
-    kinds = [("models", models), ("kernels", kernels), ("tuned", tuned), ("ablation", ablation), ("search", search),
+    kinds = [("models", models), ("kernels", kernels), ("tuned", tuned), ("level0", level0), ("minutes", minutes), ("ablation", ablation), ("search", search),
              ("cost-model", cost_model)]
     runs = [(render, newest(kind)) for kind, render in kinds]
     put("\n".join(render(run) for render, run in runs if run) or "No results yet.\n", BEGIN, END)

@@ -2,18 +2,21 @@
 
     python bench/peers/compare_gpu.py --bench build/release/bench/bench_models    # into bench/results/gpu
 
-The engines of a model run one after the other. PyTorch replays a CUDA graph (gpu_peers.py has its other modes); this
-library runs its own. Both times are the GPU's, without copies from and to the host: medians by CUDA events.
+The engines of a model run one after the other. PyTorch replays a CUDA graph of eager operators; `--modes` adds its
+compiler's: `best` (max-autotune, frozen weights, in a CUDA graph) and `autotune`, which take minutes a model. This
+library runs its own graph. Both times are the GPU's, without copies from and to the host: medians by CUDA events.
 """
 
 import argparse
 import datetime
 import json
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
 
+LIMITS = {"graph": 120, "best": 900, "autotune": 900}  # seconds
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CASES = [
     ("vit-base-patch16-224", "vit_b", 1),
@@ -87,6 +90,8 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results/gpu")
     parser.add_argument("--revision", default="unknown", help="of this library")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--modes", default="graph", help="of PyTorch, with commas: graph, best, autotune")
+    parser.add_argument("--models", default="", help="only those that this regular expression finds in MODEL-bBATCH")
     options = parser.parse_args()
     script = pathlib.Path(__file__).with_name("gpu_peers.py")
     ceilings = json.loads(output([sys.executable, str(script), "ceilings"], 200).splitlines()[-1])
@@ -94,21 +99,26 @@ def main():
     gpu = output(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], 20).strip().splitlines()[0].split(", ")
     rows = []
     for model, name, batch in CASES:
+        if not re.search(options.models, f"{model}-b{batch}"):
+            continue
         row = {"model": model, "batch": batch, "dtype": "f16"}
         row.update(ours(options.bench, model, batch, options.repeats))
-        theirs = peer(name, batch, "graph", 120)
-        row.update(torch_graph_ms=theirs["ms"], torch_min_ms=theirs["min_ms"])
+        theirs = {mode: peer(name, batch, mode, LIMITS[mode]) for mode in options.modes.split(",")}
+        for mode, times in theirs.items():
+            row.update({f"torch_{mode}_ms": times["ms"], f"torch_{mode}_ready_s": times["prep_s"]})
         row["floor_ms"] = floor_ms(row, ceilings["gemm8192_float16_TF"], ceilings["read_TBs"])
         rows.append(row)
-        print(f"{model} b{batch}: {row['tensor_ms']:.3f} ms, PyTorch {row['torch_graph_ms']:.3f}: "
-              f"{row['torch_graph_ms'] / row['tensor_ms']:.2f} x; floor {row['floor_ms']:.3f}", flush=True)
+        print(f"{model} b{batch}: {row['tensor_ms']:.3f} ms, floor {row['floor_ms']:.3f}; PyTorch " +
+              ", ".join(f"{mode} {times['ms']:.3f} ({times['ms'] / row['tensor_ms']:.2f} x)"
+                        for mode, times in theirs.items()), flush=True)
     now = datetime.datetime.now(datetime.timezone.utc)
     result = {"date": f"{now:%Y-%m-%d %H:%M} UTC", "command": "bench/peers/compare_gpu.py",
               "gpu": dict(zip(query.split(","), gpu)), "versions": {"tensor": options.revision, "torch": ceilings["torch"]},
               "ceilings": ceilings, "results": rows}
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / f"{now:%Y-%m-%d-%H%M}-models.json").write_text(json.dumps(result, indent=1) + "\n")
-    (options.out / "models.svg").write_text(plot(rows))
+    if "graph" in options.modes and not options.models:
+        (options.out / "models.svg").write_text(plot(rows))
 
 
 if __name__ == "__main__":
