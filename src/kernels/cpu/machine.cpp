@@ -6,6 +6,9 @@
 
 #include "src/kernels/cpu/kernel.h"
 #include "src/kernels/cpu/simd/table.h"
+#ifdef TENSOR_WITH_ONEDNN
+#include "src/kernels/cpu/onednn.h"
+#endif
 
 namespace tensor::cpu {
 
@@ -18,6 +21,9 @@ Machine this_machine(int threads) {
   m.has_bf16 = __builtin_cpu_supports("avx512bf16");
 #else
   const bool wide = false;
+#endif
+#ifdef TENSOR_WITH_ONEDNN
+  m.has_bf16 = m.has_bf16 && onednn_multiplies_bf16();
 #endif
   m.f32_gflops = cores * (wide ? 110 : 30);
   m.bf16_gflops = m.f32_gflops * (m.has_bf16 ? 2 : 1);

@@ -108,6 +108,12 @@ dnnl::memory::data_type onednn_type(DType dtype) {
 
 bool onednn_supports(DType dtype) { return dtype == f32 || dtype == bf16; }
 
+bool onednn_multiplies_bf16() {
+  cpu_engine();  // first of all calls: it bounds the instruction set
+  constexpr auto kBf16 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kBf16) == kBf16;
+}
+
 Strides with_outer_units(const Shape& shape, Strides strides) {
   std::int64_t reach = 1;
   for (int axis = 0; axis < shape.rank(); ++axis)

@@ -16,6 +16,9 @@ const dnnl::engine& cpu_engine();
 dnnl::memory::data_type onednn_type(DType dtype);
 /// Whether oneDNN computes with this type here.
 bool onednn_supports(DType dtype);
+/// Whether it may use instructions for bf16: the processor has them, and no environment variable
+/// (DNNL_MAX_CPU_ISA) forbids them.
+bool onednn_multiplies_bf16();
 
 /// The strides with those of axes of extent 1, which mean nothing to us but are checked by oneDNN,
 /// as large as everything else reaches: such axes then lie outside of all others.
