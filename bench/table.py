@@ -74,7 +74,7 @@ def current():
     runs.sort(key=lambda run: run["date"])
 
     def key(run, row):
-        return run["machine"]["cpu"], row["model"], row["dtype"]
+        return run["machine"]["cpu"], run["machine"]["flags"], row["model"], row["dtype"]
 
     latest = {key(run, row): run["date"] for run in runs for row in run["results"]}
     for run in runs:
