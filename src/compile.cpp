@@ -96,7 +96,7 @@ LaidOutGraph detail::prepare(const TensorFunction& function, const std::vector<T
   if (dtype != f32 && target.device.is_cuda())
     graph = stages.pass("cast_images", graph,
                         [&](const Graph& g) { return cast_images(g, dtype); });
-  if (dtype != f32 && target.folds_norms)
+  if (dtype != f32 && target.folds_norms && options.fuse)
     graph = stages.pass("cast_norms", graph,
                         [&](const Graph& g) { return cast_norms(g, dtype); });
   graph = stages.pass("eliminate", graph, eliminate_common_and_dead);

@@ -12,18 +12,53 @@
 namespace tensor {
 namespace {
 
-// x, or x and weight, or x, weight and bias.
+// Of a tensor [..., width]: [pieces of kSummed elements, ..., their sum and that of their squares].
+TensorType row_sums_type(const TensorType& x) {
+  if (x.shape.rank() == 0 || x.shape.back() % kSummed != 0)
+    internal_error("row_sums", "got ", x, ", need rows of whole pieces of ", kSummed);
+  Shape shape = x.shape;
+  shape[shape.rank() - 1] = 2;
+  shape.insert(0, x.shape.back() / kSummed);
+  return {shape, x.dtype == f64 ? f64 : f32};
+}
+
+// x, or x and weight, or x, weight and bias, or those and row_sums(x), which a kernel may use in
+// place of summing again.
 TensorType infer_layer_norm(std::span<const TensorType> in, const Attrs& attrs) {
   const Shape& shape = in[0].shape;
   if (shape.rank() == 0) fail("layer_norm", "got a 0-d tensor, need at least 1 axis");
-  for (std::size_t i = 1; i < in.size(); ++i) {
+  for (std::size_t i = 1; i < std::min<std::size_t>(in.size(), 3); ++i) {
     if (!(in[i].shape == Shape{shape.back()}))
       fail("layer_norm", "got a ", i == 1 ? "weight" : "bias", " of the shape ", in[i].shape,
            " for the shape ", shape, ", need ", Shape{shape.back()});
     if (in[i].dtype != in[0].dtype) internal_error("layer_norm", "got ", in[i], " for ", in[0]);
   }
+  if (in.size() > 3 && in[3] != row_sums_type(in[0]))
+    internal_error("layer_norm", "got the sums ", in[3], " for ", in[0]);
   attrs.number("eps");
   return in[0];
+}
+
+TensorType infer_row_sums(std::span<const TensorType> in, const Attrs&) {
+  return row_sums_type(in[0]);
+}
+
+void eval_row_sums(std::span<const ConstView> in, const Attrs&, const View& out) {
+  const Tensor x = packed(in[0], f64);
+  const double* from = x.data<double>();
+  const std::int64_t width = x.shape().back(), rows = x.size() / width;
+  Tensor result = empty(out.shape, f64);
+  double* to = mutable_view(result).as<double>();
+  for (std::int64_t piece = 0; piece < width / kSummed; ++piece)
+    for (std::int64_t row = 0; row < rows; ++row, to += 2) {
+      to[0] = to[1] = 0;
+      for (std::int64_t i = 0; i < kSummed; ++i) {
+        const double value = from[row * width + piece * kSummed + i];
+        to[0] += value;
+        to[1] += value * value;
+      }
+    }
+  convert_elements(const_view(result), out);
 }
 
 // In two passes, so that a small variance far from zero is not lost.
@@ -60,7 +95,8 @@ void eval_layer_norm(std::span<const ConstView> in, const Attrs& attrs, const Vi
 }
 
 constexpr OpInfo kRows[] = {
-    {Op::layer_norm, "layer_norm", 1, 3, Pattern::reduction, infer_layer_norm, eval_layer_norm},
+    {Op::layer_norm, "layer_norm", 1, 4, Pattern::reduction, infer_layer_norm, eval_layer_norm},
+    {Op::row_sums, "row_sums", 1, 1, Pattern::reduction, infer_row_sums, eval_row_sums},
 };
 
 // A vector of one number a channel, as [1, C, 1, ...].

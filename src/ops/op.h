@@ -84,6 +84,7 @@ enum class Op : std::uint8_t {
   softmax,
   log_softmax,
   layer_norm,
+  row_sums,  // which compile() alone makes
   // conv2d.cpp, pool.cpp, resize.cpp
   conv2d,
   conv_transpose2d,
@@ -102,6 +103,9 @@ enum class Op : std::uint8_t {
   take_along_axis,
   count_,
 };
+
+/// The elements of a row that row_sums adds up at a time.
+inline constexpr std::int64_t kSummed = 64;
 
 /// How an operator may be fused (GTCO, section IV-B, table of operator patterns); View only renames
 /// elements.

@@ -137,11 +137,17 @@ std::vector<std::int64_t> columns_of(const Graph& graph, const Parallel& chains)
   return result;
 }
 
+// What layer_norm is told of the value that it normalises, -1 when it is told nothing.
+ValueId told(const Graph& graph, ValueId id) {
+  const auto& inputs = graph[id].inputs;
+  return graph.is_op(id, Op::layer_norm) && inputs.size() > 3 ? inputs[3] : -1;
+}
+
 // The one value beside constants that an operator reads, -1 when it reads more of them.
 ValueId carried(const Graph& graph, ValueId id) {
   ValueId result = -1;
   for (const ValueId input : graph[id].inputs) {
-    if (graph.is_constant(input) || input == result) continue;
+    if (graph.is_constant(input) || input == result || input == told(graph, id)) continue;
     if (result >= 0) return -1;
     result = input;
   }
@@ -371,6 +377,9 @@ Merged merged_alone(const Graph& graph, const ParallelRun& run) {
   const ValueId left = left_of(graph, chains);
   const ValueId read = lead.empty() ? left : carried(graph, lead.front());
   rewriter.replace(read, to.add_input(graph.type(read)));
+  for (const ValueId id : lead)
+    if (const ValueId sums = told(graph, id); sums >= 0)
+      rewriter.replace(sums, to.add_input(graph.type(sums)));
   const auto keep = [&](auto&& self, ValueId id) -> void {
     if (rewriter(id) >= 0) return;
     for (const ValueId input : graph[id].inputs) self(self, input);

@@ -20,7 +20,8 @@ using Parallel = std::vector<Chain>;
 
 /// Parallel chains that run as one, and before them the operators that make their left operand
 /// (a layer_norm between two casts, say) as far as they are part of it: each computed from one
-/// value and constants, and read by the next alone, the last by the products alone, by all of them.
+/// value, sums of its rows and constants, and read by the next alone, the last by the products
+/// alone, by all of them.
 struct ParallelRun {
   Chain lead;  // may be empty
   Parallel chains;

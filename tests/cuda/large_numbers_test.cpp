@@ -75,6 +75,14 @@ TEST_P(LargeNumbers, LayerNormAndWhatFollows) {
         return {sum, matmul(layer_norm(sum, gain, bias, 1e-6), w.transpose())};
       },
       {x, with_outliers({33, 128}, 1e3)});
+  // Of rows that a product makes.
+  const Tensor before = normal({128, 64}, 1 / 8.0);
+  expect_right(
+      [=](const Tensors& in) -> Tensors {
+        const Tensor sum = matmul(in[1], before.transpose()) + in[0];
+        return {sum, matmul(layer_norm(sum, gain, bias, 1e-6), w.transpose())};
+      },
+      {x, with_outliers({33, 64}, 1e3)});
 }
 
 // What is normalised may have been stored in float16: close to the largest that it holds is no

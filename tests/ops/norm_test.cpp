@@ -1,4 +1,5 @@
 // layer_norm, batch_norm and group_norm against float64 loops, and where the variance is tiny.
+#include "src/ops/op.h"
 #include "tests/ops/check.h"
 
 namespace tensor {
@@ -160,6 +161,20 @@ TEST(BatchNorm, Errors) {
             "batch_norm: got the shape (3,), need (batch, channels, ...)");
   EXPECT_EQ(error_of([&] { batch_norm(x.astype(i32), three.astype(i32), three.astype(i32)); }),
             "batch_norm: got a tensor of i32, need a floating type: convert it with astype(f32)");
+}
+
+// An operator without a public function: what products hand over to layer_norm.
+TEST(RowSums, AreThoseOf64Elements) {
+  const Tensor x = Generator(5).normal({2, 3, 192}).astype(bf16);
+  const Tensor pieces = x.astype(f32).reshape({2, 3, 3, 64});
+  const Tensor sums = apply_op(Op::row_sums, {x.swapaxes(0, 1).copy().swapaxes(0, 1)});
+  ASSERT_EQ(sums.type(), (TensorType{{3, 2, 3, 2}, f32}));
+  const Tensor want = stack({sum(pieces, -1), sum(square(pieces), -1)}, -1).transpose({2, 0, 1, 3});
+  EXPECT_LE(max(abs(sums - want)).item<float>(), 64 * 0x1p-24f * max(abs(want)).item<float>());
+  // Given to layer_norm they change nothing.
+  const Tensor wide = x.astype(f32), one = ones({192});
+  const Tensor normal = apply_op(Op::layer_norm, {wide, one, one, sums}, {{"eps", 1e-5}});
+  EXPECT_TRUE(all(normal == layer_norm(wide, one, one, 1e-5)).item<bool>());
 }
 
 TEST(GroupNorm, Errors) {

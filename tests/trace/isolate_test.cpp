@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "src/trace/parallel.h"
@@ -100,17 +101,18 @@ TEST(Isolate, AGroupComputesTheSameByItself) {
 // A group that begins with a normalisation of a narrow value and ends with a merged product.
 TEST(Isolate, NormsOfMergedProducts) {
   const auto function = [](const Tensors& in) -> Tensors {
-    const Tensor x = layer_norm(exp(in[0]), full({8}, 1.5, f32), full({8}, 0.25, f32));
-    return {sum(matmul(x, weight(8, 4, 1))), sum(matmul(x, weight(8, 6, 2)))};
+    const Tensor x =
+        layer_norm(matmul(in[0], weight(8, 64, 3)), full({64}, 1.5, f32), full({64}, 0.25, f32));
+    return {sum(matmul(x, weight(64, 4, 1))), sum(matmul(x, weight(64, 6, 2)))};
   };
   const LaidOutGraph laid = lay_out(eliminate_common_and_dead(
       cast_norms(cast_products(fold_constants(trace(function, {{{5, 8}, f32}})), f16), f16)));
   const CostFn cost = [](const Graph& graph, const Group& group) -> GroupCost {
-    int products = 0, norms = 0;
-    for (const ValueId id : group.nodes)
-      products += graph.is_op(id, Op::matmul), norms += graph.is_op(id, Op::layer_norm);
-    const bool is_single = group.nodes.size() == 1;
-    if (!is_single && (products != 1 || norms != 1 || group.writes.size() != 1)) return {};
+    std::map<Op, int> count;
+    for (const ValueId id : group.nodes) ++count[graph[id].op];
+    const bool is_normalized_product =
+        count[Op::layer_norm] == 1 && count[Op::matmul] == 1 && count[Op::row_sums] == 0;
+    if (group.nodes.size() > 1 && (!is_normalized_product || group.writes.size() > 1)) return {};
     return {0, 10.0};
   };
   const auto [merged, plan] = merge_parallel(laid, fuse(laid.graph, cost));
@@ -118,10 +120,11 @@ TEST(Isolate, NormsOfMergedProducts) {
                                   [](const Group& g) { return g.nodes.size() > 1; });
   ASSERT_NE(group, plan.groups.end());
   EXPECT_EQ(problem_text(merged.graph, *group),
-            "%0 = f16(5, 8); %1 = astype(%0, dtype=\"f32\"); %2 = constant f32(8,); "
-            "%3 = constant f32(8,); %4 = layer_norm(%1, %2, %3, eps=1e-05); "
-            "%5 = astype(%4, dtype=\"f16\"); %6 = constant f16(8, 10); %7 = matmul(%5, %6); "
-            "%8 = astype(%7, dtype=\"f32\"); return %8");
+            "%0 = f16(5, 64); %1 = astype(%0, dtype=\"f32\"); %2 = constant f32(64,); "
+            "%3 = constant f32(64,); %4 = f32(1, 5, 2); "
+            "%5 = layer_norm(%1, %2, %3, %4, eps=1e-05); %6 = astype(%5, dtype=\"f16\"); "
+            "%7 = constant f16(64, 10); %8 = matmul(%6, %7); %9 = astype(%8, dtype=\"f32\"); "
+            "return %9");
   // The text of the group as it was costed is the same.
   for (const Group& apart : fuse(laid.graph, cost).groups)
     if (const ParallelRun run = run_of(laid.graph, apart); !run.empty()) {
@@ -131,11 +134,12 @@ TEST(Isolate, NormsOfMergedProducts) {
   const Isolated alone = isolate(merged, *group);
   verify(alone.laid.graph, "isolated");
   EXPECT_EQ(alone.group.nodes.size(), group->nodes.size());
-  ASSERT_EQ(alone.laid.graph.inputs().size(), 1u);
+  ASSERT_EQ(alone.laid.graph.inputs().size(), 2u) << "the rows and their sums";
   Graph whole = merged.graph;
-  whole.set_outputs({group->reads[0], group->writes[0]});
+  whole.set_outputs({group->reads[0], group->reads[3], group->writes[0]});
   const Tensors values = interpret(whole, {weight(5, 8, 3)});
-  EXPECT_TRUE(all(interpret(alone.laid.graph, {values[0]})[0] == values[1]).item<bool>());
+  EXPECT_TRUE(
+      all(interpret(alone.laid.graph, {values[0], values[1]})[0] == values[2]).item<bool>());
 }
 
 TEST(Isolate, ConstantsStayConstantsBehindViews) {

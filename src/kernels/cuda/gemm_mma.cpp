@@ -212,7 +212,7 @@ class Builder {
 
 std::optional<Product> fitting(const Graph& graph, const Group& group) {
   auto product = match_product(graph, group);
-  if (!product || product->dtype == f64) return std::nullopt;
+  if (!product || product->dtype == f64 || product->row_sums >= 0) return std::nullopt;
   const std::int64_t rows = product->rows * product->batches;
   if (std::max({rows, product->features, product->depth}) >= INT32_MAX / 2) return std::nullopt;
   return product;

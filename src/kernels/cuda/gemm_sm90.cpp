@@ -29,6 +29,7 @@ class Builder {
     GemmSchedule schedule = wanted                    ? *wanted
                             : group_.schedule.empty() ? gemm_sm90_schedules(problem_, machine_)[0]
                                                       : of_group();
+    check_row_sums();
     const Source inputs = left_source();
     const Source weights = right_source();
     if (weights.is_turned) schedule.shares = 1;
@@ -44,6 +45,16 @@ class Builder {
  private:
   GemmSchedule of_group() const {
     return gemm_schedule_of(gemm_sm90_space(problem_, machine_).of(group_.schedule));
+  }
+
+  // The kernel counts on how they lie.
+  void check_row_sums() const {
+    for (const ValueId id : {product_.row_sums, product_.norm ? product_.norm->sums : -1}) {
+      if (id < 0) continue;
+      const Layout& layout = laid_.layouts[static_cast<std::size_t>(id)];
+      if (layout.strides != row_major(layout.shape) || layout.offset != 0)
+        internal_error("gemm_sm90", "row_sums that do not lie in rows");
+    }
   }
 
   ValueId written(int write) const { return group_.writes[static_cast<std::size_t>(write)]; }
@@ -79,16 +90,10 @@ class Builder {
     const NormalizedWeights form{product_.depth, product_.features, in_chunks(product_.depth),
                                  product_.dtype};
     const Norm& norm = *product_.norm;
-    std::vector<int> operands = {operand(right)};
-    for (const ValueId id : {norm.weight, norm.bias})
-      if (id >= 0) operands.push_back(operand(id));
-    lowered_.packed.push_back(
-        {operands, [form, has_weight = norm.weight >= 0](const std::vector<Tensor>& constants) {
-           const Tensor none;
-           const bool has_bias = constants.size() > (has_weight ? 2 : 1);
-           return form.pack(constants[0], has_weight ? constants[1] : none,
-                            has_bias ? constants.back() : none);
-         }});
+    lowered_.packed.push_back({{operand(right), operand(norm.weight), operand(norm.bias)},
+                               [form](const std::vector<Tensor>& constants) {
+                                 return form.pack(constants[0], constants[1], constants[2]);
+                               }});
     const Pointer packed{Pointer::Base::packed, static_cast<int>(lowered_.packed.size()) - 1, 0};
     corrections_ = {packed.base, packed.index, form.corrections_at()};
     return {Factor::dense(right, 1, product_.features, product_.depth, form.pitch), packed};
@@ -131,6 +136,7 @@ class Builder {
                           epilogue.arguments.end());
     std::string what = "gemm_" + std::string(name(product_.dtype)) + "_f32_" + s.name();
     if (product_.norm) what += "_norm";
+    if (product_.row_sums >= 0) what += "_sums";
     if (!epilogue.name.empty()) what += "_" + epilogue.name;
     name_kernel(call, machine_, what);
     lowered_.description = call.entry.substr(0, call.entry.find("__"));
@@ -143,14 +149,15 @@ class Builder {
   }
 
   // Whether there are registers for all that the epilogue reads, besides the sums.
-  static bool reads_first(const GemmSchedule& s, const Epilogue& epilogue) {
+  bool reads_first(const GemmSchedule& s, const Epilogue& epilogue) const {
     const int most = s.groups == 3                      ? 72
                      : s.groups == 2 && !s.hands_over() ? 56
                      : s.blocks == 2                    ? 96
                                                         : 128;
+    const int taken = product_.row_sums >= 0 ? 32 : 0;  // by the sums of rows, and their way
     const int inputs = epilogue.loads * s.my_columns() / 2 * s.blocks;
     return s.swapped && (inputs > 0 || has_feature_inputs(epilogue)) &&
-           inputs + s.columns() / 2 * s.blocks <= most;
+           inputs + s.columns() / 2 * s.blocks + taken <= most;
   }
 
   std::string text_of(const GemmSchedule& s, const Epilogue& epilogue, const Source& weights,
@@ -188,7 +195,8 @@ class Builder {
            flag("kReadFirst", reads_first(s, epilogue)) +
            flag("kFeatureInputs", has_feature_inputs(epilogue)) +
            flag("kLaunchFirst", is_one_round && s.launches_first) +
-           flag("kNormalizes", product_.norm.has_value()) + "};\nstruct Problem {\n" +
+           flag("kNormalizes", product_.norm.has_value()) +
+           flag("kRowSums", product_.row_sums >= 0) + "};\nstruct Problem {\n" +
            (product_.norm
                 ? "  static constexpr float kEps = " + literal(product_.norm->eps, f32) + ";\n"
                 : "") +

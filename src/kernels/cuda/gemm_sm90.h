@@ -17,6 +17,7 @@ struct GemmProblem {
   bool staged = true;
   bool is_constant = true;  // the right factor
   bool normalizes = false;  // see norm.h
+  bool sums_rows = false;   // row_sums of the results
   int addend_bytes = 0;     // of an element that can be read and written in boxes (addends())
 };
 

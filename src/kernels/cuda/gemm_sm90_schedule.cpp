@@ -52,6 +52,7 @@ int GemmSchedule::threads(const GemmProblem& p) const {
 
 bool GemmSchedule::leaves_room(const GemmProblem& p) const {
   if (p.normalizes) return groups == 1 && blocks * columns() <= 96;
+  if (p.sums_rows && groups == 2 && columns() > 48) return false;
   return groups < 3 && !hands_over() && blocks * columns() <= 128;
 }
 
@@ -68,8 +69,11 @@ std::int64_t GemmSchedule::needed_shared_bytes(const GemmProblem& p) const {
   const std::int64_t buffer = (box_rows() * 128 + 1023) / 1024 * 1024;
   const std::int64_t exchanged =
       splits > 1 ? splits * blocks * my_columns() / 8 * groups * 2048 : 0;
-  const std::int64_t statistics = p.normalizes ? 16 * (takes_turns ? groups : 1) * tokens : 0;
-  return stages * stage_bytes(*this) + groups * buffers * buffer + exchanged + statistics;
+  const std::int64_t corrected = swapped ? splits * my_columns() : tokens;
+  const std::int64_t statistics = p.normalizes ? 16 * (takes_turns ? groups : 1) * corrected : 0;
+  const std::int64_t row_sums = p.sums_rows && swapped ? 32 * groups * my_columns() : 0;
+  return stages * stage_bytes(*this) + groups * buffers * buffer + exchanged + statistics +
+         row_sums;
 }
 
 std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p) const {
@@ -82,7 +86,8 @@ std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p)
     return "8 to 256 columns in steps of 8";
   // With 192 sums registers are short for what an epilogue reads and writes by itself.
   const double boxed_bytes = boxes_addend(p) ? 2 * p.addend_bytes : 0;
-  const bool is_light = p.operations < 24 && p.read_bytes + p.written_bytes - boxed_bytes < 8.5;
+  const bool is_light =
+      !p.normalizes && p.operations < 24 && p.read_bytes + p.written_bytes - boxed_bytes < 8.5;
   if (blocks * columns() > (takes_turns && is_light ? 384 : 256))
     return "at most 128 sums a thread, 192 of groups that take turns with little to do";
   // Found by NVRTC, which spills beyond.
@@ -96,9 +101,12 @@ std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p)
   if (stages_outputs(p) && features % (128 / staged_bytes(p)) != 0)
     return "features in panels of " + std::to_string(128 / staged_bytes(p));
   if (stages < 2) return "at least two stages";
-  if (p.normalizes) {
-    if (splits * shares > 1) return "no clusters where rows are normalised";
-    if (hands_over()) return "no registers to hand over where rows are normalised";
+  if (p.sums_rows) {
+    if (features % 64 != 0) return "rows are summed by 64 features";
+    // Found by NVRTC, too.
+    const int most = groups == 3 ? 72 : groups == 2 && swapped ? 136 : 256;
+    if (blocks * columns() > most)
+      return "at most " + std::to_string(most) + " columns where rows are summed";
   }
   if (splits > 1) {
     if (!swapped || takes_turns || shares > 1) return "only features as rows are split";
@@ -157,6 +165,7 @@ GemmProblem gemm_problem(const Graph& graph, const Group& group, const Product& 
           staged,
           product.is_constant,
           product.norm.has_value(),
+          product.row_sums >= 0,
           addend_bytes};
 }
 
@@ -174,11 +183,8 @@ TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Mac
   const double multiply = 4 * blocks * std::max(columns / 2, 16 + columns / 4);
   // From asking for a stage to giving it back, of which as many run at a time as there are.
   constexpr double kStageClocks = 1700;
-  // Three warps take statistics, each of every third eight rows (measured on an H200).
-  const double statistics =
-      p.normalizes ? 120. * static_cast<double>(tiles_along(s.tokens / 8, 3)) : 0;
-  const double step = std::max({multiply, static_cast<double>(stage_bytes(s)) / arrival,
-                                kStageClocks / s.stages, statistics});
+  const double step =
+      std::max({multiply, static_cast<double>(stage_bytes(s)) / arrival, kStageClocks / s.stages});
   const double elements = static_cast<double>(s.tokens) * s.features;
   // What is stored as boxes leaves at 24 bytes a clock, as does everything of small tiles; boxes of
   // addends come and go at 12 for one warpgroup, 18 for several, and beside the products where
@@ -193,9 +199,9 @@ TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Mac
   const double element =
       (8 + p.operations) / 128 + stored / 24 + added / added_rate + others / rate;
   double finish = elements * element / s.splits;
-  // What comes after the last step: statistics are finished and told, and correct every sum
-  // (measured on an H200).
-  if (p.normalizes) finish += 3500;
+  // Every sum is corrected; rows are summed, and the sums stored (measured on an H200).
+  if (p.normalizes) finish += 800;
+  if (p.sums_rows) finish += 300;
   // Sums go to the other blocks of the cluster, which have to be waited for (measured on an H200).
   if (s.splits > 1) finish += 1100 + elements * 4 * (s.splits - 1) / s.splits / 8;
   // A cluster lies within one of the partitions of 14 to 18 multiprocessors; another round of

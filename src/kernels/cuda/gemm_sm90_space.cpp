@@ -69,7 +69,7 @@ std::optional<Sketch> swapped(const GemmProblem& p, const Machine&) {
 
 // The blocks of a cluster share a tile's depth, where there is depth to share.
 std::optional<Sketch> split(const GemmProblem& p, const Machine&) {
-  if (p.tokens > kFewTokens || p.depth < 4 * kDepth || p.normalizes) return std::nullopt;
+  if (p.tokens > kFewTokens || p.depth < 4 * kDepth) return std::nullopt;
   return Sketch{"split",
                 {{"tokens", parts_of(p.tokens)},
                  {"groups", {1, 2, 3}},
@@ -81,7 +81,7 @@ std::optional<Sketch> split(const GemmProblem& p, const Machine&) {
 // Two blocks of a cluster read the weights of neighbouring tiles once, where weights lie as the
 // accelerator copies them: those of a constant, which are packed if they do not.
 std::optional<Sketch> shared_weights(const GemmProblem& p, const Machine&) {
-  if (!p.is_constant || p.tokens <= 64 || p.normalizes) return std::nullopt;
+  if (!p.is_constant || p.tokens <= 64) return std::nullopt;
   return Sketch{"shared_weights",
                 {{"groups", {1, 2, 3}},
                  {"blocks", {1, 2}},

@@ -31,9 +31,7 @@ bool is_read(const Group& group, ValueId id) {
 }
 
 // In float32, dense.
-std::vector<float> numbers_of(const Tensor& x) {
-  return x.defined() ? x.astype(f32).to_vector<float>() : std::vector<float>();
-}
+std::vector<float> numbers_of(const Tensor& x) { return x.astype(f32).to_vector<float>(); }
 
 // The power of two next to the largest of these.
 float scale_of(const std::vector<float>& numbers) {
@@ -71,11 +69,10 @@ std::optional<Lead> match_lead(const Graph& graph, const Group& group, ValueId m
   if (!is_read_by(graph, group, wide, normed) || !is_read_by(graph, group, normed, left) ||
       !is_read_by(graph, group, left, matmul))
     return std::nullopt;
-  lead.norm.eps = node.attrs.number("eps");
-  if (node.inputs.size() > 1) lead.norm.weight = node.inputs[1];
-  if (node.inputs.size() > 2) lead.norm.bias = node.inputs[2];
+  if (node.inputs.size() < 4 || !is_read(group, node.inputs[3])) return std::nullopt;
+  lead.norm = {node.inputs[1], node.inputs[2], node.inputs[3], node.attrs.number("eps")};
   for (const ValueId id : {lead.norm.weight, lead.norm.bias})
-    if (id >= 0 && (!is_read(group, id) || !graph.is_constant(id))) return std::nullopt;
+    if (!is_read(group, id) || !graph.is_constant(id)) return std::nullopt;
   return lead;
 }
 
@@ -100,12 +97,10 @@ Tensor NormalizedWeights::pack(const Tensor& right, const Tensor& weight,
     std::vector<float> numbers(static_cast<std::size_t>(depth));
     float* const x = numbers.data();
     load(x, from + row, 1, depth);
-    if (!shifts.empty())
-      corrections[features + feature] = static_cast<float>(sum_of(depth, [&](std::int64_t k) {
-        return double{x[k]} * double{shifts[static_cast<std::size_t>(k)]};
-      }));
-    for (std::int64_t k = 0; k < depth && !scales.empty(); ++k)
-      x[k] *= scales[static_cast<std::size_t>(k)];
+    corrections[features + feature] = static_cast<float>(sum_of(depth, [&](std::int64_t k) {
+      return double{x[k]} * double{shifts[static_cast<std::size_t>(k)]};
+    }));
+    for (std::int64_t k = 0; k < depth; ++k) x[k] *= scales[static_cast<std::size_t>(k)];
     store(to + row, 1, x, depth);
     load(x, to + row, 1, depth);
     corrections[feature] =

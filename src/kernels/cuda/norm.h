@@ -2,7 +2,8 @@
 // corrects the sums: with rows x of mean m and deviation d, weights g and b of the norm and W of
 // the product,
 //   norm(x) W = (x W' - m c) / d + b W, where W' = g W (row by row) and c are its columns' sums.
-// c is made of W' as it is rounded, so that a row's mean cancels exactly.
+// c is made of W' as it is rounded, so that a row's mean cancels exactly. Sums of the rows, from
+// which m and d follow, were made by the kernel that made the rows.
 #pragma once
 
 #include <optional>
@@ -13,11 +14,13 @@
 namespace tensor::cuda {
 
 struct Norm {
-  ValueId weight = -1, bias = -1;  // -1: none
+  ValueId weight = -1, bias = -1;
+  ValueId sums = -1;  // row_sums of what is normalised
   double eps = 0;
 };
 
-/// What makes a product's left factor in its group: astype to float32, layer_norm, and astype back.
+/// What makes a product's left factor in its group: astype to float32, layer_norm that is given
+/// sums of its rows, and astype back.
 struct Lead {
   ValueId input = -1;  // of the product's type
   Norm norm;
@@ -34,7 +37,6 @@ struct NormalizedWeights {
   std::int64_t depth = 0, features = 0, pitch = 0;
   DType dtype = f16;
   std::int64_t corrections_at() const { return features * pitch * item_size(dtype); }
-  /// `weight` and `bias` of the norm may be undefined.
   Tensor pack(const Tensor& right, const Tensor& weight, const Tensor& bias) const;
 };
 

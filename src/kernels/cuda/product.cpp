@@ -75,6 +75,7 @@ class EpilogueWriter {
       return "    " + to + ".column_sum = corrections[" + index + "];\n    " + to +
              ".shift = corrections[" + features + " + " + index + "];\n";
     };
+    add_member("const float", "given_sums", operand_of_read(product_.norm->sums));
     load_ += one("in", "feature");
     load_pair_ += one("in", "feature") + one("next", "feature + 1");
     methods_ += "  float gain() const { return corrections[2 * " + features + "]; }\n";
@@ -92,7 +93,12 @@ class EpilogueWriter {
       else
         add_load(loads[i]);
     }
-    for (std::size_t i = 0; i < group_.writes.size(); ++i) add_write(static_cast<int>(i));
+    for (std::size_t i = 0; i < group_.writes.size(); ++i) {
+      if (group_.writes[i] == product_.row_sums)
+        add_row_sums(static_cast<int>(i));
+      else
+        add_write(static_cast<int>(i));
+    }
     result_.text =
         "struct " + name + " {\n" + members_ + "  struct Inputs {\n" + inputs_ +
         "  };\n  struct Outputs {\n" + outputs_ +
@@ -144,10 +150,24 @@ class EpilogueWriter {
     methods_ += "  static void take(Inputs& in, float value) { in." + load.name + " = value; }\n";
   }
 
-  void add_load(const ElementCode::Load& load) {
+  int operand_of_read(ValueId id) const {
     const auto& reads = group_.reads;
-    const auto operand =
-        static_cast<int>(std::find(reads.begin(), reads.end(), load.value) - reads.begin());
+    return static_cast<int>(std::find(reads.begin(), reads.end(), id) - reads.begin());
+  }
+  int operand_of_write(int write) const { return static_cast<int>(group_.reads.size()) + write; }
+
+  // Of what is stored, as it is rounded.
+  void add_row_sums(int write) {
+    const ValueId rows = laid_.graph[product_.row_sums].inputs[0];
+    const auto place = std::find(group_.writes.begin(), group_.writes.end(), rows);
+    add_member("float", "row_sums", operand_of_write(write));
+    methods_ += "  static float summed(const Outputs& out) {\n    return value_of(stored<" +
+                std::string(device_type(laid_.graph.type(rows).dtype)) + ">(out.y" +
+                std::to_string(place - group_.writes.begin()) + "));\n  }\n";
+  }
+
+  void add_load(const ElementCode::Load& load) {
+    const int operand = operand_of_read(load.value);
     const DType dtype = laid_.graph.type(load.value).dtype;
     const std::string pointer = "r_" + load.name, type(compute_type(dtype));
     add_member("const " + std::string(device_type(dtype)), pointer, operand);
@@ -175,7 +195,7 @@ class EpilogueWriter {
     results_ += (results_.empty() ? "" : ", ") + product_.code.results.at(id);
     if (i == boxed_.write) return;
     const std::string pointer = "w" + std::to_string(i);
-    add_member(element, pointer, static_cast<int>(group_.reads.size()) + i);
+    add_member(element, pointer, operand_of_write(i));
     const Place where = place(id, type.shape);
     const std::string address = pointer + "[" + where.text() + "]";
     const auto one = [&](const std::string& from) {
@@ -203,6 +223,18 @@ class EpilogueWriter {
 
 }  // namespace
 
+namespace {
+
+// Whether row_sums has the rows of the result, and they are written.
+bool sums_rows_that_leave(const Graph& graph, const Group& group, const Product& product) {
+  const ValueId rows = graph[product.row_sums].inputs[0];
+  return graph.type(rows).shape.back() == product.features &&
+         std::count(group.writes.begin(), group.writes.end(), rows) > 0 &&
+         std::count(group.writes.begin(), group.writes.end(), product.row_sums) > 0;
+}
+
+}  // namespace
+
 std::optional<Product> match_product(const Graph& graph, const Group& group) {
   Product product;
   for (const ValueId id : group.nodes) {
@@ -210,6 +242,8 @@ std::optional<Product> match_product(const Graph& graph, const Group& group) {
       product.elementwise.push_back(id);
     else if (graph[id].op == Op::matmul && product.matmul < 0)
       product.matmul = id;
+    else if (graph[id].op == Op::row_sums && product.row_sums < 0)
+      product.row_sums = id;
     else
       return std::nullopt;
   }
@@ -238,7 +272,9 @@ std::optional<Product> match_product(const Graph& graph, const Group& group) {
   auto code = element_code(graph, product.elementwise, {{product.matmul, "sum"}});
   if (!code) return std::nullopt;
   for (const ValueId id : group.writes)
-    if (num_elements(graph.type(id).shape) != elements) return std::nullopt;
+    if (id != product.row_sums && num_elements(graph.type(id).shape) != elements)
+      return std::nullopt;
+  if (product.row_sums >= 0 && !sums_rows_that_leave(graph, group, product)) return std::nullopt;
   for (const auto& load : code->loads)
     if (num_elements(load.as) != elements) return std::nullopt;
   product.code = std::move(*code);
@@ -348,8 +384,9 @@ std::vector<Boxed> addends(const Graph& graph, const Group& group, const Product
   for (std::size_t load = 0; load < product.code.loads.size(); ++load)
     for (std::size_t write = 0; write < group.writes.size(); ++write) {
       const TensorType& type = graph.type(product.code.loads[load].value);
-      if (num_elements(type.shape) == elements && is_floating(type.dtype) &&
-          item_size(type.dtype) <= 4 && type.dtype == graph.type(group.writes[write]).dtype)
+      if (group.writes[write] != product.row_sums && num_elements(type.shape) == elements &&
+          is_floating(type.dtype) && item_size(type.dtype) <= 4 &&
+          type.dtype == graph.type(group.writes[write]).dtype)
         result.push_back({static_cast<int>(write), static_cast<int>(load)});
     }
   return result;

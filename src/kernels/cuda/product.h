@@ -13,12 +13,13 @@
 namespace tensor::cuda {
 
 /// A matmul and elementwise operators on its result: [batches, rows, features], each feature of
-/// each row a sum over `depth`.
+/// each row a sum over `depth`; then, perhaps, row_sums of one of those.
 struct Product {
   ValueId matmul = -1;
   ValueId left = -1;                 // the left factor, as it comes to the group
   std::optional<Norm> norm;          // which the rows of `left` go through first
   std::vector<ValueId> elementwise;  // ascending
+  ValueId row_sums = -1;             // of one of the writes, which is written, too
   ElementCode code;                  // of one element, from the variable `sum`
   DType dtype = f32;                 // of both factors
   std::int64_t batches = 1, rows = 1, features = 1, depth = 1;
@@ -48,7 +49,7 @@ Source packed_right(const LaidOutGraph& laid, const Product& product, int operan
                     Lowered& lowered);
 
 /// The struct Epilogue of device/gemm_sm90.h, which reads and writes operands. With a `corrections`
-/// pointer, of a normalised product, it has those of norm.h too.
+/// pointer, of a normalised product, it has those of norm.h and the rows' sums, too.
 struct Epilogue {
   std::string name;  // "add_gelu"
   std::string text;

@@ -101,6 +101,7 @@ std::vector<RowPlace> RowPlan::element_places() const {
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
       const ValueId input = node.inputs[k];
       if (shape.members.contains(input)) continue;
+      if (node.op == Op::layer_norm && k == 3) continue;  // sums, which are made again
       const bool is_row = !is_elementwise_here && k == 0;
       places.push_back(
           place(input, is_row ? graph_.type(input).shape : node.type.shape, Space::element));

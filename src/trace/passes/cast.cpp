@@ -15,11 +15,11 @@ bool is_float32_product(const Node& node) {
   return (node.op == Op::matmul || node.op == Op::conv2d) && node.type.dtype == f32;
 }
 
-std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
+// With more a pass of its own costs less than storing rows twice (measured on an H200).
+constexpr std::int64_t kFewRows = 2048;
+constexpr std::size_t kMostBehindProduct = 6;  // operators, so that they fit into one group
 
-bool is_cast_of(const Graph& graph, ValueId id, DType from) {
-  return graph.is_op(id, Op::astype) && graph.type(graph[id].inputs[0]).dtype == from;
-}
+std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
 
 // Whether the caller does not get the value, and all that read it are as given.
 template <class Predicate>
@@ -33,7 +33,7 @@ bool all_read(const Wiring& wires, ValueId id, Predicate&& as) {
 bool is_norm_of_products(const Graph& graph, const Wiring& wires, ValueId id, DType dtype) {
   const auto is_constant = [&](ValueId input) { return graph.is_constant(wires.root[at(input)]); };
   const auto& inputs = graph[id].inputs;
-  return graph.is_op(id, Op::layer_norm) && graph.type(id).dtype == f32 &&
+  return graph.is_op(id, Op::layer_norm) && inputs.size() == 3 && graph.type(id).dtype == f32 &&
          std::all_of(inputs.begin() + 1, inputs.end(), is_constant) &&
          all_read(wires, id, [&](ValueId cast) {
            return graph.is_op(cast, Op::astype) && graph.type(cast).dtype == dtype &&
@@ -42,6 +42,25 @@ bool is_norm_of_products(const Graph& graph, const Wiring& wires, ValueId id, DT
                            is_constant(graph[product].inputs[1]);
                   });
          });
+}
+
+// Whether the last operators that compute a value are a product of rows as long as its own and what
+// can be computed with it, all for this value alone: one kernel then has whole pieces of its rows.
+bool is_from_product(const Graph& graph, const Wiring& wires, ValueId id) {
+  const auto is_elementwise = [&](ValueId value) {
+    return is_compute(graph, value) && info(graph[value].op).pattern == Pattern::elementwise;
+  };
+  if (!is_elementwise(id)) return false;
+  const std::int64_t width = graph.type(id).shape.back();
+  std::vector<ValueId> open = {id};
+  for (std::size_t next = 0; next < open.size() && next < kMostBehindProduct; ++next)
+    for (const ValueId input : graph[open[next]].inputs) {
+      if (wires.returned[at(input)] || wires.readers[at(input)].size() != 1) continue;
+      if (graph.is_op(input, Op::matmul))
+        return graph.type(input).shape.back() == width && wires.root[at(input)] == input;
+      if (is_elementwise(input)) open.push_back(input);
+    }
+  return false;
 }
 
 class Narrower {
@@ -74,9 +93,6 @@ class Narrower {
   std::map<ValueId, ValueId> narrow_;
 };
 
-// With more a pass of its own costs less than the product loses (measured on an H200).
-constexpr std::int64_t kFewRows = 2048;
-
 }  // namespace
 
 Graph cast_products(const Graph& graph, DType dtype,
@@ -105,9 +121,13 @@ Graph cast_norms(const Graph& graph, DType dtype) {
     if (!is_norm_of_products(graph, wires, id, dtype)) return std::nullopt;
     if (num_elements(node.type.shape) > kFewRows * node.type.shape.back()) return std::nullopt;
     const ValueId source = wires.root[at(node.inputs[0])];
-    if (!is_compute(graph, source) || is_cast_of(graph, source, dtype)) return std::nullopt;
+    if (source != node.inputs[0] || node.type.shape.back() % kSummed != 0 ||
+        !is_from_product(graph, wires, source))
+      return std::nullopt;
     auto inputs = r.inputs(node);
-    inputs[0] = r.to().add(Op::astype, {(*narrow)(inputs[0])}, {{"dtype", f32}}, node.where);
+    const ValueId rows = (*narrow)(inputs[0]);
+    inputs[0] = r.to().add(Op::astype, {rows}, {{"dtype", f32}}, node.where);
+    inputs.push_back(r.to().add(Op::row_sums, {rows}, {}, node.where));
     return r.to().add(node.op, std::move(inputs), node.attrs, node.where);
   });
 }

@@ -16,11 +16,12 @@ namespace tensor {
 Graph cast_products(const Graph& graph, DType dtype,
                     const std::function<Tensor(const Tensor&, DType)>& converted = &astype);
 
-/// After cast_products(graph, dtype): a layer_norm that products by constants alone read, in
-/// `dtype` and as their left operand, normalises its input rounded to `dtype`, where an operator
-/// computes that in f32 and rows are few: layer_norm(x) becomes layer_norm(f32(dtype(x))). A kernel
-/// can then give the rounded values to the product as they are and put mean and deviation right
-/// behind it, and whoever computes x stores it twice, which costs less than a pass of its own.
+/// After cast_products(graph, dtype): a layer_norm of few rows that come from a product and that
+/// products by constants alone read, in `dtype` and as their left operand, normalises its input
+/// rounded to `dtype` and is given sums of that: layer_norm(x, w, b) becomes layer_norm(f32(y), w,
+/// b, row_sums(y)) with y = dtype(x). The kernel that computes x stores it twice and adds up its
+/// rows, and the product takes y as it is and puts mean and deviation right behind itself; both
+/// together cost less than a pass of its own.
 ///
 /// The statistics stay float32, and are those of the rounded values. A rounding moves a normalised
 /// value by eps |x| / deviation, where the one that cast_products makes behind the layer_norm moves

@@ -6,6 +6,7 @@
 #include "boxes.h"
 #include "fragments.h"
 #include "gemm_pairs.h"
+#include "row_sums.h"
 
 namespace tensor::device {
 
@@ -37,13 +38,17 @@ struct GemmResults {
                                   : kOfGroup < kMostBuffers ? kOfGroup
                                                             : kMostBuffers;
   static constexpr u32 kBufferBytes = (kPanelRows * kRowBytes + 1023) / 1024 * 1024;
-  static constexpr u32 kBytes = S::kGroups * kBuffers * kBufferBytes;
+  // Behind the panels: of features as rows, each warp's part of the sums of each token.
+  static constexpr u32 kPartsAt = S::kGroups * kBuffers * kBufferBytes;
+  static constexpr int kPartFloats = S::kRowSums && S::kSwapped ? 2 * kMyColumns : 0;
+  static constexpr u32 kBytes = kPartsAt + S::kGroups * 4 * kPartFloats * sizeof(float);
   static constexpr int kBarriers = S::kAddend ? S::kGroups * kBuffers : 0;
   static constexpr u32 kGroupBarrier = 1;  // the named one of the first group
 
   static_assert(S::kSwapped || !S::kStaged || kColumns % kPanelColumns == 0, "whole boxes");
   static_assert(!S::kSwapped || kPanelColumns == 64 || !S::kStaged);
   static_assert(!S::kAddend || (S::kStaged && !S::kSwapped));
+  static_assert(!S::kRowSums || (S::kFeatures % kSummed == 0 && P::kFeatures % kSummed == 0));
 
   using Inputs = typename Epilogue::Inputs;
   using Outputs = typename Epilogue::Outputs;
@@ -147,14 +152,72 @@ struct GemmResults {
 
   // ---- Sums.
 
-  // A sum of the tile's row or column `token`.
-  static float corrected(float sum, const Inputs& in, const Tile& tile, int token) {
-    if constexpr (S::kNormalizes) {
-      float of_token[2];
-      load_pack<2>(of_token, tile.statistics + 2 * token);
-      return of_token[1] * (sum - of_token[0] * in.column_sum) + in.shift;
+  // Mean and deviation of the two tokens of a pair.
+  static void load_statistics(float (&to)[4], const Tile& tile, const Pair& pair) {
+    const float* const from = tile.statistics + 2 * (pair.token - tile.token);
+    if constexpr (S::kSwapped) {
+      load_pack<4>(to, from);
     } else {
+      float pairs[2][2];
+      load_pack<2>(pairs[0], from);
+      load_pack<2>(pairs[1], from + 2 * 8);
+      to[0] = pairs[0][0], to[1] = pairs[0][1], to[2] = pairs[1][0], to[3] = pairs[1][1];
+    }
+  }
+  static float corrected(float sum, const Inputs& in, const float* statistics) {
+    if constexpr (S::kNormalizes)
+      return statistics[1] * (sum - statistics[0] * in.column_sum) + in.shift;
+    else
       return sum;
+  }
+
+  // ---- Sums of the rows that leave, by 64 features: row_sums.h.
+
+  // Sum and squares so far: of tokens as rows of the lane's two, of features as rows of four.
+  using RowSums = float[8];
+
+  void store_row_sum(const Tile& tile, int token, int feature, int which, float sum) const {
+    const int end = min(P::kTokens, tile.token + S::kTokens);
+    if (token >= end || feature >= P::kFeatures) return;
+    const int row = tile.batch * P::kTokens + token;
+    epilogue.row_sums[(i64(feature / kSummed) * (P::kBatches * P::kTokens) + row) * 2 + which] =
+        sum;
+  }
+
+  // An element of the four of unit `unit`, eight columns, to what it belongs to: of features as
+  // rows [unit][token][which], of sixteen columns.
+  static void add_to_sums(float (&sums)[8], int unit, int i, const Outputs& out) {
+    const float x = Epilogue::summed(out);
+    const int at = S::kSwapped ? 4 * unit + i % 2 * 2 : i / 2 * 2;
+    sums[at] += x, sums[at + 1] += x * x;
+  }
+  // Of features as rows: those of each warp's 16 features, into shared memory.
+  template <bool kWhole>
+  void put_parts(const float (&sums)[8], int column_of_panel, int group) const {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32, place = lane / 4;
+    const float sum = scattered_sum<8, 4>(sums);
+    const int column = column_of_panel + place / 4 * 8 + lane % 4 * 2 + place / 2 % 2;
+    if (kWhole || place < 4) parts_of(group, warp)[2 * column + place % 2] = sum;
+  }
+  float* parts_of(int group, int warp) const {
+    return reinterpret_cast<float*>(memory + kPartsAt) + (group * 4 + warp) * kPartFloats;
+  }
+
+  // Of tokens as rows: 64 features that end with those before column `end` of the tile.
+  void store_token_sums(const Tile& tile, int row, int end, RowSums& sums) const {
+    const int place = threadIdx.x % 4, token = tile.token + row + my_place().row + place / 2 * 8;
+    store_row_sum(tile, token, tile.feature + end - kSummed, place % 2,
+                  scattered_sum<4, 1>({sums[0], sums[1], sums[2], sums[3]}));
+#pragma unroll
+    for (float& sum : sums) sum = 0;
+  }
+  // Of features as rows: the 64 of the group's block that begins at `row` of the tile.
+  void store_feature_sums(const Tile& tile, int group, int row) const {
+    for (int i = threadIdx.x % 128; i < kPartFloats; i += 128) {
+      float sum = 0;
+#pragma unroll
+      for (int warp = 0; warp < 4; ++warp) sum += parts_of(group, warp)[i];
+      store_row_sum(tile, tile.token + my_column() + i / 2, tile.feature + row, i % 2, sum);
     }
   }
 
@@ -165,8 +228,8 @@ struct GemmResults {
   // Sixteen columns, or the last eight, of a block's sums: finished, written by the epilogue, and
   // put into the panel.
   template <bool kWhole>
-  void finish(const float* sums, Inputs (&in)[2][4], const Tile& tile, int row, int column,
-              int column_of_panel, u32 panel) const {
+  void finish(const float* sums, Inputs (&in)[2][4], const Tile& tile, int group, int row,
+              int column, int column_of_panel, u32 panel, RowSums& row_sums) const {
     u32 pairs[4] = {};
 #pragma unroll
     for (int unit = 0; unit < (kWhole ? 2 : 1); ++unit) {
@@ -182,12 +245,16 @@ struct GemmResults {
       }
       Outputs out[4];
       const Pair pair = pair_at(tile, row, column + 8 * unit);
+      float statistics[4] = {};
+      if constexpr (S::kNormalizes) load_statistics(statistics, tile, pair);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int token = pair.token - tile.token + (S::kSwapped ? i % 2 : i / 2 * 8);
-        out[i] =
-            Epilogue::finish(corrected(sums[4 * unit + i], in[unit][i], tile, token), in[unit][i]);
-      }
+      for (int i = 0; i < 4; ++i)
+        out[i] = Epilogue::finish(corrected(sums[4 * unit + i], in[unit][i],
+                                            statistics + 2 * (S::kSwapped ? i % 2 : i / 2)),
+                                  in[unit][i]);
+      if constexpr (S::kRowSums)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) add_to_sums(row_sums, unit, i, out[i]);
       Pairs::write(epilogue, out, pair);
       if constexpr (S::kStaged && sizeof(Output) == 4) {
 #pragma unroll
@@ -198,6 +265,11 @@ struct GemmResults {
         pairs[2 * unit] = Output::pair(Epilogue::staged(out[0]), Epilogue::staged(out[1]));
         pairs[2 * unit + 1] = Output::pair(Epilogue::staged(out[2]), Epilogue::staged(out[3]));
       }
+    }
+    if constexpr (kPartFloats > 0) {
+      put_parts<kWhole>(row_sums, column_of_panel, group);
+#pragma unroll
+      for (float& sum : row_sums) sum = 0;
     }
     if constexpr (S::kStaged && sizeof(Output) == 2) {
       // Lane i names row i % 8 of matrix i / 8: the warp's upper and lower rows, then those of the
@@ -220,8 +292,8 @@ struct GemmResults {
   // A panel's columns from `first` on, 16 at a time; what the epilogue reads for the next comes
   // meanwhile, unless it is `ready`.
   template <int kCount>
-  void finish_panel(const float* sums, const Tile& tile, int row, int first, u32 panel,
-                    const Inputs (*ready)[4]) const {
+  void finish_panel(const float* sums, const Tile& tile, int group, int row, int first, u32 panel,
+                    const Inputs (*ready)[4], RowSums& row_sums) const {
     constexpr int kChunks = (kCount + 15) / 16;
     Inputs in[2][2][4] = {};
     const auto read_chunk = [&](int chunk, Inputs(&to)[2][4]) {
@@ -244,9 +316,13 @@ struct GemmResults {
       if (next < kChunks) read_chunk(next, in[next % 2]);
       const int column = first + 16 * chunk;
       if (16 * chunk + 16 <= kCount)
-        finish<true>(sums + 8 * chunk, in[chunk % 2], tile, row, column, 16 * chunk, panel);
+        finish<true>(sums + 8 * chunk, in[chunk % 2], tile, group, row, column, 16 * chunk, panel,
+                     row_sums);
       else
-        finish<false>(sums + 8 * chunk, in[chunk % 2], tile, row, column, 16 * chunk, panel);
+        finish<false>(sums + 8 * chunk, in[chunk % 2], tile, group, row, column, 16 * chunk, panel,
+                      row_sums);
+      if constexpr (S::kRowSums && !S::kSwapped)
+        if ((column + 16) % kSummed == 0) store_token_sums(tile, row, column + 16, row_sums);
     }
   }
 
@@ -270,19 +346,24 @@ struct GemmResults {
   // All sums of a group, whose rows begin at `row` of the tile.
   template <int kNumber = 0>
   void finish_all(const float (&sums)[S::kBlocks][kSums], const Tile& tile, int group, int row,
-                  Turn& turn, const Ready& ready) const {
+                  Turn& turn, const Ready& ready, RowSums& row_sums) const {
     constexpr int kBlock = kNumber / kPanels, kFirst = kPanelColumns * (kNumber % kPanels);
     constexpr int kLeft = kMyColumns - kFirst;
     constexpr int kCount = S::kSwapped || kLeft < kPanelColumns ? kLeft : kPanelColumns;
     await_panel(group, turn);
-    finish_panel<kCount>(sums[kBlock] + kFirst / 2, tile, row + 64 * kBlock, my_column() + kFirst,
-                         buffer_at(group, turn.stage), ready[kBlock]);
+    if constexpr (kPartFloats > 0 && !S::kStaged) named_barrier(kGroupBarrier + group, 128);
+    finish_panel<kCount>(sums[kBlock] + kFirst / 2, tile, group, row + 64 * kBlock,
+                         my_column() + kFirst, buffer_at(group, turn.stage), ready[kBlock],
+                         row_sums);
     if constexpr (S::kStaged) {
       release_panel(tile, group, row, kNumber, turn);
       turn.next();
+    } else if constexpr (kPartFloats > 0) {
+      named_barrier(kGroupBarrier + group, 128);
     }
+    if constexpr (kPartFloats > 0) store_feature_sums(tile, group, row + 64 * kBlock);
     if constexpr (kNumber + 1 < kOfGroup)
-      finish_all<kNumber + 1>(sums, tile, group, row, turn, ready);
+      finish_all<kNumber + 1>(sums, tile, group, row, turn, ready, row_sums);
   }
 };
 

@@ -7,7 +7,6 @@
 #pragma once
 
 #include "gemm_results.h"
-#include "row_statistics.h"
 
 namespace tensor::device {
 
@@ -32,7 +31,8 @@ namespace tensor::device {
 ///   kFeatureInputs: that is a constant for each feature
 ///   kLaunchFirst: all blocks run at a time, so that the next kernel's may come at once
 ///   kNormalizes: rows of x have mean 0 and deviation 1, but come as they are: what that does to a
-///     sum is corrected (norm.h), by statistics taken from the tiles
+///     sum is corrected (norm.h), by the sums of the rows that epilogue.given_sums has
+///   kRowSums: of epilogue.summed(outputs) the same go to epilogue.row_sums
 /// P is the problem: kTokens, kFeatures, kDepth, kBatches, and where boxes of each tensor lie:
 /// weights(k, feature, batch), inputs(k, token, batch), outputs(feature, token, batch), and
 /// addends(feature, token, batch) where there are any.
@@ -67,9 +67,8 @@ struct GemmSm90 {
   static_assert(S::kSplits == 1 || (S::kSwapped && !S::kTakesTurns && S::kShares == 1));
   static_assert(S::kShares == 1 || (!S::kTurned && !S::kSwapped && S::kBand % S::kShares == 0));
   static constexpr int kCluster = S::kSplits * S::kShares;
-  // The producer's other warps take statistics, of several tiles ahead.
-  static_assert(!S::kNormalizes || (kCluster == 1 && !S::kHandsOver));
-  static constexpr int kStatisticians = S::kNormalizes ? 3 : 0;
+  // The producer's other warps make statistics of the rows, of several tiles ahead.
+  static constexpr int kStatisticians = 3;
   static constexpr int kSlots = S::kNormalizes ? 2 * kTeams : 0;
 
   static constexpr u32 kResultsAt = S::kStages * kStageBytes;
@@ -78,7 +77,10 @@ struct GemmSm90 {
   static constexpr int kMyUnits = Results::kMyColumns / 8;
   static constexpr u32 kPartBytes = S::kBlocks * kMyUnits * kConsumers * 16;
   static constexpr u32 kStatisticsAt = kExchangeAt + (S::kSplits > 1 ? S::kSplits * kPartBytes : 0);
-  static constexpr u32 kStatisticsBytes = S::kTokens * 8;
+  // Those that the last of unequal shares of a tile reaches beyond it are there, too.
+  static constexpr int kStatisticsTokens =
+      S::kSwapped ? S::kSplits * Results::kMyColumns : S::kTokens;
+  static constexpr u32 kStatisticsBytes = kStatisticsTokens * 8;
   static constexpr u32 kSharedBytes = kStatisticsAt + kSlots * kStatisticsBytes;
 
   static constexpr int kSteps = (P::kDepth + kDepth - 1) / kDepth;
@@ -124,7 +126,7 @@ struct GemmSm90 {
       if (S::kAddend) prefetch(results.addends);
       for (int i = 0; i < S::kStages; ++i) {
         barrier_init(full(i), 1);
-        barrier_init(empty(i), kMembers * S::kShares + kStatisticians);
+        barrier_init(empty(i), kMembers * S::kShares);
       }
       if constexpr (S::kNormalizes)
         for (int i = 0; i < kSlots; ++i) {
@@ -204,23 +206,25 @@ struct GemmSm90 {
     }
   }
 
-  // Mean and deviation of every tile's tokens, of the tiles as they come.
-  void take_statistics(int warp) const {
+  // Mean and deviation of every tile's tokens, of the sums that were handed over.
+  void make_statistics(int warp) const {
     const float gain = results.epilogue.gain();
-    Turn turn;
+    const int lane = threadIdx.x % 32;
+    wait_for_previous();
     int place_in_row = 0;
     for (int i = first_tile(); i < kTiles; i += tiles_a_round(), ++place_in_row) {
-      RowStatistics<typename S::Input, S::kTokens, kStatisticians> statistics;
-      for (int step = 0; step < kSteps; ++step, turn.next()) {
-        barrier_wait(full(turn.stage), turn.parity);
-        statistics.add(inputs_at(turn.stage), warp);
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(empty(turn.stage));
-      }
+      const Tile tile = place(i);
       barrier_wait(used(place_in_row), place_in_row / kSlots & 1 ^ 1);
-      statistics.store(statistics_at(place_in_row), warp, P::kDepth, P::kEps, gain);
+      float* const to = statistics_at(place_in_row);
+      for (int t = 32 * warp + lane; t < kStatisticsTokens; t += 32 * kStatisticians) {
+        float pair[2] = {};
+        if (tile.token + t < P::kTokens)
+          statistics_of<P::kDepth>(pair, results.epilogue.given_sums, P::kBatches * P::kTokens,
+                                   tile.batch * P::kTokens + tile.token + t, P::kEps, gain);
+        store_pack<2>(to + 2 * t, pair);
+      }
       __syncwarp();
-      if (threadIdx.x % 32 == 0) barrier_arrive(known(place_in_row));
+      if (lane == 0) barrier_arrive(known(place_in_row));
     }
   }
 
@@ -347,7 +351,8 @@ struct GemmSm90 {
       if constexpr (kTeams > 1) turn.skip((kTeams - 1) * kSteps);
       if (!S::kLaunchFirst && i + step >= kTiles) launch_next();
       wait_for_previous();  // the epilogue may read what the kernel ahead wrote
-      results.finish_all(sums, tile, group, row, panel, ready);
+      typename Results::RowSums row_sums = {};
+      results.finish_all(sums, tile, group, row, panel, ready, row_sums);
       if constexpr (S::kNormalizes) barrier_arrive(used(place_in_row));
     }
     if (S::kStaged && Results::speaks()) store_wait();
@@ -380,7 +385,7 @@ struct GemmSm90 {
       const int warp = threadIdx.x / 32 - kConsumers / 32;
       if (warp == 0 && elect_one()) gemm.produce();
       if constexpr (S::kNormalizes)
-        if (warp > 0) gemm.take_statistics(warp - 1);
+        if (warp > 0) gemm.make_statistics(warp - 1);
       if constexpr (S::kSplits > 1) {
         __syncwarp();
         cluster_wait();
