@@ -1,10 +1,12 @@
 #include "src/tune/reference.h"
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <sstream>
 
 #include "src/core/view.h"
+#include "src/ops/pack.h"
 #include "src/runtime/rounding.h"
 #include "tensor/tensor.h"
 
@@ -67,6 +69,28 @@ void poison(std::span<std::byte> memory) { std::memset(memory.data(), 0xff, memo
 
 namespace {
 
+// Sums that a layer_norm is given are those of what it normalises.
+void set_row_sums(const Isolated& problem, std::vector<OperandBlock>& reads) {
+  const Graph& graph = problem.laid.graph;
+  const auto place = [&](ValueId id) {
+    const auto& all = problem.group.reads;
+    return static_cast<std::size_t>(std::find(all.begin(), all.end(), id) - all.begin());
+  };
+  const std::function<Tensor(ValueId)> value = [&](ValueId id) -> Tensor {
+    if (place(id) < reads.size()) return reads[place(id)].value;
+    std::vector<Tensor> inputs;
+    for (const ValueId input : graph[id].inputs) inputs.push_back(value(input));
+    return apply_op(graph[id].op, inputs, graph[id].attrs);
+  };
+  for (const ValueId id : problem.group.nodes) {
+    const auto& inputs = graph[id].inputs;
+    if (!graph.is_op(id, Op::layer_norm) || inputs.size() < 4) continue;
+    if (place(inputs[3]) == reads.size()) continue;  // made by the group itself
+    const Tensor sums = apply_op(Op::row_sums, {value(inputs[0])});
+    convert_elements(const_view(sums), mutable_view(reads[place(inputs[3])].value));
+  }
+}
+
 std::vector<OperandBlock> reads_of(const Isolated& problem) {
   const Graph& graph = problem.laid.graph;
   const Wiring wires = wiring(graph);
@@ -88,6 +112,7 @@ std::vector<OperandBlock> reads_of(const Isolated& problem) {
     const ConstView from = const_view(value);
     info(Op::copy).eval(std::span(&from, 1), {}, mutable_view(reads.back().value));
   }
+  set_row_sums(problem, reads);
   return reads;
 }
 

@@ -46,6 +46,23 @@ std::vector<Schedule> rivals_of(const Schedule& incumbent, const Schedule& level
   return list;
 }
 
+std::vector<std::size_t> groups_of(const Graph& graph, const FusionPlan& plan,
+                                   const Problem& problem) {
+  std::vector<std::size_t> groups;
+  for (std::size_t i = 0; i < plan.groups.size(); ++i)
+    if (problem_text(graph, plan.groups[i]) == problem.text()) groups.push_back(i);
+  return groups;
+}
+
+void set_schedule(FusionPlan& plan, const std::vector<std::size_t>& groups, const Problem& problem,
+                  const Schedule& schedule) {
+  const Choice choice = problem.choice(schedule);
+  for (const std::size_t group : groups) {
+    plan.groups[group].family = choice.family;
+    plan.groups[group].schedule = choice.schedule;
+  }
+}
+
 }  // namespace
 
 void Tuner::choose() {
@@ -61,6 +78,7 @@ void Tuner::choose() {
   });
   const TimePlans time = make_timer_(plans.merged.first, [this] { return !late().empty(); });
   FusionPlan plan = plans.merged.second;
+  begin_with_level0(plans, plan, heaviest, time);
   // Again where choices changed what others overlap with.
   std::size_t before = SIZE_MAX;
   for (int pass = 0; pass < kPasses && chosen_.size() != before; ++pass) {
@@ -74,28 +92,61 @@ void Tuner::choose() {
   }
 }
 
+// What is best alone need not be best together: where the analytic model's choices make the faster
+// whole, that is where choosing begins.
+void Tuner::begin_with_level0(const Plans& plans, FusionPlan& plan,
+                              const std::vector<const Entry*>& entries, const TimePlans& time) {
+  FusionPlan level0 = plan;
+  for (const Entry* entry : entries) {
+    const Problem& problem = *entry->problem;
+    set_schedule(level0, groups_of(plans.merged.first.graph, plan, problem), problem,
+                 problem.space().chosen);
+  }
+  const std::vector<std::vector<double>> times = time(std::vector{plan, level0});
+  if (times.size() != 2 || times[0].empty() || !is_faster(times[1], times[0])) return;
+  for (const Entry* entry : entries) {
+    const auto groups = groups_of(plans.merged.first.graph, plan, *entry->problem);
+    if (groups.empty()) continue;
+    const std::string now = scheduled(plan.groups[groups[0]]);
+    const Schedule& chosen = entry->problem->space().chosen;
+    if (now != chosen.text()) note(*entry, now, chosen, times[0], times[1]);
+  }
+  plan = level0;
+}
+
+std::string Tuner::scheduled(const Group& group) const {
+  return Problem::joined(std::string(target_.family_name(group.family)), group.schedule);
+}
+
+// A line of the log, which counts more than what was measured alone.
+void Tuner::note(const Entry& entry, const std::string& before, const Schedule& after,
+                 const std::vector<double>& times_before, const std::vector<double>& times_after) {
+  Measurement m;
+  m.problem = entry.problem->text();
+  m.schedule = after.text();
+  m.model_microseconds = times_after;
+  stamp(m);
+  log_.append(m);
+  known_.push_back(m);
+  std::ostringstream text;
+  text << entry.operators << ", " << before << " -> " << m.schedule << ": " << std::fixed
+       << std::setprecision(1) << median(times_before) << " -> " << median(times_after) << " us";
+  chosen_.push_back(text.str());
+}
+
 // Puts the best schedule of a problem into the plan; false where there is nothing to choose.
 bool Tuner::choose(const Plans& plans, FusionPlan& plan, const Entry& entry,
                    const TimePlans& time) {
   const Problem& problem = *entry.problem;
-  std::vector<std::size_t> groups;
-  for (std::size_t i = 0; i < plan.groups.size(); ++i)
-    if (problem_text(plans.merged.first.graph, plan.groups[i]) == problem.text())
-      groups.push_back(i);
+  const auto groups = groups_of(plans.merged.first.graph, plan, problem);
   if (groups.empty()) return false;
-  const Group& now = plan.groups[groups[0]];
-  const std::string incumbent =
-      Problem::joined(std::string(target_.family_name(now.family)), now.schedule);
+  const std::string incumbent = scheduled(plan.groups[groups[0]]);
   const std::vector<Schedule> rivals =
       rivals_of(Schedule::parse(incumbent), problem.space().chosen, *entry.search);
   if (rivals.empty()) return false;
   std::vector<FusionPlan> variants(1 + rivals.size(), plan);
   for (std::size_t i = 0; i < rivals.size(); ++i)
-    for (const std::size_t group : groups) {
-      const Choice choice = problem.choice(rivals[i]);
-      std::tie(variants[i + 1].groups[group].family, variants[i + 1].groups[group].schedule) =
-          std::tie(choice.family, choice.schedule);
-    }
+    set_schedule(variants[i + 1], groups, problem, rivals[i]);
   const std::vector<std::vector<double>> times = time(variants);
   if (times.size() != variants.size() || times[0].empty()) return true;
   std::size_t best = 0;
@@ -103,19 +154,8 @@ bool Tuner::choose(const Plans& plans, FusionPlan& plan, const Entry& entry,
     if (is_faster(times[i], times[0]) && (best == 0 || median(times[i]) < median(times[best])))
       best = i;
   if (best == 0) return true;
-  Measurement m;
-  m.problem = problem.text();
-  m.schedule = rivals[best - 1].text();
-  m.model_microseconds = times[best];
-  stamp(m);
-  log_.append(m);
-  known_.push_back(m);
+  note(entry, incumbent, rivals[best - 1], times[0], times[best]);
   plan = variants[best];
-  std::ostringstream text;
-  text << entry.operators << ", " << incumbent << " -> " << rivals[best - 1].text() << ": "
-       << std::fixed << std::setprecision(1) << median(times[0]) << " -> " << median(times[best])
-       << " us";
-  chosen_.push_back(text.str());
   return true;
 }
 

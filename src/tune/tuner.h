@@ -92,6 +92,11 @@ class Tuner {
 
   void choose();
   bool choose(const Plans& plans, FusionPlan& plan, const Entry& entry, const TimePlans& time);
+  void begin_with_level0(const Plans& plans, FusionPlan& plan,
+                         const std::vector<const Entry*>& entries, const TimePlans& time);
+  void note(const Entry& entry, const std::string& before, const Schedule& after,
+            const std::vector<double>& times_before, const std::vector<double>& times_after);
+  std::string scheduled(const Group& group) const;
 
   std::string late() const;  // why it has to end, empty if it may go on
   std::string over() const;  // the same of searching
