@@ -345,25 +345,23 @@ TEST(PlanFile, KeepsTheSchedulesOfGroups) {
 }
 
 // Only where a family can use it, and only for narrow products: it is a rounding more.
-TEST(Compile, NormsReadNarrowValuesWhereTheyCanBeFolded) {
-  const Tensor weight = tn::ones({8, 4});
+TEST(Compile, NormsAreGivenSumsWhereTheyCanBeFolded) {
+  const Tensor before = tn::ones({8, 64}), weight = tn::ones({64, 4}), one = tn::ones({64});
   const tn::TensorFunction f = [&](const Tensors& in) -> Tensors {
-    return {tn::matmul(tn::layer_norm(tn::exp(in[0])), weight)};
+    return {tn::matmul(tn::layer_norm(tn::matmul(in[0], before), one, one), weight)};
   };
-  const auto reads_narrow = [&](int capability, tn::DType dtype) {
+  const auto sums_rows = [&](int capability, tn::CompileOptions options) {
     const auto target = tn::detail::cuda_target(tn::cuda::typical_device(capability));
-    const tn::Graph graph =
-        tn::detail::prepare(f, {{{5, 8}, tn::f32}}, {.dtype = dtype}, target).graph;
-    for (tn::ValueId id = 0; id < graph.size(); ++id)
-      if (graph.is_op(id, tn::Op::layer_norm))
-        return graph.is_op(graph[id].inputs[0], tn::Op::astype);
-    ADD_FAILURE() << "no layer_norm";
-    return false;
+    const tn::Graph graph = tn::detail::prepare(f, {{{5, 8}, tn::f32}}, options, target).graph;
+    int sums = 0;
+    for (tn::ValueId id = 0; id < graph.size(); ++id) sums += graph.is_op(id, tn::Op::row_sums);
+    return sums == 1;
   };
-  EXPECT_TRUE(reads_narrow(90, tn::f16));
-  EXPECT_TRUE(reads_narrow(90, tn::bf16));
-  EXPECT_FALSE(reads_narrow(90, tn::f32));
-  EXPECT_FALSE(reads_narrow(80, tn::f16));
+  EXPECT_TRUE(sums_rows(90, {.dtype = tn::f16}));
+  EXPECT_TRUE(sums_rows(90, {.dtype = tn::bf16}));
+  EXPECT_FALSE(sums_rows(90, {.dtype = tn::f16, .fuse = false})) << "no kernel makes sums alone";
+  EXPECT_FALSE(sums_rows(90, {.dtype = tn::f32}));
+  EXPECT_FALSE(sums_rows(80, {.dtype = tn::f16}));
 }
 
 }  // namespace
