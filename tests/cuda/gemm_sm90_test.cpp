@@ -228,8 +228,10 @@ TEST(GemmSm90, CompilesWithoutSpills) {
     const Traced t = traced(c);
     for (const GemmSchedule& s : with_wide()) {
       // What takes most registers; GELU where there are most sums.
-      const bool is_hard = c.name == "both" || c.name == "norm" || c.name == "sums" ||
-                           s.features == (c.name == "gelu" ? 256 : kWide.features);
+      const bool is_large = s.blocks * s.columns() >= 96 || s.groups == 3;
+      const bool is_hard = c.name == "both" ||
+                           s.features == (c.name == "gelu" ? 256 : kWide.features) ||
+                           (is_large && (c.name == "norm" || c.name == "sums"));
       if (is_hard && fault(s, t).empty()) check(t, s);
     }
   }
@@ -264,7 +266,8 @@ TEST(GemmSm90, WhatTheModelLikesCompiles) {
   for (const auto& [tokens, features, depth] : kSizes)
     for (const Case& c : cases(tokens, features, depth, bf16)) {
       if (c.name == "bias" || c.name == "residual" || c.name == "narrow") continue;
-      if (c.name == "sums" && features % kSummed != 0) continue;
+      // Only rows of few tokens are summed.
+      if (c.name == "sums" && (features % kSummed != 0 || tokens > 2048)) continue;
       check(c, traced(c));
     }
 }
@@ -413,7 +416,7 @@ TEST(GemmSm90, NormalizesRows) {
   };
   const Tensor x = random.normal({257, 128}).astype(f16), y = random.normal({257, 136}).astype(f16);
   for (const GemmSchedule& s : schedules) {
-    if (s.swapped) continue;
+    if (s.swapped || s.shares > 1 || s.groups != 2) continue;
     SCOPED_TRACE(s.name() + " with an addend");
     emulator::GroupCase group(f, {x, row_sums(x), y});
     if (!fault(s, group).empty()) continue;
