@@ -104,8 +104,8 @@ std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p)
   if (p.sums_rows) {
     if (features % 64 != 0) return "rows are summed by 64 features";
     // Found by NVRTC, too.
-    const int most = groups == 3 ? 72 : groups == 2 && swapped ? 136 : 256;
-    if (blocks * columns() > most)
+    const int most = groups == 3 ? 72 : swapped ? 136 : 256;
+    if (blocks * my_columns() > most)
       return "at most " + std::to_string(most) + " columns where rows are summed";
   }
   if (splits > 1) {
