@@ -245,8 +245,12 @@ def main():
         "results": [],
     }
     out = pathlib.Path(options.out or ROOT / "bench/results" / now.strftime("%Y-%m-%d-%H%M.json"))
+    types = options.types
+    if "bf16" in types and "bf16" not in result["machine"]["flags"]:
+        print("this processor has no bf16, for which tensor calculates in f32: left out", file=sys.stderr)
+        types = [dtype for dtype in types if dtype != "bf16"]
     for model in options.models:
-        for dtype in options.types:
+        for dtype in types:
             for row in measure(options, model, dtype):
                 result["versions"].update(row.pop("versions", {}))
                 result["results"].append(row)
