@@ -14,8 +14,8 @@ namespace {
 
 // Of a tensor [..., width]: [pieces of kSummed elements, ..., their sum and that of their squares].
 TensorType row_sums_type(const TensorType& x) {
-  if (x.shape.rank() == 0 || x.shape.back() % kSummed != 0)
-    internal_error("row_sums", "got ", x, ", need rows of whole pieces of ", kSummed);
+  if (x.shape.rank() == 0 || x.shape.back() == 0 || x.shape.back() % kSummed != 0)
+    fail("row_sums", "got ", x, ", need rows of a multiple of ", kSummed, " elements");
   Shape shape = x.shape;
   shape[shape.rank() - 1] = 2;
   shape.insert(0, x.shape.back() / kSummed);
@@ -34,7 +34,7 @@ TensorType infer_layer_norm(std::span<const TensorType> in, const Attrs& attrs) 
     if (in[i].dtype != in[0].dtype) internal_error("layer_norm", "got ", in[i], " for ", in[0]);
   }
   if (in.size() > 3 && in[3] != row_sums_type(in[0]))
-    internal_error("layer_norm", "got the sums ", in[3], " for ", in[0]);
+    fail("layer_norm", "got the sums ", in[3], " for ", in[0], ", need ", row_sums_type(in[0]));
   attrs.number("eps");
   return in[0];
 }

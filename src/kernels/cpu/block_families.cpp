@@ -28,6 +28,9 @@ class BlockKernel : public Kernel {
 
 std::optional<BlockShape> accept(const Graph& graph, const Group& group, bool has_rows) {
   if (group.nodes.size() > kMostNodes) return std::nullopt;
+  // Sums of rows are given to layer_norm for kernels of a GPU only.
+  for (const ValueId id : group.nodes)
+    if (graph.is_op(id, Op::layer_norm) && graph[id].inputs.size() > 3) return std::nullopt;
   auto shape = block_shape_of(graph, group);
   return shape && shape->has_rows == has_rows ? shape : std::nullopt;
 }

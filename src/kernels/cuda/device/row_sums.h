@@ -8,7 +8,7 @@
 
 namespace tensor::device {
 
-inline constexpr int kSummed = 64;
+inline constexpr int kSummed = 64;  // as in src/ops/op.h
 
 /// Mean and `gain` / deviation of row `row` of `rows`, each of kCount elements.
 template <int kCount>
