@@ -129,7 +129,7 @@ void Tuner::note(const Entry& entry, const std::string& before, const Schedule& 
   log_.append(m);
   known_.push_back(m);
   std::ostringstream text;
-  text << entry.operators << ", " << before << " -> " << m.schedule << ": " << std::fixed
+  text << entry.operators << ", " << before << " -> " << after.text() << ": " << std::fixed
        << std::setprecision(1) << median(times_before) << " -> " << median(times_after) << " us";
   chosen_.push_back(text.str());
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/kernels/cuda/families.h"
+#include "src/kernels/cuda/operands.h"
 #include "src/kernels/cuda/wgmma.h"
 #include "tensor/error.h"
 
@@ -62,10 +63,7 @@ class Builder {
     return static_cast<int>(item_size(laid_.graph.type(written(write)).dtype));
   }
 
-  int operand(ValueId id) const {
-    const auto& reads = group_.reads;
-    return static_cast<int>(std::find(reads.begin(), reads.end(), id) - reads.begin());
-  }
+  int operand(ValueId id) const { return operand_of(group_, id, false); }
 
   Pointer memory_of(const Factor& f) const { return {Pointer::Base::operand, operand(f.value), 0}; }
 

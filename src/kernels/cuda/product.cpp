@@ -4,6 +4,7 @@
 
 #include "src/core/view.h"
 #include "src/kernels/cpu/weights.h"
+#include "src/kernels/cuda/operands.h"
 
 namespace tensor::cuda {
 namespace {
@@ -75,7 +76,7 @@ class EpilogueWriter {
       return "    " + to + ".column_sum = corrections[" + index + "];\n    " + to +
              ".shift = corrections[" + features + " + " + index + "];\n";
     };
-    add_member("const float", "given_sums", operand_of_read(product_.norm->sums));
+    add_member("const float", "given_sums", operand_of(group_, product_.norm->sums, false));
     load_ += one("in", "feature");
     load_pair_ += one("in", "feature") + one("next", "feature + 1");
     methods_ += "  float gain() const { return corrections[2 * " + features + "]; }\n";
@@ -95,7 +96,7 @@ class EpilogueWriter {
     }
     for (std::size_t i = 0; i < group_.writes.size(); ++i) {
       if (group_.writes[i] == product_.row_sums)
-        add_row_sums(static_cast<int>(i));
+        add_row_sums();
       else
         add_write(static_cast<int>(i));
     }
@@ -150,24 +151,18 @@ class EpilogueWriter {
     methods_ += "  static void take(Inputs& in, float value) { in." + load.name + " = value; }\n";
   }
 
-  int operand_of_read(ValueId id) const {
-    const auto& reads = group_.reads;
-    return static_cast<int>(std::find(reads.begin(), reads.end(), id) - reads.begin());
-  }
-  int operand_of_write(int write) const { return static_cast<int>(group_.reads.size()) + write; }
-
   // Of what is stored, as it is rounded.
-  void add_row_sums(int write) {
+  void add_row_sums() {
     const ValueId rows = laid_.graph[product_.row_sums].inputs[0];
     const auto place = std::find(group_.writes.begin(), group_.writes.end(), rows);
-    add_member("float", "row_sums", operand_of_write(write));
+    add_member("float", "row_sums", operand_of(group_, product_.row_sums, true));
     methods_ += "  static float summed(const Outputs& out) {\n    return value_of(stored<" +
                 std::string(device_type(laid_.graph.type(rows).dtype)) + ">(out.y" +
                 std::to_string(place - group_.writes.begin()) + "));\n  }\n";
   }
 
   void add_load(const ElementCode::Load& load) {
-    const int operand = operand_of_read(load.value);
+    const int operand = operand_of(group_, load.value, false);
     const DType dtype = laid_.graph.type(load.value).dtype;
     const std::string pointer = "r_" + load.name, type(compute_type(dtype));
     add_member("const " + std::string(device_type(dtype)), pointer, operand);
@@ -195,7 +190,7 @@ class EpilogueWriter {
     results_ += (results_.empty() ? "" : ", ") + product_.code.results.at(id);
     if (i == boxed_.write) return;
     const std::string pointer = "w" + std::to_string(i);
-    add_member(element, pointer, operand_of_write(i));
+    add_member(element, pointer, operand_of(group_, id, true));
     const Place where = place(id, type.shape);
     const std::string address = pointer + "[" + where.text() + "]";
     const auto one = [&](const std::string& from) {
