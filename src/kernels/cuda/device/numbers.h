@@ -166,16 +166,20 @@ inline T silu(T x) {
   return x * sigmoid(x);
 }
 
-/// x erfc(|x| / sqrt(2)) / 2 is what gelu lacks of relu. erfc by Abramowitz and Stegun, 7.1.26,
-/// within 1.5e-7: the result is within 7.5e-8 |x|.
+/// What gelu lacks of relu is z times the normal distribution at -z, z = |x|, whose logarithm is
+/// nearly a polynomial: fitted to 0 <= z <= 6, so that the result is within 9.1e-8 |x|. From 10 on
+/// less than 1e-13 is lacking.
 inline float gelu(float x) {
-  const float z = fabsf(x) * 0.70710678f;
-  const float t = reciprocal_approximate(1.0f + 0.3275911f * z);
-  const float series =
-      t * (0.254829592f +
-           t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
-  const float lacking = 0.5f * series * exp2_approximate(z * z * -1.44269504f);
-  return x * (x > 0.0f ? 1.0f - lacking : lacking);
+  const float z = fminf(fabsf(x), 10.0f);
+  float log2 = 8.44919668e-06f;
+  log2 = log2 * z - 5.36978951e-05f;
+  log2 = log2 * z - 4.22014331e-04f;
+  log2 = log2 * z + 7.39071239e-03f;
+  log2 = log2 * z - 5.26924767e-02f;
+  log2 = log2 * z - 4.5915252e-01f;
+  log2 = log2 * z - 1.15111113f;
+  log2 = log2 * z - 0.999999881f;
+  return 0.5f * x + 0.5f * fabsf(x) - z * exp2_approximate(log2);
 }
 inline double gelu(double x) { return x / 2 * (1 + erf(x * 0.70710678118654752)); }
 
