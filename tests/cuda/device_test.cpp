@@ -112,18 +112,22 @@ TEST_F(Gpu, GivesAKernelAllTheSharedMemoryThereIs) {
   Kernel last = compiled(device,
                          "extern \"C\" __global__ void last(int* out, int bytes) {\n"
                          "  extern __shared__ char shared[];\n"
-                         "  shared[bytes - 1] = 42;\n"
-                         "  *out = shared[bytes - 1];\n"
+                         "  __shared__ int fixed[8];\n"
+                         "  shared[bytes - 1] = 40;\n"
+                         "  fixed[7] = 2;\n"
+                         "  *out = shared[bytes - 1] + fixed[7];\n"
                          "}\n",
                          "last");
-  const auto bytes = static_cast<int>(device.info().shared_block_bytes);
+  const auto most = static_cast<int>(device.info().shared_block_bytes);
   Buffer out(device, 4);
   Stream stream(device);
-  last(stream, {.shared_bytes = static_cast<unsigned>(bytes)}, out.address(), bytes);
-  stream.synchronize();
-  int value = 0;
-  out.download(std::as_writable_bytes(std::span(&value, 1)));
-  EXPECT_EQ(value, 42);
+  for (const int bytes : {48 << 10, most - 32}) {  // of both kinds, 48 KiB are free
+    last(stream, {.shared_bytes = static_cast<unsigned>(bytes)}, out.address(), bytes);
+    stream.synchronize();
+    int value = 0;
+    out.download(std::as_writable_bytes(std::span(&value, 1)));
+    EXPECT_EQ(value, 42);
+  }
 }
 
 TEST_F(Gpu, RepeatsWhatLiesInABuffer) {

@@ -155,7 +155,7 @@ class Kernel {
   std::string name_;
   ModuleHandle* module_ = nullptr;
   FunctionHandle* function_ = nullptr;
-  unsigned most_shared_ = 48 << 10;  // without asking for more
+  unsigned most_shared_ = 0;  // of dynamic shared memory, as asked for so far
 };
 
 }  // namespace tensor::cuda

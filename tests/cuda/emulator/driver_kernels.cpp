@@ -25,7 +25,11 @@ int function_attribute(int* value, int which, cuda::FunctionHandle*) {
   *value = which == static_cast<int>(cuda::FunctionAttribute::registers) ? 32 : 0;
   return 0;
 }
-int set_function_attribute(cuda::FunctionHandle*, int, int) { return 0; }
+int set_function_attribute(cuda::FunctionHandle* function, int which, int) {
+  if (which == static_cast<int>(cuda::FunctionAttribute::dynamic_shared_bytes))
+    function->asks_shared = true;
+  return 0;
+}
 
 struct Arguments {
   struct alignas(64) Bytes {
@@ -46,7 +50,8 @@ void run_kernel(const cuda::FunctionHandle& function, cuda::Context& device,
   std::vector<void*> addresses;
   for (auto& value : arguments.values) addresses.push_back(value.bytes);
   const Unprotected access(device);
-  Engine engine(program, function.entry, launch, regions, {0, device.info.shared_block_bytes});
+  const auto shared_limit = function.asks_shared ? device.info.shared_block_bytes : 48 << 10;
+  Engine engine(program, function.entry, launch, regions, {0, shared_limit});
   engine.run(addresses.data());
 }
 

@@ -54,6 +54,7 @@ struct FunctionHandle {
   const KernelSource* source = nullptr;
   std::string entry;
   int capability = 0;
+  bool asks_shared = false;  // for dynamic shared memory; without, both kinds have 48 KiB
 };
 struct ModuleHandle {
   KernelSource source;

@@ -4,6 +4,7 @@
 #include "models/vit/vit_standard.h"
 #include "src/core/storage.h"
 #include "src/kernels/cuda/device.h"
+#include "src/kernels/cuda/device_headers.h"
 #include "tensor/compile.h"
 #include "tensor/nn.h"
 #include "tests/cuda/emulator/driver.h"
@@ -27,6 +28,30 @@ TEST_F(EmulatedGpuDeathTest, HostCodeCannotTouchItsMemory) {
 
 TEST_F(EmulatedGpu, FreshMemoryIsPoisoned) {
   EXPECT_TRUE(all(isnan(empty({3000}, f32, "cuda:1"))).item<bool>());
+}
+
+// A kernel may have 48 KiB of both kinds together without asking for more.
+TEST_F(EmulatedGpu, SharedMemoryIsAskedForWhereBothKindsAreMoreThanIsFree) {
+  cuda::Device& device = cuda::Device::get();
+  const cuda::KernelSource source = {"last.cu", R"(#include "ptx.h"
+extern "C" __global__ void last(int* out, int bytes) {
+  extern __shared__ char dynamic[];
+  __shared__ int fixed[8];
+  dynamic[bytes - 1] = 40;
+  fixed[7] = 2;
+  tensor::device::wait_for_previous();
+  *out = dynamic[bytes - 1] + fixed[7];
+})",
+                                     cuda::device_headers()};
+  cuda::Kernel last(device, cuda::Compiler::get().compile(source, device.info().architecture()),
+                    "last");
+  cuda::Buffer out(device, 4);
+  cuda::Stream stream(device);
+  last(stream, {.shared_bytes = 48 << 10}, out.address(), 48 << 10);
+  stream.synchronize();
+  int got = 0;
+  out.download(std::as_writable_bytes(std::span(&got, 1)));
+  EXPECT_EQ(got, 42);
 }
 
 TEST_F(EmulatedGpu, BuffersRepeatWhatLiesInThem) {
