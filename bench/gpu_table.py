@@ -144,47 +144,37 @@ WHAT_THEY_ARE = ("Evolution has no model, \"anew\" one that learns from these tr
                  "the logs of models that do not have the subgraph, and goes on")
 
 
-def searched(search, count, first=None):
-    """A row a subgraph: the median over the seeds of each method's `count`. `first`: a column ahead of them, (name, of a task)."""
-    medians, rows = {key: [] for key in METHODS}, []
+def searched(search):
+    """A row a subgraph: level 0 beside the best, and the median over the seeds of each method's trials."""
+    medians, rows, level0 = {key: [] for key in METHODS}, [], []
     for task in search["tasks"]:
-        row = [described(task["problem"]), f"{task['schedules']:,}"] + ([f"{first[1](task):.3f}"] if first else [])
+        level0.append(task["level0_us"] / task["best_us"])
+        row = [described(task["problem"]), f"{task['schedules']:,}", f"{level0[-1]:.3f}"]
         for key in METHODS:
-            trials = [curve[count] for curve in task["curves"] if curve["method"] == key]
-            medians[key].append(statistics.median(trials))
+            medians[key].append(statistics.median(
+                curve["trials_to_random_best"] for curve in task["curves"] if curve["method"] == key))
             row.append(f"{medians[key][-1]:g}")
         rows.append(row)
     for name, of in (("median", statistics.median), ("mean", statistics.mean)):
-        ahead = [f"**{of([first[1](task) for task in search['tasks']]):.3f}**"] if first else []
-        rows.append([f"{name} of {len(rows) if name == 'median' else len(rows) - 1}", ""] + ahead
+        rows.append([f"{name} of {len(search['tasks'])}", "", f"**{of(level0):.3f}**"]
                     + [f"**{of(medians[key]):.3g}**" for key in METHODS])
-    return table(["subgraph", "recorded"] + ([first[0]] if first else []) + list(METHODS.values()), rows)
+    return table(["subgraph", "recorded", "level 0 ÷ best"] + list(METHODS.values()), rows)
 
 
 def seeds_of(search):
     return max(curve["seed"] for task in search["tasks"] for curve in task["curves"])
 
 
-def transfer(run):
-    return (f"Trials until the best is within 2 % of the best recorded, medians of {seeds_of(run['search'])} seeds. {WHAT_THEY_ARE}:"
-            "\n\n" + searched(run["search"], "trials_to_2_percent"))
-
-
 def search(run):
-    level0 = ("level 0 ÷ best", lambda task: task["level0_us"] / task["best_us"])
     return (header(run, "Searches of schedules that were drawn at random and recorded")
             + f"Trials until the best is that of random search's {run['search']['trials']:,}, medians of {seeds_of(run['search'])} seeds. "
             f"{WHAT_THEY_ARE}; level 0 is what is taken without measuring, of what was recorded:\n\n"
-            + searched(run["search"], "trials_to_random_best", level0)
+            + searched(run["search"])
             + "\n![The best time so far, trial by trial, by each search, a panel a subgraph.](results/gpu/search.svg)\n")
-
-
-def cost_model(run):
-    return ranking(run) + "\n" + transfer(run)
 
 
 if __name__ == "__main__":
     kinds = [("models", models), ("kernels", kernels), ("tuned", tuned), ("level0", level0), ("minutes", minutes), ("ablation", ablation), ("search", search),
-             ("cost-model", cost_model)]
+             ("cost-model", ranking)]
     runs = [(render, newest(kind)) for kind, render in kinds]
     put("\n".join(render(run) for render, run in runs if run) or "No results yet.\n", BEGIN, END)
