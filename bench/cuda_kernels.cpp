@@ -312,6 +312,16 @@ void time(benchmark::State& state, const Candidate& c, Device& device,
   state.counters["registers"] = kernels.back()->registers();
 }
 
+// Of names: what it does not find need not be compiled.
+std::regex filter() {
+  const std::string text = benchmark::GetBenchmarkFilter();
+  try {
+    return std::regex(text.starts_with('-') ? "" : text);  // '-': all but those
+  } catch (const std::regex_error& error) {
+    fail("cuda_kernels", "--benchmark_filter=", text, " is no regular expression: ", error.what());
+  }
+}
+
 int run(int argc, char** argv) {
   std::size_t most = 6;
   for (int i = 1; i < argc; ++i)
@@ -327,7 +337,7 @@ int run(int argc, char** argv) {
     fail("cuda_kernels", device.info().name, " is not of the Hopper architecture (sm_90)");
   const Machine machine = machine_of(device.info());
   const std::vector<Problem> all = problems();
-  const std::regex wanted(benchmark::GetBenchmarkFilter());  // others need not be compiled
+  const std::regex wanted = filter();
   std::deque<Candidate> candidates;
   for (const Problem& p : all)
     for (Candidate& c : candidates_of(p, most, machine))
