@@ -54,7 +54,9 @@ TuneSummary tune(const TensorFunction& function, const std::vector<TensorType>& 
           return std::make_unique<ChildMeasurer>(gpu_measuring(index, problems), kOnGpu,
                                                  std::move(stop));
         },
-        [=](const auto& laid, auto stop) { return plan_timer(laid, target, std::move(stop)); });
+        [=](const auto& partitions, auto stop) {
+          return plan_timer(partitions, target, std::move(stop));
+        });
   }
   const cpu::Machine machine = cpu::this_machine(options.threads);
   return detail::tune(function, inputs, options, tuning, detail::cpu_target(machine), {},

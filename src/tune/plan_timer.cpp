@@ -18,23 +18,26 @@ constexpr int kRounds = 9, kFewest = 3, kMost = 100;
 constexpr double kRoundUs = 20e3;
 using Clock = std::chrono::steady_clock;
 
-// What differs between plans: a line a group.
-std::string item_of(const FusionPlan& plan) {
-  std::string text;
-  for (const Group& group : plan.groups)
+// What differs between variants: the partition, and a line a group.
+std::string item_of(const Variant& variant) {
+  std::string text = std::to_string(variant.partition) + '\n';
+  for (const Group& group : variant.plan.groups)
     text += std::to_string(group.family) + ' ' + group.schedule + '\n';
   return text;
 }
 
-FusionPlan plan_of(FusionPlan plan, const std::string& item) {
+Variant variant_of(const Partitions& partitions, const std::string& item) {
   std::istringstream text(item);
-  for (Group& group : plan.groups) {
+  Variant variant;
+  text >> variant.partition;
+  variant.plan = partitions.at(variant.partition).second;
+  for (Group& group : variant.plan.groups) {
     text >> group.family;
     text.get();
     std::getline(text, group.schedule);
   }
   if (!text) internal_error("tune", "got a plan of other groups");
-  return plan;
+  return variant;
 }
 
 std::vector<Tensor> inputs_of(const std::vector<TensorType>& types) {
@@ -48,8 +51,8 @@ std::vector<Tensor> inputs_of(const std::vector<TensorType>& types) {
 
 class Rounds {
  public:
-  Rounds(const LaidOutGraph& laid, const FusionPlan& plan, const detail::Target& target)
-      : laid_(laid), plan_(plan), target_(target) {}
+  Rounds(const Partitions& partitions, const detail::Target& target)
+      : partitions_(partitions), target_(target) {}
 
   // Worker::Work.
   void operator()(const std::vector<std::string>& items, Channel& channel) {
@@ -57,7 +60,9 @@ class Rounds {
     for (std::size_t i = 0; i < items.size(); ++i) {
       channel.begin(i);
       try {
-        entries.push_back({i, detail::link(laid_, plan_of(plan_, items[i]), target_)});
+        Variant variant = variant_of(partitions_, items[i]);
+        const LaidOutGraph& laid = partitions_[variant.partition].first;
+        entries.push_back({i, detail::link(laid, std::move(variant.plan), target_)});
         channel.pause(i);
       } catch (const Error& error) {
         channel.failed(i, error.what());
@@ -91,8 +96,7 @@ class Rounds {
     int repeats = kFewest;
     std::vector<double> times = {};
   };
-  const LaidOutGraph& laid_;
-  const FusionPlan& plan_;
+  const Partitions& partitions_;
   const detail::Target& target_;
 };
 
@@ -105,24 +109,23 @@ std::vector<double> numbers_of(const std::string& list) {
 
 }  // namespace
 
-TimePlans plan_timer(LaidOutGraph laid, detail::Target target, Worker::Stop stop) {
+TimePlans plan_timer(Partitions partitions, detail::Target target, Worker::Stop stop) {
   struct Child {
-    LaidOutGraph laid;
+    Partitions partitions;
     detail::Target target;
-    FusionPlan plan;
-    std::unique_ptr<Worker> worker;
+    Worker worker;
+    Child(Partitions p, detail::Target t, Worker::Stop stop)
+        : partitions(std::move(p)),
+          target(std::move(t)),
+          worker(Rounds(partitions, target), kPatience, std::move(stop)) {}
   };
-  auto child = std::make_shared<Child>(Child{std::move(laid), std::move(target), {}, nullptr});
-  return [child, stop](std::span<const FusionPlan> plans) {
-    if (!child->worker) {
-      child->plan = plans[0];
-      child->worker = std::make_unique<Worker>(Rounds(child->laid, child->plan, child->target),
-                                               kPatience, stop);
-    }
+  const auto child =
+      std::make_shared<Child>(std::move(partitions), std::move(target), std::move(stop));
+  return [child](std::span<const Variant> variants) {
     std::vector<std::string> items;
-    for (const FusionPlan& plan : plans) items.push_back(item_of(plan));
+    for (const Variant& variant : variants) items.push_back(item_of(variant));
     std::vector<std::vector<double>> times;
-    for (const Answer& answer : child->worker->run(items))
+    for (const Answer& answer : child->worker.run(items))
       times.push_back(numbers_of(answer.result));
     return times;
   };

@@ -13,14 +13,22 @@
 
 namespace tensor {
 
-/// Microseconds of the whole model by each plan: the medians of rounds in which all of them are
-/// timed by turns, as many for each; none of a plan that fails, or that it was stopped before.
-using TimePlans =
-    std::function<std::vector<std::vector<double>>(std::span<const FusionPlan> plans)>;
+/// Ways to divide one model into groups.
+using Partitions = std::vector<std::pair<LaidOutGraph, FusionPlan>>;
 
-/// In a child process, for plans of one model whose groups differ in their families and schedules
-/// only. The first plan that is asked for says what the groups are.
-TimePlans plan_timer(LaidOutGraph laid, detail::Target target, Worker::Stop stop);
+/// One of the partitions, whose groups have other families and schedules.
+struct Variant {
+  std::size_t partition = 0;
+  FusionPlan plan;
+};
+
+/// Microseconds of the whole model by each variant: the medians of rounds in which all of them are
+/// timed by turns, as many for each; none of one that fails, or that it was stopped before.
+using TimePlans =
+    std::function<std::vector<std::vector<double>>(std::span<const Variant> variants)>;
+
+/// In a child process.
+TimePlans plan_timer(Partitions partitions, detail::Target target, Worker::Stop stop);
 
 /// Whether times are below others of the same rounds by more than chance and the least gain that
 /// matters: in all rounds but one, and by a share of `gain` in the median.

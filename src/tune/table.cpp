@@ -74,6 +74,8 @@ Table::Table(std::span<const Measurement> measurements) {
                                 m.microseconds.end());
     records.is_faulty |= !m.error.empty();
   }
+  for (const auto& [key, one] : choices)
+    choices_[key] = {key.second, one.family, one.schedule, one.model_us};
   for (auto& [key, records] : all) {
     const auto& [problem, device, family, schedule] = key;
     Known& known = known_[{problem, device}];
@@ -86,8 +88,8 @@ Table::Table(std::span<const Measurement> measurements) {
     std::stable_sort(known.ranked.begin(), known.ranked.end(), [](const Entry& a, const Entry& b) {
       return a.microseconds < b.microseconds;
     });
-    const auto choice = choices.find(key);
-    if (choice == choices.end()) continue;
+    const auto choice = choices_.find(key);
+    if (choice == choices_.end()) continue;
     for (std::size_t i = 0; i < known.ranked.size(); ++i)
       if (names_same(known.ranked[i], choice->second)) known.chosen = i;
   }
@@ -105,6 +107,18 @@ std::optional<Table::Entry> Table::find(const std::string& device, const std::st
   if (choice > fastest && choice->microseconds <= kChosen * best.microseconds && is_usable(*choice))
     std::tie(best.family, best.schedule) = std::tie(choice->family, choice->schedule);
   return best;
+}
+
+std::optional<Table::Entry> Table::choice(const std::string& device,
+                                          const std::string& problem) const {
+  const auto chosen = choices_.find({problem, device});
+  if (chosen == choices_.end()) return std::nullopt;
+  return chosen->second;
+}
+
+bool Table::has_choice(const std::string& begin) const {
+  const auto first = choices_.lower_bound({begin, ""});
+  return first != choices_.end() && first->first.first.starts_with(begin);
 }
 
 bool Table::has_failed(const std::string& device, const std::string& problem,

@@ -27,7 +27,7 @@ class Table {
 
   using Filter = std::function<bool(const Entry&)>;
 
-  static constexpr double kChosen = 1.15;
+  static constexpr double kChosen = 1.15;  // times as long as the fastest one alone, at most
 
   Table() = default;
   /// Of each schedule the records of the newest version of this library count, its kernels being
@@ -44,6 +44,10 @@ class Table {
   std::optional<Entry> find(
       const std::string& device, const std::string& problem,
       const Filter& is_usable = [](const Entry&) { return true; }) const;
+  /// What was chosen by the whole model's time, measured alone or not: of several the newest.
+  std::optional<Entry> choice(const std::string& device, const std::string& problem) const;
+  /// Whether anything was chosen of a problem whose text begins so, on whatever device.
+  bool has_choice(const std::string& begin) const;
   /// Whether this family and schedule are out for a problem on this device.
   bool has_failed(const std::string& device, const std::string& problem, const Entry& entry) const;
   /// The best schedules on other devices, by the devices' names: worth trying, not to be trusted.
@@ -59,7 +63,9 @@ class Table {
     std::vector<Entry> failed;
   };
 
-  std::map<std::pair<std::string, std::string>, Known> known_;  // by problem and device
+  // By problem and device.
+  std::map<std::pair<std::string, std::string>, Known> known_;
+  std::map<std::pair<std::string, std::string>, Entry> choices_;
 };
 
 }  // namespace tensor

@@ -2,10 +2,10 @@
 // those are chosen with which the whole model is fastest, problem by problem, the heaviest first.
 #include <algorithm>
 #include <iomanip>
-#include <limits>
 #include <set>
 #include <sstream>
 
+#include "src/tune/tuned_cost.h"
 #include "src/tune/tuner.h"
 
 namespace tensor {
@@ -23,13 +23,13 @@ std::size_t difference(const Schedule& a, const Schedule& b) {
   return count;
 }
 
-// What the analytic model takes, however fast it is alone; then those that are least like what is
-// in the list already: what is alike overlaps alike. Of several the fastest.
+// What the analytic model takes, where a table would let it be chosen; then those that are least
+// like what is in the list already: what is alike overlaps alike. Of several the fastest.
 std::vector<Schedule> rivals_of(const Schedule& incumbent, const Schedule& level0,
                                 const Search& search) {
   const std::vector<Search::Best> near = search.within(kNear);
   std::vector<Schedule> list = {incumbent};
-  for (const Search::Best& one : search.within(std::numeric_limits<double>::infinity()))
+  for (const Search::Best& one : search.within(Table::kChosen))
     if (one.schedule == level0 && !(level0 == incumbent)) list.push_back(level0);
   while (list.size() <= kRivals) {
     const Schedule* next = nullptr;
@@ -63,11 +63,28 @@ void set_schedule(FusionPlan& plan, const std::vector<std::size_t>& groups, cons
   }
 }
 
+// Of those that are faster than the first the fastest, or 0.
+std::size_t fastest(const std::vector<std::vector<double>>& times) {
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < times.size() && !times[0].empty(); ++i)
+    if (is_faster(times[i], times[0]) && (best == 0 || median(times[i]) < median(times[best])))
+      best = i;
+  return best;
+}
+
 }  // namespace
 
 void Tuner::choose() {
   end_s_ = options_.seconds;
-  const Plans plans = plan(table(), true);
+  const std::vector<Plans> partitions = this->partitions();
+  Partitions merged;
+  for (const Plans& plans : partitions) {
+    adopt(plans);
+    merged.push_back(plans.merged);
+  }
+  const TimePlans time = make_timer_(merged, [this] { return !late().empty(); });
+  Variant variant = choose_start(partitions, time);
+  const Plans& plans = partitions[variant.partition];
   adopt(plans);
   std::vector<const Entry*> heaviest;
   for (const Entry& entry : tasks_)
@@ -76,9 +93,6 @@ void Tuner::choose() {
     return a->weight * a->search->best()->microseconds >
            b->weight * b->search->best()->microseconds;
   });
-  const TimePlans time = make_timer_(plans.merged.first, [this] { return !late().empty(); });
-  FusionPlan plan = plans.merged.second;
-  begin_with_level0(plans, plan, heaviest, time);
   // Again where choices changed what others overlap with.
   std::size_t before = SIZE_MAX;
   for (int pass = 0; pass < kPasses && chosen_.size() != before; ++pass) {
@@ -86,32 +100,73 @@ void Tuner::choose() {
     std::size_t count = 0;
     for (const Entry* entry : heaviest)
       if (count < kProblems && late().empty()) {
-        count += choose(plans, plan, *entry, time);
+        count += choose(plans.merged.first, variant, *entry, time);
         tell(static_cast<int>(entry - tasks_.data()));
       }
   }
 }
 
-// What is best alone need not be best together: where the analytic model's choices make the faster
-// whole, that is where choosing begins.
-void Tuner::begin_with_level0(const Plans& plans, FusionPlan& plan,
-                              const std::vector<const Entry*>& entries, const TimePlans& time) {
-  FusionPlan level0 = plan;
-  for (const Entry* entry : entries) {
-    const Problem& problem = *entry->problem;
-    set_schedule(level0, groups_of(plans.merged.first.graph, plan, problem), problem,
-                 problem.space().chosen);
+// First what the log says as it is, then the other one of measured and estimated, if it is another.
+std::vector<Tuner::Plans> Tuner::partitions() const {
+  std::vector<Plans> all = {plan(table(), true)};
+  if (!limits_.fuse || !options_.use_partition) return all;
+  const auto nodes_of = [](const FusionPlan& plan) {
+    std::vector<std::vector<ValueId>> nodes;
+    for (const Group& group : plan.groups) nodes.push_back(group.nodes);
+    return nodes;
+  };
+  for (const auto fusion : {measured_fusion, estimated_fusion})
+    if (FusionPlan other = fusion(laid_.graph, target_, table());
+        nodes_of(other) != nodes_of(all[0].apart)) {
+      all.push_back(merged(std::move(other)));
+      break;
+    }
+  return all;
+}
+
+// The plan with what the analytic model takes for every problem, where a table would let it be
+// chosen.
+FusionPlan Tuner::with_level0(const Plans& plans) const {
+  FusionPlan plan = plans.merged.second;
+  for (Group& group : plan.groups) {
+    const Entry* entry = entry_of(plans.merged.first, group);
+    if (!entry || entry->before_us <= 0) continue;
+    if (entry->before_us > Table::kChosen * entry->search->best()->microseconds) continue;
+    const Choice choice = entry->problem->choice(entry->problem->space().chosen);
+    group.family = choice.family;
+    group.schedule = choice.schedule;
   }
-  const std::vector<std::vector<double>> times = time(std::vector{plan, level0});
-  if (times.size() != 2 || times[0].empty() || !is_faster(times[1], times[0])) return;
-  for (const Entry* entry : entries) {
-    const auto groups = groups_of(plans.merged.first.graph, plan, *entry->problem);
-    if (groups.empty()) continue;
-    const std::string now = scheduled(plan.groups[groups[0]]);
-    const Schedule& chosen = entry->problem->space().chosen;
-    if (now != chosen.text()) note(*entry, now, chosen, times[0], times[1]);
+  return plan;
+}
+
+// What is best alone need not be best together: the fastest whole of what was measured best and
+// what the analytic model would do, in fusion and in schedules, is where choosing begins.
+Variant Tuner::choose_start(const std::vector<Plans>& partitions, const TimePlans& time) {
+  std::vector<Variant> variants;
+  for (std::size_t i = 0; i < partitions.size(); ++i) {
+    variants.push_back({i, partitions[i].merged.second});
+    variants.push_back({i, with_level0(partitions[i])});
   }
-  plan = level0;
+  const std::vector<std::vector<double>> times = time(variants);
+  const std::size_t best = fastest(times);
+  if (best == 0) return variants[0];
+  const Variant& taken = variants[best];
+  const auto& [laid, tuned] = partitions[taken.partition].merged;
+  if (taken.partition != 0) {
+    const FusionPlan estimated = estimated_fusion(laid_.graph, target_, nullptr);
+    const bool was_estimated =
+        chosen_partition(laid_.graph, estimated, target_, *table()) == kEstimated;
+    note(partition_text(laid_.graph, estimated), "fusion", was_estimated ? kEstimated : kMeasured,
+         was_estimated ? kMeasured : kEstimated, times[0], times[best]);
+  }
+  std::set<std::string> told;
+  for (std::size_t i = 0; i < tuned.groups.size(); ++i) {
+    const std::string before = scheduled(tuned.groups[i]), after = scheduled(taken.plan.groups[i]);
+    if (before == after || !told.insert(problem_text(laid.graph, tuned.groups[i])).second) continue;
+    const Entry* entry = entry_of(laid, tuned.groups[i]);
+    note(entry->problem->text(), entry->operators, before, after, times[0], times[best]);
+  }
+  return taken;
 }
 
 std::string Tuner::scheduled(const Group& group) const {
@@ -119,43 +174,40 @@ std::string Tuner::scheduled(const Group& group) const {
 }
 
 // A line of the log, which counts more than what was measured alone.
-void Tuner::note(const Entry& entry, const std::string& before, const Schedule& after,
-                 const std::vector<double>& times_before, const std::vector<double>& times_after) {
+void Tuner::note(const std::string& problem, const std::string& what, const std::string& before,
+                 const std::string& after, const std::vector<double>& times_before,
+                 const std::vector<double>& times_after) {
   Measurement m;
-  m.problem = entry.problem->text();
-  m.schedule = after.text();
+  m.problem = problem;
+  m.schedule = after;
   m.model_microseconds = times_after;
   stamp(m);
   log_.append(m);
   known_.push_back(m);
   std::ostringstream text;
-  text << entry.operators << ", " << before << " -> " << after.text() << ": " << std::fixed
-       << std::setprecision(1) << median(times_before) << " -> " << median(times_after) << " us";
+  text << what << ", " << before << " -> " << after << ": " << std::fixed << std::setprecision(1)
+       << median(times_before) << " -> " << median(times_after) << " us";
   chosen_.push_back(text.str());
 }
 
 // Puts the best schedule of a problem into the plan; false where there is nothing to choose.
-bool Tuner::choose(const Plans& plans, FusionPlan& plan, const Entry& entry,
+bool Tuner::choose(const LaidOutGraph& laid, Variant& variant, const Entry& entry,
                    const TimePlans& time) {
   const Problem& problem = *entry.problem;
-  const auto groups = groups_of(plans.merged.first.graph, plan, problem);
+  const auto groups = groups_of(laid.graph, variant.plan, problem);
   if (groups.empty()) return false;
-  const std::string incumbent = scheduled(plan.groups[groups[0]]);
+  const std::string incumbent = scheduled(variant.plan.groups[groups[0]]);
   const std::vector<Schedule> rivals =
       rivals_of(Schedule::parse(incumbent), problem.space().chosen, *entry.search);
   if (rivals.empty()) return false;
-  std::vector<FusionPlan> variants(1 + rivals.size(), plan);
+  std::vector<Variant> variants(1 + rivals.size(), variant);
   for (std::size_t i = 0; i < rivals.size(); ++i)
-    set_schedule(variants[i + 1], groups, problem, rivals[i]);
+    set_schedule(variants[i + 1].plan, groups, problem, rivals[i]);
   const std::vector<std::vector<double>> times = time(variants);
-  if (times.size() != variants.size() || times[0].empty()) return true;
-  std::size_t best = 0;
-  for (std::size_t i = 1; i < times.size(); ++i)
-    if (is_faster(times[i], times[0]) && (best == 0 || median(times[i]) < median(times[best])))
-      best = i;
+  const std::size_t best = fastest(times);
   if (best == 0) return true;
-  note(entry, incumbent, rivals[best - 1], times[0], times[best]);
-  plan = variants[best];
+  note(problem.text(), entry.operators, incumbent, rivals[best - 1].text(), times[0], times[best]);
+  variant = variants[best];
   return true;
 }
 

@@ -1,7 +1,13 @@
 #include "src/tune/tuned_cost.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <iomanip>
+#include <map>
+#include <sstream>
+#include <tuple>
 
 #include "src/kernels/cuda/kernel_cache.h"
 #include "src/trace/isolate.h"
@@ -10,6 +16,8 @@
 
 namespace tensor {
 namespace {
+
+constexpr const char* kModel = "model of ";  // begins partition_text
 
 void keep_device(std::vector<Measurement>& measurements, const std::string& device) {
   std::erase_if(measurements, [&](const Measurement& m) { return m.device != device; });
@@ -51,15 +59,13 @@ std::optional<GroupCost> measured_cost(const detail::Target& target, const Table
   return GroupCost{family_of(target, entry->family), entry->microseconds, entry->schedule};
 }
 
-// Whether all groups of a plan were; those of parallel products as the product they become.
-bool are_measured(const Graph& graph, const FusionPlan& plan, const detail::Target& target,
-                  const Table& table) {
-  return std::all_of(plan.groups.begin(), plan.groups.end(), [&](const Group& group) {
-    const ParallelRun run = run_of(graph, group);
-    if (run.empty()) return measured_cost(target, table, graph, group).has_value();
-    const Merged merged = merged_alone(graph, run);
-    return measured_cost(target, table, merged.graph, merged.group).has_value();
-  });
+// What was measured of a group of a plan; of parallel products of the one that they become.
+std::optional<GroupCost> measured_part(const detail::Target& target, const Table& table,
+                                       const Graph& graph, const Group& group) {
+  const ParallelRun run = run_of(graph, group);
+  if (run.empty()) return measured_cost(target, table, graph, group);
+  const Merged merged = merged_alone(graph, run);
+  return measured_cost(target, table, merged.graph, merged.group);
 }
 
 std::vector<Measurement> shipped_measurements() {
@@ -84,8 +90,17 @@ CostFn tuned_cost(const detail::Target& target, std::shared_ptr<const Table> tab
   };
 }
 
-FusionPlan tuned_fusion(const Graph& graph, const detail::Target& target,
-                        const std::shared_ptr<const Table>& table) {
+CostFn remembered(CostFn cost) {
+  return [cost = std::move(cost), known = std::make_shared<std::map<std::string, GroupCost>>()](
+             const Graph& graph, const Group& group) {
+    const auto [at, is_new] = known->try_emplace(problem_text(graph, group));
+    if (is_new) at->second = cost(graph, group);
+    return at->second;
+  };
+}
+
+FusionPlan measured_fusion(const Graph& graph, const detail::Target& target,
+                           const std::shared_ptr<const Table>& table) {
   if (!table) return fuse(graph, target.cost);
   std::vector<double> ratios;  // of measured times to estimates
   FusionPlan plan = fuse(graph, [&](const Graph& of, const Group& group) {
@@ -94,10 +109,56 @@ FusionPlan tuned_fusion(const Graph& graph, const detail::Target& target,
     if (measured) ratios.push_back(measured->microseconds / estimate.microseconds);
     return measured.value_or(estimate);
   });
-  if (ratios.empty() || are_measured(graph, plan, target, *table)) return plan;
+  const bool is_measured = std::all_of(
+      plan.groups.begin(), plan.groups.end(),
+      [&](const Group& group) { return measured_part(target, *table, graph, group).has_value(); });
+  if (ratios.empty() || is_measured) return plan;
   // What is a little better is not worth the change, which nobody has measured.
   constexpr double kMargin = 1.05;
   return fuse(graph, tuned_cost(target, table, kMargin * std::max(1.0, median(ratios))));
+}
+
+FusionPlan estimated_fusion(const Graph& graph, const detail::Target& target,
+                            const std::shared_ptr<const Table>& table) {
+  FusionPlan plan = fuse(graph, target.cost);
+  if (!table) return plan;
+  plan.microseconds = 0;
+  for (Group& group : plan.groups) {
+    if (const auto measured = measured_part(target, *table, graph, group))
+      std::tie(group.family, group.microseconds, group.schedule) =
+          std::tie(measured->family, measured->microseconds, measured->schedule);
+    plan.microseconds += group.microseconds;
+  }
+  return plan;
+}
+
+FusionPlan tuned_fusion(const Graph& graph, const detail::Target& target,
+                        const std::shared_ptr<const Table>& table) {
+  if (!table || !table->has_choice(kModel)) return measured_fusion(graph, target, table);
+  detail::Target remembering = target;
+  remembering.cost = remembered(target.cost);
+  FusionPlan estimated = estimated_fusion(graph, remembering, table);
+  return chosen_partition(graph, estimated, target, *table) == kEstimated
+             ? estimated
+             : measured_fusion(graph, remembering, table);
+}
+
+std::string chosen_partition(const Graph& graph, const FusionPlan& estimated,
+                             const detail::Target& target, const Table& table) {
+  auto choice = table.choice(target.tuned_as, partition_text(graph, estimated));
+  if (!choice && target.bf16_is_like_f16)
+    choice = table.choice(target.tuned_as, partition_text(graph, estimated, true));
+  return choice ? choice->family : kMeasured;
+}
+
+std::string partition_text(const Graph& graph, const FusionPlan& estimated, bool as_twin) {
+  std::string texts;
+  for (const Group& group : estimated.groups) texts += problem_text(graph, group) + '\n';
+  if (as_twin) texts = twin_text(texts);
+  std::ostringstream text;
+  text << kModel << estimated.groups.size() << " groups " << std::hex << std::setfill('0')
+       << std::setw(8) << crc32_z(0, reinterpret_cast<const Bytef*>(texts.data()), texts.size());
+  return text.str();
 }
 
 std::vector<Measurement> known_measurements(const std::optional<std::vector<std::string>>& logs) {

@@ -18,11 +18,28 @@ namespace tensor {
 CostFn tuned_cost(const detail::Target& target, std::shared_ptr<const Table> table,
                   double caution = 1);
 
+/// The same costs, each calculated once for groups of one problem_text.
+CostFn remembered(CostFn cost);
+
 /// The cheapest partition by tuned_cost. Estimates of what was not measured count as much higher as
 /// those of the measured groups turned out to be, so that no group is taken because it was never
 /// put to the test.
+FusionPlan measured_fusion(const Graph& graph, const detail::Target& target,
+                           const std::shared_ptr<const Table>& table);
+/// The cheapest partition by estimates, whose groups run as measurements say.
+FusionPlan estimated_fusion(const Graph& graph, const detail::Target& target,
+                            const std::shared_ptr<const Table>& table);
+/// The measured one, unless the table holds that the whole model was faster by the estimated one.
 FusionPlan tuned_fusion(const Graph& graph, const detail::Target& target,
                         const std::shared_ptr<const Table>& table);
+
+/// Of the two names below the one that the table holds for a model, or else kMeasured.
+std::string chosen_partition(const Graph& graph, const FusionPlan& estimated,
+                             const detail::Target& target, const Table& table);
+/// The problem under which logs keep the choice between the two, whose family is one of the names
+/// below: by the groups of the estimated one, or those of its twin (twin_text).
+std::string partition_text(const Graph& graph, const FusionPlan& estimated, bool as_twin = false);
+inline constexpr const char *kMeasured = "measured", *kEstimated = "estimated";
 
 /// What the given logs say; by default those that ship with the library and then the user's own, if
 /// there is one. UserError where a given one cannot be read.

@@ -32,16 +32,6 @@ std::string now() {
   return text;
 }
 
-// The model is planned many times, and its problems stay the same.
-CostFn remembered(CostFn cost) {
-  return [cost = std::move(cost), known = std::make_shared<std::map<std::string, GroupCost>>()](
-             const Graph& graph, const Group& group) {
-    const auto [at, is_new] = known->try_emplace(problem_text(graph, group));
-    if (is_new) at->second = cost(graph, group);
-    return at->second;
-  };
-}
-
 double constant_bytes(const Graph& graph) {
   double bytes = 0;
   for (ValueId id = 0; id < graph.size(); ++id)
@@ -72,7 +62,7 @@ Tuner::Tuner(LaidOutGraph laid, detail::Target target, const TuneOptions& option
       make_timer_(options.use_whole && options.record == 0 ? std::move(make_timer) : nullptr),
       end_s_(options.seconds * (make_timer_ ? kSearchShare : 1)),
       model_bytes_(constant_bytes(laid_.graph)) {
-  target_.cost = remembered(target_.cost);
+  target_.cost = remembered(target_.cost);  // the model is planned many times
   if (options_.record > 0) options_.use_evolution = options_.use_partition = false;
 }
 
@@ -84,26 +74,19 @@ std::shared_ptr<const Table> Tuner::table() const {
 
 // By estimates where `table` is null. With `final` set, what was not measured is not trusted.
 Tuner::Plans Tuner::plan(const std::shared_ptr<const Table>& table, bool is_final) const {
-  const CostFn cost = tuned_cost(target_, table);
+  if (!limits_.fuse) return merged(no_fusion(laid_.graph, tuned_cost(target_, table)));
+  if (!options_.use_partition) return merged(estimated_fusion(laid_.graph, target_, table));
+  if (is_final) return merged(tuned_fusion(laid_.graph, target_, table));
+  Fusion fusion = fuse_with_alternatives(laid_.graph, tuned_cost(target_, table), kNearly);
+  Plans plans = merged(std::move(fusion.plan));
+  plans.alternatives = std::move(fusion.alternatives);
+  return plans;
+}
+
+Tuner::Plans Tuner::merged(FusionPlan apart) const {
   Plans plans;
-  if (!limits_.fuse) {
-    plans.apart = no_fusion(laid_.graph, cost);
-  } else if (!options_.use_partition) {
-    plans.apart = fuse(laid_.graph, target_.cost);
-  } else if (is_final) {
-    plans.apart = tuned_fusion(laid_.graph, target_, table);
-  } else {
-    Fusion fusion = fuse_with_alternatives(laid_.graph, cost, kNearly);
-    plans.apart = std::move(fusion.plan);
-    plans.alternatives = std::move(fusion.alternatives);
-  }
-  plans.merged = merge_parallel(laid_, plans.apart);
-  if (!options_.use_partition)
-    for (Group& group : plans.merged.second.groups) {
-      const GroupCost measured = cost(plans.merged.first.graph, group);
-      std::tie(group.family, group.microseconds, group.schedule) =
-          std::tie(measured.family, measured.microseconds, measured.schedule);
-    }
+  plans.merged = merge_parallel(laid_, apart);
+  plans.apart = std::move(apart);
   return plans;
 }
 

@@ -29,7 +29,8 @@ class Tuner {
   using MakeMeasurer = std::function<std::unique_ptr<Measurer>(const std::deque<Problem>& problems,
                                                                std::function<bool()> stop)>;
   /// What times whole models, until `stop` says so.
-  using MakeTimer = std::function<TimePlans(const LaidOutGraph& laid, std::function<bool()> stop)>;
+  using MakeTimer =
+      std::function<TimePlans(const Partitions& partitions, std::function<bool()> stop)>;
   struct Limits {
     std::size_t first = 4;         // schedules of a new problem
     std::size_t slot = 4;          // schedules of a slot
@@ -73,6 +74,7 @@ class Tuner {
 
   std::shared_ptr<const Table> table() const;
   Plans plan(const std::shared_ptr<const Table>& table, bool is_final) const;
+  Plans merged(FusionPlan apart) const;
   int task_of(const LaidOutGraph& laid, const Group& group);
   std::unique_ptr<Search> search_for(const Problem& problem) const;
   std::vector<Offer> offers(const Isolated& alone) const;
@@ -91,11 +93,14 @@ class Tuner {
   std::size_t trials_left() const;
 
   void choose();
-  bool choose(const Plans& plans, FusionPlan& plan, const Entry& entry, const TimePlans& time);
-  void begin_with_level0(const Plans& plans, FusionPlan& plan,
-                         const std::vector<const Entry*>& entries, const TimePlans& time);
-  void note(const Entry& entry, const std::string& before, const Schedule& after,
-            const std::vector<double>& times_before, const std::vector<double>& times_after);
+  std::vector<Plans> partitions() const;
+  FusionPlan with_level0(const Plans& plans) const;
+  Variant choose_start(const std::vector<Plans>& partitions, const TimePlans& time);
+  bool choose(const LaidOutGraph& laid, Variant& variant, const Entry& entry,
+              const TimePlans& time);
+  void note(const std::string& problem, const std::string& what, const std::string& before,
+            const std::string& after, const std::vector<double>& times_before,
+            const std::vector<double>& times_after);
   std::string scheduled(const Group& group) const;
 
   std::string late() const;  // why it has to end, empty if it may go on

@@ -34,10 +34,11 @@ TEST_F(Tuning, ChoosesAmongTheFastestByTheTimeOfTheWholeModel) {
   const TuneSummary summary = tune_with(
       options, {}, vit(),
       [&](const auto& problems, auto) { return std::make_unique<FakeGpu>(problems, close); },
-      [&](const LaidOutGraph& laid, auto) -> TimePlans {
-        return [&, laid](std::span<const FusionPlan> plans) {
+      [&](const Partitions& partitions, auto) -> TimePlans {
+        return [&, partitions](std::span<const Variant> variants) {
           std::vector<std::vector<double>> times;
-          for (const FusionPlan& plan : plans) times.emplace_back(9, time_in_model(laid, plan));
+          for (const Variant& v : variants)
+            times.emplace_back(9, time_in_model(partitions.at(v.partition).first, v.plan));
           EXPECT_LE(times[0][0], now) << "what was chosen before stays";
           now = times[0][0];
           if (++asked % 2 == 0) times[1].clear();  // failed
@@ -65,6 +66,63 @@ TEST_F(Tuning, ChoosesAmongTheFastestByTheTimeOfTheWholeModel) {
   EXPECT_EQ(plan_of(vit(), all), want);
 }
 
+using Nodes = std::vector<std::vector<ValueId>>;
+
+Nodes nodes_of(const FusionPlan& plan) {
+  Nodes nodes;
+  for (const Group& group : plan.groups) nodes.push_back(group.nodes);
+  return nodes;
+}
+
+TEST_F(Tuning, ChoosesTheEstimatedFusionWhereTheWholeModelIsFasterByIt) {
+  // Alone every group of several operators is slow, so that measurements fuse less.
+  const auto slow = [](const Problem& problem, const Schedule& schedule) -> Measured {
+    const double us = problem.space().model_us(schedule);
+    return {{problem.alone().group.nodes.size() > 2 ? 3 * us : us}, ""};
+  };
+  const LaidOutGraph bf16_vit = vit_in(bf16);
+  const auto estimated = [](const LaidOutGraph& laid) {
+    return nodes_of(fuse(laid.graph, h200().cost));
+  };
+  const auto planned = [&](const LaidOutGraph& laid) {
+    return nodes_of(tuned_fusion(laid.graph, h200(), std::make_shared<const Table>(lines())));
+  };
+  std::size_t fast = 1;  // the partition by which the whole model is faster
+  const auto tune_again = [&] {
+    TuneOptions options;
+    options.trials = 200;
+    return tune_with(
+        options, {}, vit(),
+        [&](const auto& problems, auto) { return std::make_unique<FakeGpu>(problems, slow); },
+        [&](const Partitions& partitions, auto) -> TimePlans {
+          EXPECT_EQ(partitions.size(), 2u);
+          return [&](std::span<const Variant> variants) {
+            std::vector<std::vector<double>> times;
+            for (const Variant& v : variants)
+              times.emplace_back(9, v.partition == fast ? 90.0 : 100.0);
+            return times;
+          };
+        });
+  };
+  TuneSummary summary = tune_again();
+  ASSERT_FALSE(summary.chosen.empty());
+  EXPECT_EQ(summary.chosen[0], "fusion, measured -> estimated: 100.0 -> 90.0 us");
+  EXPECT_TRUE(summary.overturned.empty());
+  EXPECT_EQ(planned(vit()), estimated(vit()));
+  EXPECT_EQ(planned(bf16_vit), estimated(bf16_vit)) << "what holds for f16 holds for bf16";
+
+  fast = 0;  // it stays
+  EXPECT_TRUE(tune_again().chosen.empty());
+  EXPECT_EQ(planned(vit()), estimated(vit()));
+
+  fast = 1;  // now the measured one
+  summary = tune_again();
+  ASSERT_FALSE(summary.chosen.empty());
+  EXPECT_EQ(summary.chosen[0], "fusion, estimated -> measured: 100.0 -> 90.0 us");
+  EXPECT_FALSE(summary.overturned.empty());
+  EXPECT_NE(planned(vit()), estimated(vit()));
+}
+
 TEST(PlanTimer, TimesWholePlansInAChild) {
   const Tensor weight = Generator(2).normal({32, 32});
   const detail::Target target = detail::target_of("cpu", 1);
@@ -75,17 +133,20 @@ TEST(PlanTimer, TimesWholePlansInAChild) {
   FusionPlan bad = plan;
   bad.groups[0].schedule = "no schedule!";
   bool is_stopped = false;
-  const TimePlans time = plan_timer(laid, target, [&] { return is_stopped; });
-  const auto times = time(std::vector{plan, bad, plan});
-  ASSERT_EQ(times.size(), 3u);
+  const FusionPlan apart = no_fusion(laid.graph, target.cost);
+  ASSERT_GT(apart.groups.size(), plan.groups.size());
+  const TimePlans time =
+      plan_timer({{laid, plan}, {laid, apart}}, target, [&] { return is_stopped; });
+  const auto times = time(std::vector<Variant>{{0, plan}, {0, bad}, {0, plan}, {1, apart}});
+  ASSERT_EQ(times.size(), 4u);
   EXPECT_TRUE(times[1].empty()) << "cannot be built";
-  for (const std::size_t i : {0, 2}) {
+  for (const std::size_t i : {0, 2, 3}) {
     EXPECT_EQ(times[i].size(), 9u);
     for (const double us : times[i]) EXPECT_GT(us, 0);
   }
-  EXPECT_TRUE(time(std::vector{bad})[0].empty());
+  EXPECT_TRUE(time(std::vector<Variant>{{0, bad}})[0].empty());
   is_stopped = true;
-  EXPECT_TRUE(time(std::vector{plan})[0].empty());
+  EXPECT_TRUE(time(std::vector<Variant>{{0, plan}})[0].empty());
 }
 
 TEST(IsFaster, NeedsMoreThanChance) {
