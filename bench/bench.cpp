@@ -47,6 +47,7 @@ Prepared prepare(const Case& c, tensor::DType dtype, bool eager, const Options& 
     const Clock::time_point begin = Clock::now();
     result.executable = tensor::compile(result.work.function, result.work.inputs,
                                         {.dtype = dtype,
+                                         .narrow_residuals = options.narrow_residuals,
                                          .device = options.device,
                                          .threads = options.threads,
                                          .names = result.work.weights});
@@ -98,7 +99,8 @@ void print_help() {
   std::cout << "--threads=N  threads of compiled functions (one a core)\n"
                "--batch=N    images at a time, for models (1)\n"
                "--eager      models on the reference operators, too\n"
-               "--device=D   cpu, cuda or cuda:1 (cpu)\n\n";
+               "--device=D   cpu, cuda or cuda:1 (cpu)\n"
+               "--narrow-residuals   models in bf16 and f16 store the residual stream so, too\n\n";
   benchmark::PrintDefaultHelp();
 }
 
@@ -112,13 +114,16 @@ Options parse(int& argc, char** argv) {
     constexpr std::string_view kDevice = "--device=";
     if (argument == "--eager")
       options.eager = true;
+    else if (argument == "--narrow-residuals")
+      options.narrow_residuals = true;
     else if (argument.starts_with(kDevice))
       options.device = argument.substr(kDevice.size());
     else if (!number(argument, "--threads=", 0, options.threads) &&
              !number(argument, "--batch=", 1, options.batch))
-      tensor::fail(
-          argv[0], "does not know \"", argument,
-          "\", need --threads=N, --batch=N, --eager, --device=NAME or an option that --help lists");
+      tensor::fail(argv[0], "does not know \"", argument,
+                   "\", need --threads=N, --batch=N, --eager, --device=NAME, --narrow-residuals or "
+                   "an option "
+                   "that --help lists");
   }
   const int threads = options.threads > 0
                           ? options.threads
@@ -131,7 +136,7 @@ void add(const Case& c, tensor::DType dtype, bool eager, const Options& options)
   std::ostringstream name;
   name << c.name << (options.device.is_cuda() ? "/cuda/" : "/cpu/") << dtype;
   if (c.batch > 0) name << "/b" << c.batch;
-  name << (eager ? "/eager" : "/compiled");
+  name << (eager ? "/eager" : options.narrow_residuals ? "/narrow-residuals" : "/compiled");
   // Google Benchmark calls this several times, with more iterations each time, and then the next
   // one: a single workload is kept, since the largest models take gigabytes.
   static std::unique_ptr<Prepared> prepared;

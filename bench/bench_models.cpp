@@ -7,7 +7,9 @@ namespace {
 void add_models(const bench::Options& options) {
   for (const bench::Case& c : bench::nine_models(options.batch)) {
     for (const tensor::DType dtype : {tensor::f32, tensor::bf16, tensor::f16})
-      if (dtype != tensor::f16 || options.device.is_cuda()) bench::add(c, dtype, false, options);
+      if ((dtype != tensor::f16 || options.device.is_cuda()) &&
+          (dtype != tensor::f32 || !options.narrow_residuals))
+        bench::add(c, dtype, false, options);
     if (options.eager) bench::add(c, tensor::f32, true, options);
   }
 }

@@ -44,14 +44,14 @@ def header(run, what):
 def models(run):
     ceilings = run["ceilings"]
     rows = [
-        [row["model"], str(row["batch"]), f"{row['tensor_ms']:.3f}", f"{row['torch_graph_ms']:.3f}",
-         f"**{row['torch_graph_ms'] / row['tensor_ms']:.2f}**", f"{row['floor_ms']:.3f}", f"{row['kernel_groups']:.0f}"]
+        [row["model"], str(row["batch"]), f"{row['tensor_ms']:.3f}", f"{row['narrow_ms']:.3f}" if "narrow_ms" in row else "–",
+         f"{row['torch_graph_ms']:.3f}", f"**{row['torch_graph_ms'] / row['tensor_ms']:.2f}**", f"{row['floor_ms']:.3f}", f"{row['kernel_groups']:.0f}"]
         for row in run["results"]
     ]
     return (
         header(run, "Models, milliseconds")
         + f"Ceilings in the same run: {ceilings['gemm8192_float16_TF']:.0f} TFLOP/s, {ceilings['read_TBs']:.2f} TB/s read.\n\n"
-        + table(["model", "batch", "tensor", "PyTorch", "PyTorch ÷ tensor", "floor", "groups"], rows)
+        + table(["model", "batch", "tensor", "narrow residuals", "PyTorch", "PyTorch ÷ tensor", "floor", "groups"], rows)
         + "\n![Bars of the floor, tensor and PyTorch for each model.](results/gpu/models.svg)\n"
     )
 

@@ -28,6 +28,7 @@ constexpr const char* kHelp =
     "milliseconds of the whole model before and after, trials, seconds, and every subgraph.\n"
     "  --device=cpu      or cuda, cuda:1\n"
     "  --dtype=f32       or bf16; on a GPU f16\n"
+    "  --narrow-residuals=no   or yes: with bf16 and f16 the residual stream is stored so, too\n"
     "  --batch=1         images at a time\n"
     "  --threads=0       of the CPU; 0: one a core\n"
     "  --seconds=60      of tuning, a model; 0: no limit\n"
@@ -80,11 +81,18 @@ void leave_out(tensor::TuneOptions& tune, const std::string& list) {
   }
 }
 
+bool yes_or_no(std::string_view option, std::string_view text) {
+  if (text != "yes" && text != "no") fail(option, "got \"", text, "\", need yes or no");
+  return text == "yes";
+}
+
 Options parse(int argc, char** argv) {
   Options o;
   const std::map<std::string, std::function<void(const std::string&)>> known = {
       {"--device", [&](auto& text) { o.compile.device = text; }},
       {"--dtype", [&](auto& text) { o.compile.dtype = tensor::parse_dtype(text); }},
+      {"--narrow-residuals",
+       [&](auto& text) { o.compile.narrow_residuals = yes_or_no("--narrow-residuals", text); }},
       {"--batch", [&](auto& text) { o.batch = std::max(1, number<int>("--batch", text)); }},
       {"--threads", [&](auto& text) { o.compile.threads = number<int>("--threads", text); }},
       {"--seconds", [&](auto& text) { o.tune.seconds = number<double>("--seconds", text); }},
@@ -217,11 +225,12 @@ void print(std::ostream& out, const std::string& model, const Options& o,
            const tensor::TuneSummary& s, const Whole& w) {
   std::ostringstream text;
   text << "{\"model\": " << std::quoted(model) << ", \"batch\": " << o.batch << ", \"dtype\": \""
-       << o.compile.dtype << "\", \"device\": " << std::quoted(s.device)
-       << ", \"against\": " << std::quoted(o.against) << ", \"without\": " << std::quoted(o.without)
-       << ", \"log\": " << std::quoted(s.log) << ", \"tune_seconds\": " << s.seconds
-       << ", \"end\": " << std::quoted(s.end) << ", \"trials\": " << s.trials
-       << ", \"failures\": " << s.failures
+       << o.compile.dtype
+       << "\", \"narrow_residuals\": " << (o.compile.narrow_residuals ? "true" : "false")
+       << ", \"device\": " << std::quoted(s.device) << ", \"against\": " << std::quoted(o.against)
+       << ", \"without\": " << std::quoted(o.without) << ", \"log\": " << std::quoted(s.log)
+       << ", \"tune_seconds\": " << s.seconds << ", \"end\": " << std::quoted(s.end)
+       << ", \"trials\": " << s.trials << ", \"failures\": " << s.failures
        << ", \"compile_seconds\": " << s.seconds + w.compile_after_s;
   if (w.error.empty())
     text << ", \"before_ms\": " << w.before_ms << ", \"after_ms\": " << w.after_ms
@@ -250,9 +259,12 @@ void write_best(const std::vector<std::string>& logs, const std::string& path) {
   // A choice by the whole model's time, and the fastest one alone, by which groups are fused.
   const tensor::Table tables[] = {tensor::Table(all), tensor::Table(alone)};
   std::erase_if(all, [&](const tensor::Measurement& m) {
+    const auto is_it = [&](const std::optional<tensor::Table::Entry>& one) {
+      return one && one->family == m.family && one->schedule == m.schedule;
+    };
     return std::none_of(std::begin(tables), std::end(tables), [&](const tensor::Table& table) {
-      const auto best = table.find(m.device, m.problem);
-      return best && best->family == m.family && best->schedule == m.schedule;
+      return is_it(table.find(m.device, m.problem)) ||
+             (!m.model_microseconds.empty() && is_it(table.choice(m.device, m.problem)));
     });
   });
   for (tensor::Measurement& m : all) m.features.clear();
@@ -278,7 +290,8 @@ void tune_one(const bench::Case& c, Options& o) {
   o.compile.names = work.weights;
   o.compile.tune_logs = std::vector<std::string>();
   std::ostringstream name;
-  name << '/' << c.name << "-b" << o.batch << '-' << o.compile.dtype << ".jsonl";
+  name << '/' << c.name << "-b" << o.batch << '-' << o.compile.dtype
+       << (o.compile.narrow_residuals ? "-narrow" : "") << ".jsonl";
   o.tune.log = o.folder + name.str();
   double told = -1e9;
   o.tune.progress = [&](const tensor::TuneProgress& p) {
@@ -299,6 +312,7 @@ void tune_one(const bench::Case& c, Options& o) {
     std::cerr << c.name << ", whole: " << whole.before_ms << " ms before, " << whole.after_ms
               << " ms after (" << whole.before_ms / whole.after_ms << " x)\n";
   print(std::cout, c.name, o, summary, whole);
+  if (!whole.error.empty()) fail("the whole model", whole.error);
 }
 
 int run(int argc, char** argv) {

@@ -17,11 +17,7 @@
 #include "src/runtime/describe.h"
 #include "src/runtime/program.h"
 #include "src/trace/parallel.h"
-#include "src/trace/passes/cast.h"
-#include "src/trace/passes/cast_images.h"
-#include "src/trace/passes/clean.h"
-#include "src/trace/passes/fold_scale.h"
-#include "src/trace/passes/simplify.h"
+#include "src/trace/passes/passes.h"
 #include "src/trace/trace.h"
 #include "src/tune/tuned_cost.h"
 #include "tensor/creation.h"
@@ -52,11 +48,10 @@ class Stages {
     if (wants("time")) std::cerr << "stage " << name << ": " << ms << " ms\n";
     return result;
   }
-  Graph pass(std::string_view name, const Graph& graph,
-             const std::function<Graph(const Graph&)>& f) {
-    Graph result = run(name, [&] { return f(graph); });
-    verify(result, name);
-    if (wants("graph")) std::cerr << "-- after " << name << '\n' << result;
+  Graph pass(const Pass& pass, const Graph& graph) {
+    Graph result = run(pass.name, [&] { return pass.run(graph); });
+    verify(result, pass.name);
+    if (wants("graph")) std::cerr << "-- after " << pass.name << '\n' << result;
     return result;
   }
 
@@ -78,28 +73,23 @@ LaidOutGraph detail::prepare(const TensorFunction& function, const std::vector<T
          "compile for \"cuda\"");
   if (options.tf32 && options.dtype != f32)
     fail("compile", "got tf32 with dtype ", options.dtype, ", but tf32 is how f32 is multiplied");
+  if (options.narrow_residuals && options.dtype == f32)
+    fail("compile", "got narrow_residuals with dtype f32, but they are stored as dtype says: need ",
+         target.device.is_cuda() ? "f16 or bf16" : "bf16", ", or leave narrow_residuals out");
   const DType dtype = options.dtype == bf16 && !target.multiplies_bf16 ? f32 : options.dtype;
   Stages stages(target.device.is_cuda());
   Graph graph = stages.run("trace", [&] { return trace(function, inputs, options.names); });
   if (stages.wants("graph")) std::cerr << "-- traced\n" << graph;
-  graph = stages.pass("fold_constants", graph, fold_constants);
-  graph = stages.pass("simplify", graph, simplify);
-  graph = stages.pass("fold_scale", graph, fold_scale);
-  if (dtype != f32)
-    graph = stages.pass("cast", graph, [&](const Graph& g) {
-      const int threads = options.threads > 0 ? options.threads : cpu::all_threads();
-      return cast_products(g, dtype, [&](const Tensor& x, DType to) {
-        return cpu::converted(x, to, threads);
-      });
-    });
-  if (options.tf32) graph = stages.pass("round", graph, round_products);
-  if (dtype != f32 && target.device.is_cuda())
-    graph = stages.pass("cast_images", graph,
-                        [&](const Graph& g) { return cast_images(g, dtype); });
-  if (dtype != f32 && target.folds_norms && options.fuse)
-    graph = stages.pass("cast_norms", graph,
-                        [&](const Graph& g) { return cast_norms(g, dtype); });
-  graph = stages.pass("eliminate", graph, eliminate_common_and_dead);
+  const bool on_gpu = target.device.is_cuda();
+  const Precision precision = {.dtype = dtype,
+                               .tf32 = options.tf32,
+                               .narrow_images = on_gpu,
+                               .narrow_residuals = options.narrow_residuals,
+                               .folds_norms = target.folds_norms && options.fuse};
+  const int threads = options.threads > 0 ? options.threads : cpu::all_threads();
+  for (const Pass& pass : passes_for(
+           precision, [&](const Tensor&x, DType to) { return cpu::converted(x, to, threads); }))
+    graph = stages.pass(pass, graph);
   LaidOutGraph laid = stages.run("layout", [&] { return lay_out(graph); });
   verify(laid.graph, "layout");
   return laid;

@@ -2,8 +2,9 @@
 
     python bench/peers/compare_gpu.py --bench build/release/bench/bench_models    # into bench/results/gpu
 
-The engines of a model run one after the other. PyTorch replays a CUDA graph of eager operators; `--modes` adds its
-compiler's: `best` (max-autotune, frozen weights, in a CUDA graph) and `autotune`, which take minutes a model. This
+The engines of a model run one after the other, this library with its residual stream in float32 and in float16 (narrow
+residuals), as PyTorch has it. What is measured is on the disk after every model. PyTorch replays a CUDA graph of eager
+operators; `--modes` adds its compiler's: `best` (max-autotune, frozen weights, in a CUDA graph) and `autotune`, which take minutes a model. This
 library runs its own graph. Both times are the GPU's, without copies from and to the host: medians by CUDA events.
 """
 
@@ -41,15 +42,22 @@ def output(command, limit):
     return done.stdout
 
 
-def ours(bench, model, batch, repeats):
-    """Medians of several runs of the program's own mean, and what it counts."""
+def runs(bench, model, batch, repeats, *options):
+    """Of several runs what the program counts, each with its own mean."""
     command = [bench, "--device=cuda", f"--batch={batch}", f"--benchmark_filter=^{model}/cuda/f16", "--benchmark_format=json"]
-    command += ["--benchmark_min_time=0.1", f"--benchmark_repetitions={repeats}"]
-    rows = [row for row in json.loads(output(command, 300))["benchmarks"] if row["run_type"] == "iteration"]
+    command += ["--benchmark_min_time=0.1", f"--benchmark_repetitions={repeats}", *options]
+    return [row for row in json.loads(output(command, 300))["benchmarks"] if row["run_type"] == "iteration"]
+
+
+def ours(bench, model, batch, repeats):
+    """Medians."""
+    rows = runs(bench, model, batch, repeats)
     times = [row["real_time"] for row in rows]
+    narrow = [row["real_time"] for row in runs(bench, model, batch, repeats, "--narrow-residuals")]
     middle = statistics.median(times)
     gflop = statistics.median(row["GFLOP/s"] * row["real_time"] / 1e3 for row in rows)
-    return {"tensor_ms": middle, "rounds_ms": times, "gflop": gflop, "weights_MB": rows[0]["weights_MB"] / 2,
+    return {"tensor_ms": middle, "rounds_ms": times, "narrow_ms": statistics.median(narrow), "narrow_rounds_ms": narrow,
+            "gflop": gflop, "weights_MB": rows[0]["weights_MB"] / 2,
             "compile_ms": rows[0]["compile_ms"], "kernel_groups": rows[0]["groups"]}
 
 
@@ -97,7 +105,12 @@ def main():
     ceilings = json.loads(output([sys.executable, str(script), "ceilings"], 200).splitlines()[-1])
     query = "name,driver_version,clocks.max.sm,clocks.max.mem"
     gpu = output(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], 20).strip().splitlines()[0].split(", ")
+    now = datetime.datetime.now(datetime.timezone.utc)
     rows = []
+    result = {"date": f"{now:%Y-%m-%d %H:%M} UTC", "command": "bench/peers/compare_gpu.py",
+              "gpu": dict(zip(query.split(","), gpu)), "versions": {"tensor": options.revision, "torch": ceilings["torch"]},
+              "ceilings": ceilings, "results": rows}
+    options.out.mkdir(parents=True, exist_ok=True)
     for model, name, batch in CASES:
         if not re.search(options.models, f"{model}-b{batch}"):
             continue
@@ -108,15 +121,11 @@ def main():
             row.update({f"torch_{mode}_ms": times["ms"], f"torch_{mode}_ready_s": times["prep_s"]})
         row["floor_ms"] = floor_ms(row, ceilings["gemm8192_float16_TF"], ceilings["read_TBs"])
         rows.append(row)
-        print(f"{model} b{batch}: {row['tensor_ms']:.3f} ms, floor {row['floor_ms']:.3f}; PyTorch " +
+        (options.out / f"{now:%Y-%m-%d-%H%M}-models.json").write_text(json.dumps(result, indent=1) + "\n")
+        print(f"{model} b{batch}: {row['tensor_ms']:.3f} ms, narrow residuals {row['narrow_ms']:.3f}, " +
+              f"floor {row['floor_ms']:.3f}; PyTorch " +
               ", ".join(f"{mode} {times['ms']:.3f} ({times['ms'] / row['tensor_ms']:.2f} x)"
                         for mode, times in theirs.items()), flush=True)
-    now = datetime.datetime.now(datetime.timezone.utc)
-    result = {"date": f"{now:%Y-%m-%d %H:%M} UTC", "command": "bench/peers/compare_gpu.py",
-              "gpu": dict(zip(query.split(","), gpu)), "versions": {"tensor": options.revision, "torch": ceilings["torch"]},
-              "ceilings": ceilings, "results": rows}
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / f"{now:%Y-%m-%d-%H%M}-models.json").write_text(json.dumps(result, indent=1) + "\n")
     if "graph" in options.modes and not options.models:
         (options.out / "models.svg").write_text(plot(rows))
 

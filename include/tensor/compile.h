@@ -29,6 +29,11 @@ struct CompileOptions {
   /// point (from sm_80 on; older GPUs have none of it and calculate in float32). Sums and
   /// everything that is stored stay float32.
   bool tf32 = false;
+  /// With dtype bf16 or f16: the residual stream, to which a transformer's blocks add what they
+  /// compute, is stored in dtype, too, as it is where all of a model is converted (PyTorch's
+  /// half()). Adding stays float32. Faster with many tokens, and less exact: by a rounding a block,
+  /// and in f16 sums beyond 65504 are infinite.
+  bool narrow_residuals = false;
   Device device = {};  ///< "cuda" or "cuda:1" for a GPU
   int threads = 0;     ///< 0: one a core
   bool fuse = true;    ///< false: one kernel an operator, for comparison

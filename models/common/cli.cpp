@@ -66,6 +66,9 @@ void declare(CLI::App& app, Options& o, Program& program) {
   app.add_option("--dtype", o.dtype,
                  "what products are computed in: f32 (the default), bf16, or on a GPU f16, or tf32")
       ->type_name("TYPE");
+  app.add_flag("--narrow-residuals", o.narrow_residuals,
+               "with --dtype bf16 or f16: store the residual stream in it, too; less exact, faster "
+               "on a GPU with many images");
   app.add_option("--threads", o.threads, "how many threads compute (one a core)")->type_name("N");
   app.add_option("--plan", o.plan,
                  "run the compiled model in this file if it exists: of the same weights, options "
@@ -102,6 +105,8 @@ void check_compiled(const Options& o) {
   if (o.dtype != "f32" && o.dtype != "bf16" && !(is_for_gpu && on_gpu))
     fail("--dtype", "got \"", o.dtype, "\", need f32", on_gpu ? ", bf16, f16 or tf32" : " or bf16",
          is_for_gpu ? "; " + o.dtype + " is for --device cuda" : "");
+  if (o.narrow_residuals && o.dtype != "bf16" && o.dtype != "f16")
+    fail("--narrow-residuals", "needs --dtype bf16", on_gpu ? " or f16" : "", ", got ", o.dtype);
   if (o.threads && on_gpu) fail("--threads", "is for the cpu, but --device is ", o.device);
   if (o.threads && (*o.threads < 1 || *o.threads > kMostThreads))
     fail("--threads", "got ", *o.threads, ", need a number from 1 to ", kMostThreads);

@@ -29,6 +29,7 @@ struct Options {
   bool hidden_states = false, info = false, json = false, quiet = false;
   bool eager = false, report = false, verify = false;
   std::string dtype = "f32", profile, plan, tune, tune_log;
+  bool narrow_residuals = false;
   std::optional<std::int64_t> threads;
 };
 

@@ -66,6 +66,7 @@ tensor::CompileOptions Session::compile_options(const StateDict& inputs) {
   tensor::CompileOptions how =
       with_names(program_, {.dtype = tensor::parse_dtype(is_tf32 ? "f32" : options_.dtype),
                             .tf32 = is_tf32,
+                            .narrow_residuals = options_.narrow_residuals,
                             .device = options_.device,
                             .threads = static_cast<int>(options_.threads.value_or(0))});
   if (!options_.tune_log.empty()) how.tune_logs = std::vector<std::string>{options_.tune_log};
@@ -116,6 +117,7 @@ PlanKey Session::key() const {
   return {{"program", program_.name()},
           {"version", std::string(tensor::version())},
           {"dtype", options_.dtype},
+          {"narrow residuals", options_.narrow_residuals ? "yes" : "no"},
           {"device", tensor::Device(options_.device).is_cuda() ? "cuda" : "cpu"},
           {"hidden states", options_.hidden_states ? "yes" : "no"},
           {"model", fingerprint(text, program_.parameters())}};

@@ -125,7 +125,7 @@ struct Case {
   std::string name;
   DType dtype;
   int capability;
-  bool tf32 = false;
+  bool tf32 = false, narrow_residuals = false;
 };
 
 class EmulatedModels : public testing::TestWithParam<Case> {};
@@ -137,7 +137,7 @@ std::unique_ptr<models::Program> program_of(const std::string& name) {
 }
 
 TEST_P(EmulatedModels, EveryKernelIsAsExactAsItMustBe) {
-  const auto& [name, dtype, capability, tf32] = GetParam();
+  const auto& [name, dtype, capability, tf32, narrow_residuals] = GetParam();
   const auto program = program_of(name);
   program->open(golden::folder(name));
   const Tensor pixels = golden::io(name).at("pixel_values")(slice(0, 1)).copy();
@@ -148,7 +148,8 @@ TEST_P(EmulatedModels, EveryKernelIsAsExactAsItMustBe) {
     return outputs;
   };
   const Executable executable = detail::compile(
-      function, {pixels.type()}, {.dtype = dtype, .tf32 = tf32}, emulated(capability));
+      function, {pixels.type()},
+      {.dtype = dtype, .tf32 = tf32, .narrow_residuals = narrow_residuals}, emulated(capability));
   int on_host = 0;
   // What must be chosen: attention as one kernel, and products in tf32 where they may be.
   const std::string wanted = tf32               ? "gemm_mma_tf32_"
@@ -169,11 +170,14 @@ TEST_P(EmulatedModels, EveryKernelIsAsExactAsItMustBe) {
 INSTANTIATE_TEST_SUITE_P(Golden, EmulatedModels,
                          testing::Values(Case{"vit_hf", f16, 90}, Case{"vit_hf", bf16, 80},
                                          Case{"vit_hf", f16, 75}, Case{"vit_hf", f32, 80, true},
+                                         Case{"vit_hf", f16, 90, false, true},
+                                         Case{"detr_hf_hub", bf16, 80, false, true},
                                          Case{"detr_hf_hub", f16, 90}, Case{"detr_hf_hub", f16, 80},
                                          Case{"setr_fudan_pup", bf16, 90}),
                          [](const auto& it) {
                            return it.param.name + "_sm" + std::to_string(it.param.capability) +
-                                  (it.param.tf32 ? "_tf32" : "");
+                                  (it.param.tf32 ? "_tf32" : "") +
+                                  (it.param.narrow_residuals ? "_narrow" : "");
                          });
 
 }  // namespace

@@ -18,7 +18,7 @@ LaidOutGraph small_vit(std::int64_t layers) {
   config.image = {28, 28}, config.patch = {7, 7}, config.classes = 10;
   using models::vit::Vit;
   return nine::laid_out<Vit>(
-      Vit::sized(config), {1, 3, 28, 28}, f16,
+      Vit::sized(config), {1, 3, 28, 28}, nine::on_gpu(f16, 80),
       [](const Vit& m, const Tensor& x) -> std::vector<Tensor> { return {m(x).logits}; });
 }
 

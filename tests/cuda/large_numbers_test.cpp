@@ -20,7 +20,7 @@ struct Target {
 class LargeNumbers : public testing::TestWithParam<Target> {
  protected:
   void expect_right(const TensorFunction& f, const Tensors& inputs) {
-    expect_plan_emulated(f, inputs, GetParam().dtype, GetParam().capability);
+    expect_plan_emulated(f, inputs, {.dtype = GetParam().dtype}, GetParam().capability);
   }
   // One value in fifty is as large as trained transformers have them, `largest`.
   Tensor with_outliers(const Shape& shape, double largest) {

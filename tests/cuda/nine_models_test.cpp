@@ -49,8 +49,11 @@ TEST_P(KernelsOfTheNineModels, CompileWithoutSpills) {
   }
   const Machine machine = machine_of(typical_device(GetParam()));
   std::map<std::string, KernelSource> kernels;
-  for (const auto& [name, make] : nine::nine_models(f16, 1, GetParam() == 90))
+  for (const auto& [name, make] : nine::nine_models(nine::on_gpu(f16, GetParam())))
     kernels.merge(kernels_of(make(), machine));
+  const auto narrow = nine::nine_models(nine::on_gpu(f16, GetParam(), true));
+  for (const char* name : {"vit-base-patch16-224", "detr-resnet-50-e3"})
+    kernels.merge(kernels_of(narrow.at(name)(), machine));
   std::vector<const KernelSource*> list;
   for (const auto& [name, source] : kernels) list.push_back(&source);
   std::atomic<std::size_t> next = 0;

@@ -112,8 +112,8 @@ inline void expect_on_device(GroupCase& group, const cuda::Family& family) {
 }
 /// A function compiled for that GPU (Planned).
 inline void expect_plan_on_device(const TensorFunction& function, const Tensors& inputs,
-                                  DType dtype) {
-  Planned plan(function, inputs, dtype, machine_of_device());
+                                  const Precision& precision) {
+  Planned plan(function, inputs, precision, machine_of_device());
   plan.groups.check(plan.lowered, run_on_device);
 }
 

@@ -43,7 +43,12 @@ TEST(PlanOnEmulator, Transformer) {
   for (const auto& [capability, dtype] :
        {std::pair{75, f16}, {80, bf16}, {90, f16}, {100, bf16}, {120, f32}}) {
     SCOPED_TRACE(capability);
-    expect_plan_emulated(f, {normal({2, 37, 64})}, dtype, capability);
+    expect_plan_emulated(f, {normal({2, 37, 64})}, {.dtype = dtype}, capability);
+  }
+  for (const auto& [capability, dtype] : {std::pair{75, f16}, {80, bf16}, {90, f16}}) {
+    SCOPED_TRACE("narrow residuals, " + std::to_string(capability));
+    expect_plan_emulated(f, {normal({2, 37, 64})}, {.dtype = dtype, .narrow_residuals = true},
+                         capability);
   }
 }
 
@@ -65,15 +70,20 @@ TEST(PlanOnEmulator, ConvolutionalNetwork) {
   const TensorFunction f = network();
   for (const auto& [capability, dtype] : {std::pair{75, f16}, {80, f32}, {90, f16}, {90, f32}}) {
     SCOPED_TRACE(capability);
-    expect_plan_emulated(f, {normal({2, 3, 20, 28})}, dtype, capability);
+    expect_plan_emulated(f, {normal({2, 3, 20, 28})}, {.dtype = dtype}, capability);
   }
 }
 
 TEST(PlanOnGpu, IsRight) {
   if (const std::string why = no_device(); !why.empty()) GTEST_SKIP() << why;
   for (const DType dtype : {f16, f32}) {
-    expect_plan_on_device(transformer(), {normal({2, 197, 64})}, dtype);
-    expect_plan_on_device(network(), {normal({2, 3, 36, 44})}, dtype);
+    expect_plan_on_device(transformer(), {normal({2, 197, 64})}, {.dtype = dtype});
+    expect_plan_on_device(network(), {normal({2, 3, 36, 44})}, {.dtype = dtype});
+  }
+  for (const DType dtype : {f16, bf16}) {
+    SCOPED_TRACE("narrow residuals");
+    expect_plan_on_device(transformer(), {normal({2, 197, 64})},
+                          {.dtype = dtype, .narrow_residuals = true});
   }
 }
 

@@ -124,9 +124,9 @@ TEST(SpaceMma, ConvolutionsHaveTheWaysOfTheirType) {
 // ---- What every space promises.
 
 LaidOutGraph model(const std::string& name, DType dtype, bool is_tf32) {
-  LaidOutGraph graph = nine::nine_models(dtype).at(name)();
-  if (is_tf32) graph.graph = round_products(graph.graph);
-  return graph;
+  Precision precision = nine::on_gpu(dtype, 80);
+  precision.tf32 = is_tf32;
+  return nine::nine_models(precision).at(name)();
 }
 
 struct Target {

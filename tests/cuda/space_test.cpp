@@ -114,7 +114,8 @@ TEST(Space, ConvolutionsAreSplitWhereTilesAreFew) {
 
 TEST(Space, SizesForViT) {
   for (const std::int64_t batch : {1, 8}) {
-    const LaidOutGraph graph = nine::nine_models(f16, batch, true).at("vit-base-patch16-224")();
+    const LaidOutGraph graph =
+        nine::nine_models(nine::on_gpu(f16, 90), batch).at("vit-base-patch16-224")();
     const auto [laid, plan] = merge_parallel(graph, fuse(graph.graph, cuda_cost(h200())));
     std::set<std::string> seen;
     for (const Group& group : plan.groups) {
@@ -142,7 +143,7 @@ TEST(Space, SizesForViT) {
 TEST(Space, HoldsWhatLevelZeroTakes) {
   for (const std::int64_t batch : {1, 64})
     for (const char* name : {"detr-resnet-50-e3", "setr-pup", "vit-huge-patch14-224"}) {
-      const LaidOutGraph graph = nine::nine_models(f16, batch, true).at(name)();
+      const LaidOutGraph graph = nine::nine_models(nine::on_gpu(f16, 90), batch).at(name)();
       const auto [laid, plan] = merge_parallel(graph, fuse(graph.graph, cuda_cost(h200())));
       std::set<std::string> seen;
       for (const Group& group : plan.groups) {
@@ -232,7 +233,7 @@ TEST(Space, SchedulesAtRandomCompileWithoutSpills) {
   std::set<std::string> seen;
   for (const auto& [name, batch] :
        {std::pair{"vit-base-patch16-224", 1}, {"vit-base-patch16-224", 8}, {"setr-pup", 1}}) {
-    const LaidOutGraph graph = nine::nine_models(f16, batch, true).at(name)();
+    const LaidOutGraph graph = nine::nine_models(nine::on_gpu(f16, 90), batch).at(name)();
     const auto [laid, plan] = merge_parallel(graph, fuse(graph.graph, cuda_cost(h200())));
     for (const Group& group : plan.groups) {
       const Family& family = cuda_families()[static_cast<std::size_t>(group.family)];

@@ -68,7 +68,7 @@ void expect_kernels(const std::string& name, const LaidOutGraph& laid) {
 }
 
 TEST(WholeModels, StandardModels) {
-  const auto models = nine::nine_models(f16, 1, true);
+  const auto models = nine::nine_models(nine::on_gpu(f16, 90));
   for (const char* name : {"vit-base-patch16-224", "setr-pup", "detr-resnet-50-e6"})
     expect_kernels(name, models.at(name)());
 }
@@ -87,7 +87,7 @@ TEST(WholeModels, GeneratedKernelsOfLargeBatchesCompileWithoutSpills) {
   std::set<std::string> seen;
   for (const auto& [name, batch] :
        {std::pair{"vit-base-patch16-224", 64}, {"setr-pup", 8}, {"detr-resnet-50-e6", 4}}) {
-    const LaidOutGraph laid = nine::nine_models(f16, batch, true).at(name)();
+    const LaidOutGraph laid = nine::nine_models(nine::on_gpu(f16, 90), batch).at(name)();
     const auto before = seen.size();
     for (const Group& group : fuse(laid.graph, cuda_cost(machine)).groups) {
       const Family& family = cuda_families()[static_cast<std::size_t>(group.family)];
@@ -109,9 +109,9 @@ TEST(WholeModels, GeneratedKernelsOfLargeBatchesCompileWithoutSpills) {
 
 // As compile() makes it for capability 90.
 LaidOutGraph laid_out(const TensorFunction& f, const std::vector<TensorType>& inputs, DType dtype) {
-  Graph graph = fold_scale(simplify(fold_constants(trace(f, inputs))));
-  if (dtype != f32) graph = cast_norms(cast_images(cast_products(graph, dtype), dtype), dtype);
-  return lay_out(eliminate_common_and_dead(graph));
+  Graph graph = trace(f, inputs);
+  for (const Pass& pass : passes_for(nine::on_gpu(dtype, 90))) graph = pass.run(graph);
+  return lay_out(graph);
 }
 
 using Tensors = std::vector<Tensor>;

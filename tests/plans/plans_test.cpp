@@ -142,8 +142,7 @@ TEST(Plans, AttentionIsOneGroupInBf16) {
   for (const double tiles : {0.0, 2000.0}) {
     machine.tile_gflops = tiles;
     for (const auto& [model, layers] : {std::pair("vit-base-patch16-224", 12), {"setr-pup", 24}}) {
-      const tn::Graph narrow = tn::cast_products(nine::nine_models().at(model)().graph, tn::bf16);
-      const tn::LaidOutGraph laid = tn::lay_out(tn::eliminate_common_and_dead(narrow));
+      const tn::LaidOutGraph laid = nine::nine_models({.dtype = tn::bf16}).at(model)();
       int found = 0;
       for (const tn::Group& group : tn::fuse(laid.graph, tn::cpu::cpu_cost(machine)).groups) {
         const bool has_softmax =

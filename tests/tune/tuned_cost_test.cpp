@@ -244,8 +244,8 @@ TEST(ShippedLogs, ServeBothNarrowTypes) {
     shipped.insert(shipped.end(), log.measurements.begin(), log.measurements.end());
   }
   const std::string vit = "vit-base-patch16-224";
-  const LaidOutGraph half = nine::nine_models(f16, 1, true).at(vit)(),
-                     brain = nine::nine_models(bf16, 1, true).at(vit)();
+  const LaidOutGraph half = nine::nine_models(nine::on_gpu(f16, 90)).at(vit)(),
+                     brain = nine::nine_models(nine::on_gpu(bf16, 90)).at(vit)();
   const FusionPlan want = plan_of(half, target, shipped), plan = plan_of(brain, target, shipped);
   EXPECT_EQ(plan.microseconds, want.microseconds);
   ASSERT_EQ(plan.groups.size(), want.groups.size());

@@ -73,7 +73,7 @@ class Tuning : public testing::Test {
     models::vit::VitConfig config;
     config.layers = kLayers;
     return nine::laid_out<Vit>(
-        Vit::sized(config), {1, 3, 224, 224}, dtype,
+        Vit::sized(config), {1, 3, 224, 224}, nine::on_gpu(dtype, 80),
         [](const Vit& m, const Tensor& x) { return std::vector{m(x).logits}; });
   }
   static const LaidOutGraph& vit() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "src/trace/fuse.h"
 #include "src/trace/rewrite.h"
@@ -15,11 +16,19 @@ bool is_float32_product(const Node& node) {
   return (node.op == Op::matmul || node.op == Op::conv2d) && node.type.dtype == f32;
 }
 
-// With more a pass of its own costs less than storing rows twice (measured on an H200).
+// With more a pass of its own costs less than storing rows twice (measured on an H200). Rows of a
+// narrow residual stream are stored once.
 constexpr std::int64_t kFewRows = 2048;
 constexpr std::size_t kMostBehindProduct = 6;  // operators, so that they fit into one group
 
 std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
+
+// Whether it is, in f32, a value that was rounded to `dtype`.
+bool is_widened(const Graph& graph, ValueId id, DType dtype) {
+  if (!graph.is_op(id, Op::astype) || graph.type(id).dtype != f32) return false;
+  const ValueId rounded = graph[id].inputs[0];
+  return graph.is_op(rounded, Op::astype) && graph.type(rounded).dtype == dtype;
+}
 
 // Whether the caller does not get the value, and all that read it are as given.
 template <class Predicate>
@@ -63,6 +72,30 @@ bool is_from_product(const Graph& graph, const Wiring& wires, ValueId id) {
   return false;
 }
 
+// Sums of the residual stream, and what they add a product's result to.
+std::vector<bool> residuals_of(const Graph& graph, const Wiring& wires) {
+  std::vector<bool> found(at(graph.size()));
+  const auto is_ours = [&](ValueId id) {
+    return is_compute(graph, id) && graph.type(id).dtype == f32 && !wires.returned[at(id)];
+  };
+  const auto readers = [&](ValueId id) -> const auto& { return wires.readers[at(id)]; };
+  for (ValueId id = 0; id < graph.size(); ++id) {
+    if (!graph.is_op(id, Op::add) || graph.type(id).dtype != f32) continue;
+    for (const std::size_t side : {0, 1}) {
+      const ValueId product = graph[id].inputs[side], other = graph[id].inputs[1 - side],
+                    kept = wires.root[at(other)];
+      if (graph.is_constant(kept) || graph.type(other) != graph.type(id) ||
+          readers(product).size() != 1 || !is_from_product(graph, wires, product))
+        continue;
+      if (is_ours(kept) && readers(kept).size() > 1) found[at(kept)] = true;
+      const bool is_normalised =
+          readers(id).size() == 1 && graph.is_op(readers(id)[0], Op::layer_norm);
+      if (is_ours(id) && (readers(id).size() > 1 || is_normalised)) found[at(id)] = true;
+    }
+  }
+  return found;
+}
+
 class Narrower {
  public:
   using Convert = std::function<Tensor(const Tensor&, DType)>;
@@ -74,7 +107,9 @@ class Narrower {
     if (const auto known = narrow_.find(id); known != narrow_.end()) return known->second;
     const Node node = rewriter_.to()[id];
     ValueId result = -1;
-    if (node.kind == NodeKind::constant) {
+    if (is_widened(rewriter_.to(), id, dtype_)) {
+      result = node.inputs[0];  // there is nothing to round
+    } else if (node.kind == NodeKind::constant) {
       result = rewriter_.to().add_constant(converted_(node.constant, dtype_), node.where);
       forget_pages(node.constant);
     } else if (node.kind == NodeKind::operation && info(node.op).pattern == Pattern::view) {
@@ -112,6 +147,34 @@ Graph cast_products(const Graph& graph, DType dtype,
   });
 }
 
+Graph cast_residuals(const Graph& graph, DType dtype) {
+  const Wiring wires = wiring(graph);
+  const std::vector<bool> found = residuals_of(graph, wires);
+  const Narrower::Convert converted = &astype;
+  std::optional<Narrower> narrow;
+  return rewrite(graph, [&](Rewriter& r, ValueId id, const Node& node) -> std::optional<ValueId> {
+    if (!narrow) narrow.emplace(r, dtype, converted);
+    if (node.op == Op::astype && node.type.dtype == dtype && found[at(node.inputs[0])])
+      return (*narrow)(r(node.inputs[0]));
+    if (!found[at(id)]) return std::nullopt;
+    return r.to().add(Op::astype, {(*narrow)(r.keep(id))}, {{"dtype", f32}}, node.where);
+  });
+}
+
+Graph split_casts(const Graph& graph, DType dtype) {
+  std::set<ValueId> read;  // casts that have a reader
+  return rewrite(graph, [&](Rewriter& r, ValueId, const Node& node) -> std::optional<ValueId> {
+    std::vector<ValueId> inputs = r.inputs(node);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const ValueId cast = node.inputs[i];
+      if (!is_widened(graph, cast, dtype) || read.insert(cast).second) continue;
+      const Node& again = graph[cast];
+      inputs[i] = r.to().add(again.op, r.inputs(again), again.attrs, again.where);
+    }
+    return r.to().add(node.op, std::move(inputs), node.attrs, node.where);
+  });
+}
+
 Graph cast_norms(const Graph& graph, DType dtype) {
   const Wiring wires = wiring(graph);
   const Narrower::Convert converted = &astype;
@@ -119,8 +182,10 @@ Graph cast_norms(const Graph& graph, DType dtype) {
   return rewrite(graph, [&](Rewriter& r, ValueId id, const Node& node) -> std::optional<ValueId> {
     if (!narrow) narrow.emplace(r, dtype, converted);
     if (!is_norm_of_products(graph, wires, id, dtype)) return std::nullopt;
-    if (num_elements(node.type.shape) > kFewRows * node.type.shape.back()) return std::nullopt;
     const ValueId source = wires.root[at(node.inputs[0])];
+    if (!is_widened(graph, source, dtype) &&
+        num_elements(node.type.shape) > kFewRows * node.type.shape.back())
+      return std::nullopt;
     if (source != node.inputs[0] || node.type.shape.back() % kSummed != 0 ||
         !is_from_product(graph, wires, source))
       return std::nullopt;

@@ -16,12 +16,25 @@ namespace tensor {
 Graph cast_products(const Graph& graph, DType dtype,
                     const std::function<Tensor(const Tensor&, DType)>& converted = &astype);
 
-/// After cast_products(graph, dtype): a layer_norm of few rows that come from a product and that
-/// products by constants alone read, in `dtype` and as their left operand, normalises its input
-/// rounded to `dtype` and is given sums of that: layer_norm(x, w, b) becomes layer_norm(f32(y), w,
-/// b, row_sums(y)) with y = dtype(x). The kernel that computes x stores it twice and adds up its
-/// rows, and the product takes y as it is and puts mean and deviation right behind itself; both
-/// together cost less than a pass of its own.
+/// After cast_products(graph, dtype): stores the residual stream in `dtype`, too. A value that is
+/// added to what a product leads to, and read elsewhere as well, is rounded to `dtype` for all its
+/// readers, and so is the sum where it is normalised or read more than once. Sums are added in
+/// float32 before they are rounded; what the caller gets is not. Test:
+/// tests/trace/cast_residuals_test.cpp.
+Graph cast_residuals(const Graph& graph, DType dtype);
+
+/// After that and eliminate_common_and_dead: every operator that reads a rounded value in f32 has a
+/// cast of its own. Of a cast that several share, one kernel would have to store the f32 value for
+/// the others. Test: the same.
+Graph split_casts(const Graph& graph, DType dtype);
+
+/// After cast_products(graph, dtype): a layer_norm of few rows, or of those that cast_residuals
+/// rounded, that come from a product and that products by constants alone read, in `dtype` and as
+/// their left operand, normalises its input rounded to `dtype` and is given sums of that:
+/// layer_norm(x, w, b) becomes layer_norm(f32(y), w, b, row_sums(y)) with y = dtype(x). The kernel
+/// that computes x stores it twice (once, if cast_residuals rounded it) and adds up its rows, and
+/// the product takes y as it is and puts mean and deviation right behind itself; both together cost
+/// less than a pass of its own.
 ///
 /// The statistics stay float32, and are those of the rounded values. A rounding moves a normalised
 /// value by eps |x| / deviation, where the one that cast_products makes behind the layer_norm moves

@@ -8,11 +8,6 @@
 #include "src/core/storage.h"
 #include "src/ops/op.h"
 #include "src/trace/parallel.h"
-#include "src/trace/passes/cast.h"
-#include "src/trace/passes/cast_images.h"
-#include "src/trace/passes/clean.h"
-#include "src/trace/passes/fold_scale.h"
-#include "src/trace/passes/simplify.h"
 
 namespace tensor::emulator {
 namespace {
@@ -341,21 +336,22 @@ void GroupCase::check(const std::vector<cuda::Lowered>& lowered, const Run& run)
 namespace {
 
 std::pair<LaidOutGraph, FusionPlan> plan_of(const TensorFunction& function, const Tensors& inputs,
-                                            DType dtype, const cuda::Machine& machine) {
+                                            Precision precision, const cuda::Machine& machine) {
   std::vector<TensorType> types;
   for (const Tensor& x : inputs) types.push_back(x.type());
-  Graph graph = fold_scale(simplify(fold_constants(trace(function, types))));
-  if (dtype != f32) graph = cast_images(cast_products(graph, dtype), dtype);
-  if (dtype != f32 && machine.device.capability == 90) graph = cast_norms(graph, dtype);
-  const LaidOutGraph laid = lay_out(eliminate_common_and_dead(graph));
+  Graph graph = trace(function, types);
+  precision.narrow_images = true;
+  precision.folds_norms = machine.device.capability == 90;
+  for (const Pass& pass : passes_for(precision)) graph = pass.run(graph);
+  const LaidOutGraph laid = lay_out(graph);
   return merge_parallel(laid, fuse(laid.graph, cuda::cuda_cost(machine)));
 }
 
 }  // namespace
 
-Planned::Planned(const TensorFunction& function, const Tensors& inputs, DType dtype,
+Planned::Planned(const TensorFunction& function, const Tensors& inputs, const Precision& precision,
                  const cuda::Machine& machine)
-    : Planned(plan_of(function, inputs, dtype, machine), inputs, machine) {}
+    : Planned(plan_of(function, inputs, precision, machine), inputs, machine) {}
 
 Planned::Planned(const Laid& plan, const Tensors& inputs, const cuda::Machine& machine)
     : groups(plan.first, plan.second.groups, inputs) {
@@ -368,10 +364,10 @@ Planned::Planned(const Laid& plan, const Tensors& inputs, const cuda::Machine& m
   }
 }
 
-void expect_plan_emulated(const TensorFunction& function, const Tensors& inputs, DType dtype,
-                          int capability) {
+void expect_plan_emulated(const TensorFunction& function, const Tensors& inputs,
+                          const Precision& precision, int capability) {
   const cuda::Machine machine = cuda::machine_of(cuda::typical_device(capability));
-  Planned plan(function, inputs, dtype, machine);
+  Planned plan(function, inputs, precision, machine);
   EXPECT_EQ(plan.on_host, "");
   plan.groups.check(plan.lowered, [&](const cuda::Lowered& l, std::span<const Operand> operands,
                                       std::span<const Tensor> packed) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "src/trace/passes/passes.h"
 #include "src/trace/trace.h"
 #include "tests/cuda/emulator/emulator.h"
 
@@ -90,9 +91,9 @@ void expect_emulated(GroupCase& group, const GroupCase::Lower& lower, int capabi
 /// The same by a family, which must accept it.
 void expect_emulated(GroupCase& group, const cuda::Family& family, int capability, int seeds = 2);
 
-/// A function compiled as compile() does it, its products in `dtype`: the groups of its plan.
+/// A function compiled as compile() does it for this machine: the groups of its plan.
 struct Planned {
-  Planned(const TensorFunction& function, const Tensors& inputs, DType dtype,
+  Planned(const TensorFunction& function, const Tensors& inputs, const Precision& precision,
           const cuda::Machine& machine);
   GroupCase groups;
   std::vector<cuda::Lowered> lowered;
@@ -104,7 +105,7 @@ struct Planned {
 };
 
 /// Such a plan for a typical GPU of this capability on the emulator, nothing of it on the host.
-void expect_plan_emulated(const TensorFunction& function, const Tensors& inputs, DType dtype,
-                          int capability);
+void expect_plan_emulated(const TensorFunction& function, const Tensors& inputs,
+                          const Precision& precision, int capability);
 
 }  // namespace tensor::emulator

@@ -1,0 +1,33 @@
+#include "src/trace/passes/passes.h"
+
+#include "src/trace/passes/cast.h"
+#include "src/trace/passes/cast_images.h"
+#include "src/trace/passes/clean.h"
+#include "src/trace/passes/fold_scale.h"
+#include "src/trace/passes/simplify.h"
+
+namespace tensor {
+
+std::vector<Pass> passes_for(const Precision& precision,
+                             const std::function<Tensor(const Tensor&, DType)>& converted) {
+  const DType dtype = precision.dtype;
+  std::vector<Pass> passes = {
+      {"fold_constants", fold_constants}, {"simplify", simplify}, {"fold_scale", fold_scale}};
+  if (precision.tf32) passes.push_back({"round", round_products});
+  if (dtype != f32) {
+    const auto add = [&](bool is_wanted, std::string_view name,
+                         Graph (*cast)(const Graph&, DType)) {
+      if (is_wanted) passes.push_back({name, [=](const Graph& g) { return cast(g, dtype); }});
+    };
+    passes.push_back({"cast", [=](const Graph& g) { return cast_products(g, dtype, converted); }});
+    add(precision.narrow_images, "cast_images", cast_images);
+    add(precision.narrow_residuals, "cast_residuals", cast_residuals);
+    add(precision.folds_norms, "cast_norms", cast_norms);
+  }
+  passes.push_back({"eliminate", eliminate_common_and_dead});
+  if (dtype != f32 && precision.narrow_residuals)
+    passes.push_back({"split_casts", [=](const Graph& g) { return split_casts(g, dtype); }});
+  return passes;
+}
+
+}  // namespace tensor

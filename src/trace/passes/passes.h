@@ -1,0 +1,33 @@
+// The passes that compile() makes over a traced graph, in their order.
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "src/trace/graph.h"
+#include "tensor/ops.h"
+
+namespace tensor {
+
+struct Pass {
+  std::string_view name;
+  std::function<Graph(const Graph&)> run;
+};
+
+/// What is stored and multiplied in which type.
+struct Precision {
+  DType dtype = f32;              // of products' operands: f32, bf16 or f16
+  bool tf32 = false;              // f32 products may be rounded
+  bool narrow_images = false;     // images between convolutions in dtype, too
+  bool narrow_residuals = false;  // the residual stream, too
+  bool folds_norms = false;       // kernels fold layer_norm into products of narrow types
+};
+
+/// What lies between tracing and layout. `converted` does what astype does, faster where the caller
+/// knows how.
+std::vector<Pass> passes_for(
+    const Precision& precision,
+    const std::function<Tensor(const Tensor&, DType)>& converted = &astype);
+
+}  // namespace tensor
