@@ -120,10 +120,10 @@ Options parse(int& argc, char** argv) {
       options.device = argument.substr(kDevice.size());
     else if (!number(argument, "--threads=", 0, options.threads) &&
              !number(argument, "--batch=", 1, options.batch))
-      tensor::fail(argv[0], "does not know \"", argument,
-                   "\", need --threads=N, --batch=N, --eager, --device=NAME, --narrow-residuals or "
-                   "an option "
-                   "that --help lists");
+      tensor::fail(
+          argv[0], "does not know \"", argument,
+          "\", need --threads=N, --batch=N, --eager, --device=NAME, --narrow-residuals or an "
+          "option that --help lists");
   }
   const int threads = options.threads > 0
                           ? options.threads

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "models/common/nine_models.h"
 #include "models/detr/detr_info.h"
 #include "models/setr/setr_info.h"
 #include "models/vit/vit_standard.h"
@@ -30,16 +31,15 @@ Workload workload(Net sized, Size image, int batch, Describe describe, Forward f
   return work;
 }
 
-Workload vit(const std::string& name, int batch) {
+Workload vit(const std::string& name, Size image, int batch) {
   const models::vit::VitConfig config = models::vit::standard_config(name);
   return workload(
-      models::vit::Vit::sized(config), config.image, batch,
+      models::vit::Vit::sized(config), image, batch,
       [&](auto& net) { return models::vit::describe(name, net, config); },
       [](const auto& net, const Tensor& pixels) { return Tensors{net(pixels).logits}; });
 }
 
-Workload detr(int encoder_layers, int batch) {
-  const Size image{800, 1333};
+Workload detr(int encoder_layers, Size image, int batch) {
   return workload(
       models::detr::Detr::sized({.encoder_layers = encoder_layers}), image, batch,
       [&](auto& net) { return models::detr::describe(net, "detr", image); },
@@ -49,8 +49,7 @@ Workload detr(int encoder_layers, int batch) {
       });
 }
 
-Workload setr(const std::string& name, int batch) {
-  const Size image{384, 384};
+Workload setr(const std::string& name, Size image, int batch) {
   return workload(
       models::setr::Setr::sized(models::setr::SetrConfig::standard(name, image.height)), image,
       batch, [&](auto& net) { return models::setr::describe(net, name, image); },
@@ -61,13 +60,13 @@ Workload setr(const std::string& name, int batch) {
 
 std::vector<Case> nine_models(int batch) {
   std::vector<Case> cases;
-  for (const std::string& name : models::vit::standard_names())
-    cases.push_back({name, [=](tensor::DType) { return vit(name, batch); }, batch});
-  for (const int layers : {3, 6, 12})
-    cases.push_back({"detr-resnet-50-e" + std::to_string(layers),
-                     [=](tensor::DType) { return detr(layers, batch); }, batch});
-  for (const std::string name : {"setr-naive-base", "setr-naive", "setr-pup"})
-    cases.push_back({name, [=](tensor::DType) { return setr(name, batch); }, batch});
+  for (const auto& [view, image, encoder_layers] : models::kNineModels) {
+    const auto make = [name = std::string(view), image = image, layers = encoder_layers, batch] {
+      if (layers > 0) return detr(layers, image, batch);
+      return name.starts_with("vit") ? vit(name, image, batch) : setr(name, image, batch);
+    };
+    cases.push_back({std::string(view), [make](tensor::DType) { return make(); }, batch});
+  }
   return cases;
 }
 

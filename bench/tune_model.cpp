@@ -6,6 +6,7 @@
 #include <iostream>
 #include <map>
 #include <numeric>
+#include <string_view>
 
 #include "src/tune/cost_model.h"
 #include "tensor/error.h"
@@ -119,6 +120,10 @@ void run(std::vector<std::string> arguments) {
 }  // namespace tensor
 
 int main(int argc, char** argv) {
+  if (argc == 2 && argv[1] == std::string_view("--help")) {
+    std::cout << tensor::kHelp;
+    return 0;
+  }
   try {
     tensor::run({argv + 1, argv + argc});
     return 0;

@@ -9,6 +9,7 @@
 #include <iostream>
 #include <map>
 #include <sstream>
+#include <string_view>
 
 #include "bench/models.h"
 #include "src/tune/table.h"
@@ -348,6 +349,10 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 2 && argv[1] == std::string_view("--help")) {
+    std::cout << kHelp;
+    return 0;
+  }
   try {
     return run(argc, argv);
   } catch (const std::exception& error) {

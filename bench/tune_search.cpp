@@ -1,15 +1,16 @@
 // How many trials searches take: random, evolution without a cost model, with it, and with one that
 // has learned from other problems before. The machine is a log that has all that was ever measured
-// of some problems (tune --help says how to make one), so this runs anywhere; as many seeds as
-// wanted cost nothing.
+// of some problems (tune_models --help says how to make one), so this runs anywhere; as many seeds
+// as wanted cost nothing.
 #include <algorithm>
 #include <charconv>
 #include <iostream>
 #include <map>
 #include <set>
+#include <string_view>
 
-#include "src/tune/curve.h"
-#include "src/tune/recording.h"
+#include "bench/curve.h"
+#include "bench/recording.h"
 #include "src/tune/table.h"
 #include "tensor/error.h"
 
@@ -253,6 +254,10 @@ void run(const Options& options) {
 }  // namespace tensor
 
 int main(int argc, char** argv) {
+  if (argc == 2 && argv[1] == std::string_view("--help")) {
+    std::cout << tensor::kHelp;
+    return 0;
+  }
   try {
     tensor::run(tensor::parse(argc, argv));
     return 0;

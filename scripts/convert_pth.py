@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
-"""Converts a PyTorch checkpoint (.pth, .pt, .bin) to model.safetensors beside it.
-
-usage: convert_pth.py CHECKPOINT.pth [model.safetensors]
-needs: pip install torch safetensors
-"""
+"""Converts a PyTorch checkpoint (.pth, .pt, .bin) to model.safetensors beside it."""
 import argparse
 import os
 import sys
 
-import torch
-from safetensors.torch import save_file
+parser = argparse.ArgumentParser(description=__doc__, epilog="needs: pip install torch safetensors")
+parser.add_argument("source", metavar="CHECKPOINT.pth")
+parser.add_argument("target", metavar="model.safetensors", nargs="?", help="where it goes, instead of beside it")
+arguments = parser.parse_args()
 
-source = sys.argv[1]
-target = sys.argv[2] if len(sys.argv) > 2 else os.path.join(os.path.dirname(source), "model.safetensors")
+try:
+    import torch
+    from safetensors.torch import save_file
+except ImportError as error:
+    sys.exit(f"convert_pth.py: {error}: pip install torch safetensors")
+
+source = arguments.source
+target = arguments.target or os.path.join(os.path.dirname(source), "model.safetensors")
+if not os.path.isfile(source):
+    sys.exit(f"convert_pth.py: {source}: there is no such file")
 # Only tensors and plain values are loaded, never code; some training scripts also stored their options.
 with torch.serialization.safe_globals([argparse.Namespace]):
     state = torch.load(source, map_location="cpu", weights_only=True)

@@ -25,16 +25,23 @@
 namespace tensor {
 namespace {
 
-// TENSOR_DUMP is a list such as "graph,plan,time": what to print to stderr while compiling.
+// TENSOR_DUMP is a list such as "graph,plan,time": what to print to stderr while compiling. "dot"
+// is the graph that is run, as Graphviz text.
 class Stages {
  public:
   /// Profilers of GPUs see the stages of programs `on_gpu`.
   explicit Stages(bool on_gpu) : on_gpu_(on_gpu) {
     const char* wanted = std::getenv("TENSOR_DUMP");
-    dump_ = wanted ? "," + std::string(wanted) + "," : "";
+    std::istringstream words(wanted ? wanted : "");
+    for (std::string word; std::getline(words, word, ',');) {
+      if (word != "graph" && word != "plan" && word != "time" && word != "dot")
+        fail("TENSOR_DUMP", "got \"", word, "\", need graph, plan, time or dot, or several with ",
+             "commas between them");
+      dump_.push_back(word);
+    }
   }
   bool wants(std::string_view what) const {
-    return dump_.find("," + std::string(what) + ",") != std::string::npos;
+    return std::find(dump_.begin(), dump_.end(), what) != dump_.end();
   }
 
   template <class F>
@@ -56,7 +63,7 @@ class Stages {
   }
 
  private:
-  std::string dump_;
+  std::vector<std::string> dump_;
   bool on_gpu_;
 };
 
@@ -107,6 +114,7 @@ Executable detail::compile(const TensorFunction& function, const std::vector<Ten
   });
   std::tie(laid, plan) = stages.run("merge_parallel", [&] { return merge_parallel(laid, plan); });
   verify(laid.graph, "merge_parallel");
+  if (stages.wants("dot")) std::cerr << to_dot(laid.graph);
   if (stages.wants("plan")) std::cerr << "-- plan\n" << detail::plan_text(laid.graph, plan, target);
   return Executable(stages.run(
       "link", [&] { return detail::link(std::move(laid), std::move(plan), std::move(target)); }));

@@ -25,9 +25,12 @@ TuneSummary detail::tune(const TensorFunction& function, const std::vector<Tenso
                          Tuner::MakeTimer make_timer) {
   LaidOutGraph laid = prepare(function, inputs, options, target);
   const std::string path = tuning.log.empty() ? user_log() : tuning.log;
-  std::error_code error;  // the log tells of it
-  if (const auto folder = std::filesystem::path(path).parent_path(); !folder.empty())
-    std::filesystem::create_directories(folder, error);
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  if (error)
+    fail(path, "the folder cannot be made: ", error.message(),
+         ": name another log (--tune-log), or for the default one a folder with TENSOR_CACHE_DIR");
   Log log(path);
   std::vector<Measurement> known = known_measurements(options.tune_logs);
   if (options.tune_logs || path != user_log()) {

@@ -1,6 +1,6 @@
-// compile: from a function on tensors to an executable. The function is traced once on stand-ins,
-// the graph is simplified, partitioned into fused groups by dynamic programming (GTCO, section
-// IV-B), and every group is lowered to a kernel; intermediate values share one arena.
+// compile: from a function on tensors to an executable. The function is traced once, on tensors
+// without values. The graph is simplified and partitioned into fused groups by dynamic programming
+// (GTCO, section IV-B); every group is lowered to a kernel. Intermediate values share one arena.
 #pragma once
 
 #include <concepts>
@@ -22,26 +22,27 @@ namespace tensor {
 using TensorFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
 struct CompileOptions {
-  /// What products' operands and images are stored in: f32, bf16, or on CUDA f16. Sums are float32.
-  /// A processor without instructions for bf16 calculates in f32 where bf16 is asked for.
+  /// The type in which operands of products, and on CUDA images between convolutions, are stored:
+  /// f32, bf16, or on CUDA f16. Sums are float32. A CPU without bf16 instructions computes in f32
+  /// instead of bf16.
   DType dtype = f32;
-  /// With dtype f32 on CUDA: Tensor Cores multiply float32 rounded to tf32, ten bits after the
-  /// point (from sm_80 on; older GPUs have none of it and calculate in float32). Sums and
-  /// everything that is stored stay float32.
+  /// With dtype f32 on CUDA: Tensor Cores multiply float32 rounded to tf32, which has a mantissa of
+  /// ten bits (from sm_80 on; older GPUs compute in float32). Sums and all stored values stay
+  /// float32.
   bool tf32 = false;
-  /// With dtype bf16 or f16: the residual stream, to which a transformer's blocks add what they
-  /// compute, is stored in dtype, too, as it is where all of a model is converted (PyTorch's
-  /// half()). Adding stays float32. Faster with many tokens, and less exact: by a rounding a block,
-  /// and in f16 sums beyond 65504 are infinite.
+  /// With dtype bf16 or f16: also stores the residual stream, to which a transformer's blocks add
+  /// their results, in dtype, as PyTorch's half() does. Additions stay float32. Faster with many
+  /// tokens, but less accurate: one more rounding per block, and in f16 sums above 65504 become
+  /// infinite.
   bool narrow_residuals = false;
   Device device = {};  ///< "cuda" or "cuda:1" for a GPU
-  int threads = 0;     ///< 0: one a core
-  bool fuse = true;    ///< false: one kernel an operator, for comparison
-  /// Measurements to plan from (tune.h): only those of the same device count (on GPUs from sm_80 on
-  /// of f16 and bf16 for each other), and nothing is measured. Not set: the logs that ship with the
-  /// library, and the user's own; empty: none.
+  int threads = 0;     ///< 0: one per core
+  bool fuse = true;    ///< false: one kernel per operator, for comparison
+  /// Measurements to plan from (tune.h); nothing is measured here. Only measurements taken on the
+  /// same device model are used (on GPUs from sm_80 on, f16 and bf16 stand in for each other).
+  /// Unset: the shipped logs and the user's own. Empty: none.
   std::optional<std::vector<std::string>> tune_logs = std::nullopt;
-  /// Parameters by name, so that reports speak the model's own words; see nn::state_dict.
+  /// Parameters by name, so that reports use the names of the model; see nn::state_dict.
   std::vector<std::pair<std::string, Tensor>> names = {};
 };
 
@@ -49,55 +50,55 @@ namespace detail {
 struct Program;
 }
 
-/// Bytes of a GPU's memory that an executable holds. Its kernels' code comes on top: the driver
-/// keeps it, a few kilobytes a kernel.
+/// Bytes of GPU memory that an executable holds, without the code of its kernels, which the driver
+/// keeps: a few kilobytes each.
 struct DeviceMemory {
-  std::int64_t weights = 0;  ///< constants, in the form that kernels want
-  std::int64_t arena = 0;    ///< intermediate values, of as many calls as were under way at a time
-  std::int64_t other = 0;    ///< scratch, and inputs and outputs that callers have on the host
+  std::int64_t weights = 0;  ///< constants, in the layout that the kernels need
+  std::int64_t arena = 0;    ///< intermediate values, for the largest number of concurrent calls
+  std::int64_t other = 0;    ///< scratch, and copies of inputs and outputs that are on the host
   std::int64_t total() const { return weights + arena + other; }
 };
 
-/// A compiled function. Immutable and cheap to copy; any number of threads may run it at a time,
-/// each call in an arena of its own that is kept for the next call.
+/// A compiled function. Immutable and cheap to copy. Any number of threads may run it at a time;
+/// each call uses an arena of its own, which is then reused.
 class TENSOR_API Executable {
  public:
   explicit Executable(std::shared_ptr<const detail::Program> program)
       : program_(std::move(program)) {}
 
   /// Inputs of the types it was compiled for (UserError otherwise), on the host or on the device it
-  /// was compiled for; fresh outputs, which are on the device if an input is, with any strides.
+  /// was compiled for. Inputs may have any strides. Outputs are newly allocated, on the device if
+  /// any input is.
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const;
-  /// Writes into the given outputs, each on the host or on the device, whatever the inputs are on;
-  /// on the device nothing is copied but what is not aligned or not contiguous. Outputs must be
+  /// Writes into the given outputs, each on the host or on the device, wherever the inputs are. On
+  /// the device, only what is not aligned or not contiguous is copied. Outputs must be
   /// contiguous and share no memory with the inputs or each other (UserError otherwise, before
-  /// anything is written). Allocates nothing once as many calls at a time were made before, but for
-  /// operators that only have a reference kernel, and for what oneDNN does inside.
+  /// anything is written). After warm-up (once this many concurrent calls have been made) nothing
+  /// is allocated, except by operators that have only a reference kernel and inside oneDNN.
   void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const;
 
   const std::vector<TensorType>& input_types() const;
   const std::vector<TensorType>& output_types() const;
   std::int64_t arena_bytes() const;  ///< memory for intermediate values, for each concurrent call
-  std::int64_t arena_lower_bound() const;  ///< the most that is alive at one step
+  std::int64_t arena_lower_bound() const;  ///< the most that is alive at any step
   std::size_t group_count() const;
   DeviceMemory device_memory() const;  ///< all 0 on the CPU
 
-  // report, time and profile first make one run that is not counted; inputs as for a call.
+  // report, time and profile begin with one warm-up run. Inputs are as for a call.
 
-  /// Runs `repeats` times (at least once) and prints a table: groups of equal structure in one row,
-  /// with their operators, place in the model, time (median), share of the machine's roofline, what
-  /// runs them, and what the same operators were estimated to take apart.
+  /// Runs `repeats` times (at least once) and prints a table, with one row for groups of equal
+  /// structure: operators, place in the model, time (median), roofline time as a share of it,
+  /// kernel, and the estimated times of the group and of its operators as separate kernels.
   void report(std::ostream& out, const std::vector<Tensor>& inputs, int repeats = 10) const;
-  /// Microseconds of every one of `repeats` runs. On a GPU without the copies of inputs and
-  /// outputs.
+  /// The microseconds of each of `repeats` runs; on a GPU without copying inputs and outputs.
   std::vector<double> time(const std::vector<Tensor>& inputs, int repeats) const;
   /// Runs once and writes the time of every group as a Chrome trace (open it in
-  /// https://ui.perfetto.dev). UserError where the file cannot be written.
+  /// https://ui.perfetto.dev). UserError if the file cannot be written.
   void profile(const std::string& path, const std::vector<Tensor>& inputs) const;
 
   /// Writes graph, partition and weights as one file (safetensors with a "plan" in its metadata).
-  /// `about` is added to the metadata: what the plan is of, for whoever loads it.
-  /// UserError where it has an entry "plan" of its own or the file cannot be written.
+  /// `about` is added to the metadata: what the plan was made from, for example. UserError if it
+  /// has an entry "plan" of its own, or if the file cannot be written.
   void save(const std::string& path, const std::map<std::string, std::string>& about = {}) const;
 
   const detail::Program& program() const { return *program_; }
@@ -107,15 +108,16 @@ class TENSOR_API Executable {
 };
 
 /// Reads what `save` wrote and builds its kernels for this machine, without tracing or planning.
-/// Throws UserError on a file that is damaged, of another version, or something else, and where
-/// there is no such device. `threads` and `device` as in CompileOptions.
+/// UserError on a file that is truncated, has a damaged structure, is of a newer version or is no
+/// plan, and if there is no such device. Changed weights are not detected: safetensors files have
+/// no checksum. `threads` and `device` as in CompileOptions.
 TENSOR_API Executable load_executable(const std::string& path, int threads = 0,
                                       const Device& device = {});
 
-/// How one group's kernel compares with the reference on the reference's own inputs.
+/// How one group's kernel compares with the reference operators on the same inputs.
 struct GroupCheck {
   std::string operators;  ///< "matmul, add, gelu"
-  std::string where;      ///< in the model's words
+  std::string where;      ///< by the names of the model's parameters
   std::string kernel;
   double error = 0;  ///< the largest difference, relative to the largest magnitude of the reference
   double bound =
@@ -123,23 +125,29 @@ struct GroupCheck {
   bool ok() const { return error <= bound; }
 };
 
-/// Replays every group from the reference's inputs and compares its outputs, in the order of
-/// execution. A NaN where the reference has none is an infinite error. Values are dropped after
-/// their last use. UserError on inputs of other types than it was compiled for.
+/// Runs every group on inputs computed by the reference operators and compares its outputs with
+/// theirs, in the order of execution. A NaN that only one of the two has is an infinite error (on
+/// the CPU, relu behind a product may make 0 of it: see ops.h). Values are freed after their last
+/// use. UserError on inputs of types other than those that it was compiled for.
 TENSOR_API std::vector<GroupCheck> verify(const Executable& executable,
                                           const std::vector<Tensor>& inputs);
 
-/// Compiles `function` for inputs of these types, or those of the examples, whose values are not
-/// used. Throws UserError when it asks for the values of its inputs, on options that the device
-/// does not have (dtype, tf32), and where there is no such device.
+/// Compiles `function` for inputs of these types, or of the types of the examples, whose values are
+/// not used. UserError if the function reads the values of its inputs, on options that the device
+/// does not support (dtype, tf32), and if there is no such device.
+///
+/// Tensors that the function captures, such as a model's parameters, become constants of the
+/// executable. They are shared; only those that are stored in another form are copied. Do not write
+/// into them while the executable exists, or it computes with some old and some new values. To
+/// change them, compile again.
 TENSOR_API Executable compile(const TensorFunction& function, const std::vector<TensorType>& inputs,
                               const CompileOptions& options = {});
 TENSOR_API Executable compile(const TensorFunction& function, const std::vector<Tensor>& examples,
                               const CompileOptions& options = {});
 
-/// A function that compiles itself for the types of the inputs it is called with and keeps the
+/// A function that is compiled at the first call with each new list of input types. Keeps the
 /// `capacity` executables (at least 1) that were used last. Any number of threads may call it; they
-/// wait for each other while one compiles. Errors are those of compile() and of the executable.
+/// wait while one compiles. Errors are those of compile() and of the executable.
 class TENSOR_API Compiled {
  public:
   explicit Compiled(TensorFunction function, CompileOptions options = {}, std::size_t capacity = 8);
@@ -153,7 +161,7 @@ class TENSOR_API Compiled {
                                                                          const T&... rest) const {
     return (*this)(std::vector<Tensor>{first, rest...}).front();
   }
-  /// The executable for inputs like these, compiled now if need be.
+  /// The executable for inputs of these types, compiled now if necessary.
   Executable executable(const std::vector<Tensor>& inputs) const;
 
  private:
@@ -161,8 +169,8 @@ class TENSOR_API Compiled {
   std::shared_ptr<Cache> cache_;
 };
 
-/// compile(attention), where attention takes tensors and returns one: compiled at the first call
-/// with each new list of input types. UserError at a call with another number of tensors.
+/// compile(attention), where attention takes tensors and returns one. UserError at a call with
+/// another number of tensors.
 template <class... T>
 requires(std::same_as<std::remove_cvref_t<T>, Tensor>&&...) Compiled
     compile(Tensor (*function)(T...), const CompileOptions& options = {}) {

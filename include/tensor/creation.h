@@ -19,24 +19,31 @@ namespace tensor {
 TENSOR_API Tensor empty(const Shape& shape, DType dtype = f32, const Device& device = {});
 TENSOR_API Tensor zeros(const Shape& shape, DType dtype = f32);
 TENSOR_API Tensor ones(const Shape& shape, DType dtype = f32);
-/// `value`, broadcast to the shape; the type is that of the C++ number unless given.
+/// `value`, a C++ number or a tensor, broadcast to the shape. Without a type: that of the tensor,
+/// i64 for integers, f64 for floating numbers, bool for bool. Conversion is that of astype, but
+/// UserError on a C++ integer that does not fit into the integer type.
 TENSOR_API Tensor full(const Shape& shape, const Tensor& value);
 TENSOR_API Tensor full(const Shape& shape, const Tensor& value, DType dtype);
 /// On the device of x, as is ones_like.
 TENSOR_API Tensor zeros_like(const Tensor& x);
 TENSOR_API Tensor ones_like(const Tensor& x);
 
-/// start, start + step, ... below stop (above it when step is negative). Integer arguments give
-/// i64. UserError on a step of 0.
+/// start, start + step, ... below stop (above it when step is negative). Integers alone give i64.
+/// UserError on a step of 0.
 TENSOR_API Tensor arange(std::int64_t start, std::int64_t stop, std::int64_t step);
 template <std::integral Start, std::integral Stop, std::integral Step = std::int64_t>
 Tensor arange(Start start, Stop stop, Step step = 1) {
   return arange(static_cast<std::int64_t>(start), static_cast<std::int64_t>(stop),
                 static_cast<std::int64_t>(step));
 }
-inline Tensor arange(std::int64_t stop) { return arange(std::int64_t{0}, stop, std::int64_t{1}); }
-TENSOR_API Tensor arange(double start, double stop, double step, DType dtype = f32);
-/// `count` numbers from start to stop, which is left out when `endpoint` is false.
+template <std::integral Stop>
+Tensor arange(Stop stop) {
+  return arange(Stop{0}, stop);
+}
+TENSOR_API Tensor arange(double start, double stop, double step = 1, DType dtype = f32);
+inline Tensor arange(double stop, DType dtype = f32) { return arange(0, stop, 1, dtype); }
+/// `count` numbers from start to stop, which is left out when `endpoint` is false; rounded down in
+/// integer types.
 TENSOR_API Tensor linspace(double start, double stop, std::int64_t count, bool endpoint = true,
                            DType dtype = f32);
 /// Ones on the diagonal `k` of a rows x columns matrix.
@@ -92,9 +99,10 @@ TENSOR_API Tensor from_memory(const void* data, const Shape& shape, DType dtype,
 class TENSOR_API Generator {
  public:
   explicit Generator(std::uint64_t seed) : seed_(seed) {}
+  /// Numbers in [low, high), also after rounding to the type.
   Tensor uniform(const Shape& shape, double low = 0, double high = 1, DType dtype = f32);
   Tensor normal(const Shape& shape, double mean = 0, double deviation = 1, DType dtype = f32);
-  /// Integers in [low, high). UserError unless low < high.
+  /// Integers in [low, high). UserError unless low < high and the type holds them all.
   Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, DType dtype = i64);
 
  private:

@@ -1,6 +1,8 @@
 // Device: where a tensor's elements lie, and where a compiled function runs.
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <iosfwd>
 #include <string>
 #include <string_view>
@@ -19,6 +21,9 @@ class TENSOR_API Device {
   Device(std::string_view text);
   Device(const char* text) : Device(std::string_view(text)) {}
   Device(const std::string& text) : Device(std::string_view(text)) {}
+  Device(std::nullptr_t) = delete;
+  template <std::integral T>
+  Device(T) = delete;  // 0 would be a null pointer; the second GPU is "cuda:1"
 
   Kind kind() const { return kind_; }
   bool is_cuda() const { return kind_ == Kind::cuda; }

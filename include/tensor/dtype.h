@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 #include <iosfwd>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 
@@ -46,6 +47,21 @@ constexpr std::uint16_t bfloat_from_float(float value) {
     return static_cast<std::uint16_t>((bits >> 16) | 0x40u);  // quiet NaN
   return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >>
                                     16);  // nearest, ties to even
+}
+
+/// A floating number as T: integers saturate, and NaN becomes 0.
+template <class To, class From>
+To saturated(From value) {
+  if constexpr (std::is_integral_v<To>) {
+    if (value != value) return To(0);
+    // Both bounds are powers of two (minus one), exact as doubles or rounded up to one: compare
+    // against 2^n.
+    constexpr double kLow = static_cast<double>(std::numeric_limits<To>::min());
+    constexpr double kAboveHigh = 2.0 * static_cast<double>(std::numeric_limits<To>::max() / 2 + 1);
+    if (static_cast<double>(value) <= kLow) return std::numeric_limits<To>::min();
+    if (static_cast<double>(value) >= kAboveHigh) return std::numeric_limits<To>::max();
+  }
+  return static_cast<To>(value);
 }
 }  // namespace detail
 

@@ -4,9 +4,11 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -110,17 +112,19 @@ class TENSOR_API Tensor {
   template <class T>
   std::vector<T> to_vector() const;
 
-  /// One element by its indices, converted to T; from any device. With no index: the only element
-  /// of a tensor of size 1. Negative indices count from the end; UserError out of bounds.
+  /// One element by its indices, converted to T as `astype` does; from any device. With no index:
+  /// the only element of a tensor of size 1. Negative indices count from the end; UserError out of
+  /// bounds.
   template <class T = double, std::integral... I>
   T item(I... indices) const {
     const std::int64_t where[] = {static_cast<std::int64_t>(indices)..., 0};
     alignas(8) std::byte copy[8];
     const void* element = raw_element({where, sizeof...(I)}, copy);
-    if constexpr (std::is_integral_v<T>)
-      return static_cast<T>(integer_at(element));
+    if constexpr (std::is_same_v<T, bool>)
+      return number_at(element) != 0;
     else
-      return static_cast<T>(number_at(element));
+      return is_floating(dtype()) ? detail::saturated<T>(number_at(element))
+                                  : static_cast<T>(integer_at(element));
   }
   /// A reference to one element in this process's memory; `T` must be the element type exactly.
   /// Indices as in `item`. UserError for writing when the memory is read-only.
@@ -141,8 +145,11 @@ class TENSOR_API Tensor {
   /// tensor either way.
   template <class... I>
   IndexedTensor operator()(const I&... indices) const;
-  /// NumPy's index as text: x["1:3, ..., ::-1"].
+  /// NumPy's index as text: x["1:3, ..., ::-1"]; x[i] is x(i).
   IndexedTensor operator[](const char* index) const;
+  IndexedTensor operator[](std::nullptr_t) const = delete;
+  template <std::integral I>
+  requires(!std::same_as<I, bool>) IndexedTensor operator[](I index) const;
 
   // The most used operators as methods; include/tensor/ops.h has them all.
   Tensor reshape(const Shape& shape) const;
@@ -151,7 +158,7 @@ class TENSOR_API Tensor {
   Tensor swapaxes(int a, int b) const;
   Tensor expand_dims(int axis) const;
   Tensor squeeze() const;
-  Tensor flatten() const;  ///< one axis; a view where the layout allows it
+  Tensor flatten() const;  ///< one axis, always a copy; reshape({-1}) is a view where it can be
   Tensor astype(DType dtype) const;
   Tensor copy() const;  ///< contiguous, own storage
 
@@ -163,10 +170,15 @@ class TENSOR_API Tensor {
   static Tensor from_number(double value);
   template <class T>
   static Tensor from_number(T value) {
-    if constexpr (std::is_integral_v<T>)
+    if constexpr (std::is_integral_v<T>) {
+      if constexpr (std::is_unsigned_v<T> && sizeof(T) == sizeof(std::int64_t))
+        if (value > static_cast<T>(std::numeric_limits<std::int64_t>::max()))
+          fail("tensor", "the number ", value,
+               " does not fit into i64, the widest integer type: give it as a double");
       return from_number(static_cast<std::int64_t>(value));
-    else
+    } else {
       return from_number(static_cast<double>(value));
+    }
   }
   const void* raw_data(DType dtype) const;
   void* raw_mutable_data(DType dtype);
@@ -250,7 +262,8 @@ Elements<T> Tensor::elements() const {
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
-  const Tensor converted = to(Device()).astype(dtype_of<T>());
+  const Tensor here = to(Device());
+  const Tensor converted = here.dtype() == dtype_of<T>() ? here : here.astype(dtype_of<T>());
   const Elements<T> range = converted.elements<T>();
   return std::vector<T>(range.begin(), range.end());
 }

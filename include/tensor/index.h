@@ -68,7 +68,7 @@ TENSOR_API std::vector<Index> parse_index(std::string_view text);
 TENSOR_API Tensor get_index(const Tensor& x, const std::vector<Index>& indices);
 
 /// x[indices] = value, with value broadcast and converted to x's type. Throws UserError when x is
-/// read-only.
+/// read-only, and on a C++ integer that does not fit x's type.
 TENSOR_API void set_index(const Tensor& x, const std::vector<Index>& indices, const Tensor& value);
 
 /// The result of x(...): a Tensor, and while it is a temporary also a place to assign to.
@@ -79,6 +79,7 @@ class TENSOR_API IndexedTensor : public Tensor {
 
   void operator=(const Tensor& value) && { set_index(base_, indices_, value); }
   void operator=(const IndexedTensor& value) && { set_index(base_, indices_, value); }
+  /// UserError where x's type is not of the result's kind, as with integers += 0.5.
   void operator+=(const Tensor& value) &&;
   void operator-=(const Tensor& value) &&;
   void operator*=(const Tensor& value) &&;
@@ -95,6 +96,11 @@ IndexedTensor Tensor::operator()(const I&... indices) const {
   items.reserve(sizeof...(I));
   (items.emplace_back(indices), ...);
   return IndexedTensor(*this, std::move(items));
+}
+
+template <std::integral I>
+requires(!std::same_as<I, bool>) IndexedTensor Tensor::operator[](I index) const {
+  return (*this)(index);
 }
 
 }  // namespace tensor

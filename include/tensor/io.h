@@ -32,7 +32,8 @@ TENSOR_API Safetensors load_safetensors(const std::string& path,
 /// The same from memory; `name` is how messages call it. The tensors are copies.
 TENSOR_API Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& name);
 /// Writes a temporary file beside `path` and renames it, so that a reader never sees half a file
-/// (as the other `save` functions do). UserError on names or metadata that are not UTF-8.
+/// (as the other `save` functions do); links are written through, and what is no file, as a pipe or
+/// /dev/stdout, is written straight. UserError on names or metadata that are not UTF-8.
 TENSOR_API void save_safetensors(const std::string& path,
                                  const std::map<std::string, Tensor>& tensors,
                                  const std::map<std::string, std::string>& metadata = {});
@@ -57,14 +58,16 @@ TENSOR_API std::map<std::string, Tensor> load_npz(const std::string& path,
 TENSOR_API std::map<std::string, Tensor> parse_npz(std::span<const std::byte> bytes,
                                                    const std::string& name,
                                                    std::int64_t max_bytes = std::int64_t{1} << 32);
-/// Stored, or deflated when `compressed`. UserError on more than 4 GB or 65534 tensors.
+/// Stored, or deflated when `compressed`. UserError on more than 4 GB or 65534 tensors, and on
+/// names that are not UTF-8.
 TENSOR_API void save_npz(const std::string& path, const std::map<std::string, Tensor>& tensors,
                          bool compressed = false);
 
 // ---- Images: u8 tensors [height, width, 3], RGB
 
 /// PNG, BMP or JPEG by its first bytes, with the EXIF orientation applied, alpha dropped and grey
-/// spread as Pillow's convert("RGB") does. More than `max_pixels` pixels throw UserError before
+/// spread as Pillow's convert("RGB") does; but 16-bit grey PNGs give their upper bytes, where
+/// Pillow cuts values above 255. More than `max_pixels` pixels throw UserError before
 /// anything is decoded.
 TENSOR_API Tensor load_image(const std::string& path,
                              std::int64_t max_pixels = std::int64_t{1} << 26);

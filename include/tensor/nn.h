@@ -19,7 +19,8 @@ namespace tensor::nn {
 
 using StateDict = std::map<std::string, Tensor>;
 
-/// A parameter before it is loaded: read-only zeros of this shape that take no memory.
+/// A parameter before it is loaded: read-only zeros of this shape that take no memory. A model that
+/// was never loaded runs without an error, on zeros.
 TENSOR_API Tensor parameter(const Shape& shape, DType dtype = f32);
 
 struct Parameter {
@@ -78,7 +79,7 @@ StateDict state_dict(M& module) {
   return state;
 }
 
-/// Where a parameter stands in a checkpoint: the `part`-th of `parts` equal row blocks of the
+/// Where a parameter is in a checkpoint: the `part`-th of `parts` equal row blocks of the
 /// tensor `name` (a fused projection [3 D, D] holds query, key and value as its parts 0, 1, 2).
 struct Source {
   std::string name;
@@ -87,16 +88,15 @@ struct Source {
 };
 
 struct LoadOptions {
-  std::string file = "the checkpoint";  ///< how messages call it
+  std::string file = "the checkpoint";  ///< its name in error messages
   std::function<Source(const std::string& path)> rename =
       {};  ///< from a module's path to the checkpoint's name
   std::function<bool(const std::string& name)> ignore =
-      {};  ///< names in the checkpoint that are known and not needed
+      {};  ///< whether a name in the checkpoint is known and not needed
 };
 
-/// Fills the parameters from `state`, converted to their type. Missing and unexpected names and
-/// wrong shapes are collected and thrown as one UserError that lists them all, each with the
-/// closest name; then nothing is changed.
+/// Fills the parameters from `state`, converted to their type. One UserError lists all missing and
+/// unexpected names, each with the closest name, and all wrong shapes; nothing is changed then.
 TENSOR_API void load(const std::vector<Parameter>& parameters, const StateDict& state,
                      const LoadOptions& options = {});
 template <class M>
@@ -104,7 +104,7 @@ void load(M& module, const StateDict& state, const LoadOptions& options = {}) {
   load(parameters(module), state, options);
 }
 
-/// Fills every parameter with random numbers of a usual scale: normal / sqrt(fan in) for matrices
+/// Fills every parameter with random numbers of a typical scale: normal / sqrt(fan in) for matrices
 /// and kernels, near 1 for vectors named "weight", positive for variances, small for the rest.
 TENSOR_API void randomize(const std::vector<Parameter>& parameters, std::uint64_t seed);
 template <class M>
@@ -122,7 +122,7 @@ struct Linear {
   void members(auto&& visit) { visit("weight", weight), visit("bias", bias); }
 };
 
-/// Normalises the last axis; weight and bias [features].
+/// Normalizes the last axis; weight and bias [features].
 struct LayerNorm {
   Tensor weight, bias;
   double eps = 1e-5;
@@ -146,7 +146,7 @@ struct Conv2d {
   void members(auto&& visit) { visit("weight", weight), visit("bias", bias); }
 };
 
-/// Inference form over axis 1 of [N, features, ...]; all four tensors [features].
+/// Batch normalization for inference, over axis 1 of [N, features, ...]; all four are [features].
 struct BatchNorm2d {
   Tensor weight, bias, running_mean, running_var;
   double eps = 1e-5;
@@ -171,8 +171,8 @@ struct BatchNorm2d {
   }
 };
 
-/// Rows of weight [count, features] by integer positions [...]: gives [..., features]. UserError on
-/// a position out of bounds.
+/// Rows of weight [count, features] at integer positions [...], which gives [..., features].
+/// UserError on a position that is out of bounds.
 struct Embedding {
   Tensor weight;
   static Embedding sized(std::int64_t count, std::int64_t features) {
@@ -187,7 +187,7 @@ struct Embedding {
 struct MultiheadAttention {
   Linear query, key, value, output;
   std::int64_t heads = 1;
-  /// `with_bias` is for query, key and value; `output` has a bias always.
+  /// `with_bias` applies to query, key and value; `output` always has a bias.
   static MultiheadAttention sized(std::int64_t features, std::int64_t heads,
                                   bool with_bias = true) {
     const auto projection = [&](bool bias) { return Linear::sized(features, features, bias); };
@@ -195,8 +195,8 @@ struct MultiheadAttention {
             heads};
   }
   /// q [..., queries, features], k and v [..., keys, features] give [..., queries, features]. The
-  /// mask is added to (or, if boolean, keeps) the scores and broadcasts to [..., heads, queries,
-  /// keys].
+  /// mask broadcasts to [..., heads, queries, keys]. It is added to the scores; a boolean mask
+  /// keeps the scores where it is true.
   TENSOR_API Tensor operator()(const Tensor& q, const Tensor& k, const Tensor& v,
                                const Tensor& mask = {}) const;
   void members(auto&& visit) {
@@ -204,7 +204,7 @@ struct MultiheadAttention {
   }
 };
 
-/// Modules of one type, one after the other.
+/// Modules of one type, applied one after the other.
 template <class M>
 struct Sequential {
   std::vector<M> modules;

@@ -22,7 +22,7 @@ namespace tensor {
 
 // ---- Elementwise, one input. Integers promote to a floating type where NumPy's function does:
 // bool, u8, i8 -> f16; i16 -> f32; i32, i64 -> f64. negative, sign and relu refuse bool; isnan,
-// isfinite and logical_not give bool; floor, ceil and round return integers as they are.
+// isfinite and logical_not give bool; floor, ceil and round copy integers.
 TENSOR_API Tensor negative(const Tensor& x);
 TENSOR_API Tensor abs(const Tensor& x);
 TENSOR_API Tensor sign(const Tensor& x);
@@ -39,6 +39,8 @@ TENSOR_API Tensor cos(const Tensor& x);
 TENSOR_API Tensor tanh(const Tensor& x);
 TENSOR_API Tensor erf(const Tensor& x);
 TENSOR_API Tensor sigmoid(const Tensor& x);
+/// NaN stays, with one exception: compiled for the CPU, right behind a product or convolution, relu
+/// may make 0 of it.
 TENSOR_API Tensor relu(const Tensor& x);
 TENSOR_API Tensor gelu(const Tensor& x);       ///< x/2 (1 + erf(x / sqrt 2))
 TENSOR_API Tensor gelu_tanh(const Tensor& x);  ///< the tanh approximation
@@ -50,14 +52,14 @@ TENSOR_API Tensor round(const Tensor& x);  ///< halves to even
 TENSOR_API Tensor isnan(const Tensor& x);
 TENSOR_API Tensor isfinite(const Tensor& x);
 TENSOR_API Tensor logical_not(const Tensor& x);
-/// Converts the element type; floating to integer truncates, out-of-range values saturate, NaN
-/// becomes 0.
+/// Converts the element type, always into a copy; floating to integer truncates, out-of-range
+/// values saturate, NaN becomes 0.
 TENSOR_API Tensor astype(const Tensor& x, DType dtype);
 /// A contiguous copy on x's device.
 TENSOR_API Tensor copy(const Tensor& x);
 
-// ---- Elementwise, two inputs, in their common type; comparisons and logical_* give bool.
-// Integers wrap around; subtract refuses two bool tensors.
+// ---- Elementwise, two inputs, in their common type; comparisons, which are exact with any C++
+// integer, and logical_* give bool. Integers wrap around; subtract refuses two bool tensors.
 TENSOR_API Tensor add(const Tensor& a, const Tensor& b);
 TENSOR_API Tensor subtract(const Tensor& a, const Tensor& b);
 TENSOR_API Tensor multiply(const Tensor& a, const Tensor& b);
@@ -81,7 +83,8 @@ TENSOR_API Tensor logical_xor(const Tensor& a, const Tensor& b);
 
 /// a where `condition` is true (a number: not 0), b elsewhere, in the common type of a and b.
 TENSOR_API Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
-/// minimum(maximum(x, low), high); NaN stays.
+/// minimum(maximum(x, low), high); NaN stays. An integer below (low) or above (high) all that x's
+/// integer type holds bounds nothing.
 TENSOR_API Tensor clip(const Tensor& x, const Tensor& low, const Tensor& high);
 
 inline Tensor operator-(const Tensor& x) { return negative(x); }

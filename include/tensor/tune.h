@@ -43,10 +43,10 @@ struct TuneOptions {
   bool use_partition = true;  ///< fusion by measured times; else by the estimates
   bool use_whole = true;      ///< on a GPU, the last choice by the whole model's time
 
-  /// Above 0: nothing is tuned. Of so many problems of the untuned plan, the heaviest of those with
-  /// 100 schedules or more and `record_only` among their operators, level 0's schedule is measured
-  /// and then others drawn at random, in turns, `trials` of each problem. Searches can be compared
-  /// on a log of these.
+  /// If above 0, nothing is tuned. Takes the `record` heaviest problems of the untuned plan that
+  /// have at least 100 schedules and whose operators include `record_only`; for each it measures
+  /// the analytic model's choice and then random schedules, `trials` of each problem. Searches can
+  /// be compared on a log of these.
   int record = 0;
   std::string record_only = {};
 };

@@ -154,14 +154,13 @@ double Checkpoint::epsilon(std::string_view key, double fallback) const {
   return value;
 }
 
-Checkpoint open_checkpoint(const std::string& folder) {
+Checkpoint open_checkpoint(const std::string& folder, std::string_view config_hint) {
   const fs::path path = folder;
   std::error_code error;
   if (!is_there(path)) tensor::fail(folder, "there is no such folder");
   if (!fs::is_directory(path, error))
     tensor::fail(folder, "is a file: need the folder that holds config.json and ", kSingle);
-  if (!is_there(path / "config.json"))
-    tensor::fail(folder, "has no config.json: a checkpoint folder has config.json and ", kSingle);
+  if (!is_there(path / "config.json")) tensor::fail(folder, "has no config.json", config_hint);
   const Json config = Json::load((path / "config.json").string());
   if (!config.is_object()) tensor::fail(config.path(), "need an object { ... }");
   std::optional<Json> preprocessor;

@@ -32,7 +32,10 @@ struct Checkpoint {
 };
 
 /// Opens model.safetensors, or the shards that model.safetensors.index.json lists. Names that all
-/// begin with "state_dict.", "model." or "module." lose that beginning.
-Checkpoint open_checkpoint(const std::string& folder);
+/// begin with "state_dict.", "model." or "module." lose that beginning. Without a config.json the
+/// message ends with the hint.
+Checkpoint open_checkpoint(
+    const std::string& folder,
+    std::string_view config_hint = ": a checkpoint folder has config.json and model.safetensors");
 
 }  // namespace models

@@ -1,19 +1,25 @@
 // The options that the model programs share, and what they make the programs do.
 #include "models/common/cli.h"
 
+#include <sys/stat.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <limits>
 #include <set>
 #include <system_error>
 
+#include "models/common/preprocess.h"
 #include "models/common/progress.h"
 #include "models/common/report.h"
 #include "models/common/session.h"
 #include "models/common/text.h"
 #include "models/common/tuning.h"
+#include "models/common/validators.h"
 #include "tensor/creation.h"
 #include "tensor/io.h"
 #include "tensor/version.h"
@@ -38,6 +44,8 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
+constexpr std::int64_t kMostThreads = 1024;
+
 void declare(CLI::App& app, Options& o, Program& program) {
   app.add_option("images", o.images, "image files (PNG, JPEG, BMP), or folders of them");
   app.add_option("--checkpoint", o.checkpoint,
@@ -47,6 +55,7 @@ void declare(CLI::App& app, Options& o, Program& program) {
                  "a standard size instead of a checkpoint: " + joined(program.standard_models()))
       ->type_name("NAME");
   app.add_option("--random-weights", o.random_weights, "fill the --model with random weights")
+      ->check(whole_number(0))
       ->type_name("SEED");
   program.add_options(app);
   app.add_option("--out", o.out,
@@ -69,7 +78,9 @@ void declare(CLI::App& app, Options& o, Program& program) {
   app.add_flag("--narrow-residuals", o.narrow_residuals,
                "with --dtype bf16 or f16: store the residual stream in it, too; less exact, faster "
                "on a GPU with many images");
-  app.add_option("--threads", o.threads, "how many threads compute (one a core)")->type_name("N");
+  app.add_option("--threads", o.threads, "how many threads compute (one a core)")
+      ->check(whole_number(1, kMostThreads))
+      ->type_name("N");
   app.add_option("--plan", o.plan,
                  "run the compiled model in this file if it exists: of the same weights, options "
                  "and input size; otherwise compile and write it")
@@ -99,7 +110,6 @@ void declare(CLI::App& app, Options& o, Program& program) {
 /// The options of compiled models.
 void check_compiled(const Options& o) {
   using tensor::fail;
-  constexpr std::int64_t kMostThreads = 1024;
   const bool on_gpu = tensor::Device(o.device).is_cuda();
   const bool is_for_gpu = o.dtype == "f16" || o.dtype == "tf32";
   if (o.dtype != "f32" && o.dtype != "bf16" && !(is_for_gpu && on_gpu))
@@ -108,8 +118,6 @@ void check_compiled(const Options& o) {
   if (o.narrow_residuals && o.dtype != "bf16" && o.dtype != "f16")
     fail("--narrow-residuals", "needs --dtype bf16", on_gpu ? " or f16" : "", ", got ", o.dtype);
   if (o.threads && on_gpu) fail("--threads", "is for the cpu, but --device is ", o.device);
-  if (o.threads && (*o.threads < 1 || *o.threads > kMostThreads))
-    fail("--threads", "got ", *o.threads, ", need a number from 1 to ", kMostThreads);
   const std::string dtype = "--dtype " + o.dtype;
   const std::pair<const char*, bool> compiled_only[] = {{dtype.c_str(), o.dtype != "f32"},
                                                         {"--device", on_gpu},
@@ -136,7 +144,9 @@ void check_compiled(const Options& o) {
 /// Everything that can be wrong with the options before any file is opened.
 void check(const Options& o, const Program& program) {
   using tensor::fail;
-  if (o.checkpoint.empty() == o.model.empty())
+  if (!o.checkpoint.empty() && !o.model.empty())
+    fail("arguments", "got both --checkpoint and --model, need one of them");
+  if (o.checkpoint.empty() && o.model.empty())
     fail("arguments", "need either --checkpoint DIR or --model NAME");
   const std::vector<std::string> names = program.standard_models();
   if (!o.model.empty() && std::find(names.begin(), names.end(), o.model) == names.end())
@@ -175,8 +185,48 @@ StateDict saved_inputs(const Program& program, const std::string& file) {
   return inputs;
 }
 
+/// The files that a run reads: none of them is to be overwritten by what it writes.
+class Inputs {
+ public:
+  Inputs(const char* kind, const std::vector<std::string>& files) : kind_(kind) {
+    for (const std::string& file : files)
+      if (const auto id = identity(file)) ids_.insert(*id);
+  }
+
+  void refuse_to_overwrite(const std::string& option, const std::string& target,
+                           const std::string& mending) const {
+    if (const auto id = identity(target); id && ids_.contains(*id))
+      tensor::fail(option, "would overwrite the ", kind_, " ", target, ": name another ", mending);
+  }
+
+ private:
+  using Identity = std::pair<dev_t, ino_t>;
+  /// The same however a path leads to the file; nothing where there is none.
+  static std::optional<Identity> identity(const std::string& path) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+    return Identity(status.st_dev, status.st_ino);
+  }
+
+  const char* kind_;  // "input image"
+  std::set<Identity> ids_;
+};
+
+/// Prints what waits to be printed; UserError if it or anything before could not be.
+void flush(std::ostream& out) {
+  const bool was_good = out.good();
+  if (was_good) errno = 0;
+  out.clear();  // what still waits fails again, and tells why
+  out.flush();
+  if (!was_good || !out)
+    tensor::fail("standard output", "cannot be written: ", std::strerror(errno ? errno : EIO));
+}
+
 /// Saved inputs to saved outputs. False if --verify found something.
 bool run_saved(Program& program, const Options& o, std::ostream& out) {
+  const Inputs read("input", {o.input});
+  read.refuse_to_overwrite("--output", o.output, "file");
+  read.refuse_to_overwrite("--profile", o.profile, "file");
   const StateDict inputs = saved_inputs(program, o.input);
   Session session(program, o, 1, out);
   StateDict outputs = session.forward(inputs);
@@ -191,45 +241,86 @@ bool run_saved(Program& program, const Options& o, std::ostream& out) {
   return session.inspect(out);
 }
 
-/// Where each picture goes: what `option` said, for so many images.
+/// Where the picture of each image goes: what `option` said.
 class Pictures {
  public:
-  Pictures(const char* option, const std::string& path, std::size_t images) : out_(path) {
-    if (out_.empty()) return;
+  Pictures(const char* option, const std::string& path, const std::vector<std::string>& images) {
+    if (path.empty()) return;
     std::error_code error;
-    const bool folder = fs::is_directory(out_, error);
-    single_ = !folder && lower(out_).ends_with(".png");
-    if (single_ && images > 1)
-      tensor::fail(option, "got ", images, " images for the one file ", out_, ": name a folder");
-    if (single_) return;
-    fs::create_directories(out_, error);
-    if (error) tensor::fail(out_, "cannot be made a folder: ", error.message());
+    const bool is_folder = fs::is_directory(path, error);
+    const bool is_single = !is_folder && lower(path).ends_with(".png");
+    if (!is_folder && !is_single && fs::path(path).has_extension())
+      tensor::fail(option, "got ", path, ", need a name that ends in .png, or a folder (", path,
+                   "/)");
+    if (is_single && images.size() > 1)
+      tensor::fail(option, "got ", images.size(), " images for the one file ", path,
+                   ": name a folder");
+    if (is_single)
+      targets_ = {fs::path(path).lexically_normal().string()};
+    else
+      targets_ = names_in(path, images);
+    const Inputs inputs("input image", images);
+    for (const std::string& target : targets_)
+      inputs.refuse_to_overwrite(option, target, is_single ? "file" : "folder");
+    if (is_single) return;
+    fs::create_directories(path, error);
+    if (error) tensor::fail(path, "cannot be made a folder: ", error.message());
   }
 
-  bool wanted() const { return !out_.empty(); }
+  bool wanted() const { return !targets_.empty(); }
+  bool overlap(const Pictures& others) const {
+    return std::ranges::find_first_of(targets_, others.targets_) != targets_.end();
+  }
 
-  void write(const std::string& image, const Tensor& picture) {
-    if (single_) return tensor::save_png(out_, picture);
-    const std::string stem = fs::path(image).stem().string();
-    std::string name = stem;
-    for (int i = 2; !used_.insert(name).second; ++i) name = stem + "-" + std::to_string(i);
-    tensor::save_png((fs::path(out_) / (name + ".png")).string(), picture);
+  void write(std::size_t image, const Tensor& picture) const {
+    tensor::save_png(targets_[image], picture);
   }
 
  private:
-  std::string out_;
-  bool single_ = false;
-  std::set<std::string> used_;
+  static std::vector<std::string> names_in(const fs::path& folder,
+                                           const std::vector<std::string>& images) {
+    std::vector<std::string> names;
+    std::set<std::string> used;
+    for (const std::string& image : images) {
+      const std::string stem = fs::path(image).stem().string();
+      std::string name = stem;
+      for (int i = 2; !used.insert(name).second; ++i) name = stem + "-" + std::to_string(i);
+      names.push_back((folder / (name + ".png")).lexically_normal().string());
+    }
+    return names;
+  }
+
+  std::vector<std::string> targets_;  // of each image
 };
+
+/// What is wrong with this image, where the message may say just "the image".
+std::string about_file(const std::string& file, std::string_view what) {
+  const std::string start = std::string(kImage) + ":";
+  return what.starts_with(start) ? file + ":" + std::string(what.substr(start.size()))
+                                 : std::string(what);
+}
 
 /// Every image in turn. False if one of them failed, the others are still done, or if --verify
 /// found something.
 bool run_images(Program& program, const Options& o, std::ostream& out, std::ostream& err) {
   const std::vector<std::string> images = list_images(o.images);
-  Pictures pictures("--out", o.out, images.size());
-  Pictures labels("--labels", program.labels_path(), images.size());
+  const Pictures pictures("--out", o.out, images);
+  const Pictures labels("--labels", program.labels_path(), images);
+  if (pictures.overlap(labels))
+    tensor::fail("--labels", "would overwrite the pictures of --out: name another place");
+  Inputs("input image", images).refuse_to_overwrite("--profile", o.profile, "file");
   Session session(program, o, std::ssize(images), o.json ? err : out);
-  const Forward forward = [&](const StateDict& inputs) { return session.forward(inputs); };
+  const std::string& model = o.model.empty() ? o.checkpoint : o.model;
+  const auto checked = [&](const std::string& file) {
+    return [&](const StateDict& inputs) {
+      StateDict outputs = session.forward(inputs);
+      if (has_nan(outputs))
+        tensor::fail(model, "the model's output is NaN for ", file,
+                     ": the weights are damaged, or values overflow",
+                     o.eager ? "" : " (compare with --eager)");
+      return outputs;
+    };
+  };
   bool all_good = true;
   if (o.json) out << "[";
   for (std::size_t i = 0; i < images.size(); ++i) {
@@ -238,9 +329,9 @@ bool run_images(Program& program, const Options& o, std::ostream& out, std::ostr
     try {
       const Tensor image = tensor::load_image(file);
       session.begin(program.passes(image));
-      const ImageResult result = program.look(image, pictures.wanted(), forward);
-      if (pictures.wanted()) pictures.write(file, result.picture);
-      if (labels.wanted()) labels.write(file, result.labels);
+      const ImageResult result = program.look(image, pictures.wanted(), checked(file));
+      if (pictures.wanted()) pictures.write(i, result.picture);
+      if (labels.wanted()) labels.write(i, result.labels);
       session.progress().clear();
       if (o.json) {
         out << "\"findings\": ";
@@ -252,11 +343,12 @@ bool run_images(Program& program, const Options& o, std::ostream& out, std::ostr
     } catch (const tensor::UserError& error) {
       all_good = false;
       session.progress().clear();
-      if (o.json) out << "\"error\": " << json_text(error.what());
-      err << complaint(program, error.what()) << "\n";
+      const std::string what = about_file(file, error.what());
+      if (o.json) out << "\"error\": " << json_text(what);
+      err << complaint(program, what) << "\n";
     }
     if (o.json) out << "}";
-    out << std::flush;
+    flush(out);
   }
   if (o.json) out << "\n]\n";
   return session.inspect(o.json ? err : out) && all_good;
@@ -295,12 +387,30 @@ int run(Program& program, const Options& o, std::ostream& out, std::ostream& err
   return good ? 0 : 1;
 }
 
+int parse_and_run(Program& program, const std::vector<std::string>& arguments, std::ostream& out,
+                  std::ostream& err) {
+  Options options;
+  CLI::App app(program.description(), program.name());
+  declare(app, options, program);
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::CallForHelp&) {
+    out << app.help();
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    out << version.what() << "\n";
+    return 0;
+  }
+  return run(program, options, out, err);
+}
+
 }  // namespace
 
 std::vector<std::string> list_images(const std::vector<std::string>& paths) {
   static const std::set<std::string> kExtensions = {".png", ".jpg", ".jpeg", ".bmp"};
   std::vector<std::string> images;
   for (const std::string& path : paths) {
+    if (path == "-") tensor::fail(path, "standard input is not read: name files or folders");
     std::error_code error;
     if (!fs::is_directory(path, error)) {
       images.push_back(path);
@@ -311,7 +421,8 @@ std::vector<std::string> list_images(const std::vector<std::string>& paths) {
       if (kExtensions.contains(lower(entry.path().extension().string())))
         found.push_back(entry.path().string());
     if (error) tensor::fail(path, "cannot be listed: ", error.message());
-    if (found.empty()) tensor::fail(path, "holds no .png, .jpg, .jpeg or .bmp files");
+    if (found.empty())
+      tensor::fail(path, "holds no .png, .jpg, .jpeg or .bmp files (subfolders are not searched)");
     std::sort(found.begin(), found.end());
     images.insert(images.end(), found.begin(), found.end());
   }
@@ -320,18 +431,10 @@ std::vector<std::string> list_images(const std::vector<std::string>& paths) {
 
 int run_program(Program& program, const std::vector<std::string>& arguments, std::ostream& out,
                 std::ostream& err) {
-  Options options;
-  CLI::App app(program.description(), program.name());
-  declare(app, options, program);
   try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-    return run(program, options, out, err);
-  } catch (const CLI::CallForHelp&) {
-    out << app.help();
-    return 0;
-  } catch (const CLI::CallForVersion& version) {
-    out << version.what() << "\n";
-    return 0;
+    const int code = parse_and_run(program, arguments, out, err);
+    flush(out);
+    return code;
   } catch (const CLI::ParseError& error) {
     err << program.name() << ": " << one_line(error.what()) << " (see " << program.name()
         << " --help)\n";

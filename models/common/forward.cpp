@@ -2,7 +2,10 @@
 #include "models/common/forward.h"
 
 #include <algorithm>
+#include <cmath>
 #include <sstream>
+
+#include "tensor/ops.h"
 
 namespace models {
 
@@ -90,6 +93,13 @@ const Tensor& output(const StateDict& outputs, const std::string& name,
     tensor::fail("model", "its output ", name, " has the shape ", found->second.shape(), ", need ",
                  shape);
   return found->second;
+}
+
+bool has_nan(const StateDict& outputs) {
+  return std::ranges::any_of(outputs, [](const auto& entry) {
+    const Tensor& x = entry.second;  // max passes NaN on
+    return is_floating(x.dtype()) && x.size() > 0 && std::isnan(tensor::max(x).item());
+  });
 }
 
 std::string describe_inputs(const std::vector<std::string>& names,

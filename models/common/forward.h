@@ -59,6 +59,9 @@ class CompiledForward {
 const tensor::Tensor& output(const tensor::nn::StateDict& outputs, const std::string& name,
                              const tensor::Shape& shape);
 
+/// Whether a number among them is NaN: then they mean nothing.
+bool has_nan(const tensor::nn::StateDict& outputs);
+
 /// "pixel_mask i64(1, 8, 8), pixel_values f32(1, 3, 8, 8)"
 std::string describe_inputs(const std::vector<std::string>& names,
                             const std::vector<tensor::TensorType>& types);

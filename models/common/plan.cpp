@@ -89,10 +89,18 @@ NamedExecutable load_plan(const std::string& path, const PlanKey& key, int threa
   const auto metadata = tensor::load_safetensors(path).metadata;
   if (!metadata.contains("plan"))
     tensor::fail(path, "is no plan file: name one for --plan, or a file that does not exist yet");
-  for (const auto& [name, wanted] : key)
-    if (const std::string found = entry(metadata, name); found != wanted)
+  constexpr const char* kMending = ": name another plan, or a file that does not exist yet";
+  const std::string program = entry(metadata, "program");
+  if (program != key.at("program"))
+    tensor::fail(path, "was made by ", program, ", this is ", key.at("program"), kMending);
+  for (const auto& [name, wanted] : key) {
+    const std::string found = entry(metadata, name);
+    if (found != wanted && name == "model")
+      tensor::fail(path, "was made from other weights or another config.json", kMending);
+    if (found != wanted)
       tensor::fail(path, "was compiled for the ", name, ' ', json_text(found), ", this run has ",
-                   json_text(wanted), ": name another plan, or a file that does not exist yet");
+                   json_text(wanted), kMending);
+  }
   NamedExecutable plan{words(entry(metadata, "inputs")), words(entry(metadata, "outputs")),
                        tensor::load_executable(path, threads, device)};
   if (plan.inputs.size() != plan.executable.input_types().size() ||

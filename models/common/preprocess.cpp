@@ -187,10 +187,19 @@ Size preprocessed_size(Size image, const Preprocessing& rule) {
   return rule.resize ? rule.size.of(image) : image;
 }
 
+void check_resized(Size image, Size resized, std::string_view mending) {
+  const auto& [height, width] = resized;
+  if (height > 0 && width > 0 && width <= kMostPixels / height) return;
+  tensor::fail(kImage, "is ", image.width, " x ", image.height,
+               " pixels: resized for the model it would be ", width, " x ", height,
+               ", need 1 x 1 up to ", kMostPixels, " in all: ", mending);
+}
+
 Tensor fit_levels(const Tensor& image, const Preprocessing& rule) {
   Tensor pixels = image;
   if (rule.resize) {
-    const Size size = rule.size.of({image.shape(0), image.shape(1)});
+    const Size given{image.shape(0), image.shape(1)}, size = rule.size.of(given);
+    check_resized(given, size);
     pixels = resize_pillow(pixels, size.height, size.width, rule.filter);
   }
   if (rule.crop)

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <optional>
+#include <string_view>
 
 #include "models/common/resize.h"
 #include "tensor/json.h"
@@ -66,6 +67,12 @@ std::array<float, 3> read_deviations(const tensor::Json& value);
 
 /// Reads preprocessor_config.json in all its public forms; absent keys keep `defaults`.
 Preprocessing read_preprocessing(const tensor::Json& config, Preprocessing defaults);
+
+/// What messages about an image call it where its file's name is not known.
+inline constexpr const char* kImage = "the image";
+
+/// Throws UserError where this image cannot be resized so: to no pixels, or to too many.
+void check_resized(Size image, Size resized, std::string_view mending = "crop it first");
 
 /// The size of pixel_values of an image: after the resize and the crop.
 Size preprocessed_size(Size image, const Preprocessing& rule);

@@ -44,10 +44,10 @@ std::string state_of(const tensor::TuneProgress& p) {
   return text.str();
 }
 
+// The mean of the two in the middle: as many runs before as after, several rounds of each.
 double median(std::vector<double> times) {
-  const auto middle = times.begin() + std::ssize(times) / 2;
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
+  std::sort(times.begin(), times.end());
+  return (times[(times.size() - 1) / 2] + times[times.size() / 2]) / 2;
 }
 
 // The proof of it all: groups that are fast alone need not be in a row. The two are timed by turns,

@@ -343,6 +343,13 @@ Detr load_detr(const Checkpoint& checkpoint) {
   return detr;
 }
 
-Detr load_detr(const std::string& folder) { return load_detr(open_checkpoint(folder)); }
+Checkpoint open_detr(const std::string& folder) {
+  return open_checkpoint(
+      folder,
+      ", as no original DETR checkpoint has: write one beside it, {} for a published model; those "
+      "with DC5 need {\"dilation\": true}");
+}
+
+Detr load_detr(const std::string& folder) { return load_detr(open_detr(folder)); }
 
 }  // namespace models::detr

@@ -18,6 +18,8 @@ enum class Names {
 /// Where the parameter `path` of a Detr stands in a checkpoint.
 tensor::nn::Source checkpoint_name(const std::string& path, Names names);
 
+/// Opens a folder.
+Checkpoint open_detr(const std::string& folder);
 /// Loads a folder with any of these names, with or without the "detr." of a panoptic model. Sizes
 /// come from the tensors, heads and DC5 from config.json. UserError on anything that does not fit.
 Detr load_detr(const std::string& folder);

@@ -29,8 +29,9 @@ Batch make_batch(const std::vector<Tensor>& images, const Preprocessing& rule) {
     pixels.push_back(preprocess(image, rule));
     const std::int64_t height = pixels.back().shape(1), width = pixels.back().shape(2);
     if (rule.pad_size && (height > largest.height || width > largest.width))
-      tensor::fail("pad_size", "an image of ", height, " x ", width, " does not fit into the ",
-                   largest.height, " x ", largest.width, " of preprocessor_config.json");
+      tensor::fail(kImage, "is ", width, " x ", height, " pixels after resizing, more than the ",
+                   largest.width, " x ", largest.height,
+                   " of pad_size in preprocessor_config.json");
     largest = {std::max(largest.height, height), std::max(largest.width, width)};
   }
   std::vector<Tensor> masks;

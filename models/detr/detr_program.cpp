@@ -7,6 +7,7 @@
 
 #include "models/common/draw.h"
 #include "models/common/labels.h"
+#include "models/common/validators.h"
 #include "models/detr/detr_checkpoint.h"
 #include "models/detr/detr_info.h"
 #include "tensor/tensor.h"
@@ -21,9 +22,9 @@ std::string DetrProgram::description() const {
 }
 
 std::string DetrProgram::examples() const {
-  return "detr --checkpoint detr-resnet-50 --threshold 0.9 --out boxes.png street.jpg\n"
-         "detr --checkpoint detr-resnet-50 --input saved.safetensors --output result.safetensors\n"
-         "detr --model detr-resnet-50 --encoder-layers 3 --info";
+  return "  detr --checkpoint detr-resnet-50 --threshold 0.9 --out boxes.png street.jpg\n"
+         "  detr --checkpoint detr-resnet-50 --input saved.safetensors --output out.safetensors\n"
+         "  detr --model detr-resnet-50 --encoder-layers 3 --info\n";
 }
 
 std::vector<std::string> DetrProgram::standard_models() const {
@@ -32,12 +33,12 @@ std::vector<std::string> DetrProgram::standard_models() const {
 
 void DetrProgram::add_options(CLI::App& app) {
   app.add_option("--threshold", threshold_, "show objects that score above this")
-      ->check(CLI::Range(0.0, 1.0).description(""))
+      ->check(number(0, 1))
       ->type_name("T")
       ->capture_default_str();
   app.add_option("--encoder-layers", encoder_layers_,
                  "with --model: the number of encoder layers, 6 if not given")
-      ->check(CLI::Range(0, 100).description(""))
+      ->check(whole_number(0, 100))
       ->type_name("N");
 }
 
@@ -45,7 +46,7 @@ void DetrProgram::open(const std::string& checkpoint) {
   if (encoder_layers_ >= 0)
     tensor::fail("--encoder-layers",
                  "a checkpoint has the layers it has; give it with --model only");
-  const Checkpoint folder = open_checkpoint(checkpoint);
+  const Checkpoint folder = open_detr(checkpoint);
   detr_ = load_detr(folder);
   title_ = checkpoint;
   labels_ = read_labels(folder.config, detr_.class_head.weight.shape(0) - 1);

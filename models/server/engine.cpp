@@ -3,7 +3,9 @@
 
 #include <iomanip>
 #include <sstream>
+#include <stdexcept>
 
+#include "models/common/preprocess.h"
 #include "models/common/report.h"
 #include "models/common/session.h"
 #include "models/common/text.h"
@@ -112,7 +114,7 @@ Answer Engine::run(const std::string& name, Mode mode, std::span<const std::byte
   const Program& program = *model.program;
   StopWatch watch(asked);
   double wait = watch.lap(), before = 0, compile = 0, run = 0, after = 0;
-  const Tensor image = tensor::decode_image(bytes, "the image", kMostPixels);
+  const Tensor image = tensor::decode_image(bytes, kImage, kMostPixels);
   const double decode = watch.lap();
 
   // SETR calls its model once a window: what lies before the first call prepares, the rest is what
@@ -132,6 +134,10 @@ Answer Engine::run(const std::string& name, Mode mode, std::span<const std::byte
       made = made || now;
       outputs = executable(inputs);
     }
+    if (has_nan(outputs))
+      throw std::runtime_error(name +
+                               ": the model's output is NaN: the weights are damaged, or values "
+                               "overflow");
     run += watch.lap();
     return outputs;
   };

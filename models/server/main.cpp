@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "models/common/text.h"
+#include "models/common/validators.h"
 #include "models/server/server.h"
 #include "tensor/version.h"
 
@@ -49,7 +50,7 @@ int main(int argc, char** argv) {
   CLI::App app("A web page that shows images to ViT, DETR and SETR.", "demo-server");
   app.add_option("--port", options.port, "where it listens (8080); 0 for any that is free")
       ->type_name("N")
-      ->check(CLI::Range(0, 65535).description(""));
+      ->check(models::whole_number(0, 65535));
   app.add_option("--host", options.host,
                  "the address it listens on (127.0.0.1: for this machine only)")
       ->type_name("NAME");
@@ -64,7 +65,7 @@ int main(int argc, char** argv) {
       ->type_name("DIR");
   app.add_option("--threads", threads, "how many threads compute (one a core)")
       ->type_name("N")
-      ->check(CLI::Range(1, 1024).description(""));
+      ->check(models::whole_number(1, 1024));
   app.set_version_flag("--version", "demo-server " + std::string(tensor::version()));
   try {
     app.parse(argc, argv);

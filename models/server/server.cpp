@@ -5,7 +5,9 @@
 #include <httplib.h>
 #include <netdb.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -15,6 +17,7 @@
 #include <map>
 #include <thread>
 
+#include "models/common/preprocess.h"
 #include "models/common/text.h"
 #include "models/server/uploads.h"
 
@@ -26,9 +29,8 @@ using httplib::Response;
 namespace {
 
 constexpr const char* kJson = "application/json";
-constexpr std::string_view kImage = "the image: ";  // how messages about the bytes begin
-constexpr std::size_t kConnections = 32;            // served at a time, most of them waiting
-constexpr std::size_t kRuns = 2;  // models run at a time: one computes, one decodes
+constexpr std::size_t kConnections = 32;  // served at a time, most of them waiting
+constexpr std::size_t kRuns = 2;          // models run at a time: one computes, one decodes
 
 const httplib::Headers kHeaders = {
     {"Content-Security-Policy",
@@ -111,6 +113,16 @@ std::string parse_model(const std::string& text) {
   throw Refusal{400, "the model is not known", text.empty() ? "none" : text, "one of " + known};
 }
 
+/// Whether this machine has the address: then some port of it can be had.
+bool is_own(const addrinfo& address) {
+  const int socket = ::socket(address.ai_family, address.ai_socktype, 0);
+  if (socket < 0) return true;
+  const bool is_bound = ::bind(socket, address.ai_addr, address.ai_addrlen) == 0;
+  const int error = errno;
+  ::close(socket);
+  return is_bound || error != EADDRNOTAVAIL;
+}
+
 /// Why a name is taken for no address of this machine, or why a port is not to be had.
 std::string bind_problem(const std::string& host, int port) {
   addrinfo hints{}, *found = nullptr;
@@ -119,10 +131,11 @@ std::string bind_problem(const std::string& host, int port) {
   if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0)
     return "the host cannot be found (" + std::string(gai_strerror(error)) +
            "): name an address of this machine with --host";
+  const bool is_here = is_own(*found);
   freeaddrinfo(found);
+  if (!is_here) return "is no address of this machine: name one with --host";
   return "port " + std::to_string(port) +
-         " cannot be had: another program may use it; name another with --port, or 0 for any, and "
-         "an address of this machine with --host";
+         " cannot be had: another program may use it; name another with --port, or 0 for any";
 }
 
 /// httplib's server with room for more connections that are not accepted yet than the five it asks
@@ -213,7 +226,8 @@ void Server::Parts::run(const Request& request, Response& response,
     response.set_content(run_later(model, mode, body).json() + "\n", kJson);
   } catch (const tensor::UserError& error) {
     std::string why = one_line(error.what());
-    if (why.starts_with(kImage)) why.replace(0, kImage.size(), "it ");
+    const std::string start = std::string(kImage) + ": ";
+    if (why.starts_with(start)) why.replace(0, start.size(), "it ");
     throw Refusal{400, "the image cannot be used", why,
                   "a PNG, JPEG or BMP image of at most " + std::to_string(kMostPixels) + " pixels"};
   }

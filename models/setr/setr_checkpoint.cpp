@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <filesystem>
 #include <span>
 
 #include "models/common/labels.h"
@@ -233,14 +232,10 @@ Setr load_setr(const Checkpoint& checkpoint) {
 }
 
 Checkpoint open_setr(const std::string& folder) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  if (fs::is_directory(folder, error) && !fs::exists(fs::path(folder) / "config.json", error))
-    tensor::fail(folder,
-                 "has no config.json, as no public SETR checkpoint has: write one beside it, ",
-                 "{} for a published model; others need \"num_attention_heads\", ",
-                 "and with an MLA head \"tap_layers\"");
-  return open_checkpoint(folder);
+  return open_checkpoint(
+      folder,
+      ", as no public SETR checkpoint has: write one beside it, {} for a published model; others "
+      "need \"num_attention_heads\", and with an MLA head \"tap_layers\"");
 }
 
 std::vector<Color> read_palette(const Json& config, std::int64_t classes) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "models/common/preprocess.h"
 #include "tensor/tensor.h"
 
 namespace models::setr {
@@ -39,8 +40,9 @@ Tensor slide_logits(const std::function<Tensor(const Tensor&)>& net, std::int64_
   const std::int64_t height = pixels.shape(2), width = pixels.shape(3);
   constexpr std::int64_t kMaxScores = std::int64_t{1} << 31;
   if (classes > kMaxScores / (height * width))
-    tensor::fail("slide", classes, " classes of ", height, " x ", width, " pixels are more than ",
-                 kMaxScores, " scores: scale the image to smaller edges");
+    tensor::fail(kImage, "is ", width, " x ", height, " pixels after scaling: of ", classes,
+                 " classes these are more than ", kMaxScores,
+                 " scores: give --scale smaller edges");
   Tensor sum = tensor::zeros({1, classes, height, width}).to(pixels.device());
   Tensor count = tensor::zeros({1, 1, height, width}).to(pixels.device());
   for (const Window& window : windows) {

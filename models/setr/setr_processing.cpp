@@ -79,7 +79,8 @@ Size preprocessed_size(Size image, const SetrPreprocessing& rule) {
 
 Tensor preprocess(const Tensor& image, const SetrPreprocessing& rule, Flavour flavour,
                   const tensor::Device& device) {
-  const Size size = preprocessed_size({image.shape(0), image.shape(1)}, rule);
+  const Size given{image.shape(0), image.shape(1)}, size = preprocessed_size(given, rule);
+  if (rule.resize) check_resized(given, size, "give --scale smaller edges");
   const Tensor resized = rule.resize ? resize_opencv(image, size.height, size.width) : image;
   const bool levels = rule.normalization.rescale == Normalization::Rescale::none;
   if (flavour == Flavour::fudan && levels && rule.normalization.normalize)

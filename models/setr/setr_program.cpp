@@ -22,9 +22,9 @@ std::string SetrProgram::description() const {
 }
 
 std::string SetrProgram::examples() const {
-  return "setr --checkpoint setr-pup --out coloured.png street.png\n"
-         "setr --checkpoint setr-mla --scale 2048,512 --labels classes.png --json room.jpg\n"
-         "setr --model setr-naive-base --info";
+  return "  setr --checkpoint setr-pup --out coloured.png street.png\n"
+         "  setr --checkpoint setr-mla --scale 2048,512 --labels classes.png --json room.jpg\n"
+         "  setr --model setr-naive-base --info\n";
 }
 
 std::vector<std::string> SetrProgram::standard_models() const {
@@ -124,8 +124,8 @@ Tensor SetrProgram::logits(const Tensor& pixels, const Forward& forward) const {
   const std::int64_t height = pixels.shape(2), width = pixels.shape(3);
   const std::int64_t classes = net_.config.classes, crop = net_.config.image_size;
   if (!whole_ && net_.config.flavour == Flavour::fudan && std::min(height, width) < crop)
-    tensor::fail("--scale", "the image is ", height, " x ", width, " after scaling, need at least ",
-                 crop, " x ", crop, " for a fudan SETR: give larger edges");
+    tensor::fail(kImage, "is ", width, " x ", height, " pixels after scaling, need at least ", crop,
+                 " x ", crop, " for a fudan SETR: give --scale larger edges");
   const auto net = [&](const Tensor& part) {
     return output(forward({{"pixel_values", part}}), "logits",
                   {1, classes, part.shape(2), part.shape(3)});

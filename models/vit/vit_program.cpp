@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "models/common/draw.h"
+#include "models/common/validators.h"
 #include "models/vit/vit_checkpoint.h"
 #include "models/vit/vit_preprocess.h"
 #include "models/vit/vit_standard.h"
@@ -91,11 +92,7 @@ class VitProgram final : public Program {
   void add_options(CLI::App& app) override {
     app.add_option("--top", top_, "how many classes to show (5)")
         ->type_name("K")
-        ->check([](const std::string& text) {
-          const bool number = text.find_first_not_of("0123456789") == text.npos;
-          const bool good = number && !text.empty() && text.size() < 10 && std::stoll(text) > 0;
-          return good ? "" : "got \"" + text + "\", need a whole number of at least 1";
-        });
+        ->check(whole_number(1));
     app.add_flag("--interpolate-pos-encoding", resize_position_,
                  "take pixel_values of any size: resize the position embedding");
   }

@@ -1,11 +1,27 @@
 #include "tensor/attrs.h"
 
 #include <algorithm>
+#include <charconv>
 #include <ostream>
 
 #include "tensor/error.h"
 
 namespace tensor {
+namespace {
+
+// As streams print it, with more digits where those are not all: passes, caches and logs tell
+// operators apart by these texts.
+std::string text_of(double value) {
+  char text[32];
+  char* end = std::to_chars(text, std::end(text), value, std::chars_format::general, 6).ptr;
+  double read = 0;
+  std::from_chars(text, end, read);
+  if (read != value) end = std::to_chars(text, std::end(text), value).ptr;
+  return {text, end};
+}
+
+}  // namespace
+
 std::ostream& operator<<(std::ostream& out, const AttrValue& value) {
   std::visit(
       [&]<class V>(const V& v) {
@@ -15,6 +31,8 @@ std::ostream& operator<<(std::ostream& out, const AttrValue& value) {
           out << (v ? "true" : "false");
         else if constexpr (std::is_same_v<V, std::string>)
           out << '"' << v << '"';
+        else if constexpr (std::is_same_v<V, double>)
+          out << text_of(v);
         else if constexpr (std::is_same_v<V, Ints>) {
           out << '[';
           for (std::size_t i = 0; i < v.size(); ++i) out << (i > 0 ? ", " : "") << v[i];

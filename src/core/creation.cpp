@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numbers>
 
 #include "src/core/device_memory.h"
@@ -57,8 +58,8 @@ Tensor foreign(std::byte* data, const Shape& shape, DType dtype, std::shared_ptr
 Tensor empty(const Shape& shape, DType dtype, const Device& device) {
   detail::TensorImpl impl;
   impl.type = {shape, dtype};
-  impl.strides = row_major(shape);
   const std::int64_t bytes = byte_count(shape, dtype);
+  impl.strides = row_major(shape);
   impl.storage = device.is_cuda() ? detail::allocate_on(device, bytes) : detail::allocate(bytes);
   return detail::make_tensor(std::move(impl));
 }
@@ -72,10 +73,6 @@ Tensor zeros(const Shape& shape, DType dtype) {
 
 Tensor ones(const Shape& shape, DType dtype) { return full(shape, 1, dtype); }
 
-Tensor full(const Shape& shape, const Tensor& value) { return full(shape, value, value.dtype()); }
-Tensor full(const Shape& shape, const Tensor& value, DType dtype) {
-  return copy(broadcast_to(astype(value, dtype), shape));
-}
 Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), x.dtype()).to(x.device()); }
 Tensor ones_like(const Tensor& x) { return ones(x.shape(), x.dtype()).to(x.device()); }
 
@@ -107,15 +104,17 @@ Tensor arange(double start, double stop, double step, DType dtype) {
 Tensor linspace(double start, double stop, std::int64_t count, bool endpoint, DType dtype) {
   if (count < 0) fail("linspace", "got a count of ", count, ", need at least 0");
   const double steps = static_cast<double>(std::max<std::int64_t>(count - (endpoint ? 1 : 0), 1));
+  const bool whole = kind_of(dtype) == Kind::integer;  // NumPy rounds down, not towards 0
   return generate({count}, dtype, [&](std::int64_t i) {
-    if (endpoint && count > 1 && i == count - 1) return stop;
-    return start + static_cast<double>(i) * ((stop - start) / steps);
+    if (endpoint && count > 1 && i == count - 1) return whole ? std::floor(stop) : stop;
+    const double number = start + static_cast<double>(i) * ((stop - start) / steps);
+    return whole ? std::floor(number) : number;
   });
 }
 
 Tensor eye(std::int64_t rows, std::int64_t columns, std::int64_t k, DType dtype) {
   return generate({rows, columns}, dtype,
-                  [&](std::int64_t i) { return i / columns + k == i % columns; });
+                  [&](std::int64_t i) { return i % columns - i / columns == k; });
 }
 
 Tensor from_memory(void* data, const Shape& shape, DType dtype, std::shared_ptr<const void> owner,
@@ -170,10 +169,32 @@ std::uint64_t Generator::next() {
 namespace {
 // 53 random bits in [0, 1).
 double unit(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
+
+// The largest number of T below `bound`.
+template <class T>
+double below(double bound) {
+  T result = convert<T>(bound);
+  if (static_cast<double>(result) < bound) return static_cast<double>(result);
+  if constexpr (std::is_floating_point_v<T>)
+    return std::nextafter(result, -std::numeric_limits<T>::infinity());
+  else if (result == 0.0f)
+    result.bits = 0x8001;  // the first below 0; otherwise the bits count up with the magnitude
+  else
+    result.bits = static_cast<std::uint16_t>(result.bits + (result > 0.0f ? -1 : 1));
+  return static_cast<double>(result);
+}
 }  // namespace
 
 Tensor Generator::uniform(const Shape& shape, double low, double high, DType dtype) {
-  return generate(shape, dtype, [&](std::int64_t) { return low + (high - low) * unit(next()); });
+  // What would be rounded up to `high`, which is not in the interval, becomes the number before it.
+  double last = low;
+  if (low < high)
+    last = dispatch_floating(is_floating(dtype) ? dtype : f64, "uniform",
+                             [&]<class Tag>(Tag) { return below<typename Tag::type>(high); });
+  return generate(shape, dtype, [&](std::int64_t) {
+    const double number = low + (high - low) * unit(next());
+    return low < high ? std::min(number, last) : number;
+  });
 }
 
 Tensor Generator::normal(const Shape& shape, double mean, double deviation, DType dtype) {
@@ -190,6 +211,9 @@ Tensor Generator::normal(const Shape& shape, double mean, double deviation, DTyp
 
 Tensor Generator::randint(std::int64_t low, std::int64_t high, const Shape& shape, DType dtype) {
   if (low >= high) fail("randint", "got low ", low, " and high ", high, ", need low < high");
+  if (beyond_range(low, dtype) != 0 || beyond_range(high - 1, dtype) != 0)
+    fail("randint", "the numbers from ", low, " to ", high - 1, " do not all fit into ", dtype,
+         ": name a wider type");
   const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   const std::uint64_t limit =
       ~std::uint64_t{0} - ~std::uint64_t{0} % range;  // reject the uneven rest

@@ -61,6 +61,18 @@ decltype(auto) dispatch_floating(DType dtype, std::string_view where, Body&& bod
   }
 }
 
+/// Where an integer lies to what `dtype` holds: -1 below, 1 above, 0 within (as in floating types).
+inline int beyond_range(std::int64_t value, DType dtype) {
+  return dispatch(dtype, [&]<class Tag>(Tag) {
+    using T = typename Tag::type;
+    if constexpr (std::is_integral_v<T>) {
+      if (value < static_cast<std::int64_t>(std::numeric_limits<T>::min())) return -1;
+      if (value > static_cast<std::int64_t>(std::numeric_limits<T>::max())) return 1;
+    }
+    return 0;
+  });
+}
+
 /// float for the 16-bit floating types, T itself otherwise.
 template <class T>
 using Compute =
@@ -79,14 +91,7 @@ To convert(From from) {
   if constexpr (std::is_same_v<To, bool>) {
     return value != Compute<From>(0);
   } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<Compute<From>>) {
-    if (value != value) return To(0);
-    // Both bounds are powers of two (minus one), exact as doubles or rounded up to one: compare
-    // against 2^n.
-    constexpr double kLow = static_cast<double>(std::numeric_limits<To>::min());
-    constexpr double kAboveHigh = 2.0 * static_cast<double>(std::numeric_limits<To>::max() / 2 + 1);
-    if (static_cast<double>(value) <= kLow) return std::numeric_limits<To>::min();
-    if (static_cast<double>(value) >= kAboveHigh) return std::numeric_limits<To>::max();
-    return static_cast<To>(value);
+    return detail::saturated<To>(value);
   } else if constexpr (std::is_same_v<To, Float16> || std::is_same_v<To, BFloat16>) {
     return To(value);
   } else {

@@ -71,6 +71,10 @@ Tensor make_tensor(TensorImpl impl) {
   return Tensor(std::make_shared<TensorImpl>(std::move(impl)));
 }
 
+Tensor apart(const Tensor& result, const Tensor& x) {
+  return impl(result).recorder || !result.shares_storage(x) ? result : copy(result);
+}
+
 }  // namespace detail
 
 void forget_pages(const Tensor& x) {
@@ -222,7 +226,7 @@ void Tensor::require_writable(std::string_view where) const {
     fail(where,
          detail::impl(*this).overlapping ? "several indices of this broadcast share one element"
                                          : "the memory of this tensor is read-only",
-         ": write into a copy() instead");
+         ": write into a copy() instead, or read through item() or a const Tensor");
 }
 
 IndexedTensor Tensor::operator[](const char* index) const {
@@ -235,7 +239,7 @@ Tensor Tensor::transpose(const Dims& axes) const { return tensor::transpose(*thi
 Tensor Tensor::swapaxes(int a, int b) const { return tensor::swapaxes(*this, a, b); }
 Tensor Tensor::expand_dims(int axis) const { return tensor::expand_dims(*this, axis); }
 Tensor Tensor::squeeze() const { return tensor::squeeze(*this); }
-Tensor Tensor::flatten() const { return tensor::reshape(*this, {-1}); }
+Tensor Tensor::flatten() const { return detail::apart(tensor::reshape(*this, {-1}), *this); }
 Tensor Tensor::astype(DType dtype) const { return tensor::astype(*this, dtype); }
 Tensor Tensor::copy() const { return tensor::copy(*this); }
 

@@ -7,7 +7,10 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <utility>
 
 #include "tensor/error.h"
 
@@ -20,6 +23,25 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// A name of a descriptor that this process has open, as /proc/self/fd/1 is.
+bool is_descriptor(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  return folder == "/proc/self/fd" || folder == "/dev/fd";
+}
+
+// Where symbolic links lead: they are written through, not replaced. /dev/stdout leads to
+// /proc/self/fd/1 and not on.
+std::string followed(std::string path) {
+  constexpr int kMostLinks = 40;  // as in Linux
+  std::error_code none;
+  for (int i = 0; i < kMostLinks && !is_descriptor(path); ++i) {
+    const std::filesystem::path target = std::filesystem::read_symlink(path, none);
+    if (none) break;  // no link
+    path = (std::filesystem::path(path).parent_path() / target).string();
+  }
+  return path;
+}
+
 // No two calls of any process share a name, and O_EXCL refuses one that is left over.
 std::string temporary_name(const std::string& path) {
   static std::atomic<unsigned> counter = 0;
@@ -28,24 +50,39 @@ std::string temporary_name(const std::string& path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(const std::string& path) : path_(path) {
-  const std::string folder = folder_of(path);
+AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(followed(path)) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode))
+  const bool exists = ::stat(path.c_str(), &status) == 0;
+  if (!exists && errno == ELOOP) fail_with(errno);
+  if (exists && S_ISDIR(status.st_mode))
     fail(path, "cannot be written: it is a folder, need the name of a file");
-  if (::stat(folder.c_str(), &status) != 0)
-    fail(path, "cannot be written: the folder ", folder, ": ", std::strerror(errno));
-  do {
-    temporary_ = temporary_name(path);
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (descriptor_ < 0 && errno == EEXIST);
+  if (exists && is_descriptor(target_))
+    descriptor_ = ::dup(std::atoi(target_.c_str() + target_.rfind('/') + 1));
+  else if (exists && !S_ISREG(status.st_mode))
+    descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  else
+    open_temporary(exists ? std::optional(status.st_mode & 0777) : std::nullopt);
   if (descriptor_ < 0) fail_with(errno);
+}
+
+void AtomicFile::open_temporary(std::optional<unsigned> mode) {
+  const std::string folder = folder_of(target_);
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0)
+    fail(path_, "cannot be written: the folder ", folder, ": ", std::strerror(errno));
+  do {
+    temporary_ = temporary_name(target_);
+    descriptor_ =
+        ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode.value_or(0666));
+  } while (descriptor_ < 0 && errno == EEXIST);
+  // A mode that is kept is not for the umask to narrow.
+  if (descriptor_ >= 0 && mode) ::fchmod(descriptor_, *mode);
 }
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
-  ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
@@ -58,13 +95,17 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::commit() {
-  if (::fsync(descriptor_) != 0 || std::rename(temporary_.c_str(), path_.c_str()) != 0)
+  if (temporary_.empty()) {
+    if (::close(std::exchange(descriptor_, -1)) != 0) fail_with(errno);
+    return;
+  }
+  if (::fsync(descriptor_) != 0 || std::rename(temporary_.c_str(), target_.c_str()) != 0)
     fail_with(errno);
   ::close(descriptor_);
   descriptor_ = -1;
   // The new name is in the folder, which has to reach the disk too; some file systems cannot do
   // that.
-  const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int folder = ::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) {
     ::fsync(folder);
     ::close(folder);

@@ -1,9 +1,12 @@
 // AtomicFile: a file that appears whole or not at all. It is written beside its place and renamed
-// into it, so that no reader, and no mapping of the file it replaces, ever sees half of it.
+// into it, so that no reader, and no mapping of the file it replaces, ever sees half of it. A file
+// that is replaced keeps its mode and the symbolic links to it. What is no file (a pipe, /dev/null)
+// or open already (/dev/stdout) is written straight.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,9 +28,11 @@ class AtomicFile {
   void commit();
 
  private:
+  void open_temporary(std::optional<unsigned> mode);
   [[noreturn]] void fail_with(int error) const;
   std::string path_;
-  std::string temporary_;
+  std::string target_;     // where links of the path lead
+  std::string temporary_;  // empty when what is written goes straight to its place
   int descriptor_ = -1;
 };
 

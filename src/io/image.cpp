@@ -1,4 +1,5 @@
 // Images: which format a file has, and what is done with every format alike.
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -25,6 +26,26 @@ constexpr Format kFormats[] = {
     {"BM", decode_bmp},
 };
 
+// Other files that are given as images.
+struct Foreign {
+  std::size_t offset;
+  std::string_view start, name;
+};
+using namespace std::string_view_literals;
+constexpr Foreign kForeign[] = {{8, "WEBP", "WebP"},     {0, "GIF8", "GIF"},
+                                {0, "II*\0"sv, "TIFF"},  {0, "MM\0*"sv, "TIFF"},
+                                {4, "ftypheic", "HEIC"}, {4, "ftypavif", "AVIF"},
+                                {0, "%PDF-", "PDF"}};
+
+[[noreturn]] void fail_foreign(std::string_view text, const std::string& name) {
+  constexpr const char* kNeed = "need PNG, JPEG or BMP";
+  if (text.empty()) fail(name, "is empty: ", kNeed);
+  for (const Foreign& foreign : kForeign)
+    if (text.substr(std::min(foreign.offset, text.size())).starts_with(foreign.start))
+      fail(name, "is ", foreign.name, ": ", kNeed, "; convert it first");
+  fail(name, "is no image that this library reads: ", kNeed);
+}
+
 void check_size(const std::string& name, std::int64_t bytes) {
   constexpr std::int64_t kMost = std::int64_t{1} << 30;
   if (bytes > kMost)
@@ -50,7 +71,7 @@ Tensor decode_image(std::span<const std::byte> bytes, const std::string& name,
       const DecodedImage image = format.decode({bytes, name, max_pixels});
       return rowed(turned_upright(image.pixels, image.orientation), name);
     }
-  fail(name, "is no image that this library reads: need PNG, JPEG or BMP");
+  fail_foreign(text, name);
 }
 
 Tensor load_image(const std::string& path, std::int64_t max_pixels) {

@@ -127,4 +127,12 @@ void read_json(std::string_view text, std::string_view name, JsonEvents& events)
   Handler(text, name, events).run();
 }
 
+std::string json_string(const std::string& path, const std::string& text) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::exception&) {
+    fail(path, "cannot be written: the name or metadata ", in_quotes(text), " is not UTF-8");
+  }
+}
+
 }  // namespace tensor

@@ -28,4 +28,7 @@ inline constexpr int kMaxJsonDepth = 64;
 /// `events` throws passes.
 void read_json(std::string_view text, std::string_view name, JsonEvents& events);
 
+/// A name or metadata as JSON writes it. UserError naming the file `path` when it is not UTF-8.
+std::string json_string(const std::string& path, const std::string& text);
+
 }  // namespace tensor

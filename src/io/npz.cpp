@@ -1,6 +1,7 @@
 // npz: a zip archive of npy files.
 #include "src/io/atomic_file.h"
 #include "src/io/elements.h"
+#include "src/io/json_reader.h"
 #include "src/io/npy.h"
 #include "src/io/npy_header.h"
 #include "src/io/zip.h"
@@ -41,6 +42,7 @@ void save_npz(const std::string& path, const std::map<std::string, Tensor>& tens
   ZipWriter zip(file, path);
   for (const auto& [name, x] : tensors) {
     const std::string where = path + ": tensor " + in_quotes(name);
+    json_string(path, name);  // the archive says that its names are UTF-8
     const Tensor rows = rowed(x, where);
     zip.add(name + std::string(kSuffix), npy_prefix(rows.type(), where), element_bytes(rows),
             compressed);

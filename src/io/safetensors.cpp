@@ -4,11 +4,11 @@
 #include <bit>
 #include <cstring>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "src/core/storage.h"
 #include "src/io/atomic_file.h"
 #include "src/io/elements.h"
+#include "src/io/json_reader.h"
 #include "src/io/safetensors_dtype.h"
 #include "src/io/safetensors_header.h"
 #include "tensor/creation.h"
@@ -59,14 +59,6 @@ Safetensors load(const Source& source, FileAccess access) {
 
 // ---- Writing
 
-std::string json_string(const std::string& path, const std::string& text) {
-  try {
-    return nlohmann::json(text).dump();
-  } catch (const nlohmann::json::exception&) {
-    fail(path, "cannot be written: the name or metadata ", in_quotes(text), " is not UTF-8");
-  }
-}
-
 struct Named {
   const std::string* name;
   Tensor x;  // elements in a row
@@ -115,6 +107,10 @@ std::string header_text(const std::string& path, const std::vector<Named>& tenso
   if (static_cast<std::int64_t>(text.size()) > kMaxSafetensorsHeader)
     fail(path, "cannot be written: the names and metadata take ", text.size(),
          " bytes, the format allows ", kMaxSafetensorsHeader);
+  if (tensors.size() + metadata.size() > most_safetensors_names(position))
+    fail(path, "cannot be written: ", tensors.size() + metadata.size(),
+         " tensors and metadata are more than the ", most_safetensors_names(position),
+         " that this library reads back from ", position, " bytes of data");
   return text;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "src/io/bytes.h"
@@ -18,7 +19,8 @@ namespace {
 // end]}, ...}.
 class HeaderReader final : public JsonEvents {
  public:
-  HeaderReader(const std::string& file, SafetensorsHeader& header) : file_(file), header_(header) {}
+  HeaderReader(const Source& source, SafetensorsHeader& header)
+      : file_(source.name()), header_(header), data_size_(source.size() - header.data_start) {}
 
   void key(std::string name) override {
     if (depth_ == 1)
@@ -36,6 +38,7 @@ class HeaderReader final : public JsonEvents {
     if (in_metadata()) {
       if (!text) fail_entry("the value of ", in_quotes(key_), " is not a string");
       header_.metadata.emplace(std::move(key_), std::move(*text));
+      check_count();
     } else if (depth_ == 3) {
       const auto* number = std::get_if<std::int64_t>(&value);
       if (!number || *number < 0)
@@ -110,6 +113,14 @@ class HeaderReader final : public JsonEvents {
     entry_.end = offsets_->back();
     check_size();
     header_.entries.push_back(entry_);
+    check_count();
+  }
+
+  void check_count() const {
+    const std::uint64_t most = most_safetensors_names(data_size_);
+    if (header_.entries.size() + header_.metadata.size() > most)
+      fail(file_, "has more than ", most, " tensors and metadata, the most for ", data_size_,
+           " bytes of data");
   }
 
   void check_size() const {
@@ -122,6 +133,7 @@ class HeaderReader final : public JsonEvents {
 
   const std::string& file_;
   SafetensorsHeader& header_;
+  std::int64_t data_size_;
   int depth_ = 0;
   std::string key_;         // within an entry
   SafetensorsEntry entry_;  // the one being read
@@ -156,6 +168,16 @@ void check_layout(const Source& source, SafetensorsHeader& header) {
     fail(source.name(), "has ", data_size - position, " bytes after the last tensor, need none");
 }
 
+// What downloads leave behind in place of a file.
+void refuse_other_files(const Source& source) {
+  constexpr std::string_view kPointer = "version https://git-lfs";
+  const std::string start =
+      source.read_text(0, std::min(source.size(), static_cast<std::int64_t>(kPointer.size())));
+  if (start == kPointer)
+    fail(source.name(), "is a Git LFS pointer, not the file itself: run git lfs pull");
+  if (start.starts_with('<')) fail(source.name(), "is an HTML page: the download failed");
+}
+
 }  // namespace
 
 SafetensorsHeader read_safetensors_header(const Source& source) {
@@ -165,9 +187,11 @@ SafetensorsHeader read_safetensors_header(const Source& source) {
   std::array<std::byte, 8> prefix;
   source.read(0, prefix);
   const std::uint64_t length = little_endian(prefix, 0, 8);
-  if (length > static_cast<std::uint64_t>(kMaxSafetensorsHeader))
+  if (length > static_cast<std::uint64_t>(kMaxSafetensorsHeader)) {
+    refuse_other_files(source);
     fail(source.name(), "not a safetensors file: it claims a header of ", length,
          " bytes, the format allows ", kMaxSafetensorsHeader);
+  }
   const auto header_size = static_cast<std::int64_t>(length);
   if (header_size > source.size() - 8)
     fail(source.name(), "is cut short: the header takes ", header_size, " bytes, the file has ",
@@ -178,7 +202,7 @@ SafetensorsHeader read_safetensors_header(const Source& source) {
 
   SafetensorsHeader header;
   header.data_start = 8 + header_size;
-  HeaderReader reader(source.name(), header);
+  HeaderReader reader(source, header);
   read_json(text, source.name() + ": header", reader);
   check_layout(source, header);
   return header;

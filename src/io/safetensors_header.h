@@ -2,6 +2,7 @@
 // (https://github.com/huggingface/safetensors, section "Format").
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,6 +14,14 @@
 namespace tensor {
 
 inline constexpr std::int64_t kMaxSafetensorsHeader = 100'000'000;
+
+/// How many tensors and metadata a file may hold. Each takes about a kilobyte of memory here, but
+/// only some 50 bytes of the header: 128 MB are for nothing, the others must have as much data.
+/// (Published checkpoints have fewer than 100,000 tensors, in many files.)
+constexpr std::uint64_t most_safetensors_names(std::int64_t data_bytes) {
+  constexpr std::uint64_t kEach = 1024, kFree = std::uint64_t{128} << 20;
+  return (kFree + static_cast<std::uint64_t>(data_bytes)) / kEach;
+}
 
 struct SafetensorsEntry {
   std::string name;

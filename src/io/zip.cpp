@@ -165,20 +165,14 @@ std::unique_ptr<ByteStream> open_zip_entry(const Source& source, const ZipEntry&
 
 void ZipWriter::add(const std::string& name, std::string_view head, std::span<const std::byte> body,
                     bool deflate) {
-  // The fields of plain zip; larger archives need zip64, which is not written: safetensors has no
-  // such limit.
-  constexpr std::uint64_t kLargest = 0xfffffffe, kLongestName = 0xffff;
+  constexpr std::uint64_t kLongestName = 0xffff, kHeader = 30;
+  if (name.size() > kLongestName) fail_too_large();
   const std::uint64_t size = head.size() + body.size();
-  const auto check_size = [&](std::uint64_t bytes) {
-    if (name.size() > kLongestName || bytes > kLargest || position_ + bytes > kLargest)
-      fail(where_,
-           "cannot be written: an npz file takes 4 GB in all and names of 65535 bytes; save as "
-           "safetensors");
-  };
-  check_size(size);
+  const std::uint64_t before = kHeader + name.size();
+  check_room(before + size);
   const std::string packed = deflate ? deflated(head, body, where_) : std::string();
   const std::uint64_t packed_size = deflate ? packed.size() : size;
-  check_size(packed_size);
+  check_room(before + packed_size);
   const std::uint32_t crc = checksum(checksum(0, std::as_bytes(std::span(head))), body);
   constexpr std::uint64_t kVersion = 20, kUtf8Names = 0x800, kDate1980 = 0x21;
   Record common;
@@ -204,7 +198,21 @@ void ZipWriter::add(const std::string& name, std::string_view head, std::span<co
   position_ += start.size() + packed_size;
 }
 
+void ZipWriter::check_room(std::uint64_t bytes) const {
+  // What the fields of plain zip hold; larger archives need zip64, which is not written:
+  // safetensors has no such limit.
+  constexpr std::uint64_t kLargest = 0xfffffffe;
+  if (bytes > kLargest || position_ > kLargest - bytes) fail_too_large();
+}
+
+void ZipWriter::fail_too_large() const {
+  fail(where_,
+       "cannot be written: an npz file takes 4 GB in all and names of 65535 bytes; save as "
+       "safetensors");
+}
+
 void ZipWriter::finish() {
+  check_room(directory_.size());
   if (count_ > 0xfffe)
     fail(where_, "cannot be written: an npz file takes 65534 tensors; save as safetensors");
   Record end;

@@ -42,6 +42,9 @@ class ZipWriter {
   void finish();
 
  private:
+  // UserError unless that many bytes more fit into the archive.
+  void check_room(std::uint64_t bytes) const;
+  [[noreturn]] void fail_too_large() const;
   AtomicFile& file_;
   std::string where_;
   std::uint64_t position_ = 0;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "src/core/closest.h"
+#include "src/ops/promote.h"
 #include "tensor/creation.h"
 
 namespace tensor::nn {
@@ -34,8 +35,14 @@ Tensor fitted(const Tensor& stored, const Source& source, const TensorType& want
               std::string& problem) {
   std::ostringstream text;
   Shape whole = want.shape;
-  if (source.parts > 1) whole[0] *= source.parts;
-  if (!(stored.shape() == whole))
+  const bool is_part =
+      0 <= source.part && source.part < source.parts && (source.parts == 1 || !want.shape.empty());
+  if (is_part && source.parts > 1) whole[0] *= source.parts;
+  if (!is_part)
+    text << "no such part: \"" << source.name << "\", part " << source.part << " of "
+         << source.parts << " for the shape " << want.shape << ", need parts from 0 to "
+         << (want.shape.empty() ? 0 : source.parts - 1);
+  else if (!(stored.shape() == whole))
     text << "wrong shape: \"" << source.name << "\" is " << stored.shape() << ", need " << whole;
   else if (is_floating(want.dtype) && !is_floating(stored.dtype()))
     text << "wrong type: \"" << source.name << "\" is " << stored.dtype()
@@ -46,7 +53,7 @@ Tensor fitted(const Tensor& stored, const Source& source, const TensorType& want
   const Tensor block = source.parts > 1
                            ? Tensor(stored(slice(source.part * rows, (source.part + 1) * rows)))
                            : stored;
-  return block.astype(want.dtype);
+  return cast(block, want.dtype);
 }
 
 constexpr std::size_t kMost = 40;  // problems listed; a hostile file may have a million

@@ -25,18 +25,13 @@ Tensor make_view(const Tensor& x, DType dtype, const Layout& layout) {
 
 Tensor apply_op(Op op, std::span<const Tensor> inputs, const Attrs& attrs) {
   const OpInfo& row = info(op);
-  const int count = static_cast<int>(inputs.size());
-  if (count < row.min_inputs || count > row.max_inputs)
-    fail(row.name, "got ", count, " tensors, need ", row.min_inputs,
-         row.max_inputs > row.min_inputs ? " or more" : "");
-
   std::vector<TensorType> types;
   for (const Tensor& x : inputs) {
     if (!x.defined())
       fail(row.name, "got an undefined tensor (default constructed): give it a value first");
     types.push_back(x.type());
   }
-  const TensorType type = row.infer(types, attrs);
+  const TensorType type = infer(op, types, attrs);
   for (const Tensor& x : inputs)
     if (Recorder* recorder = detail::impl(x).recorder.get())
       return recorder->record(op, inputs, attrs, type);

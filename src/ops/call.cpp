@@ -27,11 +27,14 @@ Tensor optional(In in, std::size_t i) { return i < in.size() ? in[i] : Tensor();
 
 Axes axes_of(const Attrs& attrs) { return attrs.has("axis") ? Axes(attrs.dims("axis")) : Axes(); }
 
-int axis_of(const Attrs& attrs, std::int64_t fallback) {
-  const std::int64_t axis = attrs.integer("axis", fallback);
+int checked_axis(std::string_view name, std::int64_t axis) {
   if (axis < -kMaxRank || axis >= kMaxRank)
-    fail("attribute", "axis is ", axis, ", need one of the tensor's axes");
+    fail("attribute", name, " is ", axis, ", need one of the tensor's axes");
   return static_cast<int>(axis);
+}
+
+int axis_of(const Attrs& attrs, std::int64_t fallback) {
+  return checked_axis("axis", attrs.integer("axis", fallback));
 }
 
 Pair pair_of(const Attrs& attrs, std::string_view name, Pair fallback) {
@@ -73,9 +76,21 @@ Out call_gelu(In in, const Attrs& attrs) {
   return {kind == "tanh" ? gelu_tanh(in[0]) : gelu(in[0])};
 }
 
-// As numpy.cumsum: without an axis, over the flattened tensor.
+// As numpy.cumsum, repeat and take: without an axis, of the flattened tensor.
+Tensor flat_without_axis(const Tensor& x, const Attrs& attrs) {
+  return attrs.has("axis") ? x : reshape(x, {-1});
+}
+
 Out call_cumsum(In in, const Attrs& attrs) {
-  return {attrs.has("axis") ? cumsum(in[0], axis_of(attrs, -1)) : cumsum(reshape(in[0], {-1}), 0)};
+  return {cumsum(flat_without_axis(in[0], attrs), axis_of(attrs, 0))};
+}
+
+Out call_repeat(In in, const Attrs& attrs) {
+  return {repeat(flat_without_axis(in[0], attrs), attrs.integer("repeats"), axis_of(attrs, 0))};
+}
+
+Out call_take(In in, const Attrs& attrs) {
+  return {take(flat_without_axis(in[0], attrs), in[1], axis_of(attrs, 0))};
 }
 
 Out call_topk(In in, const Attrs& attrs) {
@@ -182,7 +197,7 @@ const std::vector<Binding>& bindings() {
       {"scaled_dot_product_attention",
        3,
        4,
-       {"mask"},
+       {},
        [](In in, const Attrs&) -> Out {
          return {scaled_dot_product_attention(in[0], in[1], in[2], optional(in, 3))};
        }},
@@ -219,8 +234,8 @@ const std::vector<Binding>& bindings() {
        1,
        {"axis1", "axis2"},
        [](In in, const Attrs& a) -> Out {
-         return {swapaxes(in[0], static_cast<int>(a.integer("axis1")),
-                          static_cast<int>(a.integer("axis2")))};
+         return {swapaxes(in[0], checked_axis("axis1", a.integer("axis1")),
+                          checked_axis("axis2", a.integer("axis2")))};
        }},
       {"expand_dims",
        1,
@@ -259,13 +274,7 @@ const std::vector<Binding>& bindings() {
        1,
        {"reps"},
        [](In in, const Attrs& a) -> Out { return {tile(in[0], a.dims("reps"))}; }},
-      {"repeat",
-       1,
-       1,
-       {"repeats", "axis"},
-       [](In in, const Attrs& a) -> Out {
-         return {repeat(in[0], a.integer("repeats"), axis_of(a, 0))};
-       }},
+      {"repeat", 1, 1, {"repeats", "axis"}, call_repeat},
       {"tril",
        1,
        1,
@@ -276,11 +285,7 @@ const std::vector<Binding>& bindings() {
        1,
        {"k"},
        [](In in, const Attrs& a) -> Out { return {triu(in[0], a.integer("k", 0))}; }},
-      {"take",
-       2,
-       2,
-       {"axis"},
-       [](In in, const Attrs& a) -> Out { return {take(in[0], in[1], axis_of(a, 0))}; }},
+      {"take", 2, 2, {"axis"}, call_take},
       {"take_along_axis",
        2,
        2,

@@ -1,6 +1,7 @@
-// Operators made of others, without a kernel of their own: stack, tile, repeat, tril, triu.
+// Operators made of others, without a kernel of their own: full, stack, tile, repeat, tril, triu.
 #include <algorithm>
 
+#include "src/ops/promote.h"
 #include "tensor/creation.h"
 #include "tensor/ops.h"
 
@@ -14,6 +15,12 @@ Tensor diagonals(const Tensor& x, std::string_view where) {
 }
 
 }  // namespace
+
+Tensor full(const Shape& shape, const Tensor& value) { return full(shape, value, value.dtype()); }
+Tensor full(const Shape& shape, const Tensor& value, DType dtype) {
+  check_fits(value, dtype, "full", "name a wider type");
+  return copy(broadcast_to(cast(value, dtype), shape));
+}
 
 Tensor stack(const std::vector<Tensor>& parts, int axis) {
   if (parts.empty()) fail("stack", "got no tensors, need at least one");

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "src/core/rounding.h"
 #include "src/ops/gemm.h"
 #include "src/ops/op.h"
 #include "src/ops/pack.h"
@@ -18,7 +19,7 @@ namespace tensor {
 namespace {
 
 // ---- Type rules. Attributes: stride, padding, dilation, [output_padding] (height and width),
-// groups.
+// groups, and of float32 on a GPU: tf32.
 
 struct Window {
   std::int64_t channels;  // of the image, in one group
@@ -34,11 +35,11 @@ struct Window {
 };
 
 // The common type; shapes are still to be checked against each other.
-void check_operands(std::span<const TensorType> in, std::string_view weight_axes,
-                    std::string_view where) {
+void check_operands(std::span<const TensorType> in, const Attrs& attrs,
+                    std::string_view weight_axes, std::string_view where) {
+  attrs.flag("tf32", false);
   for (const TensorType& x : in)
-    if (x.dtype != in[0].dtype)
-      internal_error(where, "got ", in[0], " and ", x, ", need equal types");
+    if (x.dtype != in[0].dtype) fail(where, "got ", in[0], " and ", x, ", need equal types");
   if (!is_floating(in[0].dtype))
     fail(where, "got tensors of ", in[0].dtype,
          ", need a floating type: convert them with astype(f32)");
@@ -98,7 +99,7 @@ Window conv2d_window(const Shape& x, const Shape& weight, const Attrs& attrs) {
 }
 
 TensorType infer_conv2d(std::span<const TensorType> in, const Attrs& attrs) {
-  check_operands(in, "outputs, channels / groups", "conv2d");
+  check_operands(in, attrs, "outputs, channels / groups", "conv2d");
   const Shape &x = in[0].shape, &weight = in[1].shape;
   const std::int64_t groups = groups_of(attrs, x[1], weight[0], "conv2d");
   if (weight[1] != x[1] / groups)
@@ -131,7 +132,7 @@ Window conv_transpose2d_window(const Shape& x, const Shape& weight, const Attrs&
 
 TensorType infer_conv_transpose2d(std::span<const TensorType> in, const Attrs& attrs) {
   constexpr std::string_view kWhere = "conv_transpose2d";
-  check_operands(in, "channels, outputs / groups", kWhere);
+  check_operands(in, attrs, "channels, outputs / groups", kWhere);
   const Shape &x = in[0].shape, &weight = in[1].shape;
   if (weight[0] != x[1])
     fail(kWhere, "got a weight of the shape ", weight, " for the input ", x, ", need ", x[1],
@@ -147,8 +148,6 @@ TensorType infer_conv_transpose2d(std::span<const TensorType> in, const Attrs& a
 }
 
 // ---- Columns.
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Positions [begin, begin + count) of the grid, in row-major order.
 struct Piece {

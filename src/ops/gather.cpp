@@ -59,7 +59,7 @@ TensorType infer_concatenate(std::span<const TensorType> in, const Attrs& attrs)
   const int axis = axis_of(attrs, result.shape.rank(), "concatenate");
   for (std::size_t i = 1; i < in.size(); ++i) {
     if (in[i].dtype != result.dtype)
-      internal_error("concatenate", "got ", in[0], " and ", in[i], ", need equal types");
+      fail("concatenate", "got ", in[0], " and ", in[i], ", need equal types");
     Shape shape = in[i].shape;
     if (shape.rank() == result.shape.rank()) shape[axis] = in[0].shape[axis];
     if (!(shape == in[0].shape))
@@ -99,8 +99,7 @@ TensorType infer_pad(std::span<const TensorType> in, const Attrs& attrs) {
       fail("pad", "the widths ", before[axis], " and ", after[axis], " of axis ", axis,
            " are too large");
   }
-  if (in[1].dtype != in[0].dtype)
-    internal_error("pad", "got ", in[0], " and ", in[1], ", need equal types");
+  if (in[1].dtype != in[0].dtype) fail("pad", "got ", in[0], " and ", in[1], ", need equal types");
   if (!in[1].shape.empty())
     fail("pad", "got a value of the shape ", in[1].shape, ", need a single number");
   return result;
@@ -119,7 +118,7 @@ void eval_pad(std::span<const ConstView> in, const Attrs& attrs, const View& out
 // ---- take and take_along_axis. Attribute: axis; the second input holds i64 indices.
 
 void check_indices(const TensorType& indices, std::string_view where) {
-  if (indices.dtype != i64) internal_error(where, "got indices of ", indices.dtype, ", need i64");
+  if (indices.dtype != i64) fail(where, "got indices of ", indices.dtype, ", need i64");
 }
 
 TensorType infer_take(std::span<const TensorType> in, const Attrs& attrs) {

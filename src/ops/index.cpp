@@ -9,6 +9,7 @@
 #include "src/core/dispatch.h"
 #include "src/core/loop.h"
 #include "src/ops/on_device.h"
+#include "src/ops/promote.h"
 #include "src/ops/view.h"
 #include "tensor/creation.h"
 #include "tensor/ops.h"
@@ -161,7 +162,7 @@ Gather analyse(const Tensor& x, const std::vector<Index>& items) {
         extent[axis] = 1;  // the axis itself is left out of `viewed`
       }
     } else {
-      add_positions(std::get<Tensor>(item).to(Device()).astype(i64));
+      add_positions(cast(std::get<Tensor>(item).to(Device()), i64));
     }
     ++axis;
   }
@@ -250,12 +251,22 @@ void transfer(const Gather& gather, const std::vector<std::int64_t>& offsets, in
   });
 }
 
+// The value as it is written to that shape; leading axes of extent 1 that are too many go.
+Tensor stretched(const Tensor& value, const Shape& shape) {
+  Shape fitting = value.shape();
+  while (fitting.rank() > shape.rank() && fitting[0] == 1) fitting.erase(0);
+  if (!(broadcast_shapes(fitting, shape, "assignment") == shape))
+    fail("assignment", "cannot stretch the shape ", value.shape(), " to ", shape,
+         ": only axes of extent 1 stretch");
+  return broadcast_to(reshape(value, fitting), shape);
+}
+
 void assign_view(const Tensor& target, const Tensor& value) {
   if (target.is_read_only())
     fail("assignment",
          "the target is read-only (a mapped file or a broadcast): write into a copy()");
   const Device device = target.device();
-  Tensor source = broadcast_to(value.to(device), target.shape()).astype(target.dtype());
+  Tensor source = cast(stretched(value.to(device), target.shape()), target.dtype());
   if (source.shares_storage(target)) source = copy(source);
   if (device.is_cuda()) return copy_on_device(source, target);
   const View out = mutable_view(target);
@@ -286,6 +297,7 @@ void set_index(const Tensor& x, const std::vector<Index>& indices, const Tensor&
   if (x.is_read_only())
     fail("assignment",
          "the target is read-only (a mapped file or a broadcast): write into a copy()");
+  check_fits(value, x.dtype(), "assignment", "convert the target with astype first");
   const std::vector<Index> items = expand(x, indices);
   Gather gather = analyse(x, items);
   if (gather.positions.empty()) return assign_view(gather.base, value);
@@ -302,17 +314,33 @@ void set_index(const Tensor& x, const std::vector<Index>& indices, const Tensor&
   if (base.device().is_cuda()) assign_view(base, gather.base);
 }
 
+namespace {
+
+// What was computed in place of elements of that type. NumPy's rule "same_kind": range and
+// precision may be lost, but no fractions and no signs.
+Tensor in_place(const Tensor& result, DType dtype) {
+  const DType from = result.dtype();
+  const bool unsign = dtype == u8 && kind_of(from) == Kind::integer && from != u8;
+  if (kind_of(from) > kind_of(dtype) || unsign)
+    fail("assignment", "the result is ", from, ", which ", dtype,
+         " cannot hold: convert the target with astype(", from,
+         ") first, or the result with astype(", dtype, ")");
+  return result;
+}
+
+}  // namespace
+
 void IndexedTensor::operator+=(const Tensor& value) && {
-  set_index(base_, indices_, add(*this, value));
+  set_index(base_, indices_, in_place(add(*this, value), dtype()));
 }
 void IndexedTensor::operator-=(const Tensor& value) && {
-  set_index(base_, indices_, subtract(*this, value));
+  set_index(base_, indices_, in_place(subtract(*this, value), dtype()));
 }
 void IndexedTensor::operator*=(const Tensor& value) && {
-  set_index(base_, indices_, multiply(*this, value));
+  set_index(base_, indices_, in_place(multiply(*this, value), dtype()));
 }
 void IndexedTensor::operator/=(const Tensor& value) && {
-  set_index(base_, indices_, divide(*this, value));
+  set_index(base_, indices_, in_place(divide(*this, value), dtype()));
 }
 
 // ---- Index text.

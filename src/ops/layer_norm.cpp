@@ -14,6 +14,7 @@ namespace {
 
 // Of a tensor [..., width]: [pieces of kSummed elements, ..., their sum and that of their squares].
 TensorType row_sums_type(const TensorType& x) {
+  check_floating(x.dtype, "row_sums");
   if (x.shape.rank() == 0 || x.shape.back() == 0 || x.shape.back() % kSummed != 0)
     fail("row_sums", "got ", x, ", need rows of a multiple of ", kSummed, " elements");
   Shape shape = x.shape;
@@ -26,12 +27,14 @@ TensorType row_sums_type(const TensorType& x) {
 // place of summing again.
 TensorType infer_layer_norm(std::span<const TensorType> in, const Attrs& attrs) {
   const Shape& shape = in[0].shape;
+  check_floating(in[0].dtype, "layer_norm");
   if (shape.rank() == 0) fail("layer_norm", "got a 0-d tensor, need at least 1 axis");
   for (std::size_t i = 1; i < std::min<std::size_t>(in.size(), 3); ++i) {
     if (!(in[i].shape == Shape{shape.back()}))
       fail("layer_norm", "got a ", i == 1 ? "weight" : "bias", " of the shape ", in[i].shape,
            " for the shape ", shape, ", need ", Shape{shape.back()});
-    if (in[i].dtype != in[0].dtype) internal_error("layer_norm", "got ", in[i], " for ", in[0]);
+    if (in[i].dtype != in[0].dtype)
+      fail("layer_norm", "got ", in[i], " for ", in[0], ", need equal types");
   }
   if (in.size() > 3 && in[3] != row_sums_type(in[0]))
     fail("layer_norm", "got the sums ", in[3], " for ", in[0], ", need ", row_sums_type(in[0]));

@@ -21,6 +21,7 @@ D without_axis(D dims, int axis) {
 /// same line of `out` (elements of type R). x and out have one shape.
 template <class T, class R, class Change>
 void transform_lines(const ConstView& x, int axis, const View& out, Change&& change) {
+  if (num_elements(x.shape) == 0) return;  // a row may be long all the same
   const std::int64_t extent = x.shape[axis], from_step = x.strides[axis],
                      to_step = out.strides[axis];
   std::vector<Accumulator<T>> row(static_cast<std::size_t>(extent));

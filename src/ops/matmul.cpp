@@ -18,11 +18,13 @@ Dims batch_of(const Dims& dims) {
 
 Dims matrix_of(const Dims& dims) { return {dims[dims.rank() - 2], dims[dims.rank() - 1]}; }
 
-TensorType infer_matmul(std::span<const TensorType> in, const Attrs&) {
+// Attribute, of float32 on a GPU: tf32.
+TensorType infer_matmul(std::span<const TensorType> in, const Attrs& attrs) {
   const Shape &a = in[0].shape, &b = in[1].shape;
   if (in[0].dtype != in[1].dtype || a.rank() < 2 || b.rank() < 2)
-    internal_error("matmul", "got ", in[0], " and ", in[1],
-                   ", need matrices (or stacks of them) of one element type");
+    fail("matmul", "got ", in[0], " and ", in[1],
+         ", need matrices (or stacks of them) of one element type");
+  attrs.flag("tf32", false);
   if (a.back() != b[b.rank() - 2])
     fail("matmul", "cannot multiply the shapes ", a, " and ", b, ": the ", a.back(),
          " columns of the first must be as many as the ", b[b.rank() - 2], " rows of the second");

@@ -125,9 +125,10 @@ enum class Promotion : std::uint8_t {
   same,        // any type, kept
   numbers,     // any type but bool
   small,       // bool counts as i8
-  whole,       // floating types; others are returned as they are
+  whole,       // floating types; others are copied
   floating,    // integers become floating_type()
   common,      // the inputs' common type
+  comparison,  // the common type, or i64 where a number does not fit it
   arithmetic,  // the common type, but not bool
   counting,    // the common type, bool counts as i8
   quotient,    // the common type, integers become f64
@@ -147,10 +148,11 @@ struct OpInfo {
   int min_inputs;
   int max_inputs;
   Pattern pattern;
-  /// The type of the result. Checks everything about shapes, types and attributes; throws
-  /// UserError.
+  /// The type of the result, for `tensor::infer` alone, which has looked at what all operators
+  /// share. Checks everything else about shapes, types and attributes; throws UserError.
   TensorType (*infer)(std::span<const TensorType>, const Attrs&);
-  /// The CPU reference. Inputs and output are what `infer` accepted and returned, with any strides.
+  /// The CPU reference. Inputs and output are what `tensor::infer` accepted and returned, with any
+  /// strides.
   void (*eval)(std::span<const ConstView>, const Attrs&, const View&);
   /// View operators only: nullopt when the strides force a copy (then `eval` copies).
   std::optional<Layout> (*view)(const TensorType&, const Strides&, const Attrs&) = nullptr;
@@ -161,6 +163,17 @@ struct OpInfo {
 const OpInfo& info(Op op);
 /// Every row, in the order of the enumeration.
 std::span<const OpInfo> op_table();
+
+/// The type of an operator's result. Checks everything, so that no kernel has to: the number of
+/// inputs, shapes, types, attributes, and that the result's bytes can be counted. Throws UserError.
+TensorType infer(Op op, std::span<const TensorType> inputs, const Attrs& attrs);
+
+/// Throws UserError naming `where` unless the type is a floating one.
+void check_floating(DType dtype, std::string_view where);
+
+/// The attribute `axis`, for infer functions of operators whose kernels take it as it stands.
+/// Throws UserError naming `where` unless it counts from the first axis and exists.
+int stored_axis(const Attrs& attrs, int rank, std::string_view where);
 
 // One table a family, in that family's file.
 std::span<const OpInfo> pointwise_ops();

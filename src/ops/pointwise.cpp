@@ -6,6 +6,7 @@
 
 #include "src/core/dispatch.h"
 #include "src/core/loop.h"
+#include "src/core/storage.h"
 #include "src/ops/op.h"
 #include "src/ops/promote.h"
 #include "tensor/ops.h"
@@ -191,18 +192,18 @@ TensorType infer_astype(std::span<const TensorType> in, const Attrs& attrs) {
 }
 
 TensorType infer_binary(std::span<const TensorType> in, const Attrs&) {
-  if (in[0].dtype != in[1].dtype)
-    internal_error("binary", "got ", in[0], " and ", in[1], ", need equal types");
   return {broadcast_shapes(in[0].shape, in[1].shape, "broadcast"), in[0].dtype};
 }
 TensorType infer_binary_bool(std::span<const TensorType> in, const Attrs& attrs) {
   return {infer_binary(in, attrs).shape, boolean};
 }
-TensorType infer_where(std::span<const TensorType> in, const Attrs& attrs) {
+TensorType infer_where(std::span<const TensorType> in, const Attrs&) {
   if (in[0].dtype != boolean)
     fail("where", "got a condition of ", in[0].dtype, ", need bool: compare it with something");
-  return {broadcast_shapes(in[0].shape, infer_binary(in.subspan(1), attrs).shape, "where"),
-          in[1].dtype};
+  if (in[1].dtype != in[2].dtype)
+    fail("where", "got ", in[1], " and ", in[2], ", need equal types");
+  const Shape choices = broadcast_shapes(in[1].shape, in[2].shape, "broadcast");
+  return {broadcast_shapes(in[0].shape, choices, "where"), in[1].dtype};
 }
 
 // ---- Operators whose inputs and outputs differ in type.
@@ -265,7 +266,8 @@ constexpr OpInfo binary(Op op, std::string_view name, Promotion promotion = Prom
   return row(op, name, 2, infer_binary, eval_binary<domain, false, f>, promotion);
 }
 template <auto f>
-constexpr OpInfo compare(Op op, std::string_view name, Promotion promotion = Promotion::common) {
+constexpr OpInfo compare(Op op, std::string_view name,
+                         Promotion promotion = Promotion::comparison) {
   return row(op, name, 2, infer_binary_bool, eval_binary<Domain::any, true, f>, promotion);
 }
 
@@ -334,9 +336,10 @@ constexpr OpInfo kRows[] = {
     row(Op::where, "where", 3, infer_where, eval_where, Promotion::none),
 };
 
-// The type that an operator's inputs are brought to; nullopt when the input is already the result.
+// The type that an operator's inputs are brought to; nullopt when the result is as the input.
 std::optional<DType> working_type(const OpInfo& row, std::span<const Tensor> inputs) {
-  const DType dtype = result_type(inputs, row.name);
+  const DType dtype = row.promotion == Promotion::comparison ? comparison_type(inputs)
+                                                             : result_type(inputs, row.name);
   const bool flags = dtype == boolean;
   switch (row.promotion) {
     case Promotion::numbers:
@@ -371,7 +374,7 @@ std::span<const OpInfo> pointwise_ops() { return kRows; }
 Tensor elementwise(Op op, std::span<const Tensor> inputs) {
   const OpInfo& row = info(op);
   const auto dtype = working_type(row, inputs);
-  if (!dtype) return inputs[0];
+  if (!dtype) return detail::apart(inputs[0], inputs[0]);
   std::vector<Tensor> promoted;
   for (const Tensor& x : inputs) promoted.push_back(cast(x, *dtype));
   return apply_op(op, promoted);
@@ -433,7 +436,7 @@ Tensor logical_xor(const Tensor& a, const Tensor& b) {
   return elementwise(Op::logical_xor, {a, b});
 }
 
-Tensor astype(const Tensor& x, DType dtype) { return cast(x, dtype); }
+Tensor astype(const Tensor& x, DType dtype) { return detail::apart(cast(x, dtype), x); }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   const Tensor choices[] = {a, b};
@@ -442,7 +445,10 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
 }
 
 Tensor clip(const Tensor& x, const Tensor& low, const Tensor& high) {
-  return minimum(maximum(x, low), high);
+  // As in NumPy, an integer beyond the type's range bounds nothing; on the wrong side it throws.
+  Tensor result = out_of_range(low, x.dtype()) < 0 ? x : maximum(x, low);
+  if (out_of_range(high, x.dtype()) <= 0) result = minimum(result, high);
+  return detail::apart(result, x);
 }
 
 }  // namespace tensor

@@ -32,9 +32,7 @@ TensorType infer_max_pool2d(std::span<const TensorType> in, const Attrs& attrs) 
 }
 
 TensorType infer_avg_pool2d(std::span<const TensorType> in, const Attrs& attrs) {
-  if (!is_floating(in[0].dtype))
-    fail("avg_pool2d", "got a tensor of ", in[0].dtype,
-         ", need a floating type: convert it with astype(f32)");
+  check_floating(in[0].dtype, "avg_pool2d");
   return infer_pool(in[0], attrs, "avg_pool2d");
 }
 

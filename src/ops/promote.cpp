@@ -1,32 +1,16 @@
 #include "src/ops/promote.h"
 
-#include <limits>
+#include <algorithm>
+#include <optional>
 
 #include "src/core/dispatch.h"
-#include "src/core/storage.h"
 #include "src/ops/op.h"
 
 namespace tensor {
 namespace {
 
-// An integer that does not fit would wrap silently; NumPy 2 raises OverflowError.
-void check_fits(const Tensor& number, DType dtype, std::string_view where) {
-  if (kind_of(number.dtype()) != Kind::integer || kind_of(dtype) != Kind::integer) return;
-  const auto value = number.item<std::int64_t>();
-  dispatch(dtype, [&]<class Tag>(Tag) {
-    using T = typename Tag::type;
-    if constexpr (std::is_integral_v<T>) {
-      if (value < std::int64_t(std::numeric_limits<T>::min()) ||
-          value > std::int64_t(std::numeric_limits<T>::max()))
-        fail(where, "the number ", value, " does not fit into ", dtype,
-             ": convert the tensor with astype first");
-    }
-  });
-}
-
-}  // namespace
-
-DType result_type(std::span<const Tensor> inputs, std::string_view where) {
+// The result's type before it is seen whether the numbers fit.
+DType common_type(std::span<const Tensor> inputs) {
   std::optional<DType> strong, weak;
   for (const Tensor& x : inputs) {
     std::optional<DType>& type = x.is_weak() ? weak : strong;
@@ -35,11 +19,35 @@ DType result_type(std::span<const Tensor> inputs, std::string_view where) {
   if (!strong) return *weak;
   if (!weak) return *strong;
   // A number of a higher kind brings that kind's default type; otherwise the tensors decide.
-  const DType result =
-      kind_of(*weak) > kind_of(*strong) ? (kind_of(*weak) == Kind::floating ? f64 : i64) : *strong;
+  return kind_of(*weak) > kind_of(*strong) ? (kind_of(*weak) == Kind::floating ? f64 : i64)
+                                           : *strong;
+}
+
+}  // namespace
+
+int out_of_range(const Tensor& x, DType dtype) {
+  if (!x.is_weak() || kind_of(x.dtype()) != Kind::integer || kind_of(dtype) != Kind::integer)
+    return 0;
+  return beyond_range(x.item<std::int64_t>(), dtype);
+}
+
+void check_fits(const Tensor& x, DType dtype, std::string_view where, std::string_view mend) {
+  if (out_of_range(x, dtype) != 0)
+    fail(where, "the number ", x.item<std::int64_t>(), " does not fit into ", dtype, ": ", mend);
+}
+
+DType result_type(std::span<const Tensor> inputs, std::string_view where) {
+  const DType result = common_type(inputs);
   for (const Tensor& x : inputs)
-    if (x.is_weak()) check_fits(x, result, where);
+    check_fits(x, result, where, "convert the tensor with astype first");
   return result;
+}
+
+DType comparison_type(std::span<const Tensor> inputs) {
+  const DType common = common_type(inputs);
+  const bool fit = std::all_of(inputs.begin(), inputs.end(),
+                               [&](const Tensor& x) { return out_of_range(x, common) == 0; });
+  return fit ? common : i64;
 }
 
 DType floating_result_type(std::span<const Tensor> inputs, std::string_view where) {

@@ -12,6 +12,16 @@ namespace tensor {
 /// the kind. Throws UserError when an integer does not fit the type that results.
 DType result_type(std::span<const Tensor> inputs, std::string_view where);
 
+/// The same for comparisons, which are exact: i64 where a number does not fit.
+DType comparison_type(std::span<const Tensor> inputs);
+
+/// -1 or 1 where x is a C++ integer below or above what the integer type `dtype` holds, else 0.
+int out_of_range(const Tensor& x, DType dtype);
+
+/// UserError where x is a C++ integer that does not fit into the integer type `dtype`: it would
+/// wrap silently. `mend` ends the message.
+void check_fits(const Tensor& x, DType dtype, std::string_view where, std::string_view mend);
+
 /// The same for an operator that is defined on floating types only; throws UserError on any other.
 DType floating_result_type(std::span<const Tensor> inputs, std::string_view where);
 

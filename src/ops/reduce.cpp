@@ -16,11 +16,15 @@
 namespace tensor {
 namespace {
 
-// ---- Type rules. Attributes: axis (sorted, not negative) and keepdims.
+// ---- Type rules. Attributes: axis (sorted, not negative) and keepdims; of var, ddof.
 
 Shape reduced_shape(const Shape& shape, const Attrs& attrs) {
   const Dims axes = attrs.dims("axis");
   const bool keepdims = attrs.flag("keepdims");
+  for (int i = 0; i < axes.rank(); ++i)
+    if (axes[i] < (i > 0 ? axes[i - 1] + 1 : 0) || axes[i] >= shape.rank())
+      fail("reduction", "got the axes ", axes, " for the shape ", shape,
+           ", need them from 0 on, in rising order");
   Shape result;
   for (int axis = 0; axis < shape.rank(); ++axis) {
     if (!axes.contains(axis))
@@ -43,6 +47,10 @@ TensorType infer_sum(std::span<const TensorType> in, const Attrs& attrs) {
 }
 TensorType infer_mean(std::span<const TensorType> in, const Attrs& attrs) {
   return {reduced_shape(in[0].shape, attrs), is_floating(in[0].dtype) ? in[0].dtype : f64};
+}
+TensorType infer_var(std::span<const TensorType> in, const Attrs& attrs) {
+  attrs.number("ddof");
+  return infer_mean(in, attrs);
 }
 TensorType infer_flag(std::span<const TensorType> in, const Attrs& attrs) {
   return {reduced_shape(in[0].shape, attrs), boolean};
@@ -307,7 +315,7 @@ constexpr OpInfo kRows[] = {
     row(Op::prod, "prod", infer_sum, eval_prod),
     row(Op::max, "max", infer_extreme<Op::max>, eval_max),
     row(Op::min, "min", infer_extreme<Op::min>, eval_min),
-    row(Op::var, "var", infer_mean, eval_var),
+    row(Op::var, "var", infer_var, eval_var),
     row(Op::any, "any", infer_flag, eval_any),
     row(Op::all, "all", infer_flag, eval_all),
     row(Op::argmax, "argmax", infer_extreme<Op::argmax>, eval_place<kAbove>),

@@ -34,13 +34,23 @@ void order_row(std::span<A> row, bool descending) {
   std::copy(order.begin(), order.end(), row.begin());
 }
 
-TensorType infer_cumsum(std::span<const TensorType> in, const Attrs&) {
+// ---- Type rules. Attributes: axis (not negative); of argsort, descending.
+
+TensorType infer_cumsum(std::span<const TensorType> in, const Attrs& attrs) {
+  stored_axis(attrs, in[0].shape.rank(), "cumsum");
   return {in[0].shape, is_floating(in[0].dtype) ? in[0].dtype : i64};
 }
-TensorType infer_sort(std::span<const TensorType> in, const Attrs&) { return in[0]; }
-TensorType infer_argsort(std::span<const TensorType> in, const Attrs&) {
+TensorType infer_sort(std::span<const TensorType> in, const Attrs& attrs) {
+  stored_axis(attrs, in[0].shape.rank(), "sort");
+  return in[0];
+}
+TensorType infer_argsort(std::span<const TensorType> in, const Attrs& attrs) {
+  stored_axis(attrs, in[0].shape.rank(), "argsort");
+  attrs.flag("descending");
   return {in[0].shape, i64};
 }
+
+// ---- Kernels.
 
 void eval_cumsum(std::span<const ConstView> in, const Attrs& attrs, const View& out) {
   const int axis = static_cast<int>(attrs.integer("axis"));

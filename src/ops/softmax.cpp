@@ -35,7 +35,13 @@ void log_softmax_row(Row row) {
   for (double& x : row) x = x - top - log_sum;
 }
 
-TensorType infer_softmax(std::span<const TensorType> in, const Attrs&) { return in[0]; }
+// Attribute: axis (not negative).
+template <Op op>
+TensorType infer_softmax(std::span<const TensorType> in, const Attrs& attrs) {
+  check_floating(in[0].dtype, info(op).name);
+  stored_axis(attrs, in[0].shape.rank(), info(op).name);
+  return in[0];
+}
 
 template <auto change>
 void eval_rows(std::span<const ConstView> in, const Attrs& attrs, const View& out) {
@@ -48,8 +54,9 @@ void eval_rows(std::span<const ConstView> in, const Attrs& attrs, const View& ou
 
 // Not opaque, which would end a group: attention is to become one kernel where that is cheaper.
 constexpr OpInfo kRows[] = {
-    {Op::softmax, "softmax", 1, 1, Pattern::reduction, infer_softmax, eval_rows<softmax_row>},
-    {Op::log_softmax, "log_softmax", 1, 1, Pattern::reduction, infer_softmax,
+    {Op::softmax, "softmax", 1, 1, Pattern::reduction, infer_softmax<Op::softmax>,
+     eval_rows<softmax_row>},
+    {Op::log_softmax, "log_softmax", 1, 1, Pattern::reduction, infer_softmax<Op::log_softmax>,
      eval_rows<log_softmax_row>},
 };
 

@@ -130,19 +130,23 @@ MaybeLayout view_transpose(const TensorType& type, const Strides& strides, const
 
 // ---- slice: start, extent and step of every axis, already clamped (see slice_axes)
 
+// Whether there are `extent` elements from `start` on; the step of one alone may be any.
+bool holds(std::int64_t shape, std::int64_t start, std::int64_t extent, std::int64_t step) {
+  if (extent < 0 || step == 0) return false;
+  if (extent == 0) return true;
+  if (start < 0 || start >= shape) return false;
+  return extent - 1 <= (step > 0 ? (shape - 1 - start) / step : -(start / step));
+}
+
 TensorType infer_slice(std::span<const TensorType> in, const Attrs& attrs) {
   const Dims start = attrs.dims("start"), extent = attrs.dims("extent"), step = attrs.dims("step");
   const Shape& shape = in[0].shape;
   if (start.rank() != shape.rank() || extent.rank() != shape.rank() || step.rank() != shape.rank())
-    internal_error("slice", "start ", start, ", extent ", extent, " and step ", step,
-                   " do not fit ", shape);
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    if (extent[axis] == 0) continue;
-    const std::int64_t last = start[axis] + (extent[axis] - 1) * step[axis];
-    if (extent[axis] < 0 || std::min(start[axis], last) < 0 ||
-        std::max(start[axis], last) >= shape[axis])
-      internal_error("slice", "axis ", axis, " of ", shape, " does not hold ", attrs);
-  }
+    fail("slice", "got the start ", start, ", extent ", extent, " and step ", step,
+         " for the shape ", shape, ", need one of each for every axis");
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (!holds(shape[axis], start[axis], extent[axis], step[axis]))
+      fail("slice", "axis ", axis, " of ", shape, " does not hold ", attrs);
   return {extent, in[0].dtype};
 }
 
@@ -151,7 +155,7 @@ MaybeLayout view_slice(const TensorType& type, const Strides& strides, const Att
   Layout layout{extent, strides, 0};
   for (int axis = 0; axis < type.shape.rank(); ++axis) {
     if (num_elements(extent) > 0) layout.offset += start[axis] * strides[axis];
-    layout.strides[axis] *= step[axis];
+    if (extent[axis] > 1) layout.strides[axis] *= step[axis];  // else it may be out of range
   }
   return layout;
 }

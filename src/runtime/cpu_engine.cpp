@@ -12,8 +12,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
-
 // Kernels are compiled for contiguous inputs.
 std::byte* contiguous(const Tensor& x, std::shared_ptr<Storage>& packed, int threads) {
   const TensorImpl& t = stored(x);

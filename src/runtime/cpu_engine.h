@@ -18,9 +18,10 @@ class CpuEngine : public Engine {
   void run_step(std::size_t step, std::span<std::byte* const> operands) const override;
   const std::vector<Step>& steps() const override { return steps_; }
 
-  /// Runs `kernel`, described as `description`, for a step from now on: for tests of verify.
-  void replace(std::size_t step,
-               const std::function<std::unique_ptr<cpu::Kernel>(std::unique_ptr<cpu::Kernel>)>&);
+  /// Replaces a step's kernel by what `with` makes of it; lets tests of verify plant a wrong one.
+  void replace(
+      std::size_t step,
+      const std::function<std::unique_ptr<cpu::Kernel>(std::unique_ptr<cpu::Kernel>)>& with);
 
  private:
   struct Bound {

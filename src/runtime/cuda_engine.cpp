@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cuda/range.h"
 #include "src/runtime/describe.h"
 #include "src/runtime/device_memory.h"
@@ -15,12 +16,10 @@ namespace {
 
 constexpr std::int64_t kAlignment = 1024;  // of every block: what swizzled boxes ask for, and more
 
-std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
-
 // Takes `bytes` behind what is taken.
 std::int64_t take(std::int64_t& taken, std::int64_t bytes) {
   const std::int64_t place = taken;
-  taken += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  taken += round_up(bytes, kAlignment);
   return place;
 }
 

@@ -1,6 +1,6 @@
 // CudaEngine: a program's steps as kernels on a GPU, recorded into one CUDA graph that also copies
-// what the caller has on the host there and back. What he has on the GPU is read and written where
-// it lies.
+// what the caller has on the host there and back. What the caller has on the GPU is read and
+// written where it lies.
 #pragma once
 
 #include <atomic>

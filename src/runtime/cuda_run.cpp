@@ -17,8 +17,6 @@ constexpr std::size_t kRecorded = 4;         // graphs of a context
 constexpr std::size_t kFewLaunches = 2;      // take no longer one by one than as a graph
 constexpr cuda::Address kNotDownloaded = 1;  // of a copied output that the caller has on the device
 
-std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
-
 void copy_on_host(const std::byte* from, const Layout& layout, DType dtype, std::byte* to) {
   cpu::StridedCopy(layout.shape, layout.strides, row_major(layout.shape), item_size(dtype))
       .run(from, to, 1);

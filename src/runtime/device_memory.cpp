@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cuda/graph.h"
 
 namespace tensor::detail {
@@ -60,7 +61,7 @@ class Blocks {
   static std::int64_t rounded(std::int64_t bytes) {
     constexpr std::int64_t kSmall = 512, kLarge = 1 << 20;
     const std::int64_t unit = bytes < kLarge ? kSmall : kLarge / 8;
-    return std::max((bytes + unit - 1) / unit, std::int64_t{1}) * unit;
+    return std::max(round_up(bytes, unit), unit);
   }
 
   cuda::Device& device_;

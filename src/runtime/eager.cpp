@@ -2,7 +2,6 @@
 // stages and is kept for the next call with such operands.
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <list>
 #include <mutex>
 #include <sstream>
@@ -101,7 +100,7 @@ std::shared_ptr<const Program> compile_one(Op op, std::span<const Tensor> inputs
   const ValueId value = graph.add(op, operands, attrs);
   graph.set_outputs({value});
   LaidOutGraph laid = lay_out(graph, layouts);
-  if (result) laid.layouts[static_cast<std::size_t>(value)] = *result;
+  if (result) laid.layouts[at(value)] = *result;
   detail::Target target = detail::target_of(device, 0);
   FusionPlan plan = fuse(laid.graph, target.cost);
   return detail::link(std::move(laid), std::move(plan), std::move(target));
@@ -113,7 +112,6 @@ std::shared_ptr<const Program> program_of(Op op, std::span<const Tensor> inputs,
                                           const Device& device) {
   std::vector<Layout> layouts;
   std::ostringstream key;
-  key.precision(std::numeric_limits<double>::max_digits10);  // of attributes
   const auto add = [&](const Layout& layout) {
     key << ' ' << layout.shape << layout.strides << layout.offset;
   };

@@ -116,7 +116,7 @@ Tensor as_laid(const Program& program, std::size_t output, const Tensor& dense) 
   const ValueId id = program.laid.graph.outputs()[output];
   if (program.placement.is_copied(output)) return dense;
   TensorImpl laid = placed(dense);
-  laid.strides = program.laid.layouts[static_cast<std::size_t>(id)].strides;
+  laid.strides = program.laid.layouts[at(id)].strides;
   return make_tensor(std::move(laid));
 }
 

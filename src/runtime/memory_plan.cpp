@@ -4,14 +4,14 @@
 #include <limits>
 #include <numeric>
 
+#include "src/core/rounding.h"
+
 namespace tensor {
 namespace {
 
 constexpr std::int64_t kAlignment = 64;
 
-std::int64_t aligned(std::int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
+std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, kAlignment); }
 
 bool overlap(const Lifetime& a, const Lifetime& b) {
   return a.first <= b.last && b.first <= a.last;
@@ -61,9 +61,10 @@ std::int64_t most_alive(const std::vector<Lifetime>& blocks) {
 // Places the block that reaches highest first from now on, as long as that helps now and then.
 void raise_the_highest(const std::vector<Lifetime>& blocks, std::vector<std::size_t> order,
                        MemoryPlan& best) {
-  constexpr int kTries = 64;
+  // Each takes the square of the number of blocks: a second for some ten thousand.
+  const int tries = blocks.size() > 4096 ? 0 : 64;
   MemoryPlan plan = place(blocks, order);
-  for (int i = 0; i < kTries && best.bytes > best.lower_bound; ++i) {
+  for (int i = 0; i < tries && best.bytes > best.lower_bound; ++i) {
     const auto highest = std::find_if(order.begin(), order.end(), [&](std::size_t block) {
       return plan.offsets[block] + aligned(blocks[block].bytes) == plan.bytes;
     });

@@ -5,8 +5,6 @@
 namespace tensor::detail {
 namespace {
 
-std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
-
 class Placer {
  public:
   Placer(const LaidOutGraph& laid, const FusionPlan& plan, bool any_order)

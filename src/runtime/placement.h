@@ -31,11 +31,11 @@ struct Placement {
   bool is_copied(std::size_t output) const {
     return std::find(copied_outputs.begin(), copied_outputs.end(), output) != copied_outputs.end();
   }
-  const Location& of(ValueId id) const { return locations[static_cast<std::size_t>(id)]; }
+  const Location& of(ValueId id) const { return locations[at(id)]; }
 };
 
-/// A group's result that the caller wants is written to his memory, if it is row-major or he takes
-/// it in `any_order`; all else that groups write goes to one arena, for as long as it is read.
+/// A group's result that the caller wants is written to the caller's memory, if it is row-major or
+/// wanted in `any_order`; all else that groups write goes to one arena, for as long as it is read.
 Placement place_values(const LaidOutGraph& laid, const FusionPlan& plan, bool any_order = false);
 
 }  // namespace tensor::detail

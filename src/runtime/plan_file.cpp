@@ -104,6 +104,8 @@ Attrs attrs_of(const Json& json) {
   Attrs attrs;
   for (const std::string& key : json.keys()) {
     const Json value = json[key];
+    if (key == "checked")
+      fail(value.path(), "says that indices were checked, which no file can know: leave it out");
     if (!value.is_object())
       attrs.set(key, value.attribute());
     else
@@ -132,7 +134,7 @@ void add_node(Graph& graph, const Json& json, std::map<std::string, Tensor>& con
     Tensor value = found->second;
     if (json.has("order")) {
       const Dims order(json["order"].ints());
-      Dims inverse = order;
+      Dims inverse = Dims::filled(value.rank(), value.rank());  // no axis: transpose refuses it
       for (int i = 0; i < order.rank(); ++i)
         inverse[normalize_axis(order[i], value.rank(), json.path())] = i;
       value = transpose(value, inverse);
@@ -141,11 +143,34 @@ void add_node(Graph& graph, const Json& json, std::map<std::string, Tensor>& con
   } else {
     const Op op = op_named(json["op"]);
     std::vector<ValueId> inputs = value_ids(json["in"], graph.size());
-    const int count = static_cast<int>(inputs.size());
-    if (count < info(op).min_inputs || count > info(op).max_inputs)
-      fail(json.path(), info(op).name, " got ", count, " inputs");
-    graph.add(op, std::move(inputs), attrs_of(json["attrs"]), where);
+    Attrs attrs = attrs_of(json["attrs"]);
+    try {
+      graph.add(op, std::move(inputs), std::move(attrs), where);
+    } catch (const UserError& error) {
+      fail(json.path(), error.what());
+    }
   }
+}
+
+Graph graph_of(const Json& json, std::map<std::string, Tensor>& constants) {
+  Graph graph;
+  const Json nodes = json["nodes"];
+  for (std::size_t i = 0; i < nodes.size(); ++i) add_node(graph, nodes[i], constants);
+  graph.set_outputs(value_ids(json["outputs"], graph.size()));
+  return graph;
+}
+
+// No machine has so much, and sums of such sizes are far from what 64 bits hold.
+void check_size(const Graph& graph, const std::string& path) {
+  constexpr double kMost = 0x1p56;
+  double bytes = 0;
+  for (const Node& node : graph.nodes()) {
+    double size = static_cast<double>(item_size(node.type.dtype));
+    for (const auto extent : node.type.shape)
+      size *= static_cast<double>(std::max<std::int64_t>(extent, 1));
+    bytes += size;
+  }
+  if (bytes > kMost) fail(path, "its values would take ", bytes, " bytes, need 2^56 at most");
 }
 
 // "" where the file leaves it to the family.
@@ -173,6 +198,23 @@ GroupCost cost_of(const Json& json, const Graph& graph, const Group& group,
   return cost;
 }
 
+// What compile() makes of a graph and families expect: a few operators that lead to the last one,
+// of which somebody reads what the group writes.
+void check_group(const Json& json, const Wiring& wires, const Group& group) {
+  constexpr std::size_t kMost = 16;
+  if (group.nodes.size() > kMost)
+    fail(json.path(), "a group of ", group.nodes.size(), " operators, need ", kMost, " at most");
+  if (group.writes.empty()) fail(json.path(), "a group of which nothing is read");
+  for (std::size_t i = 0; i + 1 < group.nodes.size(); ++i) {
+    const auto& readers = wires.readers[static_cast<std::size_t>(group.nodes[i])];
+    if (std::none_of(readers.begin(), readers.end(), [&](ValueId reader) {
+          return std::binary_search(group.nodes.begin(), group.nodes.end(), reader);
+        }))
+      fail(json.path(), "the value ", group.nodes[i], " does not lead to the last one, ",
+           group.nodes.back());
+  }
+}
+
 // Every operator in one group, and groups in an order in which their inputs are there.
 FusionPlan plan_of(const Json& json, const Graph& graph, const detail::Target& target) {
   const Wiring wires = wiring(graph);
@@ -190,6 +232,7 @@ FusionPlan plan_of(const Json& json, const Graph& graph, const detail::Target& t
       done[static_cast<std::size_t>(id)] = true;
     }
     Group group = make_group(graph, wires, std::move(nodes));
+    check_group(json[g], wires, group);
     for (const ValueId id : group.reads)
       if (!done[static_cast<std::size_t>(wires.root[static_cast<std::size_t>(id)])])
         fail(json[g].path(), "reads the value ", id, " before it is computed");
@@ -229,8 +272,9 @@ void Executable::save(const std::string& path,
   save_safetensors(path, constants, metadata);
 }
 
-Executable load_executable(const std::string& path, int threads, const Device& device) {
-  Safetensors file = load_safetensors(path);
+std::shared_ptr<const detail::Program> detail::read_program(Safetensors file,
+                                                            const std::string& path,
+                                                            Target target) {
   const auto text = file.metadata.find("plan");
   if (text == file.metadata.end())
     fail(path, "is no plan file: it has no metadata entry \"plan\" (Executable::save writes one)");
@@ -241,17 +285,20 @@ Executable load_executable(const std::string& path, int threads, const Device& d
   if (const std::int64_t version = json.integer("version", 0); version < 1 || version > kVersion)
     fail(path, "has the plan version ", version, ", this build reads 1 to ", kVersion,
          ": compile the model again");
-  Graph graph;
-  for (std::size_t i = 0; i < json["nodes"].size(); ++i)
-    add_node(graph, json["nodes"][i], file.tensors);
-  graph.set_outputs(value_ids(json["outputs"], graph.size()));
-  detail::Target target = detail::target_of(device, threads);
+  const Graph graph = graph_of(json, file.tensors);
+  check_size(graph, path);
   const ValueId written = graph.size();
   LaidOutGraph laid = lay_out(graph);
   if (laid.graph.size() != written)
     fail(path, "its graph has a view that no layout can express: compile the model again");
   FusionPlan plan = plan_of(json["groups"], laid.graph, target);
-  return Executable(detail::link(std::move(laid), std::move(plan), std::move(target)));
+  return link(std::move(laid), std::move(plan), std::move(target));
+}
+
+Executable load_executable(const std::string& path, int threads, const Device& device) {
+  Safetensors file = load_safetensors(path);
+  detail::Target target = detail::target_of(device, threads);
+  return Executable(detail::read_program(std::move(file), path, std::move(target)));
 }
 
 }  // namespace tensor

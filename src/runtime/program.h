@@ -9,6 +9,7 @@
 #include "src/runtime/placement.h"
 #include "src/runtime/target.h"
 #include "tensor/compile.h"
+#include "tensor/io.h"
 
 namespace tensor::detail {
 
@@ -50,6 +51,10 @@ struct Program {
 
 /// Lowers a plan: decides where every value lives and builds the kernels.
 std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan, Target target);
+
+/// What a plan file holds, for any target; `path` is for messages. UserError where it is damaged.
+std::shared_ptr<const Program> read_program(Safetensors file, const std::string& path,
+                                            Target target);
 
 /// UserError on inputs of other types, on another device, or of another number than the program's.
 void check_inputs(const Program& program, const std::vector<Tensor>& inputs);

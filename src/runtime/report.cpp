@@ -6,6 +6,7 @@
 #include <ostream>
 #include <sstream>
 
+#include "src/core/median.h"
 #include "src/kernels/work.h"
 #include "src/runtime/describe.h"
 #include "src/runtime/program.h"
@@ -24,9 +25,7 @@ std::vector<double> step_times(const Program& program, const std::vector<Tensor>
     std::vector<double> list;
     for (const auto& run : runs)
       if (step < run.size()) list.push_back(run[step]);
-    const auto middle = list.begin() + static_cast<std::ptrdiff_t>(list.size() / 2);
-    std::nth_element(list.begin(), middle, list.end());
-    medians.push_back(*middle);
+    medians.push_back(median(std::move(list)));
   }
   return medians;
 }

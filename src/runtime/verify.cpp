@@ -14,8 +14,6 @@ namespace {
 
 using detail::Program;
 
-std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
-
 // An uninitialised tensor whose elements lie as the layout says.
 Tensor laid_out(const Layout& layout, DType dtype) {
   detail::TensorImpl impl = detail::impl(empty({num_elements(layout.shape)}, dtype));
@@ -44,11 +42,7 @@ class Replay {
   }
 
  private:
-  ValueId root(ValueId id) const {
-    while (graph_[id].kind == NodeKind::operation && !is_compute(graph_, id))
-      id = graph_[id].inputs[0];
-    return id;
-  }
+  ValueId root(ValueId id) const { return root_of(graph_, id); }
 
   // The reference value of any node whose root is known; views are made as they are needed.
   Tensor value(ValueId id) {

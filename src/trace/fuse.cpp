@@ -11,8 +11,6 @@
 namespace tensor {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 // The compute operators in the order in which they are planned, with the edges among them; views
 // are contracted.
 struct ComputeGraph {
@@ -366,8 +364,7 @@ FusionPlan greedy_fusion(const Graph& graph, const CostFn& cost) {
     // Only the group of the latest producer can take the operator in without closing a circle.
     int latest = -1;
     for (const ValueId input : graph[id].inputs)
-      latest = std::max(
-          latest, group_of[static_cast<std::size_t>(wires.root[static_cast<std::size_t>(input)])]);
+      latest = std::max(latest, group_of[at(wires.root[at(input)])]);
     if (latest >= 0) {
       std::vector<ValueId> nodes = groups[static_cast<std::size_t>(latest)].nodes;
       nodes.push_back(id);
@@ -377,11 +374,11 @@ FusionPlan greedy_fusion(const Graph& graph, const CostFn& cost) {
           merged.microseconds <=
               groups[static_cast<std::size_t>(latest)].microseconds + own.microseconds) {
         groups[static_cast<std::size_t>(latest)] = std::move(merged);
-        group_of[static_cast<std::size_t>(id)] = latest;
+        group_of[at(id)] = latest;
         continue;
       }
     }
-    group_of[static_cast<std::size_t>(id)] = static_cast<int>(groups.size());
+    group_of[at(id)] = static_cast<int>(groups.size());
     groups.push_back(std::move(own));
   }
   FusionPlan plan;

@@ -33,7 +33,7 @@ ValueId Graph::add(Op op, std::vector<ValueId> inputs, Attrs attrs, std::string 
   for (const ValueId id : inputs) types.push_back(type(id));
   Node node;
   node.op = op;
-  node.type = info(op).infer(types, attrs);
+  node.type = infer(op, types, attrs);
   node.inputs = std::move(inputs);
   node.attrs = std::move(attrs);
   node.where = std::move(where);
@@ -46,7 +46,7 @@ std::vector<std::vector<ValueId>> consumers(const Graph& graph) {
   std::vector<std::vector<ValueId>> result(static_cast<std::size_t>(graph.size()));
   for (ValueId id = 0; id < graph.size(); ++id)
     for (const ValueId input : graph[id].inputs) {
-      auto& list = result[static_cast<std::size_t>(input)];
+      auto& list = result[at(input)];
       if (list.empty() || list.back() != id) list.push_back(id);
     }
   return result;
@@ -56,7 +56,7 @@ std::vector<Tensor> interpret(const Graph& graph, const std::vector<Tensor>& inp
   if (inputs.size() != graph.inputs().size())
     fail("graph", "got ", inputs.size(), " inputs, need ", graph.inputs().size());
   std::vector<Tensor> values(static_cast<std::size_t>(graph.size()));
-  const auto value = [&](ValueId id) -> Tensor& { return values[static_cast<std::size_t>(id)]; };
+  const auto value = [&](ValueId id) -> Tensor& { return values[at(id)]; };
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const ValueId id = graph.inputs()[i];
     if (!(inputs[i].type() == graph.type(id)))
@@ -66,8 +66,8 @@ std::vector<Tensor> interpret(const Graph& graph, const std::vector<Tensor>& inp
   // A value is dropped after its last use, so that the peak is that of the eager run.
   std::vector<ValueId> last_use(values.size(), -1);
   for (ValueId id = 0; id < graph.size(); ++id)
-    for (const ValueId input : graph[id].inputs) last_use[static_cast<std::size_t>(input)] = id;
-  for (const ValueId id : graph.outputs()) last_use[static_cast<std::size_t>(id)] = graph.size();
+    for (const ValueId input : graph[id].inputs) last_use[at(input)] = id;
+  for (const ValueId id : graph.outputs()) last_use[at(id)] = graph.size();
 
   for (ValueId id = 0; id < graph.size(); ++id) {
     const Node& node = graph[id];
@@ -77,7 +77,7 @@ std::vector<Tensor> interpret(const Graph& graph, const std::vector<Tensor>& inp
     for (const ValueId input : node.inputs) arguments.push_back(value(input));
     value(id) = apply_op(node.op, arguments, node.attrs);
     for (const ValueId input : node.inputs)
-      if (last_use[static_cast<std::size_t>(input)] == id) value(input) = Tensor();
+      if (last_use[at(input)] == id) value(input) = Tensor();
   }
   std::vector<Tensor> outputs;
   for (const ValueId id : graph.outputs()) outputs.push_back(value(id));
@@ -97,7 +97,7 @@ void verify(const Graph& graph, std::string_view stage) {
         internal_error(stage, "%", id, " reads %", input, ", which does not come before it");
       types.push_back(graph.type(input));
     }
-    const TensorType inferred = info(node.op).infer(types, node.attrs);
+    const TensorType inferred = infer(node.op, types, node.attrs);
     if (!(inferred == node.type))
       internal_error(stage, "%", id, " is ", node.type, ", its operator infers ", inferred);
   }

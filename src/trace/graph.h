@@ -14,6 +14,8 @@ namespace tensor {
 
 /// A node's position in its graph, and the name of the one value it computes.
 using ValueId = std::int32_t;
+/// The same as an index of a vector.
+constexpr std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
 
 enum class NodeKind : std::uint8_t { input, constant, operation };
 
@@ -35,7 +37,7 @@ class Graph {
   ValueId add(Op op, std::vector<ValueId> inputs, Attrs attrs = {}, std::string where = {});
   void set_outputs(std::vector<ValueId> outputs);
 
-  const Node& operator[](ValueId id) const { return nodes_[static_cast<std::size_t>(id)]; }
+  const Node& operator[](ValueId id) const { return nodes_[at(id)]; }
   ValueId size() const { return static_cast<ValueId>(nodes_.size()); }
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<ValueId>& inputs() const { return inputs_; }

@@ -13,8 +13,6 @@ bool is_in(const std::vector<ValueId>& nodes, ValueId id) {
   return std::binary_search(nodes.begin(), nodes.end(), id);
 }
 
-std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
-
 }  // namespace
 
 bool is_compute(const Graph& graph, ValueId id) {

@@ -38,7 +38,7 @@ class Isolator {
  private:
   void place(ValueId id, ValueId as) {
     rewriter_.replace(id, as);
-    layouts_.push_back(laid_.layouts[static_cast<std::size_t>(id)]);
+    layouts_.push_back(laid_.layouts[at(id)]);
   }
 
   // With the views and constants that it is made from.

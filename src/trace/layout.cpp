@@ -9,8 +9,6 @@
 namespace tensor {
 namespace {
 
-std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
-
 Dims identity_order(int rank) {
   Dims order;
   for (int axis = 0; axis < rank; ++axis) order.push_back(axis);
@@ -86,6 +84,7 @@ class Placer {
   Dims chosen_order(ValueId id, const Node& node) const {
     const int rank = node.type.shape.rank();
     if (is_image(node.op)) return {0, 2, 3, 1};
+    if (node.op == Op::copy) return identity_order(rank);  // as place_view makes them
     if (const auto order = wanted_by_reader(id, node)) return *order;
     if (info(node.op).pattern == Pattern::elementwise)
       for (const ValueId input : node.inputs) {

@@ -11,8 +11,6 @@
 namespace tensor {
 namespace {
 
-std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
-
 bool is_product(const Graph& graph, ValueId id) {
   return graph.is_op(id, Op::matmul) && graph.is_constant(graph[id].inputs[1]) &&
          graph.type(graph[id].inputs[1]).shape.rank() == 2;

@@ -16,9 +16,9 @@ class Rewriter {
   const Graph& from() const { return from_; }
   Graph& to() { return to_; }
   /// The new value of an old one; the old one must have been handled.
-  ValueId operator()(ValueId old) const { return map_[static_cast<std::size_t>(old)]; }
+  ValueId operator()(ValueId old) const { return map_[at(old)]; }
   std::vector<ValueId> inputs(const Node& node) const;
-  void replace(ValueId old, ValueId with) { map_[static_cast<std::size_t>(old)] = with; }
+  void replace(ValueId old, ValueId with) { map_[at(old)] = with; }
   /// Copies the node as it is, over its inputs' new values.
   ValueId keep(ValueId old);
   /// Maps the outputs and returns the new graph.

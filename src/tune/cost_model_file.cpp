@@ -1,11 +1,10 @@
 #include "src/tune/cost_model_file.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
 
+#include "src/core/checksum.h"
 #include "src/io/atomic_file.h"
 #include "src/io/source.h"
 #include "src/kernels/features.h"
@@ -20,19 +19,11 @@ namespace {
 // digits.
 constexpr std::string_view kMagic = "tensor cost model 2\n";
 
-std::string checksum(std::string_view bytes) {
-  char digits[9];
-  std::snprintf(digits, sizeof digits, "%08x",
-                static_cast<unsigned>(
-                    crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size())));
-  return digits;
-}
-
 // Of the features' names and order: with others the same number says something else.
 std::string features_checksum() {
   std::string names;
   for (const std::string& name : feature_names()) names += name + '\n';
-  return checksum(names);
+  return crc32_digits(names);
 }
 
 // Up to the next newline, which is passed over.
@@ -48,7 +39,7 @@ std::string_view take_line(std::string_view& text) {
 std::string with_header(std::string_view trees, std::size_t columns) {
   std::string rest = std::to_string(columns) + '\n' + features_checksum() + '\n';
   rest += trees;
-  return std::string(kMagic) + checksum(rest) + '\n' + rest;
+  return std::string(kMagic) + crc32_digits(rest) + '\n' + rest;
 }
 
 std::string_view without_header(std::string_view file, const std::string& name,
@@ -57,7 +48,7 @@ std::string_view without_header(std::string_view file, const std::string& name,
     fail(name, "is not a cost model of this version, need a file that tune_model --save wrote");
   std::string_view rest = file.substr(kMagic.size());
   const std::string_view sum = take_line(rest);
-  if (sum != checksum(rest))
+  if (sum != crc32_digits(rest))
     fail(name, "is damaged: its checksum is not that of its content; train it again");
   const std::string_view count = take_line(rest), names = take_line(rest);
   if (count != std::to_string(columns) || names != features_checksum())

@@ -4,6 +4,7 @@
 #include <sstream>
 #include <thread>
 
+#include "src/core/rounding.h"
 #include "src/core/storage.h"
 #include "src/tune/worker.h"
 #include "tensor/error.h"
@@ -70,7 +71,7 @@ TrialMemory place_trial(const cuda::Lowered& lowered, std::span<const OperandBlo
   }
   const auto take = [&](std::int64_t bytes) {
     const std::int64_t place = memory.bytes;
-    memory.bytes += (bytes + kLine - 1) / kLine * kLine;
+    memory.bytes += round_up(bytes, kLine);
     return place;
   };
   for (std::size_t i = 0; i < operands.size(); ++i) {

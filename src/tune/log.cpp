@@ -4,7 +4,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -17,6 +16,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "src/core/checksum.h"
 #include "src/io/atomic_file.h"
 #include "tensor/error.h"
 #include "tensor/json.h"
@@ -38,13 +38,6 @@ constexpr std::pair<const char*, std::string Measurement::*> kTexts[] = {
     {"schedule", &Measurement::schedule}, {"device", &Measurement::device},
     {"driver", &Measurement::driver},     {"version", &Measurement::version},
     {"time", &Measurement::time}};
-
-std::string checksum(std::string_view text) {
-  const auto crc = crc32_z(0, reinterpret_cast<const Bytef*>(text.data()), text.size());
-  char digits[kDigits + 1];
-  std::snprintf(digits, sizeof digits, "%08lx", static_cast<unsigned long>(crc));
-  return digits;
-}
 
 std::string json_string(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -77,7 +70,7 @@ std::optional<Measurement> parse_line(std::string_view line, std::string_view na
   if (line.size() < kBegin.size() + kTail || !line.starts_with(kBegin)) return std::nullopt;
   const std::string_view body = line.substr(0, line.size() - kTail),
                          tail = line.substr(body.size());
-  if (tail != std::string(kChecksum) + checksum(body) + std::string(kEnd)) return std::nullopt;
+  if (tail != std::string(kChecksum) + crc32_digits(body) + std::string(kEnd)) return std::nullopt;
   Measurement m;
   std::int64_t format = 0;
   try {
@@ -104,6 +97,12 @@ std::optional<Measurement> parse_line(std::string_view line, std::string_view na
   return m;
 }
 
+// Nothing yet, or lines of which one at least begins as those of a log do: it may be torn.
+bool is_log(std::string_view text) {
+  if (kBegin.starts_with(text) || text.starts_with(kBegin)) return true;
+  return text.find('\n' + std::string(kBegin)) != text.npos;
+}
+
 // An open file that is locked until this object ends, or the process does.
 class LockedFile {
  public:
@@ -114,6 +113,7 @@ class LockedFile {
     // Merging puts another file in this one's place: a lock on the old one keeps nobody out.
     do {
       close();
+      refuse_devices();
       descriptor_ = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
       if (descriptor_ < 0) fail(path, what, std::strerror(errno));
       while (::flock(descriptor_, use == For::reading ? LOCK_SH : LOCK_EX) != 0) {
@@ -129,6 +129,7 @@ class LockedFile {
 
   int descriptor() const { return descriptor_; }
 
+  // Of the whole file, which is a log.
   std::string text() const {
     std::string all;
     char part[1 << 16];
@@ -136,9 +137,11 @@ class LockedFile {
       const ssize_t count = ::read(descriptor_, part, sizeof part);
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) fail(path_, "cannot be read: ", std::strerror(errno));
-      if (count == 0) return all;
+      if (count == 0) break;
       all.append(part, static_cast<std::size_t>(count));
     }
+    if (!is_log(all)) refuse();
+    return all;
   }
 
   // All of the line or nothing. Returns errno, 0 if it is written.
@@ -159,6 +162,15 @@ class LockedFile {
   }
 
  private:
+  // Opening a pipe waits for its other end, and /dev/zero has none.
+  void refuse_devices() const {
+    struct stat status {};
+    if (::stat(path_.c_str(), &status) != 0) return;
+    if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) refuse();
+  }
+  [[noreturn]] void refuse() const {
+    fail(path_, "is no tuning log: name a log, or a file that does not exist yet");
+  }
   bool is_in_place() const {
     struct stat here {
     }, there{};
@@ -203,7 +215,7 @@ std::string log_line(const Measurement& m) {
   if (!m.model_microseconds.empty()) line += ",\"model_us\":" + list("times", m.model_microseconds);
   if (!m.error.empty())
     line += ",\"error\":" + json_string(std::string_view(m.error).substr(0, kMaxError));
-  return line + std::string(kChecksum) + checksum(line) + std::string(kEnd) + '\n';
+  return line + std::string(kChecksum) + crc32_digits(line) + std::string(kEnd) + '\n';
 }
 
 LogContents parse_log(std::string_view text, std::string_view name) {
@@ -237,12 +249,13 @@ LogContents read_logs(std::span<const std::string> paths) {
 
 LogContents merge_logs(std::span<const std::string> paths, const std::string& path) {
   const LockedFile target(path, LockedFile::For::appending);
+  const std::string before = target.text();
   LogContents all;
   std::unordered_set<std::string> lines;
   for (const std::string& source : paths) {
     std::error_code unknown;
     const bool is_target = std::filesystem::equivalent(source, path, unknown);
-    add(all, lines, is_target ? parse_log(target.text(), path) : read_log(source));
+    add(all, lines, is_target ? parse_log(before, path) : read_log(source));
   }
   AtomicFile merged(path);
   for (const Measurement& m : all.measurements) merged.write(log_line(m));
@@ -251,7 +264,7 @@ LogContents merge_logs(std::span<const std::string> paths, const std::string& pa
 }
 
 Log::Log(std::string path) : path_(std::move(path)), synced_(std::chrono::steady_clock::now()) {
-  LockedFile(path_, LockedFile::For::appending);
+  LockedFile(path_, LockedFile::For::appending).text();
 }
 
 Log::~Log() {

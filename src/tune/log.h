@@ -45,7 +45,7 @@ struct LogContents {
 /// Reads the text of a log, called `name` in messages. UserError on intact lines of a format that
 /// this version does not know: they are not skipped, since they may be worth hours.
 LogContents parse_log(std::string_view text, std::string_view name);
-/// Reads logs one after the other. UserError when one is absent or unreadable.
+/// Reads logs one after the other. UserError when one is absent, unreadable, or no log at all.
 LogContents read_logs(std::span<const std::string> paths);
 LogContents read_log(const std::string& path);
 
@@ -58,7 +58,7 @@ LogContents merge_logs(std::span<const std::string> paths, const std::string& pa
 /// may fork, stop or die at any time.
 class Log {
  public:
-  /// Makes the file if there is none. UserError when it cannot be written.
+  /// Makes the file if there is none. UserError when it cannot be written, or is no log.
   explicit Log(std::string path);
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;

@@ -34,7 +34,7 @@ class Measurer {
   using Hear = std::function<void(std::size_t, const Measured&)>;
   /// The same, and tells `hear` at once, where the measurer knows before the batch is done.
   virtual std::vector<Measured> measure_telling(std::span<const Candidate> candidates,
-                                                const Hear&) {
+                                                [[maybe_unused]] const Hear& hear) {
     return measure(candidates);
   }
 };

@@ -17,8 +17,6 @@ constexpr std::uint64_t kSeed = 20231;
 constexpr std::int64_t kLine = 1024;             // bytes: what kernels may count on of an address
 constexpr std::int64_t kMostLookedAt = 1 << 22;  // elements of a result
 
-std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
-
 // Offsets of the lowest and the highest element, counted from the first one.
 std::pair<std::int64_t, std::int64_t> reach(const Layout& layout) {
   std::int64_t low = 0, high = 0;

@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "src/core/checksum.h"
 #include "src/tune/table.h"
 #include "tensor/error.h"
 
@@ -27,11 +28,6 @@ std::vector<std::size_t> descending(const std::vector<double>& scores) {
   return order;
 }
 
-std::uint64_t mixed(std::uint64_t seed, std::string_view text) {
-  for (const char c : text) seed = (seed ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return seed;
-}
-
 }  // namespace
 
 Search::Search(std::string problem, std::string family, Space space, SearchOptions options)
@@ -40,7 +36,7 @@ Search::Search(std::string problem, std::string family, Space space, SearchOptio
       space_(std::move(space)),
       options_(options),
       sampler_(space_),
-      random_(mixed(options.seed, problem_ + family_)),
+      random_(hash_of(problem_ + family_, options.seed)),
       level0_us_(space_.model_us(space_.chosen)) {
   hints_.push_back(space_.chosen);
 }

@@ -47,14 +47,6 @@ bool names_same(const A& a, const B& b) {
 
 }  // namespace
 
-double median(std::vector<double> times) {
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  const double upper = *middle;
-  if (times.size() % 2 == 1) return upper;
-  return (*std::max_element(times.begin(), middle) + upper) / 2;
-}
-
 Table::Table(std::span<const Measurement> measurements) {
   // In the order of problem, device, family and schedule, which breaks ties.
   std::map<std::tuple<std::string, std::string, std::string, std::string>, Records> all;

@@ -9,12 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "src/core/median.h"
 #include "src/tune/log.h"
 
 namespace tensor {
-
-/// The middle of the times, or the mean of the two in the middle. There is one at least.
-double median(std::vector<double> times);
 
 class Table {
  public:

@@ -130,7 +130,7 @@ FusionPlan Tuner::with_level0(const Plans& plans) const {
   FusionPlan plan = plans.merged.second;
   for (Group& group : plan.groups) {
     const Entry* entry = entry_of(plans.merged.first, group);
-    if (!entry || entry->before_us <= 0) continue;
+    if (!entry || entry->before_us <= 0 || !entry->search->best()) continue;
     if (entry->before_us > Table::kChosen * entry->search->best()->microseconds) continue;
     const Choice choice = entry->problem->choice(entry->problem->space().chosen);
     group.family = choice.family;

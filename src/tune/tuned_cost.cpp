@@ -1,7 +1,5 @@
 #include "src/tune/tuned_cost.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <iomanip>
@@ -9,6 +7,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "src/core/checksum.h"
 #include "src/kernels/cuda/kernel_cache.h"
 #include "src/trace/isolate.h"
 #include "src/trace/parallel.h"
@@ -155,10 +154,7 @@ std::string partition_text(const Graph& graph, const FusionPlan& estimated, bool
   std::string texts;
   for (const Group& group : estimated.groups) texts += problem_text(graph, group) + '\n';
   if (as_twin) texts = twin_text(texts);
-  std::ostringstream text;
-  text << kModel << estimated.groups.size() << " groups " << std::hex << std::setfill('0')
-       << std::setw(8) << crc32_z(0, reinterpret_cast<const Bytef*>(texts.data()), texts.size());
-  return text.str();
+  return kModel + std::to_string(estimated.groups.size()) + " groups " + crc32_digits(texts);
 }
 
 std::vector<Measurement> known_measurements(const std::optional<std::vector<std::string>>& logs) {

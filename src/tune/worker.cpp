@@ -18,6 +18,7 @@
 #include <sstream>
 #include <thread>
 
+#include "src/core/checksum.h"
 #include "tensor/error.h"
 
 namespace tensor {
@@ -50,11 +51,9 @@ struct Head {
 constexpr std::uint64_t kMostBytes = 64 << 20;
 
 std::uint64_t checksum(const Head& head, std::string_view text) {
-  std::uint64_t hash = 14695981039346656037u;  // FNV-1a
-  const auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 1099511628211u; };
-  mix(head.magic), mix(static_cast<unsigned char>(head.kind)), mix(head.item), mix(head.bytes);
-  for (const char c : text) mix(static_cast<unsigned char>(c));
-  return hash;
+  std::uint64_t hash = mixed(mixed(kHashStart, head.magic), static_cast<unsigned char>(head.kind));
+  hash = mixed(mixed(hash, head.item), head.bytes);
+  return hash_of(text, hash);
 }
 
 // False when the other side is gone.
@@ -268,7 +267,14 @@ std::string Worker::listen(Batch& batch) {
   std::string bytes;
   Clock::time_point heard = Clock::now();
   while (true) {
-    while (const auto message = take_message(bytes)) {
+    while (true) {
+      std::optional<Message> message;
+      try {
+        message = take_message(bytes);
+      } catch (const UserError& nonsense) {
+        return nonsense.what();
+      }
+      if (!message) break;
       heard = Clock::now();
       const auto& [head, text] = *message;
       if (head.kind == kEnd) {
@@ -317,8 +323,9 @@ std::string Worker::attempt(Batch& batch) {
   std::string reason = "gone";
   if (write_message(descriptor_, kBatch, 0, joined(items))) try {
       reason = listen(batch);
-    } catch (const UserError& nonsense) {
-      reason = nonsense.what();
+    } catch (...) {  // of whoever hears the answers, and no item's fault
+      kill_and_describe("is heard no more");
+      throw;
     }
   if (reason.empty()) return reason;
   if (batch.blamed.empty() && !batch.has_given_up) batch.blame_begun(0);

@@ -66,7 +66,8 @@ class Worker {
 
   /// The items' answers. The child is started when it is first needed, with all that this process
   /// knows at that moment, and again after it died; items that were under way together when it did
-  /// are tried once more, each alone. Results are not empty.
+  /// are tried once more, each alone. Results are not empty. What `hear` throws ends the child and
+  /// goes to the caller.
   std::vector<Answer> run(const std::vector<std::string>& items, const Hear& hear = nullptr);
 
   /// Ends the child: the next batch has a new one, which knows what this process knows by then.

@@ -60,6 +60,23 @@ TEST(Attrs, Prints) {
             "shape=[4, 5], nothing=none");
 }
 
+// Texts of attributes tell operators apart.
+TEST(Attrs, PrintsAllDigitsThatThereAre) {
+  const auto text_of = [](double value) {
+    std::ostringstream text;
+    text << AttrValue(value);
+    return text.str();
+  };
+  EXPECT_EQ(text_of(0.1), "0.1");
+  EXPECT_EQ(text_of(0.0001), "0.0001");
+  EXPECT_EQ(text_of(1e6), "1e+06");
+  EXPECT_EQ(text_of(1.0000014e-5), "1.0000014e-05");
+  EXPECT_EQ(text_of(1234567), "1234567");
+  EXPECT_EQ(text_of(1.0 / 3), "0.3333333333333333");
+  EXPECT_EQ(text_of(-INFINITY), "-inf");
+  EXPECT_EQ(text_of(NAN), "nan");
+}
+
 TEST(Attrs, Messages) {
   EXPECT_EQ(error_of([] { sample().integer("absent"); }),
             "attribute: absent is missing and has no default");

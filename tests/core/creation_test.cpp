@@ -27,6 +27,12 @@ TEST(Creation, Filled) {
   EXPECT_EQ(full({2}, true).dtype(), boolean);
   EXPECT_EQ(full({2}, 7.9, u8).to_vector<int>(), (std::vector<int>{7, 7}));
   EXPECT_EQ(full({2, 3}, array({1, 2, 3})).to_vector<int>(), (std::vector<int>{1, 2, 3, 1, 2, 3}));
+  EXPECT_EQ(full({2}, 7, boolean).to_vector<int>(), (std::vector<int>{1, 1}));
+  EXPECT_EQ(full({2}, array({300}), u8).to_vector<int>(), (std::vector<int>{44, 44}));
+  EXPECT_EQ(error_of([] { full({2}, 300, u8); }),
+            "full: the number 300 does not fit into u8: name a wider type");
+  EXPECT_EQ(error_of([] { full({2}, -1, u8); }),
+            "full: the number -1 does not fit into u8: name a wider type");
   EXPECT_FALSE(full({2}, 1).is_weak());
   EXPECT_FALSE(full({}, 1).is_weak());
   EXPECT_FALSE(full({2}, 1).is_read_only());
@@ -40,6 +46,11 @@ TEST(Creation, EmptyIsAlignedAndChecked) {
   EXPECT_EQ(error_of([] { empty({-1}); }), "shape: got (-1,), need extents of at least 0");
   EXPECT_EQ(error_of([] { empty({std::int64_t{1} << 62}, f64); }),
             "shape: the shape (4611686018427387904,) of f64 takes more than 2^63 bytes");
+  const std::int64_t large = std::int64_t{1} << 40;
+  EXPECT_EQ(error_of([&] {
+              empty({2, large, large});
+            }),
+            "shape: the shape (2, 1099511627776, 1099511627776) holds more than 2^63 elements");
   EXPECT_EQ(error_of([] { empty({std::int64_t{1} << 60}, u8); }),
             "memory: cannot allocate 1152921504606846976 bytes for a tensor: the machine has not "
             "that much free");
@@ -69,6 +80,10 @@ TEST(Creation, Arange) {
   EXPECT_EQ(arange(5, 5).size(), 0);
   EXPECT_EQ(arange(5, 0).size(), 0);
   EXPECT_EQ(arange(0, 5, -1).size(), 0);
+  EXPECT_EQ(arange(2.5).type(), (TensorType{{3}, f32}));
+  EXPECT_EQ(arange(2.5f, f64).to_vector<double>(), (std::vector<double>{0, 1, 2}));
+  EXPECT_EQ(arange(0.0, 5.0).type(), (TensorType{{5}, f32}));
+  EXPECT_EQ(arange(1, 2.5).to_vector<double>(), (std::vector<double>{1, 2}));
   EXPECT_EQ(arange(0.0, 1.0, 0.25, f64).to_vector<double>(),
             (std::vector<double>{0, 0.25, 0.5, 0.75}));
   EXPECT_EQ(arange(1.0, 0.0, -0.5).to_vector<double>(), (std::vector<double>{1, 0.5}));
@@ -98,6 +113,8 @@ TEST(Creation, Linspace) {
   EXPECT_EQ(linspace(2, 3, 0).size(), 0);
   EXPECT_EQ(linspace(0.1, 0.7, 7, true, f64).item(6), 0.7);  // the end exactly
   EXPECT_EQ(linspace(0, 1, 3).dtype(), f32);
+  EXPECT_EQ(linspace(-1, 0, 4, true, i64).to_vector<int>(), (std::vector<int>{-1, -1, -1, 0}));
+  EXPECT_EQ(linspace(0, -2.5, 2, true, i32).to_vector<int>(), (std::vector<int>{0, -3}));
   EXPECT_EQ(error_of([] { linspace(0, 1, -2); }), "linspace: got a count of -2, need at least 0");
 }
 
@@ -105,6 +122,9 @@ TEST(Creation, Eye) {
   EXPECT_EQ(eye(2).to_vector<int>(), (std::vector<int>{1, 0, 0, 1}));
   EXPECT_EQ(eye(2, 3, 1).to_vector<int>(), (std::vector<int>{0, 1, 0, 0, 0, 1}));
   EXPECT_EQ(eye(2, 3, -1, i8).to_vector<int>(), (std::vector<int>{0, 0, 0, 1, 0, 0}));
+  for (const std::int64_t far :
+       {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()})
+    EXPECT_EQ(eye(2, 2, far).to_vector<int>(), (std::vector<int>{0, 0, 0, 0}));
   EXPECT_EQ(eye(2, 0).shape(), (Shape{2, 0}));
   EXPECT_EQ(eye(0).size(), 0);
 }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <sstream>
 
 #include "tests/ops/check.h"
@@ -82,7 +83,48 @@ TEST(Handle, ItemConvertsAndAtDoesNot) {
             "data: this tensor holds f32, got a request for f64: convert it with astype(f64)");
 }
 
+TEST(Handle, ItemConvertsAsAstypeDoes) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor x = array({0.5, nan, 300.0, -1.0, 1e30});
+  EXPECT_TRUE(x.item<bool>(0));
+  EXPECT_TRUE(x.item<bool>(1));
+  EXPECT_FALSE(array({-0.0}).item<bool>());
+  EXPECT_EQ(x.item<int>(1), 0);
+  EXPECT_EQ(x.item<std::uint8_t>(2), 255);
+  EXPECT_EQ(x.item<std::uint8_t>(3), 0);
+  EXPECT_EQ(x.item<int>(4), std::numeric_limits<int>::max());
+  EXPECT_EQ(x.item<std::uint64_t>(4), std::numeric_limits<std::uint64_t>::max());
+  EXPECT_EQ(array({300}).item<std::uint8_t>(), 44);  // integers wrap around
+  EXPECT_EQ(x.item<Float16>(0).bits, Float16(0.5).bits);
+}
+
+template <class T>
+concept TakesZeroAsDevice = requires(const T& x) {
+  x.to(0);
+};
+template <class T>
+concept TakesNullAsIndex = requires(const T& x) {
+  x[nullptr];
+};
+
+// A literal 0 is a null pointer, too.
+TEST(Handle, ZeroIsAnIndexAndNoDevice) {
+  static_assert(!TakesZeroAsDevice<Tensor> && !TakesNullAsIndex<Tensor>);
+  static_assert(!std::is_constructible_v<Device, int>);
+  static_assert(!std::is_constructible_v<Device, std::nullptr_t>);
+  Tensor x = arange(6).reshape({2, 3});
+  EXPECT_EQ(x[0].to_vector<int>(), (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(x[-1][std::size_t{1}].item<int>(), 4);
+  EXPECT_EQ(x["0"].to_vector<int>(), x[0].to_vector<int>());
+  x[0] = 7;
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{7, 7, 7, 3, 4, 5}));
+}
+
 TEST(Handle, LargeIntegersStayExact) {
+  EXPECT_EQ(error_of([] { array({1}) + std::numeric_limits<std::uint64_t>::max(); }),
+            "tensor: the number 18446744073709551615 does not fit into i64, the widest integer "
+            "type: give it as a double");
+  EXPECT_EQ(Tensor(std::uint64_t{5}).item<int>(), 5);
   const std::int64_t large = (std::int64_t{1} << 62) + 1;
   EXPECT_EQ(array({large}).item<std::int64_t>(0), large);
   EXPECT_EQ((array({large}) + 1).item<std::int64_t>(0), large + 1);
@@ -138,9 +180,11 @@ TEST(Handle, ReadOnlyMemory) {
   EXPECT_TRUE(x(slice(1, 3)).is_read_only());
   EXPECT_FALSE(x.copy().is_read_only());
   EXPECT_EQ(error_of([&] { x.mutable_data<float>(); }),
-            "mutable_data: the memory of this tensor is read-only: write into a copy() instead");
+            "mutable_data: the memory of this tensor is read-only: write into a copy() instead, or "
+            "read through item() or a const Tensor");
   EXPECT_EQ(error_of([&] { x.at<float>(0) = 1; }),
-            "at: the memory of this tensor is read-only: write into a copy() instead");
+            "at: the memory of this tensor is read-only: write into a copy() instead, or read "
+            "through item() or a const Tensor");
   EXPECT_EQ(
       error_of([&] { x(0) = 1; }),
       "assignment: the target is read-only (a mapped file or a broadcast): write into a copy()");
@@ -155,7 +199,7 @@ TEST(Handle, BroadcastsAreReadOnly) {
   EXPECT_TRUE(x.is_read_only());
   EXPECT_EQ(error_of([&] { x.mutable_data<float>(); }),
             "mutable_data: several indices of this broadcast share one element: write into a "
-            "copy() instead");
+            "copy() instead, or read through item() or a const Tensor");
   EXPECT_FALSE(broadcast_to(array({1.f, 2.f}), {1, 2}).is_read_only());
   EXPECT_FALSE(x.copy().is_read_only());
 }

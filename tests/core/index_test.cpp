@@ -127,6 +127,39 @@ TEST(Assignment, ConvertsAndBroadcasts) {
   EXPECT_EQ(y.to_vector<int>(), (std::vector<int>{4, 8}));
 }
 
+TEST(Assignment, LeadingAxesOfTheValueMayBeTooMany) {
+  Tensor x = zeros({2, 3});
+  x(0) = ones({1, 3});
+  x(array({1}), 0) = full({1, 1, 1}, 5);
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{1, 1, 1, 5, 0, 0}));
+}
+
+TEST(Assignment, RefusesIntegersThatDoNotFit) {
+  Tensor x = zeros({2}, u8);
+  EXPECT_EQ(error_of([&] { x(0) = 300; }),
+            "assignment: the number 300 does not fit into u8: convert the target with astype "
+            "first");
+  EXPECT_EQ(error_of([&] { x(x == 0) = -1; }),
+            "assignment: the number -1 does not fit into u8: convert the target with astype first");
+  x(0) = array({300});  // a tensor wraps around
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{44, 0}));
+}
+
+TEST(Assignment, InPlaceKeepsTheKind) {
+  Tensor x = ones({2}, i64), small = ones({2}, u8), flags = ones({2}, boolean);
+  EXPECT_EQ(error_of([&] { x(ellipsis) += 0.5; }),
+            "assignment: the result is f64, which i64 cannot hold: convert the target with "
+            "astype(f64) first, or the result with astype(i64)");
+  EXPECT_THROW(x(0) /= 2, UserError);
+  EXPECT_THROW(small(0) -= array({1}), UserError);
+  EXPECT_THROW(flags(0) += 1, UserError);
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{1, 1}));
+  small.astype(i8)(0) += array({1});
+  Tensor half = ones({2}, f16);
+  half(0) *= array({2.5});
+  EXPECT_EQ(half.to_vector<double>(), (std::vector<double>{2.5, 1}));
+}
+
 TEST(Assignment, OneIndexedTensorToAnother) {
   Tensor x = arange(4), y = zeros({4}, i64);
   y(slice(0, 2)) = x(slice(2, 4));
@@ -174,12 +207,12 @@ TEST(Index, Messages) {
   EXPECT_EQ(error_of([&] { x(zeros({}, boolean)); }),
             "index: a 0-d mask is not supported: use where()");
   EXPECT_EQ(error_of([&] { x(0) = zeros({4}); }),
-            "broadcast_to: the shapes (4,) and (3,) do not broadcast: axes must be equal or 1, "
+            "assignment: the shapes (4,) and (3,) do not broadcast: axes must be equal or 1, "
             "counted from the last");
   EXPECT_EQ(error_of([&] {
               x(0) = zeros({2, 3});
             }),
-            "broadcast_to: cannot stretch the shape (2, 3) to (3,): only axes of extent 1 stretch");
+            "assignment: cannot stretch the shape (2, 3) to (3,): only axes of extent 1 stretch");
 }
 
 TEST(IndexText, IsReadAsNumPysSyntax) {

@@ -141,6 +141,33 @@ TEST(Nn, LoadChecksTheShapeOfAFusedTensor) {
             "  wrong shape: \"weight\" is (5, 2), need (6, 2)");
 }
 
+TEST(Nn, LoadRefusesPartsThatThereAreNot) {
+  nn::Linear linear = nn::Linear::sized(2, 2, false);
+  const auto message_of_part = [&](int part, int parts) {
+    return message_of([&] {
+      nn::load(linear, {{"weight", tensor::zeros({6, 2})}},
+               {.rename = [=](const std::string& path) {
+                 return nn::Source{path, part, parts};
+               }});
+    });
+  };
+  const std::string start = "load: the checkpoint does not fit the model: 1 problem:\n";
+  EXPECT_EQ(message_of_part(3, 3), start +
+                                       "  no such part: \"weight\", part 3 of 3 for the shape "
+                                       "(2, 2), need parts from 0 to 2");
+  EXPECT_EQ(message_of_part(-1, 3), start +
+                                        "  no such part: \"weight\", part -1 of 3 for the shape "
+                                        "(2, 2), need parts from 0 to 2");
+}
+
+// A cast to the type it has would double the memory of a model.
+TEST(Nn, LoadTakesTensorsOfTheRightTypeAsTheyAre) {
+  nn::Linear linear = nn::Linear::sized(2, 2, false);
+  const Tensor weight = tensor::ones({2, 2});
+  nn::load(linear, {{"weight", weight}});
+  EXPECT_TRUE(linear.weight.shares_storage(weight));
+}
+
 TEST(Nn, LoadShortensALongListOfProblems) {
   nn::StateDict state = random_state(5);
   for (int i = 0; i < 5000; ++i) state["unknown." + std::to_string(i)] = tensor::zeros({1});

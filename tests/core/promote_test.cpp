@@ -102,6 +102,23 @@ TEST(Promotion, NumbersStayWeakInWhereAndClip) {
   EXPECT_EQ(maximum(ones({2}, i16), 1.5).dtype(), f64);
 }
 
+// NumPy 2 compares with any Python integer exactly, and clips by it.
+TEST(Promotion, NumbersOutOfRangeCompareAndClip) {
+  const Tensor x = ones({1}, u8);
+  EXPECT_TRUE((x < 1000).item<bool>());
+  EXPECT_TRUE((1000 > x).item<bool>());
+  EXPECT_FALSE((x <= -1).item<bool>());
+  EXPECT_FALSE((x == -1).item<bool>());
+  EXPECT_FALSE((x == 257).item<bool>());  // 1, were it wrapped
+  EXPECT_TRUE((x != 300).item<bool>());
+  EXPECT_TRUE((full({1}, -1, i8) >= -129).item<bool>());
+  EXPECT_EQ(clip(x, 0, 1000).dtype(), u8);
+  EXPECT_EQ(clip(array({5, 100}).astype(u8), -7, 50).to_vector<int>(), (std::vector<int>{5, 50}));
+  EXPECT_FALSE(clip(x, -1, 1000).shares_storage(x));
+  EXPECT_EQ(error_of([&] { clip(x, 300, 1000); }),
+            "maximum: the number 300 does not fit into u8: convert the tensor with astype first");
+}
+
 TEST(Promotion, Messages) {
   EXPECT_EQ(error_of([] { ones({2}, u8) + 300; }),
             "add: the number 300 does not fit into u8: convert the tensor with astype first");

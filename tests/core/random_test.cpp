@@ -70,6 +70,33 @@ TEST(Random, Integers) {
             "randint: got low 2 and high 2, need low < high");
 }
 
+TEST(Random, IntegersFitTheirType) {
+  Generator generator(1);
+  EXPECT_EQ(generator.randint(-128, 128, {3}, i8).dtype(), i8);
+  EXPECT_EQ(generator.randint(0, 2, {3}, boolean).dtype(), boolean);
+  EXPECT_EQ(error_of([&] { generator.randint(0, 257, {1}, u8); }),
+            "randint: the numbers from 0 to 256 do not all fit into u8: name a wider type");
+  EXPECT_EQ(error_of([&] { generator.randint(-1, 2, {1}, u8); }),
+            "randint: the numbers from -1 to 1 do not all fit into u8: name a wider type");
+}
+
+// Of 16-bit types one number in 512 (bf16) to 4096 (f16) would be rounded up to the end, and
+// between neighbours of f32 and f64 half of them.
+TEST(Random, UniformNeverReachesItsEnd) {
+  Generator generator(2);
+  constexpr std::pair<double, double> kIntervals[] = {{0, 1}, {-1, 0}, {-3, -2}, {0, 0.7}};
+  for (const auto& [low, high] : kIntervals)
+    for (const DType dtype : {f16, bf16, f32}) {
+      const Tensor x = generator.uniform({100000}, low, high, dtype).astype(f64);
+      EXPECT_LT(max(x).item(), high) << dtype;
+      EXPECT_GE(min(x).item(), low) << dtype;
+    }
+  const float after = std::nextafter(1.f, 2.f);
+  EXPECT_TRUE(all(generator.uniform({100}, 1, after, f32) == 1).item<bool>());
+  EXPECT_TRUE(all(generator.uniform({100}, 1, std::nextafter(1, 2), f64) == 1).item<bool>());
+  EXPECT_TRUE(all(generator.uniform({100}, 1, 1) == 1).item<bool>());
+}
+
 TEST(Random, EveryFloatingType) {
   for (const DType dtype : {f16, bf16, f32, f64}) {
     const Tensor x = Generator(3).uniform({1000}, 0, 1, dtype);

@@ -10,6 +10,7 @@
 #include "src/kernels/cuda/families.h"
 #include "tensor/error.h"
 #include "tests/cuda/attention_cases.h"
+#include "tests/cuda/compiled.h"
 #include "tests/cuda/on_device.h"
 
 namespace tensor::cuda {
@@ -110,12 +111,7 @@ TEST(AttentionMma, TheModelIsPlausible) {
 
 // What is chosen for every depth, and the largest blocks that there are.
 TEST(AttentionMma, CompilesWithoutSpills) {
-  const Compiler* compiler = nullptr;
-  try {
-    compiler = &Compiler::get();
-  } catch (const UserError& error) {
-    GTEST_SKIP() << error.what();
-  }
+  if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
   const auto check = [&](Problem p, int capability, const AttentionMmaSchedule* wanted) {
     p.dtype = f16;
     const emulator::GroupCase t = attention_case(p);
@@ -124,11 +120,7 @@ TEST(AttentionMma, CompilesWithoutSpills) {
     const AttentionMmaSchedule s = wanted ? *wanted : attention_mma_schedules(problem, on).front();
     const Lowered lowered = lower_attention_mma(t.laid(), t.group(), on, s);
     ASSERT_EQ(lowered.calls.size(), 1u);
-    const Call& call = lowered.calls.back();
-    const std::string log = compiler->compile(call.source, on.device.architecture()).log;
-    EXPECT_NE(log.find("0 bytes spill stores, 0 bytes spill loads"), std::string::npos)
-        << call.entry << '\n'
-        << log;
+    expect_no_trouble(lowered.calls.back().source, on.device.architecture());
   };
   // What is chosen.
   for (const int capability : kCapabilities)

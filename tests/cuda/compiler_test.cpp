@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "src/kernels/cuda/shared_library.h"
-#include "tensor/error.h"
+#include "tests/cuda/compiled.h"
 
 #if __has_include(<nvrtc.h>)
 #include <nvrtc.h>
@@ -19,14 +19,37 @@ namespace {
 class RunTimeCompiler : public testing::Test {
  protected:
   void SetUp() override {
-    try {
-      compiler_ = &Compiler::get();
-    } catch (const UserError& error) {
-      GTEST_SKIP() << error.what();
-    }
+    if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
+    compiler_ = &Compiler::get();
   }
   const Compiler* compiler_ = nullptr;
 };
+
+TEST(Trouble, IsWhatPtxasReports) {
+  const auto log = [](const std::string& memory, const std::string& more = "") {
+    return "ptxas info    : Function properties for k\nptxas         .     " + memory +
+           "\nptxas info    : Used 40 registers, used 0 barriers\n" + more;
+  };
+  const std::string clean = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads";
+  EXPECT_EQ(trouble(log(clean)), "");
+  EXPECT_EQ(trouble(log(clean) + log(clean)), "");
+  EXPECT_TRUE(trouble("").starts_with("no line of ptxas"));
+  EXPECT_TRUE(trouble(log("")).starts_with("no line of ptxas"));
+  const std::string stores = "40 bytes stack frame, 40 bytes spill stores, 0 bytes spill loads",
+                    loads = "0 bytes stack frame, 0 bytes spill stores, 20 bytes spill loads",
+                    frame = "10 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads";
+  EXPECT_TRUE(trouble(log(stores)).starts_with("registers spill"));
+  EXPECT_TRUE(trouble(log(loads)).starts_with("registers spill"));
+  EXPECT_TRUE(trouble(log(frame)).starts_with("variables lie in memory"));
+  EXPECT_TRUE(trouble(log(clean) + log(stores)).starts_with("registers spill"));
+  EXPECT_EQ(trouble(log(stores), 40), "");
+  EXPECT_TRUE(trouble(log(stores), 39).starts_with("registers spill"));
+  const std::string serialized =
+      "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are "
+      "serialized\n";
+  EXPECT_TRUE(trouble(log(clean, serialized)).starts_with("the compiler changed"));
+  EXPECT_EQ(trouble(log(clean, "ptxas info    : Function properties for k_0C7510a\n")), "");
+}
 
 const KernelSource kAdd = {
     "add.cu",

@@ -20,6 +20,7 @@
 #include "src/kernels/cuda/device_headers.h"
 #include "tensor/error.h"
 #include "tensor/tensor.h"
+#include "tests/cuda/compiled.h"
 
 namespace tensor::cuda {
 namespace {
@@ -136,19 +137,14 @@ TEST(Expressions, EveryElementwiseOperatorHasDeviceText) {
 }
 
 TEST(Expressions, CompileForTheGpu) {
-  const Compiler* compiler = nullptr;
-  try {
-    compiler = &Compiler::get();
-  } catch (const UserError& error) {
-    GTEST_SKIP() << error.what();
-  }
+  if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
   std::string text = "#include \"numbers.h\"\nusing namespace tensor::device;\n";
   for (const Case& c : all_cases())
     if (const auto code = code_of(c))
       text += function_text(c, *code, "extern \"C\" __global__ void ",
                             "for (int i = threadIdx.x; i < count; i += blockDim.x) {\n");
   for (const char* architecture : {"sm_75", "sm_90a"}) {
-    const Cubin cubin = compiler->compile(
+    const Cubin cubin = Compiler::get().compile(
         {"elementwise.cu", text, device_headers(), {"-default-device"}}, architecture);
     EXPECT_FALSE(cubin.code.empty());
     EXPECT_EQ(cubin.log.find("warning"), std::string::npos) << cubin.log;

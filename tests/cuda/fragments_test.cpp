@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "src/kernels/cuda/device.h"
-#include "tensor/error.h"
+#include "tests/cuda/compiled.h"
 
 namespace tensor::device {
 
@@ -207,17 +207,13 @@ cuda::KernelSource source(const std::string& text) {
 }
 
 TEST(Fragments, CompileForEveryArchitectureThatHasThem) {
-  const cuda::Compiler* compiler = nullptr;
-  try {
-    compiler = &cuda::Compiler::get();
-  } catch (const UserError& error) {
-    GTEST_SKIP() << error.what();
-  }
-  for (const int architecture : compiler->architectures()) {
+  if (const std::string reason = cuda::no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
+  const cuda::Compiler& compiler = cuda::Compiler::get();
+  for (const int architecture : compiler.architectures()) {
     if (architecture < kMma16x8x16.architecture) continue;  // bf16 came with m16n8k16
-    EXPECT_NO_THROW(compiler->compile(source(kKernels), "sm_" + std::to_string(architecture)));
+    EXPECT_NO_THROW(compiler.compile(source(kKernels), "sm_" + std::to_string(architecture)));
   }
-  EXPECT_NO_THROW(compiler->compile(source(std::string(kKernels) + kWgmma), "sm_90a"));
+  EXPECT_NO_THROW(compiler.compile(source(std::string(kKernels) + kWgmma), "sm_90a"));
 }
 
 class FragmentsOnGpu : public testing::Test {

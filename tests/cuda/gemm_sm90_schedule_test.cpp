@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <set>
 
-#include "tensor/error.h"
+#include "src/kernels/cuda/device_headers.h"
+#include "tests/cuda/compiled.h"
 #include "tests/cuda/gemm_sm90_cases.h"
 
 namespace tensor::cuda {
@@ -132,20 +133,10 @@ TEST(GemmSm90, TheModelKnowsSplits) {
 }
 
 TEST(GemmSm90, CompilesWithoutSpills) {
-  const Compiler* compiler = nullptr;
-  try {
-    compiler = &Compiler::get();
-  } catch (const UserError& error) {
-    GTEST_SKIP() << error.what();
-  }
+  if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
   const auto check = [&](const Traced& t, const GemmSchedule& s) {
     const Lowered lowered = lower_gemm_sm90(t.laid, t.group, h200(), s);
-    const Call& call = lowered.calls.back();
-    const std::string log = compiler->compile(call.source, "sm_90a").log;
-    EXPECT_NE(log.find("0 bytes spill stores, 0 bytes spill loads"), std::string::npos)
-        << call.entry << '\n'
-        << log;
-    EXPECT_EQ(log.find("C75"), std::string::npos) << call.entry << '\n' << log;
+    expect_no_trouble(lowered.calls.back().source, "sm_90a");
   };
   for (const Case& c : cases(100, 320, 192, bf16)) {
     const Traced t = traced(c);
@@ -163,12 +154,7 @@ TEST(GemmSm90, CompilesWithoutSpills) {
 // For products of any size: the first schedules that the model likes, with little and with much to
 // do afterwards.
 TEST(GemmSm90, WhatTheModelLikesCompiles) {
-  const Compiler* compiler = nullptr;
-  try {
-    compiler = &Compiler::get();
-  } catch (const UserError& error) {
-    GTEST_SKIP() << error.what();
-  }
+  if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
   std::set<std::string> seen;
   const auto check = [&](const Case& c, const Traced& t) {
     const auto schedules = gemm_sm90_schedules(problem_of(t.laid, t.group), h200());
@@ -177,10 +163,8 @@ TEST(GemmSm90, WhatTheModelLikesCompiles) {
       GemmSchedule tile = schedules[i];
       tile.stages = 0;  // takes no registers
       if (!seen.insert(c.name + tile.name()).second) continue;
-      const std::string log = compiler->compile(lowered.calls.back().source, "sm_90a").log;
-      EXPECT_NE(log.find("0 bytes spill stores, 0 bytes spill loads"), std::string::npos)
-          << lowered.description << '\n'
-          << log;
+      SCOPED_TRACE(lowered.description);
+      expect_no_trouble(lowered.calls.back().source, "sm_90a");
     }
   };
   constexpr std::int64_t kSizes[][3] = {{8192, 8192, 8192}, {4096, 4096, 1024}, {1050, 2048, 256},
@@ -194,6 +178,15 @@ TEST(GemmSm90, WhatTheModelLikesCompiles) {
       if (is_summed && (features % kSummed != 0 || (tokens > 2048 && c.name == "sums"))) continue;
       check(c, traced(c));
     }
+}
+
+// The operator row_sums and the kernels that stand for it must mean the same pieces.
+TEST(GemmSm90, SumsPiecesAsLongAsTheOperatorDoes) {
+  const std::string wanted = "kSummed = " + std::to_string(kSummed) + ";";
+  bool is_found = false;
+  for (const auto& [name, text] : device_headers())
+    if (name == "row_sums.h") is_found = text.find(wanted) != std::string::npos;
+  EXPECT_TRUE(is_found) << "need " << wanted << " in device/row_sums.h";
 }
 
 }  // namespace

@@ -6,12 +6,11 @@
 #include <iostream>
 #include <map>
 #include <mutex>
-#include <regex>
 #include <thread>
 
 #include "src/kernels/cuda/family.h"
 #include "src/trace/parallel.h"
-#include "tensor/error.h"
+#include "tests/cuda/compiled.h"
 #include "tests/plans/nine_models.h"
 
 namespace tensor::cuda {
@@ -28,25 +27,11 @@ std::map<std::string, KernelSource> kernels_of(const LaidOutGraph& graph, const 
   return kernels;
 }
 
-// What is wrong with a compiled kernel, from the compiler's report.
-std::string trouble(const std::string& log) {
-  static const std::regex spills("([0-9]+) bytes spill stores");
-  for (auto at = std::sregex_iterator(log.begin(), log.end(), spills); at != std::sregex_iterator();
-       ++at)
-    if ((*at)[1] != "0") return "registers spill: " + at->str();
-  if (log.find("C75") != std::string::npos) return "the compiler changed its instructions: " + log;
-  return {};
-}
-
 class KernelsOfTheNineModels : public testing::TestWithParam<int> {};
 
 TEST_P(KernelsOfTheNineModels, CompileWithoutSpills) {
-  const Compiler* compiler = nullptr;
-  try {
-    compiler = &Compiler::get();
-  } catch (const UserError& error) {
-    GTEST_SKIP() << error.what();
-  }
+  if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
+  const Compiler& compiler = Compiler::get();
   const Machine machine = machine_of(typical_device(GetParam()));
   std::map<std::string, KernelSource> kernels;
   for (const auto& [name, make] : nine::nine_models(nine::on_gpu(f16, GetParam())))
@@ -60,7 +45,7 @@ TEST_P(KernelsOfTheNineModels, CompileWithoutSpills) {
   std::mutex mutex;
   const auto work = [&] {
     for (std::size_t i = next++; i < list.size(); i = next++) {
-      const std::string log = compiler->compile(*list[i], machine.device.architecture()).log;
+      const std::string log = compiler.compile(*list[i], machine.device.architecture()).log;
       const std::lock_guard lock(mutex);
       EXPECT_EQ(trouble(log), "") << list[i]->name;
     }

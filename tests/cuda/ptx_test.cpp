@@ -4,25 +4,18 @@
 #include "src/kernels/cuda/compiler.h"
 #include "src/kernels/cuda/device_headers.h"
 #include "src/kernels/cuda/wgmma.h"
-#include "tensor/error.h"
+#include "tests/cuda/compiled.h"
 
 namespace tensor::cuda {
 namespace {
 
 void expect_compiles(const std::string& text, const std::string& architecture) {
-  const Compiler* compiler = nullptr;
-  try {
-    compiler = &Compiler::get();
-  } catch (const UserError& error) {
-    GTEST_SKIP() << error.what();
-  }
-  EXPECT_FALSE(compiler
-                   ->compile({"ptx.cu",
-                              "#include \"ptx.h\"\nusing namespace tensor::device;\n" + text,
-                              device_headers(),
-                              {"-default-device"}},
-                             architecture)
-                   .code.empty());
+  if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
+  const KernelSource source{"ptx.cu",
+                            "#include \"ptx.h\"\nusing namespace tensor::device;\n" + text,
+                            device_headers(),
+                            {"-default-device"}};
+  EXPECT_FALSE(Compiler::get().compile(source, architecture).code.empty());
 }
 
 TEST(Ptx, Sm75) {
@@ -49,8 +42,6 @@ extern "C" __global__ void k(float* out) {
   const u32 at = shared_address(memory);
   copy_16(at, out);
   copy_16(at, out, 8);
-  copy_small<4>(at, out, 0);
-  copy_small<8>(at, out);
   copy_commit();
   copy_wait<1>();
   float d[4] = {};
@@ -87,7 +78,6 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1)
   load_box_to_all(at, map, barrier, {1, 2}, 3);
   load_box_to_all(at, map, barrier, {1, 2, 3}, 3);
   load_pixels(at, map, barrier, {0, -1, -1, 0}, {1, 2});
-  prefetch_box(map, 1, 2);
   barrier_wait(barrier, 0);
   float first[4], both[4] = {};
   load_peer(first, peer_address(at, cluster_rank() ^ 1));

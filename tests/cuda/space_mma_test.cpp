@@ -238,12 +238,7 @@ TEST(SpaceMma, WhatDoesNotFitFallsBackToLevelZero) {
 
 // Groups of models at their real sizes; unless more are asked for, one schedule of some of them.
 TEST(SpaceMma, SchedulesAtRandomCompileWithoutSpills) {
-  const Compiler* compiler = nullptr;
-  try {
-    compiler = &Compiler::get();
-  } catch (const UserError& error) {
-    GTEST_SKIP() << error.what();
-  }
+  if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
   // Ptxas keeps to fewer registers than there are now and then, and spills one or two.
   constexpr int kSpilled = 16;
   const std::size_t more = more_schedules();
@@ -257,7 +252,7 @@ TEST(SpaceMma, SchedulesAtRandomCompileWithoutSpills) {
                    const auto space = family.space(alone.laid.graph, alone.group, on);
                    if (!space || (more == 0 && turn++ % 6 != 0)) return;
                    for (const Schedule& s : drawn(*space, std::max<std::size_t>(more, 1), random))
-                     expect_compiles(*compiler, family, alone, s, on, kSpilled);
+                     expect_compiles(family, alone, s, on, kSpilled);
                  });
     }
 }

@@ -222,12 +222,7 @@ TEST(Space, WhatDoesNotFitFallsBackToLevelZero) {
 
 // ViT-B's groups and convolutions of DETR: what the kernels are like at their real sizes.
 TEST(Space, SchedulesAtRandomCompileWithoutSpills) {
-  const Compiler* compiler = nullptr;
-  try {
-    compiler = &Compiler::get();
-  } catch (const UserError& error) {
-    GTEST_SKIP() << error.what();
-  }
+  if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
   const std::size_t count = std::max<std::size_t>(more_schedules(), 1);
   std::mt19937 random(7);
   std::set<std::string> seen;
@@ -242,7 +237,7 @@ TEST(Space, SchedulesAtRandomCompileWithoutSpills) {
       const auto space = family.space(alone.laid.graph, alone.group, h200());
       if (!space) continue;
       for (const Schedule& s : drawn(*space, count, random))
-        expect_compiles(*compiler, family, alone, s, h200());
+        expect_compiles(family, alone, s, h200());
     }
   }
 }

@@ -106,9 +106,13 @@ TEST_F(RunOnDevice, WhatIsNotItsOwnIsRefused) {
       refusal([&] { on_cpu({x}); }),
       "run: input 0 lies on cuda:0, this executable runs on cpu: move it with to(\"cpu\"), or "
       "compile for cuda:0");
-  if (!has_two()) return;
+}
+
+TEST_F(RunOnDevice, WhatLiesOnAnotherGpuIsRefused) {
+  if (!has_two()) GTEST_SKIP() << "needs two GPUs";
+  const Executable f = compiled();
   EXPECT_EQ(refusal([&] {
-              f({x_.to("cuda:1"), image});
+              f({x_.to("cuda:1"), image_.to(gpu_)});
             }),
             "run: input 0 lies on cuda:1, this executable runs on cuda:0: move it with "
             "to(\"cuda:0\"), or compile for cuda:1");

@@ -11,14 +11,18 @@
 #include <cstdlib>
 #include <cstring>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "src/kernels/cuda/family.h"
+#include "src/runtime/program.h"
 #include "src/tune/log.h"
 #include "tensor/error.h"
 #include "tensor/io.h"
 #include "tensor/json.h"
+#include "tensor/tensor.h"
 
 namespace tensor::fuzzing {
 
@@ -111,6 +115,66 @@ inline void log(Bytes bytes) {
         if (!is_same) std::abort();
       }
     });
+}
+
+/// Elements of a program's values, and multiplications, up to which it is run.
+inline constexpr double kManyElements = 1 << 16, kManyFlops = 1 << 24;
+
+inline bool is_small(const detail::Program& program) {
+  double elements = 0, flops = 0;
+  for (const Node& node : program.laid.graph.nodes())
+    elements += static_cast<double>(num_elements(node.type.shape));
+  for (const Group& group : program.plan.groups) flops += work_of(program.laid.graph, group).flops;
+  return elements <= kManyElements && flops <= kManyFlops;
+}
+
+/// 0, 1, 2, 0, 1, ...: numbers of any type, and positions of elements.
+inline Tensor counted(const TensorType& type) {
+  return (arange(num_elements(type.shape)) % 3).astype(type.dtype).reshape(type.shape);
+}
+
+/// The constants of such a text as plan_text (plan_seeds.h) makes; UserError where that is none.
+inline Safetensors plan_file(std::string_view text) {
+  Safetensors file;
+  const std::size_t line = std::min(text.find('\n'), text.size());
+  std::istringstream constants{std::string(text.substr(0, line))};
+  for (std::string constant; std::getline(constants, constant, ';');) {
+    std::istringstream words(constant);
+    std::string name, dtype;
+    words >> name >> dtype;
+    TensorType type{{}, parse_dtype(dtype)};
+    for (std::int64_t extent = 0; words >> extent;) type.shape.push_back(extent);
+    if (static_cast<double>(num_elements(type.shape)) > kManyElements) fail("f", "is too large");
+    file.tensors.insert_or_assign(name, counted(type));
+  }
+  file.metadata["plan"] = text.substr(std::min(line + 1, text.size()));
+  return file;
+}
+
+/// A GPU for which programs are lowered, and no more.
+inline detail::Target lowering_target() {
+  const cuda::DeviceInfo info = cuda::typical_device(90);
+  detail::Target target = detail::cuda_target(info);
+  target.build = [machine = cuda::machine_of(info)](const detail::Program& program) {
+    for (const Group& group : program.plan.groups)
+      static_cast<void>(cuda::lower_group(program.laid, group, machine));
+    return std::unique_ptr<detail::Engine>();
+  };
+  return target;
+}
+
+/// A plan is refused, or linked for both kinds of device and, where it is small, run.
+inline void plan(Bytes bytes) {
+  static const detail::Target here = detail::target_of(Device(), 2), gpu = lowering_target();
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  allow_user_errors([&] { detail::read_program(plan_file(text), "f", gpu); });
+  allow_user_errors([&] {
+    const auto program = detail::read_program(plan_file(text), "f", here);
+    if (!is_small(*program)) return;
+    std::vector<Tensor> inputs;
+    for (const TensorType& type : program->inputs) inputs.push_back(counted(type));
+    for (const Tensor& x : detail::execute(*program, inputs)) touch(x);
+  });
 }
 
 /// Makes the checksums of PNG chunks agree again, so that changed chunks reach the decoder.

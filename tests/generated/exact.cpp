@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <sstream>
@@ -247,14 +246,6 @@ std::vector<Exact> specials(DType dtype) {
 }
 
 }  // namespace
-
-std::uint64_t seed() {
-  static const std::uint64_t value = [] {
-    const char* text = std::getenv("TENSOR_SEED");
-    return text ? std::stoull(text) : std::random_device()();
-  }();
-  return value;
-}
 
 Array make_values(const cases::Input& input, std::mt19937_64& random) {
   Array result(input.shape, input.dtype);

@@ -13,6 +13,7 @@
 
 #include "tensor/tensor.h"
 #include "tests/cases/case.h"
+#include "tests/seed.h"
 
 namespace tensor::generated {
 
@@ -71,8 +72,7 @@ Exact read_bits(const std::byte* where, DType dtype);
 /// The elements of a tensor, read from memory through its strides.
 Array read(const Tensor& x);
 
-/// The seed of this run: the environment variable TENSOR_SEED, random when that is not set.
-std::uint64_t seed();
+using check::seed;
 
 /// Random elements as the input asks for. The same seed gives the same values.
 Array make_values(const cases::Input& input, std::mt19937_64& random);

@@ -8,6 +8,7 @@
 #include "tensor/io.h"
 #include "tensor/ops.h"
 #include "tests/io/io_testing.h"
+#include "tests/seed.h"
 
 namespace tensor {
 namespace {
@@ -50,8 +51,25 @@ TEST(Image, PixelsAreThoseOfPillow) {
 }
 
 TEST(Image, RefusesWhatIsNoImage) {
-  EXPECT_EQ(decode_message(""), "f: is no image that this library reads: need PNG, JPEG or BMP");
-  EXPECT_EQ(decode_message("GIF89a"),
+  EXPECT_EQ(decode_message(""), "f: is empty: need PNG, JPEG or BMP");
+  const std::pair<std::string, std::string> others[] = {
+      {"GIF89a", "GIF"},
+      {std::string("RIFF\x24\0\0\0WEBPVP8 ", 16), "WebP"},
+      {std::string("II*\0\x08\0\0\0", 8), "TIFF"},
+      {std::string("MM\0*\0\0\0\x08", 8), "TIFF"},
+      {std::string("\0\0\0\x18"
+                   "ftypheic",
+                   12),
+       "HEIC"},
+      {std::string("\0\0\0\x18"
+                   "ftypavif",
+                   12),
+       "AVIF"},
+      {"%PDF-1.7", "PDF"}};
+  for (const auto& [bytes, format] : others)
+    EXPECT_EQ(decode_message(bytes),
+              "f: is " + format + ": need PNG, JPEG or BMP; convert it first");
+  EXPECT_EQ(decode_message("RIFF"),
             "f: is no image that this library reads: need PNG, JPEG or BMP");
   EXPECT_EQ(decode_message("\x89PNG"),
             "f: is no image that this library reads: need PNG, JPEG or BMP");
@@ -303,7 +321,7 @@ TEST(Exif, DamageMeansUpright) {
 class PngFile : public testing::FolderTest {};
 
 TEST_F(PngFile, WritesAndReadsBack) {
-  Generator random(std::random_device{}());
+  Generator random(check::seed());
   const Tensor colour = random.randint(0, 256, {13, 7, 3}, u8),
                grey = random.randint(0, 256, {5, 9}, u8);
   save_png(path("x.png"), colour);

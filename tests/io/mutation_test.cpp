@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <random>
 
+#include "tests/fuzz/plan_seeds.h"
 #include "tests/fuzz/targets.h"
 #include "tests/io/io_testing.h"
 
@@ -116,9 +117,7 @@ class Mutator {
 };
 
 // The count is per seed. An exception other than UserError fails the test.
-void read_mutations(const std::vector<std::string>& folders, int count,
-                    void (*target)(fuzzing::Bytes)) {
-  const std::vector<File> seeds = seeds_of(folders);
+void read_mutations(const std::vector<File>& seeds, int count, void (*target)(fuzzing::Bytes)) {
   ASSERT_GE(seeds.size(), 5u);
   Mutator mutator(2024, seeds);
   for (std::size_t i = 0; i < seeds.size(); ++i) {
@@ -135,10 +134,18 @@ void read_mutations(const std::vector<std::string>& folders, int count,
   }
 }
 
-TEST(Mutation, Safetensors) { read_mutations({"fuzz/safetensors"}, 4000, fuzzing::safetensors); }
-TEST(Mutation, Npy) { read_mutations({"fuzz/npy", "npy"}, 3000, fuzzing::npy); }
-TEST(Mutation, Image) { read_mutations({"images"}, 2000, fuzzing::image); }
-TEST(Mutation, Json) { read_mutations({"fuzz/json"}, 4000, fuzzing::json); }
+TEST(Mutation, Safetensors) {
+  read_mutations(seeds_of({"fuzz/safetensors"}), 4000, fuzzing::safetensors);
+}
+TEST(Mutation, Npy) { read_mutations(seeds_of({"fuzz/npy", "npy"}), 3000, fuzzing::npy); }
+TEST(Mutation, Image) { read_mutations(seeds_of({"images"}), 2000, fuzzing::image); }
+TEST(Mutation, Json) { read_mutations(seeds_of({"fuzz/json"}), 4000, fuzzing::json); }
+
+TEST(Mutation, Plan) {
+  std::vector<File> seeds;
+  for (const std::string& seed : fuzzing::plan_seeds()) seeds.push_back(testing::bytes_of(seed));
+  read_mutations(seeds, 2000, fuzzing::plan);
+}
 
 }  // namespace
 }  // namespace tensor

@@ -1,15 +1,19 @@
 // npz archives; tests/data/npy holds some that NumPy wrote. Hostile ones are made by changing bytes
 // of a sound one.
+#include <sys/mman.h>
 #include <zlib.h>
 
 #include <cmath>
 #include <limits>
 #include <random>
 
+#include "src/io/atomic_file.h"
+#include "src/io/zip.h"
 #include "tensor/creation.h"
 #include "tensor/io.h"
 #include "tensor/ops.h"
 #include "tests/io/io_testing.h"
+#include "tests/seed.h"
 
 namespace tensor {
 namespace {
@@ -74,7 +78,7 @@ class NpzFile : public testing::FolderTest {
 };
 
 TEST_F(NpzFile, WritesAndReadsBack) {
-  Generator random(std::random_device{}());
+  Generator random(check::seed());
   const Tensor x = random.normal({30, 40});
   const std::map<std::string, Tensor> tensors = {
       {"x", x},
@@ -112,12 +116,37 @@ TEST_F(NpzFile, RefusesWhatCannotBeWritten) {
             path("x.npz") +
                 ": cannot be written: an npz file takes 4 GB in all and names of 65535 bytes; save "
                 "as safetensors");
+  EXPECT_EQ(message([&] {
+              save_npz(path("x.npz"), {{"\xff", ones({2})}});
+            }),
+            path("x.npz") + ": cannot be written: the name or metadata \"\\xff\" is not UTF-8");
   std::map<std::string, Tensor> many;
   for (int i = 0; i < 65535; ++i) many.emplace(std::to_string(i), Tensor(true));
   EXPECT_EQ(
       message([&] { save_npz(path("x.npz"), many); }),
       path("x.npz") + ": cannot be written: an npz file takes 65534 tensors; save as safetensors");
   EXPECT_EQ(files(), 0u);
+}
+
+// 4 GB less one byte, which read as zeros and take no memory, do not fit behind a header, and what
+// fits leaves no room for the directory.
+TEST_F(NpzFile, RefusesArchivesOf4GB) {
+  constexpr std::size_t kLargest = 0xfffffffe, kHeader = 31;  // with a name of one byte
+  void* const memory =
+      ::mmap(nullptr, kLargest, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const std::span body(static_cast<const std::byte*>(memory), kLargest);
+  const std::string expected =
+      "f: cannot be written: an npz file takes 4 GB in all and names of 65535 bytes; save as "
+      "safetensors";
+  std::filesystem::create_symlink("/dev/null", path("null"));
+  AtomicFile file(path("null"));
+  ZipWriter zip(file, "f");
+  EXPECT_EQ(message([&] { zip.add("a", "", body.first(kLargest - kHeader + 1), false); }),
+            expected);
+  zip.add("a", "", body.first(kLargest - kHeader), false);
+  EXPECT_EQ(message([&] { zip.finish(); }), expected);
+  ::munmap(memory, kLargest);
 }
 
 // One stored array of 3 bytes: local header at 0, content at 35, directory at 166, end record at

@@ -1,14 +1,18 @@
+#include <fcntl.h>
 #include <sys/resource.h>
 
 #include <csignal>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "src/core/storage.h"
+#include "src/io/safetensors_header.h"
 #include "tensor/creation.h"
 #include "tensor/io.h"
 #include "tensor/ops.h"
 #include "tests/io/io_testing.h"
+#include "tests/seed.h"
 
 namespace tensor {
 namespace {
@@ -79,6 +83,10 @@ TEST(Safetensors, RefusesABadLength) {
             "f: not a safetensors file: it claims a header of 18446744073709551615 bytes, the "
             "format allows "
             "100000000");
+  EXPECT_EQ(parse_message("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"),
+            "f: is a Git LFS pointer, not the file itself: run git lfs pull");
+  EXPECT_EQ(parse_message("<!DOCTYPE html><html></html>"),
+            "f: is an HTML page: the download failed");
   EXPECT_EQ(parse_message(std::string("\x03\0\0\0\0\0\0\0{}", 10)),
             "f: is cut short: the header takes 3 bytes, the file has 2 after the first 8");
   EXPECT_EQ(parse_message(std::string(8, '\0')),
@@ -223,7 +231,7 @@ TEST(Safetensors, RefusesBoolsOtherThan0And1) {
 class SafetensorsFile : public testing::FolderTest {};
 
 TEST_F(SafetensorsFile, WritesAndReadsBack) {
-  Generator random(std::random_device{}());
+  Generator random(check::seed());
   std::map<std::string, Tensor> tensors;
   for (const DType dtype : {boolean, u8, i8, i16, i32, i64, f16, bf16, f32, f64})
     tensors.emplace("t." + std::string(name(dtype)), random.randint(0, 2, {2, 3, 5}, dtype));
@@ -303,7 +311,8 @@ TEST_F(SafetensorsFile, MapsWhatIsAlignedAndCopiesTheRest) {
   EXPECT_EQ(file.tensors.at("b").to_vector<float>(), (std::vector<float>{-2.f, 1e30f}));
   Tensor a = file.tensors.at("a");
   EXPECT_EQ(message([&] { a.mutable_data<float>(); }),
-            "mutable_data: the memory of this tensor is read-only: write into a copy() instead");
+            "mutable_data: the memory of this tensor is read-only: write into a copy() instead, or "
+            "read through item() or a const Tensor");
 }
 
 TEST_F(SafetensorsFile, AMappedTensorSurvivesAnOverwrite) {
@@ -373,6 +382,84 @@ TEST_F(SafetensorsFile, RefusesPlacesThatCannotBeWritten) {
               save_safetensors(long_name, {{"a", x}});
             }),
             long_name + ": cannot be written: File name too long");
+}
+
+TEST_F(SafetensorsFile, WritesThroughLinksAndKeepsTheMode) {
+  save_safetensors(path("x"), {{"a", full({1}, 1.f)}});
+  ASSERT_EQ(::chmod(path("x").c_str(), 0600), 0);
+  std::filesystem::create_symlink("x", path("link"));
+  std::filesystem::create_symlink("new", path("dangling"));
+  for (const char* name : {"x", "link"}) {
+    save_safetensors(path(name), {{"a", full({1}, 2.f)}});
+    EXPECT_EQ(load_safetensors(path("x")).tensors.at("a").item(), 2.0);
+    EXPECT_EQ(std::filesystem::status(path("x")).permissions(),
+              std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  }
+  save_safetensors(path("dangling"), {{"a", full({1}, 3.f)}});
+  EXPECT_EQ(load_safetensors(path("new")).tensors.at("a").item(), 3.0);
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
+  EXPECT_TRUE(std::filesystem::is_symlink(path("dangling")));
+  EXPECT_EQ(files(), 4u);
+  std::filesystem::create_symlink("loop", path("loop"));
+  EXPECT_EQ(message([&] { save_safetensors(path("loop"), {}); }),
+            path("loop") + ": cannot be written: Too many levels of symbolic links");
+}
+
+// As --output /dev/null, a named pipe and /dev/stdout, which leads to /proc/self/fd/1.
+TEST_F(SafetensorsFile, WritesStraightToWhatIsNoFile) {
+  const std::map<std::string, Tensor> tensors = {{"a", full({1}, 2.f)}};
+  save_safetensors(path("x"), tensors);
+  const std::string expected = testing::read_bytes(path("x"));
+
+  std::filesystem::create_symlink("/dev/null", path("null"));
+  save_safetensors(path("null"), tensors);
+  EXPECT_TRUE(std::filesystem::is_character_file(path("null")));
+
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  std::string got;
+  std::thread reader([&] { got = testing::read_bytes(path("pipe")); });
+  save_safetensors(path("pipe"), tensors);
+  if (!std::filesystem::is_fifo(path("pipe"))) {  // let the reader go
+    ADD_FAILURE() << "the pipe was replaced";
+    reader.detach();
+    return;
+  }
+  reader.join();
+  EXPECT_EQ(got, expected);
+
+  const int open = ::open(path("log").c_str(), O_WRONLY | O_CREAT, 0600);
+  ASSERT_EQ(::write(open, "before ", 7), 7);
+  std::filesystem::create_symlink("/proc/self/fd/" + std::to_string(open), path("stdout"));
+  save_safetensors(path("stdout"), tensors);
+  ASSERT_EQ(::write(open, " behind", 7), 7);
+  ::close(open);
+  EXPECT_EQ(testing::read_bytes(path("log")), "before " + expected + " behind");
+  EXPECT_EQ(files(), 5u);
+}
+
+// Empty tensors take no data, but memory here.
+TEST_F(SafetensorsFile, LimitsTheNumberOfTensors) {
+  const std::uint64_t most = most_safetensors_names(0);
+  std::string tensor_header, metadata_header;
+  for (std::uint64_t i = 0; i <= most; ++i) {
+    const std::string name = "\"" + std::to_string(i) + '"';
+    tensor_header +=
+        (i > 0 ? "," : "{") + name + R"(:{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
+    metadata_header += (i > 0 ? "," : R"({"__metadata__":{)") + name + R"(:"")";
+  }
+  EXPECT_EQ(header_message(tensor_header + '}'),
+            "f: has more than 131072 tensors and metadata, the most for 0 bytes of data");
+  EXPECT_EQ(header_message(metadata_header + "}}"),
+            "f: has more than 131072 tensors and metadata, the most for 0 bytes of data");
+  std::map<std::string, std::string> metadata;
+  for (std::uint64_t i = 0; i <= most; ++i) metadata.emplace(std::to_string(i), "");
+  EXPECT_EQ(message([&] { save_safetensors(path("x"), {}, metadata); }),
+            path("x") +
+                ": cannot be written: 131073 tensors and metadata are more than the 131072 that "
+                "this library reads back from 0 bytes of data");
+  metadata.erase("0");
+  save_safetensors(path("x"), {}, metadata);
+  EXPECT_EQ(load_safetensors(path("x")).metadata.size(), most);
 }
 
 // A limit on the size of files stands for a full disk: both let `write` fail half way.

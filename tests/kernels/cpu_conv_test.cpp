@@ -143,6 +143,13 @@ TEST(Conv, Declines) {
       },
       {x}));
   EXPECT_TRUE(declines([&](const Tensors& in) -> Tensors { return {tn::relu(in[0])}; }, {x}));
+  // Casts that compute.
+  for (const tn::DType to : {tn::boolean, tn::i32})
+    EXPECT_TRUE(declines(
+        [&](const Tensors& in) -> Tensors {
+          return {tn::relu(tn::conv2d(in[0], w)).astype(to).astype(tn::f32)};
+        },
+        {x}));
 }
 
 }  // namespace

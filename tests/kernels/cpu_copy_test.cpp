@@ -2,6 +2,7 @@
 // are exact.
 #include <gtest/gtest.h>
 
+#include "src/kernels/cpu/strided_copy.h"
 #include "tests/kernels/group_testing.h"
 
 namespace tn = tensor;
@@ -64,6 +65,10 @@ TEST(Copy, ViewsOfEveryKind) {
         {any_tensor(shape)});
     if (HasFailure()) FAIL() << "round " << round << ' ' << shape << " kind " << kind;
   }
+}
+
+TEST(Copy, OfNothingDoesNothing) {
+  tn::cpu::StridedCopy({0, 3}, {1, 5}, {3, 1}, 4).run(nullptr, nullptr, 2);
 }
 
 TEST(Copy, ImagesToChannelsLastAndBack) {

@@ -75,4 +75,75 @@ TEST(Gemm, DeclinesResultsNarrowerThanTheFactors) {
   EXPECT_FALSE(accepts("gemm", rounded, {a, b}));
 }
 
+// oneDNN's results stay float32 until they are stored; a cast to anything but a floating type
+// computes something.
+TEST(Gemm, DeclinesCastsThatAreNoRoundings) {
+  if (tn::cpu::cpu_families().front().name != "gemm") GTEST_SKIP() << "built without oneDNN";
+  tn::Generator random(random_engine()());
+  const Tensors inputs{random.normal({3, 4}), random.normal({4, 5})};
+  for (const tn::DType to : {tn::boolean, tn::u8, tn::i32, tn::i64, tn::f64, tn::f16, tn::bf16}) {
+    const auto f = [&](const Tensors& in) -> Tensors {
+      return {tn::relu(tn::matmul(in[0], in[1])).astype(to).astype(tn::f32) + 1};
+    };
+    EXPECT_EQ(accepts("gemm", f, inputs), to == tn::f16 || to == tn::bf16) << to;
+  }
+}
+
+// Its exp makes infinity of NaN, its maximum and minimum take the other operand, and it divides by
+// multiplying.
+TEST(Gemm, DeclinesWhatLosesNanOrOverflows) {
+  if (tn::cpu::cpu_families().front().name != "gemm") GTEST_SKIP() << "built without oneDNN";
+  tn::Generator random(random_engine()());
+  const Tensors inputs{random.normal({3, 4}), random.normal({4, 5}), random.normal({3, 5})};
+  const auto takes = [&](auto f) {
+    return accepts(
+        "gemm", [&](const Tensors& in) -> Tensors { return {f(tn::matmul(in[0], in[1]), in[2])}; },
+        inputs);
+  };
+  EXPECT_FALSE(takes([](const Tensor& y, const Tensor&) { return tn::exp(y); }));
+  EXPECT_FALSE(takes([](const Tensor& y, const Tensor& b) { return tn::maximum(y, b); }));
+  EXPECT_FALSE(takes([](const Tensor& y, const Tensor& b) { return tn::minimum(b, y); }));
+  EXPECT_FALSE(takes([](const Tensor& y, const Tensor&) { return y / 1e-39; }));
+  EXPECT_FALSE(takes([](const Tensor& y, const Tensor&) { return y / 2e38; }));
+  EXPECT_TRUE(takes([](const Tensor& y, const Tensor&) { return y / 3.0; }));
+}
+
+// All that it does take keeps NaN and infinities, but for relu (docs/differences.md).
+TEST(Gemm, EpiloguesOfSpecialValues) {
+  if (tn::cpu::cpu_families().front().name != "gemm") GTEST_SKIP() << "built without oneDNN";
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = NAN;
+  const Tensor x = tn::array({kNan, kInfinity, -kInfinity, -3.0f, 0.0f, 80.0f}).reshape({6, 1}),
+               one = tn::ones({1, 16}), residual = tn::ones({6, 16});
+  using F = Tensor (*)(const Tensor&);
+  const F kFunctions[] = {tn::gelu, tn::gelu_tanh, tn::silu,   tn::sigmoid, tn::tanh,
+                          tn::abs,  tn::sqrt,      tn::square, tn::negative};
+  for (const F f : kFunctions)
+    expect_close(
+        run_group(
+            "gemm",
+            [&](const Tensors& in) -> Tensors { return {f(tn::matmul(in[0], in[1])) + in[2]}; },
+            {x, one, residual}, nullptr),
+        1e-5, 6400);
+  const GroupRun run = run_group(
+      "gemm", [](const Tensors& in) -> Tensors { return {tn::relu(tn::matmul(in[0], in[1]))}; },
+      {x, one}, nullptr);
+  const auto got = run.got[0](tn::all_of_axis, 0).to_vector<float>();
+  EXPECT_TRUE(got[0] == 0 || std::isnan(got[0]));
+  EXPECT_EQ(std::vector(got.begin() + 1, got.end()), (std::vector<float>{kInfinity, 0, 0, 0, 80}));
+}
+
+// An odd depth in bf16: no row sees the beginning of the next.
+TEST(Gemm, NanStaysInItsRow) {
+  if (tn::cpu::cpu_families().front().name != "gemm") GTEST_SKIP() << "built without oneDNN";
+  for (const std::int64_t depth : {3, 16, 17}) {
+    Tensor x = tn::ones({16, depth}, narrow_type());
+    x(3, 0) = NAN;
+    const Tensor weight = tn::ones({depth, 16}, narrow_type());
+    const GroupRun run = run_group(
+        "gemm", [&](const Tensors& in) -> Tensors { return {tn::matmul(in[0], weight)}; }, {x},
+        nullptr);
+    expect_close(run, 0, 1);  // sums of a few ones are exact
+  }
+}
+
 }  // namespace

@@ -190,6 +190,9 @@ TEST(Row, Declines) {
   EXPECT_TRUE(declines([](const Tensors& in) -> Tensors { return {tn::argmax(in[0], -1)}; }, {x}));
   EXPECT_TRUE(declines([](const Tensors& in) -> Tensors { return {tn::softmax(in[0] + 1, -1)}; },
                        {normal({5, 1})}));
+  // Rows of nothing, which have a sum.
+  EXPECT_TRUE(declines([](const Tensors& in) -> Tensors { return {tn::sum(in[0], 0)}; },
+                       {tn::zeros({0, 5})}));
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <random>
 #include <string>
@@ -17,18 +16,15 @@
 #include "src/kernels/cpu/kernel.h"
 #include "src/trace/trace.h"
 #include "tensor/tensor.h"
+#include "tests/seed.h"
 
 namespace tensor::testing {
 
 using Tensors = std::vector<Tensor>;
 
-/// Random choices from a fresh seed, which is printed.
+/// Random choices from the seed of the run.
 inline std::mt19937& random_engine() {
-  static std::mt19937 engine([] {
-    const unsigned seed = std::random_device()();
-    std::printf("seed %u\n", seed);
-    return seed;
-  }());
+  static std::mt19937 engine(static_cast<unsigned>(check::seed()));
   return engine;
 }
 /// From 0 to n - 1.

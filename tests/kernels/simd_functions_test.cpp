@@ -3,13 +3,17 @@
 
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <limits>
 #include <random>
 #include <vector>
 
 #include "src/kernels/cpu/simd/table.h"
 #include "tensor/dtype.h"
+#include "tensor/error.h"
+#include "tests/seed.h"
 
 namespace tn = tensor;
 using namespace tensor::simd;
@@ -28,9 +32,9 @@ std::vector<const Table*> all_tables() {
 std::vector<float> run(const Table& table, Code code, const std::vector<float>& a,
                        const std::vector<float>& b = {}) {
   std::vector<float> to(a.size(), kNan);
-  const Slot slots[] = {{to.data(), Space::element},
-                        {const_cast<float*>(a.data()), Space::element},
-                        {const_cast<float*>(b.data()), Space::element}};
+  const Slot slots[] = {{to.data(), Extent::element},
+                        {const_cast<float*>(a.data()), Extent::element},
+                        {const_cast<float*>(b.data()), Extent::element}};
   const Instruction instruction{code, 0, 1, 2, 0, 0};
   table.execute(&instruction, 1, slots, 1, static_cast<std::int64_t>(a.size()));
   return to;
@@ -42,7 +46,7 @@ const std::vector<float>& inputs() {
     std::vector<float> x = {0,      -0.0f,  kInfinity, -kInfinity, kNan,    1e-45f,         -1e-45f,
                             88.7f,  88.73f, -87.3f,    -87.4f,     -103.9f, -104.1f,        3.4e38f,
                             0.625f, 1,      -1,        4,          -4,      1.17549435e-38f};
-    const std::uint32_t start = std::random_device()() % 9973;
+    const auto start = static_cast<std::uint32_t>(tn::check::seed() % 9973);
     for (std::uint64_t bits = start; bits <= 0xffffffffu; bits += 9973)
       x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
     std::mt19937 random(start);
@@ -62,6 +66,27 @@ double ulps(float got, double exact) {
   if (std::isinf(got) || std::isinf(rounded)) return kInfinity;
   const int exponent = std::max(std::ilogb(static_cast<float>(exact)), -126);
   return std::abs(static_cast<double>(got) - exact) / std::ldexp(1.0, exponent - 23);
+}
+
+// In a process of its own, for the environment is read once.
+TEST(SimdTablesDeathTest, OnlyKnownInstructionSetsAreTaken) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto best_with = [](const char* most) {
+    ::setenv("TENSOR_MAX_ISA", most, 1);
+    try {
+      std::cerr << "best: " << table().name << '\n';
+    } catch (const tn::UserError& error) {
+      std::cerr << error.what() << '\n';
+    }
+    std::exit(0);
+  };
+  const auto ends = testing::ExitedWithCode(0);
+  EXPECT_EXIT(best_with("baseline"), ends, "best: baseline");
+  EXPECT_EXIT(best_with(""), ends, "best: ");
+  for (const char* wrong : {"avx3", "AVX2", "avx2 "})
+    EXPECT_EXIT(best_with(wrong), ends,
+                "TENSOR_MAX_ISA: got \"" + std::string(wrong) +
+                    "\", need baseline, avx2, avx512 or avx512_bf16");
 }
 
 struct Function {

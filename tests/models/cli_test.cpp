@@ -1,4 +1,5 @@
 // The programs vit, detr and setr from their arguments to their output, files and exit code.
+#include <cmath>
 #include <numeric>
 #include <sstream>
 
@@ -33,7 +34,8 @@ TEST_P(CliOfEach, HelpAndVersion) {
     EXPECT_EQ(got.err, "");
     for (const char* part : {"--checkpoint", "--json", "--info", "Examples:\n"})
       EXPECT_NE(got.out.find(part), std::string::npos) << part;
-    EXPECT_NE(got.out.find(name + " --checkpoint"), std::string::npos);
+    EXPECT_NE(got.out.find("\n  " + name + " --checkpoint"), std::string::npos);
+    EXPECT_EQ(got.out.find("\n" + name + " "), std::string::npos);
   }
   const Outcome version = run(name, {"--version"});
   EXPECT_EQ(version.code, 0);
@@ -51,7 +53,8 @@ TEST_P(CliOfEach, OptionsThatDoNotGoTogether) {
   const std::pair<Words, std::string> cases[] = {
       {{}, neither},
       {{"x.png"}, neither},
-      {{"--checkpoint", "d", "--model", known}, neither},
+      {{"--checkpoint", "d", "--model", known},
+       "arguments: got both --checkpoint and --model, need one of them"},
       {{"--checkpoint", "d"},
        "arguments: there is nothing to do: name images, or use --input or --info"},
       {{"--checkpoint", "d", "--device", "tpu", "x.png"},
@@ -80,8 +83,10 @@ TEST_P(CliOfEach, OptionsThatItDoesNotHave) {
                  name + ": The following argument was not expected: --checkpiont" + end);
   expect_refused(run(name, {"--checkpoint"}),
                  name + ": --checkpoint: 1 required DIR missing" + end);
-  expect_refused(run(name, {"--model", "m", "--random-weights", "many"}),
-                 name + ": Could not convert: --random-weights = many" + end);
+  for (const std::string seed : {"many", "-1"})
+    expect_refused(
+        run(name, {"--model", "m", "--random-weights", seed}),
+        name + ": --random-weights: got \"" + seed + "\", need a whole number of at least 0" + end);
 }
 
 TEST_P(CliOfEach, CheckpointsThatCannotBeOpened) {
@@ -136,7 +141,10 @@ TEST_P(CliOfEach, TheOtherImagesAreStillDone) {
 TEST_P(CliOfEach, FoldersWithoutImages) {
   const std::string name = GetParam();
   expect_refused(shipped(name, {folder_}),
-                 name + ": " + folder_ + ": holds no .png, .jpg, .jpeg or .bmp files");
+                 name + ": " + folder_ +
+                     ": holds no .png, .jpg, .jpeg or .bmp files (subfolders are not searched)");
+  expect_refused(shipped(name, {"-"}),
+                 name + ": -: standard input is not read: name files or folders");
 }
 
 TEST_P(CliOfEach, PicturesGoWhereTheyAreSaid) {
@@ -165,6 +173,29 @@ TEST_P(CliOfEach, PicturesGoWhereTheyAreSaid) {
   EXPECT_EQ(blocked.code, 1);
   EXPECT_EQ(blocked.err,
             name + ": " + path("file") + ": cannot be made a folder: Not a directory\n");
+}
+
+// Bytes of 0xFF are NaN in every type of weights.
+TEST_P(CliOfEach, DamagedWeightsGiveNoAnswer) {
+  const std::string name = GetParam(), task = name == "vit" ? "digits" : "scenes";
+  const std::string folder = source("models/" + name + "/pretrained/" + task);
+  const std::string image = name == "vit" ? kDigits + "/digit-3.png" : kScenes + "/scene-1.png";
+  for (const char* file : {"config.json", "preprocessor_config.json"})
+    fs::copy_file(folder + "/" + file, path(file));
+  StateDict weights = tensor::load_safetensors(folder + "/model.safetensors").tensors;
+  for (auto& [key, value] : weights)
+    if (is_floating(value.dtype()))
+      value = tensor::full(value.shape(), std::nan(""), tensor::f32).astype(value.dtype());
+  tensor::save_safetensors(path("model.safetensors"), weights);
+  const std::string start =
+      ": the model's output is NaN for " + image + ": the weights are damaged, or values overflow";
+  for (const std::string mode : {"--quiet", "--eager"}) {
+    const Outcome got = run(name, {"--checkpoint", folder_, image, "--json", mode});
+    const std::string hint = mode == "--eager" ? "" : " (compare with --eager)";
+    EXPECT_EQ(got.code, 1) << mode;
+    EXPECT_EQ(got.err, name + ": " + folder_ + start + hint + "\n");
+    EXPECT_EQ(Json::parse(got.out, "output")[0]["error"].text(), folder_ + start + hint);
+  }
 }
 
 TEST_P(CliOfEach, InputsThatDoNotFit) {
@@ -352,10 +383,20 @@ TEST_F(Cli, DetrShowsWhatIsAboveTheThreshold) {
   EXPECT_EQ(shipped("detr", {file, "--threshold", "1"}).out, file + "\n  nothing found\n");
   const auto all = findings(shipped("detr", {file, "--threshold", "0", "--json"}));
   EXPECT_EQ(all.at("scene-1.png").size(), 16u);  // every query
-  const Outcome wrong = shipped("detr", {file, "--threshold", "1.5"});
-  EXPECT_EQ(wrong.code, 1);
-  EXPECT_EQ(wrong.err,
-            "detr: --threshold: Value 1.5 not in range 0.000000 to 1.000000 (see detr --help)\n");
+  for (const std::string wrong : {"1.5", "-0.1", "nan", "x", "0.5x"})
+    expect_refused(
+        shipped("detr", {file, "--threshold", wrong}),
+        "detr: --threshold: got \"" + wrong + "\", need a number from 0 to 1 (see detr --help)");
+}
+
+TEST_F(Cli, DetrNamesAnImageThatIsTooNarrow) {
+  tensor::save_png(path("tall.png"), tensor::zeros({3000, 1, 3}, tensor::u8));
+  const Outcome got = shipped("detr", {path("tall.png"), "--json"});
+  EXPECT_EQ(got.code, 1);
+  const std::string problem = path("tall.png") + ": is 1 x 3000 pixels: resized for the model it ";
+  EXPECT_TRUE(got.err.starts_with("detr: " + problem)) << got.err;
+  EXPECT_TRUE(got.err.ends_with("crop it first\n")) << got.err;
+  EXPECT_TRUE(Json::parse(got.out, "output")[0]["error"].text().starts_with(problem)) << got.out;
 }
 
 TEST_F(Cli, DetrChecksTheMask) {

@@ -4,13 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <fstream>
 #include <sstream>
 
 #include "models/common/progress.h"
 #include "models/common/report.h"
 #include "models/common/text.h"
+#include "models/common/validators.h"
 #include "tensor/json.h"
 #include "tensor/ops.h"
+#include "tests/io/io_testing.h"
 #include "tests/models/folder.h"
 
 namespace {
@@ -128,7 +131,7 @@ TEST(CommandLine, RefusesWhatDoesNotGoTogether) {
   };
   EXPECT_EQ(complaint({}), "mean: arguments: need either --checkpoint DIR or --model NAME\n");
   EXPECT_EQ(complaint({"--checkpoint", "good", "--model", "mean-1"}),
-            "mean: arguments: need either --checkpoint DIR or --model NAME\n");
+            "mean: arguments: got both --checkpoint and --model, need one of them\n");
   EXPECT_EQ(with({}),
             "mean: arguments: there is nothing to do: name images, or use --input or --info\n");
   EXPECT_EQ(with({"--device", "gpu", "a.png"}),
@@ -211,10 +214,72 @@ TEST(CommandLine, WritesPictures) {
             std::string::npos);
 }
 
+TEST(CommandLine, NeverOverwritesWhatItReads) {
+  const Temporary home;
+  const std::string a = grey_png(home, "a.png", 10), in = home / "in.safetensors";
+  const std::string bytes = tensor::testing::read_bytes(a);
+  std::filesystem::create_symlink(a, home / "link.png");
+  tensor::save_safetensors(in, {{"pixel_values", tensor::ones({1, 3, 2, 2})}});
+  const auto refused = [](const std::string& option, const std::string& file,
+                          const std::string& mending) {
+    return "mean: " + option + ": would overwrite the input image " + file + ": name another " +
+           mending + "\n";
+  };
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--checkpoint", "good", a});
+    return complaint(more);
+  };
+  EXPECT_EQ(with({"--out", home.path()}), refused("--out", a, "folder"));
+  EXPECT_EQ(with({"--out", a}), refused("--out", a, "file"));
+  EXPECT_EQ(with({"--out", home / "link.png"}), refused("--out", home / "link.png", "file"));
+  EXPECT_EQ(with({"--profile", a}), refused("--profile", a, "file"));
+  EXPECT_EQ(tensor::testing::read_bytes(a), bytes);
+  EXPECT_EQ(complaint({"--checkpoint", "good", "--input", in, "--output", in}),
+            "mean: --output: would overwrite the input " + in + ": name another file\n");
+  // Another image of that folder is nothing that was read.
+  std::filesystem::create_directory(home / "b");
+  const std::string b = grey_png(home, "b/a.png", 20);
+  EXPECT_EQ(run({"--checkpoint", "good", b, "--out", home.path()}).code, 0);
+  EXPECT_EQ(tensor::load_image(a).item(0, 0, 0), 20);
+}
+
+TEST(CommandLine, PicturesArePngs) {
+  const Temporary home;
+  const std::string a = grey_png(home, "a.png", 10), jpg = home / "foo.jpg";
+  EXPECT_EQ(
+      complaint({"--checkpoint", "good", a, "--out", jpg}),
+      "mean: --out: got " + jpg + ", need a name that ends in .png, or a folder (" + jpg + "/)\n");
+  EXPECT_FALSE(std::filesystem::exists(jpg));
+  for (int i = 0; i < 2; ++i)  // made, then found
+    EXPECT_EQ(run({"--checkpoint", "good", a, "--out", jpg + "/"}).code, 0);
+  EXPECT_EQ(run({"--checkpoint", "good", a, "--out", jpg}).code, 0);
+  EXPECT_TRUE(std::filesystem::exists(jpg + "/a.png"));
+}
+
+TEST(CommandLine, FailsWhereNothingCanBePrinted) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "need /dev/full";
+  const Temporary home;
+  const std::string a = grey_png(home, "a.png", 10);
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"--help"},
+                                             {"--version"},
+                                             {"--model", "mean-1", "--info"},
+                                             {"--checkpoint", "good", a},
+                                             {"--checkpoint", "good", a, "--json"}}) {
+    MeanProgram program;
+    std::ofstream full("/dev/full");
+    std::ostringstream err;
+    EXPECT_EQ(models::run_program(program, words, full, err), 1) << words.back();
+    EXPECT_EQ(err.str(), "mean: standard output: cannot be written: No space left on device\n");
+  }
+}
+
 TEST(CommandLine, NeedsImagesInAFolder) {
   const Temporary home;
   EXPECT_EQ(complaint({"--checkpoint", "good", home.path()}),
-            "mean: " + home.path() + ": holds no .png, .jpg, .jpeg or .bmp files\n");
+            "mean: " + home.path() +
+                ": holds no .png, .jpg, .jpeg or .bmp files "
+                "(subfolders are not searched)\n");
 }
 
 TEST(CommandLine, RunsSavedInputs) {
@@ -341,6 +406,19 @@ TEST(Report, PrintsNumbersThatReadBack) {
   const tensor::Json parsed = tensor::Json::parse(out.str(), "out");
   EXPECT_EQ(static_cast<float>(parsed[0]["score"].number()), score);
   EXPECT_FALSE(parsed[1].has("score"));  // null
+}
+
+TEST(Validators, TakeNumbersAlone) {
+  const models::Validator count = models::whole_number(1, 8), share = models::number(0, 1);
+  for (const char* good : {"1", "8", "08"}) EXPECT_EQ(count(good), "") << good;
+  for (const std::string bad :
+       {"", "0", "9", "-1", "+1", "1.0", "1 ", "0x1", "99999999999999999999"})
+    EXPECT_EQ(count(bad), "got \"" + bad + "\", need a whole number from 1 to 8");
+  EXPECT_EQ(models::whole_number(2)("9223372036854775807"), "");
+  EXPECT_EQ(models::whole_number(2)("1"), "got \"1\", need a whole number of at least 2");
+  for (const char* good : {"0", "1", "0.5", ".5", "5e-1"}) EXPECT_EQ(share(good), "") << good;
+  for (const std::string bad : {"", "1.1", "-0.1", "nan", "inf", "half", "0.5x"})
+    EXPECT_EQ(share(bad), "got \"" + bad + "\", need a number from 0 to 1");
 }
 
 TEST(Text, EscapesForJson) {

@@ -162,7 +162,7 @@ TEST(DetrBatch, PadsToAGivenSizeThatMustHoldTheImage) {
   EXPECT_EQ(batch.pixel_values.shape(), (tensor::Shape{1, 3, 8, 10}));
   EXPECT_EQ(tensor::sum(batch.pixel_mask).item<int>(), 5 * 9);
   EXPECT_EQ(error_of([&] { make_batch({random_image(9, 9)}, rule); }),
-            "pad_size: an image of 9 x 9 does not fit into the 8 x 10 of "
+            "the image: is 9 x 9 pixels after resizing, more than the 10 x 8 of pad_size in "
             "preprocessor_config.json");
 }
 

@@ -15,6 +15,9 @@ inline Cases detr_cases() {
     return added("preprocessor_config.json", "\"pad_size\": " + bad);
   };
   return {
+      {"no config", base, [](const Folder& f) { f.remove("config.json"); },
+       "DIR: has no config.json, as no original DETR checkpoint has: write one beside it, {} for a "
+       "published model; those with DC5 need {\"dilation\": true}"},
       {"auxiliary loss", base, value("auxiliary_loss", "false", "true"),
        "DIR/config.json: auxiliary_loss is true: transformers then normalises the state after "
        "every decoder layer, which this DETR does not; set it to false if the model was trained "

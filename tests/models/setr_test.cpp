@@ -171,8 +171,8 @@ TEST(SetrWindows, MustMoveOn) {
 TEST(SetrSlide, RefusesMoreScoresThanMemoryHolds) {
   const Tensor vast = tensor::broadcast_to(tensor::zeros({1, 3, 1, 1}), {1, 3, 30000, 30000});
   EXPECT_EQ(error_of([&] { slide_logits({}, 3, vast, {}); }),
-            "slide: 3 classes of 30000 x 30000 pixels are more than 2147483648 scores: scale the "
-            "image to smaller edges");
+            "the image: is 30000 x 30000 pixels after scaling: of 3 classes these are more than "
+            "2147483648 scores: give --scale smaller edges");
 }
 
 TEST(SetrSlide, AveragesWhereWindowsOverlap) {
@@ -429,16 +429,18 @@ TEST_F(SetrCommand, BadInputIsOneLine) {
     EXPECT_EQ(setr(arguments), 1);
     return err_.str();
   };
-  EXPECT_EQ(
-      error({"--checkpoint", fudan_, "--scale", "90,90", image}),
-      "setr: --scale: the image is 90 x 90 after scaling, need at least 96 x 96 for a fudan SETR: "
-      "give larger edges\n");
+  EXPECT_EQ(error({"--checkpoint", fudan_, "--scale", "90,90", image}),
+            "setr: " + image +
+                ": is 90 x 90 pixels after scaling, need at least 96 x 96 for a fudan "
+                "SETR: give --scale larger edges\n");
   EXPECT_NE(error({"--checkpoint", fudan_, "--slide", "--whole", image}).find("excludes"),
             std::string::npos)
       << err_.str();
-  EXPECT_EQ(error({"--checkpoint", mmseg_, "--scale", "32768,65536", write_image(1, 1)}),
-            "setr: resize_opencv: cannot make an image of 32768 x 32768 pixels, need 1 x 1 up to "
-            "67108864 in all\n");
+  const std::string pixel = write_image(1, 1);
+  EXPECT_EQ(error({"--checkpoint", mmseg_, "--scale", "32768,65536", pixel}),
+            "setr: " + pixel +
+                ": is 1 x 1 pixels: resized for the model it would be 32768 x "
+                "32768, need 1 x 1 up to 67108864 in all: give --scale smaller edges\n");
   for (const char* scale : {"90", "90,", ",90", "90,x", "90,90,90", "0,5", "-1,5", "90,99999"})
     EXPECT_EQ(error({"--checkpoint", fudan_, "--scale=" + std::string(scale), image}),
               "setr: --scale: got \"" + std::string(scale) +

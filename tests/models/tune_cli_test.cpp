@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "models/common/tuning.h"
@@ -73,9 +74,31 @@ TEST_F(Tune, OptionsThatMakeNoSenseAreRefused) {
   refused({"--tune-log", log(), "--eager"}, "--tune-log: is for compiled models");
   refused({"--tune", "3s", "--info"}, "--tune: needs a run");
   refused({"--tune-log", log()}, log());  // is not there
-  refused({"--tune", "1s", "--tune-log", "/dev/null/log"}, "/dev/null/log");
+  refused({"--tune", "1s", "--tune-log", "/dev/null/log"},
+          "/dev/null/log: the folder cannot be made: Not a directory: name another log");
+  fs::copy_file(image, path("victim.png"));
+  const std::string before = tensor::testing::read_bytes(image);
+  for (const std::string& victim : {path("victim.png"), std::string("/dev/zero")}) {
+    refused({"--tune-log", victim}, victim + ": is no tuning log");
+    refused({"--tune", "1s", "--tune-log", victim}, victim + ": is no tuning log");
+  }
+  EXPECT_EQ(tensor::testing::read_bytes(path("victim.png")), before);
   std::ofstream(path("plan")) << "x";
   refused({"--tune", "1s", "--plan", path("plan")}, "--tune: has nothing to do: the plan ");
+}
+
+TEST_F(Tune, SaysThatTheFolderOfItsOwnLogCannotBeMade) {
+  const char* const before = std::getenv("TENSOR_CACHE_DIR");
+  const std::string old = before ? before : "";
+  std::ofstream(path("file")) << "x";
+  setenv("TENSOR_CACHE_DIR", path("file/cache").c_str(), 1);
+  const Outcome got = vit({"--tune", "1s"});
+  before ? setenv("TENSOR_CACHE_DIR", old.c_str(), 1) : unsetenv("TENSOR_CACHE_DIR");
+  EXPECT_EQ(got.code, 1);
+  EXPECT_EQ(got.out, "");
+  EXPECT_EQ(got.err, "vit: " + path("file/cache/tuned.jsonl") +
+                         ": the folder cannot be made: Not a directory: name another log "
+                         "(--tune-log), or for the default one a folder with TENSOR_CACHE_DIR\n");
 }
 
 TEST_F(Tune, ATunedPlanIsKept) {

@@ -118,7 +118,7 @@ TEST(VitProgram, RefusesWhatTheModelCannotTake) {
             "vit: pixel_values: got (1, 4, 32, 32), need (batch, 3, height, width)\n");
   EXPECT_EQ(complaint({1, 3, 7, 32}),
             "vit: pixel_values: got an image of 7 x 32, smaller than a patch of 8 x 8\n");
-  for (const char* top : {"0", "-1", "x", "99999999999"})
+  for (const char* top : {"0", "-1", "x", "99999999999999999999"})
     EXPECT_EQ(run({"--top", top}).err,
               std::string("vit: --top: got \"") + top +
                   "\", need a whole number of at least 1 (see vit --help)\n");

@@ -30,6 +30,9 @@ TEST(Call, AttributesAreNumPysAndPyTorchs) {
   EXPECT_EQ(call("gelu", {Tensor(1.0)}, {{"approximate", "tanh"}})[0].item(),
             gelu_tanh(1.0).item());
   EXPECT_EQ(call("pad", {x}, {{"pad_width", Ints{1, 0, 0, 0}}})[0].shape(), (Shape{3, 3}));
+  EXPECT_EQ(call("repeat", {x}, {{"repeats", 2}})[0].shape(), (Shape{12}));
+  EXPECT_EQ(call("take", {x, array({5})})[0].to_vector<int>(), (Integers{5}));
+  EXPECT_EQ(call("cumsum", {x})[0].to_vector<int>(), (Integers{0, 1, 3, 6, 10, 15}));
   EXPECT_EQ(call("clip", {x, 1, 2})[0].to_vector<int>(), (Integers{1, 1, 2, 2, 2, 2}));
 }
 
@@ -69,6 +72,14 @@ TEST(Call, Messages) {
               call("pad", {x}, {{"pad_width", Ints{1, 2, 3}}});
             }),
             "pad: pad_width has 3 numbers, need before and after for every axis");
+  EXPECT_EQ(error_of([&] {
+              call("swapaxes", {x}, {{"axis1", std::int64_t{1} << 32}, {"axis2", 1}});
+            }),
+            "attribute: axis1 is 4294967296, need one of the tensor's axes");
+  EXPECT_EQ(error_of([&] {
+              call("scaled_dot_product_attention", {x, x, x}, {{"mask", 1}});
+            }),
+            "scaled_dot_product_attention: does not take the attribute \"mask\"");
   const Tensor image = ones({1, 1, 4, 4});
   EXPECT_EQ(error_of([&] {
               call("interpolate", {image}, {{"size", 2}, {"mode", "area"}});

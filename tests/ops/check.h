@@ -13,20 +13,16 @@
 #include <vector>
 
 #include "tensor/tensor.h"
+#include "tests/seed.h"
 
 namespace tensor::check {
 
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// A new seed a run; TENSOR_TEST_SEED repeats one.
+/// Random numbers from the seed of the run.
 inline Generator& random() {
-  static Generator generator([] {
-    const char* text = std::getenv("TENSOR_TEST_SEED");
-    const std::uint64_t seed = text ? std::strtoull(text, nullptr, 10) : std::random_device()();
-    std::printf("TENSOR_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
-    return Generator(seed);
-  }());
+  static Generator generator(seed());
   return generator;
 }
 

@@ -163,5 +163,12 @@ TEST(Scan, Errors) {
   EXPECT_EQ(error_of([] { cumsum(zeros({2}), -2); }).substr(0, 8), "cumsum: ");
 }
 
+// A line may be long where there is none.
+TEST(Scan, OfNoElements) {
+  const Tensor none = zeros({0, std::int64_t{1} << 45});
+  for (const Tensor& result : {cumsum(none, 1), sort(none), argsort(none), softmax(none)})
+    EXPECT_EQ(result.shape(), none.shape());
+}
+
 }  // namespace
 }  // namespace tensor

@@ -17,7 +17,8 @@ TEST(View, ReshapeSharesWhereTheLayoutAllows) {
   EXPECT_TRUE(x.reshape({6, 4}).shares_storage(x));
   EXPECT_TRUE(x.reshape({-1}).shares_storage(x));
   EXPECT_TRUE(x.reshape({2, 1, 3, 2, 2}).shares_storage(x));
-  EXPECT_TRUE(x.flatten().shares_storage(x));
+  EXPECT_FALSE(x.flatten().shares_storage(x));
+  EXPECT_EQ(x.flatten().to_vector<int>(), x.to_vector<int>());
   // The last two axes are still walkable as one.
   EXPECT_TRUE(x(slice(none, none, -1)).reshape({2, 12}).shares_storage(x));
   EXPECT_TRUE(x.transpose({1, 2, 0}).reshape({12, 2}).shares_storage(x));
@@ -131,12 +132,24 @@ TEST(View, Messages) {
             "split: axis 1 of (2, 3) does not split into 0 equal sections");
 }
 
-TEST(View, SlicesOutsideAreFaultsOfTheLibrary) {
+TEST(View, BroadcastsThatNoShapeHas) {
+  const std::int64_t large = std::int64_t{1} << 40;
+  EXPECT_EQ(error_of([] { broadcast_to(5, {-3}); }),
+            "shape: got (-3,), need extents of at least 0");
+  EXPECT_THROW(broadcast_to(5., {large, large}), UserError);
+  EXPECT_THROW(broadcast_to(5., {std::int64_t{1} << 61}), UserError);  // of 8 bytes each
+}
+
+TEST(View, SlicesOutsideAreRefused) {
   const Tensor x = zeros({4});
-  EXPECT_THROW(slice_axes(x, {0}, {5}, {1}), InternalError);
-  EXPECT_THROW(slice_axes(x, {-1}, {1}, {1}), InternalError);
-  EXPECT_THROW(slice_axes(x, {0, 0}, {1}, {1}), InternalError);
+  EXPECT_EQ(error_of([&] { slice_axes(x, {0}, {5}, {1}); }),
+            "slice: axis 0 of (4,) does not hold start=[0], extent=[5], step=[1]");
+  EXPECT_THROW(slice_axes(x, {-1}, {1}, {1}), UserError);
+  EXPECT_THROW(slice_axes(x, {0}, {3}, {std::int64_t{1} << 62}), UserError);
+  EXPECT_THROW(slice_axes(x, {0, 0}, {1}, {1}), UserError);
   EXPECT_NO_THROW(slice_axes(x, {9}, {0}, {1}));  // nothing is read
+  // The step of a single element leads nowhere.
+  EXPECT_EQ(slice_axes(x, {1}, {1}, {std::int64_t{1} << 62}).strides()[0], x.strides()[0]);
 }
 
 }  // namespace

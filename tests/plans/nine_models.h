@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "models/common/nine_models.h"
 #include "models/detr/detr.h"
 #include "models/setr/setr.h"
 #include "models/vit/vit_standard.h"
@@ -49,30 +50,29 @@ inline std::map<std::string, std::function<tn::LaidOutGraph()>> nine_models(
   using models::detr::Detr;
   using models::setr::Setr;
   using models::vit::Vit;
+  const auto vit = [=](const std::string& name, const tn::Shape& pixels) {
+    return laid_out<Vit>(
+        Vit::sized(models::vit::standard_config(name)), pixels, precision,
+        [](const Vit& m, const tn::Tensor& x) -> std::vector<tn::Tensor> { return {m(x).logits}; });
+  };
+  const auto setr = [=](const std::string& name, const tn::Shape& pixels) {
+    return laid_out<Setr>(
+        Setr::sized(models::setr::SetrConfig::standard(name, pixels[2])), pixels, precision,
+        [](const Setr& m, const tn::Tensor& x) -> std::vector<tn::Tensor> { return {m(x)}; });
+  };
+  const auto detr = [=](int encoder_layers, const tn::Shape& pixels) {
+    return laid_out<Detr>(Detr::sized({.encoder_layers = encoder_layers}), pixels, precision,
+                          [](const Detr& m, const tn::Tensor& x) -> std::vector<tn::Tensor> {
+                            const auto out = m(x);
+                            return {out.logits, out.pred_boxes};
+                          });
+  };
   std::map<std::string, std::function<tn::LaidOutGraph()>> all;
-  for (const std::string& name : models::vit::standard_names())
-    all[name] = [=] {
-      return laid_out<Vit>(Vit::sized(models::vit::standard_config(name)), {batch, 3, 224, 224},
-                           precision,
-                           [](const Vit& m, const tn::Tensor& x) -> std::vector<tn::Tensor> {
-                             return {m(x).logits};
-                           });
-    };
-  for (const std::string name : {"setr-naive-base", "setr-naive", "setr-pup"})
-    all[name] = [=] {
-      return laid_out<Setr>(
-          Setr::sized(models::setr::SetrConfig::standard(name)), {batch, 3, 384, 384}, precision,
-          [](const Setr& m, const tn::Tensor& x) -> std::vector<tn::Tensor> { return {m(x)}; });
-    };
-  for (const int layers : {3, 6, 12})
-    all["detr-resnet-50-e" + std::to_string(layers)] = [=] {
-      models::detr::DetrConfig config;
-      config.encoder_layers = layers;
-      return laid_out<Detr>(Detr::sized(config), {batch, 3, 800, 1333}, precision,
-                            [](const Detr& m, const tn::Tensor& x) -> std::vector<tn::Tensor> {
-                              const auto out = m(x);
-                              return {out.logits, out.pred_boxes};
-                            });
+  for (const models::PaperModel& model : models::kNineModels)
+    all[std::string(model.name)] = [=, name = std::string(model.name)] {
+      const tn::Shape pixels{batch, 3, model.image.height, model.image.width};
+      if (model.encoder_layers > 0) return detr(model.encoder_layers, pixels);
+      return name.starts_with("vit") ? vit(name, pixels) : setr(name, pixels);
     };
   return all;
 }

@@ -11,9 +11,13 @@
 
 #include "src/kernels/cpu/kernel.h"
 #include "src/kernels/cpu/simd/table.h"
+#include "src/kernels/cuda/family.h"
 #include "src/runtime/describe.h"
 #include "src/runtime/memory_plan.h"
+#include "src/runtime/target.h"
 #include "src/trace/parallel.h"
+#include "src/trace/passes/cast.h"
+#include "src/trace/passes/clean.h"
 #include "tests/plans/nine_models.h"
 
 namespace tn = tensor;
@@ -161,8 +165,41 @@ TEST(Plans, AttentionIsOneGroupInBf16) {
 // oneDNN chooses its implementations by the instruction set, and estimates depend on its choice.
 const bool is_limited = setenv("DNNL_MAX_CPU_ISA", "AVX2", 1) == 0;
 
-// The plans as they were reviewed. A change is looked at, and then accepted by running this test
-// with TENSOR_RENEW_PLANS=1.
+// The lines in which two texts differ.
+std::string difference_of(const std::string& expected, const std::string& got) {
+  std::istringstream before(expected), after(got);
+  std::string difference, old_line, new_line;
+  while (true) {
+    const bool has_old = static_cast<bool>(std::getline(before, old_line));
+    const bool has_new = static_cast<bool>(std::getline(after, new_line));
+    if (!has_old && !has_new) return difference;
+    if (has_old && has_new && old_line == new_line) continue;
+    if (has_old) difference += "- " + old_line + '\n';
+    if (has_new) difference += "+ " + new_line + '\n';
+  }
+}
+
+// The plan as it was reviewed, in tests/plans. A change is looked at, and then accepted by running
+// the tests AreThoseThatWereReviewed with TENSOR_RENEW_PLANS=1.
+void expect_reviewed(const std::string& file_name, const std::string& title,
+                     const tn::LaidOutGraph& laid, const tn::detail::Target& target) {
+  const auto [merged, plan] = tn::merge_parallel(laid, tn::fuse(laid.graph, target.cost));
+  const std::string got = "# " + title + "\n" + tn::detail::plan_text(merged.graph, plan, target);
+  const std::string path = TENSOR_TEST_DATA "/../plans/" + file_name;
+  if (std::getenv("TENSOR_RENEW_PLANS")) {
+    ASSERT_TRUE(std::ofstream(path) << got) << path;
+    return;
+  }
+  std::ifstream file(path);
+  const std::string expected((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_TRUE(got == expected) << title << " is planned otherwise:\n"
+                               << difference_of(expected, got)
+                               << "If that is better: TENSOR_RENEW_PLANS=1 plans_tests "
+                               << "--gtest_filter=*.AreThoseThatWereReviewed";
+}
+
+const std::string kReviewed[] = {"vit-base-patch16-224", "detr-resnet-50-e6", "setr-pup"};
+
 TEST(Plans, AreThoseThatWereReviewed) {
   if (tn::cpu::cpu_families().front().name != "gemm") GTEST_SKIP() << "built without oneDNN";
 #if defined(__x86_64__)
@@ -170,35 +207,17 @@ TEST(Plans, AreThoseThatWereReviewed) {
 #else
   GTEST_SKIP() << "oneDNN chooses other implementations here";
 #endif
-  const tn::CostFn cost = tn::cpu::cpu_cost(two_cores());
-  for (const std::string name : {"vit-base-patch16-224", "detr-resnet-50-e6", "setr-pup"}) {
-    const tn::LaidOutGraph laid = nine::nine_models().at(name)();
-    const auto [merged, plan] = tn::merge_parallel(laid, tn::fuse(laid.graph, cost));
-    const std::string got =
-        "# " + name + ", f32, two cores\n" +
-        tn::detail::plan_text(merged.graph, plan, tn::detail::cpu_target(two_cores()));
-    const std::string path = TENSOR_TEST_DATA "/../plans/" + name + ".txt";
-    if (std::getenv("TENSOR_RENEW_PLANS")) {
-      std::ofstream(path) << got;
-      continue;
-    }
-    std::ifstream file(path);
-    const std::string expected((std::istreambuf_iterator<char>(file)), {});
-    if (got == expected) continue;
-    std::istringstream before(expected), after(got);
-    std::string difference, old_line, new_line;
-    while (true) {
-      const bool has_old = static_cast<bool>(std::getline(before, old_line));
-      const bool has_new = static_cast<bool>(std::getline(after, new_line));
-      if (!has_old && !has_new) break;
-      if (has_old && has_new && old_line == new_line) continue;
-      if (has_old) difference += "- " + old_line + '\n';
-      if (has_new) difference += "+ " + new_line + '\n';
-    }
-    ADD_FAILURE() << name << " is planned otherwise:\n"
-                  << difference << "If that is better: TENSOR_RENEW_PLANS=1 plans_tests "
-                  << "--gtest_filter=Plans.AreThoseThatWereReviewed";
-  }
+  for (const std::string& name : kReviewed)
+    expect_reviewed(name + ".txt", name + ", f32, two cores", nine::nine_models().at(name)(),
+                    tn::detail::cpu_target(two_cores()));
+}
+
+// As compile() plans them for a Hopper GPU of which nothing was measured; that needs no GPU.
+TEST(PlansOnHopper, AreThoseThatWereReviewed) {
+  const auto models = nine::nine_models(nine::on_gpu(tn::f16, 90));
+  for (const std::string& name : kReviewed)
+    expect_reviewed(name + "-sm90.txt", name + ", f16, sm_90", models.at(name)(),
+                    tn::detail::cuda_target(tn::cuda::typical_device(90)));
 }
 
 }  // namespace

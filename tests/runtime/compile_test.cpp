@@ -311,7 +311,7 @@ TEST(PlanFile, ForeignAndDamagedFilesAreRefused) {
                 .find("is no operator that is left to run"),
             std::string::npos);
   EXPECT_NE(with(head + R"({"op":"add","in":[0],"attrs":{}}],"outputs":[1],"groups":[[1]]})")
-                .find("add got 1 inputs"),
+                .find("add: got 1 tensors, need 2"),
             std::string::npos);
   EXPECT_NE(with(head + R"({"constant":"constant.1"}],"outputs":[1],"groups":[]})")
                 .find("the file holds no tensor"),
@@ -321,6 +321,86 @@ TEST(PlanFile, ForeignAndDamagedFilesAreRefused) {
   EXPECT_NE(error.find("groups[0].schedule: no schedule of a kernel"), std::string::npos) << error;
   EXPECT_NE(error.find("\"rows=many\""), std::string::npos) << error;
   EXPECT_NE(with(exp + R"({"nodes":[1],"schedule":7}]})").find("schedule"), std::string::npos);
+}
+
+// What a file may say, and kernels must never see.
+TEST(PlanFile, RefusesWhatNoKernelRuns) {
+  const std::string path = testing::TempDir() + "tensor_plan_hostile.safetensors";
+  const auto with = [&](const std::string& nodes, const std::string& rest) {
+    const std::string plan =
+        R"({"format":"tensor-plan","version":2,"nodes":[{"input":[2,3],"dtype":"f32"},)" + nodes +
+        "]," + rest + "}";
+    tn::save_safetensors(path, {{"w", tn::ones({2, 3})}}, {{"plan", plan}});
+    return error_of([&] { tn::load_executable(path); });
+  };
+  const std::string one = R"("outputs":[1],"groups":[[1]])";
+  for (const std::string axis : {"17", "100000000", "-1"})
+    for (const std::string op : {"cumsum", "argsort", "softmax"}) {
+      const std::string error =
+          with(R"({"op":")" + op + R"(","in":[0],"attrs":{"axis":)" + axis + "}}", one);
+      EXPECT_NE(error.find("plan: nodes[1]: " + op + ": got the axis " + axis), std::string::npos)
+          << error;
+    }
+  EXPECT_NE(with(R"({"op":"max","in":[0],"attrs":{"axis":100000000,"keepdims":false}})", one)
+                .find("got the axes (100000000,)"),
+            std::string::npos);
+  EXPECT_NE(with(R"({"op":"astype","in":[0],"attrs":{"dtype":"f64"}},)"
+                 R"({"op":"add","in":[0,1],"attrs":{}})",
+                 R"("outputs":[2],"groups":[[1],[2]])")
+                .find("need equal types"),
+            std::string::npos);
+  EXPECT_NE(with(R"({"op":"slice","in":[0],"attrs":{"start":[0,0],"extent":[2,4],"step":[1,1]}})",
+                 R"("outputs":[1],"groups":[])")
+                .find("does not hold"),
+            std::string::npos);
+  // Only who has looked at indices may say so, since kernels of a GPU do not.
+  EXPECT_NE(with(R"({"input":[3],"dtype":"i64"},)"
+                 R"({"op":"take","in":[0,1],"attrs":{"axis":0,"checked":true}})",
+                 R"("outputs":[2],"groups":[[2]])")
+                .find("says that indices were checked"),
+            std::string::npos);
+  for (const std::string order : {"[0,0]", "[0]", "[0,1,0]", "[1,7]"})
+    EXPECT_NE(with(R"({"constant":"w","order":)" + order + "}", R"("outputs":[1],"groups":[])")
+                  .find("axis"),
+              std::string::npos)
+        << order;
+  const std::string two = R"({"op":"exp","in":[0],"attrs":{}},{"op":"tanh","in":[0],"attrs":{}})";
+  EXPECT_NE(with(two, R"("outputs":[1,2],"groups":[[1,2]])")
+                .find("the value 1 does not lead to the last one, 2"),
+            std::string::npos);
+  EXPECT_NE(with(two, R"("outputs":[1],"groups":[[1],[2]])").find("a group of which nothing is"),
+            std::string::npos);
+  EXPECT_NE(with(R"({"op":"broadcast_to","in":[0],"attrs":{"shape":[1152921504606846976,2,3]}})",
+                 R"("outputs":[1],"groups":[])")
+                .find("takes more than 2^63 bytes"),
+            std::string::npos);
+  EXPECT_NE(with(R"({"op":"broadcast_to","in":[0],"attrs":{"shape":[72057594037927936,2,3]}})",
+                 R"("outputs":[1],"groups":[])")
+                .find("need 2^56 at most"),
+            std::string::npos);
+  std::string chain = R"({"op":"tanh","in":[0],"attrs":{}})", group = "1";
+  for (int i = 2; i <= 17; ++i) {
+    chain += R"(,{"op":"tanh","in":[)" + std::to_string(i - 1) + R"(],"attrs":{}})";
+    group += "," + std::to_string(i);
+  }
+  EXPECT_NE(with(chain, R"("outputs":[17],"groups":[[)" + group + "]]").find("need 16 at most"),
+            std::string::npos);
+}
+
+// Of images and pools whose lists of places would fill the memory of this machine.
+TEST(PlanFile, LoadsWithoutTheMemoryOfItsValues) {
+  const std::string path = testing::TempDir() + "tensor_plan_large.safetensors";
+  for (const std::string op :
+       {R"({"op":"interpolate","in":[0],"attrs":{"size":[2147483647,3],"mode":"bicubic",)"
+        R"("align_corners":false,"antialias":false}})",
+        R"({"op":"max_pool2d","in":[0],"attrs":{"kernel_size":[1000000,1],"stride":[1,1],)"
+        R"("padding":[500000,0]}})"}) {
+    tn::save_safetensors(path, {},
+                         {{"plan", R"({"format":"tensor-plan","version":2,"nodes":[)"
+                                   R"({"input":[1,1,1000000,3],"dtype":"f32"},)" +
+                                       op + R"(],"outputs":[1],"groups":[[1]]})"}});
+    EXPECT_EQ(tn::load_executable(path).group_count(), 1u);
+  }
 }
 
 // A schedule that no kernel here has is kept, and does not matter; with it stands its family.

@@ -1,6 +1,6 @@
 // Random graphs: eager against compiled for f32 and bf16, fused against not, twice the same.
 // Integer-valued ones, of any type, are compared bit for bit; the others within a tolerance, that
-// of bf16 measured on the graph. TENSOR_FUZZ_GRAPHS sets how many, TENSOR_FUZZ_SEED where to start:
+// of bf16 measured on the graph. TENSOR_FUZZ_GRAPHS sets how many, TENSOR_SEED where to start:
 // several processes with seeds that far apart share the work. Graphs of even seeds are
 // integer-valued.
 #include <gtest/gtest.h>
@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <optional>
-#include <random>
 #include <set>
 #include <sstream>
 
@@ -20,6 +20,7 @@
 #include "tensor/tensor.h"
 #include "tests/runtime/random_program.h"
 #include "tests/runtime/typed_program.h"
+#include "tests/seed.h"
 
 namespace tn = tensor;
 using random_program::Numbers;
@@ -104,12 +105,8 @@ void count_operators(const P& program, Covered& covered) {
 // Calls check(seed, covered) for so many seeds.
 void for_seeds(int usual, const std::function<void(std::uint64_t, Covered&)>& check) {
   const char* count_text = std::getenv("TENSOR_FUZZ_GRAPHS");
-  const char* seed_text = std::getenv("TENSOR_FUZZ_SEED");
   const int count = count_text ? std::atoi(count_text) : usual;
-  const std::uint64_t first =
-      seed_text ? std::strtoull(seed_text, nullptr, 10) : std::random_device()();
-  std::cout << count << " graphs from TENSOR_FUZZ_SEED=" << first
-            << std::endl;  // now, in case of a crash
+  const std::uint64_t first = tn::check::seed();
   ASSERT_GT(count, 0);
   Covered covered;
   for (int i = 0; i < count; ++i) {
@@ -131,8 +128,7 @@ TEST(GraphFuzz, CompiledGraphsEqualEagerOnes) {
     const double bound = whole ? 0 : 2e-4;
     for (const bool fuse : {true, false}) {
       const double worst = worst_difference(program, program.outputs(), {.fuse = fuse});
-      ASSERT_LE(worst, bound) << "TENSOR_FUZZ_SEED=" << seed
-                              << (whole ? " (integers, " : " (reals, ")
+      ASSERT_LE(worst, bound) << "TENSOR_SEED=" << seed << (whole ? " (integers, " : " (reals, ")
                               << (fuse ? "fused)\n" : "not fused)\n")
                               << shrunk(program, [&](std::size_t id) {
                                    return worst_difference(program, {id}, {.fuse = fuse}) > bound;
@@ -147,7 +143,7 @@ void expect_equal_bits(const P& program, std::uint64_t seed, tn::DType dtype) {
   for (const bool fuse : {true, false}) {
     const tn::CompileOptions options{.dtype = dtype, .fuse = fuse};
     ASSERT_EQ(worst_difference(program, program.outputs(), options, exact_difference), 0)
-        << "TENSOR_FUZZ_SEED=" << seed << " (" << dtype << (fuse ? ", fused)\n" : ", not fused)\n")
+        << "TENSOR_SEED=" << seed << " (" << dtype << (fuse ? ", fused)\n" : ", not fused)\n")
         << shrunk(program, [&](std::size_t id) {
              return worst_difference(program, {id}, options, exact_difference) != 0;
            });
@@ -332,13 +328,44 @@ TEST(GraphFuzz, GraphsInBf16LoseNoMoreThanTheirProducts) {
       const auto excess = narrow_excess(program, program.outputs(), fuse);
       ++(excess ? compared : skipped);
       ASSERT_LE(excess.value_or(0), 1)
-          << "TENSOR_FUZZ_SEED=" << seed << (fuse ? " (fused)\n" : " (not fused)\n")
+          << "TENSOR_SEED=" << seed << (fuse ? " (fused)\n" : " (not fused)\n")
           << shrunk(program, [&](std::size_t id) {
                return narrow_excess(program, {id}, fuse).value_or(0) > 1;
              });
     }
   });
   EXPECT_LT(skipped, compared);
+}
+
+// What save() writes load_executable() reads: the same groups, which compute the same.
+template <class P>
+void expect_round_trip(const P& program, std::uint64_t seed, double bound) {
+  const auto f = [&](const Tensors& in) { return program.run(in, program.outputs()); };
+  const tn::Executable compiled = tn::compile(f, program.inputs());
+  const std::string path = testing::TempDir() + "tensor_fuzz_" + std::to_string(seed) + ".plan";
+  compiled.save(path);
+  try {
+    const tn::Executable loaded = tn::load_executable(path);
+    ASSERT_EQ(loaded.group_count(), compiled.group_count());
+    const Tensors got = loaded(program.inputs()), expected = compiled(program.inputs());
+    for (std::size_t i = 0; i < got.size(); ++i)
+      ASSERT_LE(difference(got[i], expected[i]), bound) << "output " << i;
+  } catch (const tn::UserError& error) {
+    ADD_FAILURE() << error.what();
+  }
+  std::filesystem::remove(path);
+}
+
+TEST(GraphFuzz, PlansAreReadAsTheyWereWritten) {
+  for_seeds(100, [](std::uint64_t seed, Covered& covered) {
+    SCOPED_TRACE("TENSOR_SEED=" + std::to_string(seed));
+    const Program program(seed, seed % 2 == 0 ? Numbers::whole : Numbers::real);
+    count_operators(program, covered);
+    // Another plan's memory may be cut and added up otherwise: as above.
+    expect_round_trip(program, seed, seed % 2 == 0 ? 0 : 2e-4);
+    expect_round_trip(TypedProgram(seed), seed, 0);
+    if (testing::Test::HasFailure()) FAIL() << graph_of(program, program.outputs());
+  });
 }
 
 // Operators that the generators never make would not be tested. Every row of the table can be

@@ -5,6 +5,9 @@
 
 #include <random>
 
+#include "tensor/compile.h"
+#include "tensor/tensor.h"
+
 namespace tn = tensor;
 
 namespace {
@@ -33,6 +36,19 @@ TEST(MemoryPlan, LiveBlocksNeverOverlap) {
       }
     }
   }
+}
+
+TEST(MemoryPlan, OfAnExecutableIsWhatItReports) {
+  // Five kernels; between them four values, of which two are alive at each but the ends.
+  const auto chain = [](const std::vector<tn::Tensor>& in) {
+    return std::vector{tn::exp(tn::sum(tn::exp(tn::tanh(tn::exp(in[0]))), 0))};
+  };
+  const tn::Executable apart = tn::compile(chain, {{{4, 1024}, tn::f32}}, {.fuse = false});
+  EXPECT_EQ(apart.arena_lower_bound(), 2 * 4 * 4096);
+  EXPECT_EQ(apart.arena_bytes(), apart.arena_lower_bound());
+  const tn::Executable fused = tn::compile(chain, {{{4, 1024}, tn::f32}});
+  EXPECT_LT(fused.arena_lower_bound(), apart.arena_lower_bound());
+  EXPECT_GE(fused.arena_bytes(), fused.arena_lower_bound());
 }
 
 TEST(MemoryPlan, ChainNeedsTwoBlocks) {

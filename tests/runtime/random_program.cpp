@@ -318,9 +318,15 @@ void Program::neural() {
     }
     default: {
       if (shape.rank() != 3) return;
+      // Inputs alone are the same numbers wherever they are rounded or compared with 0.
+      constexpr tn::DType kTypes[] = {tn::boolean, tn::i32, tn::f32};
+      const tn::DType queries = a < inputs_.size() ? kTypes[pick(3)] : tn::f32,
+                      keys = a < inputs_.size() ? kTypes[pick(3)] : tn::f32;
       return append(
-          [a](const Tensors& v) {
-            return tn::scaled_dot_product_attention(v[a], tn::tanh(v[a]), v[a]);
+          [=](const Tensors& v) {
+            return tn::scaled_dot_product_attention(v[a].astype(queries).astype(tn::f32),
+                                                    tn::tanh(v[a]),
+                                                    v[a].astype(keys).astype(tn::f32));
           },
           bounds_[a]);
     }

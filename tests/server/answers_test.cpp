@@ -1,9 +1,13 @@
 // What the server answers to good requests: the page, the samples, and what the programs say.
+#include <cmath>
+#include <filesystem>
+#include <span>
 #include <thread>
 
 #include "models/detr/detr_program.h"
 #include "models/setr/setr_program.h"
 #include "models/vit/vit_program.h"
+#include "tensor/creation.h"
 #include "tensor/io.h"
 #include "tests/server/server_testing.h"
 
@@ -54,6 +58,31 @@ TEST_F(ServerAnswers, TheSamplesThatShip) {
     EXPECT_EQ(image->body, read_bytes(source("examples/images/" + sample["kind"].text() + "/" +
                                              sample["name"].text() + ".png")));
   }
+}
+
+TEST(EngineAnswers, DamagedWeightsGiveNone) {
+  namespace fs = std::filesystem;
+  const std::string folder = source("models/vit/pretrained/digits"),
+                    damaged = ::testing::TempDir() + "tensor-server-damaged";
+  fs::create_directories(damaged);
+  for (const char* file : {"/config.json", "/preprocessor_config.json"})
+    fs::copy_file(folder + file, damaged + file, fs::copy_options::overwrite_existing);
+  auto weights = tensor::load_safetensors(folder + "/model.safetensors").tensors;
+  for (auto& [name, value] : weights)
+    value = tensor::full(value.shape(), std::nan(""), value.dtype());
+  tensor::save_safetensors(damaged + "/model.safetensors", weights);
+  Engine bad(
+      {damaged, source("models/detr/pretrained/scenes"), source("models/setr/pretrained/scenes")},
+      1);
+  const std::string image = read_bytes(digit(3));
+  for (const auto mode : {models::server::Mode::eager, models::server::Mode::compiled}) try {
+      bad.run("vit", mode, std::as_bytes(std::span(image)));
+      ADD_FAILURE() << "an answer";
+    } catch (const std::runtime_error& error) {
+      EXPECT_NE(std::string(error.what()).find("vit: the model's output is NaN"), std::string::npos)
+          << error.what();
+    }
+  fs::remove_all(damaged);
 }
 
 TEST_F(ServerAnswers, HeadHasTheLengthButNoBody) {

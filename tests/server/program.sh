@@ -46,9 +46,12 @@ refused "port $port cannot be had" --port "$port"
 refused "--port" --port 70000
 refused "--threads" --threads 0
 refused "--oops" --oops
-refused "/nowhere" --port 0 --checkpoint-detr /nowhere
+for model in vit detr setr; do
+  refused "/nowhere" --port 0 --checkpoint-$model /nowhere
+done
 refused "/nowhere/digits" --port 0 --samples /nowhere
 refused "--host" --port 0 --host no.such.host.invalid
+refused "no address of this machine" --port 0 --host 192.0.2.1
 "$program" --help | grep -q -- '--checkpoint-setr' || complain "--help does not name the options"
 [ $failed = 0 ] && echo "demo-server starts, stops and complains as it should"
 exit $failed

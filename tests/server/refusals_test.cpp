@@ -95,6 +95,14 @@ TEST_F(ServerRefusals, ImagesWithTooManyPixels) {
   expect_refused(post("vit", "eager", bomb), 400, "the image cannot be used", "5000");
 }
 
+TEST_F(ServerRefusals, SaysWhatIsWrongWithANarrowImage) {
+  const std::string path = ::testing::TempDir() + "tensor-server-narrow.png";
+  tensor::save_png(path, tensor::zeros({5000, 1, 3}, tensor::u8));
+  expect_refused(post("detr", "compiled", read_bytes(path)), 400, "the image cannot be used",
+                 "it is 1 x 5000 pixels: resized for the model it would be 0 x ");
+  std::remove(path.c_str());
+}
+
 TEST_F(ServerRefusals, ImagesOfUnusualShapesGetAnAnswer) {
   const std::string path = ::testing::TempDir() + "tensor-server-shape.png";
   for (const auto& [height, width] : {std::pair(1, 1), {1, 5000}, {5000, 1}, {2, 3}}) {
@@ -210,6 +218,13 @@ TEST_F(ServerRefusals, SlowClientsDoNotKeepOthersWaiting) {
   ASSERT_TRUE(got);
   EXPECT_EQ(got->status, 200);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 4s);  // the slow ones are let go after 5
+}
+
+TEST(ServerStarts, TellsAStrangeAddressFromATakenPort) {
+  models::server::ServerOptions strange = options();
+  strange.host = "192.0.2.1";  // of documentation (RFC 5737), of no machine
+  EXPECT_EQ(tensor::testing::message([&] { Server server(engine(), strange); }),
+            "192.0.2.1: is no address of this machine: name one with --host");
 }
 
 TEST(ServerStarts, RefusesATakenPortInWords) {

@@ -234,6 +234,9 @@ TEST(ProblemText, WhatDiffersDiffers) {
   add(text_of(axis(1), square));
   add(text_of([&](const Tensors& in) { return Tensors{in[0] - in[1]}; }, two));
   add(text_of([&](const Tensors& in) { return Tensors{in[0] - in[0]}; }, square));
+  for (const double eps : {1e-5, 1.000001e-5, 1.0000014e-5})
+    add(text_of([=](const Tensors& in) { return Tensors{layer_norm(in[0], {}, {}, eps)}; },
+                square));
   // What is written belongs to it.
   add(text_of([&](const Tensors& in) { return Tensors{relu(exp(in[0]))}; }, square));
   add(text_of([&](const Tensors& in) { return Tensors{exp(in[0]), relu(exp(in[0]))}; }, square));

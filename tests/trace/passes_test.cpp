@@ -131,6 +131,15 @@ TEST(Passes, ConstantsFoldAndEqualNodesMerge) {
   expect_same(graph, clean, {x}, 0);
 }
 
+TEST(Passes, OperatorsWithOtherDigitsAreNotEqual) {
+  const auto f = [](const Tensors& in) -> Tensors {
+    return {tn::layer_norm(in[0], {}, {}, 1.000001e-5), tn::layer_norm(in[0], {}, {}, 1.0000014e-5),
+            tn::layer_norm(in[0], {}, {}, 1.000001e-5)};
+  };
+  const Graph graph = tn::trace(f, {{{3, 4}, tn::f32}});
+  EXPECT_EQ(count(tn::eliminate_common_and_dead(graph), tn::Op::layer_norm), 2);
+}
+
 TEST(Passes, ScalesFoldIntoMatmul) {
   tn::Generator random(23);
   const Tensor x = random.normal({2, 3, 4}), weight = random.normal({4, 5}),
@@ -354,6 +363,78 @@ TEST(Passes, LayoutMakesMergedHeadsAView) {
     return {in[0].transpose({0, 2, 1, 3}).reshape({2, 5, 12}) + 1.0};
   };
   EXPECT_EQ(count(tn::lay_out(tn::trace(g, {{{2, 3, 5, 4}, tn::f32}})).graph, tn::Op::copy), 1);
+}
+
+// The factor is stored in the divisor's type, which may not hold it.
+TEST(Passes, DivisionsByNumbersWithoutAReciprocalStay) {
+  const auto divisions = [](double divisor, tn::DType dtype) {
+    const Graph before = tn::fold_constants(
+        tn::trace([&](const Tensors& in) -> Tensors { return {in[0] / divisor}; }, {{{4}, dtype}}));
+    return count(tn::simplify(before), tn::Op::divide);
+  };
+  for (const tn::DType dtype : {tn::f16, tn::bf16}) {
+    EXPECT_EQ(divisions(8, dtype), 0);
+    EXPECT_EQ(divisions(-0.25, dtype), 0);
+    EXPECT_EQ(divisions(3, dtype), 1) << "1 / 3 would be rounded to " << dtype;
+  }
+  EXPECT_EQ(divisions(0x1p-16, tn::f16), 1) << "2^16 is infinite";
+  EXPECT_EQ(divisions(0x1p15, tn::f16), 1) << "2^-15 has no full digits";
+  EXPECT_EQ(divisions(0x1p15, tn::bf16), 0);
+  EXPECT_EQ(divisions(1e-5, tn::f32), 0);
+  EXPECT_EQ(divisions(1e-39, tn::f32), 1);
+  EXPECT_EQ(divisions(3e38, tn::f32), 1);
+  EXPECT_EQ(divisions(3e38, tn::f64), 0);
+  EXPECT_EQ(divisions(0, tn::f32), 1);
+}
+
+// f64 does not hold every i64.
+TEST(Passes, CastsThereAndBackStayWhereTheyRound) {
+  const auto casts = [](tn::DType narrow, tn::DType wide) {
+    const auto f = [=](const Tensors& in) -> Tensors {
+      return {in[0].astype(wide).astype(narrow)};
+    };
+    return count(tn::eliminate_common_and_dead(tn::simplify(tn::trace(f, {{{4}, narrow}}))),
+                 tn::Op::astype);
+  };
+  EXPECT_EQ(casts(tn::i64, tn::f64), 2);
+  EXPECT_EQ(casts(tn::i32, tn::f64), 0);
+  EXPECT_EQ(casts(tn::i32, tn::f32), 2);
+  EXPECT_EQ(casts(tn::bf16, tn::f32), 0);
+}
+
+// A weight times a scale may be infinite, or have lost its digits, where the product is neither.
+TEST(Passes, ScalesThatWeightsCannotTakeStay) {
+  tn::Generator random(25);
+  const auto multiplications = [&](const Tensor& weight, const Tensor& scale) {
+    const auto f = [&](const Tensors& in) -> Tensors {
+      return {tn::matmul(in[0], weight) * scale};
+    };
+    const Graph graph = tn::fold_constants(tn::trace(f, {{{3, 4}, weight.dtype()}}));
+    return count(tn::eliminate_common_and_dead(tn::fold_scale(graph)), tn::Op::multiply);
+  };
+  const Tensor weight = random.normal({4, 5});
+  for (const tn::DType dtype : {tn::f16, tn::bf16})
+    for (const tn::Shape& shape : {tn::Shape{}, tn::Shape{5}})
+      EXPECT_EQ(multiplications(weight.astype(dtype), tn::full(shape, 0.3, dtype)), 1);
+  for (const double scale : {1e30, 1e-30, static_cast<double>(INFINITY)})
+    for (const tn::Shape& shape : {tn::Shape{}, tn::Shape{5}})
+      EXPECT_EQ(multiplications(weight, tn::full(shape, scale)), 1) << scale;
+  // One channel that is switched off does not keep the others from it.
+  const Tensor pruned = tn::array({1.0f, 0.0f, 1e-40f, -2.0f, 0.5f});
+  EXPECT_EQ(multiplications(weight, pruned), 0);
+}
+
+// A plan file has the copy that a view needed as an operator, and is laid out again.
+TEST(Passes, LayingOutTwiceChangesNothing) {
+  const auto f = [](const Tensors& in) -> Tensors {
+    return {tn::exp(in[0].transpose().reshape({32}))};
+  };
+  const tn::LaidOutGraph once = tn::lay_out(tn::trace(f, {{{4, 8}, tn::f32}})),
+                         twice = tn::lay_out(once.graph);
+  ASSERT_EQ(count(once.graph, tn::Op::copy), 1);
+  ASSERT_EQ(twice.graph.size(), once.graph.size());
+  for (std::size_t i = 0; i < once.layouts.size(); ++i)
+    EXPECT_EQ(twice.layouts[i].strides, once.layouts[i].strides) << i;
 }
 
 }  // namespace

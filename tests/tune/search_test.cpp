@@ -6,8 +6,8 @@
 #include <iostream>
 #include <set>
 
-#include "src/tune/curve.h"
-#include "src/tune/recording.h"
+#include "bench/curve.h"
+#include "bench/recording.h"
 #include "src/tune/table.h"
 #include "tests/tune/landscape.h"
 

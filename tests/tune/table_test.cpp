@@ -20,12 +20,6 @@ Measurement record(const std::string& schedule, std::vector<double> us,
   return m;
 }
 
-TEST(Table, Medians) {
-  EXPECT_EQ(median({3}), 3);
-  EXPECT_EQ(median({9, 1, 5}), 5);
-  EXPECT_EQ(median({4, 1, 10, 2}), 3);
-}
-
 TEST(Table, TakesTheLeastMedianOfAllRepeats) {
   const std::vector<Measurement> log = {record("a", {5, 5, 50}), record("b", {1, 9, 9}),
                                         record("a", {4, 4}), record("c", {6})};

@@ -66,6 +66,29 @@ TEST_F(Tuning, ChoosesAmongTheFastestByTheTimeOfTheWholeModel) {
   EXPECT_EQ(plan_of(vit(), all), want);
 }
 
+TEST_F(Tuning, TimesNoWholeModelWhenThatIsOff) {
+  int asked = 0;
+  const auto summary = [&](bool use_whole) {
+    std::filesystem::remove(path_);
+    return tune_with(
+        {.trials = 100, .use_whole = use_whole}, {}, vit(),
+        [](const auto& problems, auto) { return std::make_unique<FakeGpu>(problems, made_up); },
+        [&](const Partitions& partitions, auto) -> TimePlans {
+          return [&, partitions](std::span<const Variant> variants) {
+            ++asked;
+            std::vector<std::vector<double>> times;
+            for (const Variant& v : variants)
+              times.emplace_back(9, time_in_model(partitions.at(v.partition).first, v.plan));
+            return times;
+          };
+        });
+  };
+  EXPECT_TRUE(summary(false).chosen.empty());
+  EXPECT_EQ(asked, 0);
+  summary(true);
+  EXPECT_GT(asked, 0);
+}
+
 using Nodes = std::vector<std::vector<ValueId>>;
 
 Nodes nodes_of(const FusionPlan& plan) {

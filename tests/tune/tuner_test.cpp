@@ -181,6 +181,24 @@ TEST_F(Tuning, OnlyTheSketchOfTheModelWhenSketchesAreOff) {
        });
 }
 
+// In turns every problem is measured about as often as any other; else those that gain most.
+TEST_F(Tuning, ProblemsTakeTurnsWhenTheSchedulerIsOff) {
+  const auto spread = [&](bool use_scheduler) {
+    std::filesystem::remove(path_);
+    std::int64_t least = INT64_MAX, most = 0;
+    const TuneSummary summary =
+        tune({.trials = 300, .use_scheduler = use_scheduler, .use_partition = false});
+    for (const TunedGroup& group : summary.groups) {
+      if (group.trials >= group.space) continue;  // nothing was left to measure
+      least = std::min(least, group.trials), most = std::max(most, group.trials);
+    }
+    return most - least;
+  };
+  const std::int64_t in_turns = spread(false), by_gain = spread(true);
+  EXPECT_LE(in_turns, 2 * 4);  // two slots
+  EXPECT_GT(by_gain, in_turns);
+}
+
 TEST_F(Tuning, ReachesItsGoalAndEnds) {
   const double untuned = tune({.trials = 30}).before_us;
   std::filesystem::remove(path_);

@@ -155,6 +155,27 @@ TEST(Worker, StopsAtOnceAndKeepsWhatIsDone) {
   EXPECT_FALSE(answers[2].is_given());
 }
 
+// A log that cannot be written, say, while several items are under way.
+TEST(Worker, WhatItsHearerThrowsIsNoFaultOfAnItem) {
+  Worker worker(
+      [](const Items& items, Channel& channel) {
+        for (std::size_t i = 0; i < items.size(); ++i) channel.begin(i);
+        for (std::size_t i = 0; i < items.size(); ++i) channel.done(i, "good");
+      },
+      {.item_seconds = 60, .idle_seconds = 60});
+  std::vector<std::size_t> heard;
+  const auto full = [&](std::size_t item, const Answer&) {
+    heard.push_back(item);
+    throw UserError("tuned.jsonl: No space left on device");
+  };
+  EXPECT_THROW(worker.run({"a", "b"}, full), UserError);
+  EXPECT_EQ(heard, std::vector<std::size_t>{0});
+  // The child that nobody listened to is gone, and another one serves the next batch.
+  const auto answers = worker.run({"a", "b"});
+  for (const Answer& answer : answers) EXPECT_EQ(answer.result, "good") << answer.error;
+  EXPECT_EQ(worker.starts(), 2);
+}
+
 // Ctrl-C reaches every process of a terminal.
 TEST(Worker, TheChildLeavesInterruptsToItsParent) {
   Worker worker(

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "src/core/rounding.h"
 #include "src/core/view.h"
 #include "src/kernels/cpu/attention_blocks.h"
 #include "src/kernels/cpu/attention_match.h"
@@ -20,8 +21,6 @@ namespace {
 
 constexpr std::int64_t kMostLanes = 16;
 constexpr std::size_t kMostNodes = 16;
-
-std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
 bool multiplies_pairs(const Attention& a, const Machine& machine) {
   return machine.has_bf16 && simd::table().product_pairs && a.product_dtype == bf16;
@@ -85,8 +84,7 @@ class AttentionKernel : public Kernel {
                                       group.reads.begin());
     };
     const auto of = [&](ValueId id, std::size_t operand) {
-      return matrices(laid.layouts[static_cast<std::size_t>(id)], graph.type(id).dtype, batch,
-                      operand);
+      return matrices(laid.layouts[at(id)], graph.type(id).dtype, batch, operand);
     };
     q_ = of(a.q, place(a.q));
     k_ = of(a.k, place(a.k));
@@ -120,7 +118,7 @@ class AttentionKernel : public Kernel {
   }
 
  private:
-  std::int64_t words(std::int64_t numbers) const { return (numbers + per_word_ - 1) / per_word_; }
+  std::int64_t words(std::int64_t numbers) const { return ceil_div(numbers, per_word_); }
 
   void choose_blocks(const Machine& machine, const std::string& schedule) {
     lanes_ = simd::table().lanes;
@@ -129,17 +127,17 @@ class AttentionKernel : public Kernel {
         schedule.empty() ? usual_blocks(extents, machine.threads)
                          : blocks_of(attention_space(extents, machine, 1).of(schedule));
     parts_ = blocks.parts, query_block_ = blocks.queries, key_block_ = blocks.keys;
-    pitch_ = rounded_up(key_block_, lanes_);
+    pitch_ = round_up(key_block_, lanes_);
   }
 
   void place_scratch() {
     const auto take = [&](std::int64_t count) {
       const std::int64_t offset = floats_;
-      floats_ += rounded_up(count, 16);
+      floats_ += round_up(count, 16);
       return offset;
     };
-    feature_pitch_ = rounded_up(features_, lanes_);
-    packed_keys_ = take(depth_words_ * rounded_up(keys_, lanes_));
+    feature_pitch_ = round_up(features_, lanes_);
+    packed_keys_ = take(depth_words_ * round_up(keys_, lanes_));
     packed_values_ = take(feature_pitch_ * key_words_);
     rows_ = take(std::max(query_block_, 2 * lanes_) * depth_words_);
     line_ = take(std::max(depth_, 2 * lanes_));
@@ -245,7 +243,7 @@ class AttentionKernel : public Kernel {
     for (std::int64_t key = 0; key < keys_; key += key_block_) {
       const std::int64_t count = std::min(key_block_, keys_ - key);
       multiply_(q, depth_words_, rows, scratch + packed_keys_ + key * depth_words_, depth_words_,
-                depth_words_, (count + lanes_ - 1) / lanes_, scale_, tile, pitch_, nullptr);
+                depth_words_, ceil_div(count, lanes_), scale_, tile, pitch_, nullptr);
       if (middle_)
         run_middle(operands,
                    {static_cast<std::int64_t>(batch) * queries_ + query, rows, key, count},

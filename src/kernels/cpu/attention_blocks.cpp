@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cpu/simd/table.h"
 
 namespace tensor::cpu {
@@ -13,13 +14,10 @@ constexpr std::int64_t kMostQueries = 48;  // of a block: with the keys' block a
 constexpr std::int64_t kMostKeys = 352;
 constexpr double kPacking = 16;  // of the keys of a part: as long as that many queries
 
-std::int64_t divided(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
-std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return divided(n, to) * to; }
-
 // As long as one thread needs for so many queries.
 double longest(const AttentionExtents& e, std::int64_t parts, int threads) {
-  return static_cast<double>(divided(e.batches * parts, threads)) *
-         (static_cast<double>(divided(e.queries, parts)) + kPacking);
+  return static_cast<double>(ceil_div(e.batches * parts, threads)) *
+         (static_cast<double>(ceil_div(e.queries, parts)) + kPacking);
 }
 
 // The usual number and others near it, ascending.
@@ -31,9 +29,9 @@ std::vector<int> with(std::vector<int> others, std::int64_t usual) {
 }
 
 std::string fault_of(const AttentionBlocks& b, const AttentionExtents& e) {
-  const std::int64_t part = divided(e.queries, b.parts);
+  const std::int64_t part = ceil_div(e.queries, b.parts);
   if (b.parts > std::max<std::int64_t>(e.queries / 16, 1)) return "16 queries a part at least";
-  if (b.queries > rounded_up(part, 16)) return "more queries than a part has";
+  if (b.queries > round_up(part, 16)) return "more queries than a part has";
   if (e.has_tiles && b.queries % 16 != 0 && b.queries < part) return "tiles have 16 queries";
   if (b.keys > e.keys) return "more keys than there are";
   if (b.keys < e.keys && b.keys % (2 * simd::table().lanes) != 0)
@@ -66,7 +64,7 @@ Features facts(const AttentionBlocks& b, const AttentionExtents& e, const Machin
   f.blocks = f.batches * f.splits;
   f.shared_bytes = f.tile_rows * f.tile_columns * sizeof(float);
   f.cache_bytes = f.item_bytes * f.blocks * f.columns * (f.depth + f.second) *
-                  static_cast<double>(divided(divided(e.queries, b.parts), b.queries));
+                  static_cast<double>(ceil_div(ceil_div(e.queries, b.parts), b.queries));
   f.multiprocessors = machine.threads, f.threads = 1;
   f.memory_gbps = machine.memory_gbps, f.cache_gbps = machine.cache_gbps;
   f.tensor_tflops = machine.f32_gflops / 1e3;
@@ -77,16 +75,16 @@ Features facts(const AttentionBlocks& b, const AttentionExtents& e, const Machin
 
 AttentionBlocks usual_blocks(const AttentionExtents& e, int threads) {
   AttentionBlocks result;
-  const std::int64_t key_blocks = divided(e.keys, kMostKeys);
+  const std::int64_t key_blocks = ceil_div(e.keys, kMostKeys);
   result.keys = std::min(
-      rounded_up(divided(e.keys, key_blocks), 2 * std::int64_t{simd::table().lanes}), e.keys);
+      round_up(ceil_div(e.keys, key_blocks), 2 * std::int64_t{simd::table().lanes}), e.keys);
   double best = std::numeric_limits<double>::infinity();
   for (std::int64_t parts = 1; parts <= std::max<std::int64_t>(e.queries / 16, 1); ++parts)
     if (const double time = longest(e, parts, threads); time < 0.98 * best)
       best = time, result.parts = parts;
-  const std::int64_t part = divided(e.queries, result.parts);
-  result.queries = divided(part, divided(part, kMostQueries));
-  if (e.has_tiles) result.queries = std::min(rounded_up(result.queries, 16), kMostQueries);
+  const std::int64_t part = ceil_div(e.queries, result.parts);
+  result.queries = ceil_div(part, ceil_div(part, kMostQueries));
+  if (e.has_tiles) result.queries = std::min(round_up(result.queries, 16), kMostQueries);
   return result;
 }
 

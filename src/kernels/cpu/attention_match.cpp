@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/kernels/cpu/spaces.h"
+#include "src/kernels/cpu/block_shape.h"
 
 namespace tensor::cpu {
 namespace {
@@ -80,9 +80,10 @@ class Matcher {
     return std::nullopt;
   }
 
-  // From a factor of a product back to what the group reads.
+  // From a factor of a product back to what the group reads, all of it floating.
   bool trace_back(ValueId id, ValueId& read, double& scale) {
     while (is_member(id)) {
+      if (!is_float(graph_.type(id).dtype)) return false;
       ValueId operand = -1;
       if (graph_[id].op == Op::astype)
         operand = graph_[id].inputs[0];

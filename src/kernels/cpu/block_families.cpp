@@ -35,56 +35,18 @@ std::optional<BlockShape> accept(const Graph& graph, const Group& group, bool ha
   return shape && shape->has_rows == has_rows ? shape : std::nullopt;
 }
 
-// Passes over the elements that an operator takes, as additions.
-double passes(Op op) {
-  switch (op) {
-    case Op::softmax:
-    case Op::log_softmax:
-    case Op::layer_norm:
-    case Op::var:
-      return 3;
-    default:
-      return 1;
-  }
-}
-// Functions by series, a lane at a time for the rarest.
-double special(Op op) {
-  switch (op) {
-    case Op::exp:
-    case Op::log:
-    case Op::tanh:
-    case Op::erf:
-    case Op::sigmoid:
-    case Op::gelu:
-    case Op::gelu_tanh:
-    case Op::silu:
-    case Op::sin:
-    case Op::cos:
-    case Op::softmax:
-    case Op::log_softmax:
-      return 1;
-    case Op::expm1:
-    case Op::log1p:
-    case Op::power:
-    case Op::remainder:
-    case Op::floor_divide:
-      return 10;
-    default:
-      return 0;
-  }
-}
-
 double microseconds(const Graph& graph, const Group& group, const BlockShape& shape,
                     const Machine& machine) {
   const double elements =
       static_cast<double>(shape.row_count()) * static_cast<double>(shape.column_count());
   double simple = 0, hard = 0;
   for (const ValueId id : group.nodes) {
-    const bool by_row = shape.members.at(id) == simd::Space::row && passes(graph[id].op) == 1 &&
+    const OpCode& code = *op_code(graph[id].op);
+    const bool by_row = shape.members.at(id) == simd::Extent::row && code.passes == 1 &&
                         info(graph[id].op).pattern != Pattern::reduction;
     const double count = by_row ? static_cast<double>(shape.row_count()) : elements;
-    simple += count * passes(graph[id].op);
-    hard += count * special(graph[id].op);
+    simple += count * code.passes;
+    hard += count * code.series;
   }
   const double compute = simple / machine.simple_gops + hard / machine.special_gops;
   const double bytes = work_of(graph, group).bytes;

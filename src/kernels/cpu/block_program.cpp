@@ -1,22 +1,23 @@
 // Running a block program; block_program_build.cpp makes one.
 #include "src/kernels/cpu/block_program.h"
 
+#include "src/core/rounding.h"
 #include "src/kernels/cpu/parallel.h"
 
 namespace tensor::cpu {
 
+using simd::Extent;
 using simd::Slot;
-using simd::Space;
 
-BlockProgram::Stretch BlockProgram::stretch(Space space, const Block& block) const {
-  switch (space) {
-    case Space::element:
+BlockProgram::Stretch BlockProgram::stretch(Extent extent, const Block& block) const {
+  switch (extent) {
+    case Extent::element:
       return {block.row * columns_ + block.column, block.rows * block.columns};
-    case Space::row:
+    case Extent::row:
       return {block.row, block.rows};
-    case Space::column:
+    case Extent::column:
       return {block.column, block.columns};
-    case Space::number:
+    case Extent::number:
       break;
   }
   return {0, 1};
@@ -28,19 +29,19 @@ void BlockProgram::run_block(const Block& block, std::span<std::byte* const> ope
   Slot slots[kMaxSlots];
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const SlotPlan& plan = slots_[i];
-    slots[i].space = plan.space;
+    slots[i].extent = plan.extent;
     if (plan.place == Place::buffer)
       slots[i].data = scratch + plan.offset;
     else if (plan.place == Place::direct)
       slots[i].data =
-          reinterpret_cast<float*>(operands[plan.operand]) + stretch(plan.space, block).begin;
+          reinterpret_cast<float*>(operands[plan.operand]) + stretch(plan.extent, block).begin;
     else
       slots[i].data =
-          const_cast<float*>(constants_.data()) + plan.offset + stretch(plan.space, block).begin;
+          const_cast<float*>(constants_.data()) + plan.offset + stretch(plan.extent, block).begin;
   }
   for (const Transfer& load : loads_) {
     const Slot& slot = slots[load.slot];
-    const Stretch all = stretch(slot.space, block);
+    const Stretch all = stretch(slot.extent, block);
     float* to = slot.data;
     load.access.walk(
         all.begin, all.count, [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
@@ -52,7 +53,7 @@ void BlockProgram::run_block(const Block& block, std::span<std::byte* const> ope
   table.execute(code_.data(), static_cast<int>(code_.size()), slots, block.rows, block.columns);
   for (const Transfer& save : stores_) {
     const Slot& slot = slots[save.slot];
-    const Stretch all = stretch(slot.space, block);
+    const Stretch all = stretch(slot.extent, block);
     const float* from = slot.data;
     save.access.walk(
         all.begin, all.count, [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
@@ -69,14 +70,14 @@ void BlockProgram::run_tile(const Block& block, std::int64_t pitch, float* tile,
   Slot slots[kMaxSlots];
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const SlotPlan& plan = slots_[i];
-    slots[i].space = plan.space;
+    slots[i].extent = plan.extent;
     if (plan.place == Place::tile)
       slots[i].data = tile;
     else if (plan.place == Place::buffer)
       slots[i].data = scratch + plan.offset;
     else if (plan.place == Place::direct)
       slots[i].data =
-          reinterpret_cast<float*>(operands[plan.operand]) + stretch(plan.space, block).begin;
+          reinterpret_cast<float*>(operands[plan.operand]) + stretch(plan.extent, block).begin;
     else
       slots[i].data = const_cast<float*>(constants_.data()) + plan.offset;
   }
@@ -89,11 +90,11 @@ void BlockProgram::run_tile(const Block& block, std::int64_t pitch, float* tile,
         to += n;
       });
     };
-    if (slot.space == Space::element) {
+    if (slot.extent == Extent::element) {
       for (std::int64_t r = 0; r < block.rows; ++r)
         load_line(slot.data + r * pitch, (block.row + r) * columns_ + block.column, block.columns);
     } else {
-      const Stretch all = stretch(slot.space, block);
+      const Stretch all = stretch(slot.extent, block);
       load_line(slot.data, all.begin, all.count);
     }
   }
@@ -101,8 +102,8 @@ void BlockProgram::run_tile(const Block& block, std::int64_t pitch, float* tile,
 }
 
 void BlockProgram::run(std::span<std::byte* const> operands, std::byte* scratch) const {
-  const std::int64_t across = (columns_ + block_columns_ - 1) / block_columns_;
-  const std::int64_t down = (rows_ + block_rows_ - 1) / block_rows_;
+  const std::int64_t across = ceil_div(columns_, block_columns_);
+  const std::int64_t down = ceil_div(rows_, block_rows_);
   parallel_for(threads_, across * down, [&](std::int64_t task, int thread) {
     const std::int64_t row = task / across * block_rows_, column = task % across * block_columns_;
     const Block block{row, std::min(block_rows_, rows_ - row), column,

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "src/kernels/cpu/access.h"
+#include "src/kernels/cpu/block_shape.h"
 #include "src/kernels/cpu/kernel.h"
-#include "src/kernels/cpu/spaces.h"
 
 namespace tensor::cpu {
 
@@ -44,7 +44,7 @@ class BlockProgram {
   // How a slot gets its address in a block.
   enum class Place : std::uint8_t { direct, buffer, constant, tile };
   struct SlotPlan {
-    simd::Space space = simd::Space::element;
+    simd::Extent extent = simd::Extent::element;
     Place place = Place::buffer;
     std::size_t operand = 0;  // direct: of the kernel
     std::int64_t offset = 0;  // buffer: in the thread's scratch; constant: in constants_; floats
@@ -56,12 +56,12 @@ class BlockProgram {
     Access access;
     std::int16_t slot;
   };
-  // Where a slot's elements of a block lie among all elements of its space.
+  // Where a slot's elements of a block lie among all elements of its extent.
   struct Stretch {
     std::int64_t begin, count;
   };
 
-  Stretch stretch(simd::Space space, const Block& block) const;
+  Stretch stretch(simd::Extent extent, const Block& block) const;
   void run_block(const Block& block, std::span<std::byte* const> operands, float* scratch) const;
 
   std::int64_t rows_ = 1, columns_ = 1;              // of all

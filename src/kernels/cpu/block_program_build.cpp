@@ -4,22 +4,21 @@
 #include <numeric>
 #include <tuple>
 
+#include "src/core/rounding.h"
 #include "src/core/storage.h"
 #include "src/kernels/cpu/block_program.h"
 
 namespace tensor::cpu {
 
 using simd::Code;
+using simd::Extent;
 using simd::Instruction;
-using simd::Space;
 
 namespace {
 
 constexpr std::int64_t kShortestRow = 32;  // shorter ones are not worth the work of each row
 constexpr std::int64_t kFloatsAtOnce = 16384;
 constexpr std::int64_t kLeastParallel = 60000;  // elements times instructions
-
-std::int64_t padded(std::int64_t floats) { return (floats + 15) / 16 * 16; }
 
 bool is_short_float(DType dtype) { return dtype == f16 || dtype == bf16; }
 
@@ -66,7 +65,7 @@ class BlockProgramBuilder {
     tile_ = tile;
     for (const ValueId id : group_.nodes) lower(id);
     std::int16_t result = values_.at(group_.writes.front());
-    if (space_of(result) != Space::element) result = emit(Code::copy, Space::element, {result});
+    if (extent_of(result) != Extent::element) result = emit(Code::copy, Extent::element, {result});
     plan(result).place = Place::tile;
     program_.block_rows_ = size.rows;
     program_.block_columns_ = size.pitch;
@@ -77,7 +76,7 @@ class BlockProgramBuilder {
   using Place = BlockProgram::Place;
 
   const Graph& graph() const { return laid_.graph; }
-  const Layout& layout(ValueId id) const { return laid_.layouts[static_cast<std::size_t>(id)]; }
+  const Layout& layout(ValueId id) const { return laid_.layouts[at(id)]; }
   bool is_member(ValueId id) const { return shape_.members.contains(id); }
 
   // ---- Axes.
@@ -87,7 +86,7 @@ class BlockProgramBuilder {
     const int rank = shape_.extents.rank();
     Strides guide = Strides::filled(rank, 0);
     for (const ValueId id : group_.writes)
-      if (shape_.members.at(id) == Space::element && all_zero(guide, 0, rank))
+      if (shape_.members.at(id) == Extent::element && all_zero(guide, 0, rank))
         guide = squeezed_strides(layout(id), graph().type(id).shape);
     for (const ValueId id : group_.reads)
       if (all_zero(guide, 0, rank) && squeezed(graph().type(id).shape) == shape_.extents)
@@ -147,12 +146,12 @@ class BlockProgramBuilder {
     return result;
   }
 
-  Access access(Space space, const Strides& strides) const {
+  Access access(Extent extent, const Strides& strides) const {
     Shape extents;
     Strides part;
-    const int begin = space == Space::column ? row_axes_ : 0;
-    const int end = space == Space::row ? row_axes_ : extents_.rank();
-    for (int i = begin; i < end && space != Space::number; ++i) {
+    const int begin = extent == Extent::column ? row_axes_ : 0;
+    const int end = extent == Extent::row ? row_axes_ : extents_.rank();
+    for (int i = begin; i < end && extent != Extent::number; ++i) {
       extents.push_back(extents_[i]);
       part.push_back(strides[i]);
     }
@@ -161,19 +160,19 @@ class BlockProgramBuilder {
 
   // ---- Slots and instructions.
 
-  std::int16_t new_slot(Space space) {
+  std::int16_t new_slot(Extent extent) {
     if (program_.slots_.size() == kMaxSlots)
       internal_error("block program", "more than ", kMaxSlots, " values");
-    program_.slots_.push_back({space, Place::buffer, 0, 0});
+    program_.slots_.push_back({extent, Place::buffer, 0, 0});
     return static_cast<std::int16_t>(program_.slots_.size() - 1);
   }
-  Space space_of(std::int16_t slot) const { return plan(slot).space; }
+  Extent extent_of(std::int16_t slot) const { return plan(slot).extent; }
   BlockProgram::SlotPlan& plan(std::int16_t slot) const {
     return program_.slots_[static_cast<std::size_t>(slot)];
   }
-  std::int16_t emit(Code code, Space space, std::initializer_list<std::int16_t> operands,
+  std::int16_t emit(Code code, Extent extent, std::initializer_list<std::int16_t> operands,
                     float number = 0) {
-    Instruction instruction{code, new_slot(space), -1, -1, -1, number};
+    Instruction instruction{code, new_slot(extent), -1, -1, -1, number};
     std::int16_t* const places[] = {&instruction.a, &instruction.b, &instruction.c};
     std::size_t k = 0;
     for (const std::int16_t operand : operands) *places[k++] = operand;
@@ -183,14 +182,14 @@ class BlockProgramBuilder {
 
   void lower(ValueId id) {
     const Node& node = graph()[id];
-    const Space space = shape_.members.at(id);
+    const Extent extent = shape_.members.at(id);
     const OpCode code = *op_code(node.op);
     const bool on_rows = code.code >= Code::row_sum;
     std::int16_t in[3] = {-1, -1, -1};
     for (std::size_t k = 0; k < node.inputs.size(); ++k)
       in[k] = on_rows && k == 0 ? operand(node.inputs[k], graph().type(node.inputs[0]).shape,
-                                          Space::element, true)
-                                : operand(node.inputs[k], node.type.shape, space, false);
+                                          Extent::element, true)
+                                : operand(node.inputs[k], node.type.shape, extent, false);
     std::int16_t slot;
     if (code.code == Code::copy) {
       slot = convert(in[0], graph().type(node.inputs[0]).dtype, node.type.dtype);
@@ -198,13 +197,13 @@ class BlockProgramBuilder {
       const char* number = node.op == Op::layer_norm ? "eps"
                            : node.op == Op::var      ? "ddof"
                                                      : nullptr;
-      slot = emit(code.code, space, {in[0], in[1], in[2]},
+      slot = emit(code.code, extent, {in[0], in[1], in[2]},
                   number ? static_cast<float>(node.attrs.number(number, 0)) : 0);
       if (!code.is_exact && is_short_float(node.type.dtype)) round(slot, node.type.dtype);
     }
     const bool is_written =
         std::find(group_.writes.begin(), group_.writes.end(), id) != group_.writes.end();
-    if (is_written && space_of(slot) != space) slot = emit(Code::copy, space, {slot});
+    if (is_written && extent_of(slot) != extent) slot = emit(Code::copy, extent, {slot});
     values_[id] = slot;
   }
 
@@ -216,63 +215,63 @@ class BlockProgramBuilder {
   // Stores convert to integers, everything else holds floats.
   std::int16_t convert(std::int16_t from, DType source, DType target) {
     if (source == target) return from;
-    if (target == boolean) return emit(Code::to_boolean, space_after(from), {from});
+    if (target == boolean) return emit(Code::to_boolean, extent_after(from), {from});
     if (is_short_float(target) && source != boolean && source != u8 && source != i8)
-      return emit(target == f16 ? Code::round_f16 : Code::round_bf16, space_after(from), {from});
+      return emit(target == f16 ? Code::round_f16 : Code::round_bf16, extent_after(from), {from});
     return from;
   }
   // An instruction's result is an element or a number a row, whatever its operand.
-  Space space_after(std::int16_t from) const {
-    return space_of(from) == Space::row ? Space::row : Space::element;
+  Extent extent_after(std::int16_t from) const {
+    return extent_of(from) == Extent::row ? Extent::row : Extent::element;
   }
 
-  std::int16_t operand(ValueId id, const Shape& as, Space reader, bool as_elements) {
+  std::int16_t operand(ValueId id, const Shape& as, Extent reader, bool as_elements) {
     if (is_member(id)) {
       ValueId member = id;
       while (!values_.contains(member)) member = graph()[member].inputs[0];
       return values_.at(member);
     }
     if (graph().is_constant(id) && graph()[id].constant.size() == 1 && !as_elements)
-      return constant({static_cast<float>(graph()[id].constant.item<double>())}, Space::number);
+      return constant({static_cast<float>(graph()[id].constant.item<double>())}, Extent::number);
     return read(id, as, reader, as_elements);
   }
 
-  std::int16_t constant(std::vector<float> values, Space space) {
-    const std::int16_t slot = new_slot(space);
+  std::int16_t constant(std::vector<float> values, Extent extent) {
+    const std::int16_t slot = new_slot(extent);
     plan(slot).place = Place::constant;
     plan(slot).offset = static_cast<std::int64_t>(program_.constants_.size());
     program_.constants_.insert(program_.constants_.end(), values.begin(), values.end());
     return slot;
   }
 
-  std::int16_t read(ValueId id, const Shape& as, Space reader, bool as_elements) {
-    Strides strides = reader == Space::row ? row_strides_of(id, as) : strides_of(id, as);
-    Space space = reader;
+  std::int16_t read(ValueId id, const Shape& as, Extent reader, bool as_elements) {
+    Strides strides = reader == Extent::row ? row_strides_of(id, as) : strides_of(id, as);
+    Extent extent = reader;
     if (!as_elements) {
       const int rank = strides.rank();
       if (all_zero(strides, 0, rank))
-        space = Space::number;
-      else if (reader == Space::element && all_zero(strides, row_axes_, rank))
-        space = Space::row;
-      else if (reader == Space::element && row_axes_ > 0 && all_zero(strides, 0, row_axes_))
-        space = Space::column;
+        extent = Extent::number;
+      else if (reader == Extent::element && all_zero(strides, row_axes_, rank))
+        extent = Extent::row;
+      else if (reader == Extent::element && row_axes_ > 0 && all_zero(strides, 0, row_axes_))
+        extent = Extent::column;
     }
-    const auto key = std::make_tuple(id, space, std::vector(strides.begin(), strides.end()));
+    const auto key = std::make_tuple(id, extent, std::vector(strides.begin(), strides.end()));
     if (const auto known = reads_.find(key); known != reads_.end()) return known->second;
-    const Access path = access(space, strides);
+    const Access path = access(extent, strides);
     const DType dtype = graph().type(id).dtype;
     const bool in_place = dtype == f32 && path.is_linear() &&
-                          !(is_tiled_ && (space == Space::element || space == Space::column));
+                          !(is_tiled_ && (extent == Extent::element || extent == Extent::column));
     std::int16_t slot;
     if (id == tile_) {
-      slot = new_slot(Space::element);
+      slot = new_slot(Extent::element);
       plan(slot).place = Place::tile;
       return reads_[key] = slot;
     }
-    if (space == Space::column && graph().is_constant(id) && !in_place && !is_tiled_) {
-      slot = constant(column_values(id, path), space);
+    if (extent == Extent::column && graph().is_constant(id) && !in_place && !is_tiled_) {
+      slot = constant(column_values(id, path), extent);
     } else {
-      slot = new_slot(space);
+      slot = new_slot(extent);
       plan(slot).operand = static_cast<std::size_t>(
           std::find(group_.reads.begin(), group_.reads.end(), id) - group_.reads.begin());
       if (in_place)
@@ -301,9 +300,9 @@ class BlockProgramBuilder {
     const Shape& shape = graph().type(id).shape;
     const std::int16_t slot = values_.at(id);
     const std::size_t operand = group_.reads.size() + index;
-    const Space space = space_of(slot);
+    const Extent extent = extent_of(slot);
     const Access path =
-        access(space, space == Space::row ? row_strides_of(id, shape) : strides_of(id, shape));
+        access(extent, extent == Extent::row ? row_strides_of(id, shape) : strides_of(id, shape));
     const DType dtype = graph().type(id).dtype;
     if (plan(slot).place == Place::buffer && dtype == f32 && path.is_linear()) {
       plan(slot).place = Place::direct;
@@ -313,7 +312,7 @@ class BlockProgramBuilder {
     }
   }
 
-  // ---- Buffers: one for every value that is alive at a time, shared by those of one space.
+  // ---- Buffers: one for every value that is alive at a time, shared by those of one extent.
 
   void place_buffers() {
     const std::size_t count = program_.slots_.size();
@@ -327,7 +326,7 @@ class BlockProgramBuilder {
     for (const auto& store : program_.stores_) last[static_cast<std::size_t>(store.slot)] = end;
     const auto take = [&](std::int16_t slot) {
       if (plan(slot).place == Place::buffer && buffer[static_cast<std::size_t>(slot)] < 0)
-        buffer[static_cast<std::size_t>(slot)] = take_buffer(space_of(slot));
+        buffer[static_cast<std::size_t>(slot)] = take_buffer(extent_of(slot));
     };
     for (const auto& load : program_.loads_) take(load.slot);
     for (int i = 0; i < end; ++i) {
@@ -341,40 +340,41 @@ class BlockProgramBuilder {
     if (!is_tiled_) size_blocks();
     for (Buffer& b : buffers_) {
       b.offset = program_.buffer_floats_;
-      program_.buffer_floats_ += padded(floats_of(b.space));
+      program_.buffer_floats_ += round_up(floats_of(b.extent), 16);
     }
     for (std::size_t slot = 0; slot < count; ++slot)
       if (buffer[slot] >= 0)
         program_.slots_[slot].offset = buffers_[static_cast<std::size_t>(buffer[slot])].offset;
   }
 
-  int take_buffer(Space space) {
+  int take_buffer(Extent extent) {
     for (std::size_t i = 0; i < buffers_.size(); ++i)
-      if (buffers_[i].is_free && buffers_[i].space == space) {
+      if (buffers_[i].is_free && buffers_[i].extent == extent) {
         buffers_[i].is_free = false;
         return static_cast<int>(i);
       }
-    buffers_.push_back({space, false, 0});
+    buffers_.push_back({extent, false, 0});
     return static_cast<int>(buffers_.size() - 1);
   }
 
-  std::int64_t floats_of(Space space) const {
-    switch (space) {
-      case Space::element:
+  std::int64_t floats_of(Extent extent) const {
+    switch (extent) {
+      case Extent::element:
         return program_.block_rows_ * program_.block_columns_;
-      case Space::row:
+      case Extent::row:
         return program_.block_rows_;
-      case Space::column:
+      case Extent::column:
         return program_.block_columns_;
-      case Space::number:
+      case Extent::number:
         break;
     }
     return 1;
   }
 
   void size_blocks() {
-    const auto elements = std::count_if(buffers_.begin(), buffers_.end(),
-                                        [](const Buffer& b) { return b.space == Space::element; });
+    const auto elements = std::count_if(buffers_.begin(), buffers_.end(), [](const Buffer& b) {
+      return b.extent == Extent::element;
+    });
     const std::int64_t target =
         std::clamp<std::int64_t>(kFloatsAtOnce / (elements + 2), 1024, 4096);
     program_.block_columns_ =
@@ -387,7 +387,7 @@ class BlockProgramBuilder {
   }
 
   struct Buffer {
-    Space space;
+    Extent extent;
     bool is_free;
     std::int64_t offset;
   };
@@ -403,7 +403,7 @@ class BlockProgramBuilder {
   bool is_tiled_ = false;
   ValueId tile_ = -1;
   std::map<ValueId, std::int16_t> values_;
-  std::map<std::tuple<ValueId, Space, std::vector<std::int64_t>>, std::int16_t> reads_;
+  std::map<std::tuple<ValueId, Extent, std::vector<std::int64_t>>, std::int16_t> reads_;
   std::vector<Buffer> buffers_;
 };
 

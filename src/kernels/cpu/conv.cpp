@@ -187,7 +187,7 @@ class Builder {
   }
 
  private:
-  const Layout& layout(ValueId id) const { return laid_.layouts[static_cast<std::size_t>(id)]; }
+  const Layout& layout(ValueId id) const { return laid_.layouts[at(id)]; }
   DType dtype(ValueId id) const { return laid_.graph.type(id).dtype; }
   std::size_t operand(ValueId id) const {
     return static_cast<std::size_t>(std::find(group_.reads.begin(), group_.reads.end(), id) -

@@ -122,7 +122,7 @@ class Builder {
   }
 
  private:
-  const Layout& layout(ValueId id) const { return laid_.layouts[static_cast<std::size_t>(id)]; }
+  const Layout& layout(ValueId id) const { return laid_.layouts[at(id)]; }
   std::size_t operand(ValueId id) const {
     return static_cast<std::size_t>(std::find(group_.reads.begin(), group_.reads.end(), id) -
                                     group_.reads.begin());

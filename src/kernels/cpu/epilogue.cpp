@@ -2,20 +2,19 @@
 
 #include <algorithm>
 
+#include "src/kernels/cpu/block_shape.h"
+
 namespace tensor::cpu {
 namespace {
 
 bool is_unary(Op op) {
-  constexpr Op kUnary[] = {Op::relu,    Op::gelu,   Op::gelu_tanh, Op::silu,
-                           Op::sigmoid, Op::tanh,   Op::exp,       Op::abs,
-                           Op::sqrt,    Op::square, Op::astype,    Op::negative};
+  constexpr Op kUnary[] = {Op::relu, Op::gelu, Op::gelu_tanh, Op::silu,   Op::sigmoid, Op::tanh,
+                           Op::abs,  Op::sqrt, Op::square,    Op::astype, Op::negative};
   return std::find(std::begin(kUnary), std::end(kUnary), op) != std::end(kUnary);
 }
 
 bool is_binary(Op op, bool value_comes_first) {
-  constexpr Op kCommutative[] = {Op::add, Op::multiply, Op::maximum, Op::minimum};
-  if (std::find(std::begin(kCommutative), std::end(kCommutative), op) != std::end(kCommutative))
-    return true;
+  if (op == Op::add || op == Op::multiply) return true;
   return value_comes_first && (op == Op::subtract || op == Op::divide);
 }
 
@@ -48,7 +47,7 @@ std::optional<Anchored> match_anchored(const Graph& graph, const Group& group, O
     const ValueId id = group.nodes[i];
     const auto& inputs = graph[id].inputs;
     if (std::count(inputs.begin(), inputs.end(), result.result) != 1 ||
-        !(graph.type(id).shape == shape))
+        !(graph.type(id).shape == shape) || !is_float(graph.type(id).dtype))
       return std::nullopt;
     for (const ValueId input : inputs)
       if (input != result.result && !std::count(group.reads.begin(), group.reads.end(), input))

@@ -22,7 +22,8 @@ struct Anchored {
 };
 
 /// A group of exactly one operator `anchor` and a chain of elementwise operators from it to the
-/// only value written. nullopt when the group is anything else.
+/// only value written, all in f32, f16 or bf16: casts between those may wait for the result, others
+/// (to integers, bool) compute. nullopt when the group is anything else.
 std::optional<Anchored> match_anchored(const Graph& graph, const Group& group, Op anchor);
 
 }  // namespace tensor::cpu

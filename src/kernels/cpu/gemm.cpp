@@ -112,9 +112,12 @@ class Builder {
   }
 
  private:
-  // Rows without gaps times one constant matrix.
+  // Rows without gaps times one constant matrix. Convolutions in bf16 (2.6.3) multiply channels in
+  // pairs: behind an odd one they read the first of the next row, and multiply it by 0, which is
+  // NaN where that is NaN or infinite.
   bool is_projection() const {
-    return laid_.graph.is_constant(weights()) && out_.shape.rank() == 2 &&
+    const bool has_pairs = dtype(weights()) != bf16 || a_.columns() % 2 == 0;
+    return has_pairs && laid_.graph.is_constant(weights()) && out_.shape.rank() == 2 &&
            a_.strides == row_major(a_.shape);
   }
   ValueId weights() const { return laid_.graph[anchored_.anchor].inputs[1]; }
@@ -241,9 +244,7 @@ class Builder {
   }
 
   DType dtype(ValueId id) const { return laid_.graph.type(id).dtype; }
-  Matrix matrix(ValueId id) const {
-    return aligned(laid_.layouts[static_cast<std::size_t>(id)], rank_);
-  }
+  Matrix matrix(ValueId id) const { return aligned(laid_.layouts[at(id)], rank_); }
   std::size_t operand(ValueId id) const {
     return static_cast<std::size_t>(std::find(group_.reads.begin(), group_.reads.end(), id) -
                                     group_.reads.begin());

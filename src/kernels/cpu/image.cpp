@@ -178,6 +178,23 @@ class ImageKernel : public Kernel {
   std::size_t thread_bytes_ = 0, folded_ = 0, result_ = 0;  // of one thread, and where they begin
 };
 
+// What the kernel lists of an axis: places of the input, a few for each of the result, or the
+// window of a pool. Lists longer than an image deserves would fill the memory.
+bool has_short_lists(const Graph& graph, const Node& node) {
+  constexpr double kMost = 1 << 22;
+  const Shape &in = graph.type(node.inputs[0]).shape, &out = node.type.shape;
+  for (const int axis : {2, 3}) {
+    const auto from = static_cast<double>(in[axis]), to = static_cast<double>(out[axis]);
+    double places = 4 * (from + to);  // of a cubic kernel, widened or not
+    if (node.op != Op::interpolate) {
+      const Pool pool = pool_of(node.attrs, "image");
+      places = to * std::min(from, static_cast<double>(axis == 2 ? pool.kernel.h : pool.kernel.w));
+    }
+    if (places > kMost) return false;
+  }
+  return true;
+}
+
 std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
   if (group.nodes.size() != 1) return std::nullopt;
   const Node& node = graph[group.nodes.front()];
@@ -185,7 +202,7 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
     return std::nullopt;
   const DType dtype = node.type.dtype;
   if (dtype != f32 && dtype != bf16 && dtype != f16) return std::nullopt;
-  if (num_elements(node.type.shape) == 0) return std::nullopt;
+  if (num_elements(node.type.shape) == 0 || !has_short_lists(graph, node)) return std::nullopt;
   // Rows and pixels of a window, or of the taps on either side.
   double taps = 2;
   if (node.op != Op::interpolate) {

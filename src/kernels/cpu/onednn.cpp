@@ -2,6 +2,7 @@
 #include "src/kernels/cpu/onednn.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "src/core/storage.h"
@@ -18,6 +19,9 @@ struct Eltwise {
   float alpha = 0, beta = 0;
 };
 
+// Of oneDNN's functions those that keep NaN. Its exp makes infinity of it, its maximum and minimum
+// (also clip) their second operand. So does relu, without which no convolutional network is fast:
+// docs/differences.md tells of it.
 std::optional<Eltwise> unary(Op op) {
   switch (op) {
     case Op::relu:
@@ -32,8 +36,6 @@ std::optional<Eltwise> unary(Op op) {
       return Eltwise{algorithm::eltwise_logistic};
     case Op::tanh:
       return Eltwise{algorithm::eltwise_tanh};
-    case Op::exp:
-      return Eltwise{algorithm::eltwise_exp};
     case Op::abs:
       return Eltwise{algorithm::eltwise_abs};
     case Op::sqrt:
@@ -57,6 +59,7 @@ std::optional<Eltwise> with_number(Op op, float number) {
     case Op::multiply:
       return Eltwise{algorithm::eltwise_linear, number};
     case Op::divide:
+      if (!std::isnormal(1 / number)) return std::nullopt;
       return Eltwise{algorithm::eltwise_linear, 1 / number};
     default:
       return std::nullopt;
@@ -73,10 +76,6 @@ std::optional<algorithm> binary(Op op) {
       return algorithm::binary_mul;
     case Op::divide:
       return algorithm::binary_div;
-    case Op::maximum:
-      return algorithm::binary_max;
-    case Op::minimum:
-      return algorithm::binary_min;
     default:
       return std::nullopt;
   }

@@ -11,7 +11,7 @@ class ReferenceKernel : public Kernel {
  public:
   ReferenceKernel(const LaidOutGraph& laid, const Group& group)
       : node_(laid.graph[group.nodes.front()]) {
-    const auto layout = [&](ValueId id) { return laid.layouts[static_cast<std::size_t>(id)]; };
+    const auto layout = [&](ValueId id) { return laid.layouts[at(id)]; };
     for (const ValueId id : node_.inputs) {
       operands_.push_back(static_cast<std::size_t>(
           std::find(group.reads.begin(), group.reads.end(), id) - group.reads.begin()));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/kernels/cpu/simd/table.h"
+#include "tensor/error.h"
 
 namespace tensor::simd {
 
@@ -33,7 +34,11 @@ namespace {
 
 std::string_view most_wanted() {
   const char* limit = std::getenv("TENSOR_MAX_ISA");
-  return limit ? limit : "";
+  const std::string_view most = limit ? limit : "";
+  for (const std::string_view known : {"", "baseline", "avx2", "avx512", "avx512_bf16"})
+    if (most == known) return most;
+  fail("TENSOR_MAX_ISA", "got \"", most, "\", need baseline, avx2, avx512 or avx512_bf16: ",
+       "leave it out for all that the processor has");
 }
 
 std::vector<const Table*> usable_tables() {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cpu/parallel.h"
 
 namespace tensor::cpu {
@@ -13,10 +14,6 @@ constexpr std::int64_t kStretchBytes = 1 << 15;         // of a stretch or line
 constexpr std::int64_t kMostRows = 128, kColumns = 16;  // of a block that is transposed
 constexpr std::int64_t kFewRows = 8;              // are written apart rather than collected first
 constexpr std::int64_t kLeastParallel = 1 << 17;  // bytes; less is faster in one thread
-
-std::int64_t pieces(std::int64_t extent, std::int64_t piece) {
-  return (extent + piece - 1) / piece;
-}
 
 template <std::size_t size>
 void move_line(const std::byte* from, std::int64_t from_step, std::byte* to, std::int64_t to_step,
@@ -85,11 +82,11 @@ void StridedCopy::choose_blocks() {
       --outer_rank_;
       block_rows_ = kMostRows;
       if (row_.extent > kFewRows)
-        block_columns_ = pieces(column_.extent, pieces(column_.extent, kColumns));
+        block_columns_ = ceil_div(column_.extent, ceil_div(column_.extent, kColumns));
     }
   }
-  across_ = pieces(column_.extent, block_columns_);
-  down_ = pieces(row_.extent, block_rows_);
+  across_ = ceil_div(column_.extent, block_columns_);
+  down_ = ceil_div(row_.extent, block_rows_);
   blocks_ = across_ * down_;
   for (int i = 0; i < outer_rank_; ++i) blocks_ *= outer_[static_cast<std::size_t>(i)].extent;
 }
@@ -154,6 +151,7 @@ void StridedCopy::run_blocks(const std::byte* from, std::byte* to, std::int64_t 
 }
 
 void StridedCopy::run(const std::byte* from, std::byte* to, int threads) const {
+  if (blocks_ == 0) return;
   const auto run_some = [&](std::int64_t begin, std::int64_t end) {
     switch (item_size_) {
       case 1:

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/kernels/cpu/spaces.h"
+#include "src/kernels/cpu/block_shape.h"
 
 namespace tensor::cpu {
 namespace {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/core/rounding.h"
 #include "src/core/storage.h"
 #include "src/core/view.h"
 #include "src/kernels/cpu/block_program.h"
@@ -26,14 +27,11 @@ constexpr std::int64_t kMostStrips = 16;
 constexpr std::int64_t kRowBytes = 1 << 20, kStripBytes = 200 << 10;
 constexpr double kLeastParallel = 2e6;  // multiplications
 
-std::int64_t divided_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
-std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return divided_up(n, to) * to; }
-
 // The right factor: a row of `depth` numbers for every column, in the order of TileRows.
 class Strips {
  public:
   Strips(const Layout& right, bool is_convolution, std::int64_t depth)
-      : depth_(depth), steps_(divided_up(depth, kStep)) {
+      : depth_(depth), steps_(ceil_div(depth, kStep)) {
     const int rank = right.shape.rank();
     if (is_convolution) {
       columns_ = right.shape[0], column_ = right.strides[0];
@@ -48,7 +46,7 @@ class Strips {
 
   std::int64_t columns() const { return columns_; }
   std::int64_t steps() const { return steps_; }
-  std::int64_t count() const { return divided_up(columns_, kStrip); }
+  std::int64_t count() const { return ceil_div(columns_, kStrip); }
   std::int64_t words() const { return steps_ * kStrip * kStrip; }  // of a strip
   std::int64_t room() const { return words() * 4; }                // bytes that packing takes
 
@@ -127,9 +125,7 @@ class TileProductKernel : public Kernel {
     std::int64_t begin, end;
   };
 
-  static const Layout& layout(const LaidOutGraph& laid, ValueId id) {
-    return laid.layouts[static_cast<std::size_t>(id)];
-  }
+  static const Layout& layout(const LaidOutGraph& laid, ValueId id) { return laid.layouts[at(id)]; }
   static ValueId weights(const LaidOutGraph& laid, const TiledProduct& product) {
     return laid.graph[product.anchor].inputs[1];
   }
@@ -167,25 +163,25 @@ class TileProductKernel : public Kernel {
     // Rows of a multiple of 1 KiB would meet in the same lines of the cache.
     row_pitch_ = 2 * depth + (2 * depth % 1024 == 0 ? 64 : 0);
     const std::int64_t fit = std::max(kRowBytes / (2 * depth) / kBlockRows, std::int64_t{1});
-    const std::int64_t blocks = divided_up(row_count_, kBlockRows);
+    const std::int64_t blocks = ceil_div(row_count_, kBlockRows);
     const double work = static_cast<double>(row_count_) * static_cast<double>(strips_.columns()) *
                         static_cast<double>(depth);
     if (work < kLeastParallel) threads_ = 1;
     std::int64_t part = std::min(fit, blocks);
     // Rows that are gathered should not be gathered by several threads.
-    if (!in_place_ && blocks >= threads_) part = std::min(part, divided_up(blocks, threads_));
+    if (!in_place_ && blocks >= threads_) part = std::min(part, ceil_div(blocks, threads_));
     part_rows_ = part * kBlockRows;
-    row_parts_ = divided_up(blocks, part);
+    row_parts_ = ceil_div(blocks, part);
     if (row_parts_ < (in_place_ ? 4 : 1) * threads_)
       column_parts_ = std::min<std::int64_t>(groups(), in_place_ ? groups() : threads_);
     // What stays in the cache needs not be brought there.
     if (count * strips_.words() * 4 > kRowBytes)
-      next_lines_ = divided_up(kStep, std::min(part, blocks));
+      next_lines_ = ceil_div(kStep, std::min(part, blocks));
   }
 
   void copy_bias(const Tensor& bias) {
     first_.assign(static_cast<std::size_t>(strips_.count() * kStrip), 0.0f);
-    const std::vector<float> values = bias.astype(f32).to_vector<float>();
+    const std::vector<float> values = bias.to_vector<float>();
     std::copy(values.begin(), values.end(), first_.begin());
   }
 
@@ -208,7 +204,7 @@ class TileProductKernel : public Kernel {
   void place_scratch() {
     const auto take = [&](std::int64_t bytes) {
       const std::int64_t offset = thread_bytes_;
-      thread_bytes_ += rounded_up(bytes, 64);
+      thread_bytes_ += round_up(bytes, 64);
       return offset;
     };
     const std::int64_t packing = packed_bytes_ > 0 ? strips_.room() : 0;
@@ -217,7 +213,7 @@ class TileProductKernel : public Kernel {
     program_ = take(epilogue_ ? epilogue_->tile_floats() * 4 : 0);
   }
 
-  std::int64_t groups() const { return divided_up(strips_.count(), strips_at_once_); }
+  std::int64_t groups() const { return ceil_div(strips_.count(), strips_at_once_); }
 
   // Rows with zeros behind them, up to a whole step.
   void gather(const std::byte* from, const Range& rows, std::byte* to) const {
@@ -254,7 +250,7 @@ class TileProductKernel : public Kernel {
         p.rows = std::min(kBlockRows, rows.end - row);
         p.a = left + (row - rows.begin) * p.a_row_bytes;
         p.next = next;
-        next += 64 * next_lines_ * p.steps * divided_up(p.strip_count, 2);
+        next += 64 * next_lines_ * p.steps * ceil_div(p.strip_count, 2);
         simd::table().multiply_tiles(p);
         finish(operands, {row, p.rows, strip * kStrip, columns_of(strip, p.strip_count)}, p.to,
                reinterpret_cast<float*>(scratch + program_));

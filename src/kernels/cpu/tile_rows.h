@@ -15,7 +15,7 @@ class TileRows {
   /// Rows [row, row + count) of the operand at `from`, `pitch` bytes apart.
   virtual void gather(const std::byte* from, std::int64_t row, std::int64_t count, std::byte* to,
                       std::int64_t pitch) const = 0;
-  /// How many bytes a row begins after the one before it, where all can be read in place.
+  /// Row stride in bytes if rows can be read in place, else nullopt.
   virtual std::optional<std::int64_t> row_bytes() const = 0;
 };
 

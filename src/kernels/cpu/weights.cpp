@@ -5,10 +5,12 @@
 #include <thread>
 #include <vector>
 
+#include "src/core/rounding.h"
 #include "src/core/storage.h"
 #include "src/kernels/cpu/parallel.h"
 #include "src/kernels/cpu/simd/table.h"
 #include "src/kernels/cpu/strided_copy.h"
+#include "src/ops/promote.h"
 
 namespace tensor::cpu {
 namespace {
@@ -43,7 +45,7 @@ Tensor converted(const Tensor& x, DType dtype, int threads) {
   const Dims axes = axes_in_memory(x);
   const Tensor rows = transpose(x, axes);
   if (x.dtype() != f32 || (dtype != f16 && dtype != bf16) || !rows.is_contiguous())
-    return x.astype(dtype);
+    return cast(x, dtype);
   Tensor result = empty(rows.shape(), dtype);
   const auto* from = reinterpret_cast<const float*>(detail::stored(rows).first());
   std::byte* to = detail::stored(result).first();
@@ -51,7 +53,7 @@ Tensor converted(const Tensor& x, DType dtype, int threads) {
       simd::table()
           .store[static_cast<int>(dtype == f16 ? simd::Storage::f16 : simd::Storage::bf16)];
   constexpr std::int64_t kPiece = 1 << 16;
-  parallel_for(threads, (x.size() + kPiece - 1) / kPiece, [&](std::int64_t piece, int) {
+  parallel_for(threads, ceil_div(x.size(), kPiece), [&](std::int64_t piece, int) {
     const std::int64_t begin = piece * kPiece;
     store(to + begin * item_size(dtype), 1, from + begin, std::min(kPiece, x.size() - begin));
   });

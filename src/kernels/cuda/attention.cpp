@@ -23,8 +23,7 @@ Source source(const LaidOutGraph& laid, const Group& group, const AttentionGroup
   const Pointer memory{Pointer::Base::operand,
                        static_cast<int>(std::find(reads.begin(), reads.end(), id) - reads.begin()),
                        0};
-  const Factor f =
-      Factor::of(laid.layouts[static_cast<std::size_t>(id)], id, m.batch, is_turned).settled();
+  const Factor f = Factor::of(laid.layouts[at(id)], id, m.batch, is_turned).settled();
   if (f.fits_boxes()) return {f, memory};
   return copied(f, memory, m.problem.batches, m.dtype, machine, lowered);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cuda/cheapest.h"
 #include "src/kernels/cuda/families.h"
 #include "src/kernels/cuda/gemm_mma.h"
@@ -11,8 +12,7 @@
 namespace tensor::cuda {
 namespace {
 
-std::int64_t tiles_of(std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; }
-std::int64_t filled(std::int64_t extent) { return tiles_of(extent, 16) * 16; }
+std::int64_t filled(std::int64_t extent) { return round_up(extent, 16); }
 
 bool is_async(const Machine& machine) { return machine.device.capability >= 80; }
 
@@ -43,7 +43,7 @@ class Builder {
     values_ = m_.values(laid_, group_, machine_, lowered_);
     Call call;
     call.source.text = text_of(s);
-    call.launch.grid.x = static_cast<unsigned>(tiles_of(p.queries, s.queries()) * p.batches);
+    call.launch.grid.x = static_cast<unsigned>(ceil_div(p.queries, s.queries()) * p.batches);
     call.launch.block.x = static_cast<unsigned>(s.threads());
     call.launch.shared_bytes = static_cast<unsigned>(p.shared_bytes(s));
     call.launch.overlaps_previous = machine_.device.capability >= 90;
@@ -136,7 +136,7 @@ std::string AttentionMmaSchedule::name() const {
 std::int64_t AttentionProblem::shared_bytes(const AttentionMmaSchedule& s) const {
   constexpr std::int64_t kPad = 8;  // elements, as in the kernel
   const auto tile = [](std::int64_t rows, std::int64_t width) {
-    return tiles_of(rows * (filled(width) + kPad) * 2, 128) * 128;
+    return round_up(rows * (filled(width) + kPad) * 2, 128);
   };
   return tile(s.queries(), depth) + s.stages * (tile(s.block, depth) + tile(s.block, features));
 }
@@ -185,8 +185,8 @@ TimeParts model_attention_mma(const AttentionProblem& p, const AttentionMmaSched
   const DeviceInfo& device = machine.device;
   const double clock_mhz = 0.9e3 * device.clock_ghz, processors = device.multiprocessors;
   const auto a_clock = [&](double tera) { return tera * 1e6 / clock_mhz / processors; };
-  const double blocks = static_cast<double>(tiles_of(p.keys, s.block));
-  const double work = static_cast<double>(tiles_of(p.queries, s.queries()) * p.batches);
+  const double blocks = static_cast<double>(ceil_div(p.keys, s.block));
+  const double work = static_cast<double>(ceil_div(p.queries, s.queries()) * p.batches);
   const double resident =
       std::clamp(std::ceil(work / processors), 1.0, resident_blocks(p, s, machine));
   const double rounds = std::ceil(work / (processors * resident));
@@ -225,8 +225,8 @@ std::vector<AttentionMmaSchedule> attention_mma_schedules(const AttentionProblem
     if (p.fault(s, machine).empty()) candidates.push_back(s);
   };
   for (const int limit : {272, 128, 96, 64, 48, 32, 16}) {
-    const std::int64_t blocks = tiles_of(p.keys, limit);
-    const auto block = static_cast<int>(filled(tiles_of(p.keys, blocks)));
+    const std::int64_t blocks = ceil_div(p.keys, limit);
+    const auto block = static_cast<int>(filled(ceil_div(p.keys, blocks)));
     for (const int stages : {1, 2, 3})
       for (const int warps : {1, 2, 4, 8})
         for (const int slabs : {1, 2})

@@ -2,6 +2,7 @@
 // block, as on Hopper (attention_sm90_space.cpp), by warps that need not wait for each other.
 #include <algorithm>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cuda/attention_mma.h"
 
 namespace tensor::cuda {
@@ -12,16 +13,12 @@ constexpr int kMostKeys = 272, kMostOfSeveral = 128;  // of a block
 
 const std::vector<int> kWarps = {1, 2, 3, 4, 6, 8}, kSlabs = {1, 2};
 
-std::int64_t tiles_along(std::int64_t extent, std::int64_t tile) {
-  return (extent + tile - 1) / tile;
-}
-
 using Rule = std::optional<Sketch> (*)(const AttentionProblem&, const Machine&);
 
 // All keys of a row fit the registers of a warp.
 std::optional<Sketch> whole_rows(const AttentionProblem& p, const Machine&) {
   if (p.keys > kMostKeys) return std::nullopt;
-  const auto block = static_cast<int>(tiles_along(p.keys, kStep) * kStep);
+  const auto block = static_cast<int>(round_up(p.keys, kStep));
   return Sketch{"whole_rows_mma",
                 {{"warps", kWarps}, {"slabs", kSlabs}, {"block", {block}}, {"stages", {1}}}};
 }
@@ -31,7 +28,7 @@ std::optional<Sketch> online(const AttentionProblem& p, const Machine& machine) 
   std::vector<int> blocks;
   for (int block = kStep; block <= kMostOfSeveral && block < p.keys; block += kStep)
     // With a smaller one as many blocks are needed, and less is calculated for nothing.
-    if (block == kStep || tiles_along(p.keys, block) < tiles_along(p.keys, block - kStep))
+    if (block == kStep || ceil_div(p.keys, block) < ceil_div(p.keys, block - kStep))
       blocks.push_back(block);
   if (blocks.empty()) return std::nullopt;
   const bool is_async = machine.device.capability >= 80;
@@ -52,8 +49,8 @@ Schedule named(const AttentionMmaSchedule& s, const AttentionProblem& p) {
 std::string fault_of(const AttentionMmaSchedule& s, const AttentionProblem& p,
                      const Machine& machine) {
   if (std::string fault = p.fault(s, machine); !fault.empty()) return fault;
-  if (s.warps * s.slabs > tiles_along(p.queries, kStep)) return "more warps than queries for them";
-  if (s.stages > std::max<std::int64_t>(tiles_along(p.keys, s.block), 2))
+  if (s.warps * s.slabs > ceil_div(p.queries, kStep)) return "more warps than queries for them";
+  if (s.stages > std::max<std::int64_t>(ceil_div(p.keys, s.block), 2))
     return "more stages than blocks of keys";
   return {};
 }
@@ -64,15 +61,15 @@ std::vector<float> features_of(const Schedule& schedule, const AttentionProblem&
   Features f = features_of(p, machine);
   f.sketch = schedule.sketch;
   f.tile_rows = s.queries(), f.tile_columns = s.block;
-  f.tile_depth = static_cast<double>(tiles_along(p.depth, kStep) * kStep);
+  f.tile_depth = static_cast<double>(round_up(p.depth, kStep));
   f.groups = s.warps, f.row_blocks = s.slabs, f.stages = s.stages, f.threads = s.threads();
   const auto sums = static_cast<double>(s.block < p.keys ? p.features : 0);
   f.registers = 0.5 * s.slabs * (s.block + sums);
   f.shared_bytes = static_cast<double>(p.shared_bytes(s));
-  f.blocks = static_cast<double>(tiles_along(p.queries, s.queries()) * p.batches);
+  f.blocks = static_cast<double>(ceil_div(p.queries, s.queries()) * p.batches);
   f.resident = resident_blocks(p, s, machine);
   const auto width = static_cast<double>(p.depth + p.features);
-  const auto keys = static_cast<double>(tiles_along(p.keys, s.block) * s.block);
+  const auto keys = static_cast<double>(round_up(p.keys, s.block));
   f.cache_bytes = 2 * f.blocks * width * (keys + s.queries());
   f.operand_bytes = 2 * f.blocks * s.warps * width * (keys + kStep * s.slabs);  // by each warp
   f.time = model_attention_mma(p, s, machine);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cuda/cheapest.h"
 #include "src/kernels/cuda/families.h"
 #include "src/kernels/cuda/wgmma.h"
@@ -49,8 +50,8 @@ class Builder {
     const DType output = p.staged ? laid_.graph.type(m_.attention.result).dtype : m_.dtype;
     Call call;
     call.source.text = text_of(s, output);
-    const std::int64_t tiles = (p.queries + 63) / 64;
-    const std::int64_t work = (tiles + s.tiles - 1) / s.tiles * p.batches;
+    const std::int64_t tiles = ceil_div(p.queries, 64);
+    const std::int64_t work = ceil_div(tiles, s.tiles) * p.batches;
     const bool two_fit =
         s.groups == 1 && 2 * (p.shared_bytes(s) + 2048) <= machine_.device.shared_bytes;
     call.launch.grid.x = static_cast<unsigned>(
@@ -137,8 +138,6 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machi
   return Builder(laid, group, machine, *match_attention_group(laid.graph, group)).run(nullptr);
 }
 
-std::int64_t tiles_of(std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; }
-
 }  // namespace
 
 std::string AttentionSchedule::name() const {
@@ -147,7 +146,7 @@ std::string AttentionSchedule::name() const {
 }
 
 std::int64_t AttentionProblem::shared_bytes(const AttentionSchedule& s) const {
-  const std::int64_t depth_panels = tiles_of(depth, 64), feature_panels = tiles_of(features, 64);
+  const std::int64_t depth_panels = ceil_div(depth, 64), feature_panels = ceil_div(features, 64);
   return 128 * (64 * s.groups * (depth_panels + (staged ? feature_panels : 0)) +
                 std::int64_t{s.stages} * s.block * (depth_panels + feature_panels));
 }
@@ -171,20 +170,20 @@ std::string AttentionProblem::fault(const AttentionSchedule& s, std::int64_t mos
 TimeParts model_attention_sm90(const AttentionProblem& p, const AttentionSchedule& s,
                                const Machine& machine) {
   const double clock_mhz = 0.9e3 * machine.device.clock_ghz;
-  const auto blocks = static_cast<double>(tiles_of(p.keys, s.block));
+  const auto blocks = static_cast<double>(ceil_div(p.keys, s.block));
   const double scores = 64.0 * s.block;  // of a tile and a block
   // Clocks of one multiprocessor for a block: wgmma multiplies 2,048 pairs of numbers a clock,
   // beside which some 10 operations a score run, 128 a clock. All constants are fitted to 700
   // schedules measured on an H200.
   const double multiply = scores *
-                          (static_cast<double>(tiles_of(p.depth, 16) * 16) +
+                          (static_cast<double>(round_up(p.depth, 16)) +
                            std::max(32.0, static_cast<double>(p.features))) /
                           2048;
   const double others = scores * (10 + p.operations) / 128;
   // One after the other, with what passes between them; of several groups in part side by side.
   const double chain = blocks * (500 + multiply + others);
   const double bound = blocks * (150 + others + 0.8 * multiply);
-  const std::int64_t work = tiles_of(tiles_of(p.queries, 64), s.tiles) * p.batches;
+  const std::int64_t work = ceil_div(ceil_div(p.queries, 64), s.tiles) * p.batches;
   const std::int64_t processors = machine.device.multiprocessors;
   // Of registers, too, there are enough for two blocks of five warps: 200 for each thread.
   const bool keeps_results = p.keys > s.block || s.tiles > 2;
@@ -192,12 +191,12 @@ TimeParts model_attention_sm90(const AttentionProblem& p, const AttentionSchedul
   const bool two_fit = s.groups == 1 && registers <= 200 &&
                        2 * (p.shared_bytes(s) + 2048) <= machine.device.shared_bytes;
   const double resident = two_fit && work > processors ? 2 : 1;
-  const double rounds = static_cast<double>(tiles_of(work, two_fit ? 2 * processors : processors));
+  const double rounds = static_cast<double>(ceil_div(work, two_fit ? 2 * processors : processors));
   const double key_bytes = 2.0 * static_cast<double>(p.depth) * s.block;
   const double block_bytes = key_bytes + 2.0 * static_cast<double>(p.features) * s.block;
   constexpr double kArrival = 30;  // bytes a clock
   const double arrival = resident * blocks * block_bytes / kArrival;
-  const double turns = static_cast<double>(tiles_of(s.tiles, s.groups));
+  const double turns = static_cast<double>(ceil_div(s.tiles, s.groups));
   // With a single stage the next keys come when the last ones are used.
   const double exposed = s.stages == 1 && blocks > 1 ? 0.07 * blocks * block_bytes / kArrival : 0;
   // What is copied costs a little even where something else takes longer.
@@ -221,13 +220,13 @@ std::vector<AttentionSchedule> attention_sm90_schedules(const AttentionProblem& 
                                                         const Machine& machine) {
   std::vector<AttentionSchedule> candidates;
   const std::int64_t most = machine.device.shared_block_bytes;
-  const auto tiles = static_cast<int>(tiles_of(p.queries, 64));
+  const auto tiles = static_cast<int>(ceil_div(p.queries, 64));
   const auto add = [&](AttentionSchedule s) {
     if (p.fault(s, most).empty()) candidates.push_back(s);
   };
   for (const int limit : {272, 192, 176, 128, 96, 64, 16}) {
-    const std::int64_t blocks = tiles_of(p.keys, limit);
-    const auto block = static_cast<int>(tiles_of(tiles_of(p.keys, blocks), 16) * 16);
+    const std::int64_t blocks = ceil_div(p.keys, limit);
+    const auto block = static_cast<int>(round_up(ceil_div(p.keys, blocks), 16));
     for (const int groups : {1, 2, 3}) {
       if (blocks > 1) {
         for (const int stages : {2, 3, 1}) add({groups, groups, block, stages});

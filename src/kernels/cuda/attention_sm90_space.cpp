@@ -2,6 +2,7 @@
 // kernel (GTCO, section IV-D: SSSR-RSRS), the scores of a row all in registers or block by block.
 #include <algorithm>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cuda/attention_sm90.h"
 
 namespace tensor::cuda {
@@ -9,19 +10,15 @@ namespace {
 
 constexpr int kStep = 16, kMostKeys = 272;  // of a block
 
-std::int64_t tiles_along(std::int64_t extent, std::int64_t tile) {
-  return (extent + tile - 1) / tile;
-}
-
 using Rule = std::optional<Sketch> (*)(const AttentionProblem&);
 
 // All keys of a row fit the registers of those who multiply: keys and values are read once for as
 // many tiles of queries as a block takes.
 std::optional<Sketch> whole_rows(const AttentionProblem& p) {
   if (p.keys > kMostKeys) return std::nullopt;
-  const auto block = static_cast<int>(tiles_along(p.keys, kStep) * kStep);
+  const auto block = static_cast<int>(round_up(p.keys, kStep));
   std::vector<int> tiles;
-  for (int i = 1; i <= std::max<std::int64_t>(tiles_along(p.queries, 64), 3) && i <= 24; ++i)
+  for (int i = 1; i <= std::max<std::int64_t>(ceil_div(p.queries, 64), 3) && i <= 24; ++i)
     tiles.push_back(i);
   return Sketch{
       "whole_rows",
@@ -34,7 +31,7 @@ std::optional<Sketch> online(const AttentionProblem& p) {
   std::vector<int> blocks;
   for (int block = kStep; block <= kMostKeys && block < p.keys; block += kStep)
     // With a smaller one as many blocks are needed, and less is calculated for nothing.
-    if (block == kStep || tiles_along(p.keys, block) < tiles_along(p.keys, block - kStep))
+    if (block == kStep || ceil_div(p.keys, block) < ceil_div(p.keys, block - kStep))
       blocks.push_back(block);
   return Sketch{"online",
                 {{"groups", {1, 2, 3}}, {"block", blocks}, {"stages", {1, 2, 3, 4, 5, 6}}}};
@@ -52,10 +49,10 @@ Schedule named(const AttentionSchedule& s, const AttentionProblem& p) {
 // Of a kernel that there is: why nobody needs it.
 std::string pointless(const AttentionSchedule& s, const AttentionProblem& p,
                       const Machine& machine) {
-  const std::int64_t tiles = tiles_along(p.queries, 64), units = tiles_along(tiles, s.tiles);
-  const std::int64_t blocks = tiles_along(p.keys, s.block);
+  const std::int64_t tiles = ceil_div(p.queries, 64), units = ceil_div(tiles, s.tiles);
+  const std::int64_t blocks = ceil_div(p.keys, s.block);
   if (s.groups > 1 && s.groups > tiles) return "more groups than tiles of queries";
-  if (s.tiles > s.groups && tiles_along(tiles, s.tiles - 1) == units)
+  if (s.tiles > s.groups && ceil_div(tiles, s.tiles - 1) == units)
     return "fewer tiles a block need as many blocks";
   // What one unit of work reads, and the next one's while that is worked on.
   if (s.stages > std::max<std::int64_t>(2 * blocks, 2)) return "more stages than blocks of keys";
@@ -76,16 +73,16 @@ std::vector<float> features_of(const Schedule& schedule, const AttentionProblem&
   Features f = features_of(p, machine);
   f.sketch = schedule.sketch;
   f.tile_rows = 64. * s.tiles, f.tile_columns = s.block;
-  f.tile_depth = static_cast<double>(tiles_along(p.depth, 64) * 64);
+  f.tile_depth = static_cast<double>(round_up(p.depth, 64));
   f.groups = s.groups, f.row_blocks = static_cast<double>(s.tiles) / s.groups;
   f.stages = s.stages, f.threads = s.threads();
   f.registers = 0.5 * (s.block + static_cast<double>(s.block < p.keys ? p.features : 0));
   f.shared_bytes = static_cast<double>(p.shared_bytes(s));
-  f.blocks = static_cast<double>(tiles_along(tiles_along(p.queries, 64), s.tiles) * p.batches);
+  f.blocks = static_cast<double>(ceil_div(ceil_div(p.queries, 64), s.tiles) * p.batches);
   const bool two_fit = s.groups == 1 && 2 * (f.shared_bytes + 2048) <= f.most_shared_bytes;
   f.resident = two_fit ? 2 : 1;
   const auto width = static_cast<double>(p.depth + p.features);
-  const double keys = static_cast<double>(tiles_along(p.keys, s.block) * s.block);
+  const double keys = static_cast<double>(round_up(p.keys, s.block));
   f.cache_bytes = 2 * f.blocks * width * (keys + 64. * s.tiles);
   f.operand_bytes = 2 * f.blocks * s.tiles * width * (keys + 64);
   f.time = model_attention_sm90(p, s, machine);

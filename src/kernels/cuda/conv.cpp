@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cuda/families.h"
 #include "tensor/error.h"
 
@@ -110,7 +111,7 @@ TimeParts model_conv_tiles(const ConvWork& work, const ConvTiles& tiles, const M
   // a block begins and ends; and parts are added up.
   constexpr double kLatencyUs = 1.7, kFillUs = 2, kAddUs = 3, kAddGbps = 2500;
   const auto tiles_along = [](std::int64_t n, int tile) {
-    return std::ceil(static_cast<double>(n) / tile);
+    return static_cast<double>(ceil_div(n, tile));
   };
   const double processors = machine.device.multiprocessors;
   const double reach = tiles.in_cluster ? reach_of_clusters(tiles.parts) : 1;

@@ -61,7 +61,7 @@ class Writer {
   }
 
  private:
-  const Layout& layout(ValueId id) const { return laid_.layouts[static_cast<std::size_t>(id)]; }
+  const Layout& layout(ValueId id) const { return laid_.layouts[at(id)]; }
 
   Access& add(std::vector<Access>& to, ValueId id, const std::string& prefix) {
     const std::string name = prefix + std::to_string(id);
@@ -158,7 +158,7 @@ ConvEpilogue conv_epilogue(const LaidOutGraph& laid, const Group& group, const C
 }
 
 ImageSteps image_steps(const LaidOutGraph& laid, ValueId id) {
-  const Layout& l = laid.layouts[static_cast<std::size_t>(id)];
+  const Layout& l = laid.layouts[at(id)];
   std::int64_t steps[4] = {};
   const int rank = l.shape.rank();
   for (int axis = 0; axis < rank; ++axis)

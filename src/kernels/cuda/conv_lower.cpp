@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cuda/conv.h"
 #include "tensor/error.h"
 
@@ -11,12 +12,9 @@ namespace {
 
 constexpr std::int64_t kPatchStep = 64;  // of a row, so that all kernels can multiply it
 
-std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
-std::int64_t ceil_div(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
-
 bool lies_ready(const LaidOutGraph& laid, const Convolution& conv) {
   const ImageSteps s = image_steps(laid, conv.image);
-  const Layout& l = laid.layouts[static_cast<std::size_t>(conv.image)];
+  const Layout& l = laid.layouts[at(conv.image)];
   return laid.graph.type(conv.image).dtype == conv.dtype && s.channel == 1 &&
          conv.channels % kChunk == 0 && s.image % kChunk == 0 && s.row % kChunk == 0 &&
          s.column % kChunk == 0 && l.offset % kChunk == 0;
@@ -182,39 +180,63 @@ std::int64_t product_depth(const Graph& graph, const Convolution& conv) {
   return reads_patches(graph, conv) ? patch_row(conv) : conv.depth();
 }
 
-void add_calls(Lowered& lowered, const ConvLaunch& launch, const Convolution& conv,
-               const ConvEpilogue& epilogue, const std::string& what, const Machine& machine) {
-  const auto join = [](const std::vector<std::string>& parts, const char* between) {
-    std::string text;
-    for (const std::string& part : parts) text += (text.empty() ? "" : between) + part;
-    return text;
-  };
+namespace {
+
+std::string joined(const std::vector<std::string>& parts, const char* between) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : between) + part;
+  return text;
+}
+
+struct ConvKernel {
+  std::string header, structs, run;     // as of ConvLaunch
+  std::vector<std::string> parameters;  // before those of the epilogue
+  std::string bounds;
+};
+
+// `is_last`: with the epilogue; else sums of a part are stored.
+std::string text_of(const ConvKernel& kernel, const Convolution& conv, const ConvEpilogue& epilogue,
+                    bool is_last) {
   const std::string sums =
       "PartialSums<" + std::to_string(conv.pixels()) + ", " + std::to_string(conv.outputs) + ">";
+  std::vector<std::string> parameters = kernel.parameters;
+  if (is_last)
+    parameters.insert(parameters.end(), epilogue.parameters.begin(), epilogue.parameters.end());
+  else
+    parameters.emplace_back("float* sums");
+  std::ostringstream text;
+  text << "#include \"" << kernel.header << "\"\nusing namespace tensor::device;\n"
+       << kernel.structs
+       << (is_last ? epilogue.text + "using E = Epilogue;\n" : "using E = " + sums + ";\n")
+       << "extern \"C\" __global__ __launch_bounds__(" << kernel.bounds << ") void KERNEL(\n    "
+       << joined(parameters, ",\n    ")
+       << ") {\n  const int part = " << (is_last ? "0" : "static_cast<int>(blockIdx.y)")
+       << ";\n  const E epilogue{" << (is_last ? joined(epilogue.names, ", ") : "sums, part")
+       << "};\n  " << kernel.run << "\n}\n";
+  return text.str();
+}
+
+// What adds up the parts, as the last kernel.
+ConvKernel adding_parts(const Convolution& conv, int parts) {
+  return {"conv_tile.h",
+          "",
+          "finish_partial_sums<" + std::to_string(conv.pixels()) + ", " +
+              std::to_string(conv.outputs) + ", " + std::to_string(parts) + ">(sums, epilogue);",
+          {"const float* sums"},
+          "256"};
+}
+
+}  // namespace
+
+void add_calls(Lowered& lowered, const ConvLaunch& launch, const Convolution& conv,
+               const ConvEpilogue& epilogue, const std::string& what, const Machine& machine) {
   const bool has_parts = launch.parts > 1;
   const std::int64_t sums_at = round_up(lowered.scratch_bytes, 1024);
-  const auto kernel = [&](bool is_last, const std::string& head, const std::string& run,
-                          std::vector<std::string> parameters, const std::string& bounds) {
-    std::ostringstream text;
-    text << "#include \"" << (is_last && has_parts ? "conv_tile.h" : launch.header)
-         << "\"\nusing namespace tensor::device;\n"
-         << head
-         << (is_last ? epilogue.text + "using E = Epilogue;\n" : "using E = " + sums + ";\n");
-    if (is_last)
-      parameters.insert(parameters.end(), epilogue.parameters.begin(), epilogue.parameters.end());
-    else
-      parameters.emplace_back("float* sums");
-    text << "extern \"C\" __global__ __launch_bounds__(" << bounds << ") void KERNEL(\n    "
-         << join(parameters, ",\n    ")
-         << ") {\n  const int part = " << (is_last ? "0" : "static_cast<int>(blockIdx.y)")
-         << ";\n  const E epilogue{" << (is_last ? join(epilogue.names, ", ") : "sums, part")
-         << "};\n  " << run << "\n}\n";
-    return text.str();
-  };
   Call call;
   call.source.text =
-      kernel(!has_parts, launch.text, launch.run, launch.parameters,
-             std::to_string(launch.threads) + ", " + std::to_string(launch.resident));
+      text_of({launch.header, launch.text, launch.run, launch.parameters,
+               std::to_string(launch.threads) + ", " + std::to_string(launch.resident)},
+              conv, epilogue, !has_parts);
   call.launch.grid = {static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.parts)};
   call.launch.block = {static_cast<unsigned>(launch.threads)};
   call.launch.shared_bytes = static_cast<unsigned>(launch.shared_bytes);
@@ -229,11 +251,7 @@ void add_calls(Lowered& lowered, const ConvLaunch& launch, const Convolution& co
     lowered.scratch_bytes =
         sums_at + launch.parts * conv.pixels() * conv.outputs * std::int64_t{sizeof(float)};
     call = {};
-    call.source.text = kernel(true, "",
-                              "finish_partial_sums<" + std::to_string(conv.pixels()) + ", " +
-                                  std::to_string(conv.outputs) + ", " +
-                                  std::to_string(launch.parts) + ">(sums, epilogue);",
-                              {"const float* sums"}, "256");
+    call.source.text = text_of(adding_parts(conv, launch.parts), conv, epilogue, true);
     const std::int64_t threads = conv.pixels() * ceil_div(conv.outputs, kChunk);
     call.launch.grid = {static_cast<unsigned>(ceil_div(threads, 256))};
     call.launch.block = {256};

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <limits>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cuda/conv.h"
 #include "src/kernels/cuda/gemm_mma.h"
 
@@ -30,9 +31,6 @@ struct Tile {
 constexpr Tile kTiles[] = {{128, 128, 2, 4, 1}, {128, 64, 4, 2, 0.85}, {64, 128, 2, 4, 0.85},
                            {64, 64, 2, 2, 0.7}, {128, 32, 4, 1, 0.6},  {32, 64, 1, 2, 0.5}};
 constexpr int kParts[] = {1, 2, 3, 4, 6, 8};
-
-std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
-std::int64_t tiles_along(std::int64_t n, std::int64_t tile) { return (n + tile - 1) / tile; }
 
 bool is_async(const Machine& machine) { return machine.device.capability >= 80; }
 
@@ -163,7 +161,7 @@ std::string impossible(const Tile& s, const Machine& machine) {
 std::string pointless(const Tile& s, const Problem& p, const Machine& machine) {
   const std::int64_t steps = p.depth / p.block, processors = machine.device.multiprocessors;
   const std::int64_t tiles =
-      tiles_along(p.work.pixels, s.pixels) * tiles_along(p.work.outputs, s.outputs);
+      ceil_div(p.work.pixels, s.pixels) * ceil_div(p.work.outputs, s.outputs);
   if (s.outputs >= 2 * round_up(p.work.outputs, 32)) return "more outputs than the convolution has";
   if (s.pixels >= 2 * round_up(p.work.pixels, 32)) return "more pixels than the convolution has";
   if (s.stages > std::max<std::int64_t>(steps / s.parts, 2)) return "more stages than steps";
@@ -247,8 +245,7 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Convolution& c
       ");\n  Conv::run(image, weights, epilogue, part);";
   launch.parameters = {"const Problem::Element* image", "const Problem::Element* weights"};
   launch.arguments = {problem.image, weights};
-  launch.blocks =
-      ((conv.pixels() + s.pixels - 1) / s.pixels) * ((conv.outputs + s.outputs - 1) / s.outputs);
+  launch.blocks = ceil_div(conv.pixels(), s.pixels) * ceil_div(conv.outputs, s.outputs);
   launch.parts = s.parts;
   const std::string what = "conv_" + (conv.is_tf32 ? "tf32" : std::string(name(conv.dtype))) + "_" +
                            std::to_string(conv.taps.h) + "x" + std::to_string(conv.taps.w) +

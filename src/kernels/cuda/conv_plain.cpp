@@ -3,12 +3,11 @@
 #include <iterator>
 #include <limits>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cuda/conv.h"
 
 namespace tensor::cuda {
 namespace {
-
-std::int64_t ceil_div(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
 // The problem as it stands: any steps, nothing packed.
 TensorProblem plain_problem(const LaidOutGraph& laid, const Group& group, const Convolution& conv) {

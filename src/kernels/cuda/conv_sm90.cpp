@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cuda/conv.h"
 #include "src/kernels/cuda/tensor_map.h"
 #include "src/kernels/cuda/wgmma.h"
@@ -215,7 +216,7 @@ std::string ConvSm90Schedule::fault(const ConvWork& work, const Machine& machine
   const std::int64_t steps = work.depth / kBlock;
   if (stages > std::max<std::int64_t>(steps / parts, 2)) return "more stages than steps";
   const std::int64_t blocks =
-      (work.pixels + pixels() - 1) / pixels() * ((work.outputs + outputs - 1) / outputs) * parts;
+      ceil_div(work.pixels, pixels()) * ceil_div(work.outputs, outputs) * parts;
   if (resident > 1 && blocks <= (resident - 1) * device.multiprocessors)
     return "too few blocks for so many on a multiprocessor";
   if (outputs > 64 && outputs >= work.outputs + 64) return "more outputs than the convolution has";
@@ -258,8 +259,7 @@ Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Conv
                        "const __grid_constant__ TensorMap weights"};
   launch.arguments = {image, swizzled_boxes(conv.dtype, conv.outputs,
                                             product_depth(laid.graph, conv), s.outputs, weights)};
-  launch.blocks = ((conv.pixels() + s.pixels() - 1) / s.pixels()) *
-                  ((conv.outputs + s.outputs - 1) / s.outputs) * s.parts;
+  launch.blocks = ceil_div(conv.pixels(), s.pixels()) * ceil_div(conv.outputs, s.outputs) * s.parts;
   launch.cluster = static_cast<unsigned>(s.parts);
   if (problem.before) lowered.calls.push_back(std::move(*problem.before));
   const std::string what =

@@ -2,13 +2,12 @@
 // the host where they are constant, otherwise by a kernel in every run.
 #include <sstream>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cpu/weights.h"
 #include "src/kernels/cuda/conv.h"
 
 namespace tensor::cuda {
 namespace {
-
-std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
 // The members of pack_weights' problem that say what lies where along the depth: groups of `group`
 // elements, each with `taps` times `channels`.
@@ -38,7 +37,7 @@ Call pack_call(const LaidOutGraph& laid, const Group& group, const Convolution& 
        << "  pack_weights<Problem>(weights, packed);\n}\n";
   Call call;
   call.source.text = text.str();
-  call.launch.grid = {static_cast<unsigned>((form.rows * form.row + kThreads - 1) / kThreads)};
+  call.launch.grid = {static_cast<unsigned>(ceil_div(form.rows * form.row, kThreads))};
   call.launch.block = {kThreads};
   call.launch.overlaps_previous = true;
   call.arguments = {operand_pointer(laid, group, conv.weight), to};

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <deque>
 #include <mutex>
 #include <utility>
 
@@ -17,8 +16,10 @@ std::atomic<bool> is_driver_started = false;
 
 bool Device::is_started() { return is_driver_started; }
 
+// The driver and its devices live as long as the process: tensors and executables that are global
+// variables give back their memory after all else has ended.
 const Driver& Driver::get() {
-  static const Driver driver = [] {
+  static const Driver& driver = *[] {
     Driver opened{SharedLibrary("the CUDA driver", {"libcuda.so.1", "libcuda.so"},
                                 "install NVIDIA's driver; the CPU works without it")};
     is_driver_started = true;
@@ -27,7 +28,7 @@ const Driver& Driver::get() {
       opened.error_text(result, &text);
       fail("the CUDA driver", "does not start: ", text, " (", result, ")");
     }
-    return opened;
+    return new Driver(std::move(opened));
   }();
   return driver;
 }
@@ -81,7 +82,7 @@ Device& Device::get(int index) {
   if (index < 0 || index >= count)
     fail("device", "got cuda:", index, ", this machine has ", count, " (0 to ", count - 1, ")");
   static std::mutex mutex;
-  static std::deque<std::unique_ptr<Device>> devices;
+  static auto& devices = *new std::vector<std::unique_ptr<Device>>;
   const std::lock_guard lock(mutex);
   if (devices.empty()) devices.resize(static_cast<std::size_t>(count));
   auto& device = devices[static_cast<std::size_t>(index)];
@@ -278,15 +279,19 @@ int Kernel::attribute(FunctionAttribute which) const {
   return value;
 }
 
+void Kernel::ask_for_shared(unsigned bytes) {
+  const std::lock_guard lock(mutex_);
+  if (bytes <= most_shared_) return;
+  device_->check(driver().set_function_attribute(
+                     function_, static_cast<int>(FunctionAttribute::dynamic_shared_bytes),
+                     static_cast<int>(bytes)),
+                 name_);
+  most_shared_ = bytes;
+}
+
 void Kernel::run(Stream& stream, const Launch& launch, void** arguments) {
   device_->enter();
-  if (launch.shared_bytes > most_shared_) {
-    device_->check(driver().set_function_attribute(
-                       function_, static_cast<int>(FunctionAttribute::dynamic_shared_bytes),
-                       static_cast<int>(launch.shared_bytes)),
-                   name_);
-    most_shared_ = launch.shared_bytes;
-  }
+  ask_for_shared(launch.shared_bytes);
   LaunchAttribute attributes[2];
   unsigned count = 0;
   if (launch.overlaps_previous) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -146,16 +147,18 @@ class Kernel {
     void* addresses[] = {static_cast<void*>(&arguments)..., nullptr};
     run(stream, launch, addresses);
   }
-  /// The same with the addresses of the arguments.
+  /// The same with the addresses of the arguments. Any number of threads may call either.
   void run(Stream& stream, const Launch& launch, void** arguments);
 
  private:
   int attribute(FunctionAttribute which) const;
+  void ask_for_shared(unsigned bytes);
   Device* device_;
   std::string name_;
   ModuleHandle* module_ = nullptr;
   FunctionHandle* function_ = nullptr;
-  unsigned most_shared_ = 0;  // of dynamic shared memory, as asked for so far
+  std::mutex mutex_;
+  unsigned most_shared_ = 0;  // of dynamic shared memory, as asked for so far; never less again
 };
 
 }  // namespace tensor::cuda

@@ -16,57 +16,58 @@ namespace {
 struct Row {
   Op op;
   std::string_view function;  // in device/numbers.h
+  int instructions;           // of an element, roughly
 };
 
 constexpr Row kFunctions[] = {
-    {Op::negative, "negative"},
-    {Op::abs, "absolute"},
-    {Op::sign, "sign"},
-    {Op::square, "square"},
-    {Op::sqrt, "square_root"},
-    {Op::rsqrt, "reciprocal_square_root"},
-    {Op::reciprocal, "reciprocal"},
-    {Op::exp, "exponential"},
-    {Op::expm1, "exponential_less_1"},
-    {Op::log, "logarithm"},
-    {Op::log1p, "logarithm_of_1_plus"},
-    {Op::sin, "sine"},
-    {Op::cos, "cosine"},
-    {Op::tanh, "hyperbolic_tangent"},
-    {Op::erf, "error_function"},
-    {Op::sigmoid, "sigmoid"},
-    {Op::relu, "relu"},
-    {Op::gelu, "gelu"},
-    {Op::gelu_tanh, "gelu_tanh"},
-    {Op::silu, "silu"},
-    {Op::hardswish, "hardswish"},
-    {Op::floor, "round_down"},
-    {Op::ceil, "round_up"},
-    {Op::round, "round_to_even"},
-    {Op::isnan, "is_nan"},
-    {Op::isfinite, "is_finite"},
-    {Op::logical_not, "logical_not"},
-    {Op::astype, "convert"},
-    {Op::copy, "convert"},
-    {Op::add, "plus"},
-    {Op::subtract, "minus"},
-    {Op::multiply, "times"},
-    {Op::divide, "divided"},
-    {Op::floor_divide, "floor_divide"},
-    {Op::remainder, "remainder_of"},
-    {Op::power, "raised"},
-    {Op::maximum, "maximum"},
-    {Op::minimum, "minimum"},
-    {Op::equal, "equal"},
-    {Op::not_equal, "not_equal"},
-    {Op::less, "less"},
-    {Op::less_equal, "less_equal"},
-    {Op::greater, "greater"},
-    {Op::greater_equal, "greater_equal"},
-    {Op::logical_and, "logical_and"},
-    {Op::logical_or, "logical_or"},
-    {Op::logical_xor, "logical_xor"},
-    {Op::where, "choose"},
+    {Op::negative, "negative", 2},
+    {Op::abs, "absolute", 2},
+    {Op::sign, "sign", 2},
+    {Op::square, "square", 2},
+    {Op::sqrt, "square_root", 10},
+    {Op::rsqrt, "reciprocal_square_root", 10},
+    {Op::reciprocal, "reciprocal", 10},
+    {Op::exp, "exponential", 10},
+    {Op::expm1, "exponential_less_1", 20},
+    {Op::log, "logarithm", 10},
+    {Op::log1p, "logarithm_of_1_plus", 20},
+    {Op::sin, "sine", 60},
+    {Op::cos, "cosine", 60},
+    {Op::tanh, "hyperbolic_tangent", 20},
+    {Op::erf, "error_function", 20},
+    {Op::sigmoid, "sigmoid", 10},
+    {Op::relu, "relu", 2},
+    {Op::gelu, "gelu", 20},
+    {Op::gelu_tanh, "gelu_tanh", 20},
+    {Op::silu, "silu", 10},
+    {Op::hardswish, "hardswish", 2},
+    {Op::floor, "round_down", 2},
+    {Op::ceil, "round_up", 2},
+    {Op::round, "round_to_even", 2},
+    {Op::isnan, "is_nan", 2},
+    {Op::isfinite, "is_finite", 2},
+    {Op::logical_not, "logical_not", 2},
+    {Op::astype, "convert", 2},
+    {Op::copy, "convert", 2},
+    {Op::add, "plus", 2},
+    {Op::subtract, "minus", 2},
+    {Op::multiply, "times", 2},
+    {Op::divide, "divided", 10},
+    {Op::floor_divide, "floor_divide", 60},
+    {Op::remainder, "remainder_of", 60},
+    {Op::power, "raised", 60},
+    {Op::maximum, "maximum", 2},
+    {Op::minimum, "minimum", 2},
+    {Op::equal, "equal", 2},
+    {Op::not_equal, "not_equal", 2},
+    {Op::less, "less", 2},
+    {Op::less_equal, "less_equal", 2},
+    {Op::greater, "greater", 2},
+    {Op::greater_equal, "greater_equal", 2},
+    {Op::logical_and, "logical_and", 2},
+    {Op::logical_or, "logical_or", 2},
+    {Op::logical_xor, "logical_xor", 2},
+    {Op::where, "choose", 2},
 };
 
 template <class T>
@@ -209,14 +210,28 @@ std::string_view compute_type(DType dtype) {
   return dtype == f16 || dtype == bf16 ? "float" : device_type(dtype);
 }
 
-std::string_view device_function(Op op) {
+namespace {
+
+const Row* device_row(Op op) {
   // Asked for every node of every group that fusion looks at.
-  static const auto functions = [] {
-    std::array<std::string_view, static_cast<std::size_t>(Op::count_)> by_op{};
-    for (const Row& row : kFunctions) by_op[static_cast<std::size_t>(row.op)] = row.function;
+  static const auto rows = [] {
+    std::array<const Row*, static_cast<std::size_t>(Op::count_)> by_op{};
+    for (const Row& row : kFunctions) by_op[static_cast<std::size_t>(row.op)] = &row;
     return by_op;
   }();
-  return functions[static_cast<std::size_t>(op)];
+  return rows[static_cast<std::size_t>(op)];
+}
+
+}  // namespace
+
+std::string_view device_function(Op op) {
+  const Row* row = device_row(op);
+  return row ? row->function : std::string_view();
+}
+
+std::optional<int> device_instructions(Op op) {
+  const Row* row = device_row(op);
+  return row ? std::optional(row->instructions) : std::nullopt;
 }
 
 std::string literal(std::int64_t value, DType dtype) {

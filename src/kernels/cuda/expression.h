@@ -20,6 +20,8 @@ std::string_view compute_type(DType dtype);
 /// The device function of an elementwise operator, which takes its operands in compute types; empty
 /// when there is none.
 std::string_view device_function(Op op);
+/// How many instructions it takes, roughly; nullopt when there is none.
+std::optional<int> device_instructions(Op op);
 
 /// One element of a group of elementwise operators.
 struct ElementCode {

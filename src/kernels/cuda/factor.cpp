@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cuda/expression.h"
 
 namespace tensor::cuda {
@@ -42,7 +43,7 @@ Call copy_factor(const Factor& factor, std::int64_t batches, DType dtype, std::i
       std::to_string(factor.row_stride) + " + i64(column) * " +
       std::to_string(factor.depth_stride) + "] : stored<" + type + ">(0);\n  }\n}\n";
   const auto blocks =
-      std::min<std::int64_t>((elements + 255) / 256, 8 * machine.device.multiprocessors);
+      std::min<std::int64_t>(ceil_div(elements, 256), 8 * machine.device.multiprocessors);
   call.launch.grid.x = static_cast<unsigned>(blocks);
   call.launch.block.x = 256;
   call.launch.overlaps_previous = machine.device.capability >= 90;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cuda/family.h"
 
 namespace tensor::cuda {
@@ -41,9 +42,7 @@ std::string factor_text(const std::string& name, const Factor& factor, DType dty
 /// Elements of 16 bits in 16 bytes, the least that the copy engine moves. Floats are held to the
 /// same, though half of it would do.
 inline constexpr std::int64_t kChunk = 8;
-inline std::int64_t in_chunks(std::int64_t elements) {
-  return (elements + kChunk - 1) / kChunk * kChunk;
-}
+inline std::int64_t in_chunks(std::int64_t elements) { return round_up(elements, kChunk); }
 
 /// A factor where a kernel reads or writes it.
 struct Source {

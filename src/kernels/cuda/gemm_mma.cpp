@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cuda/families.h"
 #include "tensor/error.h"
 
@@ -152,9 +153,8 @@ class Builder {
     call.arguments = {left_.memory, right_.memory, Pointer{Pointer::Base::scratch, 0, 0}};
     call.arguments.insert(call.arguments.end(), epilogue_.arguments.begin(),
                           epilogue_.arguments.end());
-    const auto along = [](std::int64_t extent, int tile) { return (extent + tile - 1) / tile; };
-    const std::int64_t blocks = along(product_.rows, s.rows) * along(product_.features, s.columns) *
-                                product_.batches * s.parts;
+    const std::int64_t blocks = ceil_div(product_.rows, s.rows) *
+                                ceil_div(product_.features, s.columns) * product_.batches * s.parts;
     std::string what =
         std::string(is_plain ? "gemm_plain_" : "gemm_mma_") +
         (multiplier_ == Multiplier::tf32 ? "tf32" : std::string(name(product_.dtype))) + "_f32_" +
@@ -171,7 +171,7 @@ class Builder {
     const auto tile = [=](const Side& s, std::int64_t rows) {
       const std::int64_t lines = s.is_turned ? depth : rows, across = s.is_turned ? rows : depth;
       const std::int64_t pad = item == 4 && !s.is_turned ? 4 : 8;
-      return (lines * (across + pad) * item + 127) / 128 * 128;
+      return round_up(lines * (across + pad) * item, 128);
     };
     return schedule_.stages * (tile(left_, schedule_.rows) + tile(right_, schedule_.columns));
   }
@@ -190,8 +190,8 @@ class Builder {
                           epilogue_.arguments.end());
     const std::int64_t pairs =
         product_.batches * product_.rows * product_.features / (product_.features % 2 == 0 ? 2 : 1);
-    const std::int64_t blocks = std::clamp<std::int64_t>((pairs + kThreads - 1) / kThreads, 1,
-                                                         8 * machine_.device.multiprocessors);
+    const std::int64_t blocks =
+        std::clamp<std::int64_t>(ceil_div(pairs, kThreads), 1, 8 * machine_.device.multiprocessors);
     std::string what = "sum_of_" + std::to_string(schedule_.parts);
     if (!epilogue_.name.empty()) what += "_" + epilogue_.name;
     add(std::move(call), blocks, kThreads, what);

@@ -2,13 +2,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cuda/cheapest.h"
 #include "src/kernels/cuda/gemm_mma.h"
 
 namespace tensor::cuda {
 namespace {
-
-std::int64_t tiles_along(std::int64_t extent, int tile) { return (extent + tile - 1) / tile; }
 
 // Warps down and across so that each has at most 64 by 32 sums of a tile.
 constexpr TileSchedule kMmaTiles[] = {{128, 128, 2, 4}, {128, 64, 4, 2}, {64, 128, 2, 4},
@@ -57,8 +56,8 @@ TimeParts model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, Multipli
   const DeviceInfo& device = machine.device;
   const double block = step_depth(multiplier), item = multiplier == Multiplier::mma ? 2 : 4;
   const std::int64_t tiles =
-      tiles_along(p.tokens, s.rows) * tiles_along(p.features, s.columns) * p.batches;
-  const std::int64_t steps = tiles_along(tiles_along(p.depth, step_depth(multiplier)), s.parts);
+      ceil_div(p.tokens, s.rows) * ceil_div(p.features, s.columns) * p.batches;
+  const std::int64_t steps = ceil_div(ceil_div(p.depth, step_depth(multiplier)), s.parts);
   const std::int64_t blocks = tiles * s.parts, processors = device.multiprocessors;
   const double on_one =
       std::min(static_cast<double>(resident_blocks(s, multiplier, machine)),
@@ -107,7 +106,7 @@ std::vector<TileSchedule> gemm_tile_schedules(const GemmProblem& p, Multiplier m
                                               const Machine& machine) {
   const bool is_plain = multiplier == Multiplier::plain;
   std::vector<TileSchedule> candidates;
-  const std::int64_t steps = tiles_along(p.depth, step_depth(multiplier));
+  const std::int64_t steps = ceil_div(p.depth, step_depth(multiplier));
   constexpr std::int64_t kMostScratch = 16 << 20;  // bytes, of parts of sums
   const std::int64_t results = p.batches * p.tokens * p.features * std::int64_t{sizeof(float)};
   const auto add_all = [&](auto& tiles) {

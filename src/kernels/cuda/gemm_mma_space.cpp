@@ -1,6 +1,7 @@
 // What may be tried for a product on registers: tiles of mma.sync, or of plain arithmetic.
 #include <algorithm>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cuda/gemm_mma.h"
 
 namespace tensor::cuda {
@@ -8,13 +9,6 @@ namespace {
 
 constexpr int kMostThreads = 256, kMostSums = 64;  // of a block; of a thread
 constexpr std::int64_t kMostScratch = 16 << 20;    // bytes, of parts of sums
-
-std::int64_t tiles_along(std::int64_t extent, std::int64_t tile) {
-  return (extent + tile - 1) / tile;
-}
-std::int64_t round_up(std::int64_t extent, std::int64_t step) {
-  return tiles_along(extent, step) * step;
-}
 
 bool is_plain(Multiplier multiplier) { return multiplier == Multiplier::plain; }
 double item_bytes(Multiplier multiplier) { return multiplier == Multiplier::mma ? 2 : 4; }
@@ -77,14 +71,14 @@ std::string pointless(const TileSchedule& s, const GemmProblem& p, Multiplier mu
   if (sums < 16) return "more threads than sums to keep them busy";
   if (s.rows >= 2 * round_up(p.tokens, 16)) return "more rows than the product has";
   if (s.columns >= 2 * round_up(p.features, 32)) return "more columns than the product has";
-  const std::int64_t steps = tiles_along(p.depth, step_depth(multiplier));
+  const std::int64_t steps = ceil_div(p.depth, step_depth(multiplier));
   if (s.stages > std::max<std::int64_t>(steps / s.parts, 2)) return "more stages than steps";
   if (s.parts == 1) return {};
   if (steps < 4 * s.parts) return "parts of four steps at least";
   const std::int64_t results = p.batches * p.tokens * p.features;
   if (s.parts * results * std::int64_t{sizeof(float)} > kMostScratch) return "too much scratch";
   const std::int64_t tiles =
-      tiles_along(p.tokens, s.rows) * tiles_along(p.features, s.columns) * p.batches;
+      ceil_div(p.tokens, s.rows) * ceil_div(p.features, s.columns) * p.batches;
   if (tiles >= 2 * machine.device.multiprocessors * resident_blocks(s, multiplier, machine))
     return "there are tiles enough without parts";
   return {};
@@ -113,8 +107,8 @@ std::vector<float> features_of(const Schedule& schedule, const GemmProblem& p,
   f.registers = s.rows * s.columns / f.threads;
   f.shared_bytes = s.stages * item * (s.rows + s.columns) * f.tile_depth;
   f.has_second_kernel = s.parts > 1;
-  const auto tiles = static_cast<double>(tiles_along(p.tokens, s.rows) *
-                                         tiles_along(p.features, s.columns) * p.batches);
+  const auto tiles =
+      static_cast<double>(ceil_div(p.tokens, s.rows) * ceil_div(p.features, s.columns) * p.batches);
   f.blocks = tiles * s.parts;
   f.resident = static_cast<double>(resident_blocks(s, multiplier, machine));
   f.cache_bytes = tiles * depth * item * (s.rows + s.columns);

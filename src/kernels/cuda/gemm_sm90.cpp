@@ -52,7 +52,7 @@ class Builder {
   void check_row_sums() const {
     for (const ValueId id : {product_.row_sums, product_.norm ? product_.norm->sums : -1}) {
       if (id < 0) continue;
-      const Layout& layout = laid_.layouts[static_cast<std::size_t>(id)];
+      const Layout& layout = laid_.layouts[at(id)];
       if (layout.strides != row_major(layout.shape) || layout.offset != 0)
         internal_error("gemm_sm90", "row_sums that do not lie in rows");
     }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cuda/cheapest.h"
 #include "src/kernels/cuda/gemm_sm90.h"
 
@@ -10,8 +11,6 @@ namespace tensor::cuda {
 namespace {
 
 constexpr int kDepth = 64;
-
-std::int64_t tiles_along(std::int64_t extent, int tile) { return (extent + tile - 1) / tile; }
 
 int rows_of(const GemmSchedule& s) { return s.swapped ? s.features : s.tokens; }
 
@@ -22,7 +21,7 @@ std::int64_t stage_bytes(const GemmSchedule& s) {
 // As many stages as there is room for. With half of the memory the next kernel's block would fit
 // beside, but on an H200 that gained less than stages do.
 void add_stages(GemmSchedule& s, const GemmProblem& p, const Machine& machine) {
-  const std::int64_t steps = tiles_along(p.depth, kDepth);
+  const std::int64_t steps = ceil_div(p.depth, kDepth);
   s.stages = 0;
   const std::int64_t room = machine.device.shared_block_bytes - s.needed_shared_bytes(p) - 2048;
   s.stages = static_cast<int>(std::clamp<std::int64_t>(
@@ -42,8 +41,7 @@ std::string GemmSchedule::name() const {
 }
 
 std::int64_t GemmSchedule::tiles(const GemmProblem& p) const {
-  return tiles_along(tiles_along(p.tokens, tokens), shares) * shares *
-         tiles_along(p.features, features) * p.batches;
+  return round_up(ceil_div(p.tokens, tokens), shares) * ceil_div(p.features, features) * p.batches;
 }
 
 int GemmSchedule::threads(const GemmProblem& p) const {
@@ -110,7 +108,7 @@ std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p)
   }
   if (splits > 1) {
     if (!swapped || takes_turns || shares > 1) return "only features as rows are split";
-    if (splits > 8 || splits > tiles_along(p.depth, kDepth)) return "at most 8 splits, each a step";
+    if (splits > 8 || splits > ceil_div(p.depth, kDepth)) return "at most 8 splits, each a step";
     if ((splits - 1) * my_columns() >= columns()) return "columns for each of the splits";
   }
   if (shares > 1 && (swapped || features % (8 * shares) != 0 || band % shares != 0 || shares > 2))
@@ -169,66 +167,98 @@ GemmProblem gemm_problem(const Graph& graph, const Group& group, const Product& 
           addend_bytes};
 }
 
-TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Machine& machine) {
-  // Clocks of one multiprocessor: 16-bit wgmma takes N / 2 clocks for 16 of k, and its operands 128
-  // bytes a clock. What copies bring a clock to one multiprocessor, and to each where all ask for
-  // them: fitted, as is what is counted in clocks below, to 8,000 products measured on an H200.
+namespace {
+
+// ---- The model. Clocks are those of one multiprocessor; what is counted in them was fitted to
+// 8,000 products measured on an H200.
+
+// A tile's step along the depth: 16-bit wgmma takes N / 2 clocks for 16 of k, and its operands 128
+// bytes a clock.
+double clocks_of_step(const GemmProblem& p, const GemmSchedule& s, const Machine& machine) {
+  // Bytes that copies bring a clock to one multiprocessor, and to each where all ask for them.
   constexpr double kArrival = 69, kSharedArrival = 53;
+  // From asking for a stage to giving it back, of which as many run at a time as there are.
+  constexpr double kStageClocks = 1700;
   const int processors = machine.device.multiprocessors;
   const auto busy = static_cast<double>(std::min<std::int64_t>(s.tiles(p) * s.splits, processors));
   const double arrival = std::min(kArrival, kSharedArrival * processors / busy);
-  const double clock_mhz = 0.9e3 * machine.device.clock_ghz;
   const double columns = s.columns(), blocks = rows_of(s) / 64.0;
-  const auto steps = static_cast<double>(tiles_along(tiles_along(p.depth, kDepth), s.splits));
   const double multiply = 4 * blocks * std::max(columns / 2, 16 + columns / 4);
-  // From asking for a stage to giving it back, of which as many run at a time as there are.
-  constexpr double kStageClocks = 1700;
-  const double step =
-      std::max({multiply, static_cast<double>(stage_bytes(s)) / arrival, kStageClocks / s.stages});
+  return std::max(
+      {multiply, static_cast<double>(stage_bytes(s)) / arrival, kStageClocks / s.stages});
+}
+
+// A tile's epilogue. Rates are bytes a clock.
+double clocks_of_finish(const GemmProblem& p, const GemmSchedule& s) {
+  // What is stored as boxes, as is everything of small tiles.
+  constexpr double kBoxRate = 24;
+  // Boxes of addends come and go: for one warpgroup, for several, and where tiles are small beside
+  // the products.
+  constexpr double kTurnAddendRate = 12, kAddendRate = 18, kSmallAddendRate = 97;
+  // Pairs of elements, which is how a large tile's epilogue reads and writes the rest: of each
+  // warpgroup that finishes a tile, and at most.
+  constexpr double kPairRate = 6.7, kMostPairRate = 14;
+  constexpr double kOperations = 8, kOperationRate = 128;   // of every element anyway; in a clock
+  constexpr double kNormClocks = 800, kRowSumClocks = 300;  // sums are corrected; rows are summed
+  // Sums go to the other blocks of the cluster, which have to be waited for.
+  constexpr double kExchangeClocks = 1100, kExchangeRate = 8;
   const double elements = static_cast<double>(s.tokens) * s.features;
-  // What is stored as boxes leaves at 24 bytes a clock, as does everything of small tiles; boxes of
-  // addends come and go at 12 for one warpgroup, 18 for several, and beside the products where
-  // tiles are small. Pairs of elements, which is how a large tile's epilogue reads and writes the
-  // rest, move at some 7 bytes for each warpgroup that finishes a tile, 14 at most (measured on an
-  // H200).
   const double added = s.boxes_addend(p) ? 2 * p.addend_bytes : 0;
   const double stored = added > 0 ? 0 : p.staged ? 2 : 0;
   const double others = p.read_bytes + p.written_bytes - stored - added;
-  const double rate = s.swapped ? 24 : std::min(6.7 * (s.takes_turns ? 1 : s.groups), 14.0);
-  const double added_rate = s.swapped ? 97 : s.takes_turns ? 12 : 18;
-  const double element =
-      (8 + p.operations) / 128 + stored / 24 + added / added_rate + others / rate;
+  const double rate =
+      s.swapped ? kBoxRate : std::min(kPairRate * (s.takes_turns ? 1 : s.groups), kMostPairRate);
+  const double added_rate = s.swapped       ? kSmallAddendRate
+                            : s.takes_turns ? kTurnAddendRate
+                                            : kAddendRate;
+  const double element = (kOperations + p.operations) / kOperationRate + stored / kBoxRate +
+                         added / added_rate + others / rate;
   double finish = elements * element / s.splits;
-  // Every sum is corrected; rows are summed, and the sums stored (measured on an H200).
-  if (p.normalizes) finish += 800;
-  if (p.sums_rows) finish += 300;
-  // Sums go to the other blocks of the cluster, which have to be waited for (measured on an H200).
-  if (s.splits > 1) finish += 1100 + elements * 4 * (s.splits - 1) / s.splits / 8;
-  // A cluster lies within one of the partitions of 14 to 18 multiprocessors; another round of
-  // clusters would cost more than splitting gains.
+  if (p.normalizes) finish += kNormClocks;
+  if (p.sums_rows) finish += kRowSumClocks;
+  if (s.splits > 1)
+    finish += kExchangeClocks + elements * 4 * (s.splits - 1) / s.splits / kExchangeRate;
+  return finish;
+}
+
+// How often blocks follow each other. A cluster lies within one of the partitions of 14 to 18
+// multiprocessors; another round of clusters would cost more than splitting gains.
+double rounds_of(const GemmProblem& p, const GemmSchedule& s, int processors) {
   const int most = s.splits == 3 || s.splits > 4 ? processors * 27 / 32
                    : s.splits == 4               ? processors * 15 / 16
                                                  : processors;
   const int usable = std::max(most / s.splits, 1) * s.splits;
-  const double rounds = static_cast<double>(tiles_along(s.tiles(p) * s.splits, usable));
-  const double main = steps * step;
+  return static_cast<double>(ceil_div(s.tiles(p) * s.splits, usable));
+}
+
+// Of all operands, each once.
+double bytes_of(const GemmProblem& p) {
+  const double tokens = static_cast<double>(p.tokens), features = static_cast<double>(p.features),
+               depth = static_cast<double>(p.depth);
+  return static_cast<double>(p.batches) * (2 * (tokens * depth + features * depth) +
+                                           tokens * features * (p.read_bytes + p.written_bytes));
+}
+
+}  // namespace
+
+TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Machine& machine) {
+  constexpr double kFill = 0.8;     // us: the first tiles' way from memory, and the last sums' back
+  constexpr double kBeside = 0.02;  // of the clocks, where what Tensor Cores sustain is the bound
+  const double clock_mhz = 0.9e3 * machine.device.clock_ghz;
+  const auto steps = static_cast<double>(ceil_div(ceil_div(p.depth, kDepth), s.splits));
+  const double main = steps * clocks_of_step(p, s, machine), finish = clocks_of_finish(p, s);
+  const double rounds = rounds_of(p, s, machine.device.multiprocessors);
   const double clocks = s.takes_turns && rounds > 1
                             ? std::max(rounds * main, rounds * (main + finish) / 2) + finish
                             : rounds * (main + finish);
-  const double tokens = static_cast<double>(p.tokens), features = static_cast<double>(p.features),
-               depth = static_cast<double>(p.depth);
-  const double bytes =
-      static_cast<double>(p.batches) * (2 * (tokens * depth + features * depth) +
-                                        tokens * features * (p.read_bytes + p.written_bytes));
-  const double memory = bytes / machine.memory_gbps / 1e3;
+  const double memory = bytes_of(p) / machine.memory_gbps / 1e3;
   const double cached = static_cast<double>(s.tiles(p) * s.splits) * steps * 2 * kDepth *
                         (s.tokens + static_cast<double>(s.features) / s.shares);
   const double cache = cached / machine.l2_gbps / 1e3;
-  // What Tensor Cores sustain, and, where that is the bound, a little for what lies beside it.
-  const double products =
-      2e-6 * static_cast<double>(p.batches) * tokens * features * depth / machine.tensor_tflops +
-      0.02 * clocks / clock_mhz;
-  constexpr double kFill = 0.8;  // the first tiles' way from memory, and the last sums' back
+  const double products = 2e-6 * static_cast<double>(p.batches) * static_cast<double>(p.tokens) *
+                              static_cast<double>(p.features) * static_cast<double>(p.depth) /
+                              machine.tensor_tflops +
+                          kBeside * clocks / clock_mhz;
   return {kFill + std::max({clocks / clock_mhz, products, memory}), rounds * main / clock_mhz,
           (clocks - rounds * main) / clock_mhz, memory, cache};
 }
@@ -238,15 +268,14 @@ std::vector<GemmSchedule> gemm_sm90_schedules(const GemmProblem& p, const Machin
   const auto add = [&](GemmSchedule s) {
     add_stages(s, p, machine);
     constexpr int kLeastStages = 4;  // of split tiles: with fewer they wait for memory
-    if (s.splits > 1 &&
-        s.stages < std::min<std::int64_t>(kLeastStages, tiles_along(p.depth, kDepth)))
+    if (s.splits > 1 && s.stages < std::min<std::int64_t>(kLeastStages, ceil_div(p.depth, kDepth)))
       return;
     if (s.fault(machine.device.shared_block_bytes, p).empty()) candidates.push_back(s);
   };
   // Features as rows: tokens in equal parts.
   if (p.tokens <= 2048)
     for (int parts = 1; parts <= 32; ++parts) {
-      const std::int64_t tokens = tiles_along(tiles_along(p.tokens, parts), 8) * 8;
+      const std::int64_t tokens = round_up(ceil_div(p.tokens, parts), 8);
       if (tokens > 256 || tokens * (parts - 1) >= p.tokens) continue;
       for (const int groups : {1, 2, 3})
         for (const int splits : {1, 2, 3, 4, 6, 8}) {

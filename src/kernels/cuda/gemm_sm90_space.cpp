@@ -2,15 +2,13 @@
 #include <algorithm>
 #include <map>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cuda/gemm_sm90.h"
 
 namespace tensor::cuda {
 namespace {
 
 constexpr int kDepth = 64;  // of a tile
-
-std::int64_t tiles_along(std::int64_t extent, int tile) { return (extent + tile - 1) / tile; }
-std::int64_t round_up(std::int64_t extent, int step) { return tiles_along(extent, step) * step; }
 
 const std::vector<int> kStages = {2, 3, 4, 5, 6, 7, 8}, kBands = {4, 8, 12, 16, 32},
                        kFeatures = {32, 64, 96, 128, 160, 192, 224, 256};
@@ -33,7 +31,7 @@ std::optional<Sketch> cooperative(const GemmProblem&, const Machine&) {
 // Every group has tiles of its own, so that one finishes while another multiplies: where blocks
 // have several tiles.
 std::optional<Sketch> turns(const GemmProblem& p, const Machine& machine) {
-  const std::int64_t most = p.batches * tiles_along(p.tokens, 64) * tiles_along(p.features, 64);
+  const std::int64_t most = p.batches * ceil_div(p.tokens, 64) * ceil_div(p.features, 64);
   if (most <= machine.device.multiprocessors) return std::nullopt;
   return Sketch{"turns",
                 {{"groups", {2, 3}},
@@ -47,7 +45,7 @@ std::optional<Sketch> turns(const GemmProblem& p, const Machine& machine) {
 std::vector<int> parts_of(std::int64_t tokens) {
   std::vector<int> result;
   for (int parts = 1; parts <= 32; ++parts) {
-    const auto part = round_up(tiles_along(tokens, parts), 8);
+    const auto part = round_up(ceil_div(tokens, parts), 8);
     if (part <= 256 && part * (parts - 1) < tokens) result.push_back(static_cast<int>(part));
   }
   std::sort(result.begin(), result.end());
@@ -122,14 +120,14 @@ int usual_band(const GemmSchedule& s) { return s.features > s.tokens ? 16 : 12; 
 std::string pointless(const GemmSchedule& s, const GemmProblem& p, const Machine& machine) {
   const std::int64_t processors = machine.device.multiprocessors, tiles = s.tiles(p);
   const bool is_one_round = tiles * s.splits <= processors;
-  if (s.stages > std::max<std::int64_t>(tiles_along(p.depth, kDepth), 2))
+  if (s.stages > std::max<std::int64_t>(ceil_div(p.depth, kDepth), 2))
     return "more stages than steps";
   if (s.features > round_up(p.features, 64) || (!s.swapped && s.tokens > round_up(p.tokens, 64)))
     return "a side of the tile that the product does not have";
   if (is_late(s) && !is_one_round) return "with several rounds the next kernel is late anyway";
   if (!s.swapped && s.shares == 1 && s.band != usual_band(s)) {
     if (is_one_round) return "the order of tiles matters in several rounds only";
-    if (s.band > tiles_along(p.tokens, s.tokens)) return "a band has tiles of tokens enough";
+    if (s.band > ceil_div(p.tokens, s.tokens)) return "a band has tiles of tokens enough";
   }
   if (s.takes_turns && tiles <= processors) return "groups take turns with several tiles only";
   if (s.splits > 1 && tiles >= processors) return "there are tiles enough without splits";
@@ -154,7 +152,7 @@ std::vector<float> features_of(const Schedule& schedule, const GemmProblem& p,
   f.shared_bytes = static_cast<double>(s.needed_shared_bytes(p));
   f.takes_turns = s.takes_turns, f.starts_late = is_late(s);
   f.blocks = static_cast<double>(s.tiles(p) * s.splits);
-  const double steps = static_cast<double>(tiles_along(p.depth, kDepth) * s.tiles(p));
+  const double steps = static_cast<double>(ceil_div(p.depth, kDepth) * s.tiles(p));
   f.cache_bytes = steps * 2 * kDepth * (s.tokens + static_cast<double>(s.features) / s.shares);
   // Every 64 rows read all columns.
   const double row_blocks = (s.swapped ? s.features : s.tokens) / 64.;

@@ -16,6 +16,7 @@
 #include <system_error>
 #include <vector>
 
+#include "src/core/checksum.h"
 #include "src/io/atomic_file.h"
 #include "src/io/bytes.h"
 #include "src/io/source.h"
@@ -37,12 +38,10 @@ std::uint32_t checksum(Bytes bytes) {
       crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-// FNV-1a. Two keys of one hash are told apart by the key in the entry.
+// Two keys of one hash are told apart by the key in the entry.
 std::string file_name(const std::string& key) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   char hex[17];
-  std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(hash));
+  std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(hash_of(key)));
   return std::string(hex) + std::string(kExtension);
 }
 

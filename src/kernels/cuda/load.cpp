@@ -42,7 +42,7 @@ KernelCache& cache() {
 using Key = std::tuple<int, std::string, std::string>;
 std::mutex loaded_mutex;
 std::map<Key, std::weak_ptr<Kernel>>& loaded() {
-  static std::map<Key, std::weak_ptr<Kernel>> table;
+  static auto& table = *new std::map<Key, std::weak_ptr<Kernel>>;  // outlives executables at exit
   return table;
 }
 

@@ -31,7 +31,7 @@ bool is_read(const Group& group, ValueId id) {
 }
 
 // In float32, dense.
-std::vector<float> numbers_of(const Tensor& x) { return x.astype(f32).to_vector<float>(); }
+std::vector<float> numbers_of(const Tensor& x) { return x.to_vector<float>(); }
 
 // The power of two next to the largest of these.
 float scale_of(const std::vector<float>& numbers) {

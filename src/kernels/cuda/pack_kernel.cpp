@@ -5,8 +5,9 @@
 #include <limits>
 #include <numeric>
 
+#include "src/core/rounding.h"
 #include "src/core/view.h"
-#include "src/kernels/cpu/spaces.h"
+#include "src/kernels/cpu/block_shape.h"
 #include "tensor/error.h"
 
 namespace tensor::cuda {
@@ -107,8 +108,8 @@ class Generator {
   Lowered lower(std::string_view family) {
     Call call;
     call.source.text = text();
-    const std::int64_t packs = (count() / pack_ + unroll_ - 1) / unroll_;
-    call.launch.grid = {static_cast<unsigned>((packs + kThreads - 1) / kThreads)};
+    const std::int64_t packs = ceil_div(count() / pack_, unroll_);
+    call.launch.grid = {static_cast<unsigned>(ceil_div(packs, kThreads))};
     call.launch.block = {kThreads};
     call.launch.overlaps_previous = machine_.device.capability >= 90;
     call.arguments = operands_.arguments();
@@ -120,7 +121,7 @@ class Generator {
   }
 
  private:
-  const Layout& layout(ValueId id) const { return laid_.layouts[static_cast<std::size_t>(id)]; }
+  const Layout& layout(ValueId id) const { return laid_.layouts[at(id)]; }
   std::int64_t count() const { return num_elements(parts_.shape); }
 
   // The elements are taken in the order in which the widest result lies in memory.
@@ -313,34 +314,8 @@ class Generator {
 
 // Instructions of an element of an operator, roughly.
 double instructions(Op op) {
-  switch (op) {
-    case Op::exp:
-    case Op::log:
-    case Op::sqrt:
-    case Op::rsqrt:
-    case Op::reciprocal:
-    case Op::divide:
-    case Op::sigmoid:
-    case Op::silu:
-      return 10;
-    case Op::gelu:
-    case Op::gelu_tanh:
-    case Op::erf:
-    case Op::tanh:
-    case Op::log_softmax:
-    case Op::softmax:
-    case Op::expm1:
-    case Op::log1p:
-      return 20;
-    case Op::sin:
-    case Op::cos:
-    case Op::power:
-    case Op::floor_divide:
-    case Op::remainder:
-      return 60;
-    default:
-      return 2;
-  }
+  if (op == Op::softmax || op == Op::log_softmax) return 20;
+  return device_instructions(op).value_or(2);
 }
 
 }  // namespace

@@ -9,8 +9,6 @@
 namespace tensor::cuda {
 namespace {
 
-std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
-
 // ---- The text of an epilogue.
 
 std::string declaration(const std::string& type, const std::string& name) {

@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <bit>
 
+#include "src/core/rounding.h"
 #include "src/core/view.h"
-#include "src/kernels/cpu/spaces.h"
+#include "src/kernels/cpu/block_shape.h"
 #include "src/kernels/cuda/families.h"
 #include "src/kernels/cuda/pack_kernel.h"
 #include "tensor/error.h"
@@ -56,11 +57,11 @@ std::vector<ValueId> split(const Graph& graph, const Group& group, Parts& parts)
     for (ValueId input : graph[id].inputs) {
       while (graph[input].kind == NodeKind::operation && !is_compute(graph, input))
         input = graph[input].inputs[0];
-      is_after |= follows[static_cast<std::size_t>(input)];
+      is_after |= follows[at(input)];
     }
     const bool is_reduction = row_of(graph[id].op) != nullptr;
     if (is_reduction) reductions.push_back(id);
-    follows[static_cast<std::size_t>(id)] = is_after || is_reduction;
+    follows[at(id)] = is_after || is_reduction;
     if (!is_reduction) (is_after ? parts.after : parts.before).push_back(id);
   }
   return reductions;
@@ -135,7 +136,7 @@ class Generator {
   }
 
  private:
-  const Layout& layout(ValueId id) const { return laid_.layouts[static_cast<std::size_t>(id)]; }
+  const Layout& layout(ValueId id) const { return laid_.layouts[at(id)]; }
 
   static Dims sorted(const Dims& axes, const Strides& strides) {
     Dims result = axes;
@@ -168,11 +169,11 @@ class Generator {
   void choose_schedule() {
     constexpr std::int64_t kFew = 8;  // elements of a thread
     const int least_across = kept_is_inside_ ? 32 : 1;
-    const auto wanted = static_cast<std::uint64_t>((count_ + kFew - 1) / kFew);
+    const auto wanted = static_cast<std::uint64_t>(ceil_div(count_, kFew));
     along_ =
         static_cast<int>(std::min<std::uint64_t>(std::bit_ceil(wanted), kThreads / least_across));
     across_ = kThreads / along_;
-    const std::int64_t blocks = (results_ + across_ - 1) / across_;
+    const std::int64_t blocks = ceil_div(results_, across_);
     const std::int64_t idle = 2 * machine_.device.multiprocessors / blocks;
     splits_ = static_cast<int>(
         std::clamp<std::int64_t>(std::min(idle, count_ / (along_ * 2 * kFew)), 1, kMostSplits));
@@ -261,7 +262,7 @@ class Generator {
            "if (along == 0 && is_result) {\n" + finish() + "}\n";
   }
   std::string partial_text() {
-    const std::string chunk = std::to_string((count_ + splits_ - 1) / splits_);
+    const std::string chunk = std::to_string(ceil_div(count_, splits_));
     return threads() + "const int begin = blockIdx.y * " + chunk +
            ", rest = " + std::to_string(count_) + " - begin;\n" +
            folding("begin + along", "begin + (rest < " + chunk + " ? rest : " + chunk + ")") +
@@ -291,7 +292,7 @@ class Generator {
     }
     result.source.text =
         text + parameters + ") {\nlaunch_next();\nwait_for_previous();\n" + body + "}\n";
-    const std::int64_t blocks = (results_ + results_of_block - 1) / results_of_block;
+    const std::int64_t blocks = ceil_div(results_, results_of_block);
     result.launch.grid = {static_cast<unsigned>(blocks), splits};
     result.launch.block = {kThreads};
     result.launch.overlaps_previous = machine_.device.capability >= 90;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cuda/families.h"
 #include "src/kernels/cuda/row_plan.h"
 #include "tensor/error.h"
@@ -11,7 +12,7 @@
 namespace tensor::cuda {
 namespace {
 
-using simd::Space;
+using simd::Extent;
 
 struct Fold {
   Op op;
@@ -47,8 +48,7 @@ class Generator {
     const std::string body = write_body();
     Call call;
     call.source.text = text(body);
-    call.launch.grid = {static_cast<unsigned>((plan_.rows + plan_.block / plan_.team - 1) /
-                                              (plan_.block / plan_.team))};
+    call.launch.grid = {static_cast<unsigned>(ceil_div(plan_.rows, plan_.block / plan_.team))};
     call.launch.block = {static_cast<unsigned>(plan_.block)};
     call.launch.overlaps_previous = machine_.device.capability >= 90;
     call.arguments = operands_.arguments();
@@ -90,7 +90,7 @@ class Generator {
   // ---- Operands from memory, each loaded once.
 
   std::string load_elements(ValueId id, const Shape& as) {
-    const RowPlace p = plan_.place(id, as, Space::element);
+    const RowPlace p = plan_.place(id, as, Extent::element);
     const std::string name = "a" + number_of(id);
     if (!loaded_.insert(name).second) return name;
     std::string text = array(compute_type(p.rows.dtype), name) + begin_packs(true);
@@ -109,7 +109,7 @@ class Generator {
   }
 
   std::string load_row(ValueId id, const Shape& as) {
-    const RowPlace p = plan_.place(id, as, Space::row);
+    const RowPlace p = plan_.place(id, as, Extent::row);
     const std::string name = "r" + number_of(id);
     if (!loaded_.insert(name).second) return name;
     loads_ += "const auto " + name + " = value_of(" + operands_.pointer(id, false) + "[" +
@@ -120,29 +120,29 @@ class Generator {
   // ---- Members.
 
   // Views of members have the names of what they rename.
-  std::map<ValueId, std::string> given(Space space) const {
+  std::map<ValueId, std::string> given(Extent extent) const {
     std::map<ValueId, std::string> names;
     for (const auto& [id, own] : plan_.shape.members) {
       ValueId member = id;
       while (!std::binary_search(group_.nodes.begin(), group_.nodes.end(), member))
         member = graph_[member].inputs[0];
-      if (own == Space::row)
+      if (own == Extent::row)
         names[id] = "r" + number_of(member);
-      else if (space == Space::element)
+      else if (extent == Extent::element)
         names[id] = "a" + number_of(member) + "[p][e]";
     }
     return names;
   }
 
   void write_elementwise(ValueId id) {
-    const Space space = plan_.shape.members.at(id);
-    auto names = given(space);
+    const Extent extent = plan_.shape.members.at(id);
+    auto names = given(extent);
     names.erase(id);
     const auto code = element_code(graph_, std::span(&id, 1), names);
     if (!code) internal_error("row", "no text for ", info(graph_[id].op).name);
     const std::string type(compute_type(graph_.type(id).dtype));
     const std::string number = number_of(id);
-    if (space == Space::row) {
+    if (extent == Extent::row) {
       std::string inner;
       for (const auto& load : code->loads)
         inner += "const auto " + load.name + " = " + load_row(load.value, load.as) + ";\n";
@@ -246,10 +246,10 @@ class Generator {
   }
 
   void write_store(ValueId id) {
-    const Space space = plan_.shape.members.at(id);
-    const RowPlace p = plan_.place(id, graph_.type(id).shape, space);
+    const Extent extent = plan_.shape.members.at(id);
+    const RowPlace p = plan_.place(id, graph_.type(id).shape, extent);
     const std::string to = operands_.pointer(id, true), number = number_of(id);
-    if (space == Space::row) {
+    if (extent == Extent::row) {
       code_ += "if (lane == 0 && is_row) " + to + "[" + p.row_offset() + "] = stored<" +
                std::string(device_type(p.rows.dtype)) + ">(r" + number + ");\n";
       return;
@@ -308,7 +308,8 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
   const auto elements = static_cast<double>(num_elements(shape->extents));
   double compute = 0, folds = 0;
   for (const ValueId id : group.nodes) {
-    const bool by_row = shape->members.at(id) == Space::row && is_elementwise_of_rows(graph[id].op);
+    const bool by_row =
+        shape->members.at(id) == Extent::row && is_elementwise_of_rows(graph[id].op);
     compute += computing_us(machine, graph[id].op,
                             by_row ? static_cast<double>(shape->row_count()) : elements);
     if (!is_elementwise_of_rows(graph[id].op)) folds += kFoldUs;

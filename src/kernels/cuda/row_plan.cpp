@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/core/rounding.h"
 #include "src/core/view.h"
 
 namespace tensor::cuda {
 namespace {
 
 using cpu::BlockShape;
-using simd::Space;
+using simd::Extent;
 
 constexpr int kMostThreads = 1024;   // of a block
 constexpr int kMostElements = 32;    // of one value in a thread's registers
@@ -47,11 +48,11 @@ RowPlan::RowPlan(const LaidOutGraph& laid, const Group& group, const Machine& ma
   choose_schedule(machine);
 }
 
-RowPlace RowPlan::place(ValueId id, const Shape& as, Space space) const {
+RowPlace RowPlan::place(ValueId id, const Shape& as, Extent extent) const {
   const Strides strides = cpu::squeezed_strides(layout(id), as);
   RowPlace result;
   result.rows.extents = chosen(shape.extents, row_axes_);
-  if (space == Space::row) {  // its axes are those of the rows, in their order
+  if (extent == Extent::row) {  // its axes are those of the rows, in their order
     Dims order;
     for (const auto axis : row_axes_) order.push_back(place_among_rows(axis));
     result.rows.strides = chosen(strides, order);
@@ -97,19 +98,19 @@ std::vector<RowPlace> RowPlan::element_places() const {
   for (const ValueId id : group_.nodes) {
     const Node& node = graph_[id];
     const bool is_elementwise_here = is_elementwise_of_rows(node.op);
-    if (is_elementwise_here && shape.members.at(id) == Space::row) continue;
+    if (is_elementwise_here && shape.members.at(id) == Extent::row) continue;
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
       const ValueId input = node.inputs[k];
       if (shape.members.contains(input)) continue;
       if (node.op == Op::layer_norm && k == 3) continue;  // sums, which are made again
       const bool is_row = !is_elementwise_here && k == 0;
       places.push_back(
-          place(input, is_row ? graph_.type(input).shape : node.type.shape, Space::element));
+          place(input, is_row ? graph_.type(input).shape : node.type.shape, Extent::element));
     }
   }
   for (const ValueId id : group_.writes)
-    if (shape.members.at(id) == Space::element)
-      places.push_back(place(id, graph_.type(id).shape, Space::element));
+    if (shape.members.at(id) == Extent::element)
+      places.push_back(place(id, graph_.type(id).shape, Extent::element));
   return places;
 }
 
@@ -134,14 +135,14 @@ void RowPlan::choose_schedule(const Machine& machine) {
     return;
   }
   const std::int64_t all = columns / pack;
-  const std::int64_t least = (columns + most - 1) / most;
+  const std::int64_t least = ceil_div(columns, most);
   const std::int64_t spread = std::int64_t{machine.device.multiprocessors} * kMostThreads / rows;
   const std::int64_t wanted = std::min<std::int64_t>(
       std::max({least, std::min<std::int64_t>(spread, 256), std::int64_t{32}}), all);
   team = 1;
   while (team < wanted && team < 32) team *= 2;
-  if (wanted > 32) team = static_cast<int>(std::min<std::int64_t>((wanted + 31) / 32 * 32, 1024));
-  packs = static_cast<int>((all + team - 1) / team);
+  if (wanted > 32) team = static_cast<int>(std::min<std::int64_t>(round_up(wanted, 32), 1024));
+  packs = static_cast<int>(ceil_div(all, team));
   block = team > 32 ? team : 128;
 }
 

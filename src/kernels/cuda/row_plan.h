@@ -1,7 +1,7 @@
 // How a kernel over rows goes through memory: which axes are rows, and what a thread has of a row.
 #pragma once
 
-#include "src/kernels/cpu/spaces.h"
+#include "src/kernels/cpu/block_shape.h"
 #include "src/kernels/cuda/pack_kernel.h"
 
 namespace tensor::cuda {
@@ -39,14 +39,14 @@ class RowPlan {
   int block = 128;               // threads
 
   /// Where a value lies, seen as `as`, for the elements of rows or for the rows alone.
-  RowPlace place(ValueId id, const Shape& as, simd::Space space) const;
+  RowPlace place(ValueId id, const Shape& as, simd::Extent extent) const;
   /// Whether the threads of a row have exactly its elements.
   bool is_exact() const { return std::int64_t{team} * packs * pack == columns; }
   /// Whether lanes of a row would read from far apart.
   bool is_scattered() const { return rows_are_inside && team > 1; }
 
  private:
-  const Layout& layout(ValueId id) const { return laid_.layouts[static_cast<std::size_t>(id)]; }
+  const Layout& layout(ValueId id) const { return laid_.layouts[at(id)]; }
   std::int64_t place_among_rows(std::int64_t axis) const;
   void order_axes();
   std::vector<RowPlace> element_places() const;

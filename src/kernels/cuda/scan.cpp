@@ -1,4 +1,5 @@
 // The scan family: cumsum, a warp for every line.
+#include "src/core/rounding.h"
 #include "src/kernels/cuda/families.h"
 #include "src/kernels/cuda/pack_kernel.h"
 
@@ -38,7 +39,7 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machi
   const ValueId id = group.nodes[0], from = laid.graph[id].inputs[0];
   const Node& node = laid.graph[id];
   const int axis = static_cast<int>(node.attrs.integer("axis"));
-  const auto layout = [&](ValueId value) { return laid.layouts[static_cast<std::size_t>(value)]; };
+  const auto layout = [&](ValueId value) { return laid.layouts[at(value)]; };
   const std::int64_t length = node.type.shape[axis];
   const std::int64_t lines = num_elements(node.type.shape) / length;
   const std::string in(device_type(laid.graph.type(from).dtype)), out(device_type(node.type.dtype)),
@@ -57,7 +58,7 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machi
       "]));\nx = plus(sum, running_sum(x, lane));\nif (j < " + end + ") to[" +
       Lines(layout(id), axis).offset() + "] = stored<" + out + ">(convert<Compute<" + out +
       ">>(x));\nsum = __shfl_sync(0xffffffffu, x, 31);\n}\n}\n";
-  call.launch.grid = {static_cast<unsigned>((lines + kLines - 1) / kLines)};
+  call.launch.grid = {static_cast<unsigned>(ceil_div(lines, kLines))};
   call.launch.block = {kThreads};
   call.launch.overlaps_previous = machine.device.capability >= 90;
   call.arguments.emplace_back(Pointer{Pointer::Base::operand, 0, 0});

@@ -1,5 +1,6 @@
 #include "src/kernels/cuda/tensor_map.h"
 
+#include "src/core/rounding.h"
 #include "tensor/error.h"
 
 namespace tensor::cuda {
@@ -99,7 +100,7 @@ std::int64_t box_bytes(const TensorMapOf& view) {
   } else {
     for (std::size_t axis = 0; axis < view.box.size(); ++axis) {
       const int step = axis == 0 || view.steps.empty() ? 1 : view.steps[axis];
-      elements *= (view.box[axis] + step - 1) / step;
+      elements *= ceil_div(view.box[axis], step);
     }
   }
   return elements * item_size(view.dtype);

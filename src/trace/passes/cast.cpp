@@ -21,8 +21,6 @@ bool is_float32_product(const Node& node) {
 constexpr std::int64_t kFewRows = 2048;
 constexpr std::size_t kMostBehindProduct = 6;  // operators, so that they fit into one group
 
-std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
-
 // Whether it is, in f32, a value that was rounded to `dtype`.
 bool is_widened(const Graph& graph, ValueId id, DType dtype) {
   if (!graph.is_op(id, Op::astype) || graph.type(id).dtype != f32) return false;
@@ -59,14 +57,15 @@ bool is_from_product(const Graph& graph, const Wiring& wires, ValueId id) {
   const auto is_elementwise = [&](ValueId value) {
     return is_compute(graph, value) && info(graph[value].op).pattern == Pattern::elementwise;
   };
-  if (!is_elementwise(id)) return false;
+  if (!is_elementwise(id) || graph.type(id).shape.rank() == 0) return false;
   const std::int64_t width = graph.type(id).shape.back();
   std::vector<ValueId> open = {id};
   for (std::size_t next = 0; next < open.size() && next < kMostBehindProduct; ++next)
     for (const ValueId input : graph[open[next]].inputs) {
       if (wires.returned[at(input)] || wires.readers[at(input)].size() != 1) continue;
       if (graph.is_op(input, Op::matmul))
-        return graph.type(input).shape.back() == width && wires.root[at(input)] == input;
+        return graph.type(input).shape.rank() > 0 && graph.type(input).shape.back() == width &&
+               wires.root[at(input)] == input;
       if (is_elementwise(input)) open.push_back(input);
     }
   return false;

@@ -7,8 +7,6 @@
 namespace tensor {
 namespace {
 
-std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
-
 bool is_convolution(const Graph& graph, ValueId id) {
   return graph.is_op(id, Op::conv2d) || graph.is_op(id, Op::conv_transpose2d);
 }

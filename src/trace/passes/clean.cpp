@@ -48,14 +48,14 @@ Graph merge_equal(const Graph& graph) {
 
 Graph drop_dead(const Graph& graph) {
   std::vector<bool> live(static_cast<std::size_t>(graph.size()), false);
-  for (const ValueId id : graph.inputs()) live[static_cast<std::size_t>(id)] = true;
-  for (const ValueId id : graph.outputs()) live[static_cast<std::size_t>(id)] = true;
+  for (const ValueId id : graph.inputs()) live[at(id)] = true;
+  for (const ValueId id : graph.outputs()) live[at(id)] = true;
   for (ValueId id = graph.size() - 1; id >= 0; --id)
-    if (live[static_cast<std::size_t>(id)])
-      for (const ValueId input : graph[id].inputs) live[static_cast<std::size_t>(input)] = true;
+    if (live[at(id)])
+      for (const ValueId input : graph[id].inputs) live[at(input)] = true;
   Rewriter rewriter(graph);
   for (ValueId id = 0; id < graph.size(); ++id)
-    if (live[static_cast<std::size_t>(id)]) rewriter.replace(id, rewriter.keep(id));
+    if (live[at(id)]) rewriter.replace(id, rewriter.keep(id));
   return rewriter.finish();
 }
 

@@ -1,5 +1,8 @@
 #include "src/trace/passes/fold_scale.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "src/trace/rewrite.h"
 #include "tensor/creation.h"
 #include "tensor/io.h"
@@ -18,6 +21,25 @@ std::optional<Tensor> along_axis(const Tensor& constant, const Shape& shape, int
   return copy(broadcast_to(reshape(constant, {-1}), {shape[axis]}));
 }
 
+// Whether two constants are combined in a type that has digits and range to spare.
+bool is_wide(const Tensor& a, const Tensor& b) {
+  const DType dtype = promote(a.dtype(), b.dtype());
+  return dtype == f32 || dtype == f64;
+}
+
+// Whether a constant may be multiplied by the factor in the place of a product that it makes: it
+// could become infinite, or lose its digits, where that does not.
+bool can_scale(const Tensor& constant, const Tensor& factor) {
+  if (!is_wide(constant, factor)) return false;
+  constexpr double kMost = 0x1p64;
+  double largest = 0;
+  for (const double x : factor.to_vector<double>()) {
+    if (!std::isfinite(x)) return false;
+    largest = std::max(largest, std::abs(x));
+  }
+  return largest == 0 || (largest < kMost && largest > 1 / kMost);
+}
+
 struct Operand {
   ValueId product;  // the convolution or matmul, in the new graph
   Tensor vector;
@@ -32,8 +54,7 @@ std::optional<Operand> match(Rewriter& r, const Node& node,
     const ValueId x = in[static_cast<std::size_t>(side)],
                   c = in[static_cast<std::size_t>(1 - side)];
     const ValueId old = node.inputs[static_cast<std::size_t>(side)];
-    if (!r.to().is_op(x, product) || !r.to().is_constant(c) ||
-        readers[static_cast<std::size_t>(old)].size() != 1)
+    if (!r.to().is_op(x, product) || !r.to().is_constant(c) || readers[at(old)].size() != 1)
       continue;
     if (!(r.to().type(x) == node.type)) continue;
     const int at = axis < 0 ? node.type.shape.rank() + axis : axis;
@@ -63,8 +84,11 @@ std::optional<ValueId> fold_into_conv(Rewriter& r, const Node& node,
   const Tensor weight = r.to()[conv.inputs[1]].constant;
   std::optional<Tensor> bias;
   if (conv.inputs.size() > 2) bias = r.to()[conv.inputs[2]].constant;
-  if (node.op == Op::add)
+  if (node.op == Op::add) {
+    if (bias && !is_wide(*bias, found->vector)) return std::nullopt;
     return rebuilt(r, found->product, weight, bias ? *bias + found->vector : found->vector);
+  }
+  if (!can_scale(weight, found->vector)) return std::nullopt;
   if (bias) bias = *bias * found->vector;
   return rebuilt(r, found->product, weight * reshape(found->vector, {-1, 1, 1, 1}), bias);
 }
@@ -74,7 +98,8 @@ std::optional<ValueId> fold_into_matmul(Rewriter& r, const Node& node,
   const auto found = match(r, node, readers, Op::matmul, -1);
   if (!found || node.op != Op::multiply) return std::nullopt;
   const ValueId weight = r.to()[found->product].inputs[1];
-  if (!r.to().is_constant(weight)) return std::nullopt;
+  if (!r.to().is_constant(weight) || !can_scale(r.to()[weight].constant, found->vector))
+    return std::nullopt;
   return rebuilt(r, found->product, r.to()[weight].constant * found->vector, std::nullopt);
 }
 
@@ -98,8 +123,7 @@ class Factor {
   /// `id` times `number`, if the number can be multiplied into constants. Nobody else may read it.
   std::optional<ValueId> times(ValueId id, const Tensor& number) {
     const Node& node = r_.from()[id];
-    if (node.kind != NodeKind::operation || readers_[static_cast<std::size_t>(id)].size() != 1)
-      return std::nullopt;
+    if (node.kind != NodeKind::operation || readers_[at(id)].size() != 1) return std::nullopt;
     if (info(node.op).pattern == Pattern::view) {
       const auto inner = times(node.inputs[0], number);
       if (!inner) return std::nullopt;
@@ -122,6 +146,7 @@ class Factor {
     const ValueId old = r_(node.inputs[constant]);
     if (!r_.to().is_constant(old)) return std::nullopt;
     const Node before = r_.to()[old];
+    if (!can_scale(before.constant, number)) return std::nullopt;
     const ValueId now = r_.to().add_constant(scaled(before.constant, number), before.where);
     const bool is_second = constant == 1;
     return r_.to().add(node.op, {is_second ? other : now, is_second ? now : other}, node.attrs,
@@ -151,8 +176,8 @@ std::optional<ValueId> fold_number(Rewriter& r, const Node& node,
 Graph fold_scale(const Graph& graph) {
   auto readers = consumers(graph);
   for (const ValueId id : graph.outputs())
-    readers[static_cast<std::size_t>(id)].insert(readers[static_cast<std::size_t>(id)].end(), 2,
-                                                 -1);  // the caller reads it too
+    readers[at(id)].insert(readers[at(id)].end(), 2,
+                           -1);  // the caller reads it too
   return rewrite(graph, [&](Rewriter& r, ValueId, const Node& node) -> std::optional<ValueId> {
     if (node.op != Op::multiply && node.op != Op::add) return std::nullopt;
     if (const auto value = fold_into_conv(r, node, readers)) return value;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "src/core/dispatch.h"
 #include "tensor/creation.h"
@@ -53,14 +54,26 @@ Result power_one(Rewriter& r, ValueId, const Node& node) {
   return drop_neutral(r, node, Op::power, 1, false);
 }
 
+// Whether the type holds 1 / divisor with all its digits. A 16-bit type has so few of them that
+// only powers of two will do.
+bool has_reciprocal(double divisor, DType dtype) {
+  const bool is_short = dtype == f16 || dtype == bf16;
+  const double least = dtype == f16   ? 0x1p-14
+                       : dtype == f64 ? std::numeric_limits<double>::min()
+                                      : std::numeric_limits<float>::min();
+  const double reciprocal = full({}, 1 / divisor, dtype).item<double>();
+  return std::isfinite(reciprocal) && std::abs(reciprocal) >= least &&
+         (!is_short || reciprocal * divisor == 1);
+}
+
 // x / c is x * (1 / c): one rounding more, a division less. Exact when c is a power of two.
 Result divide_constant(Rewriter& r, ValueId, const Node& node) {
   if (node.op != Op::divide) return std::nullopt;
   const auto in = r.inputs(node);
   const auto divisor = uniform(r.to(), in[1]);
-  if (!divisor || *divisor == 0 || !std::isfinite(*divisor) || !std::isnormal(1 / *divisor))
-    return std::nullopt;
+  if (!divisor) return std::nullopt;
   const Tensor& old = r.to()[in[1]].constant;
+  if (!has_reciprocal(*divisor, old.dtype())) return std::nullopt;
   const ValueId factor =
       r.to().add_constant(full(old.shape(), 1 / *divisor, old.dtype()), r.to()[in[1]].where);
   return r.to().add(Op::multiply, {in[0], factor}, {}, node.where);
@@ -78,7 +91,8 @@ Result cast_back(Rewriter& r, ValueId, const Node& node) {
   if (!r.to().is_op(in, Op::astype)) return std::nullopt;
   const ValueId source = r.to()[in].inputs[0];
   const DType narrow = r.to().type(source).dtype, wide = r.to().type(in).dtype;
-  return narrow == node.type.dtype && promote(narrow, wide) == wide ? Result(source) : std::nullopt;
+  const bool is_exact = promote(narrow, wide) == wide && !(narrow == i64 && wide == f64);
+  return narrow == node.type.dtype && is_exact ? Result(source) : std::nullopt;
 }
 
 // Views that change nothing.

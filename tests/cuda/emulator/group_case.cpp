@@ -15,8 +15,6 @@ namespace {
 constexpr std::size_t kAlignment = 1024, kGuard = 1024;
 constexpr std::byte kPoison{0xff};  // a NaN in every floating type
 
-std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
-
 /// Of a strided value: from its first element to behind its last.
 std::int64_t reach_of(const Layout& layout) {
   std::int64_t reach = 1;

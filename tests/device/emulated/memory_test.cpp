@@ -1,5 +1,10 @@
 // What only a pretended GPU can tell: how much memory is taken, what is copied, and that nobody
 // reaches over.
+#include <atomic>
+#include <cstdlib>
+#include <optional>
+#include <thread>
+
 #include "models/vit/vit.h"
 #include "models/vit/vit_standard.h"
 #include "src/core/storage.h"
@@ -52,6 +57,59 @@ extern "C" __global__ void last(int* out, int bytes) {
   int got = 0;
   out.download(std::as_writable_bytes(std::span(&got, 1)));
   EXPECT_EQ(got, 42);
+}
+
+// The most that was asked for so far is for all threads: a smaller launch does not take it back.
+TEST_F(EmulatedGpu, ThreadsShareAKernelWithMuchAndLittleSharedMemory) {
+  cuda::Device& device = cuda::Device::get();
+  const cuda::KernelSource source = {"end.cu", R"(#include "ptx.h"
+extern "C" __global__ void end(int* out, int bytes) {
+  extern __shared__ char dynamic[];
+  dynamic[bytes - 1] = 42;
+  tensor::device::wait_for_previous();
+  *out = dynamic[bytes - 1];
+})",
+                                     cuda::device_headers()};
+  const cuda::Cubin code = cuda::Compiler::get().compile(source, device.info().architecture());
+  for (int round = 0; round < 200; ++round) {
+    cuda::Kernel end(device, code, "end");
+    std::atomic<int> ready = 0;
+    cuda::Buffer much(device, 4), little(device, 4);  // no memory is freed while work is queued
+    const auto launch = [&](int bytes, cuda::Buffer& out) {
+      cuda::Stream stream(device);
+      for (++ready; ready < 2;) {
+      }
+      EXPECT_NO_THROW(
+          end(stream, {.shared_bytes = static_cast<unsigned>(bytes)}, out.address(), bytes);
+          stream.synchronize());
+      int got = 0;
+      out.download(std::as_writable_bytes(std::span(&got, 1)));
+      EXPECT_EQ(got, 42);
+    };
+    std::thread other(launch, 64 << 10, std::ref(little));
+    launch(96 << 10, much);
+    other.join();
+    if (HasFailure()) FAIL() << "round " << round;
+  }
+}
+
+// Made before all that the first use of a GPU makes, and so destroyed after it.
+struct KeptToTheEnd {
+  std::optional<Executable> executable;
+  Tensor tensor;
+} kept_to_the_end;
+
+// AddressSanitizer sees more than the exit code says.
+TEST_F(EmulatedGpuDeathTest, GlobalVariablesMayHoldItsMemory) {
+  const auto end = [&] {
+    kept_to_the_end.tensor = ones({64}).to(gpu_);
+    kept_to_the_end.executable =
+        compile([](const Tensors& in) -> Tensors { return {exp(in[0]) * 2.0}; },
+                Tensors{ones({64})}, {.device = gpu_});
+    (*kept_to_the_end.executable)({kept_to_the_end.tensor});
+    std::exit(0);
+  };
+  EXPECT_EXIT(end(), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(EmulatedGpu, BuffersRepeatWhatLiesInThem) {

@@ -26,19 +26,19 @@ struct Lines {
 
   Lines(const Instruction& i, const Slot* s, std::int64_t rows, std::int64_t columns, int operands)
       : slots(s), instruction(i), count(1), length(rows) {
-    if (s[i.to].space == Space::row) return;
+    if (s[i.to].extent == Extent::row) return;
     length = rows * columns;
     const std::int16_t all[] = {i.a, i.b, i.c};
     for (int k = 0; k < operands; ++k)
-      if (s[all[k]].space == Space::row || s[all[k]].space == Space::column)
+      if (s[all[k]].extent == Extent::row || s[all[k]].extent == Extent::column)
         count = rows, length = columns;
   }
   float* to(std::int64_t line) const { return slots[instruction.to].data + line * length; }
   Line operator()(std::int16_t slot, std::int64_t line) const {
     const Slot& s = slots[slot];
-    if (s.space == Space::number) return {s.data, true};
-    if (s.space == Space::column) return {s.data, false};
-    if (s.space == slots[instruction.to].space) return {s.data + line * length, false};
+    if (s.extent == Extent::number) return {s.data, true};
+    if (s.extent == Extent::column) return {s.data, false};
+    if (s.extent == slots[instruction.to].extent) return {s.data + line * length, false};
     return {s.data + line, true};  // a number a row
   }
 };

@@ -174,7 +174,7 @@ struct Column {
   bool is_number;
   Column(const Slot* slots, std::int16_t slot, const float* absent)
       : data(slot < 0 ? absent : slots[slot].data),
-        is_number(slot < 0 || slots[slot].space == Space::number) {}
+        is_number(slot < 0 || slots[slot].extent == Extent::number) {}
   Floats at(std::int64_t i, std::int64_t count) const {
     if (is_number) return splat(*data);
     return i + kLanes <= count ? load(data + i) : load_part(data + i, count - i);

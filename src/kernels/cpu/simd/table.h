@@ -84,7 +84,7 @@ enum class Code : std::uint8_t {
 };
 
 /// How a slot of a program on rows x columns elements is laid out.
-enum class Space : std::uint8_t {
+enum class Extent : std::uint8_t {
   element,  // rows * columns numbers, row after row
   row,      // one number a row
   column,   // one number a column, the same for all rows
@@ -93,11 +93,11 @@ enum class Space : std::uint8_t {
 
 struct Slot {
   float* data;
-  Space space;
+  Extent extent;
 };
 
 /// Operands are positions in an array of slots. `to` is an element slot, or a row slot when no
-/// operand is an element or a column; it may be the slot of an operand of the same space.
+/// operand is an element or a column; it may be the slot of an operand of the same extent.
 struct Instruction {
   Code code;
   std::int16_t to, a, b, c;
@@ -174,7 +174,7 @@ struct Table {
 
 /// The tables of this build that the processor can run, best first; the last is the baseline.
 /// TENSOR_MAX_ISA=avx512_bf16 (no tiles), =avx512, =avx2 or =baseline in the environment leaves the
-/// better ones out.
+/// better ones out; anything else there is a UserError.
 const Table* const* tables(int* count);
 /// The best one.
 const Table& table();

@@ -159,13 +159,6 @@ inline void load_pixels(u32 to, const TensorMap& map, u32 barrier, const int (&c
       "h"(static_cast<u16>(shift[1]))
       : "memory");
 }
-/// Box to L2 only.
-inline void prefetch_box(const TensorMap& map, int x, int y) {
-  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(
-                   reinterpret_cast<u64>(&map)),
-               "r"(x), "r"(y)
-               : "memory");
-}
 template <int kAxes>
 inline void store_box(const TensorMap& map, u32 from, const int (&at)[kAxes]) {
   const u64 address = reinterpret_cast<u64>(&map);
@@ -206,20 +199,13 @@ inline void store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memor
 /// Makes plain writes to shared memory visible to the copy engine.
 inline void fence_for_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// ---- Copies by threads that arrive later: 4, 8 or 16 bytes (sm_80).
+// ---- Copies by threads that arrive later: 16 bytes (sm_80).
 
 /// The first `bytes` of 16 come from memory, the rest are zeros; both addresses are multiples
 /// of 16.
 inline void copy_16(u32 to, const void* from, u32 bytes = 16) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
                "l"(__cvta_generic_to_global(from)), "r"(bytes)
-               : "memory");
-}
-template <int kBytes>
-inline void copy_small(u32 to, const void* from, u32 bytes = kBytes) {
-  static_assert(kBytes == 4 || kBytes == 8);
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to),
-               "l"(__cvta_generic_to_global(from)), "r"(bytes), "n"(kBytes)
                : "memory");
 }
 inline void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }

@@ -74,7 +74,6 @@ inline void load_pixels(u32 to, const TensorMap& map, u32 barrier, const int (&c
   copy.shift[1] = shift[1];
   tensor_gpu->load_box(copy);
 }
-inline void prefetch_box(const TensorMap& map, int, int) { tensor_gpu->check_map(map.words); }
 template <int kAxes>
 void store_box(const TensorMap& map, u32 from, const int (&at)[kAxes]) {
   tensor_gpu->store_box(box_copy(map, from, at));
@@ -94,11 +93,6 @@ inline void fence_for_copies() { tensor_gpu->fence_for_copies(); }
 
 inline void copy_16(u32 to, const void* from, u32 bytes = 16) {
   tensor_gpu->copy_later(to, from, 16, bytes);
-}
-template <int kBytes>
-void copy_small(u32 to, const void* from, u32 bytes = kBytes) {
-  static_assert(kBytes == 4 || kBytes == 8);
-  tensor_gpu->copy_later(to, from, kBytes, bytes);
 }
 inline void copy_commit() { tensor_gpu->copy_commit(); }
 template <int kPending>

@@ -1,4 +1,4 @@
-#include "src/tune/curve.h"
+#include "bench/curve.h"
 
 #include <algorithm>
 #include <limits>

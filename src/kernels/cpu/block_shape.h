@@ -14,8 +14,11 @@ namespace tensor::cpu {
 struct OpCode {
   Op op;
   simd::Code code;
-  bool is_exact;     // of floats that need no rounding it makes such a float
+  bool is_exact;     // operands representable in the narrow type give a representable result
   bool on_integers;  // right for u8, i8, i16 and bool as well, which floats hold exactly
+  // The cost of an element: passes over it, each as long as an addition, and functions by series,
+  // of which the rarest go lane by lane.
+  int passes, series;
 };
 /// nullptr when there is none.
 const OpCode* op_code(Op op);
@@ -24,7 +27,7 @@ struct BlockShape {
   Shape extents;          // of all elements, axes of extent 1 left out
   Dims columns;           // the axes among them that make a row: reduced, or to be normalised
   bool has_rows = false;  // some member works on whole rows
-  std::map<ValueId, simd::Space> members;  // element or row; views among the members as well
+  std::map<ValueId, simd::Extent> members;  // element or row; views among the members as well
 
   std::int64_t row_count() const;
   std::int64_t column_count() const;

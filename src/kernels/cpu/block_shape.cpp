@@ -1,4 +1,4 @@
-#include "src/kernels/cpu/spaces.h"
+#include "src/kernels/cpu/block_shape.h"
 
 #include <algorithm>
 
@@ -8,65 +8,65 @@ namespace tensor::cpu {
 namespace {
 
 using simd::Code;
-using simd::Space;
+using simd::Extent;
 
 constexpr OpCode kCodes[] = {
-    {Op::negative, Code::negative, true, false},
-    {Op::abs, Code::abs, true, false},
-    {Op::sign, Code::sign, true, false},
-    {Op::square, Code::square, false, false},
-    {Op::sqrt, Code::sqrt, false, false},
-    {Op::rsqrt, Code::rsqrt, false, false},
-    {Op::reciprocal, Code::reciprocal, false, false},
-    {Op::exp, Code::exp, false, false},
-    {Op::expm1, Code::expm1, false, false},
-    {Op::log, Code::log, false, false},
-    {Op::log1p, Code::log1p, false, false},
-    {Op::sin, Code::sin, false, false},
-    {Op::cos, Code::cos, false, false},
-    {Op::tanh, Code::tanh, false, false},
-    {Op::erf, Code::erf, false, false},
-    {Op::sigmoid, Code::sigmoid, false, false},
-    {Op::relu, Code::relu, true, false},
-    {Op::gelu, Code::gelu, false, false},
-    {Op::gelu_tanh, Code::gelu_tanh, false, false},
-    {Op::silu, Code::silu, false, false},
-    {Op::hardswish, Code::hardswish, false, false},
-    {Op::floor, Code::floor, true, false},
-    {Op::ceil, Code::ceil, true, false},
-    {Op::round, Code::round, true, false},
-    {Op::isnan, Code::isnan, true, true},
-    {Op::isfinite, Code::isfinite, true, true},
-    {Op::logical_not, Code::logical_not, true, true},
-    {Op::astype, Code::copy, true, true},
-    {Op::copy, Code::copy, true, true},
-    {Op::add, Code::add, false, false},
-    {Op::subtract, Code::subtract, false, false},
-    {Op::multiply, Code::multiply, false, false},
-    {Op::divide, Code::divide, false, false},
-    {Op::floor_divide, Code::floor_divide, false, false},
-    {Op::remainder, Code::remainder, false, false},
-    {Op::power, Code::power, false, false},
-    {Op::maximum, Code::maximum, true, true},
-    {Op::minimum, Code::minimum, true, true},
-    {Op::equal, Code::equal, true, true},
-    {Op::not_equal, Code::not_equal, true, true},
-    {Op::less, Code::less, true, true},
-    {Op::less_equal, Code::less_equal, true, true},
-    {Op::greater, Code::greater, true, true},
-    {Op::greater_equal, Code::greater_equal, true, true},
-    {Op::logical_and, Code::logical_and, true, true},
-    {Op::logical_or, Code::logical_or, true, true},
-    {Op::logical_xor, Code::logical_xor, true, true},
-    {Op::where, Code::where, true, true},
-    {Op::sum, Code::row_sum, false, false},
-    {Op::mean, Code::row_mean, false, false},
-    {Op::max, Code::row_max, true, false},
-    {Op::min, Code::row_min, true, false},
-    {Op::var, Code::row_var, false, false},
-    {Op::softmax, Code::softmax, false, false},
-    {Op::log_softmax, Code::log_softmax, false, false},
-    {Op::layer_norm, Code::layer_norm, false, false},
+    {Op::negative, Code::negative, true, false, 1, 0},
+    {Op::abs, Code::abs, true, false, 1, 0},
+    {Op::sign, Code::sign, true, false, 1, 0},
+    {Op::square, Code::square, false, false, 1, 0},
+    {Op::sqrt, Code::sqrt, false, false, 1, 0},
+    {Op::rsqrt, Code::rsqrt, false, false, 1, 0},
+    {Op::reciprocal, Code::reciprocal, false, false, 1, 0},
+    {Op::exp, Code::exp, false, false, 1, 1},
+    {Op::expm1, Code::expm1, false, false, 1, 10},
+    {Op::log, Code::log, false, false, 1, 1},
+    {Op::log1p, Code::log1p, false, false, 1, 10},
+    {Op::sin, Code::sin, false, false, 1, 1},
+    {Op::cos, Code::cos, false, false, 1, 1},
+    {Op::tanh, Code::tanh, false, false, 1, 1},
+    {Op::erf, Code::erf, false, false, 1, 1},
+    {Op::sigmoid, Code::sigmoid, false, false, 1, 1},
+    {Op::relu, Code::relu, true, false, 1, 0},
+    {Op::gelu, Code::gelu, false, false, 1, 1},
+    {Op::gelu_tanh, Code::gelu_tanh, false, false, 1, 1},
+    {Op::silu, Code::silu, false, false, 1, 1},
+    {Op::hardswish, Code::hardswish, false, false, 1, 0},
+    {Op::floor, Code::floor, true, false, 1, 0},
+    {Op::ceil, Code::ceil, true, false, 1, 0},
+    {Op::round, Code::round, true, false, 1, 0},
+    {Op::isnan, Code::isnan, true, true, 1, 0},
+    {Op::isfinite, Code::isfinite, true, true, 1, 0},
+    {Op::logical_not, Code::logical_not, true, true, 1, 0},
+    {Op::astype, Code::copy, true, true, 1, 0},
+    {Op::copy, Code::copy, true, true, 1, 0},
+    {Op::add, Code::add, false, false, 1, 0},
+    {Op::subtract, Code::subtract, false, false, 1, 0},
+    {Op::multiply, Code::multiply, false, false, 1, 0},
+    {Op::divide, Code::divide, false, false, 1, 0},
+    {Op::floor_divide, Code::floor_divide, false, false, 1, 10},
+    {Op::remainder, Code::remainder, false, false, 1, 10},
+    {Op::power, Code::power, false, false, 1, 10},
+    {Op::maximum, Code::maximum, true, true, 1, 0},
+    {Op::minimum, Code::minimum, true, true, 1, 0},
+    {Op::equal, Code::equal, true, true, 1, 0},
+    {Op::not_equal, Code::not_equal, true, true, 1, 0},
+    {Op::less, Code::less, true, true, 1, 0},
+    {Op::less_equal, Code::less_equal, true, true, 1, 0},
+    {Op::greater, Code::greater, true, true, 1, 0},
+    {Op::greater_equal, Code::greater_equal, true, true, 1, 0},
+    {Op::logical_and, Code::logical_and, true, true, 1, 0},
+    {Op::logical_or, Code::logical_or, true, true, 1, 0},
+    {Op::logical_xor, Code::logical_xor, true, true, 1, 0},
+    {Op::where, Code::where, true, true, 1, 0},
+    {Op::sum, Code::row_sum, false, false, 1, 0},
+    {Op::mean, Code::row_mean, false, false, 1, 0},
+    {Op::max, Code::row_max, true, false, 1, 0},
+    {Op::min, Code::row_min, true, false, 1, 0},
+    {Op::var, Code::row_var, false, false, 3, 0},
+    {Op::softmax, Code::softmax, false, false, 3, 1},
+    {Op::log_softmax, Code::log_softmax, false, false, 3, 1},
+    {Op::layer_norm, Code::layer_norm, false, false, 3, 0},
 };
 
 bool is_small_integer(DType dtype) {
@@ -187,27 +187,27 @@ class Classifier {
     if (block_.has_rows && block_.columns.empty()) return false;
     for (int axis = 0; axis < block_.extents.rank(); ++axis)
       if (!block_.columns.contains(axis)) rows_.push_back(block_.extents[axis]);
-    return block_.row_count() * block_.column_count() > 0;
+    return num_elements(block_.extents) > 0;
   }
 
   bool place(ValueId id) {
     const Node& node = graph_[id];
     const Shape shape = squeezed(node.type.shape);
     const bool reduces = row_axes(graph_, id).has_value();
-    Space space;
+    Extent extent;
     if (shape == block_.extents)
-      space = Space::element;
+      extent = Extent::element;
     else if (block_.has_rows && shape == rows_)
-      space = Space::row;
+      extent = Extent::row;
     else
       return false;
     for (std::size_t k = 0; k < node.inputs.size(); ++k)
-      if (!operand_fits(node, k, space, reduces)) return false;
-    block_.members[id] = space;
+      if (!operand_fits(node, k, extent, reduces)) return false;
+    block_.members[id] = extent;
     return true;
   }
 
-  bool operand_fits(const Node& node, std::size_t k, Space space, bool reduces) {
+  bool operand_fits(const Node& node, std::size_t k, Extent extent, bool reduces) {
     const ValueId input = node.inputs[k];
     const auto known = block_.members.find(input);
     if (known == block_.members.end()) {
@@ -217,10 +217,10 @@ class Classifier {
       if (!member || !block_.members.contains(*member)) return false;
       block_.members[input] = block_.members.at(*member);
     }
-    const Space operand = block_.members.at(input);
-    if (reduces) return k == 0 && operand == Space::element;
-    if (operand == Space::element) return space == Space::element;
-    if (space == Space::row) return true;
+    const Extent operand = block_.members.at(input);
+    if (reduces) return k == 0 && operand == Extent::element;
+    if (operand == Extent::element) return extent == Extent::element;
+    if (extent == Extent::row) return true;
     return is_row_of(graph_.type(input).shape, node.type.shape);
   }
 

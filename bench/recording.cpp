@@ -1,4 +1,4 @@
-#include "src/tune/recording.h"
+#include "bench/recording.h"
 
 #include <algorithm>
 #include <cmath>
