@@ -146,4 +146,20 @@ TEST(Gemm, NanStaysInItsRow) {
   }
 }
 
+// 1 / 0 and 1 / -0 are as different as numbers can be.
+TEST(Gemm, ZerosKeepTheirSigns) {
+  if (tn::cpu::cpu_families().front().name != "gemm") GTEST_SKIP() << "built without oneDNN";
+  const Tensor weight = tn::ones({8, 16});
+  const std::function<Tensor(const Tensor&)> signs[] = {[](const Tensor& y) { return -y; },
+                                                        [](const Tensor& y) { return y * -2.0f; },
+                                                        [](const Tensor& y) { return y / -4.0f; }};
+  for (const auto& change : signs) {
+    const GroupRun run = run_group(
+        "gemm", [&](const Tensors& in) -> Tensors { return {change(tn::matmul(in[0], weight))}; },
+        {tn::zeros({16, 8})}, nullptr);
+    for (const float zero : run.got[0].to_vector<float>())
+      ASSERT_TRUE(zero == 0 && std::signbit(zero)) << zero;
+  }
+}
+
 }  // namespace

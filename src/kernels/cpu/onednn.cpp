@@ -19,6 +19,9 @@ struct Eltwise {
   float alpha = 0, beta = 0;
 };
 
+// value times number. Any other 0 than -0, added by eltwise_linear, would make 0 of -0.
+Eltwise times(float number) { return {algorithm::eltwise_linear, number, -0.0f}; }
+
 // Of oneDNN's functions those that keep NaN. Its exp makes infinity of it, its maximum and minimum
 // (also clip) their second operand. So does relu, without which no convolutional network is fast:
 // docs/differences.md tells of it.
@@ -43,7 +46,7 @@ std::optional<Eltwise> unary(Op op) {
     case Op::square:
       return Eltwise{algorithm::eltwise_square};
     case Op::negative:
-      return Eltwise{algorithm::eltwise_linear, -1};
+      return times(-1);
     default:
       return std::nullopt;
   }
@@ -57,10 +60,10 @@ std::optional<Eltwise> with_number(Op op, float number) {
     case Op::subtract:
       return Eltwise{algorithm::eltwise_linear, 1, -number};
     case Op::multiply:
-      return Eltwise{algorithm::eltwise_linear, number};
+      return times(number);
     case Op::divide:
       if (!std::isnormal(1 / number)) return std::nullopt;
-      return Eltwise{algorithm::eltwise_linear, 1 / number};
+      return times(1 / number);
     default:
       return std::nullopt;
   }
