@@ -6,21 +6,14 @@
 #include <cmath>
 
 #include "tensor/creation.h"
+#include "tests/error_of.h"
 
 namespace {
 
 namespace nn = tensor::nn;
 using tensor::Generator;
 using tensor::Tensor;
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const tensor::UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using tensor::check::error_of;
 
 struct Block {
   nn::LayerNorm norm = nn::LayerNorm::sized(4);
@@ -76,7 +69,7 @@ TEST(Nn, ParametersBeforeLoadingAreZerosWithoutMemory) {
   EXPECT_EQ(huge.item(77, 123456), 0);
   EXPECT_TRUE(huge.is_read_only());
   EXPECT_EQ(nn::parameter({3}, tensor::f16).dtype(), tensor::f16);
-  EXPECT_EQ(message_of([] {
+  EXPECT_EQ(error_of([] {
               nn::parameter({1 << 30, 1 << 30, 1 << 30});
             }),
             "shape: the shape (1073741824, 1073741824, 1073741824) holds more than 2^63 elements");
@@ -118,7 +111,7 @@ TEST(Nn, LoadReportsEverythingAtOnceAndChangesNothing) {
   state["token"] = tensor::zeros({1, 4}, tensor::i64);
   state["surplus"] = tensor::zeros({1});
   Block block;
-  EXPECT_EQ(message_of([&] { nn::load(block, state, {.file = "folder"}); }),
+  EXPECT_EQ(error_of([&] { nn::load(block, state, {.file = "folder"}); }),
             "load: folder does not fit the model: 5 problems:\n"
             "  missing: \"layers.0.weight\"; did you mean \"layers.0.wieght\"?\n"
             "  unexpected: \"layers.0.wieght\"; did you mean \"layers.0.weight\"?\n"
@@ -131,7 +124,7 @@ TEST(Nn, LoadReportsEverythingAtOnceAndChangesNothing) {
 
 TEST(Nn, LoadChecksTheShapeOfAFusedTensor) {
   nn::Linear linear = nn::Linear::sized(2, 2);
-  EXPECT_EQ(message_of([&] {
+  EXPECT_EQ(error_of([&] {
               nn::load(linear, {{"weight", tensor::zeros({5, 2})}, {"bias", tensor::zeros({6})}},
                        {.rename = [](const std::string& path) {
                          return nn::Source{path, 1, 3};
@@ -144,7 +137,7 @@ TEST(Nn, LoadChecksTheShapeOfAFusedTensor) {
 TEST(Nn, LoadRefusesPartsThatThereAreNot) {
   nn::Linear linear = nn::Linear::sized(2, 2, false);
   const auto message_of_part = [&](int part, int parts) {
-    return message_of([&] {
+    return error_of([&] {
       nn::load(linear, {{"weight", tensor::zeros({6, 2})}},
                {.rename = [=](const std::string& path) {
                  return nn::Source{path, part, parts};
@@ -172,7 +165,7 @@ TEST(Nn, LoadShortensALongListOfProblems) {
   nn::StateDict state = random_state(5);
   for (int i = 0; i < 5000; ++i) state["unknown." + std::to_string(i)] = tensor::zeros({1});
   Block block;
-  const std::string message = message_of([&] { nn::load(block, state); });
+  const std::string message = error_of([&] { nn::load(block, state); });
   EXPECT_NE(message.find("5000 problems"), std::string::npos);
   EXPECT_TRUE(message.ends_with("\n  and 4960 more")) << message;
 }
@@ -274,7 +267,7 @@ TEST(Nn, MultiheadAttentionByDefinition) {
 TEST(Nn, MultiheadAttentionNeedsHeadsThatDivide) {
   nn::MultiheadAttention attention = nn::MultiheadAttention::sized(6, 4);
   const Tensor x = tensor::zeros({1, 2, 6});
-  EXPECT_EQ(message_of([&] { attention(x, x, x); }),
+  EXPECT_EQ(error_of([&] { attention(x, x, x); }),
             "MultiheadAttention: got 4 heads for 6 features, need a divisor of the features");
 }
 

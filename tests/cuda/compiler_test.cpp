@@ -8,6 +8,7 @@
 
 #include "src/kernels/cuda/shared_library.h"
 #include "tests/cuda/compiled.h"
+#include "tests/error_of.h"
 
 #if __has_include(<nvrtc.h>)
 #include <nvrtc.h>
@@ -106,28 +107,19 @@ TEST_F(RunTimeCompiler, KeysTellEverythingApart) {
 }
 
 TEST(SharedLibraries, NameEverythingThatWasTried) {
-  try {
-    const SharedLibrary library("a library", {"libabsent.so.1", "/nowhere/libabsent.so"},
-                                "bring one");
-    FAIL() << "it was opened";
-  } catch (const UserError& error) {
-    const std::string text = error.what();
-    EXPECT_TRUE(text.starts_with("a library: cannot be opened (libabsent.so.1: ")) << text;
-    EXPECT_NE(text.find("; /nowhere/libabsent.so: "), std::string::npos) << text;
-    EXPECT_TRUE(text.ends_with("): bring one")) << text;
-  }
+  const std::string text = check::error_of([] {
+    SharedLibrary("a library", {"libabsent.so.1", "/nowhere/libabsent.so"}, "bring one");
+  });
+  EXPECT_TRUE(text.starts_with("a library: cannot be opened (libabsent.so.1: ")) << text;
+  EXPECT_NE(text.find("; /nowhere/libabsent.so: "), std::string::npos) << text;
+  EXPECT_TRUE(text.ends_with("): bring one")) << text;
 }
 
 TEST(SharedLibraries, NameAFunctionThatIsMissing) {
   const SharedLibrary library("the C library", {"libc.so.6"}, "");
   EXPECT_EQ(library.function<std::size_t(const char*)>("strlen")("four"), 4u);
-  try {
-    library.function<void()>("no_such_function");
-    FAIL() << "it was found";
-  } catch (const UserError& error) {
-    EXPECT_STREQ(error.what(),
-                 "libc.so.6: has no function no_such_function: it is too old, install a newer one");
-  }
+  EXPECT_EQ(check::error_of([&] { library.function<void()>("no_such_function"); }),
+            "libc.so.6: has no function no_such_function: it is too old, install a newer one");
 }
 
 #if __has_include(<nvrtc.h>)

@@ -4,13 +4,10 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <random>
 
@@ -21,11 +18,10 @@
 #include "tensor/error.h"
 #include "tensor/tensor.h"
 #include "tests/cuda/compiled.h"
+#include "tests/temporary_folder.h"
 
 namespace tensor::cuda {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr DType kTypes[] = {boolean, u8, i8, i16, i32, i64, f16, bf16, f32, f64};
 
@@ -153,30 +149,15 @@ TEST(Expressions, CompileForTheGpu) {
 
 // ---- On the host.
 
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "tensor-expressions-XXXXXX").string();
-    if (!::mkdtemp(name.data())) internal_error("test", "cannot make ", name);
-    path_ = name;
-  }
-  ~Folder() { fs::remove_all(path_); }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 class HostCode {
  public:
   explicit HostCode(const std::string& text) {
-    for (const auto& [name, header] : device_headers())
-      std::ofstream(folder_.path() / name) << header;
-    std::ofstream(folder_.path() / "ptx.h") << kHostPtx;
-    const fs::path source = folder_.path() / "code.cpp", library = folder_.path() / "code.so";
-    std::ofstream(source) << text;
+    for (const auto& [name, header] : device_headers()) folder_.write(name, header);
+    folder_.write("ptx.h", std::string(kHostPtx));
+    folder_.write("code.cpp", text);
+    const std::string library = folder_ / "code.so";
     const std::string command = "g++ -std=c++20 -w -O1 -ffp-contract=off -shared -fPIC -o " +
-                                library.string() + " " + source.string();
+                                library + " " + folder_ / "code.cpp";
     if (std::system(command.c_str()) != 0) internal_error("test", command, " failed");
     library_ = ::dlopen(library.c_str(), RTLD_NOW);
     if (!library_) internal_error("test", ::dlerror());
@@ -188,7 +169,7 @@ class HostCode {
   }
 
  private:
-  Folder folder_;
+  const check::TemporaryFolder folder_;
   void* library_ = nullptr;
 };
 

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "tensor/error.h"
+#include "tests/temporary_folder.h"
 
 namespace tensor::cuda {
 namespace {
@@ -22,20 +23,14 @@ namespace fs = std::filesystem;
 
 class KernelCacheFolder : public testing::Test {
  protected:
-  KernelCacheFolder() {
-    char name[] = "/tmp/tensor-cache-XXXXXX";
-    folder_ = ::mkdtemp(name);
-  }
-  ~KernelCacheFolder() override {
-    ::chmod(folder_.c_str(), 0700);
-    fs::remove_all(folder_);
-  }
   fs::path entry() const {
     for (const auto& item : fs::directory_iterator(folder_))
       if (item.path().extension() == ".kernel") return item.path();
     return {};
   }
-  std::string folder_;
+
+  const check::TemporaryFolder temporary_;
+  const std::string& folder_ = temporary_.path();
 };
 
 /// What a key's code is in these tests: bytes that follow from the key, of a length that does too.

@@ -11,6 +11,8 @@
 #include "tensor/io.h"
 #include "tensor/tensor.h"
 #include "tests/device/gpu.h"
+#include "tests/error_of.h"
+#include "tests/temporary_folder.h"
 
 namespace tensor {
 namespace {
@@ -89,7 +91,8 @@ TEST_F(RunOnGpu, AThousandRunsAndEightThreadsGiveTheSameBits) {
 TEST_F(RunOnGpu, PlansAreSavedAndLoaded) {
   const auto f = [this](const Tensors& in) { return block(in); };
   const Executable fast = compile(f, Tensors{image_}, {.dtype = f16, .device = "cuda"});
-  const std::string path = testing::TempDir() + "tensor_cuda_plan.safetensors";
+  const check::TemporaryFolder folder;
+  const std::string path = folder / "plan.safetensors";
   fast.save(path);
   const Executable loaded = load_executable(path, 0, "cuda");
   EXPECT_EQ(loaded.group_count(), fast.group_count());
@@ -97,16 +100,13 @@ TEST_F(RunOnGpu, PlansAreSavedAndLoaded) {
 }
 
 TEST(RunWithoutGpu, SaysWhatIsMissing) {
-  try {
+  const std::string text = check::error_of([] {
     compile([](const Tensors& in) -> Tensors { return {in[0] + 1}; }, {zeros({2})},
             {.device = "cuda:4096"});
-    FAIL() << "no error";
-  } catch (const UserError& error) {
-    const std::string text = error.what();
-    EXPECT_TRUE(text.find("CUDA driver") != std::string::npos ||
-                text.find("got cuda:4096") != std::string::npos)
-        << text;
-  }
+  });
+  EXPECT_TRUE(text.find("CUDA driver") != std::string::npos ||
+              text.find("got cuda:4096") != std::string::npos)
+      << text;
   EXPECT_THROW(Device("tpu"), UserError);
   EXPECT_THROW(Device("cuda:"), UserError);
   EXPECT_THROW(Device("cuda:-1"), UserError);

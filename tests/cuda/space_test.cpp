@@ -57,8 +57,13 @@ TEST(Space, PointlessSchedulesOfProductsAreNotTried) {
   EXPECT_EQ(fault(small, "split tokens=200 groups=1 splits=2 stages=4 late=0"), "");
   EXPECT_EQ(fault(small, "cooperative groups=2 blocks=1 features=128 stages=4 band=4 late=0"),
             "the order of tiles matters in several rounds only");
-  EXPECT_EQ(fault(small, "cooperative groups=3 blocks=2 features=64 stages=2 band=12 late=0"),
+  EXPECT_EQ(fault({1, 100, 768, 768, 0, 2, 0, true},
+                  "cooperative groups=3 blocks=1 features=64 stages=2 band=12 late=0"),
             "a side of the tile that the product does not have");
+  EXPECT_EQ(fault(large, "cooperative groups=3 blocks=2 features=64 stages=3 band=4 late=0"),
+            "a side of a tile is copied as one box, of 256 at most");
+  EXPECT_EQ(fault(small, "swapped tokens=8 groups=3 blocks=2 stages=4 late=0"),
+            "a side of a tile is copied as one box, of 256 at most");
   EXPECT_EQ(fault(large, "cooperative groups=2 blocks=1 features=128 stages=4 band=12 late=1"),
             "with several rounds the next kernel is late anyway");
   EXPECT_EQ(fault(large, "cooperative groups=2 blocks=1 features=256 stages=4 band=4 late=0"), "");

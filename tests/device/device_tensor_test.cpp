@@ -4,9 +4,13 @@
 
 #include "tensor/io.h"
 #include "tests/device/gpu.h"
+#include "tests/error_of.h"
+#include "tests/temporary_folder.h"
 
 namespace tensor {
 namespace {
+
+using check::error_of;
 
 class DeviceTensor : public OnGpu {};
 
@@ -75,20 +79,21 @@ TEST_F(DeviceTensor, ElementsAreReadThroughACopy) {
 
 TEST_F(DeviceTensor, PointersToThemAreRefused) {
   Tensor there = zeros({2, 3}).to(gpu_);
-  const std::string text = refusal([&] { there.data<float>(); });
+  const std::string text = error_of([&] { there.data<float>(); });
   EXPECT_EQ(text,
             "tensor: the elements of this tensor (f32(2, 3)) lie on cuda:0, where they cannot be "
             "reached from here: bring them with to(\"cpu\")");
-  EXPECT_EQ(refusal([&] { there.mutable_data<float>(); }), text);
-  EXPECT_EQ(refusal([&] { there.span<float>(); }), text);
-  EXPECT_EQ(refusal([&] { there.elements<float>(); }), text);
-  EXPECT_EQ(refusal([&] { there.at<float>(0, 0); }), text);
-  EXPECT_EQ(refusal([&] { to_dlpack(there); }), text);
+  EXPECT_EQ(error_of([&] { there.mutable_data<float>(); }), text);
+  EXPECT_EQ(error_of([&] { there.span<float>(); }), text);
+  EXPECT_EQ(error_of([&] { there.elements<float>(); }), text);
+  EXPECT_EQ(error_of([&] { there.at<float>(0, 0); }), text);
+  EXPECT_EQ(error_of([&] { to_dlpack(there); }), text);
 }
 
 TEST_F(DeviceTensor, FilesAreWrittenFromACopy) {
   const Tensor x = random_.normal({3, 4}), turned = x.to(gpu_).transpose();
-  const std::string path = testing::TempDir() + "from_device";
+  const check::TemporaryFolder folder;
+  const std::string path = folder / "file";
   save_npy(path, turned);
   expect_same(load_npy(path), x.transpose());
   save_npz(path, {{"x", turned}});
@@ -107,13 +112,13 @@ TEST_F(DeviceTensor, IsMadeThere) {
   expect_same(ones_like(x).to("cpu"), ones({7, 9}, f16));
   EXPECT_EQ(empty({0, 3}, f32, gpu_).to("cpu").size(), 0);
   EXPECT_EQ(zeros({0, 3}).to(gpu_).device(), gpu_);
-  const std::string text = refusal([] { empty({2}, f32, "cuda:4096"); });
+  const std::string text = error_of([] { empty({2}, f32, "cuda:4096"); });
   EXPECT_TRUE(text.starts_with("device: got cuda:4096, this machine has ")) << text;
 }
 
 TEST_F(DeviceTensor, TooLargeOnesAreRefusedAndNothingIsLost) {
   const std::int64_t most = cuda::Device::get().info().memory_bytes;
-  const std::string text = refusal([&] { empty({2 * most}, u8, gpu_); });
+  const std::string text = error_of([&] { empty({2 * most}, u8, gpu_); });
   EXPECT_TRUE(text.starts_with("cuda:0: cannot allocate ")) << text;
   const Tensor x = random_.normal({100});
   expect_same(x.to(gpu_).to("cpu"), x);
@@ -137,7 +142,7 @@ TEST_F(DeviceTensor, SeveralGpus) {
   expect_same(first.to("cuda:1").to("cpu"), x);
   expect_same((second + second).to("cpu"), x + x);
   EXPECT_EQ((second + second).device(), Device("cuda:1"));
-  EXPECT_EQ(refusal([&] { add(first, second); }),
+  EXPECT_EQ(error_of([&] { add(first, second); }),
             "add: got tensors on cuda:0 and cuda:1, need all on one device: move one of them with "
             "to(\"cuda:0\")");
 }

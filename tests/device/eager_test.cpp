@@ -3,9 +3,12 @@
 
 #include "tensor/nn.h"
 #include "tests/device/gpu.h"
+#include "tests/error_of.h"
 
 namespace tensor {
 namespace {
+
+using check::error_of;
 
 using Function = std::function<Tensor(const Tensors&)>;
 
@@ -131,8 +134,8 @@ TEST_F(EagerOnGpu, IndicesAreChecked) {
     expect_agrees(c);
   const Tensor there = x.to(gpu_);
   for (const int wrong : {4, -5})
-    EXPECT_EQ(refusal([&] { take(there, array({wrong}).to(gpu_), 0); }),
-              refusal([&] { take(x, array({wrong}), 0); }));
+    EXPECT_EQ(error_of([&] { take(there, array({wrong}).to(gpu_), 0); }),
+              error_of([&] { take(x, array({wrong}), 0); }));
 }
 
 TEST_F(EagerOnGpu, OperandsMayHaveAnyStrides) {
@@ -189,7 +192,7 @@ TEST_F(EagerOnGpu, IndexingReadsAndWrites) {
   EXPECT_EQ(there(array({1, 2})).device(), gpu_);
   expect_same(there(array({1, 2})).to("cpu"), want(array({1, 2})));
   const Tensor wide = broadcast_to(there(0), {3, 5});
-  EXPECT_NE(refusal([&] { wide(0) = 1; }).find("read-only"), std::string::npos);
+  EXPECT_NE(error_of([&] { wide(0) = 1; }).find("read-only"), std::string::npos);
   // A target that overlaps with its value.
   Tensor shifted = there.copy(), expected = want.copy();
   shifted(all_of_axis, slice(1, none)) = shifted(all_of_axis, slice(none, -1));
@@ -199,10 +202,10 @@ TEST_F(EagerOnGpu, IndexingReadsAndWrites) {
 
 TEST_F(EagerOnGpu, MixedDevicesAreRefused) {
   const Tensor x = normal({2, 3}), there = x.to(gpu_);
-  EXPECT_EQ(refusal([&] { add(there, x); }),
+  EXPECT_EQ(error_of([&] { add(there, x); }),
             "add: got tensors on cuda:0 and on the cpu (f32(2, 3)), need all on one device: move "
             "one of them with to(\"cuda:0\"), or bring the others with to(\"cpu\")");
-  EXPECT_EQ(refusal([&] { matmul(x, there.transpose()); }).substr(0, 7), "matmul:");
+  EXPECT_EQ(error_of([&] { matmul(x, there.transpose()); }).substr(0, 7), "matmul:");
   // Numbers and 0-d tensors go along.
   expect_same((there * full({}, 2, f32)).to("cpu"), x * 2);
 }

@@ -25,17 +25,6 @@ class OnGpu : public testing::Test {
 
   static bool has_two() { return cuda::Device::count() > 1; }
 
-  /// The text of the UserError that it throws.
-  template <class F>
-  static std::string refusal(F&& f) {
-    try {
-      f();
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "(no error)";
-  }
-
   /// Equal types, and elements that differ by `eps` of the largest one at most; NaNs at the same
   /// places.
   static void expect_near(const Tensor& got, const Tensor& want, double eps,

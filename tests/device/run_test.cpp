@@ -2,9 +2,12 @@
 #include "src/kernels/cuda/device.h"
 #include "tensor/compile.h"
 #include "tests/device/gpu.h"
+#include "tests/error_of.h"
 
 namespace tensor {
 namespace {
+
+using check::error_of;
 
 class RunOnDevice : public OnGpu {
  protected:
@@ -89,21 +92,21 @@ TEST_F(RunOnDevice, WhatIsNotItsOwnIsRefused) {
     outputs.push_back(empty(type.shape, type.dtype, gpu_));
   Tensors overlapping = outputs;
   overlapping[5] = overlapping[0];
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(error_of([&] {
               f.run({x, image}, overlapping);
             }),
             "run: output 5 lies in the memory of output 0, need memory of its own: use "
             "empty(shape, dtype)");
   overlapping = outputs;
   overlapping[3] = x;
-  EXPECT_NE(refusal([&] {
+  EXPECT_NE(error_of([&] {
               f.run({x, image}, overlapping);
             }).find("in the memory of input 0"),
             std::string::npos);
   const Executable on_cpu =
       compile([](const Tensors& in) -> Tensors { return {in[0] + 1}; }, Tensors{x_});
   EXPECT_EQ(
-      refusal([&] { on_cpu({x}); }),
+      error_of([&] { on_cpu({x}); }),
       "run: input 0 lies on cuda:0, this executable runs on cpu: move it with to(\"cpu\"), or "
       "compile for cuda:0");
 }
@@ -111,7 +114,7 @@ TEST_F(RunOnDevice, WhatIsNotItsOwnIsRefused) {
 TEST_F(RunOnDevice, WhatLiesOnAnotherGpuIsRefused) {
   if (!has_two()) GTEST_SKIP() << "needs two GPUs";
   const Executable f = compiled();
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(error_of([&] {
               f({x_.to("cuda:1"), image_.to(gpu_)});
             }),
             "run: input 0 lies on cuda:1, this executable runs on cuda:0: move it with "

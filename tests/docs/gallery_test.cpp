@@ -1,6 +1,7 @@
 // The pictures of README.md are what the programs draw today.
 #include "tensor/io.h"
 #include "tests/docs/snippets.h"
+#include "tests/temporary_folder.h"
 
 namespace {
 
@@ -8,11 +9,11 @@ using tensor::Tensor;
 
 /// The names, sizes and options are those of scripts/gallery.
 void expect_like_gallery(const std::string& program, const std::string& arguments) {
-  const std::string file = ::testing::TempDir() + "tensor-gallery-" + program + ".png";
+  const tensor::check::TemporaryFolder folder;
+  const std::string file = folder / "drawn.png";
   const docs::Output run = docs::shell(program + " --quiet --out '" + file + "' " + arguments);
   ASSERT_TRUE(run.good) << run.text;
   const Tensor drawn = tensor::load_image(file).astype(tensor::f64);
-  std::remove(file.c_str());
   const Tensor kept =
       tensor::load_image(DOCS_SOURCE "/docs/images/" + program + ".png").astype(tensor::f64);
   ASSERT_EQ(kept.shape(), drawn.shape());

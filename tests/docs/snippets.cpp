@@ -1,10 +1,10 @@
 // Running snippets of the documentation and comparing what they print.
 #include "tests/docs/snippets.h"
+#include "tests/temporary_folder.h"
 
 #include <sys/wait.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -19,22 +19,17 @@ namespace {
 class Workplace {
  public:
   Workplace() : before_(fs::current_path()) {
-    std::string name = fs::temp_directory_path() / "tensor-docs-XXXXXX";
-    if (!mkdtemp(name.data())) throw std::runtime_error("cannot make a folder like " + name);
-    folder_ = name;
     for (const char* link : {"models", "examples"})
       fs::create_symlink(fs::path(DOCS_SOURCE) / link, folder_ / link);
-    fs::current_path(folder_);
+    fs::current_path(folder_.path());
   }
-  ~Workplace() {
-    fs::current_path(before_);
-    fs::remove_all(folder_);
-  }
+  ~Workplace() { fs::current_path(before_); }
   Workplace(const Workplace&) = delete;
   Workplace& operator=(const Workplace&) = delete;
 
  private:
-  fs::path before_, folder_;
+  const fs::path before_;
+  const tensor::check::TemporaryFolder folder_;
 };
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <fstream>
 
 #include "tests/fuzz/plan_seeds.h"

@@ -2,9 +2,6 @@
 // ("constant.3 f32 2 4;"), then the plan itself, so that what is changed reaches its reader.
 #pragma once
 
-#include <unistd.h>
-
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -12,15 +9,15 @@
 #include "tensor/io.h"
 #include "tensor/ops.h"
 #include "tensor/tensor.h"
+#include "tests/temporary_folder.h"
 
 namespace tensor::fuzzing {
 
 inline std::string plan_text(const Executable& executable) {
-  const auto path = std::filesystem::temp_directory_path() /
-                    ("tensor-plan-seed-" + std::to_string(::getpid()) + ".safetensors");
-  executable.save(path.string());
-  const Safetensors file = load_safetensors(path.string(), FileAccess::read);
-  std::filesystem::remove(path);
+  const check::TemporaryFolder folder;
+  const std::string path = folder / "plan.safetensors";
+  executable.save(path);
+  const Safetensors file = load_safetensors(path, FileAccess::read);
   std::string text;
   for (const auto& [name, x] : file.tensors) {
     text += name + ' ' + std::string(tensor::name(x.dtype()));

@@ -13,7 +13,7 @@
 namespace tensor {
 namespace {
 
-using testing::message;
+using check::error_of;
 
 using Capsule = std::unique_ptr<DLManagedTensor, void (*)(DLManagedTensor*)>;
 Capsule capsule(const Tensor& x) {
@@ -83,12 +83,12 @@ TEST(DLPack, RefusesToExportReadOnlyMemory) {
   const std::string text =
       "to_dlpack: this tensor must not be written (a mapped file, a broadcast): pass a copy()";
   const std::vector<float> values(3);
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(error_of([&] {
               to_dlpack(from_memory(static_cast<const void*>(values.data()), {3}, f32, nullptr));
             }),
             text);
-  EXPECT_EQ(message([&] { to_dlpack(broadcast_to(ones({1}), {3})); }), text);
-  EXPECT_EQ(message([&] { to_dlpack(Tensor()); }),
+  EXPECT_EQ(error_of([&] { to_dlpack(broadcast_to(ones({1}), {3})); }), text);
+  EXPECT_EQ(error_of([&] { to_dlpack(Tensor()); }),
             "tensor: this tensor is undefined (default constructed): give it a value first");
 }
 
@@ -140,13 +140,13 @@ template <class Change>
 std::string import_message(Change&& change) {
   Foreign foreign;
   change(foreign);
-  const std::string text = message([&] { from_dlpack(&foreign.managed); });
+  const std::string text = error_of([&] { from_dlpack(&foreign.managed); });
   EXPECT_EQ(foreign.deleted, 1);
   return text;
 }
 
 TEST(DLPack, RefusesWhatItCannotHold) {
-  EXPECT_EQ(message([] { from_dlpack(nullptr); }), "from_dlpack: got a null pointer");
+  EXPECT_EQ(error_of([] { from_dlpack(nullptr); }), "from_dlpack: got a null pointer");
   EXPECT_EQ(import_message([](Foreign& f) { f.view().device.device_type = kDLCUDA; }),
             "from_dlpack: got a tensor on the device type 2, need the CPU (1)");
   EXPECT_EQ(import_message([](Foreign& f) { f.view().dtype.lanes = 4; }),

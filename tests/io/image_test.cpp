@@ -13,12 +13,12 @@
 namespace tensor {
 namespace {
 
-using testing::message;
+using check::error_of;
 
 const std::string kData = TENSOR_TEST_DATA "/images/";
 
 std::string decode_message(const std::string& text, std::int64_t max_pixels = 1 << 20) {
-  return message([&] { decode_image(testing::bytes_of(text), "f", max_pixels); });
+  return error_of([&] { decode_image(testing::bytes_of(text), "f", max_pixels); });
 }
 
 std::string big(std::uint64_t value, int width) {
@@ -78,7 +78,7 @@ TEST(Image, RefusesWhatIsNoImage) {
 TEST(Image, LimitsThePixels) {
   for (const char* name : {"rgb.png", "420.jpg", "rgb.bmp"}) {
     const std::string text = testing::read_bytes(kData + name);
-    EXPECT_EQ(decode_message(text, 35 * 21), "(no error)") << name;
+    EXPECT_EQ(decode_message(text, 35 * 21), "no error") << name;
     EXPECT_EQ(decode_message(text, 35 * 21 - 1),
               "f: is 35 x 21 pixels, more than the 734 that are allowed")
         << name;
@@ -91,7 +91,7 @@ TEST(Image, RefusesEveryShortenedFile) {
                            "rgb.bmp", "bilevel.bmp"}) {
     const std::string text = testing::read_bytes(kData + name);
     for (std::size_t size = 0; size < text.size(); ++size)
-      ASSERT_NE(decode_message(text.substr(0, size)), "(no error)") << name << " cut to " << size;
+      ASSERT_NE(decode_message(text.substr(0, size)), "no error") << name << " cut to " << size;
   }
 }
 
@@ -229,7 +229,7 @@ TEST(Png, RefusesWhatTheDecoderRefuses) {
   const auto idat_message = [](const std::string& idat) {
     return decode_message(png_header(8, 8, 8, 0) + chunk("IDAT", idat) + kPngEnd);
   };
-  EXPECT_EQ(idat_message(zlib(std::string(72, '\0'))), "(no error)");
+  EXPECT_EQ(idat_message(zlib(std::string(72, '\0'))), "no error");
   EXPECT_EQ(idat_message(zlib(std::string(71, '\0'))), "f: is damaged: not enough pixels");
   EXPECT_EQ(idat_message(std::string(30, '\xff')), "f: is damaged: bad zlib header");
   EXPECT_EQ(idat_message(zlib('\x05' + std::string(71, '\0'))), "f: is damaged: invalid filter");
@@ -253,7 +253,7 @@ std::string bmp(int width, int height, int bits, int compression, const std::str
 
 TEST(Bmp, RefusesBadFiles) {
   const std::string data(24, '\x10');
-  EXPECT_EQ(decode_message(bmp(2, 3, 24, 0, data)), "(no error)");
+  EXPECT_EQ(decode_message(bmp(2, 3, 24, 0, data)), "no error");
   EXPECT_EQ(decode_message("BM"), "f: is cut short: a BMP file of 2 bytes");
   EXPECT_EQ(decode_message(bmp(2, 0, 24, 0, data)), "f: is damaged: it is 2 x 0 pixels");
   EXPECT_EQ(decode_message(bmp(-2, 3, 24, 0, data)), "f: is damaged: it is -2 x 3 pixels");
@@ -339,7 +339,7 @@ TEST_F(PngFile, WritesAndReadsBack) {
 
 TEST_F(PngFile, RefusesWhatIsNoImage) {
   const auto save_message = [&](const Tensor& x) {
-    return message([&] { save_png(path("x.png"), x); });
+    return error_of([&] { save_png(path("x.png"), x); });
   };
   EXPECT_EQ(save_message(zeros({2, 3, 3})),
             path("x.png") +
@@ -355,7 +355,7 @@ TEST_F(PngFile, RefusesWhatIsNoImage) {
       path("x.png") + ": the image: is undefined (default constructed): give it a value first");
   EXPECT_EQ(save_message(empty({40000, 40000}, u8)),
             path("x.png") + ": an image of 40000 x 40000 pixels is too large for PNG here");
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(error_of([&] {
               save_png(path("no/x.png"), zeros({2, 3}, u8));
             }),
             path("no/x.png") + ": cannot be written: the folder " + path("no") +
@@ -364,11 +364,11 @@ TEST_F(PngFile, RefusesWhatIsNoImage) {
 }
 
 TEST_F(PngFile, RefusesFilesThatCannotBeRead) {
-  EXPECT_EQ(message([&] { load_image(path("x.png")); }),
+  EXPECT_EQ(error_of([&] { load_image(path("x.png")); }),
             path("x.png") + ": cannot be opened: No such file or directory");
   testing::write_bytes(path("x.png"), "");
   std::filesystem::resize_file(path("x.png"), (std::uintmax_t{1} << 30) + 1);
-  EXPECT_EQ(message([&] { load_image(path("x.png")); }),
+  EXPECT_EQ(error_of([&] { load_image(path("x.png")); }),
             path("x.png") +
                 ": has 1073741825 bytes, more than the 1073741824 that an image file may have");
 }

@@ -14,20 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "tensor/error.h"
+#include "tests/error_of.h"
+#include "tests/temporary_folder.h"
 
 namespace tensor::testing {
-
-/// The text of the UserError that `body` throws, or a text that no test expects.
-template <class Body>
-std::string message(Body&& body) {
-  try {
-    body();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "(no error)";
-}
 
 inline std::vector<std::byte> bytes_of(const std::string& text) {
   const auto* first = reinterpret_cast<const std::byte*>(text.data());
@@ -49,20 +39,13 @@ inline void write_bytes(const std::string& path, const std::string& text) {
 /// A test with an empty folder that is removed afterwards.
 class FolderTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "tensor-test-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return folder_ + '/' + name; }
+  std::string path(const std::string& name) const { return folder_ / name; }
   std::size_t files() const {
     return static_cast<std::size_t>(
-        std::distance(std::filesystem::directory_iterator(folder_), {}));
+        std::distance(std::filesystem::directory_iterator(folder_.path()), {}));
   }
 
-  std::string folder_;
+  const check::TemporaryFolder folder_;
 };
 
 }  // namespace tensor::testing

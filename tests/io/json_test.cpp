@@ -5,11 +5,11 @@
 namespace tensor {
 namespace {
 
-using testing::message;
+using check::error_of;
 
 Json parse(std::string_view text) { return Json::parse(text, "c.json"); }
 std::string parse_message(std::string_view text) {
-  return message([&] { parse(text); });
+  return error_of([&] { parse(text); });
 }
 
 TEST(Json, ReadsEveryKindOfValue) {
@@ -50,9 +50,9 @@ TEST(Json, AttributeKeepsTheKindOfAValue) {
   EXPECT_EQ(config["d"].attribute(), AttrValue(0.5));
   EXPECT_EQ(config["e"].attribute(), AttrValue("x"));
   EXPECT_EQ(config["f"].attribute(), AttrValue(Ints{}));
-  EXPECT_EQ(message([&] { config["g"].attribute(); }),
+  EXPECT_EQ(error_of([&] { config["g"].attribute(); }),
             "c.json: g: got an object, need a value or an array of whole numbers");
-  EXPECT_EQ(message([&] { config["h"].attribute(); }),
+  EXPECT_EQ(error_of([&] { config["h"].attribute(); }),
             "c.json: h[0]: got 1.5, need a whole number");
 }
 
@@ -72,37 +72,38 @@ TEST(Json, MismatchesNameThePath) {
   const Json config =
       parse(R"({"backbone": {"depths": [3, 4, "six"], "a.b": {"c": 1}}, "big": 18446744073709551615,
                                "null": null, "half": 0.5, "list": [true], "object": {}})");
-  EXPECT_EQ(message([&] { config["backbone"]["depths"][2].integer(); }),
+  EXPECT_EQ(error_of([&] { config["backbone"]["depths"][2].integer(); }),
             "c.json: backbone.depths[2]: got \"six\", need a whole number");
-  EXPECT_EQ(message([&] { config["backbone"]["depths"].ints(); }),
+  EXPECT_EQ(error_of([&] { config["backbone"]["depths"].ints(); }),
             "c.json: backbone.depths[2]: got \"six\", need a whole number");
-  EXPECT_EQ(message([&] { config["backbone"]["a.b"]["c"].text(); }),
+  EXPECT_EQ(error_of([&] { config["backbone"]["a.b"]["c"].text(); }),
             "c.json: backbone.\"a.b\".c: got 1, need a string");
-  EXPECT_EQ(message([&] { config["big"].integer(); }),
+  EXPECT_EQ(error_of([&] { config["big"].integer(); }),
             "c.json: big: got 1.84467e+19, need a whole number");
   EXPECT_EQ(config["big"].number(), 18446744073709551615.0);
-  EXPECT_EQ(message([&] { config["null"].boolean(); }),
+  EXPECT_EQ(error_of([&] { config["null"].boolean(); }),
             "c.json: null: got null, need true or false");
-  EXPECT_EQ(message([&] { config["half"].text(); }), "c.json: half: got 0.5, need a string");
-  EXPECT_EQ(message([&] { config["list"].number(); }),
+  EXPECT_EQ(error_of([&] { config["half"].text(); }), "c.json: half: got 0.5, need a string");
+  EXPECT_EQ(error_of([&] { config["list"].number(); }),
             "c.json: list: got an array of 1, need a number");
-  EXPECT_EQ(message([&] { config["list"].numbers(); }), "c.json: list[0]: got true, need a number");
-  EXPECT_EQ(message([&] { config["half"].numbers(); }),
+  EXPECT_EQ(error_of([&] { config["list"].numbers(); }),
+            "c.json: list[0]: got true, need a number");
+  EXPECT_EQ(error_of([&] { config["half"].numbers(); }),
             "c.json: half: got 0.5, need an array of numbers");
-  EXPECT_EQ(message([&] { config["half"].ints(); }),
+  EXPECT_EQ(error_of([&] { config["half"].ints(); }),
             "c.json: half: got 0.5, need an array of whole numbers");
-  EXPECT_EQ(message([&] { config["half"].size(); }),
+  EXPECT_EQ(error_of([&] { config["half"].size(); }),
             "c.json: half: got 0.5, need an array or an object");
-  EXPECT_EQ(message([&] { config["half"].keys(); }), "c.json: half: got 0.5, need an object");
-  EXPECT_EQ(message([&] { config["half"].has("x"); }), "c.json: half: got 0.5, need an object");
-  EXPECT_EQ(message([&] { config["half"]["x"]; }),
+  EXPECT_EQ(error_of([&] { config["half"].keys(); }), "c.json: half: got 0.5, need an object");
+  EXPECT_EQ(error_of([&] { config["half"].has("x"); }), "c.json: half: got 0.5, need an object");
+  EXPECT_EQ(error_of([&] { config["half"]["x"]; }),
             "c.json: half: got 0.5, need an object with the key \"x\"");
-  EXPECT_EQ(message([&] { config["object"][0]; }), "c.json: object: got an object, need an array");
-  EXPECT_EQ(message([&] { config["list"][1]; }),
+  EXPECT_EQ(error_of([&] { config["object"][0]; }), "c.json: object: got an object, need an array");
+  EXPECT_EQ(error_of([&] { config["list"][1]; }),
             "c.json: list: got an array of 1, need an element 1");
-  EXPECT_EQ(message([&] { config["backbone"]["depth"]; }),
+  EXPECT_EQ(error_of([&] { config["backbone"]["depth"]; }),
             "c.json: backbone: the key \"depth\" is missing; did you mean \"depths\"?");
-  EXPECT_EQ(message([&] { config["other"]; }), "c.json: the key \"other\" is missing");
+  EXPECT_EQ(error_of([&] { config["other"]; }), "c.json: the key \"other\" is missing");
   EXPECT_EQ(config.path(), "c.json");
   EXPECT_EQ(config["backbone"]["depths"][0].path(), "c.json: backbone.depths[0]");
 }
@@ -178,9 +179,9 @@ TEST(Json, RefusesInvalidUtf8) {
 
 TEST(Json, KeepsMessagesShort) {
   EXPECT_LT(parse_message('"' + std::string(1'000'000, 'a')).size(), 400u);
-  EXPECT_EQ(message([] { parse('"' + std::string(100, 'a') + '"').integer(); }),
+  EXPECT_EQ(error_of([] { parse('"' + std::string(100, 'a') + '"').integer(); }),
             "c.json: got \"" + std::string(80, 'a') + "...\", need a whole number");
-  EXPECT_EQ(message([] { parse(R"("\u001b[31m")").integer(); }),
+  EXPECT_EQ(error_of([] { parse(R"("\u001b[31m")").integer(); }),
             "c.json: got \"\\x1b[31m\", need a whole number");
 }
 
@@ -189,18 +190,19 @@ class JsonFile : public testing::FolderTest {};
 TEST_F(JsonFile, Loads) {
   testing::write_bytes(path("a.json"), R"({"x": 5})");
   EXPECT_EQ(Json::load(path("a.json"))["x"].integer(), 5);
-  EXPECT_EQ(message([&] { Json::load(path("a.json"))["other"]; }),
+  EXPECT_EQ(error_of([&] { Json::load(path("a.json"))["other"]; }),
             path("a.json") + ": the key \"other\" is missing");
 }
 
 TEST_F(JsonFile, RefusesWhatIsNoFile) {
-  EXPECT_EQ(message([&] { Json::load(path("b.json")); }),
+  EXPECT_EQ(error_of([&] { Json::load(path("b.json")); }),
             path("b.json") + ": cannot be opened: No such file or directory");
-  EXPECT_EQ(message([&] { Json::load(folder_); }), folder_ + ": is a folder, need a file");
+  EXPECT_EQ(error_of([&] { Json::load(folder_.path()); }),
+            folder_.path() + ": is a folder, need a file");
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
-  EXPECT_EQ(message([&] { Json::load(path("pipe")); }), path("pipe") + ": is not a regular file");
+  EXPECT_EQ(error_of([&] { Json::load(path("pipe")); }), path("pipe") + ": is not a regular file");
   testing::write_bytes(path("big.json"), "[1, 2, 3]");
-  EXPECT_EQ(message([&] { Json::load(path("big.json"), 8); }),
+  EXPECT_EQ(error_of([&] { Json::load(path("big.json"), 8); }),
             path("big.json") + ": has 9 bytes, more than the 8 that a JSON file may have");
 }
 

@@ -11,7 +11,7 @@
 namespace tensor {
 namespace {
 
-using testing::message;
+using check::error_of;
 
 const std::string kData = TENSOR_TEST_DATA "/npy/";
 
@@ -29,7 +29,7 @@ std::string file_with(const std::string& header, const std::string& data = "", i
 
 Tensor parse(const std::string& text) { return parse_npy(testing::bytes_of(text), "f"); }
 std::string parse_message(const std::string& text) {
-  return message([&] { parse(text); });
+  return error_of([&] { parse(text); });
 }
 std::string header_message(const std::string& header, const std::string& data = "") {
   return parse_message(file_with(header, data));
@@ -194,15 +194,15 @@ TEST_F(NpyFile, WritesTheVersionAndAlignmentThatNumpyWrites) {
 }
 
 TEST_F(NpyFile, RefusesWhatCannotBeWritten) {
-  EXPECT_EQ(message([&] { save_npy(path("x.npy"), ones({2}, bf16)); }),
+  EXPECT_EQ(error_of([&] { save_npy(path("x.npy"), ones({2}, bf16)); }),
             path("x.npy") + ": NumPy has no bf16: convert the tensor with astype(f32) first");
   EXPECT_EQ(
-      message([&] { save_npy(path("x.npy"), Tensor()); }),
+      error_of([&] { save_npy(path("x.npy"), Tensor()); }),
       path("x.npy") + ": the tensor: is undefined (default constructed): give it a value first");
-  EXPECT_EQ(message([&] { save_npy(path("no/x.npy"), ones({2})); }),
+  EXPECT_EQ(error_of([&] { save_npy(path("no/x.npy"), ones({2})); }),
             path("no/x.npy") + ": cannot be written: the folder " + path("no") +
                 ": No such file or directory");
-  EXPECT_EQ(message([&] { load_npy(path("x.npy")); }),
+  EXPECT_EQ(error_of([&] { load_npy(path("x.npy")); }),
             path("x.npy") + ": cannot be opened: No such file or directory");
   EXPECT_EQ(files(), 0u);
 }

@@ -18,12 +18,12 @@
 namespace tensor {
 namespace {
 
-using testing::message;
+using check::error_of;
 
 const std::string kData = TENSOR_TEST_DATA "/npy/";
 
 std::string npz_message(const std::string& text, std::int64_t max_bytes = 1 << 20) {
-  return message([&] { parse_npz(testing::bytes_of(text), "f", max_bytes); });
+  return error_of([&] { parse_npz(testing::bytes_of(text), "f", max_bytes); });
 }
 
 std::string number(std::uint64_t value, int width) {
@@ -100,30 +100,30 @@ TEST_F(NpzFile, WritesAndReadsBack) {
 }
 
 TEST_F(NpzFile, RefusesWhatCannotBeWritten) {
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(error_of([&] {
               save_npz(path("x.npz"), {{"a", ones({2}, bf16)}});
             }),
             path("x.npz") +
                 ": tensor \"a\": NumPy has no bf16: convert the tensor with astype(f32) first");
   EXPECT_EQ(
-      message([&] {
+      error_of([&] {
         save_npz(path("x.npz"), {{"a", Tensor()}});
       }),
       path("x.npz") + ": tensor \"a\": is undefined (default constructed): give it a value first");
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(error_of([&] {
               save_npz(path("x.npz"), {{std::string(65532, 'a'), ones({2})}});
             }),
             path("x.npz") +
                 ": cannot be written: an npz file takes 4 GB in all and names of 65535 bytes; save "
                 "as safetensors");
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(error_of([&] {
               save_npz(path("x.npz"), {{"\xff", ones({2})}});
             }),
             path("x.npz") + ": cannot be written: the name or metadata \"\\xff\" is not UTF-8");
   std::map<std::string, Tensor> many;
   for (int i = 0; i < 65535; ++i) many.emplace(std::to_string(i), Tensor(true));
   EXPECT_EQ(
-      message([&] { save_npz(path("x.npz"), many); }),
+      error_of([&] { save_npz(path("x.npz"), many); }),
       path("x.npz") + ": cannot be written: an npz file takes 65534 tensors; save as safetensors");
   EXPECT_EQ(files(), 0u);
 }
@@ -142,10 +142,10 @@ TEST_F(NpzFile, RefusesArchivesOf4GB) {
   std::filesystem::create_symlink("/dev/null", path("null"));
   AtomicFile file(path("null"));
   ZipWriter zip(file, "f");
-  EXPECT_EQ(message([&] { zip.add("a", "", body.first(kLargest - kHeader + 1), false); }),
+  EXPECT_EQ(error_of([&] { zip.add("a", "", body.first(kLargest - kHeader + 1), false); }),
             expected);
   zip.add("a", "", body.first(kLargest - kHeader), false);
-  EXPECT_EQ(message([&] { zip.finish(); }), expected);
+  EXPECT_EQ(error_of([&] { zip.finish(); }), expected);
   ::munmap(memory, kLargest);
 }
 
@@ -154,7 +154,6 @@ TEST_F(NpzFile, RefusesArchivesOf4GB) {
 class HostileNpz : public NpzFile {
  protected:
   void SetUp() override {
-    NpzFile::SetUp();
     sound_ = archive({{"a", ones({3}, u8)}});
     ASSERT_EQ(sound_.size(), 239u);
   }
@@ -163,14 +162,14 @@ class HostileNpz : public NpzFile {
 };
 
 TEST_F(HostileNpz, End) {
-  EXPECT_EQ(npz_message(sound_), "(no error)");
+  EXPECT_EQ(npz_message(sound_), "no error");
   EXPECT_EQ(npz_message("PK"), "f: not an npz file: it has 2 bytes, need 22 at least");
   EXPECT_EQ(npz_message(sound_.substr(0, 238)),
             "f: not an npz file: it does not end as a zip archive does");
   EXPECT_EQ(npz_message(sound_ + "x"), "f: not an npz file: it does not end as a zip archive does");
   EXPECT_EQ(npz_message(std::string(70000, 'x')),
             "f: not an npz file: it does not end as a zip archive does");
-  EXPECT_EQ(npz_message(with(sound_, kEnd + 20, 4, 2) + "note"), "(no error)");
+  EXPECT_EQ(npz_message(with(sound_, kEnd + 20, 4, 2) + "note"), "no error");
   EXPECT_EQ(npz_message(with(sound_, kEnd + 4, 1, 2)),
             "f: is one part of an archive in several parts");
   EXPECT_EQ(npz_message(with(sound_, kEnd + 8, 2, 2)),
@@ -266,7 +265,6 @@ std::string deflate_raw(const std::string& text) {
 class DeflatedNpz : public NpzFile {
  protected:
   void SetUp() override {
-    NpzFile::SetUp();
     save_npy(path("a.npy"), zeros({5000}, u8));
     content_ = testing::read_bytes(path("a.npy"));
     packed_ = deflate_raw(content_);
@@ -277,7 +275,7 @@ class DeflatedNpz : public NpzFile {
 };
 
 TEST_F(DeflatedNpz, RefusesDamage) {
-  EXPECT_EQ(npz_message(deflated_archive(packed_, content_.size(), crc_)), "(no error)");
+  EXPECT_EQ(npz_message(deflated_archive(packed_, content_.size(), crc_)), "no error");
   EXPECT_EQ(npz_message(deflated_archive(packed_, content_.size(), crc_ ^ 1)),
             "f: entry \"a.npy\": is damaged: its checksum does not agree");
   EXPECT_EQ(npz_message(deflated_archive(packed_ + "x", content_.size(), crc_)),
@@ -335,12 +333,12 @@ class Npz64 : public HostileNpz {
 TEST_F(Npz64, ReadsZip64) {
   const std::string field =
       number(1, 2) + number(24, 2) + number(131, 8) + number(131, 8) + number(0, 8);
-  EXPECT_EQ(npz_message(archive64(field)), "(no error)");
+  EXPECT_EQ(npz_message(archive64(field)), "no error");
   EXPECT_EQ(parse_npz(testing::bytes_of(archive64(field)), "f").at("a").to_vector<int>(),
             (std::vector<int>{1, 1, 1}));
   // Behind a field of another kind.
   const std::string other = number(0x5455, 2) + number(4, 2) + "time";
-  EXPECT_EQ(npz_message(archive64(other + field, number(166 + 51 + 36, 8))), "(no error)");
+  EXPECT_EQ(npz_message(archive64(other + field, number(166 + 51 + 36, 8))), "no error");
   EXPECT_EQ(npz_message(archive64(field, number(5, 8))),
             "f: the zip64 record at the end is damaged");
 }

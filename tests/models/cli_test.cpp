@@ -140,8 +140,8 @@ TEST_P(CliOfEach, TheOtherImagesAreStillDone) {
 
 TEST_P(CliOfEach, FoldersWithoutImages) {
   const std::string name = GetParam();
-  expect_refused(shipped(name, {folder_}),
-                 name + ": " + folder_ +
+  expect_refused(shipped(name, {folder_.path()}),
+                 name + ": " + folder_.path() +
                      ": holds no .png, .jpg, .jpeg or .bmp files (subfolders are not searched)");
   expect_refused(shipped(name, {"-"}),
                  name + ": -: standard input is not read: name files or folders");
@@ -190,11 +190,11 @@ TEST_P(CliOfEach, DamagedWeightsGiveNoAnswer) {
   const std::string start =
       ": the model's output is NaN for " + image + ": the weights are damaged, or values overflow";
   for (const std::string mode : {"--quiet", "--eager"}) {
-    const Outcome got = run(name, {"--checkpoint", folder_, image, "--json", mode});
+    const Outcome got = run(name, {"--checkpoint", folder_.path(), image, "--json", mode});
     const std::string hint = mode == "--eager" ? "" : " (compare with --eager)";
     EXPECT_EQ(got.code, 1) << mode;
-    EXPECT_EQ(got.err, name + ": " + folder_ + start + hint + "\n");
-    EXPECT_EQ(Json::parse(got.out, "output")[0]["error"].text(), folder_ + start + hint);
+    EXPECT_EQ(got.err, name + ": " + folder_.path() + start + hint + "\n");
+    EXPECT_EQ(Json::parse(got.out, "output")[0]["error"].text(), folder_.path() + start + hint);
   }
 }
 

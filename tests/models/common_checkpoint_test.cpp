@@ -5,17 +5,19 @@
 
 #include "models/common/labels.h"
 #include "tensor/ops.h"
+#include "tests/error_of.h"
 #include "tests/models/folder.h"
+#include "tests/temporary_folder.h"
 
 namespace {
 
-using folder::message_of;
-using folder::Temporary;
 using models::open_checkpoint;
 using tensor::Json;
+using tensor::check::error_of;
+using tensor::check::TemporaryFolder;
 
 TEST(Checkpoint, OpensAFolder) {
-  const Temporary home;
+  const TemporaryFolder home;
   folder::small_vit().write(home);
   const models::Checkpoint checkpoint = open_checkpoint(home.path());
   EXPECT_EQ(checkpoint.config["hidden_size"].integer(), 8);
@@ -29,7 +31,7 @@ TEST(Checkpoint, OpensAFolder) {
 }
 
 TEST(Checkpoint, PutsShardsTogether) {
-  const Temporary home;
+  const TemporaryFolder home;
   folder::Checkpoint whole = folder::small_vit();
   std::map<std::string, tensor::Tensor> shards[2];
   std::string map;
@@ -51,7 +53,7 @@ TEST(Checkpoint, PutsShardsTogether) {
 }
 
 TEST(Checkpoint, StripsWrappersThatAllNamesHave) {
-  const Temporary home;
+  const TemporaryFolder home;
   folder::Checkpoint c;
   c.tensors = {{"state_dict.module.model.a", tensor::zeros({1})},
                {"state_dict.module.b", tensor::zeros({1})}};
@@ -62,27 +64,27 @@ TEST(Checkpoint, StripsWrappersThatAllNamesHave) {
 }
 
 TEST(Checkpoint, SaysWhatATensorShouldBe) {
-  const Temporary home;
+  const TemporaryFolder home;
   folder::small_vit().write(home);
   const models::Checkpoint checkpoint = open_checkpoint(home.path());
-  EXPECT_EQ(message_of([&] { checkpoint.at("x", 1); }), home.path() + ": has no tensor \"x\"");
-  EXPECT_EQ(message_of([&] { checkpoint.at("classifier.bias", 2); }),
+  EXPECT_EQ(error_of([&] { checkpoint.at("x", 1); }), home.path() + ": has no tensor \"x\"");
+  EXPECT_EQ(error_of([&] { checkpoint.at("classifier.bias", 2); }),
             home.path() + ": the tensor \"classifier.bias\" has the shape (3,), need 2 axes");
   checkpoint.agree(checkpoint.config, "hidden_size", 8, "tensors");
   checkpoint.agree(checkpoint.config, "no_such_key", 8, "tensors");
   EXPECT_EQ(
-      message_of([&] { checkpoint.agree(checkpoint.config, "hidden_size", 9, "tensors"); }),
+      error_of([&] { checkpoint.agree(checkpoint.config, "hidden_size", 9, "tensors"); }),
       home / "config.json" + ": hidden_size: is 8, but the tensors in " + home.path() + " give 9");
 }
 
 TEST(Checkpoint, NeedsAFolderWithAConfig) {
-  const Temporary home;
+  const TemporaryFolder home;
   home.write("file", "text");
   const std::string absent = home / "absent", file = home / "file";
-  EXPECT_EQ(message_of([&] { open_checkpoint(absent); }), absent + ": there is no such folder");
-  EXPECT_EQ(message_of([&] { open_checkpoint(file); }),
+  EXPECT_EQ(error_of([&] { open_checkpoint(absent); }), absent + ": there is no such folder");
+  EXPECT_EQ(error_of([&] { open_checkpoint(file); }),
             file + ": is a file: need the folder that holds config.json and model.safetensors");
-  EXPECT_EQ(message_of([&] { open_checkpoint(home.path()); }),
+  EXPECT_EQ(error_of([&] { open_checkpoint(home.path()); }),
             home.path() +
                 ": has no config.json: a checkpoint folder has config.json and model.safetensors");
 }

@@ -5,24 +5,28 @@
 
 #include <CLI/CLI.hpp>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "models/common/progress.h"
 #include "models/common/report.h"
 #include "models/common/text.h"
 #include "models/common/validators.h"
+#include "tensor/creation.h"
+#include "tensor/io.h"
 #include "tensor/json.h"
+#include "tensor/nn.h"
 #include "tensor/ops.h"
 #include "tests/io/io_testing.h"
-#include "tests/models/folder.h"
+#include "tests/temporary_folder.h"
 
 namespace {
 
-using folder::Temporary;
 using models::Finding;
 using models::Info;
 using models::Observer;
 using tensor::Tensor;
+using tensor::check::TemporaryFolder;
 using tensor::nn::StateDict;
 
 /// A "model" of one number, by which it multiplies.
@@ -88,7 +92,7 @@ std::string complaint(const std::vector<std::string>& arguments) {
   return result.err;
 }
 
-std::string grey_png(const Temporary& home, const std::string& name, int level) {
+std::string grey_png(const TemporaryFolder& home, const std::string& name, int level) {
   const std::string path = home / name;
   tensor::save_png(path, tensor::full({4, 6, 3}, level, tensor::u8));
   return path;
@@ -162,7 +166,7 @@ TEST(CommandLine, TellsAnErrorInOneLine) {
 }
 
 TEST(CommandLine, LooksAtImagesAndFolders) {
-  const Temporary home;
+  const TemporaryFolder home;
   grey_png(home, "b.png", 51), grey_png(home, "a.PNG", 102);
   home.write("notes.txt", "no image");
   const Outcome result = run({"--checkpoint", "good", home.path()});
@@ -173,7 +177,7 @@ TEST(CommandLine, LooksAtImagesAndFolders) {
 }
 
 TEST(CommandLine, GoesOnAfterAnUnreadableImage) {
-  const Temporary home;
+  const TemporaryFolder home;
   const std::string good = grey_png(home, "c.png", 255);
   home.write("b.png", "not a picture");
   const Outcome text = run({"--checkpoint", "good", home.path(), home / "absent.png"});
@@ -198,7 +202,7 @@ TEST(CommandLine, GoesOnAfterAnUnreadableImage) {
 }
 
 TEST(CommandLine, WritesPictures) {
-  const Temporary home;
+  const TemporaryFolder home;
   std::filesystem::create_directory(home / "sub");
   const std::string a = grey_png(home, "a.png", 10), b = grey_png(home, "sub/a.png", 20);
   EXPECT_EQ(run({"--checkpoint", "good", a, "--out", home / "one.png"}).code, 0);
@@ -215,7 +219,7 @@ TEST(CommandLine, WritesPictures) {
 }
 
 TEST(CommandLine, NeverOverwritesWhatItReads) {
-  const Temporary home;
+  const TemporaryFolder home;
   const std::string a = grey_png(home, "a.png", 10), in = home / "in.safetensors";
   const std::string bytes = tensor::testing::read_bytes(a);
   std::filesystem::create_symlink(a, home / "link.png");
@@ -244,7 +248,7 @@ TEST(CommandLine, NeverOverwritesWhatItReads) {
 }
 
 TEST(CommandLine, PicturesArePngs) {
-  const Temporary home;
+  const TemporaryFolder home;
   const std::string a = grey_png(home, "a.png", 10), jpg = home / "foo.jpg";
   EXPECT_EQ(
       complaint({"--checkpoint", "good", a, "--out", jpg}),
@@ -258,7 +262,7 @@ TEST(CommandLine, PicturesArePngs) {
 
 TEST(CommandLine, FailsWhereNothingCanBePrinted) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "need /dev/full";
-  const Temporary home;
+  const TemporaryFolder home;
   const std::string a = grey_png(home, "a.png", 10);
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{"--help"},
@@ -275,7 +279,7 @@ TEST(CommandLine, FailsWhereNothingCanBePrinted) {
 }
 
 TEST(CommandLine, NeedsImagesInAFolder) {
-  const Temporary home;
+  const TemporaryFolder home;
   EXPECT_EQ(complaint({"--checkpoint", "good", home.path()}),
             "mean: " + home.path() +
                 ": holds no .png, .jpg, .jpeg or .bmp files "
@@ -283,7 +287,7 @@ TEST(CommandLine, NeedsImagesInAFolder) {
 }
 
 TEST(CommandLine, RunsSavedInputs) {
-  const Temporary home;
+  const TemporaryFolder home;
   const std::string in = home / "in.safetensors", out = home / "out.safetensors";
   const Tensor pixels = tensor::arange(24).reshape({2, 3, 2, 2}).astype(tensor::f32);
   tensor::save_safetensors(in, {{"pixel_values", pixels}, {"logits", pixels}});
@@ -302,7 +306,7 @@ TEST(CommandLine, RunsSavedInputs) {
 }
 
 TEST(CommandLine, ChecksSavedInputs) {
-  const Temporary home;
+  const TemporaryFolder home;
   const std::string in = home / "in.safetensors";
   const auto complain = [&](const std::map<std::string, Tensor>& tensors) {
     tensor::save_safetensors(in, tensors);
@@ -319,7 +323,7 @@ TEST(CommandLine, ChecksSavedInputs) {
 }
 
 TEST(CommandLine, FillsStandardModelsWithRandomWeights) {
-  const Temporary home;
+  const TemporaryFolder home;
   const std::string in = home / "in.safetensors", out = home / "out.safetensors";
   tensor::save_safetensors(in, {{"pixel_values", tensor::ones({1, 1, 1, 1})}});
   const auto logit = [&](const std::string& seed) {
@@ -342,7 +346,7 @@ class CancellingProgram final : public MeanProgram {
 };
 
 TEST(CommandLine, FailsWhenAGroupIsOutOfItsBound) {
-  const Temporary home;
+  const TemporaryFolder home;
   const std::string in = home / "in.safetensors";
   const Tensor near_one = tensor::linspace(1, 1.001, 4096).astype(tensor::f32);
   tensor::save_safetensors(in, {{"pixel_values", near_one.reshape({1, 1, 64, 64})}});

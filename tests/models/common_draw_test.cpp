@@ -8,14 +8,14 @@
 #include "models/common/font.h"
 #include "tensor/creation.h"
 #include "tensor/ops.h"
-#include "tests/models/folder.h"
+#include "tests/error_of.h"
 
 namespace {
 
-using folder::message_of;
 using models::Canvas;
 using models::Color;
 using tensor::Tensor;
+using tensor::check::error_of;
 
 constexpr Color kRed = {255, 0, 0}, kWhite = {255, 255, 255};
 
@@ -70,7 +70,7 @@ TEST(Draw, GreyIsLuma) {
   EXPECT_EQ(pixel(luma, 0, 1), (Color{150, 150, 150}));
   EXPECT_EQ(pixel(luma, 0, 2), (Color{29, 29, 29}));
   EXPECT_EQ(pixel(luma, 0, 3), (Color{9, 9, 9}));
-  EXPECT_EQ(message_of([] {
+  EXPECT_EQ(error_of([] {
               models::grey(tensor::zeros({2, 2}, tensor::u8));
             }),
             "grey: got u8(2, 2), need an image u8(height, width, 3)");
@@ -167,11 +167,11 @@ TEST(Draw, LegendsKeepTheImageAndFit) {
 }
 
 TEST(Draw, SaysWhatIsWrong) {
-  EXPECT_EQ(message_of([] {
+  EXPECT_EQ(error_of([] {
               Canvas canvas(tensor::zeros({2, 2, 3}));
             }),
             "Canvas: got f32(2, 2, 3), need an image u8(height, width, 3)");
-  EXPECT_EQ(message_of([] { models::blend(black(2, 2), black(2, 3), 0.5); }),
+  EXPECT_EQ(error_of([] { models::blend(black(2, 2), black(2, 3), 0.5); }),
             "blend: got images of the shapes (2, 2, 3) and (2, 3, 3), need equal ones");
 }
 

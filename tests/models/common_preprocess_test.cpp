@@ -5,22 +5,23 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <map>
 
 #include "models/vit/vit_preprocess.h"
 #include "tensor/creation.h"
 #include "tensor/io.h"
 #include "tensor/ops.h"
-#include "tests/models/folder.h"
+#include "tests/error_of.h"
 
 namespace {
 
-using folder::message_of;
 using models::Preprocessing;
 using models::read_preprocessing;
 using models::Size;
 using models::SizeRule;
 using tensor::Json;
 using tensor::Tensor;
+using tensor::check::error_of;
 
 Json parse(const std::string& text) { return Json::parse(text, "config"); }
 
@@ -115,7 +116,7 @@ TEST(Preprocess, ReadsEveryFormOfTheSize) {
 
 TEST(Preprocess, SaysWhatIsWrong) {
   const auto message = [](const std::string& text) {
-    return message_of([&] { read_preprocessing(parse(text), {}); });
+    return error_of([&] { read_preprocessing(parse(text), {}); });
   };
   EXPECT_EQ(message(R"({"size": 0})"), "config: size: got 0, need a whole number from 1 to 65536");
   EXPECT_EQ(message(R"({"size": {"edge": 3}})"),
@@ -132,11 +133,11 @@ TEST(Preprocess, SaysWhatIsWrong) {
             "config: image_std: got 0, need numbers above 0");
   EXPECT_EQ(message(R"({"do_center_crop": true})"),
             "config: do_center_crop: is true, but there is no crop_size");
-  EXPECT_EQ(message_of([] {
+  EXPECT_EQ(error_of([] {
               models::normalize(tensor::zeros({2, 2, 4}, tensor::u8), {});
             }),
             "normalize: got u8(2, 2, 4), need an image u8(height, width, 3)");
-  EXPECT_EQ(message_of([] {
+  EXPECT_EQ(error_of([] {
               models::normalize_levels(tensor::zeros({2, 2, 3}, tensor::u8), {});
             }),
             "normalize: got u8(2, 2, 3), need images u8(batch, height, width, 3)");
@@ -144,7 +145,7 @@ TEST(Preprocess, SaysWhatIsWrong) {
 
 TEST(Preprocess, SaysWhatIsWrongWithTimmsSettings) {
   const auto message = [](const std::string& text) {
-    return message_of([&] { models::vit::timm_preprocessing(parse(text), {8, 8}); });
+    return error_of([&] { models::vit::timm_preprocessing(parse(text), {8, 8}); });
   };
   EXPECT_EQ(message(R"({"input_size": [3, 8, 9]})"),
             "config: input_size: need [3, 8, 8], the image that the model takes");

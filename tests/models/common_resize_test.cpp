@@ -10,26 +10,19 @@
 #include "tensor/index.h"
 #include "tensor/io.h"
 #include "tensor/ops.h"
+#include "tests/error_of.h"
 
 namespace {
 
 using models::CropRounding;
 using models::Filter;
 using tensor::Tensor;
+using tensor::check::error_of;
 
 /// Another file of cases can be named by TENSOR_PREPROCESS_CASES.
 std::string cases_file() {
   const char* named = std::getenv("TENSOR_PREPROCESS_CASES");
   return named ? named : TENSOR_TEST_DATA "/preprocess/resize.safetensors";
-}
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const tensor::UserError& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 Tensor resize(const std::string& kind, const Tensor& image, std::int64_t h, std::int64_t w) {
@@ -91,17 +84,17 @@ TEST(Resize, CropsTheMiddle) {
 
 TEST(Resize, SaysWhatIsWrong) {
   const Tensor image = tensor::zeros({4, 4, 3}, tensor::u8);
-  EXPECT_EQ(message_of([&] { models::resize_pillow(image.astype(tensor::f32), 2, 2); }),
+  EXPECT_EQ(error_of([&] { models::resize_pillow(image.astype(tensor::f32), 2, 2); }),
             "resize_pillow: got f32(4, 4, 3), need an image u8(height, width, channels)");
-  EXPECT_EQ(message_of([&] {
+  EXPECT_EQ(error_of([&] {
               models::resize_opencv(tensor::zeros({0, 4, 3}, tensor::u8), 2, 2);
             }),
             "resize_opencv: got an empty image of the shape (0, 4, 3)");
-  EXPECT_EQ(message_of([&] { models::center_crop(image, 1 << 20, 1 << 20); }),
+  EXPECT_EQ(error_of([&] { models::center_crop(image, 1 << 20, 1 << 20); }),
             "center_crop: cannot make an image of 1048576 x 1048576 pixels, need 1 x 1 up to "
             "67108864 in all");
   EXPECT_EQ(
-      message_of([&] { models::resize_pillow(image, 0, 2); }),
+      error_of([&] { models::resize_pillow(image, 0, 2); }),
       "resize_pillow: cannot make an image of 0 x 2 pixels, need 1 x 1 up to 67108864 in all");
 }
 

@@ -236,12 +236,12 @@ TEST_F(DetrSettings, EachWayToSayDC5Dilates) {
 
 TEST_F(DetrSettings, TheNumberOfLabelsMustBeTheClassifiers) {
   EXPECT_EQ(error_of([&] {
-              std::filesystem::copy(golden::folder("detr_hf_hub"), folder_,
+              std::filesystem::copy(golden::folder("detr_hf_hub"), folder_.path(),
                                     std::filesystem::copy_options::recursive);
               tensor::testing::write_bytes(
                   path("config.json"),
                   std::string("{\"id2label\": {\"0\": \"cat\"}, ") + kHeads + "}");
-              DetrProgram().open(folder_);
+              DetrProgram().open(folder_.path());
             }),
             path("config.json") + ": id2label: names 1 classes, but the model has 6");
 }

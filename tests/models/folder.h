@@ -1,54 +1,16 @@
-// Folders made for a test: a temporary one, and in it a small correct ViT checkpoint to spoil.
+// A small correct ViT checkpoint to spoil, and to write into a folder made for a test.
 #pragma once
 
-#include <unistd.h>
-
 #include <filesystem>
-#include <fstream>
-#include <functional>
 #include <map>
 #include <string>
 
 #include "tensor/creation.h"
-#include "tensor/error.h"
 #include "tensor/io.h"
 #include "tensor/nn.h"
+#include "tests/temporary_folder.h"
 
 namespace folder {
-
-/// The text of the UserError that a call throws.
-inline std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const tensor::UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-/// An empty folder that goes away with the object.
-class Temporary {
- public:
-  Temporary() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "tensor-test-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~Temporary() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  Temporary(const Temporary&) = delete;
-  Temporary& operator=(const Temporary&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  void write(const std::string& name, const std::string& text) const {
-    std::ofstream(*this / name, std::ios::binary) << text;
-  }
-
- private:
-  std::string path_;
-};
 
 /// A checkpoint in memory: JSON values by key, and tensors.
 struct Checkpoint {
@@ -64,7 +26,7 @@ struct Checkpoint {
       text += (text.empty() ? "" : ", ") + ("\"" + key + "\": " + value);
     return "{" + text + "}";
   }
-  void write(const Temporary& folder) const {
+  void write(const tensor::check::TemporaryFolder& folder) const {
     folder.write("config.json", json(config));
     if (!preprocessor.empty()) folder.write("preprocessor_config.json", json(preprocessor));
     if (with_tensors) tensor::save_safetensors(folder / "model.safetensors", tensors);

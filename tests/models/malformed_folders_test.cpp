@@ -25,7 +25,7 @@ std::unique_ptr<models::Program> program_of(const std::string& base) {
 
 /// The text of the UserError, the folder called DIR. Anything else that is thrown fails the test.
 std::string message_of(const std::string& base, const std::string& path) {
-  std::string text = tensor::testing::message([&] { program_of(base)->open(path); });
+  std::string text = tensor::check::error_of([&] { program_of(base)->open(path); });
   for (std::size_t at = 0; (at = text.find(path)) != std::string::npos;)
     text.replace(at, path.size(), "DIR");
   return text;
@@ -44,11 +44,11 @@ TEST_F(SpoiledFolders, TheFoldersAreGoodBeforeTheyAreSpoiled) {
   for (const char* base : {"vit_hf", "vit_hf_headless", "vit_timm", "detr_hf_no_timm",
                            "setr_mmseg_naive", "setr_fudan_mla"}) {
     const Folder folder(path(base), base);
-    EXPECT_EQ(message_of(base, folder.path()), "(no error)") << base;
+    EXPECT_EQ(message_of(base, folder.path()), "no error") << base;
   }
   const Folder folder(path("shards"), "vit_hf");
   folder.shard();
-  EXPECT_EQ(message_of("vit_hf", folder.path()), "(no error)");
+  EXPECT_EQ(message_of("vit_hf", folder.path()), "no error");
 }
 
 TEST_F(SpoiledFolders, EveryFolderHasItsMessage) {

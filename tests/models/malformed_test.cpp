@@ -5,7 +5,9 @@
 
 #include "models/vit/vit_checkpoint.h"
 #include "tensor/ops.h"
+#include "tests/error_of.h"
 #include "tests/models/folder.h"
+#include "tests/temporary_folder.h"
 
 namespace {
 
@@ -29,10 +31,10 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 /// Writes the folder, opens it and gives the message with its path replaced.
 std::string refusal(const Checkpoint& checkpoint) {
-  const folder::Temporary home;
+  const tensor::check::TemporaryFolder home;
   checkpoint.write(home);
   const std::string message =
-      folder::message_of([&] { models::vit::load_vit(models::open_checkpoint(home.path())); });
+      tensor::check::error_of([&] { models::vit::load_vit(models::open_checkpoint(home.path())); });
   return replaced(message, home.path(), "DIR");
 }
 

@@ -5,10 +5,13 @@
 
 #include <cstdint>
 #include <fstream>
+#include <map>
 
 #include "models/common/plan.h"
+#include "tensor/io.h"
+#include "tensor/nn.h"
 #include "tensor/tensor.h"
-#include "tests/models/folder.h"
+#include "tests/temporary_folder.h"
 
 namespace tn = tensor;
 
@@ -24,8 +27,8 @@ std::int64_t resident_bytes() {
 TEST(PlanMemory, WeightsOfAMappedFileAreReadAndForgotten) {
   if (!std::ifstream("/proc/self/statm")) GTEST_SKIP() << "needs Linux's /proc/self/statm";
   constexpr std::int64_t kCount = 16, kElements = 1 << 20, kBytes = kCount * kElements * 4;
-  const folder::Temporary folder;
-  const std::string path = folder.path() + "/weights.safetensors";
+  const tensor::check::TemporaryFolder folder;
+  const std::string path = folder / "weights.safetensors";
   {
     std::map<std::string, tn::Tensor> weights;
     for (int i = 0; i < kCount; ++i)
@@ -40,7 +43,7 @@ TEST(PlanMemory, WeightsOfAMappedFileAreReadAndForgotten) {
   const std::int64_t before = resident_bytes();
   const std::string first = models::fingerprint("model", parameters);
   EXPECT_LT(resident_bytes() - before, kRoom) << "after the fingerprint";
-  tn::save_safetensors(folder.path() + "/copy.safetensors", mapped);
+  tn::save_safetensors(folder / "copy.safetensors", mapped);
   EXPECT_LT(resident_bytes() - before, kRoom) << "after writing them";
   EXPECT_EQ(models::fingerprint("model", parameters), first);
   // The measurement sees a weight that stays.

@@ -183,9 +183,9 @@ TEST_F(SetrSettings, AnotherModelIsNotTakenForASetr) {
 }
 
 TEST_F(SetrSettings, AFolderWithoutConfigIsToldWhatToWrite) {
-  std::filesystem::copy(golden::folder("setr_fudan_pup/model.safetensors"), folder_);
-  EXPECT_EQ(error_of([&] { SetrProgram().open(folder_); }),
-            folder_ +
+  std::filesystem::copy(golden::folder("setr_fudan_pup/model.safetensors"), folder_.path());
+  EXPECT_EQ(error_of([&] { SetrProgram().open(folder_.path()); }),
+            folder_.path() +
                 ": has no config.json, as no public SETR checkpoint has: write one beside it, {} "
                 "for a published model; others need \"num_attention_heads\", and with an MLA head "
                 "\"tap_layers\"");

@@ -4,23 +4,29 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <map>
 #include <sstream>
 
 #include "models/vit/vit_checkpoint.h"
 #include "models/vit/vit_preprocess.h"
 #include "models/vit/vit_standard.h"
+#include "tensor/creation.h"
+#include "tensor/io.h"
 #include "tensor/json.h"
-#include "tests/models/folder.h"
+#include "tensor/nn.h"
+#include "tests/error_of.h"
 #include "tests/models/golden.h"
+#include "tests/temporary_folder.h"
 
 namespace {
 
-using folder::message_of;
-using folder::Temporary;
 using models::Finding;
 using models::vit::Vit;
 using models::vit::VitConfig;
 using tensor::Tensor;
+using tensor::check::error_of;
+using tensor::check::TemporaryFolder;
 
 struct Outcome {
   int code;
@@ -36,7 +42,7 @@ Outcome run(const std::vector<std::string>& arguments) {
 
 /// --input and --output on a golden folder: the names and values that are written.
 std::map<std::string, Tensor> saved(const std::string& name, std::vector<std::string> more) {
-  const Temporary home;
+  const TemporaryFolder home;
   more.insert(more.end(), {"--quiet", "--checkpoint", golden::folder(name), "--output",
                            home / "out.safetensors"});
   const Outcome outcome = run(more);
@@ -64,7 +70,7 @@ TEST(VitProgram, WritesTheFeaturesOfAHeadlessModel) {
 }
 
 TEST(VitProgram, TakesOtherSizesWhenAsked) {
-  const Temporary home;
+  const TemporaryFolder home;
   const auto io = golden::io("vit_hf");
   const std::string input = home / "in.safetensors";
   tensor::save_safetensors(input, {{"pixel_values", io.at("interpolated.pixel_values")}});
@@ -98,7 +104,7 @@ TEST(VitProgram, TimmResizesPositionsWithAntialiasing) {
 }
 
 TEST(VitProgram, RefusesWhatTheModelCannotTake) {
-  const Temporary home;
+  const TemporaryFolder home;
   const std::string image = home / "image.png";
   tensor::save_png(image, tensor::zeros({8, 8, 3}, tensor::u8));
   const std::string headless = golden::folder("vit_hf_headless");
@@ -130,7 +136,7 @@ TEST(VitProgram, PositionsThatAreNoSquareCannotBeResized) {
   config.position_resize = models::vit::PositionResize::huggingface;
   const Vit vit = Vit::sized(config);
   EXPECT_EQ(vit(tensor::zeros({1, 3, 8, 12})).logits.shape(), (tensor::Shape{1, 1000}));
-  EXPECT_EQ(message_of([&] {
+  EXPECT_EQ(error_of([&] {
               vit(tensor::zeros({1, 3, 16, 16}));
             }),
             "pixel_values: the position embedding of 6 patches is not a square grid, so it cannot "
@@ -219,12 +225,12 @@ TEST(VitStandard, InformationAndNames) {
   const Outcome info = run({"--model", "vit-base-patch16-224", "--info"});
   EXPECT_EQ(info.code, 0);
   EXPECT_NE(info.out.find("86,567,656     17.56"), std::string::npos) << info.out;
-  EXPECT_EQ(message_of([] { models::vit::standard_config("vit-tiny"); }),
+  EXPECT_EQ(error_of([] { models::vit::standard_config("vit-tiny"); }),
             "standard_config: there is no standard model \"vit-tiny\"");
 }
 
 TEST(VitStandard, BaseRunsWithRandomWeights) {
-  const Temporary home;
+  const TemporaryFolder home;
   const Tensor image = tensor::Generator(9).randint(0, 256, {100, 150, 3}, tensor::u8);
   tensor::save_png(home / "noise.png", image);
   const Outcome outcome = run({"--model", "vit-base-patch16-224", "--random-weights", "1", "--json",

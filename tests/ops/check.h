@@ -6,13 +6,13 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <functional>
 #include <limits>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "tensor/tensor.h"
+#include "tests/error_of.h"
 #include "tests/seed.h"
 
 namespace tensor::check {
@@ -93,16 +93,6 @@ inline void expect_rounded(const Tensor& got, const std::vector<double>& expecte
   if (got.dtype() == f16) error += 0x1p-25;  // nothing is finer than 2^-24
   expect_near(got, expected, unit,
               2 * error / unit);  // |e| unit / 2 + error <= max(|e| unit, 2 error)
-}
-
-/// The text of the UserError that `body` throws.
-inline std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 }  // namespace tensor::check

@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <fstream>
-#include <functional>
 #include <sstream>
 
 #include "src/compile.h"
@@ -14,9 +13,13 @@
 #include "src/trace/layout.h"
 #include "tensor/io.h"
 #include "tensor/tensor.h"
+#include "tests/error_of.h"
+#include "tests/temporary_folder.h"
 
 namespace tn = tensor;
 using tn::Tensor;
+using tn::check::error_of;
+using tn::check::TemporaryFolder;
 using Tensors = std::vector<Tensor>;
 
 namespace {
@@ -103,14 +106,11 @@ TEST(Compile, OneFunctionForEveryShape) {
 TEST(Compile, WrongInputsAreNamed) {
   const tn::Executable f =
       tn::compile([](const Tensors& in) -> Tensors { return {in[0] + 1}; }, {tn::zeros({2, 3})});
-  try {
-    f({tn::zeros({3, 2})});
-    FAIL() << "no error";
-  } catch (const tn::UserError& error) {
-    EXPECT_STREQ(error.what(),
-                 "run: input 0 is f32(3, 2), this executable was compiled for f32(2, 3): compile "
-                 "it again for other types");
-  }
+  EXPECT_EQ(error_of([&] {
+              f({tn::zeros({3, 2})});
+            }),
+            "run: input 0 is f32(3, 2), this executable was compiled for f32(2, 3): compile it "
+            "again for other types");
 }
 
 // A kernel that computes the right thing and then spoils one element.
@@ -184,7 +184,8 @@ TEST(Compile, ReportAndProfileNameTheGroups) {
   EXPECT_NE(text.str().find("@ block.fc"), std::string::npos) << text.str();
   EXPECT_NE(text.str().find("total; arena"), std::string::npos) << text.str();
 
-  const std::string path = testing::TempDir() + "tensor_profile.json";
+  const TemporaryFolder folder;
+  const std::string path = folder / "profile.json";
   fast.profile(path, {x});
   std::ifstream file(path);
   const std::string trace((std::istreambuf_iterator<char>(file)), {});
@@ -239,15 +240,6 @@ TEST(Compile, ProcessorsWithoutBf16CalculateInFloat32) {
   EXPECT_LE(tn::max(off).item<float>(), 64 * 0x1p-8);
 }
 
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const tn::UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(Compile, Tf32IsForGpus) {
   const auto f = [](const Tensors& in) -> Tensors { return {tn::matmul(in[0], in[0])}; };
   const Tensor x = tn::ones({4, 4});
@@ -266,7 +258,8 @@ TEST(PlanFile, SavedAndLoadedExecutableComputesTheSame) {
     return {tn::softmax(tn::matmul(y, y.swapaxes(-1, -2)) * 0.25, -1), tn::clip(in[0], -1, 1)};
   };
   const tn::Executable fast = tn::compile(f, {x}, {.names = {{"fc.weight", weight}}});
-  const std::string path = testing::TempDir() + "tensor_plan.safetensors";
+  const TemporaryFolder folder;
+  const std::string path = folder / "plan.safetensors";
   fast.save(path);
   fast.save(path, {{"model", "mine"}});
   EXPECT_EQ(tn::load_safetensors(path).metadata.at("model"), "mine");
@@ -282,7 +275,8 @@ TEST(PlanFile, SavedAndLoadedExecutableComputesTheSame) {
 }
 
 TEST(PlanFile, ForeignAndDamagedFilesAreRefused) {
-  const std::string path = testing::TempDir() + "tensor_plan_bad.safetensors";
+  const TemporaryFolder folder;
+  const std::string path = folder / "plan.safetensors";
   const auto with = [&](const std::string& plan) {
     tn::save_safetensors(path, {}, {{"plan", plan}});
     return error_of([&] { tn::load_executable(path); });
@@ -325,7 +319,8 @@ TEST(PlanFile, ForeignAndDamagedFilesAreRefused) {
 
 // What a file may say, and kernels must never see.
 TEST(PlanFile, RefusesWhatNoKernelRuns) {
-  const std::string path = testing::TempDir() + "tensor_plan_hostile.safetensors";
+  const TemporaryFolder folder;
+  const std::string path = folder / "plan.safetensors";
   const auto with = [&](const std::string& nodes, const std::string& rest) {
     const std::string plan =
         R"({"format":"tensor-plan","version":2,"nodes":[{"input":[2,3],"dtype":"f32"},)" + nodes +
@@ -389,7 +384,8 @@ TEST(PlanFile, RefusesWhatNoKernelRuns) {
 
 // Of images and pools whose lists of places would fill the memory of this machine.
 TEST(PlanFile, LoadsWithoutTheMemoryOfItsValues) {
-  const std::string path = testing::TempDir() + "tensor_plan_large.safetensors";
+  const TemporaryFolder folder;
+  const std::string path = folder / "plan.safetensors";
   for (const std::string op :
        {R"({"op":"interpolate","in":[0],"attrs":{"size":[2147483647,3],"mode":"bicubic",)"
         R"("align_corners":false,"antialias":false}})",
@@ -405,7 +401,8 @@ TEST(PlanFile, LoadsWithoutTheMemoryOfItsValues) {
 
 // A schedule that no kernel here has is kept, and does not matter; with it stands its family.
 TEST(PlanFile, KeepsTheSchedulesOfGroups) {
-  const std::string path = testing::TempDir() + "tensor_plan_schedules.safetensors";
+  const TemporaryFolder folder;
+  const std::string path = folder / "plan.safetensors";
   tn::save_safetensors(path, {},
                        {{"plan", R"({"format":"tensor-plan","version":2,"nodes":[)"
                                  R"({"input":[3],"dtype":"f32"},)"
@@ -416,7 +413,7 @@ TEST(PlanFile, KeepsTheSchedulesOfGroups) {
   const tn::Executable loaded = tn::load_executable(path);
   const Tensor x = tn::arange(3).astype(tn::f32);
   EXPECT_NEAR(loaded({x})[0].item<float>(), 1 + std::exp(1.f) + std::exp(2.f), 1e-5);
-  const std::string again = testing::TempDir() + "tensor_plan_schedules_again.safetensors";
+  const std::string again = folder / "again.safetensors";
   loaded.save(again);
   const std::string plan = tn::load_safetensors(again).metadata.at("plan");
   EXPECT_NE(plan.find(R"({"nodes":[1],"family":"pointwise","schedule":"swapped tokens=8"},[2])"),

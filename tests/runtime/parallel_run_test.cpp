@@ -10,6 +10,7 @@
 #include "src/trace/trace.h"
 #include "tensor/nn.h"
 #include "tensor/tensor.h"
+#include "tests/temporary_folder.h"
 
 namespace tn = tensor;
 using tn::Tensor;
@@ -47,7 +48,8 @@ TEST(Parallel, MergedProductsRunAndAreSaved) {
   for (const tn::GroupCheck& check : tn::verify(fast, inputs))
     EXPECT_TRUE(check.ok()) << check.operators << ' ' << check.error << " > " << check.bound;
 
-  const std::string path = testing::TempDir() + "tensor_merged_plan.safetensors";
+  const tn::check::TemporaryFolder folder;
+  const std::string path = folder / "plan.safetensors";
   fast.save(path);
   const tn::Executable loaded = tn::load_executable(path);
   EXPECT_EQ(loaded.group_count(), fast.group_count());

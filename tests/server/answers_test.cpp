@@ -10,6 +10,7 @@
 #include "tensor/creation.h"
 #include "tensor/io.h"
 #include "tests/server/server_testing.h"
+#include "tests/temporary_folder.h"
 
 namespace {
 
@@ -62,18 +63,17 @@ TEST_F(ServerAnswers, TheSamplesThatShip) {
 
 TEST(EngineAnswers, DamagedWeightsGiveNone) {
   namespace fs = std::filesystem;
-  const std::string folder = source("models/vit/pretrained/digits"),
-                    damaged = ::testing::TempDir() + "tensor-server-damaged";
-  fs::create_directories(damaged);
-  for (const char* file : {"/config.json", "/preprocessor_config.json"})
-    fs::copy_file(folder + file, damaged + file, fs::copy_options::overwrite_existing);
+  const std::string folder = source("models/vit/pretrained/digits");
+  const tensor::check::TemporaryFolder damaged;
+  for (const std::string file : {"config.json", "preprocessor_config.json"})
+    fs::copy_file(folder + '/' + file, damaged / file);
   auto weights = tensor::load_safetensors(folder + "/model.safetensors").tensors;
   for (auto& [name, value] : weights)
     value = tensor::full(value.shape(), std::nan(""), value.dtype());
-  tensor::save_safetensors(damaged + "/model.safetensors", weights);
-  Engine bad(
-      {damaged, source("models/detr/pretrained/scenes"), source("models/setr/pretrained/scenes")},
-      1);
+  tensor::save_safetensors(damaged / "model.safetensors", weights);
+  Engine bad({damaged.path(), source("models/detr/pretrained/scenes"),
+              source("models/setr/pretrained/scenes")},
+             1);
   const std::string image = read_bytes(digit(3));
   for (const auto mode : {models::server::Mode::eager, models::server::Mode::compiled}) try {
       bad.run("vit", mode, std::as_bytes(std::span(image)));
@@ -82,7 +82,6 @@ TEST(EngineAnswers, DamagedWeightsGiveNone) {
       EXPECT_NE(std::string(error.what()).find("vit: the model's output is NaN"), std::string::npos)
           << error.what();
     }
-  fs::remove_all(damaged);
 }
 
 TEST_F(ServerAnswers, HeadHasTheLengthButNoBody) {

@@ -4,11 +4,15 @@
 
 #include "tensor/creation.h"
 #include "tensor/io.h"
+#include "tests/error_of.h"
 #include "tests/server/server_testing.h"
+#include "tests/temporary_folder.h"
 
 namespace {
 
 using namespace server_testing;
+using tensor::check::error_of;
+using tensor::check::TemporaryFolder;
 using tensor::testing::read_bytes;
 using namespace std::chrono_literals;
 
@@ -87,24 +91,25 @@ TEST_F(ServerRefusals, BodiesThatAreNoImage) {
 
 TEST_F(ServerRefusals, ImagesWithTooManyPixels) {
   // Fifteen kilobytes that unpack to 25 million pixels: refused before anything is unpacked.
-  const std::string path = ::testing::TempDir() + "tensor-server-large.png";
+  const TemporaryFolder folder;
+  const std::string path = folder / "large.png";
   tensor::save_png(path, tensor::zeros({5000, 5000}, tensor::u8));
   const std::string bomb = read_bytes(path);
-  std::remove(path.c_str());
   EXPECT_LT(bomb.size(), 1 << 18);
   expect_refused(post("vit", "eager", bomb), 400, "the image cannot be used", "5000");
 }
 
 TEST_F(ServerRefusals, SaysWhatIsWrongWithANarrowImage) {
-  const std::string path = ::testing::TempDir() + "tensor-server-narrow.png";
+  const TemporaryFolder folder;
+  const std::string path = folder / "narrow.png";
   tensor::save_png(path, tensor::zeros({5000, 1, 3}, tensor::u8));
   expect_refused(post("detr", "compiled", read_bytes(path)), 400, "the image cannot be used",
                  "it is 1 x 5000 pixels: resized for the model it would be 0 x ");
-  std::remove(path.c_str());
 }
 
 TEST_F(ServerRefusals, ImagesOfUnusualShapesGetAnAnswer) {
-  const std::string path = ::testing::TempDir() + "tensor-server-shape.png";
+  const TemporaryFolder folder;
+  const std::string path = folder / "shape.png";
   for (const auto& [height, width] : {std::pair(1, 1), {1, 5000}, {5000, 1}, {2, 3}}) {
     tensor::save_png(path, tensor::zeros({height, width, 3}, tensor::u8));
     for (const std::string model : {"vit", "detr", "setr"}) {
@@ -114,7 +119,6 @@ TEST_F(ServerRefusals, ImagesOfUnusualShapesGetAnAnswer) {
       EXPECT_NO_THROW(Json::parse(got->body, "answer")) << got->body;
     }
   }
-  std::remove(path.c_str());
 }
 
 TEST_F(ServerRefusals, TooManyBytes) {
@@ -223,7 +227,7 @@ TEST_F(ServerRefusals, SlowClientsDoNotKeepOthersWaiting) {
 TEST(ServerStarts, TellsAStrangeAddressFromATakenPort) {
   models::server::ServerOptions strange = options();
   strange.host = "192.0.2.1";  // of documentation (RFC 5737), of no machine
-  EXPECT_EQ(tensor::testing::message([&] { Server server(engine(), strange); }),
+  EXPECT_EQ(error_of([&] { Server server(engine(), strange); }),
             "192.0.2.1: is no address of this machine: name one with --host");
 }
 
@@ -231,7 +235,7 @@ TEST(ServerStarts, RefusesATakenPortInWords) {
   Server first(engine(), options());
   models::server::ServerOptions same = options();
   same.port = first.port();
-  const std::string message = tensor::testing::message([&] { Server second(engine(), same); });
+  const std::string message = error_of([&] { Server second(engine(), same); });
   EXPECT_NE(message.find("127.0.0.1: port " + std::to_string(same.port) + " cannot be had"),
             message.npos)
       << message;
@@ -241,11 +245,10 @@ TEST(ServerStarts, RefusesATakenPortInWords) {
 TEST(ServerStarts, RefusesUnknownHostsAndFolders) {
   models::server::ServerOptions bad = options();
   bad.host = "no.such.host.invalid";
-  EXPECT_NE(tensor::testing::message([&] { Server s(engine(), bad); }).find("--host"),
-            std::string::npos);
+  EXPECT_NE(error_of([&] { Server s(engine(), bad); }).find("--host"), std::string::npos);
   bad = options();
   bad.samples = "/nowhere";
-  const std::string message = tensor::testing::message([&] { Server s(engine(), bad); });
+  const std::string message = error_of([&] { Server s(engine(), bad); });
   EXPECT_TRUE(message.starts_with("/nowhere/digits: ")) << message;
 }
 

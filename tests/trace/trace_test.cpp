@@ -6,20 +6,12 @@
 #include <sstream>
 
 #include "tensor/tensor.h"
+#include "tests/error_of.h"
 
 namespace tn = tensor;
 using tn::Tensor;
 
 namespace {
-
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const tn::UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Trace, InterpretedGraphEqualsEagerBitForBit) {
   tn::Generator random(7);
@@ -67,7 +59,7 @@ TEST(Trace, PrintsOneNodeALine) {
 TEST(Trace, ValuesOfTracedTensorsAreRefused) {
   const tn::TensorType type{{2, 3}, tn::f32};
   const auto refused = [&](auto body) {
-    return message_of([&] {
+    return tn::check::error_of([&] {
       tn::trace(
           [&](const auto& in) -> std::vector<Tensor> {
             body(in[0]);

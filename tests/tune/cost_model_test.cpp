@@ -19,7 +19,6 @@ using testing::Product;
 class LearnedModel : public testing::FolderTest {
  protected:
   void SetUp() override {
-    FolderTest::SetUp();
     if (!CostModel::can_learn()) GTEST_SKIP() << "SKIPPED: this build has no XGBoost";
   }
 };
@@ -143,7 +142,7 @@ TEST_F(LearnedModel, KeepsWhatWasLearned) {
   const Data train = draw(testing::products()[2], 100, 1),
              test = draw(testing::products()[2], 50, 2);
   CostModel model(7);
-  EXPECT_NE(testing::message([&] { model.save(path("m")); }).find("learned nothing yet"),
+  EXPECT_NE(check::error_of([&] { model.save(path("m")); }).find("learned nothing yet"),
             std::string::npos);
   model.train(train.samples);
   model.save(path("m"));

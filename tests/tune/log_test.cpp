@@ -16,7 +16,7 @@
 namespace tensor {
 namespace {
 
-using testing::message;
+using check::error_of;
 
 Measurement sample(int i) {
   Measurement m;
@@ -62,10 +62,10 @@ TEST_F(LogTest, ChoicesAreLinesOfTheirOwn) {
   EXPECT_EQ(read_log(path("merged.jsonl")).measurements, written);
   Measurement both = choice(1);
   both.microseconds = {4};
-  EXPECT_NE(message([&] { log_line(both); }).find("need them alone"), std::string::npos);
+  EXPECT_NE(error_of([&] { log_line(both); }).find("need them alone"), std::string::npos);
   Measurement none = choice(1);
   none.model_microseconds = {0};
-  EXPECT_NE(message([&] { log_line(none); }).find("need times above 0"), std::string::npos);
+  EXPECT_NE(error_of([&] { log_line(none); }).find("need times above 0"), std::string::npos);
 }
 
 TEST_F(LogTest, ReadsWhatWasWritten) {
@@ -102,18 +102,18 @@ TEST_F(LogTest, RefusesWhatItCouldNotRead) {
   Measurement m = sample(1);
   m.microseconds = {};
   EXPECT_EQ(
-      message([&] { log_line(m); }),
+      error_of([&] { log_line(m); }),
       "log: got a measurement of swapped tokens=104 stages=1 with neither times nor an error, "
       "need one");
   for (const double us : {0., -1., std::numeric_limits<double>::quiet_NaN()}) {
     m.microseconds = {us};
-    EXPECT_NE(message([&] { log_line(m); }).find("need times above 0"), std::string::npos);
+    EXPECT_NE(error_of([&] { log_line(m); }).find("need times above 0"), std::string::npos);
   }
   m.microseconds = {std::numeric_limits<double>::infinity()};
-  EXPECT_EQ(message([&] { log_line(m); }), "log: got inf among the times, need numbers");
+  EXPECT_EQ(error_of([&] { log_line(m); }), "log: got inf among the times, need numbers");
   m = sample(1);
   m.features[1] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(message([&] { log_line(m); }), "log: got nan among the features, need numbers");
+  EXPECT_EQ(error_of([&] { log_line(m); }), "log: got nan among the features, need numbers");
   Log file(log());
   EXPECT_THROW(file.append(std::vector{sample(1), m}), UserError);
   EXPECT_TRUE(read_log(log()).measurements.empty());  // nothing of a batch that is refused
@@ -154,7 +154,7 @@ TEST_F(LogTest, RefusesOtherFormats) {
                                                  static_cast<unsigned>(line.size()))));
   const std::string text = log_line(sample(1)) + line + crc;
   EXPECT_EQ(
-      message([&] { parse_log(text, "new.jsonl"); }),
+      error_of([&] { parse_log(text, "new.jsonl"); }),
       "new.jsonl: holds lines of format 2, this version of tensor (0.1.0) reads format 1: use "
       "the version that wrote it, or another log");
 }
@@ -191,32 +191,33 @@ TEST_F(LogTest, MergesWithoutDuplicates) {
 }
 
 TEST_F(LogTest, SaysWhatIsWrongWithAFile) {
-  EXPECT_EQ(message([&] { read_log(path("absent")); }),
+  EXPECT_EQ(error_of([&] { read_log(path("absent")); }),
             path("absent") + ": cannot be read: No such file or directory");
-  EXPECT_EQ(message([&] { Log{path("absent/log")}; }),
+  EXPECT_EQ(error_of([&] { Log{path("absent/log")}; }),
             path("absent/log") + ": cannot be written: No such file or directory");
-  EXPECT_EQ(message([&] { Log{folder_}; }), folder_ + ": cannot be written: Is a directory");
+  EXPECT_EQ(error_of([&] { Log{folder_.path()}; }),
+            folder_.path() + ": cannot be written: Is a directory");
 }
 
 TEST_F(LogTest, TouchesNothingButLogs) {
   const std::string end = ": is no tuning log: name a log, or a file that does not exist yet";
   for (const char* device : {"/dev/zero", "/dev/full"}) {
-    EXPECT_EQ(message([&] { Log{device}; }), device + end);
-    EXPECT_EQ(message([&] { read_log(device); }), device + end);
+    EXPECT_EQ(error_of([&] { Log{device}; }), device + end);
+    EXPECT_EQ(error_of([&] { read_log(device); }), device + end);
   }
   const std::string good = log_line(sample(1));
   Log(path("good")).append(sample(1));
   for (const std::string other : {"\x89PNG\r\n\x1a\n", "{}\n", "{\n  \"log\": 1\n}\n", "x"}) {
     testing::write_bytes(log(), other);
-    EXPECT_EQ(message([&] { Log{log()}; }), log() + end);
-    EXPECT_EQ(message([&] { read_log(log()); }), log() + end);
-    EXPECT_EQ(message([&] { merge_logs(std::vector{path("good")}, log()); }), log() + end);
+    EXPECT_EQ(error_of([&] { Log{log()}; }), log() + end);
+    EXPECT_EQ(error_of([&] { read_log(log()); }), log() + end);
+    EXPECT_EQ(error_of([&] { merge_logs(std::vector{path("good")}, log()); }), log() + end);
     EXPECT_EQ(testing::read_bytes(log()), other);
   }
   // A crash may leave any part of the first line.
   for (std::size_t size = 0; size < good.size(); ++size) {
     testing::write_bytes(log(), good.substr(0, size));
-    EXPECT_EQ(message([&] { Log(log()).append(sample(2)); }), "(no error)") << size;
+    EXPECT_EQ(error_of([&] { Log(log()).append(sample(2)); }), "no error") << size;
     EXPECT_EQ(read_log(log()).measurements.back(), sample(2)) << size;
   }
 }
@@ -240,12 +241,12 @@ bool in_child(Body&& body) {
 
 TEST_F(LogTest, SaysThatAFileIsReadOnly) {
   Log(log()).append(sample(1));
-  std::filesystem::permissions(folder_, std::filesystem::perms(0755));
+  std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));
   std::filesystem::permissions(log(), std::filesystem::perms(0444));
   EXPECT_TRUE(in_child([&] {
     // The superuser may write everything: somebody else then.
     if (::geteuid() == 0 && ::seteuid(65534) != 0) return false;
-    return message([&] { Log{log()}; }) == log() + ": cannot be written: Permission denied" &&
+    return error_of([&] { Log{log()}; }) == log() + ": cannot be written: Permission denied" &&
            read_log(log()).measurements.size() == 1;
   }));
 }
@@ -259,7 +260,7 @@ TEST_F(LogTest, AFullDiskTearsNoLine) {
       return false;
     Log file(log());
     file.append(sample(1));
-    const std::string error = message([&] {
+    const std::string error = error_of([&] {
       file.append(std::vector{sample(2), sample(3), sample(4)});
     });
     return error == log() +

@@ -1,10 +1,8 @@
 // References, and measuring on this machine's cores: real kernels in a real child process.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <limits>
@@ -20,11 +18,11 @@
 #include "src/tune/tuned_cost.h"
 #include "tensor/io.h"
 #include "tensor/tensor.h"
+#include "tests/temporary_folder.h"
 
 namespace tensor {
 namespace {
 
-namespace fs = std::filesystem;
 using Tensors = std::vector<Tensor>;
 
 // A product with an epilogue, over a view of its input, in a layout that is not row-major.
@@ -185,8 +183,8 @@ TEST(GpuMeasurer, TunesOnAGpu) {
     GTEST_SKIP() << "SKIPPED: " << error.what();
   }
   const Example example;
-  const std::string log = testing::TempDir() + "tensor_gpu_tune.jsonl";
-  fs::remove(log);
+  const check::TemporaryFolder folder;
+  const std::string log = folder / "log.jsonl";
   const TuneSummary summary =
       tune(example.f, {{{64, 30}, f32}},
            {.dtype = f16, .device = "cuda", .tune_logs = std::vector<std::string>()},
@@ -204,20 +202,12 @@ TEST(GpuMeasurer, TunesOnAGpu) {
   const Tensor want = example.f({x})[0], got = fast({x})[0];
   EXPECT_LE(max(abs(got - want)).item(), 0x1p-7 * max(abs(want)).item());
   for (const GroupCheck& check : verify(fast, {x})) EXPECT_TRUE(check.ok()) << check.kernel;
-  fs::remove(log);
 }
 
 // ---- tune() on the CPU
 
 class CpuTuning : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = testing::TempDir() + "tensor_cpu_tune_" + std::to_string(getpid());
-    fs::create_directories(folder_);
-    log_ = folder_ + "/log.jsonl";
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   Tensors block(const Tensors& in) const {
     const Tensor y = layer_norm(in[0], gain_, gain_, 1e-6);
     const Tensor z = scaled_dot_product_attention(linear(y, first_), linear(y, second_), y);
@@ -227,7 +217,7 @@ class CpuTuning : public testing::Test {
     return compile(f_, Tensors{x_}, {.threads = 2, .tune_logs = std::move(logs)});
   }
   std::string saved(const Executable& executable) const {
-    const std::string path = folder_ + "/plan.safetensors";
+    const std::string path = folder_ / "plan.safetensors";
     executable.save(path);
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
@@ -237,7 +227,8 @@ class CpuTuning : public testing::Test {
   Tensor first_ = random_.normal({96, 96}, 0, 0.1), second_ = random_.normal({96, 96}, 0, 0.1),
          gain_ = random_.normal({96}, 1, 0.1), x_ = random_.normal({1, 50, 96});
   TensorFunction f_ = [this](const Tensors& in) { return block(in); };
-  std::string folder_, log_;
+  const check::TemporaryFolder folder_;
+  const std::string log_ = folder_ / "log.jsonl";
 };
 
 TEST_F(CpuTuning, MeasuresEveryWayAndUsesTheBest) {
@@ -276,7 +267,7 @@ TEST_F(CpuTuning, MeasuresEveryWayAndUsesTheBest) {
 // Neither tune() nor compile() is told of a log: both take the user's own.
 TEST_F(CpuTuning, TheDefaultLogIsWrittenAndRead) {
   const char* before = std::getenv("TENSOR_CACHE_DIR");
-  const std::string old = before ? before : "", cache = folder_ + "/cache";
+  const std::string old = before ? before : "", cache = folder_ / "cache";
   ::setenv("TENSOR_CACHE_DIR", cache.c_str(), 1);
   const std::string untuned = saved(compiled(std::nullopt));
   const TuneSummary summary = tune(f_, {x_.type()}, {.threads = 2}, {.seconds = 30});
@@ -284,7 +275,7 @@ TEST_F(CpuTuning, TheDefaultLogIsWrittenAndRead) {
   const std::vector<Measurement> lines = read_log(cache + "/tuned.jsonl").measurements;
   EXPECT_GE(std::ssize(lines), summary.trials);  // the best are timed again
   const std::string tuned = saved(compiled(std::nullopt));
-  ::setenv("TENSOR_CACHE_DIR", (folder_ + "/empty").c_str(), 1);
+  ::setenv("TENSOR_CACHE_DIR", (folder_ / "empty").c_str(), 1);
   EXPECT_EQ(saved(compiled(std::nullopt)), untuned);
   EXPECT_NE(tuned, untuned);  // it names the schedules that were measured
   before ? ::setenv("TENSOR_CACHE_DIR", old.c_str(), 1) : ::unsetenv("TENSOR_CACHE_DIR");
@@ -294,7 +285,7 @@ TEST_F(CpuTuning, AnUntunedMachineIsPlannedAsEver) {
   std::ofstream(log_).flush();
   EXPECT_EQ(saved(compiled(std::vector<std::string>{log_})),
             saved(compiled(std::vector<std::string>())));
-  EXPECT_THROW(compiled(std::vector<std::string>{folder_ + "/absent.jsonl"}), UserError);
+  EXPECT_THROW(compiled(std::vector<std::string>{folder_ / "absent.jsonl"}), UserError);
 }
 
 TEST_F(CpuTuning, ThreadsOfAScheduleAreThoseThatRun) {

@@ -25,7 +25,7 @@ class ShippedModel : public ::testing::Test {
   }
   static std::string bytes() { return std::string(shipped_models().front().second); }
   static std::string refusal(const std::string& bytes) {
-    return testing::message([&] { CostModel::from_bytes(bytes, "some.model"); });
+    return check::error_of([&] { CostModel::from_bytes(bytes, "some.model"); });
   }
 };
 
@@ -77,7 +77,7 @@ TEST_F(ShippedModel, OfOtherFeaturesIsRefused) {
   const std::size_t columns = CostModel::feature_columns();
   EXPECT_EQ(columns, feature_names().size() + 1);
   const std::string trees(without_header(bytes(), "some.model", columns));
-  EXPECT_EQ(refusal(with_header(trees, columns)), "(no error)");
+  EXPECT_EQ(refusal(with_header(trees, columns)), "no error");
   const std::string fewer = refusal(with_header(trees, columns - 1));
   EXPECT_NE(fewer.find("some.model: has learned from " + std::to_string(columns - 1)),
             std::string::npos)
@@ -97,7 +97,7 @@ TEST_F(ShippedModel, OfOtherFeaturesIsRefused) {
 
 TEST_F(ShippedModel, DamagedIsRefused) {
   const std::string whole = bytes();
-  EXPECT_EQ(refusal(whole), "(no error)");
+  EXPECT_EQ(refusal(whole), "no error");
   EXPECT_NE(refusal("tensor cost model 1\n" + whole).find("is not a cost model of this version"),
             std::string::npos);
   for (std::size_t i = 40; i < whole.size(); i += 1 + i / 2) {

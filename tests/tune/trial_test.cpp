@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "src/tune/table.h"
+#include "tests/temporary_folder.h"
 
 namespace tensor {
 namespace {
@@ -20,10 +21,7 @@ namespace {
 // What the child's trials did, one line each.
 class Diary {
  public:
-  Diary() : path_(testing::TempDir() + "tensor_trial_diary_" + std::to_string(getpid())) {
-    std::ofstream(path_).flush();
-  }
-  ~Diary() { std::remove(path_.c_str()); }
+  Diary() { std::ofstream(path_).flush(); }
   void write(const std::string& line) const { std::ofstream(path_, std::ios::app) << line + '\n'; }
   std::vector<std::string> lines() const {
     std::ifstream file(path_);
@@ -33,7 +31,8 @@ class Diary {
   }
 
  private:
-  std::string path_;
+  const check::TemporaryFolder folder_;
+  const std::string path_ = folder_ / "diary";
 };
 
 bool device_is_lost = false;

@@ -11,6 +11,7 @@
 #include "src/trace/parallel.h"
 #include "tensor/tensor.h"
 #include "tests/plans/nine_models.h"
+#include "tests/temporary_folder.h"
 
 namespace tensor {
 namespace {
@@ -136,7 +137,8 @@ TEST(StaleLogs, LeaveProgramsAsTheyAre) {
   const LaidOutGraph laid = detail::prepare(f, {x.type()}, {}, target);
   const std::vector<Measurement> good = log_of(laid, target);
   ASSERT_FALSE(good.empty());
-  const std::string path = testing::TempDir() + "tensor_stale.jsonl";
+  const check::TemporaryFolder folder;
+  const std::string path = folder / "stale.jsonl";
   for (const Measurement& line : stale(good[0])) {
     std::filesystem::remove(path);
     Log(path).append(line);
@@ -144,7 +146,6 @@ TEST(StaleLogs, LeaveProgramsAsTheyAre) {
                                        {.threads = 2, .tune_logs = std::vector<std::string>{path}});
     EXPECT_LT(max(abs(program({x})[0] - f({x})[0])).item<float>(), 1e-4) << line.schedule;
   }
-  std::filesystem::remove(path);
 }
 
 TEST(Twins, HaveTheOtherNarrowType) {

@@ -3,11 +3,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <deque>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
@@ -20,6 +18,7 @@
 #include "src/tune/tuned_cost.h"
 #include "src/tune/tuner.h"
 #include "tests/plans/nine_models.h"
+#include "tests/temporary_folder.h"
 
 namespace tensor {
 
@@ -60,12 +59,6 @@ class FakeGpu : public Measurer {
 
 class Tuning : public testing::Test {
  protected:
-  void SetUp() override {
-    path_ = testing::TempDir() + "tensor_tuner_" + std::to_string(getpid()) + ".jsonl";
-    std::filesystem::remove(path_);
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
-
   static detail::Target h200() { return detail::cuda_target(cuda::typical_device(90)); }
   // ViT-B with three of its twelve layers.
   static LaidOutGraph vit_in(DType dtype) {
@@ -111,7 +104,8 @@ class Tuning : public testing::Test {
     return text;
   }
 
-  std::string path_;
+  const check::TemporaryFolder folder_;
+  const std::string path_ = folder_ / "log.jsonl";
   std::string device_;  // another name than the data sheet's
 };
 

@@ -192,6 +192,13 @@ void Buffer::upload(std::span<const std::byte> from, std::int64_t offset) {
   device_->enter();
   device_->check(driver().upload(address_ + static_cast<Address>(offset), from.data(), from.size()),
                  "copying to the device");
+  wait_for_copies();
+}
+
+// Of memory that is not page-locked, what was copied may be on its way when the call returns, and
+// copies on the device are. Streams do not wait for the one that they are in.
+void Buffer::wait_for_copies() {
+  device_->check(driver().synchronize(nullptr), "copying on the device");
 }
 
 void Buffer::download(std::span<std::byte> to, std::int64_t offset) const {
@@ -212,8 +219,7 @@ void Buffer::repeat(std::int64_t offset, std::size_t bytes, std::span<const std:
     device_->check(driver().copy(address_ + static_cast<Address>(place), from, bytes),
                    "copying on the device");
   }
-  // Nobody has waited for these so far, and streams do not wait for the one that they are in.
-  device_->check(driver().synchronize(nullptr), "copying on the device");
+  wait_for_copies();
 }
 
 // ---- Streams and events

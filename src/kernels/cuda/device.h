@@ -81,6 +81,7 @@ class Buffer {
 
  private:
   void check_range(std::int64_t offset, std::size_t bytes) const;
+  void wait_for_copies();
   Device* device_;
   Address address_ = 0;
   std::int64_t bytes_ = 0;

@@ -6,6 +6,7 @@
 #include "src/core/rounding.h"
 #include "src/kernels/cuda/cheapest.h"
 #include "src/kernels/cuda/gemm_sm90.h"
+#include "src/kernels/cuda/tensor_map.h"
 
 namespace tensor::cuda {
 namespace {
@@ -80,6 +81,8 @@ std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p)
   if (blocks < 1 || blocks > 2) return "one or two blocks of rows a group";
   if (rows_of(*this) != 64 * groups * blocks / teams)
     return "the side of the rows has 64 for each block";
+  if (std::max(tokens, features / shares) > kMostBoxSide)
+    return "a side of a tile is copied as one box, of " + std::to_string(kMostBoxSide) + " at most";
   if (columns() % 8 != 0 || columns() < 8 || columns() > 256)
     return "8 to 256 columns in steps of 8";
   // With 192 sums registers are short for what an epilogue reads and writes by itself.

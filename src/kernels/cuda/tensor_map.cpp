@@ -72,7 +72,8 @@ std::string im2col_fault(const TensorMapOf& view) {
 std::string box_fault(const TensorMapOf& view) {
   if (view.box.size() != view.extents.size()) return "the box needs a number for each axis";
   for (const int n : view.box)
-    if (n < 1 || n > 256) return "a box of " + std::to_string(n) + ": need 1 to 256";
+    if (n < 1 || n > kMostBoxSide)
+      return "a box of " + std::to_string(n) + ": need 1 to " + std::to_string(kMostBoxSide);
   return row_fault(view, view.box[0]);
 }
 

@@ -7,6 +7,8 @@
 
 namespace tensor::cuda {
 
+constexpr int kMostBoxSide = 256;  // elements
+
 /// Why the accelerator cannot take a view (CUDA driver API, "Tensor Map Object Management"), empty
 /// if it can. `base` is the address that the view's memory is counted from.
 std::string fault(const TensorMapOf& view, Address base);

@@ -29,6 +29,9 @@ int copy_out(void* to, Address from, std::size_t bytes) {
     }
   return kInvalid;
 }
+void finish_copies(cuda::Context& device) {
+  for (; !device.copies.empty(); device.copies.pop_front()) device.copies.front()();
+}
 void check_pinned(const void* memory, std::size_t bytes) {
   const auto* begin = static_cast<const std::byte*>(memory);
   auto after = state().pinned.upper_bound(begin);
@@ -77,6 +80,7 @@ int free_block(Address address) {
       for (const cuda::StreamHandle* stream : state().streams)
         if (stream->device == &device && !stream->work.empty())
           complain("memory is freed while work is queued");
+      finish_copies(device);
       const std::size_t bytes = found->second.bytes;
       device.taken -= static_cast<std::int64_t>(bytes);
       state().counts.allocated_bytes -= static_cast<std::int64_t>(bytes);
@@ -90,13 +94,30 @@ int free_block(Address address) {
   return kInvalid;
 }
 
+// As the driver's documentation allows: the call returns once the bytes have been read, and they
+// arrive when somebody waits for the default stream. Streams of their own do not.
 int upload(Address to, const void* from, std::size_t bytes) {
   const std::lock_guard lock(state().mutex);
-  return current ? copy_in(to, from, bytes) : kNoContext;
+  if (!current) return kNoContext;
+  if (!current->holding(to, bytes)) return kInvalid;
+  const auto* first = static_cast<const std::byte*>(from);
+  current->copies.push_back([to, read = std::vector<std::byte>(first, first + bytes)] {
+    copy_in(to, read.data(), read.size());
+  });
+  return 0;
+}
+int copy(Address to, Address from, std::size_t bytes) {
+  const std::lock_guard lock(state().mutex);
+  if (!current) return kNoContext;
+  if (!current->holding(to, bytes) || !current->holding(from, bytes)) return kInvalid;
+  current->copies.push_back([=] { copy_in(to, reinterpret_cast<const void*>(from), bytes); });
+  return 0;
 }
 int download(void* to, Address from, std::size_t bytes) {
   const std::lock_guard lock(state().mutex);
-  return current ? copy_out(to, from, bytes) : kNoContext;
+  if (!current) return kNoContext;
+  finish_copies(*current);
+  return copy_out(to, from, bytes);
 }
 
 int allocate_pinned(void** memory, std::size_t bytes) {
@@ -129,7 +150,7 @@ Functions memory_functions() {
       {"cuMemAlloc_v2", pointer_to(allocate)},
       {"cuMemFree_v2", pointer_to(free_block)},
       {"cuMemcpyHtoD_v2", pointer_to(upload)},
-      {"cuMemcpyDtoD_v2", pointer_to(upload)},  // whose other address is one of the host's, too
+      {"cuMemcpyDtoD_v2", pointer_to(copy)},
       {"cuMemcpyDtoH_v2", pointer_to(download)},
       {"cuMemAllocHost_v2", pointer_to(allocate_pinned)},
       {"cuMemFreeHost", pointer_to(free_pinned)},

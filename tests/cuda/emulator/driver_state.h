@@ -30,6 +30,7 @@ struct Context {
   std::byte *begin = nullptr, *next = nullptr, *end = nullptr;  // of the addresses
   std::int64_t limit = 0, taken = 0;
   std::map<Address, Block> blocks;
+  std::deque<std::function<void()>> copies;  // queued on the default stream
 
   Block* holding(Address address, std::size_t bytes) {
     auto after = blocks.upper_bound(address);
@@ -106,6 +107,7 @@ class Unprotected {
 // driver_memory.cpp
 int copy_in(Address to, const void* from, std::size_t bytes);
 int copy_out(void* to, Address from, std::size_t bytes);
+void finish_copies(cuda::Context& device);  // those of the default stream
 void check_pinned(const void* memory, std::size_t bytes);
 // driver_streams.cpp: later, in the order of the stream.
 int enqueue(cuda::StreamHandle* stream, std::function<void()> work);

@@ -30,7 +30,8 @@ int destroy_stream(cuda::StreamHandle* stream) {
 }
 int synchronize(cuda::StreamHandle* stream) {
   const std::lock_guard lock(state().mutex);
-  if (!stream || stream->capture) return stream ? kInvalid : 0;  // the default one has done all
+  if (!stream) return current ? (finish_copies(*current), 0) : kNoContext;
+  if (stream->capture) return kInvalid;
   try {
     while (!stream->work.empty()) {
       const std::function<void()> work = std::move(stream->work.front());

@@ -14,9 +14,12 @@
 #include "tensor/nn.h"
 #include "tests/cuda/emulator/driver.h"
 #include "tests/device/gpu.h"
+#include "tests/error_of.h"
 
 namespace tensor {
 namespace {
+
+using check::error_of;
 
 using emulator::driver_counts;
 using emulator::DriverCounts;
@@ -189,10 +192,10 @@ TEST_F(EmulatedGpu, RunsOnItsOwnMemoryCopyNothing) {
 TEST_F(EmulatedGpu, TooLittleMemoryForAnOperatorIsToldAndNothingIsLost) {
   const Tensor x = random_.normal({1 << 16}), there = x.to("cuda:1");
   Tensor filler = empty({cuda::Device::get(1).free_bytes() - x.nbytes() / 2}, u8, "cuda:1");
-  const std::string text = refusal([&] { there + 1; });
+  const std::string text = error_of([&] { there + 1; });
   EXPECT_TRUE(text.starts_with("cuda:1: cannot allocate 262144 bytes: ")) << text;
-  EXPECT_EQ(refusal([&] { sort(there); }).substr(0, 24), "cuda:1: cannot allocate ");
-  EXPECT_EQ(refusal([&] { x.to("cuda:1"); }).substr(0, 24), "cuda:1: cannot allocate ");
+  EXPECT_EQ(error_of([&] { sort(there); }).substr(0, 24), "cuda:1: cannot allocate ");
+  EXPECT_EQ(error_of([&] { x.to("cuda:1"); }).substr(0, 24), "cuda:1: cannot allocate ");
   expect_same(there.to("cpu"), x);
   filler = Tensor();
   expect_same((there + 1).to("cpu"), x + 1);

@@ -2,13 +2,14 @@
 // device, the log, and the program that is made from it. How long anything takes is made up.
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <iostream>
 
 #include "src/tune/gpu_measurer.h"
 #include "src/tune/log.h"
 #include "tensor/tensor.h"
 #include "tensor/tune.h"
+#include "tests/error_of.h"
+#include "tests/temporary_folder.h"
 
 namespace tensor {
 namespace {
@@ -20,10 +21,10 @@ using Tensors = std::vector<Tensor>;
   std::exit(fault.empty() ? 0 : 1);
 }
 
-// In a process that has not used a GPU before.
-[[noreturn]] void tune_a_product() {
-  const std::string path = testing::TempDir() + "tensor_emulated_tune.jsonl";
-  std::filesystem::remove(path);
+// In a process that has not used a GPU before. Returns what is wrong, empty if nothing is.
+std::string tune_a_product() {
+  const check::TemporaryFolder folder;
+  const std::string path = folder / "tuned.jsonl";
   Generator random(5);
   const Tensor a = random.normal({24, 32}), b = random.normal({32, 16}), bias = random.normal({16});
   // No constants: of small ones hundreds of copies would be read in turn, as if from memory.
@@ -36,24 +37,24 @@ using Tensors = std::vector<Tensor>;
   std::cerr << summary;
   const std::vector<Measurement> lines = read_log(path).measurements;
   if (summary.trials != 8)
-    end("so many schedules were measured: " + std::to_string(summary.trials));
+    return "so many schedules were measured: " + std::to_string(summary.trials);
   for (const Measurement& m : lines) {
-    if (!m.error.empty()) end(m.family + ' ' + m.schedule + ": " + m.error);
-    if (m.device != summary.device) end("the log names the device " + m.device);
+    if (!m.error.empty()) return m.family + ' ' + m.schedule + ": " + m.error;
+    if (m.device != summary.device) return "the log names the device " + m.device;
   }
-  if (cuda::Device::is_started()) end("the tuner's own process has used the GPU");
+  if (cuda::Device::is_started()) return "the tuner's own process has used the GPU";
   how.tune_logs = std::vector<std::string>{path};
   const Tensor got = compile(f, Tensors{a, b, bias}, how)({a, b, bias})[0],
                want = f({a, b, bias})[0];
   // Scores of the size of six, rounded to float16 before the exponential.
   const double error = max(abs(got - want)).item<double>();
-  end(error < 8 * 0x1p-10 ? "" : "the tuned program is wrong by " + std::to_string(error));
+  return error < 8 * 0x1p-10 ? "" : "the tuned program is wrong by " + std::to_string(error);
 }
 
 TEST(TuneOnGpu, MeasuresInAChildAndPlansFromItsLog) {
   const std::string style = GTEST_FLAG_GET(death_test_style);
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(tune_a_product(), testing::ExitedWithCode(0), "all is well");
+  EXPECT_EXIT(end(tune_a_product()), testing::ExitedWithCode(0), "all is well");
   GTEST_FLAG_SET(death_test_style, style);
 }
 
@@ -61,13 +62,10 @@ TEST(TuneOnGpu, MeasuresInAChildAndPlansFromItsLog) {
 TEST(TuneOnGpu, IsRefusedWhereTheGpuIsInUse) {
   cuda::Device::get();
   const TensorFunction f = [](const Tensors& in) -> Tensors { return {exp(in[0])}; };
-  try {
+  const std::string text = check::error_of([&] {
     tune(f, {{{4}, f32}}, {.device = "cuda"}, {.seconds = 1});
-    FAIL() << "no error";
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("uses the GPU already"), std::string::npos)
-        << error.what();
-  }
+  });
+  EXPECT_NE(text.find("uses the GPU already"), std::string::npos) << text;
 }
 
 }  // namespace
