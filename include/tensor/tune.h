@@ -23,7 +23,9 @@ struct TuneProgress {
 };
 
 struct TuneOptions {
-  double seconds = 60;      ///< at most; 0: no limit
+  /// At most, or 0 for no limit; but on a GPU the tuned model is compared with the untuned one at
+  /// the end, however late that is.
+  double seconds = 60;
   std::int64_t trials = 0;  ///< at most so many schedules are measured; 0: no limit
   /// Where measurements are appended. Empty: the user's own log (user_log()), which compile() reads
   /// by default.

@@ -82,8 +82,12 @@ void Tuner::choose() {
     adopt(plans);
     merged.push_back(plans.merged);
   }
-  const TimePlans time = make_timer_(merged, [this] { return !late().empty(); });
+  // The first comparison is finished however late it is, so that nothing ends slower than it began.
+  bool has_start = false;
+  const TimePlans time = make_timer_(
+      merged, [&] { return has_start ? !late().empty() : options_.stop && options_.stop(); });
   Variant variant = choose_start(partitions, time);
+  has_start = true;
   const Plans& plans = partitions[variant.partition];
   adopt(plans);
   std::vector<const Entry*> heaviest;

@@ -90,6 +90,29 @@ TEST_F(Tuning, TimesNoWholeModelWhenThatIsOff) {
   EXPECT_GT(asked, 0);
 }
 
+TEST_F(Tuning, ComparesWithTheUntunedModelHoweverLateItIs) {
+  const auto model = [](const Problem& problem, const Schedule& schedule) -> Measured {
+    return {{problem.space().model_us(schedule)}, ""};
+  };
+  for (const bool is_stopped : {false, true}) {
+    TuneOptions options;
+    options.seconds = 1e-3;
+    options.stop = [=] { return is_stopped; };
+    int asked = 0;
+    tune_with(
+        options, {}, vit(),
+        [&](const auto& problems, auto) { return std::make_unique<FakeGpu>(problems, model); },
+        [&](const Partitions&, auto stop) -> TimePlans {
+          return [&, stop](std::span<const Variant> variants) {
+            EXPECT_EQ(stop(), is_stopped);
+            ++asked;
+            return std::vector(variants.size(), std::vector<double>(9, 100));
+          };
+        });
+    EXPECT_EQ(asked, 1) << "nothing else is compared so late";
+  }
+}
+
 using Nodes = std::vector<std::vector<ValueId>>;
 
 Nodes nodes_of(const FusionPlan& plan) {

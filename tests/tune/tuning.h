@@ -84,7 +84,7 @@ class Tuning : public testing::Test {
   TuneSummary tune_with(TuneOptions options, std::vector<Measurement> known,
                         const LaidOutGraph& laid, const Tuner::MakeMeasurer& make,
                         const Tuner::MakeTimer& make_timer = nullptr) {
-    options.seconds = 0;
+    if (options.seconds == TuneOptions().seconds) options.seconds = 0;
     if (options.trials == 0) options.trials = 500;
     Log log(path_);
     std::vector<Measurement> own = read_log(path_).measurements;

@@ -24,6 +24,8 @@ struct AttentionProblem {
   /// Why there is no such kernel, empty if there is.
   std::string fault(const AttentionSchedule& schedule, std::int64_t shared_bytes) const;
   std::string fault(const AttentionMmaSchedule& schedule, const Machine& machine) const;
+  /// The blocks for which a multiprocessor has room: one or two.
+  int resident(const AttentionSchedule& schedule, const DeviceInfo& device) const;
 };
 
 /// A group that is attention of 16-bit operands, with at most 128 elements in a row of any.

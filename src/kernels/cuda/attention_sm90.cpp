@@ -100,7 +100,9 @@ class Builder {
            "Epilogue>;\nstatic_assert(Attention::kSharedBytes == " +
            std::to_string(p.shared_bytes(s)) +
            " && Attention::kThreads == " + std::to_string(s.threads()) +
-           ");\nextern \"C\" __global__ __launch_bounds__(Attention::kThreads, 1) void KERNEL(\n"
+           ");\nextern \"C\" __global__ __launch_bounds__(Attention::kThreads, " +
+           std::to_string(p.resident(s, machine_.device)) +
+           ") void KERNEL(\n"
            "    const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap "
            "keys,\n    const __grid_constant__ TensorMap values, const __grid_constant__ "
            "TensorMap results" +
@@ -167,6 +169,18 @@ std::string AttentionProblem::fault(const AttentionSchedule& s, std::int64_t mos
   return {};
 }
 
+int AttentionProblem::resident(const AttentionSchedule& s, const DeviceInfo& device) const {
+  // Two blocks of five warps put three of them on a quarter of a multiprocessor, whose 16,384
+  // registers are 168 for each thread. So many suffice without spilling (compiled by NVRTC 13).
+  constexpr std::int64_t kMost = 168;
+  const bool is_whole = keys <= s.block, is_exact = queries % 64 == 0;
+  std::int64_t registers = s.block / 2 + std::max<std::int64_t>(features / 2, is_whole ? 0 : 20);
+  registers += operations > 0 ? (is_whole ? 48 : 84) : is_exact && !is_whole ? 64 : 32;
+  if (is_exact && s.tiles > 2) registers += 8;
+  const bool has_room = 2 * (shared_bytes(s) + 2048) <= device.shared_bytes;
+  return s.groups == 1 && has_room && registers <= kMost ? 2 : 1;
+}
+
 TimeParts model_attention_sm90(const AttentionProblem& p, const AttentionSchedule& s,
                                const Machine& machine) {
   const double clock_mhz = 0.9e3 * machine.device.clock_ghz;
@@ -185,11 +199,7 @@ TimeParts model_attention_sm90(const AttentionProblem& p, const AttentionSchedul
   const double bound = blocks * (150 + others + 0.8 * multiply);
   const std::int64_t work = ceil_div(ceil_div(p.queries, 64), s.tiles) * p.batches;
   const std::int64_t processors = machine.device.multiprocessors;
-  // Of registers, too, there are enough for two blocks of five warps: 200 for each thread.
-  const bool keeps_results = p.keys > s.block || s.tiles > 2;
-  const double registers = 64 + s.block / 2.0 + (keeps_results ? p.features / 2.0 : 0);
-  const bool two_fit = s.groups == 1 && registers <= 200 &&
-                       2 * (p.shared_bytes(s) + 2048) <= machine.device.shared_bytes;
+  const bool two_fit = p.resident(s, machine.device) == 2;
   const double resident = two_fit && work > processors ? 2 : 1;
   const double rounds = static_cast<double>(ceil_div(work, two_fit ? 2 * processors : processors));
   const double key_bytes = 2.0 * static_cast<double>(p.depth) * s.block;
@@ -199,9 +209,14 @@ TimeParts model_attention_sm90(const AttentionProblem& p, const AttentionSchedul
   const double turns = static_cast<double>(ceil_div(s.tiles, s.groups));
   // With a single stage the next keys come when the last ones are used.
   const double exposed = s.stages == 1 && blocks > 1 ? 0.07 * blocks * block_bytes / kArrival : 0;
+  // Queries have one place, so that each turn after a block's first waits for them; and a block by
+  // itself begins and ends beside nothing else.
+  constexpr double kQueries = 360, kAlone = 400;
+  const double waits =
+      kQueries * resident * (turns - 1) * s.groups + (rounds > 1 && resident == 1 ? kAlone : 0);
   // What is copied costs a little even where something else takes longer.
-  const double clocks =
-      std::max({turns * chain + exposed, resident * s.tiles * bound, arrival}) + 0.04 * arrival;
+  const double clocks = std::max({turns * chain + exposed, resident * s.tiles * bound, arrival}) +
+                        waits + 0.04 * arrival;
   // Where a multiprocessor has room for two blocks, those that start while another kernel still
   // runs elsewhere crowd on the first that are free (in SETR-Naive-Base on an H200 12 attentions
   // took 10 us less with stages that leave no room).
