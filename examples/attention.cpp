@@ -18,11 +18,11 @@ int main() {
   const tn::Tensor v = random.normal({1, 12, 197, 64});
 
   const tn::Tensor exact = attention(q, k, v);
-  const tn::Compiled fast = tn::compile(attention);
+  const auto fast = tn::compile(attention);
   const tn::Tensor difference = tn::max(tn::abs(fast(q, k, v) - exact));
 
   std::cout << "shape " << exact.shape()
             << ", largest difference below 1e-5: " << (difference.item() < 1e-5 ? "yes" : "no")
             << "\n\n";
-  fast.executable({q, k, v}).report(std::cout, {q, k, v});
+  fast.executable(q, k, v).report(std::cout, {q, k, v});
 }

@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
   Digits model;
   const char* file = argc > 1 ? argv[1] : "models/vit/pretrained/digits/model.safetensors";
   nn::load(model, tn::load_safetensors(file).tensors, {.file = file});
-  const tn::Compiled fast([&](const auto& in) { return std::vector<tn::Tensor>{model(in[0])}; });
+  const auto fast = tn::compile(model);
   for (int i = 2; i < argc; ++i) {
     const tn::Tensor pixels = pixel_values(tn::load_image(argv[i]));
     const tn::Tensor scores = model(pixels), difference = scores - fast(pixels);

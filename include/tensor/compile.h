@@ -10,12 +10,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "tensor/device.h"
 #include "tensor/handle.h"
+#include "tensor/tree.h"
 
 namespace tensor {
 
@@ -169,21 +171,60 @@ class TENSOR_API Compiled {
   std::shared_ptr<Cache> cache_;
 };
 
-/// compile(attention), where attention takes tensors and returns one. UserError at a call with
-/// another number of tensors.
-template <class... T>
-requires(std::same_as<std::remove_cvref_t<T>, Tensor>&&...) Compiled
-    compile(Tensor (*function)(T...), const CompileOptions& options = {}) {
-  return Compiled(
-      [function](const std::vector<Tensor>& in) -> std::vector<Tensor> {
-        if (in.size() != sizeof...(T))
-          fail("compile", "got ", in.size(), " inputs, the function takes ", sizeof...(T));
-        return [&]<std::size_t... I>(std::index_sequence<I...>) {
-          return std::vector<Tensor>{function(in[I]...)};
-        }
-        (std::index_sequence_for<T...>());
-      },
-      options);
+/// A compiled function of structs of tensors (tree.h): `Result` from `Inputs`. As Compiled, it is
+/// compiled at the first call with each new list of types.
+template <TensorTree Result, TensorTree... Inputs>
+class CompiledFunction {
+ public:
+  explicit CompiledFunction(std::function<Result(const Inputs&...)> function,
+                            CompileOptions options = {}, std::size_t capacity = 8)
+      : compiled_(
+            [function = std::move(function)](const std::vector<Tensor>& in) {
+              return std::apply(
+                  [&](const Inputs&... inputs) { return tensors_of(function(inputs...)); },
+                  tree_of<std::tuple<Inputs...>>(in));
+            },
+            std::move(options), capacity) {}
+
+  Result operator()(const Inputs&... inputs) const {
+    return tree_of<Result>(compiled_(tensors_of(inputs...)));
+  }
+  /// The executable for inputs of these types, compiled now if necessary. It takes all tensors of
+  /// the inputs, and returns all of the result, in the order of the members.
+  Executable executable(const Inputs&... inputs) const {
+    return compiled_.executable(tensors_of(inputs...));
+  }
+
+ private:
+  Compiled compiled_;
+};
+
+namespace detail {
+
+/// The compiled function of a function's type, if it is one of trees.
+template <class F>
+struct CompiledAs {};
+template <class F>
+requires requires { &F::operator(); }
+struct CompiledAs<F> : CompiledAs<decltype(&F::operator())> {};
+template <class Result, class... Inputs>
+requires(TensorTree<std::remove_cvref_t<Result>> &&
+         (TensorTree<std::remove_cvref_t<Inputs>> &&
+          ...)) struct CompiledAs<Result (*)(Inputs...)> {
+  using Type = CompiledFunction<std::remove_cvref_t<Result>, std::remove_cvref_t<Inputs>...>;
+};
+template <class F, class Result, class... Inputs>
+struct CompiledAs<Result (F::*)(Inputs...) const> : CompiledAs<Result (*)(Inputs...)> {};
+
+}  // namespace detail
+
+/// compile(attention), where attention is a function, a lambda or an object with one operator()
+/// (const, no template), such as a model: from tensors or structs of tensors to one of these. The
+/// object is copied; its tensors are shared. The result has the type CompiledFunction.
+template <class F>
+requires requires { typename detail::CompiledAs<F>::Type; }
+auto compile(F function, const CompileOptions& options = {}) {
+  return typename detail::CompiledAs<F>::Type(std::move(function), options);
 }
 
 }  // namespace tensor

@@ -1,6 +1,7 @@
 #include "src/trace/graph.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace tensor {
 
@@ -97,10 +98,18 @@ void verify(const Graph& graph, std::string_view stage) {
         internal_error(stage, "%", id, " reads %", input, ", which does not come before it");
       types.push_back(graph.type(input));
     }
-    const TensorType inferred = infer(node.op, types, node.attrs);
-    if (!(inferred == node.type))
-      internal_error(stage, "%", id, " is ", node.type, ", its operator infers ", inferred);
+    std::optional<TensorType> inferred;
+    try {
+      inferred = infer(node.op, types, node.attrs);
+    } catch (const UserError& error) {
+      internal_error(stage, "%", id, ": ", error.what());
+    }
+    if (!(*inferred == node.type))
+      internal_error(stage, "%", id, " is ", node.type, ", its operator infers ", *inferred);
   }
+  for (const ValueId id : graph.inputs())
+    if (id < 0 || id >= graph.size() || graph[id].kind != NodeKind::input)
+      internal_error(stage, "%", id, " is no input");
   for (const ValueId id : graph.outputs())
     if (id < 0 || id >= graph.size()) internal_error(stage, "output %", id, " does not exist");
 }

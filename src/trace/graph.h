@@ -62,7 +62,7 @@ std::vector<std::vector<ValueId>> consumers(const Graph& graph);
 std::vector<Tensor> interpret(const Graph& graph, const std::vector<Tensor>& inputs);
 
 /// Throws InternalError, naming `stage`, unless every node's inputs come before it, its type is
-/// what its operator infers, and outputs exist.
+/// what its operator infers, and inputs and outputs exist.
 void verify(const Graph& graph, std::string_view stage);
 
 /// One node a line: "%12 = matmul(%3, %11) : f32(1, 197, 768)  # encoder.layer.3.attention".

@@ -140,14 +140,12 @@ TEST_F(Cli, AllModesReadTheSameDigits) {
   EXPECT_TRUE(tensor::all(tensor::argmax(fast, 1) == tensor::argmax(exact, 1)).item<bool>());
   EXPECT_EQ(tensor::any(narrow != fast).item<bool>(), tensor::cpu::this_machine().has_bf16);
   // Rounding to 8 bits in some forty products one after the other moves a logit by 4 eps of the
-  // largest; an image whose two best classes are nearer may go either way.
+  // largest. The two best classes of no image are so near.
   const auto [best, order] = tensor::topk(exact, 2);
   const Tensor margin = best(tensor::ellipsis, 0) - best(tensor::ellipsis, 1);
   const double resolution = 4 * 0x1p-8 * tensor::max(tensor::abs(exact)).item();
-  const Tensor differs = tensor::argmax(narrow, 1) != order(tensor::ellipsis, 0);
-  EXPECT_FALSE(tensor::any(differs & (margin > resolution)).item<bool>());
-  EXPECT_LE(tensor::sum(differs).item<int>(), 1);
-  RecordProperty("differ_in_bf16", tensor::sum(differs).item<int>());
+  EXPECT_GT(tensor::min(margin).item(), resolution);
+  EXPECT_TRUE(tensor::all(tensor::argmax(narrow, 1) == order(tensor::ellipsis, 0)).item<bool>());
 }
 
 class CompiledCli : public Cli, public ::testing::WithParamInterface<const char*> {

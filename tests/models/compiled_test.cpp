@@ -1,12 +1,14 @@
 // The models compiled: against the same golden outputs as the eager run, kernel by kernel against
-// the reference, and in bf16 on the digits that ship.
+// the reference, and in bf16 on the digits that ship. Traced, they compute what the eager run does.
 #include "tensor/compile.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "models/detr/detr_checkpoint.h"
 #include "models/setr/setr_checkpoint.h"
 #include "models/vit/vit_checkpoint.h"
+#include "src/trace/trace.h"
 #include "tests/models/digits.h"
 #include "tests/models/golden.h"
 
@@ -38,6 +40,26 @@ TEST(Compiled, VitEqualsGoldenOutputs) {
                         inputs, {.names = names_of(vit.model)});
     golden::expect_close(fast(inputs)[0], io.at("logits"), name + "_compiled");
     expect_verified(fast, inputs);
+  }
+}
+
+TEST(Compiled, TracedVitEqualsItsEagerRunBitForBit) {
+  for (const std::string name : {"vit_hf", "vit_timm"}) {
+    const models::vit::LoadedVit vit =
+        models::vit::load_vit(models::open_checkpoint(golden::folder(name)));
+    const Tensor pixels = golden::io(name).at("pixel_values");
+    const auto f = [&](const Tensors& in) -> Tensors {
+      const auto out = vit.model(in[0]);
+      return {out.logits, out.last_hidden_state};
+    };
+    const tensor::Graph graph = tensor::trace(f, {pixels.type()});
+    const Tensors got = tensor::interpret(graph, {pixels}), expected = f({pixels});
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(got[i].type(), expected[i].type());
+      const auto a = got[i].to_vector<float>(), b = expected[i].to_vector<float>();
+      EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0) << name << ' ' << i;
+    }
   }
 }
 

@@ -90,7 +90,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v) {
 
 TEST(Compile, OneFunctionForEveryShape) {
   tn::Generator random(18);
-  const tn::Compiled fast = tn::compile(attention);
+  const auto fast = tn::compile(attention);
   for (const std::int64_t tokens : {5, 9, 5, 12, 5}) {
     const Tensor q = random.normal({2, tokens, 8}), k = random.normal({2, 7, 8}),
                  v = random.normal({2, 7, 8});
@@ -100,7 +100,27 @@ TEST(Compile, OneFunctionForEveryShape) {
       ASSERT_NEAR(a[i], b[i], 1e-5);  // a convex combination of values near 1
   }
   const Tensor q = random.normal({2, 5, 8});
-  EXPECT_EQ(&fast.executable({q, q, q}).program(), &fast.executable({q, q, q}).program());
+  EXPECT_EQ(&fast.executable(q, q, q).program(), &fast.executable(q, q, q).program());
+}
+
+// The function runs once for every compilation, and not for calls.
+TEST(Compile, TheExecutableUsedLeastRecentlyIsEvicted) {
+  for (const std::size_t capacity : {std::size_t{0}, std::size_t{1}, std::size_t{2}}) {
+    std::vector<std::int64_t> compiled;
+    const tn::Compiled fast(
+        [&](const Tensors& in) -> Tensors {
+          compiled.push_back(in[0].shape(0));
+          return {in[0] + 1};
+        },
+        {}, capacity);
+    for (const std::int64_t extent : {1, 2, 1, 3, 1, 3, 2, 2, 3, 1}) {
+      const Tensor y = fast(tn::ones({extent}));
+      EXPECT_EQ(y.to_vector<float>(), std::vector<float>(static_cast<std::size_t>(extent), 2));
+    }
+    // Of two, 3 evicts 2, since 1 was used after it; then 2 evicts 1, and 1 evicts 2.
+    const std::vector<std::int64_t> of_two = {1, 2, 3, 2, 1}, of_one = {1, 2, 1, 3, 1, 3, 2, 3, 1};
+    EXPECT_EQ(compiled, capacity == 2 ? of_two : of_one) << capacity;
+  }
 }
 
 TEST(Compile, WrongInputsAreNamed) {

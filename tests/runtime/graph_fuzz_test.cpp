@@ -1,8 +1,8 @@
-// Random graphs: eager against compiled for f32 and bf16, fused against not, twice the same.
-// Integer-valued ones, of any type, are compared bit for bit; the others within a tolerance, that
-// of bf16 measured on the graph. TENSOR_FUZZ_GRAPHS sets how many, TENSOR_SEED where to start:
-// several processes with seeds that far apart share the work. Graphs of even seeds are
-// integer-valued.
+// Random graphs: eager against traced, bit for bit, and against compiled for f32 and bf16, fused
+// against not, twice the same. Integer-valued ones, of any type, are compared bit for bit; the
+// others within a tolerance, that of bf16 measured on the graph. TENSOR_FUZZ_GRAPHS sets how many,
+// TENSOR_SEED where to start: several processes with seeds that far apart share the work. Graphs of
+// even seeds are integer-valued.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -81,6 +81,16 @@ tn::Graph graph_of(const P& program, const std::vector<std::size_t>& outputs) {
   return tn::trace([&](const Tensors& in) { return program.run(in, outputs); }, types);
 }
 
+// Equal in every bit, the sign of zero among them; NaNs are equal.
+bool is_same(const Tensor& got, const Tensor& expected) {
+  if (exact_difference(got, expected) != 0) return false;
+  if (got.dtype() <= tn::i64) return true;
+  const auto a = got.to_vector<double>(), b = expected.to_vector<double>();
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (std::signbit(a[i]) != std::signbit(b[i]) && !std::isnan(a[i])) return false;
+  return true;
+}
+
 // The first value of the program that fails alone, as the smallest graph that shows the fault.
 template <class P>
 std::string shrunk(const P& program, const std::function<bool(std::size_t)>& fails) {
@@ -91,6 +101,19 @@ std::string shrunk(const P& program, const std::function<bool(std::size_t)>& fai
     return text.str();
   }
   return "only together with its other outputs";
+}
+
+// The graph that tracing records computes what the eager run does.
+template <class P>
+void expect_traced(const P& program, std::uint64_t seed) {
+  const auto differs = [&](const std::vector<std::size_t>& outputs) {
+    const Tensors got = tn::interpret(graph_of(program, outputs), program.inputs());
+    const Tensors expected = program.run(program.inputs(), outputs);
+    return !std::equal(got.begin(), got.end(), expected.begin(), expected.end(), is_same);
+  };
+  ASSERT_FALSE(differs(program.outputs()))
+      << "TENSOR_SEED=" << seed << " (traced)\n"
+      << shrunk(program, [&](std::size_t id) { return differs({id}); });
 }
 
 using Covered = std::set<std::string_view>;
@@ -123,6 +146,7 @@ TEST(GraphFuzz, CompiledGraphsEqualEagerOnes) {
     const bool whole = seed % 2 == 0;
     const Program program(seed, whole ? Numbers::whole : Numbers::real);
     count_operators(program, covered);
+    ASSERT_NO_FATAL_FAILURE(expect_traced(program, seed));
     // Real-valued graphs: a dozen operators of a few ulps each, amplified by sums of up to 64 terms
     // and by exp.
     const double bound = whole ? 0 : 2e-4;
@@ -140,6 +164,7 @@ TEST(GraphFuzz, CompiledGraphsEqualEagerOnes) {
 // Compiled both ways, fused and not; in bf16 only where that is exact.
 template <class P>
 void expect_equal_bits(const P& program, std::uint64_t seed, tn::DType dtype) {
+  ASSERT_NO_FATAL_FAILURE(expect_traced(program, seed));
   for (const bool fuse : {true, false}) {
     const tn::CompileOptions options{.dtype = dtype, .fuse = fuse};
     ASSERT_EQ(worst_difference(program, program.outputs(), options, exact_difference), 0)
@@ -324,6 +349,7 @@ TEST(GraphFuzz, GraphsInBf16LoseNoMoreThanTheirProducts) {
   for_seeds(60, [&](std::uint64_t seed, Covered& covered) {
     const Program program(seed, Numbers::steady);
     count_operators(program, covered);
+    ASSERT_NO_FATAL_FAILURE(expect_traced(program, seed));
     for (const bool fuse : {true, false}) {
       const auto excess = narrow_excess(program, program.outputs(), fuse);
       ++(excess ? compared : skipped);

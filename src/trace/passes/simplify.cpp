@@ -13,13 +13,16 @@ namespace {
 
 using Result = std::optional<ValueId>;
 
+// Zeros have signs: 1 / 0 is not 1 / -0.
+bool is_same(double a, double b) { return a == b && std::signbit(a) == std::signbit(b); }
+
 // The value of a constant whose elements are all the same number.
 std::optional<double> uniform(const Graph& graph, ValueId id) {
   if (!graph.is_constant(id)) return std::nullopt;
   const Tensor& value = graph[id].constant;
   if (value.size() == 0 || value.size() > 4096) return std::nullopt;
   const std::vector<double> all = value.to_vector<double>();
-  if (std::any_of(all.begin(), all.end(), [&](double v) { return v != all.front(); }))
+  if (!std::all_of(all.begin(), all.end(), [&](double v) { return is_same(v, all.front()); }))
     return std::nullopt;
   return all.front();
 }
@@ -33,13 +36,18 @@ Result same_type(Rewriter& r, ValueId x, const Node& node) {
 Result drop_neutral(Rewriter& r, const Node& node, Op op, double neutral, bool commutes) {
   if (node.op != op) return std::nullopt;
   const auto in = r.inputs(node);
-  if (uniform(r.to(), in[1]) == neutral) return same_type(r, in[0], node);
-  if (commutes && uniform(r.to(), in[0]) == neutral) return same_type(r, in[1], node);
+  const auto is_neutral = [&](ValueId id) {
+    const std::optional<double> value = uniform(r.to(), id);
+    return value && (is_floating(node.type.dtype) ? is_same(*value, neutral) : *value == neutral);
+  };
+  if (is_neutral(in[1])) return same_type(r, in[0], node);
+  if (commutes && is_neutral(in[0])) return same_type(r, in[1], node);
   return std::nullopt;
 }
 
+// -0 + 0 is 0.
 Result add_zero(Rewriter& r, ValueId, const Node& node) {
-  return drop_neutral(r, node, Op::add, 0, true);
+  return drop_neutral(r, node, Op::add, -0.0, true);
 }
 Result subtract_zero(Rewriter& r, ValueId, const Node& node) {
   return drop_neutral(r, node, Op::subtract, 0, false);
