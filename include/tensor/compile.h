@@ -3,7 +3,6 @@
 // (GTCO, section IV-B); every group is lowered to a kernel. Intermediate values share one arena.
 #pragma once
 
-#include <concepts>
 #include <functional>
 #include <iosfwd>
 #include <map>
@@ -156,12 +155,6 @@ class TENSOR_API Compiled {
 
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const {
     return executable(inputs)(inputs);
-  }
-  /// For functions of one result: fast(q, k, v).
-  template <class... T>
-  requires(std::convertible_to<const T&, Tensor>&&...) Tensor operator()(const Tensor& first,
-                                                                         const T&... rest) const {
-    return (*this)(std::vector<Tensor>{first, rest...}).front();
   }
   /// The executable for inputs of these types, compiled now if necessary.
   Executable executable(const std::vector<Tensor>& inputs) const;

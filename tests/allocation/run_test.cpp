@@ -23,8 +23,7 @@ constexpr bool kCounts = true;
 #endif
 constexpr const char* kWhyNot =
     "a sanitizer, or a C library other than glibc, brings an allocator whose calls this test "
-    "cannot "
-    "count: run the optimised build";
+    "cannot count: run the optimised build";
 
 namespace {
 

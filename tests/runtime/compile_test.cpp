@@ -114,7 +114,7 @@ TEST(Compile, TheExecutableUsedLeastRecentlyIsEvicted) {
         },
         {}, capacity);
     for (const std::int64_t extent : {1, 2, 1, 3, 1, 3, 2, 2, 3, 1}) {
-      const Tensor y = fast(tn::ones({extent}));
+      const Tensor y = fast({tn::ones({extent})})[0];
       EXPECT_EQ(y.to_vector<float>(), std::vector<float>(static_cast<std::size_t>(extent), 2));
     }
     // Of two, 3 evicts 2, since 1 was used after it; then 2 evicts 1, and 1 evicts 2.

@@ -1,4 +1,4 @@
-// Scales and shifts folded into convolutions, against the eager run in float64.
+// Scales and shifts folded into the weights of products and convolutions, against the eager run.
 #include "src/trace/passes/fold_scale.h"
 
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 #include "src/trace/trace.h"
 #include "tensor/tensor.h"
 #include "tests/seed.h"
+#include "tests/trace/passes.h"
 
 namespace tn = tensor;
 using tn::Graph;
@@ -113,6 +114,74 @@ TEST(FoldScale, BatchNormFoldsIntoConvolutions) {
     };
     ASSERT_NO_FATAL_FAILURE(expect_folded(c, random.normal({2, kIn, 9, 7})));
   });
+}
+
+TEST(FoldScale, ScalesFoldIntoMatmul) {
+  tn::Generator random(23);
+  const Tensor x = random.normal({2, 3, 4}), weight = random.normal({4, 5}),
+               scale = random.normal({5});
+  const auto f = [&](const Tensors& in) -> Tensors { return {tn::matmul(in[0], weight) * scale}; };
+  const Graph before = tn::trace(f, {x.type()}),
+              after = tn::eliminate_common_and_dead(tn::fold_scale(before));
+  EXPECT_EQ(count(after, tn::Op::multiply), 0);
+  expect_same(before, after, {x}, 8);  // four products and sums, each rounded once
+  // Not when the product itself is an output.
+  const auto shared = [&](const Tensors& in) -> Tensors {
+    const Tensor y = tn::matmul(in[0], weight);
+    return {y, y * scale};
+  };
+  EXPECT_EQ(count(tn::fold_scale(tn::trace(shared, {x.type()})), tn::Op::multiply), 1);
+}
+
+TEST(FoldScale, NumbersFoldIntoTheWeightsBehindABiasAndViews) {
+  tn::Generator random(24);
+  const Tensor x = random.normal({2, 3, 4}), weight = random.normal({8, 4}),
+               bias = random.normal({8});
+  const auto heads = [](const Tensor& y) {
+    return y.reshape({2, 3, 2, 4}).transpose({0, 2, 1, 3});
+  };
+  const auto f = [&](const Tensors& in) -> Tensors {
+    return {heads(tn::linear(in[0], weight, bias)) * 0.3};
+  };
+  const Graph before = tn::fold_constants(tn::trace(f, {x.type()})),
+              after = tn::eliminate_common_and_dead(tn::fold_scale(before));
+  EXPECT_EQ(count(after, tn::Op::multiply), 0);
+  expect_same(before, after, {x}, 16);  // as above, and the factor rounds twice
+  for (tn::ValueId id = 0; id < after.size(); ++id)
+    if (after.is_op(id, tn::Op::matmul)) {
+      const tn::Strides strides = after[after[id].inputs[1]].constant.strides();
+      EXPECT_LT(strides[0], strides[1]) << "the weights lie as they did: outputs one by one";
+    }
+  // Not when something else reads what is scaled.
+  const auto shared = [&](const Tensors& in) -> Tensors {
+    const Tensor y = tn::linear(in[0], weight, bias);
+    return {heads(y) * 0.3, y + 1};
+  };
+  EXPECT_EQ(
+      count(tn::fold_scale(tn::fold_constants(tn::trace(shared, {x.type()}))), tn::Op::multiply),
+      1);
+}
+
+// A weight times a scale may be infinite, or have lost its digits, where the product is neither.
+TEST(FoldScale, ScalesThatWeightsCannotTakeStay) {
+  tn::Generator random(25);
+  const auto multiplications = [&](const Tensor& weight, const Tensor& scale) {
+    const auto f = [&](const Tensors& in) -> Tensors {
+      return {tn::matmul(in[0], weight) * scale};
+    };
+    const Graph graph = tn::fold_constants(tn::trace(f, {{{3, 4}, weight.dtype()}}));
+    return count(tn::eliminate_common_and_dead(tn::fold_scale(graph)), tn::Op::multiply);
+  };
+  const Tensor weight = random.normal({4, 5});
+  for (const tn::DType dtype : {tn::f16, tn::bf16})
+    for (const tn::Shape& shape : {tn::Shape{}, tn::Shape{5}})
+      EXPECT_EQ(multiplications(weight.astype(dtype), tn::full(shape, 0.3, dtype)), 1);
+  for (const double scale : {1e30, 1e-30, static_cast<double>(INFINITY)})
+    for (const tn::Shape& shape : {tn::Shape{}, tn::Shape{5}})
+      EXPECT_EQ(multiplications(weight, tn::full(shape, scale)), 1) << scale;
+  // One channel that is switched off does not keep the others from it.
+  const Tensor pruned = tn::array({1.0f, 0.0f, 1e-40f, -2.0f, 0.5f});
+  EXPECT_EQ(multiplications(weight, pruned), 0);
 }
 
 }  // namespace

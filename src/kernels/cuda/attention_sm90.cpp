@@ -52,10 +52,8 @@ class Builder {
     call.source.text = text_of(s, output);
     const std::int64_t tiles = ceil_div(p.queries, 64);
     const std::int64_t work = ceil_div(tiles, s.tiles) * p.batches;
-    const bool two_fit =
-        s.groups == 1 && 2 * (p.shared_bytes(s) + 2048) <= machine_.device.shared_bytes;
-    call.launch.grid.x = static_cast<unsigned>(
-        std::min<std::int64_t>(work, machine_.device.multiprocessors * (two_fit ? 2 : 1)));
+    call.launch.grid.x = static_cast<unsigned>(std::min<std::int64_t>(
+        work, machine_.device.multiprocessors * p.resident(s, machine_.device)));
     call.launch.block.x = static_cast<unsigned>(s.threads());
     call.launch.shared_bytes = static_cast<unsigned>(p.shared_bytes(s));
     call.launch.overlaps_previous = true;
@@ -220,8 +218,7 @@ TimeParts model_attention_sm90(const AttentionProblem& p, const AttentionSchedul
   // Where a multiprocessor has room for two blocks, those that start while another kernel still
   // runs elsewhere crowd on the first that are free (in SETR-Naive-Base on an H200 12 attentions
   // took 10 us less with stages that leave no room).
-  const bool crowds = blocks > 1 && work <= processors &&
-                      2 * (p.shared_bytes(s) + 2048) <= machine.device.shared_bytes;
+  const bool crowds = blocks > 1 && work <= processors && two_fit;
   const double fill = crowds ? 2.0 : two_fit ? 1.7 : 1.85;
   const double steps = rounds * turns * blocks / clock_mhz;
   const double factors =

@@ -79,8 +79,7 @@ std::vector<float> features_of(const Schedule& schedule, const AttentionProblem&
   f.registers = 0.5 * (s.block + static_cast<double>(s.block < p.keys ? p.features : 0));
   f.shared_bytes = static_cast<double>(p.shared_bytes(s));
   f.blocks = static_cast<double>(ceil_div(ceil_div(p.queries, 64), s.tiles) * p.batches);
-  const bool two_fit = s.groups == 1 && 2 * (f.shared_bytes + 2048) <= f.most_shared_bytes;
-  f.resident = two_fit ? 2 : 1;
+  f.resident = p.resident(s, machine.device);
   const auto width = static_cast<double>(p.depth + p.features);
   const double keys = static_cast<double>(round_up(p.keys, s.block));
   f.cache_bytes = 2 * f.blocks * width * (keys + 64. * s.tiles);

@@ -35,7 +35,7 @@ Lowered lower_group(const LaidOutGraph& laid, const Group& group, const Machine&
 }
 
 void name_kernel(Call& call, const Machine& machine, const std::string& what) {
-  constexpr std::string_view kPlaceholder = "KERNEL";
+  constexpr std::string_view kEntryName = "KERNEL";
   std::uint32_t hash = 2166136261u;  // FNV-1a
   for (const char c : call.source.text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
   char digits[9];
@@ -43,11 +43,11 @@ void name_kernel(Call& call, const Machine& machine, const std::string& what) {
   std::string architecture = machine.device.architecture();
   std::erase(architecture, '_');
   call.entry = architecture + "_" + what + "__" + digits;
-  std::size_t at = call.source.text.find(kPlaceholder);
+  std::size_t at = call.source.text.find(kEntryName);
   if (at == std::string::npos)
-    internal_error("name_kernel", "the text of ", call.entry, " has no ", kPlaceholder);
-  for (; at != std::string::npos; at = call.source.text.find(kPlaceholder, at))
-    call.source.text.replace(at, kPlaceholder.size(), call.entry);
+    internal_error("name_kernel", "the text of ", call.entry, " has no ", kEntryName);
+  for (; at != std::string::npos; at = call.source.text.find(kEntryName, at))
+    call.source.text.replace(at, kEntryName.size(), call.entry);
   call.source.name = call.entry + ".cu";
   call.source.headers = device_headers();
   call.source.options = {"-default-device"};

@@ -11,7 +11,7 @@ namespace tensor {
 /// Casts the operands of every f32 matmul and convolution to `dtype` (bf16 or f16) and the result
 /// back. Casts stand where values are computed, before any view, so that fusion can store a value
 /// in `dtype` at once; constants are cast here. Everything else (sums, softmax, layer_norm
-/// statistics, the residual stream) stays float32. Test: tests/trace/passes_test.cpp.
+/// statistics, the residual stream) stays float32. Test: tests/trace/cast_*_test.cpp.
 /// `converted` does what astype does, faster where the caller knows how.
 Graph cast_products(const Graph& graph, DType dtype,
                     const std::function<Tensor(const Tensor&, DType)>& converted = &astype);
@@ -41,11 +41,13 @@ Graph split_casts(const Graph& graph, DType dtype);
 /// it by eps |x - mean| / deviation: that is the same but where the mean of a row is many
 /// deviations away from 0. f16 has two limits that bf16 has not: beyond 65504 a value becomes
 /// infinite and its row NaN (as happens to results of products, but sums of residuals grow larger
-/// than those), and rows that deviate by less than 1e-4 or so lose digits. Test: the same.
+/// than those), and rows that deviate by less than 1e-4 or so lose digits. Test:
+/// tests/trace/cast_norms_test.cpp.
 Graph cast_norms(const Graph& graph, DType dtype);
 
 /// Marks every f32 matmul and convolution: Tensor Cores may round its operands to tf32. The
-/// attribute is tf32 = true; reference operators know nothing of it. Test: the same.
+/// attribute is tf32 = true; reference operators know nothing of it. Test:
+/// tests/trace/passes_test.cpp.
 Graph round_products(const Graph& graph);
 
 }  // namespace tensor

@@ -9,7 +9,7 @@ namespace tensor {
 /// (view of (matmul(x, w) + b)) * number -> view of (matmul(x, w * number) + b * number), and
 /// conv2d(x, w) * s + t -> conv2d(x, w * s, t), and matmul(x, w) * s -> matmul(x, w * s), where w,
 /// s, t are constants, s and t vary along the output channels only, and nothing else reads the
-/// intermediate value. Test: tests/trace/passes_test.cpp.
+/// intermediate value. Test: tests/trace/fold_scale_test.cpp.
 Graph fold_scale(const Graph& graph);
 
 }  // namespace tensor

@@ -19,7 +19,7 @@ struct Rule {
 /// views, double transposes, casts that lose nothing, division by a constant.
 std::span<const Rule> simplify_rules();
 
-/// Applies the first rule that fits to every node. Test: tests/trace/passes_test.cpp checks each
+/// Applies the first rule that fits to every node. Test: tests/trace/simplify_test.cpp checks each
 /// rule on random inputs.
 Graph simplify(const Graph& graph);
 

@@ -1,0 +1,227 @@
+// Every simplification rule, tried on random inputs of many types against the eager run.
+#include "src/trace/passes/simplify.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/trace/passes/clean.h"
+#include "src/trace/trace.h"
+#include "tensor/tensor.h"
+#include "tests/seed.h"
+#include "tests/trace/passes.h"
+
+namespace tn = tensor;
+using tn::Graph;
+using tn::Tensor;
+using Tensors = std::vector<Tensor>;
+
+namespace {
+
+// Of the type, fresh; a few floating values are -0, infinite or NaN.
+Tensor fresh(tn::Generator& random, const tn::TensorType& type) {
+  if (!tn::is_floating(type.dtype)) return random.randint(-9, 10, type.shape).astype(type.dtype);
+  Tensor x = random.normal(type.shape, 0, 3, tn::f64);
+  const Tensor rare = random.randint(0, 12, type.shape);
+  int which = 0;
+  for (const double odd : {-0.0, HUGE_VAL, -HUGE_VAL, std::nan("")})
+    x = tn::where(rare == which++, tn::full({}, odd, tn::f64), x);
+  return x.astype(type.dtype);
+}
+
+// A type that holds all values of this one, if another does.
+tn::DType wider(tn::DType dtype) {
+  if (dtype == tn::u8) return tn::f32;
+  if (dtype == tn::i32) return tn::i64;
+  return dtype == tn::f16 || dtype == tn::bf16 ? tn::f32 : tn::f64;
+}
+
+// The relative difference that a rule may make: x * (1 / c) is rounded twice, and x / c once; half
+// an eps each, and as much to spare.
+double two_eps(tn::DType dtype) { return dtype == tn::f64 ? 0x1p-51 : 0x1p-22; }
+
+enum class Keeps { bits, nearly };
+
+bool always(const tn::TensorType&) { return true; }
+
+// An example of a rule on x [A, B, C] of any type. The rule must fire where `fires` says, and
+// nowhere else.
+struct Example {
+  std::string_view rule;
+  Tensor (*function)(const Tensor& x);
+  bool (*fires)(const tn::TensorType& type) = always;
+  Keeps keeps = Keeps::bits;
+};
+
+Tensor number(const Tensor& x, double value) { return tn::full({}, value, x.dtype()); }
+
+std::vector<Example> examples() {
+  using X = const Tensor&;
+  using Type = const tn::TensorType&;
+  const auto whole = [](Type type) { return !tn::is_floating(type.dtype); };
+  const auto wide = [](Type type) { return type.dtype != tn::f16 && type.dtype != tn::bf16; };
+  return {
+      {"add_zero", [](X x) { return x + number(x, -0.0); }},
+      {"add_zero", [](X x) { return number(x, -0.0) + x; }},
+      {"add_zero", [](X x) { return x + number(x, 0); }, whole},
+      {"subtract_zero", [](X x) { return x - tn::zeros({x.shape(2)}, x.dtype()); },
+       [](Type type) { return type.shape[2] > 0; }},
+      {"subtract_zero", [](X x) { return x - number(x, -0.0); }, whole},
+      {"multiply_one", [](X x) { return tn::ones(x.shape(), x.dtype()) * x; },
+       [](Type type) { return tn::zeros(type.shape).size() > 0; }},
+      {"multiply_one", [](X x) { return x * number(x, 1); }},
+      {"divide_one", [](X x) { return x / number(x, 1); }},
+      {"power_one", [](X x) { return tn::power(x, number(x, 1)); }},
+      {"divide_constant", [](X x) { return x / number(x, 7); }, wide, Keeps::nearly},
+      {"divide_constant", [](X x) { return x / number(x, 8); }},
+      {"copy", [](X x) { return tn::copy(x) * number(x, 2); }},
+      {"cast_back", [](X x) { return x.astype(wider(x.dtype())).astype(x.dtype()); },
+       [](Type type) { return type.dtype != tn::i64 && type.dtype != tn::f64; }},
+      {"identity_view", [](X x) { return x.reshape(x.shape()); }},
+      {"identity_view",
+       [](X x) {
+         return x.transpose({0, -2, 2});
+       }},
+      {"identity_view", [](X x) -> Tensor { return x(tn::all_of_axis, tn::slice(0, x.shape(1))); }},
+      {"identity_view", [](X x) -> Tensor { return x(tn::slice(tn::none, tn::none, 2)); }},
+      {"identity_view", [](X x) -> Tensor { return x(tn::slice(tn::none, tn::none, -1)); }},
+      {"reshape_of_reshape",
+       [](X x) {
+         return x.reshape({x.size()}).reshape({x.shape(2), x.shape(0), x.shape(1)});
+       }},
+      {"transpose_of_transpose",
+       [](X x) {
+         return x.transpose({1, 2, 0}).transpose({1, 0, 2});
+       }},
+      {"transpose_of_transpose", [](X x) { return x.transpose().transpose(); }},
+  };
+}
+
+// Compares the value after a rule with the eager one.
+void expect_kept(const Example& example, const Tensor& got, const Tensor& want) {
+  ASSERT_EQ(got.type(), want.type());
+  if (!tn::is_floating(want.dtype())) {
+    EXPECT_EQ(got.to_vector<std::int64_t>(), want.to_vector<std::int64_t>());
+    return;
+  }
+  const auto a = got.to_vector<double>(), b = want.to_vector<double>();
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+    const bool is_near = example.keeps != Keeps::nearly || std::isinf(b[i])
+                             ? a[i] == b[i]
+                             : std::abs(a[i] - b[i]) <= two_eps(want.dtype()) * std::abs(b[i]);
+    ASSERT_TRUE(is_near && std::signbit(a[i]) == std::signbit(b[i]))
+        << i << ": " << a[i] << ", eager " << b[i];
+  }
+}
+
+void try_rule(const Example& example, const Tensor& x) {
+  const Graph before = tn::trace(
+      [&](const Tensors& in) -> Tensors { return {example.function(in[0])}; }, {x.type()});
+  bool fired = false;
+  tn::rewrite(before, [&](tn::Rewriter& r, tn::ValueId id, const tn::Node& node) {
+    for (const tn::Rule& rule : tn::simplify_rules())
+      if (auto value = rule.apply(r, id, node)) {
+        fired |= rule.name == example.rule;
+        return value;
+      }
+    return std::optional<tn::ValueId>();
+  });
+  EXPECT_EQ(fired, example.fires(x.type())) << before;
+  const Graph after = tn::simplify(before);
+  tn::verify(after, "simplify");
+  expect_kept(example, tn::interpret(after, {x})[0], example.function(x));
+}
+
+TEST(Simplify, EverySimplificationRuleFiresAndKeepsTheResult) {
+  constexpr int kSeeds = 12;
+  constexpr std::int64_t kExtents[] = {0, 1, 1, 2, 3, 4, 7};
+  const std::vector<Example> all = examples();
+  for (int i = 0; i < kSeeds; ++i) {
+    const std::uint64_t seed = tn::check::seed() + static_cast<std::uint64_t>(i);
+    tn::Generator random(seed);
+    const auto extent = [&] {
+      return kExtents[static_cast<std::size_t>(random.randint(0, 7, {}).item<std::int64_t>())];
+    };
+    // Every fourth has an extent of 0, and every fourth one of 1, whatever the others have.
+    const auto part = static_cast<std::int64_t>(seed % 4);
+    const tn::Shape shape = {part < 2 ? part : extent(), extent(), extent()};
+    for (const tn::DType dtype : {tn::f32, tn::f64, tn::f16, tn::bf16, tn::i64, tn::i32, tn::u8}) {
+      const Tensor x = fresh(random, {shape, dtype});
+      for (const Example& example : all) {
+        SCOPED_TRACE(testing::Message()
+                     << "TENSOR_SEED=" << seed << ' ' << example.rule << ' ' << x.type());
+        try_rule(example, x);
+      }
+    }
+    if (HasFailure()) return;
+  }
+  for (const tn::Rule& rule : tn::simplify_rules())
+    EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const Example& example) {
+      return example.rule == rule.name;
+    })) << rule.name;
+}
+
+// An index makes a slice and a view of it, which is always one that changes nothing.
+TEST(Simplify, OnlySlicesOfEverythingInItsOrderGo) {
+  const auto slices = [](std::int64_t extent, std::int64_t step) {
+    const auto f = [=](const Tensors& in) -> Tensors {
+      return {in[0](tn::slice(tn::none, tn::none, step))};
+    };
+    return count(tn::simplify(tn::trace(f, {{{extent, 4}, tn::f32}})), tn::Op::slice);
+  };
+  for (const std::int64_t step : {1, 2, -1}) {
+    EXPECT_EQ(slices(0, step), 0) << step;
+    EXPECT_EQ(slices(1, step), 0) << step;
+    EXPECT_EQ(slices(3, step), step != 1) << step;
+  }
+}
+
+TEST(Simplify, NeutralElementsThatBroadcastOrPromoteStay) {
+  const Graph wider = tn::trace(
+      [](const Tensors& in) -> Tensors {
+        return {in[0] + tn::full({5, 3, 4}, -0.0, tn::f32)};
+      },
+      {{{3, 4}, tn::f32}});
+  EXPECT_EQ(count(tn::simplify(wider), tn::Op::add), 1);
+}
+
+// The factor is stored in the divisor's type, which may not hold it.
+TEST(Simplify, DivisionsByNumbersWithoutAReciprocalStay) {
+  const auto divisions = [](double divisor, tn::DType dtype) {
+    const Graph before = tn::fold_constants(
+        tn::trace([&](const Tensors& in) -> Tensors { return {in[0] / divisor}; }, {{{4}, dtype}}));
+    return count(tn::simplify(before), tn::Op::divide);
+  };
+  for (const tn::DType dtype : {tn::f16, tn::bf16}) {
+    EXPECT_EQ(divisions(8, dtype), 0);
+    EXPECT_EQ(divisions(-0.25, dtype), 0);
+    EXPECT_EQ(divisions(3, dtype), 1) << "1 / 3 would be rounded to " << dtype;
+  }
+  EXPECT_EQ(divisions(0x1p-16, tn::f16), 1) << "2^16 is infinite";
+  EXPECT_EQ(divisions(0x1p15, tn::f16), 1) << "2^-15 has no full digits";
+  EXPECT_EQ(divisions(0x1p15, tn::bf16), 0);
+  EXPECT_EQ(divisions(1e-5, tn::f32), 0);
+  EXPECT_EQ(divisions(1e-39, tn::f32), 1);
+  EXPECT_EQ(divisions(3e38, tn::f32), 1);
+  EXPECT_EQ(divisions(3e38, tn::f64), 0);
+  EXPECT_EQ(divisions(0, tn::f32), 1);
+}
+
+// f64 does not hold every i64.
+TEST(Simplify, CastsThereAndBackStayWhereTheyRound) {
+  const auto casts = [](tn::DType narrow, tn::DType wide) {
+    const auto f = [=](const Tensors& in) -> Tensors {
+      return {in[0].astype(wide).astype(narrow)};
+    };
+    return count(tn::eliminate_common_and_dead(tn::simplify(tn::trace(f, {{{4}, narrow}}))),
+                 tn::Op::astype);
+  };
+  EXPECT_EQ(casts(tn::i64, tn::f64), 2);
+  EXPECT_EQ(casts(tn::i32, tn::f64), 0);
+  EXPECT_EQ(casts(tn::i32, tn::f32), 2);
+  EXPECT_EQ(casts(tn::bf16, tn::f32), 0);
+}
+
+}  // namespace
