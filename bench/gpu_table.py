@@ -4,7 +4,7 @@
     python bench/gpu_table.py --write     # puts them into bench/README.md
     python bench/gpu_table.py --check     # fails if bench/README.md has others
 
-Files are named by their date and what they hold: -models (peers/compare_gpu.py), -kernels (peers/compare_kernels.py),
+Files are named by their date and what they hold: -models and -compiled (peers/compare_gpu.py), -kernels (peers/compare_kernels.py),
 -tuned, -level0, -minutes and -ablation (tune_models), -search (tune_search on recordings of tune_models --record), -cost-model (tune_model and
 tune_search).
 """
@@ -45,7 +45,8 @@ def models(run):
     ceilings = run["ceilings"]
     rows = [
         [row["model"], str(row["batch"]), f"{row['tensor_ms']:.3f}", f"{row['narrow_ms']:.3f}" if "narrow_ms" in row else "–",
-         f"{row['torch_graph_ms']:.3f}", f"**{row['torch_graph_ms'] / row['tensor_ms']:.2f}**", f"{row['floor_ms']:.3f}", f"{row['kernel_groups']:.0f}"]
+         *([f"{row['torch_graph_ms']:.3f}", f"**{row['torch_graph_ms'] / row['tensor_ms']:.2f}**"] if "torch_graph_ms" in row else ["–", "–"]),
+         f"{row['floor_ms']:.3f}", f"{row['kernel_groups']:.0f}"]
         for row in run["results"]
     ]
     return (
@@ -54,6 +55,18 @@ def models(run):
         + table(["model", "batch", "tensor", "narrow residuals", "PyTorch", "PyTorch ÷ tensor", "floor", "groups"], rows)
         + "\n![Bars of the floor, tensor and PyTorch for each model.](results/gpu/models.svg)\n"
     )
+
+
+def compiled(run):
+    rows = []
+    for row in run["results"]:
+        for mode in ("best", "autotune"):
+            if f"torch_{mode}_ms" in row:
+                times = [row["tensor_ms"], row["torch_graph_ms"], row[f"torch_{mode}_ms"]]
+                rows.append([row["model"], str(row["batch"]), *(f"{ms:.3f}" for ms in times), mode,
+                             f"{row[f'torch_{mode}_ready_s']:.0f}", f"**{min(times[1:]) / times[0]:.2f}**"])
+    return header(run, "Beside PyTorch's compiler, milliseconds") + "\n" + table(
+        ["model", "batch", "tensor", "PyTorch", "compiled", "mode", "ready s", "faster ÷ tensor"], rows)
 
 
 def kernels(run):
@@ -174,7 +187,7 @@ def search(run):
 
 
 if __name__ == "__main__":
-    kinds = [("models", models), ("kernels", kernels), ("tuned", tuned), ("level0", level0), ("minutes", minutes), ("ablation", ablation), ("search", search),
+    kinds = [("models", models), ("compiled", compiled), ("kernels", kernels), ("tuned", tuned), ("level0", level0), ("minutes", minutes), ("ablation", ablation), ("search", search),
              ("cost-model", ranking)]
     runs = [(render, newest(kind)) for kind, render in kinds]
     put("\n".join(render(run) for render, run in runs if run) or "No results yet.\n", BEGIN, END)

@@ -3,8 +3,9 @@
     python bench/peers/compare_gpu.py --bench build/release/bench/bench_models    # into bench/results/gpu
 
 The engines of a model run one after the other, this library with its residual stream in float32 and in float16 (narrow
-residuals), as PyTorch has it. What is measured is on the disk after every model. PyTorch replays a CUDA graph of eager
-operators; `--modes` adds its compiler's: `best` (max-autotune, frozen weights, in a CUDA graph) and `autotune`, which take minutes a model. This
+residuals), as PyTorch has it. What is measured is on the disk after every model, as -models.json of all models, or as
+-compiled.json of some of them or in other modes. PyTorch replays a CUDA graph of eager operators; `--modes` adds its
+compiler's: `best` (max-autotune, frozen weights, in a CUDA graph) and `autotune`, which take minutes a model. This
 library runs its own graph. Both times are the GPU's, without copies from and to the host: medians by CUDA events.
 """
 
@@ -61,9 +62,14 @@ def ours(bench, model, batch, repeats):
             "compile_ms": rows[0]["compile_ms"], "kernel_groups": rows[0]["groups"]}
 
 
-def peer(name, batch, mode, limit):
+def peer(name, batch, mode):
+    """What a peer takes, or nothing if it fails or is not ready in time."""
     script = pathlib.Path(__file__).with_name("gpu_peers.py")
-    return json.loads(output([sys.executable, str(script), "case", name, str(batch), mode], limit).splitlines()[-1])
+    try:
+        return json.loads(output([sys.executable, str(script), "case", name, str(batch), mode], LIMITS[mode]).splitlines()[-1])
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        print(f"{name} b{batch} {mode}: {error}", file=sys.stderr)
+        return None
 
 
 def floor_ms(row, tflops, terabytes):
@@ -101,6 +107,8 @@ def main():
     parser.add_argument("--modes", default="graph", help="of PyTorch, with commas: graph, best, autotune")
     parser.add_argument("--models", default="", help="only those that this regular expression finds in MODEL-bBATCH")
     options = parser.parse_args()
+    modes = options.modes.split(",")
+    kind = "models" if modes == ["graph"] and not options.models else "compiled"
     script = pathlib.Path(__file__).with_name("gpu_peers.py")
     ceilings = json.loads(output([sys.executable, str(script), "ceilings"], 200).splitlines()[-1])
     query = "name,driver_version,clocks.max.sm,clocks.max.mem"
@@ -116,17 +124,17 @@ def main():
             continue
         row = {"model": model, "batch": batch, "dtype": "f16"}
         row.update(ours(options.bench, model, batch, options.repeats))
-        theirs = {mode: peer(name, batch, mode, LIMITS[mode]) for mode in options.modes.split(",")}
+        theirs = {mode: times for mode in modes if (times := peer(name, batch, mode))}
         for mode, times in theirs.items():
             row.update({f"torch_{mode}_ms": times["ms"], f"torch_{mode}_ready_s": times["prep_s"]})
         row["floor_ms"] = floor_ms(row, ceilings["gemm8192_float16_TF"], ceilings["read_TBs"])
         rows.append(row)
-        (options.out / f"{now:%Y-%m-%d-%H%M}-models.json").write_text(json.dumps(result, indent=1) + "\n")
+        (options.out / f"{now:%Y-%m-%d-%H%M}-{kind}.json").write_text(json.dumps(result, indent=1) + "\n")
         print(f"{model} b{batch}: {row['tensor_ms']:.3f} ms, narrow residuals {row['narrow_ms']:.3f}, " +
               f"floor {row['floor_ms']:.3f}; PyTorch " +
               ", ".join(f"{mode} {times['ms']:.3f} ({times['ms'] / row['tensor_ms']:.2f} x)"
                         for mode, times in theirs.items()), flush=True)
-    if "graph" in options.modes and not options.models:
+    if kind == "models" and all("torch_graph_ms" in row for row in rows):
         (options.out / "models.svg").write_text(plot(rows))
 
 
