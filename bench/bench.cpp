@@ -13,6 +13,7 @@
 #include <string_view>
 #include <thread>
 
+#include "src/kernels/cuda/device.h"
 #include "tensor/creation.h"
 
 namespace bench {
@@ -32,6 +33,7 @@ struct Prepared {
   std::optional<tensor::Executable> executable;
   std::vector<Tensor> outputs;
   double compile_seconds = 0;
+  std::int64_t gpu_bytes = 0;  // by the driver's count, the kernels' code included
 
   void operator()() {
     if (executable)
@@ -41,8 +43,13 @@ struct Prepared {
   }
 };
 
+std::int64_t free_bytes(const tensor::Device& device) {
+  return device.is_cuda() ? tensor::cuda::Device::get(device.index()).free_bytes() : 0;
+}
+
 Prepared prepare(const Case& c, tensor::DType dtype, bool eager, const Options& options) {
   Prepared result{.work = c.make(dtype), .executable = {}, .outputs = {}};
+  const std::int64_t free = free_bytes(options.device);
   if (!eager) {
     const Clock::time_point begin = Clock::now();
     result.executable = tensor::compile(result.work.function, result.work.inputs,
@@ -57,6 +64,7 @@ Prepared prepare(const Case& c, tensor::DType dtype, bool eager, const Options& 
     result();
   }
   result();
+  result.gpu_bytes = free - free_bytes(options.device);
   return result;
 }
 
@@ -72,6 +80,7 @@ void count(benchmark::State& state, const Prepared& p, double seconds) {
   state.counters["compile_ms"] = p.compile_seconds * 1e3;
   state.counters["groups"] = static_cast<double>(p.executable->group_count());
   state.counters["arena_MB"] = static_cast<double>(p.executable->arena_bytes()) / kMega;
+  if (p.gpu_bytes > 0) state.counters["GPU_MB"] = static_cast<double>(p.gpu_bytes) / kMega;
 }
 
 void time_on_device(benchmark::State& state, Prepared& p) {

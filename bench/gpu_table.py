@@ -90,7 +90,9 @@ def tuned(run):
     heads = ["model", "batch", "subgraphs", "[how often * how many]", "trials", "failed", "tuned s", "in all s", "before ms",
              "after ms", "gain", "fusions overturned"]
     return (header(run, "Tuning") + "\n" + table(heads, rows)
-            + f"\nGeometric mean of the gains at batch 1: {mean(gains):.3f}.\n")
+            + f"\nGeometric mean of the gains at batch 1: {mean(gains):.3f}.\n"
+            + "".join(f"\nFusions overturned in {row['model']}:\n\n" + "".join(f"- {text}\n" for text in row["overturned"])
+                      for row in run["results"] if row["overturned"]))
 
 
 def level0(run):
@@ -143,12 +145,12 @@ def ranking(run):
         [row["log"].removesuffix(".jsonl").removesuffix("-f16"), f"{row['problems']}"]
         + [f"{row[model][key]:.{digits}f}" for key, digits in (("rank_correlation", 2), ("top8_recall", 2), ("best_of_4", 3))
            for model in ("learned", "analytic")]
-        for row in run["ranking"]["left_out"] if row["problems"] > 1
+        for row in run["ranking"]["left_out"] if row["problems"]
     ]
     heads = ["left out", "subgraphs"]
     for key in ("rank correlation", "top-8 recall", "best of first 4"):
         heads += [f"{key}, learned", "analytic"]
-    return (header(run, "How the cost model ranks a model of which it has learned nothing, on recorded schedules")
+    return (header(run, "How the cost model ranks what tuning measured of a model of which it has learned nothing")
             + "\n" + table(heads, rows))
 
 
@@ -180,7 +182,7 @@ def seeds_of(search):
 
 def search(run):
     return (header(run, "Searches of schedules that were drawn at random and recorded")
-            + f"Trials until the best is that of random search's {run['search']['trials']:,}, medians of {seeds_of(run['search'])} seeds. "
+            + f"Trials until the best is that of all that were recorded ({run['search']['trials']:,} at most) by random search, medians of {seeds_of(run['search'])} seeds. "
             f"{WHAT_THEY_ARE}; level 0 is what is taken without measuring, of what was recorded:\n\n"
             + searched(run["search"])
             + "\n![The best time so far, trial by trial, by each search, a panel a subgraph.](results/gpu/search.svg)\n")

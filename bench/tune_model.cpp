@@ -15,12 +15,14 @@ namespace tensor {
 namespace {
 
 constexpr const char* kHelp =
-    "usage: tune_model [--save=FILE] LOG...\n"
+    "usage: tune_model [--save=FILE | --merge=FILE] LOG...\n"
     "Prints JSON: for every log the mean over its problems of rank correlation, top-8 recall and\n"
     "the speed of the best of the first four as a share of the best, by a cost model that has\n"
     "learned from the other logs, and by the analytic model. With --save a model trained on all "
     "of\n"
-    "them is written, to be shipped in src/tune/shipped as nvidia-h200.model, say.\n";
+    "them is written, to be shipped in src/tune/shipped as nvidia-h200.model, say.\n"
+    "With --merge nothing is learned: what the logs hold is written into one, duplicates and\n"
+    "damaged lines left out.\n";
 
 constexpr std::size_t kLeast = 16;  // schedules of a problem, for a recall of 8 to mean something
 
@@ -80,13 +82,20 @@ void evaluate(std::ostream& out, const Tasks& tasks, const std::vector<Sample>& 
 }
 
 void run(std::vector<std::string> arguments) {
-  std::string save;
-  if (!arguments.empty() && arguments[0].starts_with("--save=")) {
-    save = arguments[0].substr(7);
-    arguments.erase(arguments.begin());
-  }
+  std::string save, merged;
+  for (const auto& [option, value] : {std::pair{"--save=", &save}, std::pair{"--merge=", &merged}})
+    if (!arguments.empty() && arguments[0].starts_with(option)) {
+      *value = arguments[0].substr(std::string_view(option).size());
+      arguments.erase(arguments.begin());
+    }
   if (arguments.empty() || arguments[0].starts_with("--"))
     fail("tune_model", "got no log\n", kHelp);
+  if (!merged.empty()) {
+    const LogContents contents = merge_logs(arguments, merged);
+    std::cerr << merged << ": " << contents.measurements.size() << " lines; left out "
+              << contents.duplicates << " duplicates and " << contents.damaged << " damaged\n";
+    return;
+  }
   std::vector<std::vector<Measurement>> logs;
   std::vector<Measurement> all;
   for (const std::string& path : arguments) {

@@ -40,8 +40,9 @@ constexpr const char* kHelp =
     "                    src/tune/shipped\n"
     "  --against=FOLDER  the time before is of the plans by the logs there; without it, of the\n"
     "                    analytic model's\n"
-    "  --without=LIST    of model, evolution, scheduler, sketches, partition, whole: left "
-    "out, to compare\n"
+    "  --without=LIST    of model, evolution, scheduler, sketches, partition, whole, fusion: left "
+    "out,\n"
+    "                    to compare\n"
     "  --record=N        no tuning: draws --trials schedules at random of each of a model's N "
     "heaviest\n"
     "                    problems that have 100 schedules or more, for tune_search to replay\n"
@@ -69,11 +70,12 @@ T number(std::string_view option, std::string_view text) {
   return value;
 }
 
-void leave_out(tensor::TuneOptions& tune, const std::string& list) {
+void leave_out(Options& o, const std::string& list) {
   const std::map<std::string, bool*> switches = {
-      {"model", &tune.use_model},         {"evolution", &tune.use_evolution},
-      {"scheduler", &tune.use_scheduler}, {"sketches", &tune.use_sketches},
-      {"partition", &tune.use_partition}, {"whole", &tune.use_whole}};
+      {"model", &o.tune.use_model},         {"evolution", &o.tune.use_evolution},
+      {"scheduler", &o.tune.use_scheduler}, {"sketches", &o.tune.use_sketches},
+      {"partition", &o.tune.use_partition}, {"whole", &o.tune.use_whole},
+      {"fusion", &o.compile.fuse}};
   std::istringstream words(list);
   for (std::string word; std::getline(words, word, ',');) {
     const auto known = switches.find(word);
@@ -104,7 +106,7 @@ Options parse(int argc, char** argv) {
       {"--best", [&](auto& text) { o.best = text; }},
       {"--record", [&](auto& text) { o.tune.record = number<int>("--record", text); }},
       {"--only", [&](auto& text) { o.tune.record_only = text; }},
-      {"--without", [&](auto& text) { leave_out(o.tune, o.without = text); }}};
+      {"--without", [&](auto& text) { leave_out(o, o.without = text); }}};
   for (int i = 1; i < argc; ++i) {
     const std::string text = argv[i];
     const std::size_t equals = text.find('=');

@@ -191,7 +191,7 @@ def measure(options, model, dtype):
 def machine():
     cpuinfo = pathlib.Path("/proc/cpuinfo").read_text()
     flags = re.search(r"^flags\s*:(.*)$", cpuinfo, re.M)
-    shown = re.compile(r"avx2|fma|avx512f|avx512_bf16|avx512_vnni|amx_(bf16|tile)")
+    shown = re.compile(r"avx2|fma|avx512f|avx512_bf16|avx512_vnni|avx512_vp2intersect|amx_(bf16|tile)")
     return {
         "cpu": re.search(r"^model name\s*:\s*(.*)$", cpuinfo, re.M)[1].strip(),
         "cores": os.cpu_count(),

@@ -6,14 +6,12 @@
 #include <deque>
 #include <iostream>
 
-#include "models/detr/detr_program.h"
-#include "models/setr/setr_program.h"
-#include "models/vit/vit_program.h"
 #include "src/compile.h"
 #include "src/core/storage.h"
 #include "src/runtime/program.h"
 #include "tests/cuda/emulator/emulator.h"
 #include "tests/models/golden.h"
+#include "tests/models/programs.h"
 
 namespace tensor {
 namespace {
@@ -130,15 +128,9 @@ struct Case {
 
 class EmulatedModels : public testing::TestWithParam<Case> {};
 
-std::unique_ptr<models::Program> program_of(const std::string& name) {
-  if (name.starts_with("vit")) return models::vit::make_program();
-  if (name.starts_with("detr")) return std::make_unique<models::detr::DetrProgram>();
-  return std::make_unique<models::setr::SetrProgram>();
-}
-
 TEST_P(EmulatedModels, EveryKernelIsAsExactAsItMustBe) {
   const auto& [name, dtype, capability, tf32, narrow_residuals] = GetParam();
-  const auto program = program_of(name);
+  const auto program = golden::program_of(name);
   program->open(golden::folder(name));
   const Tensor pixels = golden::io(name).at("pixel_values")(slice(0, 1)).copy();
   const auto function = [&](const std::vector<Tensor>& in) {

@@ -11,22 +11,18 @@
 #include "src/trace/trace.h"
 #include "tests/models/digits.h"
 #include "tests/models/golden.h"
+#include "tests/models/narrow.h"
 
 namespace {
 
 using Tensors = std::vector<tensor::Tensor>;
+using golden::expect_verified;
 using tensor::Tensor;
 
 template <class Model>
 std::vector<std::pair<std::string, Tensor>> names_of(Model& model) {
   const auto state = tensor::nn::state_dict(model);
   return {state.begin(), state.end()};
-}
-
-void expect_verified(const tensor::Executable& executable, const Tensors& inputs) {
-  for (const tensor::GroupCheck& check : tensor::verify(executable, inputs))
-    EXPECT_TRUE(check.ok()) << check.operators << " @ " << check.where << " [" << check.kernel
-                            << "]: " << check.error << " > " << check.bound;
 }
 
 TEST(Compiled, VitEqualsGoldenOutputs) {

@@ -4,12 +4,10 @@
 #include <chrono>
 #include <memory>
 
-#include "models/detr/detr_program.h"
-#include "models/setr/setr_program.h"
-#include "models/vit/vit_program.h"
 #include "tests/models/malformed_detr_setr.h"
 #include "tests/models/malformed_vit.h"
 #include "tests/models/malformed_weights.h"
+#include "tests/models/programs.h"
 
 namespace {
 
@@ -17,15 +15,9 @@ using malformed::Case;
 using malformed::Cases;
 using malformed::Folder;
 
-std::unique_ptr<models::Program> program_of(const std::string& base) {
-  if (base.starts_with("detr")) return std::make_unique<models::detr::DetrProgram>();
-  if (base.starts_with("setr")) return std::make_unique<models::setr::SetrProgram>();
-  return models::vit::make_program();
-}
-
 /// The text of the UserError, the folder called DIR. Anything else that is thrown fails the test.
 std::string message_of(const std::string& base, const std::string& path) {
-  std::string text = tensor::check::error_of([&] { program_of(base)->open(path); });
+  std::string text = tensor::check::error_of([&] { golden::program_of(base)->open(path); });
   for (std::size_t at = 0; (at = text.find(path)) != std::string::npos;)
     text.replace(at, path.size(), "DIR");
   return text;

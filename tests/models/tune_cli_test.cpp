@@ -59,6 +59,18 @@ TEST_F(Tune, MeasuresThenRunsTheTunedModel) {
   EXPECT_GE(lines(), measured);
 }
 
+TEST_F(Tune, TheOtherProgramsDoToo) {
+  for (const char* program : {"detr", "setr"}) {
+    const Words image = {source("examples/images/scenes/scene-1.png"), "--quiet"};
+    const Outcome plain = shipped(program, image);
+    const Outcome tuned = shipped(program, {image[0], "--tune", "300ms", "--tune-log", log()});
+    EXPECT_EQ(tuned.code, 0) << tuned.err;
+    EXPECT_NE(tuned.out.find("whole model: "), std::string::npos) << tuned.out;
+    EXPECT_TRUE(tuned.out.ends_with(plain.out)) << tuned.out << plain.out;
+  }
+  EXPECT_GT(lines(), 0u);
+}
+
 TEST_F(Tune, OptionsThatMakeNoSenseAreRefused) {
   const std::string image = source("examples/images/digits/digit-8.png");
   const auto refused = [&](Words more, const std::string& what) {

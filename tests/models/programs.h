@@ -1,0 +1,20 @@
+// The program that a reference checkpoint is for.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "models/detr/detr_program.h"
+#include "models/setr/setr_program.h"
+#include "models/vit/vit_program.h"
+
+namespace golden {
+
+/// Of a folder's name: "vit_hf", "detr_original".
+inline std::unique_ptr<models::Program> program_of(const std::string& name) {
+  if (name.starts_with("detr")) return std::make_unique<models::detr::DetrProgram>();
+  if (name.starts_with("setr")) return std::make_unique<models::setr::SetrProgram>();
+  return models::vit::make_program();
+}
+
+}  // namespace golden
