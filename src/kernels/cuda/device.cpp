@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 #include <utility>
 
@@ -59,6 +60,14 @@ std::string text_of(int result) {
   return std::string(text) + " (" + name + ")";
 }
 
+bool is_waiting_asked_for() {
+  const char* text = std::getenv("TENSOR_SYNC");
+  const std::string word = text ? text : "";
+  if (word != "" && word != "0" && word != "1")
+    fail("TENSOR_SYNC", "got \"", word, "\", need 1 to wait for every kernel, or 0");
+  return word == "1";
+}
+
 }  // namespace
 
 std::string DeviceInfo::architecture() const {
@@ -90,7 +99,8 @@ Device& Device::get(int index) {
   return *device;
 }
 
-Device::Device(int index) : death_(std::make_shared<Death>()) {
+Device::Device(int index)
+    : waits_for_kernels_(is_waiting_asked_for()), death_(std::make_shared<Death>()) {
   info_.index = index;
   int handle = 0;
   const std::string what = "opening it";
@@ -224,7 +234,28 @@ void Buffer::repeat(std::int64_t offset, std::size_t bytes, std::span<const std:
 
 // ---- Streams and events
 
-Stream::Stream(Device& device) : device_(&device) {
+void Launched::add(const std::string& kernel) {
+  last_ = kernel;
+  if (!place_.empty()) last_.append(" (").append(place_).append(")");
+  if (count_++ == 0) first_ = last_, differ_ = false;
+  differ_ |= last_ != first_;
+}
+
+void Launched::add(const Launched& graph) {
+  if (graph.count_ == 0) return;
+  if (count_ == 0) first_ = graph.first_, differ_ = false;
+  differ_ |= graph.differ_ || graph.first_ != first_;
+  last_ = graph.last_;
+  count_ += graph.count_;
+}
+
+std::string Launched::text() const {
+  if (!differ_) return "running " + first_;
+  return "running one of " + std::to_string(count_) + " kernels, from " + first_ + " to " + last_ +
+         "; set TENSOR_SYNC=1 to learn which";
+}
+
+Stream::Stream(Device& device, bool is_recorded) : device_(&device), is_recorded_(is_recorded) {
   device.enter();
   device.check(driver().create_stream(&handle_, kStreamOfItsOwn), "making a stream");
 }
@@ -235,7 +266,13 @@ Stream::~Stream() {
 
 void Stream::synchronize() {
   device_->enter();
-  device_->check(driver().synchronize(handle_), "running kernels");
+  check(driver().synchronize(handle_), "waiting for it");
+  launched_.clear();
+}
+
+void Stream::check(int result, const std::string& what) {
+  if (result == 0) return;
+  device_->check(result, is_sticky(result) && !launched_.is_empty() ? launched_.text() : what);
 }
 
 Event::Event(Device& device) : device_(&device) {
@@ -249,7 +286,7 @@ Event::~Event() {
 
 void Event::record(Stream& stream) {
   device_->enter();
-  device_->check(driver().record(handle_, stream.handle()), "recording an event");
+  stream.check(driver().record(handle_, stream.handle()), "recording an event");
 }
 
 double Event::microseconds_since(const Event& earlier) const {
@@ -311,7 +348,9 @@ void Kernel::run(Stream& stream, const Launch& launch, void** arguments) {
   const LaunchConfig config{launch.grid.x,  launch.grid.y,  launch.grid.z,       launch.block.x,
                             launch.block.y, launch.block.z, launch.shared_bytes, stream.handle(),
                             attributes,     count};
-  device_->check(driver().launch(&config, function_, arguments, nullptr), name_);
+  stream.launched().add(name_);
+  stream.check(driver().launch(&config, function_, arguments, nullptr), name_);
+  if (device_->waits_for_kernels() && !stream.is_recorded()) stream.synchronize();
 }
 
 }  // namespace tensor::cuda
