@@ -41,6 +41,13 @@ bool is_sticky(int result) {
   return std::find(std::begin(kSticky), std::end(kSticky), result) != std::end(kSticky);
 }
 
+bool is_refusal(int result) {
+  // Invalid image, no binary for the GPU, invalid PTX, PTX of a later version, invalid source, not
+  // found.
+  constexpr int kRefusals[] = {200, 209, 218, 222, 300, 500};
+  return std::find(std::begin(kRefusals), std::end(kRefusals), result) != std::end(kRefusals);
+}
+
 /// The error after which a device is of no more use to this process.
 struct Death {
   std::mutex mutex;
@@ -298,18 +305,25 @@ double Event::microseconds_since(const Event& earlier) const {
 
 // ---- Kernels
 
-Kernel::Kernel(Device& device, const Cubin& cubin, const std::string& name)
+Kernel::Kernel(Device& device, const Cubin& cubin, const std::string& name,
+               const std::function<Cubin()>& renewed)
     : device_(&device), name_(name) {
   device.enter();
-  device.check(driver().load_module(&module_, cubin.code.data()), name);
-  if (const int result = driver().function_of(&function_, module_, name.c_str()); result != 0) {
-    driver().unload_module(module_);
-    device.check(result, name);
-  }
+  int result = load(cubin);
+  if (is_refusal(result) && renewed) result = load(renewed());
+  device.check(result, name);
 }
 Kernel::~Kernel() {
   device_->make_current();
   driver().unload_module(module_);
+}
+
+int Kernel::load(const Cubin& cubin) {
+  int result = driver().load_module(&module_, cubin.code.data());
+  if (result != 0) return result;
+  result = driver().function_of(&function_, module_, name_.c_str());
+  if (result != 0) driver().unload_module(module_);
+  return result;
 }
 
 int Kernel::registers() const { return attribute(FunctionAttribute::registers); }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -158,7 +159,9 @@ struct Grid {
 /// A function of a cubin, loaded.
 class Kernel {
  public:
-  Kernel(Device& device, const Cubin& cubin, const std::string& name);
+  /// With `renewed`, that is loaded instead where the driver refuses the cubin.
+  Kernel(Device& device, const Cubin& cubin, const std::string& name,
+         const std::function<Cubin()>& renewed = {});
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
   ~Kernel();
@@ -182,6 +185,7 @@ class Kernel {
   void run(Stream& stream, const Launch& launch, void** arguments);
 
  private:
+  int load(const Cubin& cubin);
   int attribute(FunctionAttribute which) const;
   void ask_for_shared(unsigned bytes);
   Device* device_;
