@@ -30,7 +30,7 @@ CudaEngine::CudaEngine(const Program& program, cuda::Device& device, const cuda:
   lower(machine);
   place();
   upload_constants();
-  if (cuda::Range::are_seen()) name_ranges();
+  name_steps();
 }
 
 // ---- Building
@@ -39,7 +39,7 @@ void CudaEngine::lower(const cuda::Machine& machine) {
   std::vector<const cuda::Call*> calls;
   for (std::size_t g = 0; g < program_.plan.groups.size(); ++g) {
     const Group& group = program_.plan.groups[g];
-    Bound step{&group, cuda::lower_group(program_.laid, group, machine), {}, {}};
+    Bound step{&group, {}, cuda::lower_group(program_.laid, group, machine), {}, {}};
     steps_.push_back({static_cast<int>(g), step.lowered.description});
     bound_.push_back(std::move(step));
   }
@@ -82,15 +82,15 @@ void CudaEngine::place() {
 }
 
 // In the model's own words: where its operators come from.
-void CudaEngine::name_ranges() {
+void CudaEngine::name_steps() {
   const Graph& graph = program_.laid.graph;
   std::string all;
-  for (const Bound& step : bound_) {
+  for (Bound& step : bound_) {
     const std::string where = place_of(graph, *step.group);
     if (!where.empty()) all = all.empty() ? where : merged_place(all, where);
-    step_names_.push_back((where.empty() ? "" : where + ": ") + operators_of(graph, *step.group));
+    step.name = (where.empty() ? "" : where + ": ") + operators_of(graph, *step.group);
   }
-  name_ = "run " + (all.empty() ? step_names_.empty() ? "" : step_names_.back() : all);
+  name_ = "run " + (all.empty() ? bound_.empty() ? "" : bound_.back().name : all);
 }
 
 // Constants that kernels read as they are, and those that were packed for them, in one block.
@@ -229,14 +229,13 @@ void CudaEngine::record_steps(Context& context, cuda::Stream& stream,
                               std::deque<HostCall>& calls) const {
   bool follows_kernel = false;
   for (const Bound& step : bound_) {
-    std::optional<cuda::Range> range;
-    if (!step_names_.empty())
-      range.emplace(step_names_[static_cast<std::size_t>(&step - bound_.data())]);
+    const cuda::Range range(step.name);
     if (step.lowered.on_host) {
       record_on_host(context, stream, step, calls);
       follows_kernel = false;
       continue;
     }
+    stream.launched().describe(step.name);
     const cuda::Resolve resolve = resolve_in(context, step);
     for (std::size_t i = 0; i < step.kernels.size(); ++i) {
       cuda::start(stream, *step.kernels[i], step.lowered.calls[i], resolve, follows_kernel);

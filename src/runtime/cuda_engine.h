@@ -33,6 +33,7 @@ class CudaEngine : public Engine {
  private:
   struct Bound {
     const Group* group;
+    std::string name;  // in the model's words: "encoder.layer.3: matmul, add"
     cuda::Lowered lowered;
     std::vector<std::shared_ptr<cuda::Kernel>> kernels;  // of its calls
     std::vector<std::int64_t> packed;                    // offsets in constants_
@@ -71,7 +72,7 @@ class CudaEngine : public Engine {
   void lower(const cuda::Machine& machine);
   void place();
   void upload_constants();
-  void name_ranges();
+  void name_steps();
   std::int64_t root_bytes(ValueId id) const;
   Reach reach_in_memory(ValueId id) const;
   Tensor constant(ValueId id) const;
@@ -105,8 +106,7 @@ class CudaEngine : public Engine {
   cuda::Device& device_;
   Wiring wires_;
   std::vector<Step> steps_;
-  std::vector<std::string> step_names_;  // for profilers, and of the whole
-  std::string name_;
+  std::string name_;                         // for profilers
   std::vector<Bound> bound_;                 // by step
   std::vector<std::int64_t> operand_bytes_;  // of the inputs, then the outputs
   std::vector<std::int64_t> constant_at_;    // by Location::index, -1 where no kernel reads it

@@ -160,7 +160,7 @@ void CudaEngine::start(Context& context, cuda::Stream& stream) const {
                                  [](cuda::Address address) { return address <= kNotDownloaded; });
   if (!mine.graph) {
     mine.host_calls.clear();
-    if (launches_ <= kFewLaunches || !(is_known || stays))
+    if (device_.waits_for_kernels() || launches_ <= kFewLaunches || !(is_known || stays))
       return record_whole(context, stream, mine.host_calls);
     mine.graph.emplace(
         device_, [&](cuda::Stream& capture) { record_whole(context, capture, mine.host_calls); });
@@ -238,6 +238,7 @@ std::vector<std::vector<double>> CudaEngine::time(const std::vector<Tensor>& inp
       const cuda::Resolve resolve = resolve_in(context, step);
       std::deque<HostCall> calls;
       const cuda::LaunchGraph graph(device_, [&](cuda::Stream& capture) {
+        capture.launched().describe(step.name);
         for (int launch = 0; launch < kLaunchesTimed; ++launch)
           if (step.lowered.on_host)
             record_on_host(context, capture, step, calls);
@@ -294,6 +295,7 @@ void CudaEngine::run_step(std::size_t index, std::span<std::byte* const> operand
     if (where.base == cuda::Pointer::Base::scratch) return address_of(scratch->data);
     return address_of(copies[i].first);
   };
+  stream->launched().describe(step.name);
   for (std::size_t i = 0; i < step.kernels.size(); ++i)
     cuda::start(*stream, *step.kernels[i], step.lowered.calls[i], resolve, i > 0);
   stream->synchronize();

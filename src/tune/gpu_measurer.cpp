@@ -188,8 +188,7 @@ class GpuTrial : public Trial {
 
   void check() override {
     for (std::size_t i = 0; i < cubins_.size(); ++i)
-      kernels_.push_back(
-          std::make_shared<cuda::Kernel>(device_, cubins_[i], lowered_.calls[i].entry));
+      kernels_.push_back(cuda::load_kernel(device_, lowered_.calls[i], cubins_[i]));
     make_loop();
     loop_->run(std::span(operands_).subspan(group_.reads.size()));
     if (const std::string fault = problem_.reference().fault(operands_); !fault.empty())

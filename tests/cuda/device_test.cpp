@@ -179,11 +179,11 @@ TEST_F(Gpu, AFatalErrorIsNeverHidden) {
   Stream stream(device);
   wild(stream, {}, Address{0x10});
   const std::string first = message([&] { stream.synchronize(); });
-  EXPECT_TRUE(first.starts_with("running kernels: an illegal memory access")) << first;
+  EXPECT_TRUE(first.starts_with("cuda:0: running wild: an illegal memory access")) << first;
   const std::string later = message([&] { Buffer another(device, 16); });
   EXPECT_TRUE(
-      later.starts_with("cuda:0: is out of use in this process since running kernels: an "
-                        "illegal memory access"))
+      later.starts_with("cuda:0: is out of use in this process since running wild: an illegal "
+                        "memory access"))
       << later;
 }
 

@@ -114,6 +114,19 @@ TEST_F(KernelCacheFolder, AnEntryOfAnotherKeyIsNotTaken) {
   EXPECT_TRUE(cubin == expected("b"));
 }
 
+TEST_F(KernelCacheFolder, AnEntryThatIsRefusedIsMadeAnewOnce) {
+  KernelCache cache(folder_);
+  const auto other = [] { return expected("what a driver refuses"); };
+  const Cubin refused = cache.get("key", other);
+  int made = 0;
+  const auto make = [&] { return ++made, expected("key"); };
+  EXPECT_TRUE(cache.get("key", make, &refused) == expected("key"));
+  // Others that were refused the old one find the new one.
+  EXPECT_TRUE(cache.get("key", make, &refused) == expected("key"));
+  EXPECT_EQ(made, 1);
+  EXPECT_FALSE(get(cache, "key").second);
+}
+
 TEST_F(KernelCacheFolder, AFolderThatOthersCanWriteIsNotUsed) {
   ::chmod(folder_.c_str(), 0770);
   KernelCache cache(folder_);

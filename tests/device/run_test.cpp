@@ -1,8 +1,12 @@
 // Executables on a GPU whose inputs and outputs lie on the host, on the GPU, or on both.
+#include <fstream>
+#include <sstream>
+
 #include "src/kernels/cuda/device.h"
 #include "tensor/compile.h"
 #include "tests/device/gpu.h"
 #include "tests/error_of.h"
+#include "tests/temporary_folder.h"
 
 namespace tensor {
 namespace {
@@ -28,6 +32,33 @@ class RunOnDevice : public OnGpu {
   Executable compiled() const {
     return compile([this](const Tensors& in) { return mixed(in); }, Tensors{x_, image_},
                    {.device = gpu_});
+  }
+
+  std::vector<Device> devices() const {
+    return has_two() ? std::vector<Device>{gpu_, "cuda:1"} : std::vector<Device>{gpu_};
+  }
+  // By all that tells of an executable.
+  static void expect_checked_and_timed(const Executable& f, const Tensors& in) {
+    const std::vector<GroupCheck> checks = verify(f, in);
+    EXPECT_EQ(checks.size(), f.group_count());
+    for (const GroupCheck& check : checks)
+      EXPECT_TRUE(check.ok()) << check.kernel << ": " << check.error << " > " << check.bound;
+    EXPECT_EQ(f.time(in, 2).size(), 2u);
+    std::ostringstream report;
+    f.report(report, in, 1);
+    const check::TemporaryFolder folder;
+    f.profile(folder / "trace.json", in);
+    std::ifstream file(folder / "trace.json");
+    const std::string trace{std::istreambuf_iterator<char>(file), {}};
+    std::size_t timed = 0;
+    for (auto at = trace.find("\"dur\":"); at != std::string::npos;
+         at = trace.find("\"dur\":", at + 1))
+      ++timed;
+    EXPECT_EQ(timed, f.group_count());
+    for (const GroupCheck& check : checks) {
+      EXPECT_NE(report.str().find("[" + check.kernel + "]"), std::string::npos) << report.str();
+      EXPECT_NE(trace.find("\"kernel\":\"" + check.kernel + "\""), std::string::npos) << trace;
+    }
   }
 
   Tensor weight_ = random_.normal({8, 6}), kernel_ = random_.normal({4, 3, 3, 3}),
@@ -128,6 +159,68 @@ TEST_F(RunOnDevice, ModelsOnTheDeviceAreCompiledToo) {
   for (const Device device : {Device(), gpu_})
     expect_near(compile(f, Tensors{x_}, {.device = device})({x_})[0], matmul(x_, weight_),
                 16 * 0x1p-23);
+}
+
+struct Numbers {
+  DType dtype;
+  bool tf32;
+  double rounding;  // of a product's operands: half the distance of 1 to the next number
+};
+constexpr Numbers kNumbers[] = {
+    {f32, false, 0}, {f32, true, 0x1p-11}, {f16, false, 0x1p-11}, {bf16, false, 0x1p-8}};
+
+// The variance of a product's errors, where that of its first operand's is given. Both operands are
+// rounded (an image between convolutions once, as operand), and each of at most 144 additions
+// rounds or truncates a sum in float32. The errors are as good as independent: so their variances
+// add, and reach the product through the squares of what they are multiplied by.
+template <class Product>
+Tensor error_variance(const Numbers& numbers, const Product& product, const Tensor& x,
+                      const Tensor& variance, const Tensor& weight) {
+  const double one = 2 * numbers.rounding * numbers.rounding + 144 * 0x1p-46;
+  return product(variance, weight * weight) + one * product(x * x, weight * weight);
+}
+
+TEST_F(RunOnDevice, EveryTypeOfNumbersAgreesWithTheEagerRun) {
+  const Tensor first = random_.normal({32, 64}, 0, 0.2), second = random_.normal({64, 16}, 0, 0.15),
+               bias = random_.normal({64}), patch = random_.normal({16, 8, 3, 3}, 0, 0.1),
+               kernel = random_.normal({8, 16, 3, 3}, 0, 0.1), x = random_.normal({24, 32}),
+               image = random_.normal({1, 8, 6, 7});
+  const auto convolved = [](const Tensor& in, const Tensor& weight) {
+    return conv2d(in, weight, {}, {.padding = 1});
+  };
+  const auto f = [&](const Tensors& in) -> Tensors {
+    return {softmax(matmul(relu(matmul(in[0], first) + bias), second), -1),
+            convolved(relu(convolved(in[1], patch)), kernel)};
+  };
+  const Tensors want = f({x, image});
+  for (const Numbers& numbers : kNumbers) {
+    SCOPED_TRACE(std::string(name(numbers.dtype)) + (numbers.tf32 ? " as tf32" : ""));
+    constexpr double kSure = 4;  // standard deviations, for roundings that are all the largest
+    const auto bound_of_two = [&](const auto& product, const Tensor& in, const Tensor& between,
+                                  const Tensor& one, const Tensor& two) {
+      const Tensor variance = error_variance(numbers, product, in, zeros_like(in), one);
+      return kSure * sqrt(error_variance(numbers, product, between, variance, two));
+    };
+    const Tensor score = bound_of_two(matmul, x, relu(matmul(x, first) + bias), first, second);
+    // Scores that are wrong by e make weights of softmax wrong by a factor of exp(2e); its own
+    // exponentials and sum are good to a few roundings of float32.
+    const Tensors bounds = {
+        want[0] * (expm1(2 * max(score, -1, true)) + 16 * 0x1p-23),
+        bound_of_two(convolved, image, relu(convolved(image, patch)), patch, kernel)};
+    for (const Device& device : devices()) {
+      SCOPED_TRACE(testing::Message() << device);
+      const Executable fast = compile(
+          f, Tensors{x, image}, {.dtype = numbers.dtype, .tf32 = numbers.tf32, .device = device});
+      for (const Tensors& in : {Tensors{x, image}, Tensors{x.to(device), image.to(device)}}) {
+        const Tensors got = fast(in);
+        for (std::size_t i = 0; i < want.size(); ++i)
+          EXPECT_TRUE(all(abs(got[i].to("cpu") - want[i]) <= bounds[i]).item<bool>())
+              << "output " << i << " is wrong by up to "
+              << max(abs(got[i].to("cpu") - want[i]) / bounds[i]).item() << " of the bound";
+      }
+      expect_checked_and_timed(fast, {x, image});
+    }
+  }
 }
 
 TEST_F(RunOnDevice, VerifyAndTimeTakeThem) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 #include <utility>
 
@@ -40,6 +41,13 @@ bool is_sticky(int result) {
   return std::find(std::begin(kSticky), std::end(kSticky), result) != std::end(kSticky);
 }
 
+bool is_refusal(int result) {
+  // Invalid image, no binary for the GPU, invalid PTX, PTX of a later version, invalid source, not
+  // found.
+  constexpr int kRefusals[] = {200, 209, 218, 222, 300, 500};
+  return std::find(std::begin(kRefusals), std::end(kRefusals), result) != std::end(kRefusals);
+}
+
 /// The error after which a device is of no more use to this process.
 struct Death {
   std::mutex mutex;
@@ -57,6 +65,14 @@ std::string text_of(int result) {
   driver().error_name(result, &name);
   driver().error_text(result, &text);
   return std::string(text) + " (" + name + ")";
+}
+
+bool is_waiting_asked_for() {
+  const char* text = std::getenv("TENSOR_SYNC");
+  const std::string word = text ? text : "";
+  if (word != "" && word != "0" && word != "1")
+    fail("TENSOR_SYNC", "got \"", word, "\", need 1 to wait for every kernel, or 0");
+  return word == "1";
 }
 
 }  // namespace
@@ -90,7 +106,8 @@ Device& Device::get(int index) {
   return *device;
 }
 
-Device::Device(int index) : death_(std::make_shared<Death>()) {
+Device::Device(int index)
+    : waits_for_kernels_(is_waiting_asked_for()), death_(std::make_shared<Death>()) {
   info_.index = index;
   int handle = 0;
   const std::string what = "opening it";
@@ -224,7 +241,28 @@ void Buffer::repeat(std::int64_t offset, std::size_t bytes, std::span<const std:
 
 // ---- Streams and events
 
-Stream::Stream(Device& device) : device_(&device) {
+void Launched::add(const std::string& kernel) {
+  last_ = kernel;
+  if (!place_.empty()) last_.append(" (").append(place_).append(")");
+  if (count_++ == 0) first_ = last_, differ_ = false;
+  differ_ |= last_ != first_;
+}
+
+void Launched::add(const Launched& graph) {
+  if (graph.count_ == 0) return;
+  if (count_ == 0) first_ = graph.first_, differ_ = false;
+  differ_ |= graph.differ_ || graph.first_ != first_;
+  last_ = graph.last_;
+  count_ += graph.count_;
+}
+
+std::string Launched::text() const {
+  if (!differ_) return "running " + first_;
+  return "running one of " + std::to_string(count_) + " kernels, from " + first_ + " to " + last_ +
+         "; set TENSOR_SYNC=1 to learn which";
+}
+
+Stream::Stream(Device& device, bool is_recorded) : device_(&device), is_recorded_(is_recorded) {
   device.enter();
   device.check(driver().create_stream(&handle_, kStreamOfItsOwn), "making a stream");
 }
@@ -235,7 +273,13 @@ Stream::~Stream() {
 
 void Stream::synchronize() {
   device_->enter();
-  device_->check(driver().synchronize(handle_), "running kernels");
+  check(driver().synchronize(handle_), "waiting for it");
+  launched_.clear();
+}
+
+void Stream::check(int result, const std::string& what) {
+  if (result == 0) return;
+  device_->check(result, is_sticky(result) && !launched_.is_empty() ? launched_.text() : what);
 }
 
 Event::Event(Device& device) : device_(&device) {
@@ -249,7 +293,7 @@ Event::~Event() {
 
 void Event::record(Stream& stream) {
   device_->enter();
-  device_->check(driver().record(handle_, stream.handle()), "recording an event");
+  stream.check(driver().record(handle_, stream.handle()), "recording an event");
 }
 
 double Event::microseconds_since(const Event& earlier) const {
@@ -261,18 +305,25 @@ double Event::microseconds_since(const Event& earlier) const {
 
 // ---- Kernels
 
-Kernel::Kernel(Device& device, const Cubin& cubin, const std::string& name)
+Kernel::Kernel(Device& device, const Cubin& cubin, const std::string& name,
+               const std::function<Cubin()>& renewed)
     : device_(&device), name_(name) {
   device.enter();
-  device.check(driver().load_module(&module_, cubin.code.data()), name);
-  if (const int result = driver().function_of(&function_, module_, name.c_str()); result != 0) {
-    driver().unload_module(module_);
-    device.check(result, name);
-  }
+  int result = load(cubin);
+  if (is_refusal(result) && renewed) result = load(renewed());
+  device.check(result, name);
 }
 Kernel::~Kernel() {
   device_->make_current();
   driver().unload_module(module_);
+}
+
+int Kernel::load(const Cubin& cubin) {
+  int result = driver().load_module(&module_, cubin.code.data());
+  if (result != 0) return result;
+  result = driver().function_of(&function_, module_, name_.c_str());
+  if (result != 0) driver().unload_module(module_);
+  return result;
 }
 
 int Kernel::registers() const { return attribute(FunctionAttribute::registers); }
@@ -311,7 +362,9 @@ void Kernel::run(Stream& stream, const Launch& launch, void** arguments) {
   const LaunchConfig config{launch.grid.x,  launch.grid.y,  launch.grid.z,       launch.block.x,
                             launch.block.y, launch.block.z, launch.shared_bytes, stream.handle(),
                             attributes,     count};
-  device_->check(driver().launch(&config, function_, arguments, nullptr), name_);
+  stream.launched().add(name_);
+  stream.check(driver().launch(&config, function_, arguments, nullptr), name_);
+  if (device_->waits_for_kernels() && !stream.is_recorded()) stream.synchronize();
 }
 
 }  // namespace tensor::cuda

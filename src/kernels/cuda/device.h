@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -50,6 +51,9 @@ class Device {
   /// UserError, others to InternalError. After an error that the driver cannot recover from (an
   /// illegal address, say) every later call reports that first one, with `what` it happened in.
   void check(int result, const std::string& what);
+  /// Whether every kernel is waited for, so that its errors are known to be its own: TENSOR_SYNC=1
+  /// when the device was opened.
+  bool waits_for_kernels() const { return waits_for_kernels_; }
   /// Throws that first error, if there was one, and makes this device current for the thread.
   void enter();
   /// The second without the first, for destructors.
@@ -58,6 +62,7 @@ class Device {
  private:
   explicit Device(int index);
   DeviceInfo info_;
+  bool waits_for_kernels_ = false;
   Context* context_ = nullptr;
   std::shared_ptr<struct Death> death_;
 };
@@ -87,22 +92,48 @@ class Buffer {
   std::int64_t bytes_ = 0;
 };
 
+/// The kernels that a stream was given and nobody has waited for yet: an error may be of any.
+class Launched {
+ public:
+  /// What the next kernels are to their caller: "encoder.layer.3: matmul, add".
+  void describe(const std::string& place) { place_ = place; }
+  void add(const std::string& kernel);
+  void add(const Launched& graph);
+  void clear() { count_ = 0; }
+  bool is_empty() const { return count_ == 0; }
+  /// "running gemm (encoder.layer.3: matmul, add)"; of different ones, which come first and last.
+  std::string text() const;
+
+ private:
+  std::string place_, first_, last_;
+  std::size_t count_ = 0;
+  bool differ_ = false;
+};
+
 /// Work in order. Streams run beside each other.
 class Stream {
  public:
-  explicit Stream(Device& device);
+  /// What is recorded cannot be waited for.
+  explicit Stream(Device& device, bool is_recorded = false);
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   ~Stream();
   /// Waits until all of it is done; errors of its kernels appear here.
   void synchronize();
+  /// As Device::check, but an error that the driver cannot recover from is one of a kernel in the
+  /// stream, and not of `what` is being called.
+  void check(int result, const std::string& what);
 
+  bool is_recorded() const { return is_recorded_; }
+  Launched& launched() { return launched_; }
   Device& device() const { return *device_; }
   StreamHandle* handle() const { return handle_; }
 
  private:
   Device* device_;
+  bool is_recorded_;
   StreamHandle* handle_ = nullptr;
+  Launched launched_;
 };
 
 /// A moment in a stream.
@@ -128,7 +159,9 @@ struct Grid {
 /// A function of a cubin, loaded.
 class Kernel {
  public:
-  Kernel(Device& device, const Cubin& cubin, const std::string& name);
+  /// With `renewed`, that is loaded instead where the driver refuses the cubin.
+  Kernel(Device& device, const Cubin& cubin, const std::string& name,
+         const std::function<Cubin()>& renewed = {});
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
   ~Kernel();
@@ -152,6 +185,7 @@ class Kernel {
   void run(Stream& stream, const Launch& launch, void** arguments);
 
  private:
+  int load(const Cubin& cubin);
   int attribute(FunctionAttribute which) const;
   void ask_for_shared(unsigned bytes);
   Device* device_;

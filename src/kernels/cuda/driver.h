@@ -154,5 +154,7 @@ constexpr int kCluster = 4;              // its dimensions
 /// Whether the process must be started again after this error: the driver answers every later call
 /// with it (CUDA driver API, "CUresult").
 bool is_sticky(int result);
+/// Whether the driver does not take the machine code that it was given.
+bool is_refusal(int result);
 
 }  // namespace tensor::cuda

@@ -43,7 +43,7 @@ PinnedBuffer::~PinnedBuffer() {
 
 LaunchGraph::LaunchGraph(Device& device, const std::function<void(Stream&)>& record)
     : device_(&device) {
-  Stream stream(device);
+  Stream stream(device, true);
   device.check(driver().begin_capture(stream.handle(), kThreadLocalCapture), "recording a graph");
   GraphHandle* graph = nullptr;
   try {
@@ -57,6 +57,7 @@ LaunchGraph::LaunchGraph(Device& device, const std::function<void(Stream&)>& rec
   const int result = driver().instantiate(&handle_, graph, 0);
   driver().destroy_graph(graph);
   device.check(result, "making a graph");
+  launched_ = stream.launched();
 }
 LaunchGraph::~LaunchGraph() {
   device_->make_current();
@@ -65,27 +66,25 @@ LaunchGraph::~LaunchGraph() {
 
 void LaunchGraph::start(Stream& stream) const {
   device_->enter();
-  device_->check(driver().launch_graph(handle_, stream.handle()), "starting a graph");
+  stream.launched().add(launched_);
+  stream.check(driver().launch_graph(handle_, stream.handle()), "starting a graph");
 }
 
 void upload(Stream& stream, Address to, const std::byte* from, std::int64_t bytes) {
   if (bytes == 0) return;
   stream.device().enter();
-  stream.device().check(
-      driver().upload_async(to, from, static_cast<std::size_t>(bytes), stream.handle()),
-      "copying to the device");
+  stream.check(driver().upload_async(to, from, static_cast<std::size_t>(bytes), stream.handle()),
+               "copying to the device");
 }
 void download(Stream& stream, std::byte* to, Address from, std::int64_t bytes) {
   if (bytes == 0) return;
   stream.device().enter();
-  stream.device().check(
-      driver().download_async(to, from, static_cast<std::size_t>(bytes), stream.handle()),
-      "copying from the device");
+  stream.check(driver().download_async(to, from, static_cast<std::size_t>(bytes), stream.handle()),
+               "copying from the device");
 }
 void call_on_host(Stream& stream, void (*function)(void*), void* argument) {
   stream.device().enter();
-  stream.device().check(driver().call_host(stream.handle(), function, argument),
-                        "calling a host function");
+  stream.check(driver().call_host(stream.handle(), function, argument), "calling a host function");
 }
 
 }  // namespace tensor::cuda

@@ -42,6 +42,7 @@ class LaunchGraph {
  private:
   Device* device_;
   GraphExecHandle* handle_ = nullptr;
+  Launched launched_;
 };
 
 /// Copies and calls in the order of a stream. Host memory is page-locked and outlives the stream's

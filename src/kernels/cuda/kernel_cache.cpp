@@ -109,13 +109,19 @@ std::string KernelCache::trouble() const {
   return trouble_;
 }
 
-Cubin KernelCache::get(const std::string& key, const std::function<Cubin()>& make) {
+Cubin KernelCache::get(const std::string& key, const std::function<Cubin()>& make,
+                       const Cubin* refused) {
   if (!trouble().empty()) return make();
   const std::string name = file_name(key), path = folder_ + "/" + name;
-  if (auto found = load(path, key)) return *std::move(found);
+  const auto found_on_disk = [&] {
+    auto found = load(path, key);
+    if (found && refused && found->code == refused->code) found.reset();
+    return found;
+  };
+  if (auto found = found_on_disk()) return *std::move(found);
   // A few locks for all entries: enough to keep processes from compiling the same one together.
   const Lock lock(folder_ + "/lock-" + name.substr(0, 2));
-  if (auto found = load(path, key)) return *std::move(found);
+  if (auto found = found_on_disk()) return *std::move(found);
   Cubin made = make();
   store(path, key, made);
   return made;

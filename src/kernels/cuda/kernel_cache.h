@@ -26,9 +26,10 @@ class KernelCache {
   static std::string standard_folder();
 
   /// The entry of `key` if it is on disk, otherwise what `make` gives, which is stored. Of several
-  /// processes that want the same new entry one makes it and the others wait. Any number of threads
-  /// may call it.
-  Cubin get(const std::string& key, const std::function<Cubin()>& make);
+  /// processes that want the same new entry one makes it and the others wait. An entry that is as
+  /// `refused` is made anew. Any number of threads may call it.
+  Cubin get(const std::string& key, const std::function<Cubin()>& make,
+            const Cubin* refused = nullptr);
 
   /// Why entries are not kept, empty if they are.
   std::string trouble() const;

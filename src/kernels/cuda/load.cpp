@@ -46,13 +46,23 @@ std::map<Key, std::weak_ptr<Kernel>>& loaded() {
   return table;
 }
 
+Cubin compiled(const Call& call, const DeviceInfo& device, const Cubin* refused) {
+  const Compiler& compiler = Compiler::get();
+  const std::string architecture = device.architecture();
+  return cache().get(
+      compiler.key(call.source, architecture),
+      [&] { return compiler.compile(call.source, architecture); }, refused);
+}
+
 }  // namespace
 
 Cubin compiled(const Call& call, const DeviceInfo& device) {
-  const Compiler& compiler = Compiler::get();
-  const std::string architecture = device.architecture();
-  return cache().get(compiler.key(call.source, architecture),
-                     [&] { return compiler.compile(call.source, architecture); });
+  return compiled(call, device, nullptr);
+}
+
+std::shared_ptr<Kernel> load_kernel(Device& device, const Call& call, const Cubin& cubin) {
+  return std::make_shared<Kernel>(device, cubin, call.entry,
+                                  [&] { return compiled(call, device.info(), &cubin); });
 }
 
 std::vector<std::shared_ptr<Kernel>> load_kernels(Device& device,
@@ -74,8 +84,7 @@ std::vector<std::shared_ptr<Kernel>> load_kernels(Device& device,
   if (!missing.empty()) {
     in_parallel(missing.size(), [&](std::size_t i) {
       const Call& call = *missing[i]->first;
-      missing[i]->second =
-          std::make_shared<Kernel>(device, compiled(call, device.info()), call.entry);
+      missing[i]->second = load_kernel(device, call, compiled(call, device.info()));
     });
   }
   const std::lock_guard lock(loaded_mutex);

@@ -20,6 +20,10 @@ std::vector<std::shared_ptr<Kernel>> load_kernels(Device& device,
 /// threads may ask, and no GPU takes part.
 Cubin compiled(const Call& call, const DeviceInfo& device);
 
+/// The kernel of what `compiled` gave. An entry of the cache may be one that this driver refuses:
+/// then it is compiled once more.
+std::shared_ptr<Kernel> load_kernel(Device& device, const Call& call, const Cubin& cubin);
+
 /// The address of what an argument points to.
 using Resolve = std::function<Address(const Pointer&)>;
 

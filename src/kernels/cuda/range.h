@@ -13,9 +13,6 @@ class Range {
   ~Range();
   Range(const Range&) = delete;
   Range& operator=(const Range&) = delete;
-
-  /// Whether anybody can see them: so that names need be made.
-  static bool are_seen();
 };
 
 }  // namespace tensor::cuda

@@ -2,7 +2,9 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <utility>
 
 #include "tests/cuda/emulator/driver_state.h"
@@ -81,10 +83,23 @@ int retain_context(cuda::Context** context, int handle) {
 }
 int set_context(cuda::Context* context) { return current = context, 0; }
 
-const char* kTexts[] = {"emulated error", ""};
-int error_name(int, const char** name) { return *name = kTexts[0], 0; }
+struct ErrorText {
+  int result;
+  const char *name, *text;
+};
+constexpr ErrorText kErrors[] = {
+    {kInvalidImage, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+};
+const ErrorText& text_of(int result) {
+  static constexpr ErrorText kOther{0, "emulated error", "emulated error"};
+  const auto* known = std::find_if(std::begin(kErrors), std::end(kErrors),
+                                   [&](const ErrorText& e) { return e.result == result; });
+  return known == std::end(kErrors) ? kOther : *known;
+}
+int error_name(int result, const char** name) { return *name = text_of(result).name, 0; }
 int error_text(int result, const char** text) {
-  *text = result == kFailed ? state().fault.c_str() : kTexts[0];
+  *text = result == kFailed ? state().fault.c_str() : text_of(result).text;
   return 0;
 }
 
@@ -152,6 +167,21 @@ void install_driver(const std::vector<PretendedGpu>& gpus) {
 DriverCounts driver_counts() {
   const std::lock_guard lock(state().mutex);
   return state().counts;
+}
+
+void fail_kernel(int others, int error) {
+  const std::lock_guard lock(state().mutex);
+  state().kernels_until_failure = others;
+  state().failure = error;
+}
+
+SkippedKernels::SkippedKernels() {
+  const std::lock_guard lock(state().mutex);
+  state().skips_kernels = true;
+}
+SkippedKernels::~SkippedKernels() {
+  const std::lock_guard lock(state().mutex);
+  state().skips_kernels = false;
 }
 
 std::string driver_complaints() {

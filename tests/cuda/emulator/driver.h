@@ -31,6 +31,20 @@ struct DriverCounts {
 };
 DriverCounts driver_counts();
 
+/// After `others` more kernels the next one fails with this error of the driver (700: an illegal
+/// address), which ends the use of its GPU: all that is asked of that one from then on fails so.
+void fail_kernel(int others, int error = 700);
+
+/// As long as it lives, launches are counted and nothing runs: for what a whole model takes, which
+/// would run for hours.
+class SkippedKernels {
+ public:
+  SkippedKernels();
+  ~SkippedKernels();
+  SkippedKernels(const SkippedKernels&) = delete;
+  SkippedKernels& operator=(const SkippedKernels&) = delete;
+};
+
 /// What callers did that a driver lets pass or does not promise, a line each: freed memory that
 /// queued work may use, copied asynchronously from memory that is not page-locked, let go without a
 /// current context. Empties the list.

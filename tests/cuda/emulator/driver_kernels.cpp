@@ -8,7 +8,12 @@ namespace tensor::emulator {
 namespace {
 
 int load_module(cuda::ModuleHandle** module, const void* image) {
-  const auto [source, capability] = read_image(static_cast<const char*>(image));
+  const std::lock_guard lock(state().mutex);
+  if (const int why = trouble()) return why;
+  const auto known = read_image(static_cast<const char*>(image));
+  if (!known) return kInvalidImage;
+  const auto& [source, capability] = *known;
+  if (capability != current->info.capability) return kNoBinary;
   return *module = new cuda::ModuleHandle{source, capability, {}}, 0;
 }
 int unload_module(cuda::ModuleHandle* module) {
@@ -40,6 +45,8 @@ struct Arguments {
 
 void run_kernel(const cuda::FunctionHandle& function, cuda::Context& device,
                 const cuda::Kernel::Launch& launch, Arguments& arguments) {
+  if (int& left = state().kernels_until_failure; left >= 0 && left-- == 0)
+    throw Failure{state().failure};
   std::vector<Region> regions;
   for (const auto& [address, block] : device.blocks) {
     auto* begin = reinterpret_cast<std::byte*>(address);
@@ -58,6 +65,8 @@ void run_kernel(const cuda::FunctionHandle& function, cuda::Context& device,
 int launch(const cuda::LaunchConfig* config, cuda::FunctionHandle* function, void** values,
            void**) {
   const std::lock_guard lock(state().mutex);
+  ++state().counts.launches;
+  if (state().skips_kernels) return config->stream->device->lost;
   const Program& program = program_of(*function->source, function->entry, function->capability);
   std::vector<unsigned> sizes(64);
   sizes.resize(program.sizes(sizes.data()));
@@ -71,7 +80,6 @@ int launch(const cuda::LaunchConfig* config, cuda::FunctionHandle* function, voi
   for (unsigned i = 0; i < config->attribute_count; ++i)
     if (config->attributes[i].id == cuda::kCluster)
       how.cluster = config->attributes[i].value.grid.x;
-  ++state().counts.launches;
   cuda::Context* device = config->stream->device;
   return enqueue(config->stream, [=] { run_kernel(*function, *device, how, *arguments); });
 }

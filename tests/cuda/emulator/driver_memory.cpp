@@ -44,7 +44,7 @@ namespace {
 
 int memory_info(std::size_t* free, std::size_t* total) {
   const std::lock_guard lock(state().mutex);
-  if (!current) return kNoContext;
+  if (const int why = trouble()) return why;
   *free = static_cast<std::size_t>(current->limit - current->taken);
   *total = static_cast<std::size_t>(current->limit);
   return 0;
@@ -54,7 +54,7 @@ int memory_info(std::size_t* free, std::size_t* total) {
 // where they are aligned no better than the driver promises.
 int allocate(Address* address, std::size_t bytes) {
   const std::lock_guard lock(state().mutex);
-  if (!current) return kNoContext;
+  if (const int why = trouble()) return why;
   if (bytes == 0) return kInvalid;
   if (static_cast<std::int64_t>(bytes) > current->limit - current->taken) return cuda::kOutOfMemory;
   constexpr std::size_t kAlignment = 256;
@@ -98,7 +98,7 @@ int free_block(Address address) {
 // arrive when somebody waits for the default stream. Streams of their own do not.
 int upload(Address to, const void* from, std::size_t bytes) {
   const std::lock_guard lock(state().mutex);
-  if (!current) return kNoContext;
+  if (const int why = trouble()) return why;
   if (!current->holding(to, bytes)) return kInvalid;
   const auto* first = static_cast<const std::byte*>(from);
   current->copies.push_back([to, read = std::vector<std::byte>(first, first + bytes)] {
@@ -108,21 +108,21 @@ int upload(Address to, const void* from, std::size_t bytes) {
 }
 int copy(Address to, Address from, std::size_t bytes) {
   const std::lock_guard lock(state().mutex);
-  if (!current) return kNoContext;
+  if (const int why = trouble()) return why;
   if (!current->holding(to, bytes) || !current->holding(from, bytes)) return kInvalid;
   current->copies.push_back([=] { copy_in(to, reinterpret_cast<const void*>(from), bytes); });
   return 0;
 }
 int download(void* to, Address from, std::size_t bytes) {
   const std::lock_guard lock(state().mutex);
-  if (!current) return kNoContext;
+  if (const int why = trouble()) return why;
   finish_copies(*current);
   return copy_out(to, from, bytes);
 }
 
 int allocate_pinned(void** memory, std::size_t bytes) {
   const std::lock_guard lock(state().mutex);
-  if (!current) return kNoContext;
+  if (const int why = trouble()) return why;
   *memory = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
   std::memset(*memory, 0xff, bytes);
   state().pinned[static_cast<std::byte*>(*memory)] = bytes;

@@ -29,6 +29,7 @@ struct Context {
   DeviceInfo info;
   std::byte *begin = nullptr, *next = nullptr, *end = nullptr;  // of the addresses
   std::int64_t limit = 0, taken = 0;
+  int lost = 0;  // the error that ended its use
   std::map<Address, Block> blocks;
   std::deque<std::function<void()>> copies;  // queued on the default stream
 
@@ -70,7 +71,8 @@ namespace tensor::emulator {
 using cuda::Address;
 
 // What calls return; 0: all is well.
-constexpr int kInvalid = 1, kNoContext = 201, kNotFound = 500, kFailed = 719;
+constexpr int kInvalid = 1, kInvalidImage = 200, kNoContext = 201, kNoBinary = 209, kNotFound = 500,
+              kIllegalAddress = 700, kFailed = 719;
 constexpr std::size_t kPage = 4096;
 
 struct State {
@@ -81,10 +83,20 @@ struct State {
   std::deque<MapOnHost> maps;  // live as long as the process: kernels name them
   DriverCounts counts;
   std::string complaints, fault;
+  int kernels_until_failure = -1, failure = 0;
+  bool skips_kernels = false;
   std::vector<std::string> ranges;
 };
 State& state();
 inline thread_local cuda::Context* current = nullptr;
+
+/// Why the current device cannot be used, 0 if it can.
+inline int trouble() { return current ? current->lost : kNoContext; }
+
+/// A kernel that fails because a test wants it to.
+struct Failure {
+  int error;
+};
 
 inline void complain(const std::string& what) { state().complaints += what + "\n"; }
 

@@ -5,6 +5,7 @@ namespace tensor::emulator {
 
 int enqueue(cuda::StreamHandle* stream, std::function<void()> work) {
   if (current != stream->device) complain("a stream of another device than the current one");
+  if (stream->device->lost) return stream->device->lost;
   if (stream->capture)
     stream->capture->work.push_back(std::move(work));
   else
@@ -16,7 +17,7 @@ namespace {
 
 int create_stream(cuda::StreamHandle** stream, unsigned) {
   const std::lock_guard lock(state().mutex);
-  if (!current) return kNoContext;
+  if (const int why = trouble()) return why;
   *stream = new cuda::StreamHandle{current, {}, nullptr};
   state().streams.push_back(*stream);
   return 0;
@@ -30,20 +31,26 @@ int destroy_stream(cuda::StreamHandle* stream) {
 }
 int synchronize(cuda::StreamHandle* stream) {
   const std::lock_guard lock(state().mutex);
-  if (!stream) return current ? (finish_copies(*current), 0) : kNoContext;
+  if (!stream) {
+    if (const int why = trouble()) return why;
+    return finish_copies(*current), 0;
+  }
   if (stream->capture) return kInvalid;
+  int& lost = stream->device->lost;
   try {
-    while (!stream->work.empty()) {
+    while (lost == 0 && !stream->work.empty()) {
       const std::function<void()> work = std::move(stream->work.front());
       stream->work.pop_front();
       work();
     }
   } catch (const Error& error) {
     state().fault = error.what();
-    stream->work.clear();
-    return kFailed;
+    lost = kFailed;
+  } catch (const Failure& failure) {
+    lost = failure.error;
   }
-  return 0;
+  if (lost != 0) stream->work.clear();
+  return lost;
 }
 int create_event(cuda::EventHandle** event, unsigned) { return *event = new cuda::EventHandle, 0; }
 int destroy_event(cuda::EventHandle* event) {

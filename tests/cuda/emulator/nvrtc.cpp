@@ -97,8 +97,14 @@ void install_nvrtc() {
   });
 }
 
-std::pair<cuda::KernelSource, int> read_image(const char* image) {
+std::optional<std::pair<cuda::KernelSource, int>> read_image(const char* image) {
+  char* end = nullptr;
+  const long digits = std::strtol(image, &end, 10);
+  if ((digits != 2 && digits != 3) || *end != ' ') return std::nullopt;
   const int capability = std::atoi(get(image).c_str());
+  if (std::find(std::begin(kCapabilities), std::end(kCapabilities), capability) ==
+      std::end(kCapabilities))
+    return std::nullopt;
   cuda::KernelSource source;
   source.name = get(image);
   source.text = get(image);
@@ -106,7 +112,7 @@ std::pair<cuda::KernelSource, int> read_image(const char* image) {
     const std::string name = get(image);
     source.headers.emplace_back(name, get(image));
   }
-  return {source, capability};
+  return {{source, capability}};
 }
 
 }  // namespace tensor::emulator

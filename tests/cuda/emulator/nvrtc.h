@@ -2,6 +2,7 @@
 // with g++ when it is first launched.
 #pragma once
 
+#include <optional>
 #include <utility>
 
 #include "src/kernels/cuda/compiler.h"
@@ -11,7 +12,7 @@ namespace tensor::emulator {
 /// Makes Compiler find it.
 void install_nvrtc();
 
-/// What was compiled into an image, and for which capability.
-std::pair<cuda::KernelSource, int> read_image(const char* image);
+/// What was compiled into an image, and for which capability. Nothing if it does not begin as one.
+std::optional<std::pair<cuda::KernelSource, int>> read_image(const char* image);
 
 }  // namespace tensor::emulator
