@@ -19,8 +19,9 @@
 
 namespace tensor::cuda {
 
-/// What the cost model and the schedules know of a GPU: data, not code. Rates are ceilings that
-/// were measured where the GPU is known, and otherwise come from its data.
+/// What the cost model and the schedules know of a GPU: data, not code. Rates are what the GPU's
+/// data promises, times what an H200 reached of it: measuring does not change them, for plans and
+/// learned models depend on them.
 struct Machine {
   DeviceInfo device;
   double tensor_tflops = 0;  // products of 16-bit operands on Tensor Cores
@@ -33,6 +34,15 @@ struct Machine {
   double host_gbps = 0;      // to and from the host
 };
 Machine machine_of(const DeviceInfo& device);
+
+/// The most that a GPU does, for the share that a kernel reaches of it.
+struct Ceilings {
+  double f16_tflops = 0, bf16_tflops = 0;  // products on Tensor Cores
+  double memory_gbps = 0;
+  bool are_measured = false;  // on a GPU of this name; otherwise they are the machine's rates
+};
+Ceilings ceilings_of(const Machine& machine);
+
 /// What a learned cost model sees of it.
 void set_machine(Features& features, const Machine& machine);
 /// A GPU as data sheets describe it, for compiling where there is none: 75, 80, 86, 89, 90, 100 or
