@@ -104,7 +104,7 @@ void Executable::report(std::ostream& out, const std::vector<Tensor>& inputs, in
   line(total);
   out << "  total; arena " << static_cast<double>(p.placement.memory.bytes) / 1e6
       << " MB (at least " << static_cast<double>(p.placement.memory.lower_bound) / 1e6 << "), "
-      << p.target.name << "\n";
+      << p.target.name << ", peak rates " << p.target.peak_rates << "\n";
   if (const DeviceMemory memory = p.engine->memory(); memory.total() > 0)
     out << "      GPU memory " << static_cast<double>(memory.total()) / 1e6 << " MB: weights "
         << static_cast<double>(memory.weights) / 1e6 << ", arenas "

@@ -13,10 +13,12 @@
 namespace tensor::detail {
 namespace {
 
+bool reads(const Graph& graph, const Group& group, DType dtype) {
+  return std::any_of(group.reads.begin(), group.reads.end(),
+                     [=, &graph](ValueId id) { return graph.type(id).dtype == dtype; });
+}
 bool reads_narrow(const Graph& graph, const Group& group) {
-  return std::any_of(group.reads.begin(), group.reads.end(), [&](ValueId id) {
-    return graph.type(id).dtype == bf16 || graph.type(id).dtype == f16;
-  });
+  return reads(graph, group, f16) || reads(graph, group, bf16);
 }
 
 bool is_rounded(const Graph& graph, const Group& group) {
@@ -69,12 +71,15 @@ Target cuda_target(const cuda::DeviceInfo& info) {
     const auto space = family(index).space;
     return space ? space(graph, group, machine) : std::nullopt;
   };
-  target.roofline_us = [machine](const Graph& graph, const Group& group) {
+  const cuda::Ceilings ceilings = cuda::ceilings_of(machine);
+  if (ceilings.are_measured) target.peak_rates = "measured, those of f32 assumed";
+  target.roofline_us = [machine, ceilings](const Graph& graph, const Group& group) {
     const Work work = work_of(graph, group);
     const double rounded = is_rounded(graph, group) ? machine.tf32_tflops : 0;
-    const double peak =
-        reads_narrow(graph, group) ? machine.tensor_tflops : std::max(machine.f32_tflops, rounded);
-    return std::max(work.flops / (peak * 1e6), work.bytes / (machine.memory_gbps * 1e3));
+    const double peak = reads(graph, group, f16)    ? ceilings.f16_tflops
+                        : reads(graph, group, bf16) ? ceilings.bf16_tflops
+                                                    : std::max(machine.f32_tflops, rounded);
+    return std::max(work.flops / (peak * 1e6), work.bytes / (ceilings.memory_gbps * 1e3));
   };
   target.build = [machine](const Program& program) -> std::unique_ptr<Engine> {
     return std::make_unique<CudaEngine>(program, cuda::Device::get(machine.device.index), machine);

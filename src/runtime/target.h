@@ -39,6 +39,7 @@ struct Target {
   std::function<std::string_view(int family)> family_name;
   /// The least time that the device needs for a group's work, in microseconds.
   std::function<double(const Graph&, const Group&)> roofline_us;
+  std::string peak_rates = "assumed";  // how the rates behind it are known, for reports
   /// Builds the kernels of a program whose values are placed.
   std::function<std::unique_ptr<Engine>(const Program&)> build;
 };

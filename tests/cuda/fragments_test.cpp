@@ -21,7 +21,7 @@ std::ostream& operator<<(std::ostream& out, const Place& p) {
 namespace {
 
 std::vector<MatrixMultiply> multiplies() {
-  std::vector<MatrixMultiply> all = {kMma16x8x8, kMma16x8x16};
+  std::vector<MatrixMultiply> all = {kMma16x8x8, kMma16x8x16, kMma16x8x8Tf32};
   for (int n = 8; n <= 256; n += 8) all.push_back(wgmma64xNx16(n));
   return all;
 }
@@ -56,23 +56,86 @@ TEST(Fragments, HaveTheShapesOfTheProduct) {
   }
 }
 
+Place turned(Place p) { return {p.column, p.row}; }
+Place sum(Place a, Place b) { return {a.row + b.row, a.column + b.column}; }
+
 TEST(Fragments, LdmatrixFeedsMma) {
-  // Where an element that ldmatrix gave to a lane came from is where mma expects it.
+  // Where an element that ldmatrix gave to a lane came from is where mma expects it: of operands b,
+  // in the second of two eight columns further on.
   for (int lane = 0; lane < 32; ++lane)
     for (int element = 0; element < 8; ++element) {
-      const Place stacked = kLdmatrix4.at(lane, element);
-      const Place row = ldmatrix_row_of_a(stacked.row);
-      EXPECT_EQ((Place{row.row, row.column + stacked.column}), kMma16x8x16.a.at(lane, element));
-      const Place turned = kLdmatrix4Transposed.at(lane, element);
-      EXPECT_EQ(turned.row / 8, stacked.row / 8);
-      EXPECT_EQ((Place{turned.row % 8, turned.column}), (Place{stacked.column, stacked.row % 8}));
+      const Place in_a = kMma16x8x16.a.at(lane, element);
+      const Place in_b = sum(kMma16x8x16.b.at(lane, element % 4), {0, element / 4 * 8});
+      const Place at = kLdmatrix4.at(lane, element);
+      EXPECT_EQ(sum(ldmatrix_row_of_a(at.row), {0, at.column}), in_a);
+      EXPECT_EQ(sum(ldmatrix_row_of_b(at.row), {0, at.column}), turned(in_b));
+      const Place of_turned = kLdmatrix4Transposed.at(lane, element);
+      EXPECT_EQ(sum(ldmatrix_row_of_a(of_turned.row), {0, of_turned.column}), in_b);
+      EXPECT_EQ(sum(ldmatrix_row_of_b(of_turned.row), {0, of_turned.column}), turned(in_a));
     }
+}
+
+TEST(Fragments, LdmatrixFeedsTf32) {
+  // An element is two of ldmatrix's, four of them 16 bytes.
+  for (int lane = 0; lane < 32; ++lane)
+    for (int i = 0; i < 4; ++i) {
+      const Place at = kLdmatrix4.at(lane, 2 * i);
+      EXPECT_EQ(kLdmatrix4.at(lane, 2 * i + 1), sum(at, {0, 1}));
+      const Place in_b = sum(kMma16x8x8Tf32.b.at(lane, i % 2), {0, i / 2 * 8});
+      EXPECT_EQ(sum(ldmatrix_row_of_a(at.row, 4), {0, at.column / 2}),
+                kMma16x8x8Tf32.a.at(lane, i));
+      EXPECT_EQ(sum(ldmatrix_row_of_b(at.row, 4), {0, at.column / 2}), turned(in_b));
+    }
+}
+
+TEST(Fragments, SumsBecomeOperands) {
+  // Two units of eight columns are operand a of the next product, and what stmatrix stores.
+  for (int lane = 0; lane < 128; ++lane)
+    for (int element = 0; element < 8; ++element) {
+      const Place unit = {0, element / 4 * 8};
+      EXPECT_EQ(sum(kGroupSums.at(lane, element % 4), unit), wgmma64xNx16(8).a.at(lane, element));
+      if (lane >= 32) continue;
+      const Place in_sums = sum(kWarpSums.at(lane, element % 4), unit);
+      EXPECT_EQ(in_sums, kMma16x8x16.a.at(lane, element));
+      const Place at = kLdmatrix4.at(lane, element);
+      EXPECT_EQ(sum(ldmatrix_row_of_a(at.row), {0, at.column}), in_sums);
+    }
+}
+
+TEST(Fragments, SumsLieAlikeWhateverTheInstruction) {
+  for (const MatrixMultiply& mm : multiplies())
+    for (int lane = 0; lane < mm.d.lanes; ++lane)
+      for (int element = 0; element < mm.d.elements; ++element) {
+        const Place in_warp =
+            sum(kWarpSums.at(lane % 32, element % 4), {lane / 32 * 16, element / 4 * 8});
+        EXPECT_EQ(mm.d.at(lane, element), in_warp);
+      }
+}
+
+TEST(Fragments, LanesAreWherePlaceOfLaneSays) {
+  for (int lane = 0; lane < 128; ++lane) {
+    EXPECT_EQ(place_of_lane(lane), kGroupSums.of_lane(lane));
+    if (lane >= 32) continue;
+    EXPECT_EQ(place_of_lane(lane), kWarpSums.of_lane(lane));
+    EXPECT_EQ(place_of_lane(lane, 1), kMma16x8x8Tf32.a.of_lane(lane));
+    EXPECT_EQ(place_of_lane(lane, 1), turned(kMma16x8x8Tf32.b.of_lane(lane)));
+  }
+}
+
+TEST(Fragments, LanesThatShareARowOrColumnsAreWhereSumsAcrossThemLookForThem) {
+  for (int lane = 0; lane < 32; ++lane) {
+    const Place mine = kWarpSums.of_lane(lane);
+    EXPECT_EQ(mine.row, kWarpSums.of_lane(lane / 4 * 4).row);    // scattered_sum<4, 1>
+    EXPECT_EQ(mine.column, 2 * (lane % 4));                      // its sum's number, twice
+    EXPECT_EQ(mine.column, kWarpSums.of_lane(lane % 4).column);  // scattered_sum<8, 4>
+    EXPECT_EQ(mine.row, lane / 4);                               // its sum's number
+  }
 }
 
 // What one instruction computes, from the maps alone.
 TEST(Fragments, ComputeTheProduct) {
   std::mt19937 random(5);
-  for (const MatrixMultiply& mm : {kMma16x8x8, kMma16x8x16}) {
+  for (const MatrixMultiply& mm : {kMma16x8x8, kMma16x8x16, kMma16x8x8Tf32}) {
     const auto matrix = [&](int rows, int columns) {
       std::vector<std::vector<int>> m(rows, std::vector<int>(columns));
       for (auto& row : m)
@@ -125,6 +188,14 @@ __device__ void store(const float (&registers)[kRegisters], const Fragment& f, f
   }
 }
 
+template <int kRegisters>
+__device__ void load_rounded(unsigned (&registers)[kRegisters], const Fragment& f, const float* x) {
+  for (int i = 0; i < kRegisters; ++i) {
+    const Place p = f.at(threadIdx.x, i);
+    registers[i] = __float_as_uint(x[p.row * f.columns + p.column]);
+  }
+}
+
 extern "C" __global__ void mma_16x8x8(const float* a, const float* b, float* out) {
   unsigned x[2], y[1];
   float d[4] = {};
@@ -134,6 +205,18 @@ extern "C" __global__ void mma_16x8x8(const float* a, const float* b, float* out
                "{%0,%1,%2,%3};"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(x[0]), "r"(x[1]), "r"(y[0]));
   store(d, kMma16x8x8.d, out);
+}
+
+extern "C" __global__ void mma_16x8x8_tf32(const float* a, const float* b, float* out) {
+  unsigned x[4], y[2];
+  float d[4] = {};
+  load_rounded(x, kMma16x8x8Tf32.a, a);
+  load_rounded(y, kMma16x8x8Tf32.b, b);
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},"
+               "{%8,%9},{%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
+  store(d, kMma16x8x8Tf32.d, out);
 }
 
 __device__ void multiply(float (&d)[4], const unsigned (&x)[4], const unsigned (&y)[2]) {
@@ -266,6 +349,7 @@ TEST_F(FragmentsOnGpu, AreThoseOfMma) {
     GTEST_SKIP() << device_->info().name << " multiplies no bf16: need sm_80 or newer";
   expect_product(kKernels, "mma_16x8x8", kMma16x8x8);
   expect_product(kKernels, "mma_16x8x16", kMma16x8x16);
+  expect_product(kKernels, "mma_16x8x8_tf32", kMma16x8x8Tf32);
   expect_product(kKernels, "ldmatrix_16x8x16", kMma16x8x16);
 }
 

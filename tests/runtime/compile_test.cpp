@@ -203,6 +203,7 @@ TEST(Compile, ReportAndProfileNameTheGroups) {
   EXPECT_NE(text.str().find("matmul"), std::string::npos) << text.str();
   EXPECT_NE(text.str().find("@ block.fc"), std::string::npos) << text.str();
   EXPECT_NE(text.str().find("total; arena"), std::string::npos) << text.str();
+  EXPECT_NE(text.str().find(", peak rates assumed\n"), std::string::npos) << text.str();
 
   const TemporaryFolder folder;
   const std::string path = folder / "profile.json";

@@ -53,7 +53,7 @@ class Builder {
     std::string what = "attention_mma_" + std::string(name(m_.dtype)) + "_f32_" + s.name();
     if (!middle_.name.empty()) what += "_" + middle_.name;
     name_kernel(call, machine_, what);
-    lowered_.description = call.entry.substr(0, call.entry.find("__"));
+    lowered_.description = description_of(call);
     lowered_.calls.push_back(std::move(call));
     return std::move(lowered_);
   }

@@ -104,7 +104,9 @@ struct ConvLaunch {
   int parts = 1;         // of the depth, each summed by blocks of its own
   unsigned cluster = 1;  // blocks that run together
 };
-/// Adds the call, and with several parts the one that adds them up.
+/// "conv_mma_tf32_f32_3x3": how the kernel's name begins, before the tile (name_kernel).
+std::string conv_name(const char* how, std::string_view operands, const Convolution& conv);
+/// Adds the call, and with several parts the one that adds them up. `what` names them.
 void add_calls(Lowered& lowered, const ConvLaunch& launch, const Convolution& conv,
                const ConvEpilogue& epilogue, const std::string& what, const Machine& machine);
 

@@ -228,6 +228,12 @@ ConvKernel adding_parts(const Convolution& conv, int parts) {
 
 }  // namespace
 
+std::string conv_name(const char* how, std::string_view operands, const Convolution& conv) {
+  return std::string(conv.is_transposed ? "conv_transpose_" : "conv_") + how + "_" +
+         std::string(operands) + (conv.dtype == f64 ? "_f64_" : "_f32_") +
+         std::to_string(conv.taps.h) + "x" + std::to_string(conv.taps.w);
+}
+
 void add_calls(Lowered& lowered, const ConvLaunch& launch, const Convolution& conv,
                const ConvEpilogue& epilogue, const std::string& what, const Machine& machine) {
   const bool has_parts = launch.parts > 1;
@@ -244,9 +250,11 @@ void add_calls(Lowered& lowered, const ConvLaunch& launch, const Convolution& co
   call.launch.overlaps_previous = true;
   call.arguments = launch.arguments;
   const Pointer partial{Pointer::Base::scratch, 0, sums_at};
+  const std::string last = epilogue.name.empty() ? "" : "_" + epilogue.name;
   if (has_parts) {
     call.arguments.emplace_back(partial);
     name_kernel(call, machine, what + "_part");
+    lowered.description = description_of(call);
     lowered.calls.push_back(std::move(call));
     lowered.scratch_bytes =
         sums_at + launch.parts * conv.pixels() * conv.outputs * std::int64_t{sizeof(float)};
@@ -259,9 +267,9 @@ void add_calls(Lowered& lowered, const ConvLaunch& launch, const Convolution& co
     call.arguments = {partial};
   }
   call.arguments.insert(call.arguments.end(), epilogue.arguments.begin(), epilogue.arguments.end());
-  name_kernel(
-      call, machine,
-      (has_parts ? "add_parts" : what) + (epilogue.name.empty() ? "" : "_" + epilogue.name));
+  name_kernel(call, machine,
+              (has_parts ? "add_parts_f32_p" + std::to_string(launch.parts) : what) + last);
+  if (!has_parts) lowered.description = description_of(call);
   lowered.calls.push_back(std::move(call));
 }
 

@@ -247,14 +247,11 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Convolution& c
   launch.arguments = {problem.image, weights};
   launch.blocks = ceil_div(conv.pixels(), s.pixels) * ceil_div(conv.outputs, s.outputs);
   launch.parts = s.parts;
-  const std::string what = "conv_" + (conv.is_tf32 ? "tf32" : std::string(name(conv.dtype))) + "_" +
-                           std::to_string(conv.taps.h) + "x" + std::to_string(conv.taps.w) +
-                           "_mma_" + std::to_string(s.pixels) + "x" + std::to_string(s.outputs) +
-                           "x" + std::to_string(block) + "_s" + std::to_string(s.stages) +
+  const std::string what = conv_name("mma", conv.is_tf32 ? "tf32" : name(conv.dtype), conv) + "_" +
+                           std::to_string(s.pixels) + "x" + std::to_string(s.outputs) + "x" +
+                           std::to_string(block) + "_s" + std::to_string(s.stages) +
                            (s.parts > 1 ? "_k" + std::to_string(s.parts) : "");
   add_calls(lowered, launch, conv, conv_epilogue(laid, group, conv), what, machine);
-  lowered.description = lowered.calls.back().entry;
-  if (s.parts > 1) lowered.description = lowered.calls[lowered.calls.size() - 2].entry;
   return lowered;
 }
 

@@ -26,11 +26,6 @@ std::string types_text(const LaidOutGraph& laid, const Convolution& conv) {
          ";\n  using Sum = " + (conv.dtype == f64 ? "double" : "float") + ";\n";
 }
 
-std::string name_of(const char* how, const Convolution& conv) {
-  return (conv.is_transposed ? "conv_transpose_" : "conv_") + std::string(name(conv.dtype)) + "_" +
-         std::to_string(conv.taps.h) + "x" + std::to_string(conv.taps.w) + "_" + how;
-}
-
 // ---- Tiles.
 
 constexpr int kTilePixels = 128, kDepthStep = 8;  // device/conv_plain.h
@@ -151,10 +146,10 @@ Lowered lower_tiled(const LaidOutGraph& laid, const Group& group, const Convolut
   launch.blocks = ceil_div(conv.pixels(), kTilePixels) * (row / tiling.outputs);
   launch.resident = tiling.resident;
   add_calls(lowered, launch, conv, conv_epilogue(laid, group, conv),
-            name_of(tiling.outputs == 64 ? "tiled_128x64x8" : "tiled_128x128x8", conv) +
+            conv_name("tiled", name(conv.dtype), conv) +
+                (tiling.outputs == 64 ? "_128x64x8_s2" : "_128x128x8_s2") +
                 (launch.parts > 1 ? "_k" + std::to_string(launch.parts) : ""),
             machine);
-  lowered.description = lowered.calls[lowered.calls.size() - (launch.parts > 1 ? 2 : 1)].entry;
   return lowered;
 }
 
@@ -189,9 +184,8 @@ Lowered lower_direct(const LaidOutGraph& laid, const Group& group, const Convolu
   launch.arguments = {problem.image, operand_pointer(laid, group, conv.weight)};
   launch.blocks = ceil_div(conv.pixels() * conv.outputs, launch.threads);
   Lowered lowered;
-  add_calls(lowered, launch, conv, conv_epilogue(laid, group, conv), name_of("direct", conv),
-            machine);
-  lowered.description = lowered.calls.back().entry;
+  add_calls(lowered, launch, conv, conv_epilogue(laid, group, conv),
+            conv_name("direct", name(conv.dtype), conv), machine);
   return lowered;
 }
 

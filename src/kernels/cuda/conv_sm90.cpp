@@ -262,13 +262,11 @@ Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Conv
   launch.blocks = ceil_div(conv.pixels(), s.pixels()) * ceil_div(conv.outputs, s.outputs) * s.parts;
   launch.cluster = static_cast<unsigned>(s.parts);
   if (problem.before) lowered.calls.push_back(std::move(*problem.before));
-  const std::string what =
-      "conv_" + std::string(name(conv.dtype)) + "_" + std::to_string(conv.taps.h) + "x" +
-      std::to_string(conv.taps.w) + "_wgmma_" + std::to_string(s.pixels()) + "x" +
-      std::to_string(s.outputs) + "x" + std::to_string(kBlock) + "_s" + std::to_string(s.stages) +
-      (s.parts > 1 ? "_k" + std::to_string(s.parts) : "");
+  const std::string what = conv_name("wgmma", name(conv.dtype), conv) + "_" +
+                           std::to_string(s.pixels()) + "x" + std::to_string(s.outputs) + "x" +
+                           std::to_string(kBlock) + "_s" + std::to_string(s.stages) +
+                           (s.parts > 1 ? "_k" + std::to_string(s.parts) : "");
   add_calls(lowered, launch, conv, conv_epilogue(laid, group, conv), what, machine);
-  lowered.description = lowered.calls.back().entry;
   return lowered;
 }
 

@@ -53,4 +53,8 @@ void name_kernel(Call& call, const Machine& machine, const std::string& what) {
   call.source.options = {"-default-device"};
 }
 
+std::string description_of(const Call& call) {
+  return call.entry.substr(0, call.entry.rfind("__"));
+}
+
 }  // namespace tensor::cuda

@@ -19,8 +19,9 @@
 
 namespace tensor::cuda {
 
-/// What the cost model and the schedules know of a GPU: data, not code. Rates are ceilings that
-/// were measured where the GPU is known, and otherwise come from its data.
+/// What the cost model and the schedules know of a GPU: data, not code. Rates are what the GPU's
+/// data promises, times what an H200 reached of it: measuring does not change them, for plans and
+/// learned models depend on them.
 struct Machine {
   DeviceInfo device;
   double tensor_tflops = 0;  // products of 16-bit operands on Tensor Cores
@@ -33,6 +34,15 @@ struct Machine {
   double host_gbps = 0;      // to and from the host
 };
 Machine machine_of(const DeviceInfo& device);
+
+/// The most that a GPU does, for the share that a kernel reaches of it.
+struct Ceilings {
+  double f16_tflops = 0, bf16_tflops = 0;  // products on Tensor Cores
+  double memory_gbps = 0;
+  bool are_measured = false;  // on a GPU of this name; otherwise they are the machine's rates
+};
+Ceilings ceilings_of(const Machine& machine);
+
 /// What a learned cost model sees of it.
 void set_machine(Features& features, const Machine& machine);
 /// A GPU as data sheets describe it, for compiling where there is none: 75, 80, 86, 89, 90, 100 or
@@ -77,7 +87,7 @@ Argument value_argument(const T& value) {
 /// what earlier kernels wrote or writes anything, and may call launch_next() before.
 struct Call {
   KernelSource source;
-  std::string entry;  // the function's name, by the grammar of kernel_name
+  std::string entry;  // the function's name, by the grammar of name_kernel
   Kernel::Launch launch;
   std::vector<Argument> arguments;
 };
@@ -92,7 +102,7 @@ struct Lowered {
   };
   std::vector<Packed> packed;
   std::int64_t scratch_bytes = 0;  // aligned to 1,024
-  /// What runs, for the report: "sm90a_gemm_f16_f32_128x128x64_s4_bias".
+  /// What runs, for the report: "sm90a_gemm_f16_f32_128x128x64_s4_add".
   std::string description;
   /// Instead of calls: runs on the host, on operands copied there and back.
   std::function<void(std::span<std::byte* const>)> on_host;
@@ -120,8 +130,15 @@ CostFn cuda_cost(const Machine& machine);
 /// so that the blocks of a model share their kernels.
 Lowered lower_group(const LaidOutGraph& laid, const Group& group, const Machine& machine);
 
-/// "sm90a_gemm_f16_f32_128x128x64_s4_bias__1a2b3c4d": architecture, what it does, and a hash of the
-/// text, which calls it KERNEL. Sets the call's entry and the names in its source.
+/// Sets the call's entry and the names in its source, whose text calls it KERNEL. Names are
+///   ARCHITECTURE_FAMILY_IN_SUM_[WINDOW_]TILE_sSTAGES[_HOW...][_EPILOGUE...]__HASH
+/// of kernels that multiply: the types of operands and sums, a convolution's window, the tile, and
+/// how else the schedule goes, as "k2" for two parts of the depth; and of all others
+///   ARCHITECTURE_FAMILY_TYPE[_WHAT...]__HASH
+/// with eight digits of a hash of the text: "sm90a_gemm_f16_f32_128x128x64_s4_add__1a2b3c4d".
+/// `what` is what stands between architecture and hash.
 void name_kernel(Call& call, const Machine& machine, const std::string& what);
+/// Its name without the hash, for the report.
+std::string description_of(const Call& call);
 
 }  // namespace tensor::cuda

@@ -161,8 +161,7 @@ class Builder {
         s.name();
     if (!epilogue_.name.empty()) what += "_" + epilogue_.name;
     add(std::move(call), blocks, threads, what);
-    const std::string& entry = lowered_.calls.back().entry;
-    lowered_.description = entry.substr(0, entry.find("__"));
+    lowered_.description = description_of(lowered_.calls.back());
   }
 
   // As FactorTile::kBytes of both factors, in every stage.
@@ -192,7 +191,7 @@ class Builder {
         product_.batches * product_.rows * product_.features / (product_.features % 2 == 0 ? 2 : 1);
     const std::int64_t blocks =
         std::clamp<std::int64_t>(ceil_div(pairs, kThreads), 1, 8 * machine_.device.multiprocessors);
-    std::string what = "sum_of_" + std::to_string(schedule_.parts);
+    std::string what = "add_parts_f32_p" + std::to_string(schedule_.parts);
     if (!epilogue_.name.empty()) what += "_" + epilogue_.name;
     add(std::move(call), blocks, kThreads, what);
   }

@@ -137,7 +137,7 @@ class Builder {
     if (product_.row_sums >= 0) what += "_sums";
     if (!epilogue.name.empty()) what += "_" + epilogue.name;
     name_kernel(call, machine_, what);
-    lowered_.description = call.entry.substr(0, call.entry.find("__"));
+    lowered_.description = description_of(call);
     lowered_.calls.push_back(std::move(call));
   }
 

@@ -32,8 +32,8 @@ Machine machine_of(const DeviceInfo& device) {
   Machine m;
   m.device = device;
   const double clocks = device.multiprocessors * device.clock_ghz * 1e9;
-  // What well-made kernels reach: an H200 multiplies 760 of its 990 TFLOP/s and reads 4.4 of its
-  // 4.8 TB/s.
+  // What well-made kernels reach, fitted on an H200: 0.77 of its Tensor Cores at the highest clock,
+  // which they do not keep, and 0.9 of its memory.
   m.tensor_tflops = 0.77 * 2 * tensor_operations(device.capability) * clocks / 1e12;
   m.tf32_tflops = device.capability >= 80 ? m.tensor_tflops / 2 : 0;
   m.f32_tflops = 0.8 * 2 * f32_operations(device.capability) * clocks / 1e12;
@@ -43,6 +43,19 @@ Machine machine_of(const DeviceInfo& device) {
   m.launch_us = device.capability >= 90 ? 0.6 : 1.2;
   m.host_gbps = 12;
   return m;
+}
+
+Ceilings ceilings_of(const Machine& machine) {
+  struct Row {
+    const char* name;
+    Ceilings ceilings;
+  };
+  // Products of 8192 x 8192 and reading 4 GiB with PyTorch (bench/peers/gpu_peers.py): the medians
+  // of the nine runs in bench/results/gpu/*-models.json up to 2026-11-23.
+  static const Row kMeasured[] = {{"NVIDIA H200", {750, 774, 4406, true}}};
+  for (const Row& row : kMeasured)
+    if (machine.device.name == row.name) return row.ceilings;
+  return {machine.tensor_tflops, machine.tensor_tflops, machine.memory_gbps, false};
 }
 
 void set_machine(Features& f, const Machine& m) {

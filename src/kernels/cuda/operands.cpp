@@ -42,7 +42,7 @@ std::vector<Argument> Operands::arguments() const {
 
 Lowered lowered_as(Call call) {
   Lowered lowered;
-  lowered.description = call.entry.substr(0, call.entry.rfind("__"));
+  lowered.description = description_of(call);
   lowered.calls.push_back(std::move(call));
   return lowered;
 }

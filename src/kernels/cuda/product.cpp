@@ -84,7 +84,7 @@ class EpilogueWriter {
     for (const ValueId id : product_.elementwise)
       if (const Op op = laid_.graph[id].op; op != Op::astype && op != Op::copy)
         result_.name += (result_.name.empty() ? "" : "_") + std::string(info(op).name);
-    if (result_.name.size() > 60) result_.name.resize(60);
+    if (result_.name.size() > 60) result_.name.resize(result_.name.rfind('_', 60));
     const auto& loads = product_.code.loads;
     for (std::size_t i = 0; i < loads.size(); ++i) {
       if (static_cast<int>(i) == boxed_.load)

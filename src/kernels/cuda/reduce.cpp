@@ -126,7 +126,7 @@ class Generator {
     const bool is_split = splits_ > 1;
     lowered.calls.push_back(call(is_split ? partial_text() : whole_text(), across_,
                                  static_cast<unsigned>(splits_), ""));
-    lowered.description = lowered.calls[0].entry.substr(0, lowered.calls[0].entry.rfind("__"));
+    lowered.description = description_of(lowered.calls[0]);
     if (is_split) {
       constexpr std::int64_t kLargestState = 24;
       lowered.scratch_bytes = kLargestState * results_ * splits_;

@@ -65,7 +65,7 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machi
   call.arguments.emplace_back(Pointer{Pointer::Base::operand, 1, 0});
   name_kernel(call, machine, "scan_" + std::string(name(node.type.dtype)) + "_cumsum");
   Lowered lowered;
-  lowered.description = call.entry.substr(0, call.entry.rfind("__"));
+  lowered.description = description_of(call);
   lowered.calls.push_back(std::move(call));
   return lowered;
 }

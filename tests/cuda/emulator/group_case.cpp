@@ -8,6 +8,7 @@
 #include "src/core/storage.h"
 #include "src/ops/op.h"
 #include "src/trace/parallel.h"
+#include "tests/cuda/kernel_names.h"
 
 namespace tensor::emulator {
 namespace {
@@ -362,11 +363,19 @@ Planned::Planned(const Laid& plan, const Tensors& inputs, const cuda::Machine& m
   }
 }
 
+namespace {
+void expect_names(const cuda::Lowered& lowered) {
+  for (const cuda::Call& call : lowered.calls)
+    EXPECT_TRUE(cuda::follows_grammar(call.entry)) << call.entry;
+}
+}  // namespace
+
 void expect_plan_emulated(const TensorFunction& function, const Tensors& inputs,
                           const Precision& precision, int capability) {
   const cuda::Machine machine = cuda::machine_of(cuda::typical_device(capability));
   Planned plan(function, inputs, precision, machine);
   EXPECT_EQ(plan.on_host, "");
+  for (const cuda::Lowered& lowered : plan.lowered) expect_names(lowered);
   plan.groups.check(plan.lowered, [&](const cuda::Lowered& l, std::span<const Operand> operands,
                                       std::span<const Tensor> packed) {
     emulate(l, operands, packed, {capability, {1, machine.device.shared_block_bytes}});
@@ -392,6 +401,7 @@ void expect_emulated(GroupCase& group, const cuda::Family& family, int capabilit
     return;
   }
   EXPECT_GT(*estimate, 0);
+  expect_names(family.lower(group.laid(), group.group(), machine));
   expect_emulated(group, GroupCase::Lower(family.lower), capability, seeds);
 }
 

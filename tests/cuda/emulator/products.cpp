@@ -32,16 +32,6 @@ float element_of(const u32* registers, int index, Number number) {
   return float_of(static_cast<u16>(index % 2 ? both >> 16 : both), number);
 }
 
-// mma.m16n8k8 of 32-bit operands (PTX ISA, "Matrix fragments for mma.m16n8k8", .tf32).
-constexpr MatrixMultiply kMmaTf32 = {
-    16,
-    8,
-    8,
-    80,
-    {16, 8, 32, 4, {{0, 1}, {0, 2}, {1, 0}, {2, 0}, {4, 0}}, {{8, 0}, {0, 4}}},
-    {8, 8, 32, 2, {{1, 0}, {2, 0}, {0, 1}, {0, 2}, {0, 4}}, {{4, 0}}},
-    device::kMma16x8x8.d};
-
 struct WarpProduct {
   float* d;
   const u32 *a, *b;
@@ -52,7 +42,7 @@ struct WarpProduct {
 void execute_in_warp(const std::vector<void*>& lanes) {
   const auto& first = *static_cast<WarpProduct*>(lanes[0]);
   const bool is_tf32 = first.number == Number::tf32;
-  const MatrixMultiply& mm = is_tf32         ? kMmaTf32
+  const MatrixMultiply& mm = is_tf32         ? device::kMma16x8x8Tf32
                              : first.k == 16 ? device::kMma16x8x16
                                              : device::kMma16x8x8;
   float a[16][16], b[16][8];
@@ -118,6 +108,18 @@ struct WarpMatrices {
   u32* m;
   bool failed = false;
 };
+
+// [lane][element]
+constexpr std::array<Place, 32 * 8> all_places(const Fragment& f) {
+  std::array<Place, 32 * 8> all;
+  for (int i = 0; i < 32 * 8; ++i) all[static_cast<std::size_t>(i)] = f.at(i / 8, i % 8);
+  return all;
+}
+const Place& place_in_matrices(bool transposed, std::size_t lane, int element) {
+  static constexpr auto kAll = all_places(device::kLdmatrix4),
+                        kTransposed = all_places(device::kLdmatrix4Transposed);
+  return (transposed ? kTransposed : kAll)[8 * lane + static_cast<std::size_t>(element)];
+}
 }  // namespace
 
 void Engine::load_matrices(u32* m, int count, bool transposed, u32 row) {
@@ -133,12 +135,10 @@ void Engine::load_matrices(u32* m, int count, bool transposed, u32 row) {
     for (std::size_t to = 0; to < 32; ++to)
       for (int i = 0; i < count; ++i) {
         u16 pair[2];
-        for (u32 j = 0; j < 2; ++j) {
-          const auto r = static_cast<u32>(to / 4), c = static_cast<u32>(to % 4 * 2 + j);
-          const u32 from = transposed ? c : r, column = transposed ? r : c;
-          const auto* source =
-              static_cast<WarpMatrices*>(lanes[static_cast<std::size_t>(8 * i) + from]);
-          std::memcpy(&pair[j], shared.at(source->row + 2 * column), 2);
+        for (int j = 0; j < 2; ++j) {
+          const device::Place p = place_in_matrices(transposed, to, 2 * i + j);
+          const auto* source = static_cast<WarpMatrices*>(lanes[static_cast<std::size_t>(p.row)]);
+          std::memcpy(&pair[j], shared.at(source->row + 2 * static_cast<u32>(p.column)), 2);
         }
         static_cast<WarpMatrices*>(lanes[to])->m[i] = u32{pair[0]} | u32{pair[1]} << 16;
       }
@@ -157,15 +157,14 @@ void Engine::store_matrices(u32 row, const u32* m, int count, bool transposed) {
   std::memcpy(registers, m, static_cast<std::size_t>(count) * sizeof(u32));
   WarpMatrices mine{row, registers};
   together_in_warp(~0u, "stmatrix", &mine, [&](const std::vector<void*>& lanes) {
-    for (u32 from = 0; from < 32; ++from)
+    for (std::size_t from = 0; from < 32; ++from)
       for (int i = 0; i < count; ++i)
-        for (u32 j = 0; j < 2; ++j) {
-          const u32 r = from / 4, c = from % 4 * 2 + j, to = transposed ? c : r;
-          const auto* target =
-              static_cast<WarpMatrices*>(lanes[static_cast<std::size_t>(8 * i) + to]);
+        for (int j = 0; j < 2; ++j) {
+          const device::Place p = place_in_matrices(transposed, from, 2 * i + j);
+          const auto* target = static_cast<WarpMatrices*>(lanes[static_cast<std::size_t>(p.row)]);
           const auto value =
               static_cast<u16>(static_cast<WarpMatrices*>(lanes[from])->m[i] >> 16 * j);
-          std::memcpy(shared.at(target->row + 2 * (transposed ? r : c)), &value, 2);
+          std::memcpy(shared.at(target->row + 2 * static_cast<u32>(p.column)), &value, 2);
         }
   });
   if (lane < 8 * count) {

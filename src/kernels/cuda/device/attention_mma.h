@@ -94,7 +94,7 @@ struct AttentionMma {
   }
 
   void multiply_scores(Scores& s, Queries& q, int stage) const {
-    const int eighth = threadIdx.x % 32 / 8, within = threadIdx.x % 8;
+    const Place of_b = ldmatrix_row_of_b(threadIdx.x % 32);
     const Element* tile = keys_at(stage);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
@@ -104,8 +104,8 @@ struct AttentionMma {
 #pragma unroll
       for (int pair = 0; pair < kUnits / 2; ++pair) {
         u32 b[4];
-        load_matrices(b, shared_address(tile + KeyTile::place(16 * pair + eighth / 2 * 8 + within,
-                                                              16 * step + eighth % 2 * 8)));
+        load_matrices(b, shared_address(
+                             tile + KeyTile::place(16 * pair + of_b.row, 16 * step + of_b.column)));
 #pragma unroll
         for (int i = 0; i < S::kSlabs; ++i)
 #pragma unroll
@@ -117,7 +117,7 @@ struct AttentionMma {
   }
 
   void multiply_values(Sums& sums, const Exponentials& p, int stage) const {
-    const int eighth = threadIdx.x % 32 / 8, within = threadIdx.x % 8;
+    const Place of_b = ldmatrix_row_of_a(threadIdx.x % 32);  // values lie turned
     const Element* tile = values_at(stage);
 #pragma unroll
     for (int step = 0; step < S::kBlock / 16; ++step)
@@ -126,8 +126,8 @@ struct AttentionMma {
       for (int pair = 0; pair < kPairs; ++pair) {
         u32 b[4];
         load_matrices_transposed(
-            b, shared_address(tile + ValueTile::place(16 * step + eighth % 2 * 8 + within,
-                                                      16 * pair + eighth / 2 * 8)));
+            b,
+            shared_address(tile + ValueTile::place(16 * step + of_b.row, 16 * pair + of_b.column)));
 #pragma unroll
         for (int i = 0; i < S::kSlabs; ++i) {
           const u32 a[4] = {p[i][4 * step], p[i][4 * step + 1], p[i][4 * step + 2],
@@ -141,20 +141,20 @@ struct AttentionMma {
   }
 
   void write(const Sums& sums, const Rows (&rows)[S::kSlabs]) const {
-    const int lane = threadIdx.x % 32, column = lane % 4 * 2;
+    const Place mine = place_of_lane(threadIdx.x % 32);
 #pragma unroll
     for (int i = 0; i < S::kSlabs; ++i) {
       float factor[2];
       rows[i].finish(factor);
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const int query = first + own_query() + 16 * i + lane / 4 + 8 * r;
+        const int query = first + own_query() + 16 * i + mine.row + kWarpSums.of_element(2 * r).row;
         if (query >= P::kQueries) continue;
 #pragma unroll
         for (int unit = 0; unit < kResults; ++unit)
           epilogue.store_pair(Epilogue::finish(sums[i][unit][2 * r] * factor[r], {}),
                               Epilogue::finish(sums[i][unit][2 * r + 1] * factor[r], {}),
-                              batch * P::kQueries + query, 8 * unit + column);
+                              batch * P::kQueries + query, 8 * unit + mine.column);
       }
     }
   }
@@ -189,7 +189,7 @@ struct AttentionMma {
         for (int i = 0; i < S::kSlabs; ++i) {
           const auto score = [&](int unit, int k) -> float& { return s[i][unit][k]; };
           Rows::settle(score, middle, block, batch,
-                       first + own_query() + 16 * i + static_cast<int>(threadIdx.x % 32 / 4));
+                       first + own_query() + 16 * i + place_of_lane(threadIdx.x % 32).row);
           rows[i].soften(score, p[i], block == 0, factor[i]);
         }
       }

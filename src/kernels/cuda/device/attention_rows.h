@@ -1,8 +1,9 @@
 // What kernels of attention do between their two products, whatever instructions these are: the
-// scores of two rows of queries, eight apart, become exponentials. Four lanes share such rows; each
-// has two of every eight columns of both, as operand d of mma and of wgmma lies.
+// scores of two rows of queries become exponentials. They lie as sums do (fragments.h), so that
+// four lanes share such rows.
 #pragma once
 
+#include "fragments.h"
 #include "numbers.h"
 
 namespace tensor::device {
@@ -19,7 +20,14 @@ struct AttentionRows {
   float top[2];    // the largest score so far: of no middle, times kScale
   float total[2];  // the sum of exponentials
 
-  static float across(float x, int lanes) { return __shfl_xor_sync(0xffffffffu, x, lanes); }
+  /// Of the lanes that share the rows: `both` of all their numbers.
+  template <class Both>
+  static float over_row(float x, const Both& both) {
+#pragma unroll
+    for (int bit = 0; bit < 5; ++bit)
+      if (kWarpSums.lane[bit].row == 0) x = both(x, __shfl_xor_sync(0xffffffffu, x, 1 << bit));
+    return x;
+  }
 
   /// What comes before the softmax, and nothing where there are no keys: in the last block's last
   /// columns. `query`: the first of the two rows.
@@ -28,17 +36,18 @@ struct AttentionRows {
     constexpr int kLeft = P::kKeys - (kBlocks - 1) * S::kBlock;  // keys of the last block
     const bool is_last = block + 1 == kBlocks;
     if (!S::kMiddle && (!is_last || kLeft == S::kBlock)) return;
-    const int column = threadIdx.x % 4 * 2;
+    const int column = place_of_lane(threadIdx.x % 32).column;
 #pragma unroll
     for (int unit = 0; unit < kUnits; ++unit) {
       if (!S::kMiddle && 8 * unit + 8 <= kLeft) continue;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int place = 8 * unit + column + i % 2;
+        const Place p = kWarpSums.of_element(i);
+        const int place = 8 * unit + column + p.column;
         const bool is_key = 8 * unit + 8 <= kLeft || !is_last || place < kLeft;
         float& x = score(unit, i);
         if constexpr (S::kMiddle) {
-          const int q = query + i / 2 * 8;
+          const int q = query + p.row;
           typename Middle::Inputs in{};
           if (is_key && q < P::kQueries)
             middle.load(in, batch * P::kQueries + q, block * S::kBlock + place);
@@ -61,8 +70,7 @@ struct AttentionRows {
       for (int unit = 0; unit < kUnits; ++unit)
 #pragma unroll
         for (int i = 0; i < 2; ++i) most = fmaxf(most, score(unit, 2 * r + i));
-      most = fmaxf(most, across(most, 1));
-      most = fmaxf(most, across(most, 2));
+      most = over_row(most, [](float x, float y) { return fmaxf(x, y); });
       if (!S::kMiddle) most *= P::kScale;
       if (!is_first) most = fmaxf(most, top[r]);
       // Of rows without any score but minus infinity nothing may be subtracted.
@@ -94,10 +102,7 @@ struct AttentionRows {
   void finish(float (&factor)[2]) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float sum = total[r];
-      sum += across(sum, 1);
-      sum += across(sum, 2);
-      factor[r] = 1.0f / sum;
+      factor[r] = 1.0f / over_row(total[r], [](float x, float y) { return x + y; });
     }
   }
 };

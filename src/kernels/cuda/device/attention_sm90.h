@@ -203,9 +203,9 @@ struct AttentionSm90 {
   // One panel of 64 features or fewer, by the epilogue or through shared memory.
   template <int kCount>
   void write(const float (&sums)[kCount], int group, int batch, int query, int panel) const {
-    const int thread = threadIdx.x % 128, lane = threadIdx.x % 32;
     if constexpr (S::kStaged) {
-      const int row = thread / 32 * 16 + lane / 8 % 2 * 8 + lane % 8;
+      const Place mine = ldmatrix_row_of_a(threadIdx.x % 32);
+      const int row = threadIdx.x % 128 / 32 * 16 + mine.row;
 #pragma unroll
       for (int unit = 0; unit < kCount / 4; unit += 2) {
         const bool is_whole = unit + 1 < kCount / 4;
@@ -214,22 +214,22 @@ struct AttentionSm90 {
         for (int i = 0; i < (is_whole ? 4 : 2); ++i)
           pairs[i] = S::Output::pair(sums[4 * unit + 2 * i], sums[4 * unit + 2 * i + 1]);
         // The last eight features of an odd number bring eight columns along that nobody stores.
-        const int chunk = unit + lane / 16;
+        const int chunk = unit + mine.column / 8;
         store_matrices(
             result_at(group) + panel * kTilePanel + row * kRowBytes + ((chunk ^ row % 8) << 4),
             pairs);
       }
     } else {
-      const int row = thread / 32 * 16 + lane / 4, column = lane % 4 * 2;
+      const Place mine = place_of_lane(threadIdx.x % 128);
 #pragma unroll
       for (int unit = 0; unit < kCount / 4; ++unit)
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-          const int q = query + row + 8 * r;
+          const int q = query + mine.row + kGroupSums.of_element(2 * r).row;
           if (q < P::kQueries)
             epilogue.store_pair(Epilogue::finish(sums[4 * unit + 2 * r], {}),
                                 Epilogue::finish(sums[4 * unit + 2 * r + 1], {}),
-                                batch * P::kQueries + q, 64 * panel + 8 * unit + column);
+                                batch * P::kQueries + q, 64 * panel + 8 * unit + mine.column);
         }
     }
   }
@@ -261,7 +261,7 @@ struct AttentionSm90 {
   // The blocks of keys for 64 queries. `leaves`: nobody in this group needs them afterwards.
   void attend(Turn& turn, u32& parity, int group, int batch, int query, bool leaves) const {
     const bool speaks = threadIdx.x % 128 == 0, is_empty = query >= P::kQueries;
-    const int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+    const int row = place_of_lane(threadIdx.x % 128).row;
     Sums sums;
     Rows rows;
     if (!is_empty) {

@@ -143,11 +143,10 @@ struct ConvSm90 {
 
   // The sums of a part to its own shared memory, for every block of the cluster to read.
   void share(const float (&sums)[kColumns / 2], int warp, float* rows) const {
-    constexpr Fragment kSums = kMma16x8x16.d;
-    const Place mine = kSums.of_lane(threadIdx.x % 32);
+    const Place mine = kWarpSums.of_lane(threadIdx.x % 32);
 #pragma unroll
     for (int i = 0; i < kColumns / 2; ++i) {
-      const Place p = kSums.of_element(i % 4);
+      const Place p = kWarpSums.of_element(i % 4);
       rows[(warp * 16 + mine.row + p.row) * kPitch + i / 4 * 8 + mine.column + p.column] = sums[i];
     }
   }

@@ -54,24 +54,23 @@ inline void store_channels(T* to, const Compute<T> (&from)[kCount], int stride, 
 template <int kColumns>
 inline constexpr int kRowsBuffer = 16 * (kColumns + 8);
 
-/// 16 pixels by kColumns channels of a warp's sums, laid out as operand d of kMma16x8x16 for each
-/// eight columns, through `buffer` to the epilogue: a lane has eight channels of a pixel there, so
-/// that whole rows are read and written. E has what a line of channels needs of all pixels
-/// (line), what each pixel needs (pixel), and finish, which stores.
+/// 16 pixels by kColumns channels of a warp's sums, laid out as kWarpSums for each eight columns,
+/// through `buffer` to the epilogue: a lane has eight channels of a pixel there, so that whole rows
+/// are read and written. E has what a line of channels needs of all pixels (line), what each pixel
+/// needs (pixel), and finish, which stores.
 template <int kColumns, class E>
 inline void finish_rows(const float (&sums)[kColumns / 8][4], float* buffer, int first_pixel,
                         int first_channel, int pixels, int channels, const E& epilogue) {
   constexpr int kPitch = kColumns + 8;  // no two rows of a store meet in a bank
   constexpr int kLanes = kColumns / 8, kRows = 32 / kLanes, kPasses = 16 / kRows;
-  constexpr Fragment kSums = kMma16x8x16.d;
   const int lane = threadIdx.x % 32;
-  const Place mine = kSums.of_lane(lane);
+  const Place mine = kWarpSums.of_lane(lane);
   __syncwarp();  // other lanes may still read what came before
 #pragma unroll
   for (int tile = 0; tile < kColumns / 8; ++tile)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const Place p = kSums.of_element(i);
+      const Place p = kWarpSums.of_element(i);
       buffer[(mine.row + p.row) * kPitch + mine.column + p.column + 8 * tile] = sums[tile][i];
     }
   __syncwarp();

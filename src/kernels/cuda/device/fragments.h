@@ -33,7 +33,8 @@ struct Fragment {
   }
 };
 
-/// d[m, n] += a[m, k] * b[k, n], of 16-bit operands and float32 sums, by all lanes together.
+/// d[m, n] += a[m, k] * b[k, n], with float32 sums, by all lanes together. Operands are 16-bit
+/// floats but for kMma16x8x8Tf32.
 struct MatrixMultiply {
   int m, n, k;
   int architecture;  // the first that has it: 75 for sm_75
@@ -60,6 +61,16 @@ constexpr MatrixMultiply kMma16x8x16 = {
     {16, 8, 32, 4, {{2, 0}, {4, 0}, {0, 1}, {0, 2}, {0, 4}}, {{1, 0}, {8, 0}}},
     {16, 8, 32, 4, {{0, 2}, {0, 4}, {1, 0}, {2, 0}, {4, 0}}, {{0, 1}, {8, 0}}}};
 
+/// Of floats that were rounded to tf32, one in each register.
+constexpr MatrixMultiply kMma16x8x8Tf32 = {
+    16,
+    8,
+    8,
+    80,
+    {16, 8, 32, 4, {{0, 1}, {0, 2}, {1, 0}, {2, 0}, {4, 0}}, {{8, 0}, {0, 4}}},
+    {8, 8, 32, 2, {{1, 0}, {2, 0}, {0, 1}, {0, 2}, {0, 4}}, {{4, 0}}},
+    kMma16x8x8.d};
+
 /// wgmma.m64nNk16 by the 128 lanes of a warpgroup, n from 8 to 256 in steps of 8: `a` is its
 /// fragment when it comes from registers; b lies in shared memory, so its rows name no lanes.
 constexpr MatrixMultiply wgmma64xNx16(int n) {
@@ -82,6 +93,15 @@ constexpr MatrixMultiply wgmma64xNx16(int n) {
            {{0, 1}, {8, 0}, {0, 8}, {0, 16}, {0, 32}, {0, 64}, {0, 128}}}};
 }
 
+/// Sums of eight columns, whatever the instruction: 16 rows by a warp, 64 by a warpgroup.
+constexpr Fragment kWarpSums = kMma16x8x16.d, kGroupSums = wgmma64xNx16(8).d;
+/// Where a lane's elements of such sums begin, as their of_lane has it, in fewer instructions:
+/// where most registers are taken, bit by bit is too many. With a width of 1, of operand a of
+/// kMma16x8x8Tf32, and turned of b.
+constexpr Place place_of_lane(int thread, int width = 2) {
+  return {thread / 32 * 16 + thread % 32 / 4, thread % 4 * width};
+}
+
 /// ldmatrix of four 8 x 8 matrices of 16-bit elements, one below the other: lane i names the
 /// address of row i, and receives these elements. With .trans every matrix arrives transposed.
 constexpr Fragment kLdmatrix4 = {
@@ -89,8 +109,17 @@ constexpr Fragment kLdmatrix4 = {
 constexpr Fragment kLdmatrix4Transposed = {
     32, 8, 32, 8, {{2, 0}, {4, 0}, {0, 1}, {0, 2}, {0, 4}}, {{1, 0}, {8, 0}, {16, 0}}};
 
-/// The row of the tile [16, 16] whose address lane i names so that ldmatrix gives operand a of
-/// kMma16x8x16: the four quarters in the order left top, left bottom, right top, right bottom.
-constexpr Place ldmatrix_row_of_a(int lane) { return {lane % 16, lane / 16 * 8}; }
+/// The row of a tile [16 of m, 2 width of k] whose address lane i names so that ldmatrix gives
+/// operand a, the four quarters in the order left top, left bottom, right top, right bottom. So lie
+/// two operands b of neighbouring columns in a tile [16 of k, 16 of n] for ldmatrix with .trans,
+/// and two units of sums in a tile [16, 16] for stmatrix. `width`: elements in 16 bytes.
+constexpr Place ldmatrix_row_of_a(int lane, int width = 8) {
+  return {lane % 16, lane / 16 * width};
+}
+/// Those of two operands b in a tile [16 of n, 2 width of k]: quarters left top, right top, left
+/// bottom, right bottom.
+constexpr Place ldmatrix_row_of_b(int lane, int width = 8) {
+  return {lane / 16 * 8 + lane % 8, lane / 8 % 2 * width};
+}
 
 }  // namespace tensor::device

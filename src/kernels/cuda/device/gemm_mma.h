@@ -79,11 +79,14 @@ struct GemmMma {
     constexpr int kWidth = kItems<Element>;
     const int lane = threadIdx.x % 32;
     if constexpr (kIsTf32<Element> && FactorOfTile::kIsTurned) {
+      const Place mine = place_of_lane(lane, 1);  // of operand a, and turned of b
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int down = kIsLeft ? i % 2 : i / 2, on = kIsLeft ? i / 2 : i % 2;
-        to[i] = __float_as_uint(
-            tile[FactorOfTile::place(row + 8 * down + lane / 4, depth + kWidth * on + lane % 4)]);
+        const Place of_a = kMma16x8x8Tf32.a.of_element(i),
+                    of_b = kMma16x8x8Tf32.b.of_element(i % 2);
+        const int r = row + mine.row + (kIsLeft ? of_a.row : i / 2 * 8 + of_b.column);
+        const int d = depth + mine.column + (kIsLeft ? of_a.column : of_b.row);
+        to[i] = __float_as_uint(tile[FactorOfTile::place(r, d)]);
       }
     } else {
       const int eighth = lane / 8, within = lane % 8;
@@ -159,8 +162,7 @@ struct GemmMma {
     float sums[kSlabs][kUnits][4] = {};
     gemm.multiply_all(sums);
     launch_next();
-    constexpr Fragment kSums = kMma16x8x16.d;
-    const Place mine = kSums.of_lane(threadIdx.x % 32);
+    const Place mine = kWarpSums.of_lane(threadIdx.x % 32);
     const int warp = threadIdx.x / 32;
     const int row = tile.row + warp / S::kWarpsX * (kSlabs * 16) + mine.row;
     const int feature = tile.feature + warp % S::kWarpsX * kColumns + mine.column;

@@ -77,8 +77,8 @@ struct GemmResults {
 
   // The lane's place among 64 rows and eight columns.
   static Place my_place() {
-    constexpr MatrixMultiply kShape = wgmma64xNx16(8);
-    return kShape.d.of_lane(threadIdx.x % 128);
+    constexpr Fragment kSums = kGroupSums;  // a constant here is less code than the one outside
+    return kSums.of_lane(threadIdx.x % 128);
   }
   static Pair pair_at(const Tile& tile, int row, int column) {
     const Place mine = my_place();
@@ -194,10 +194,12 @@ struct GemmResults {
   // Of features as rows: those of each warp's 16 features, into shared memory.
   template <bool kWhole>
   void put_parts(const float (&sums)[8], int column_of_panel, int group) const {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32, place = lane / 4;
+    // The lane gets the sum of its row's number.
+    const Place mine = place_of_lane(threadIdx.x % 32);
     const float sum = scattered_sum<8, 4>(sums);
-    const int column = column_of_panel + place / 4 * 8 + lane % 4 * 2 + place / 2 % 2;
-    if (kWhole || place < 4) parts_of(group, warp)[2 * column + place % 2] = sum;
+    const int column = column_of_panel + mine.row / 4 * 8 + mine.column + mine.row / 2 % 2;
+    if (kWhole || mine.row < 4)
+      parts_of(group, threadIdx.x % 128 / 32)[2 * column + mine.row % 2] = sum;
   }
   float* parts_of(int group, int warp) const {
     return reinterpret_cast<float*>(memory + kPartsAt) + (group * 4 + warp) * kPartFloats;
@@ -205,7 +207,8 @@ struct GemmResults {
 
   // Of tokens as rows: 64 features that end with those before column `end` of the tile.
   void store_token_sums(const Tile& tile, int row, int end, RowSums& sums) const {
-    const int place = threadIdx.x % 4, token = tile.token + row + my_place().row + place / 2 * 8;
+    const int place = place_of_lane(threadIdx.x % 128).column / 2;
+    const int token = tile.token + row + my_place().row + place / 2 * 8;
     store_row_sum(tile, token, tile.feature + end - kSummed, place % 2,
                   scattered_sum<4, 1>({sums[0], sums[1], sums[2], sums[3]}));
 #pragma unroll
