@@ -80,6 +80,15 @@ class GemmSm90OnGpu : public testing::TestWithParam<GemmSchedule> {
   }
 };
 
+// Cases that are the same for all schedules: the reference takes seconds. Several turns of tiles.
+struct LargeCases {
+  Generator random{4};
+  emulator::GroupCase product = product_case(random, 3000, 1544, 328, true);
+  emulator::GroupCase normalized = normalized_case(random, 3000, 1544, 1280, f16, 1, false);
+  emulator::GroupCase summed = summed_case(random, {}, 3000, 1536, 328, f16, false);
+  emulator::GroupCase narrow = summed_case(random, {}, 3000, 1536, 328, f16, true);
+};
+
 TEST_P(GemmSm90OnGpu, IsRight) {
   const GemmSchedule& s = GetParam();
   Generator random(3);
@@ -90,17 +99,10 @@ TEST_P(GemmSm90OnGpu, IsRight) {
       emulator::expect_on_device(group, by(s));
     }
   }
-  // More tiles than multiprocessors.
-  if (s.splits == 1 && s.features >= 128) {
-    emulator::GroupCase large = product_case(random, 3000, 1544, 328, true);
-    emulator::expect_on_device(large, by(s));
-  }
-  emulator::GroupCase normalized = normalized_case(random, 3000, 1544, 1280, f16, 1, false);
-  if (fault(s, normalized).empty()) emulator::expect_on_device(normalized, by(s));
-  for (const bool is_narrow : {false, true}) {
-    emulator::GroupCase summed = summed_case(random, {}, 3000, 1536, 328, f16, is_narrow);
-    if (fault(s, summed).empty()) emulator::expect_on_device(summed, by(s));
-  }
+  static LargeCases large;
+  if (s.splits == 1 && s.features >= 128) emulator::expect_on_device(large.product, by(s));
+  for (emulator::GroupCase* group : {&large.normalized, &large.summed, &large.narrow})
+    if (fault(s, *group).empty()) emulator::expect_on_device(*group, by(s));
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, GemmSm90OnGpu, testing::ValuesIn(with_wide()),
