@@ -61,7 +61,7 @@ def compiled(run):
     rows = []
     for row in run["results"]:
         for mode in ("best", "autotune"):
-            if f"torch_{mode}_ms" in row:
+            if f"torch_{mode}_ms" in row and "torch_graph_ms" in row:
                 times = [row["tensor_ms"], row["torch_graph_ms"], row[f"torch_{mode}_ms"]]
                 rows.append([row["model"], str(row["batch"]), *(f"{ms:.3f}" for ms in times), mode,
                              f"{row[f'torch_{mode}_ready_s']:.0f}", f"**{min(times[1:]) / times[0]:.2f}**"])

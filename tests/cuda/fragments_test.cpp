@@ -173,27 +173,22 @@ using namespace tensor::device;
 __device__ unsigned pair(const float* x, int low, int high) {
   return __float_as_uint(x[low]) >> 16 | (__float_as_uint(x[high]) & 0xffff0000u);
 }
+// Where the lane's element lies in a row-major matrix.
+__device__ int at(const Fragment& f, int element) {
+  const Place p = f.at(threadIdx.x, element);
+  return p.row * f.columns + p.column;
+}
 template <int kRegisters>
 __device__ void load(unsigned (&registers)[kRegisters], const Fragment& f, const float* x) {
-  for (int i = 0; i < kRegisters; ++i) {
-    const Place low = f.at(threadIdx.x, 2 * i), high = f.at(threadIdx.x, 2 * i + 1);
-    registers[i] = pair(x, low.row * f.columns + low.column, high.row * f.columns + high.column);
-  }
+  for (int i = 0; i < kRegisters; ++i) registers[i] = pair(x, at(f, 2 * i), at(f, 2 * i + 1));
+}
+template <int kRegisters>
+__device__ void load_rounded(unsigned (&registers)[kRegisters], const Fragment& f, const float* x) {
+  for (int i = 0; i < kRegisters; ++i) registers[i] = __float_as_uint(x[at(f, i)]);
 }
 template <int kRegisters>
 __device__ void store(const float (&registers)[kRegisters], const Fragment& f, float* x) {
-  for (int i = 0; i < kRegisters; ++i) {
-    const Place p = f.at(threadIdx.x, i);
-    x[p.row * f.columns + p.column] = registers[i];
-  }
-}
-
-template <int kRegisters>
-__device__ void load_rounded(unsigned (&registers)[kRegisters], const Fragment& f, const float* x) {
-  for (int i = 0; i < kRegisters; ++i) {
-    const Place p = f.at(threadIdx.x, i);
-    registers[i] = __float_as_uint(x[p.row * f.columns + p.column]);
-  }
+  for (int i = 0; i < kRegisters; ++i) x[at(f, i)] = registers[i];
 }
 
 extern "C" __global__ void mma_16x8x8(const float* a, const float* b, float* out) {

@@ -14,6 +14,7 @@
 #include "tensor/io.h"
 #include "tensor/tensor.h"
 #include "tests/error_of.h"
+#include "tests/near.h"
 #include "tests/temporary_folder.h"
 
 namespace tn = tensor;
@@ -31,16 +32,7 @@ void expect_equal(const tn::TensorFunction& f, const Tensors& inputs, double bou
   for (const bool fuse : {true, false}) {
     const tn::Executable fast = tn::compile(f, inputs, {.fuse = fuse});
     fast(inputs);
-    const Tensors got = fast(inputs);
-    ASSERT_EQ(got.size(), expected.size());
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      ASSERT_EQ(got[i].type(), expected[i].type());
-      const auto a = got[i].to_vector<double>(), b = expected[i].to_vector<double>();
-      double largest = 0;
-      for (const double value : b) largest = std::max(largest, std::abs(value));
-      for (std::size_t k = 0; k < a.size(); ++k)
-        ASSERT_NEAR(a[k], b[k], bound * 1.2e-7 * largest) << "output " << i << " element " << k;
-    }
+    tn::check::expect_near(fast(inputs), expected, bound);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "src/trace/passes/fold_scale.h"
 #include "src/trace/trace.h"
 #include "tensor/tensor.h"
+#include "tests/near.h"
 
 namespace tn = tensor;
 using tn::Tensor;
@@ -73,15 +74,8 @@ tn::LaidOutGraph expect_merged(const tn::LaidOutGraph& laid, const Tensors& inpu
   EXPECT_EQ(count, products) << merged.graph;
   for (const tn::Group& group : after.groups)
     EXPECT_EQ(cost(merged.graph, group).family, 0) << merged.graph;
-  const Tensors before = tn::interpret(laid.graph, inputs),
-                got = tn::interpret(merged.graph, inputs);
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    EXPECT_EQ(got[i].type(), before[i].type());
-    const auto a = before[i].to_vector<double>(), b = got[i].to_vector<double>();
-    double largest = 0;
-    for (const double value : a) largest = std::max(largest, std::abs(value));
-    for (std::size_t k = 0; k < a.size(); ++k) EXPECT_NEAR(a[k], b[k], ulps * 1.2e-7 * largest);
-  }
+  tn::check::expect_near(tn::interpret(merged.graph, inputs), tn::interpret(laid.graph, inputs),
+                         ulps);
   return merged;
 }
 
