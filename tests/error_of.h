@@ -1,4 +1,4 @@
-// What a UserError says, for the tests of its text.
+// What an error says, for the tests of its text.
 #pragma once
 
 #include <functional>
@@ -8,11 +8,12 @@
 
 namespace tensor::check {
 
-/// The text of the UserError that `body` throws, or "no error".
-inline std::string error_of(const std::function<void()>& body) {
+/// The text of the UserError (or of another kind, if asked for) that `body` throws, or "no error".
+template <class Kind = UserError>
+std::string error_of(const std::function<void()>& body) {
   try {
     body();
-  } catch (const UserError& error) {
+  } catch (const Kind& error) {
     return error.what();
   }
   return "no error";

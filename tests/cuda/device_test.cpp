@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tensor/error.h"
+#include "tests/error_of.h"
 
 #if __has_include(<cuda.h>)
 #include <cuda.h>
@@ -17,16 +18,6 @@
 
 namespace tensor::cuda {
 namespace {
-
-template <class F>
-std::string message(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "(no error)";
-}
 
 std::string why_no_gpu() {
   try {
@@ -51,8 +42,8 @@ Kernel compiled(Device& device, const std::string& text, const std::string& name
 }
 
 TEST(CudaDriver, IsThereOrSaysWhatWasTried) {
-  const std::string reason = message([] { Device::count(); });
-  if (reason == "(no error)") {
+  const std::string reason = check::error_of<Error>([] { Device::count(); });
+  if (reason == "no error") {
     EXPECT_GE(Device::count(), 1);
   } else {
     EXPECT_TRUE(reason.starts_with("the CUDA driver: ")) << reason;
@@ -75,7 +66,7 @@ TEST_F(Gpu, IsDescribed) {
   EXPECT_GT(info.memory_gbps, 10);
   EXPECT_GT(Device::get().free_bytes(), 0);
   const int count = Device::count();
-  EXPECT_EQ(message([&] { Device::get(count); }),
+  EXPECT_EQ(check::error_of<Error>([&] { Device::get(count); }),
             "device: got cuda:" + std::to_string(count) + ", this machine has " +
                 std::to_string(count) + " (0 to " + std::to_string(count - 1) + ")");
 }
@@ -150,7 +141,7 @@ TEST_F(Gpu, RepeatsWhatLiesInABuffer) {
 TEST_F(Gpu, OutOfMemoryIsClearAndLosesNothing) {
   Device& device = Device::get();
   const std::int64_t huge = 2 * device.info().memory_bytes;
-  const std::string text = message([&] { Buffer buffer(device, huge); });
+  const std::string text = check::error_of<Error>([&] { Buffer buffer(device, huge); });
   EXPECT_TRUE(text.starts_with("cuda:0: cannot allocate " + std::to_string(huge) + " bytes: "))
       << text;
   Buffer small(device, 1024);
@@ -178,9 +169,9 @@ TEST_F(Gpu, AFatalErrorIsNeverHidden) {
   Buffer kept(device, 16);
   Stream stream(device);
   wild(stream, {}, Address{0x10});
-  const std::string first = message([&] { stream.synchronize(); });
+  const std::string first = check::error_of<Error>([&] { stream.synchronize(); });
   EXPECT_TRUE(first.starts_with("cuda:0: running wild: an illegal memory access")) << first;
-  const std::string later = message([&] { Buffer another(device, 16); });
+  const std::string later = check::error_of<Error>([&] { Buffer another(device, 16); });
   EXPECT_TRUE(
       later.starts_with("cuda:0: is out of use in this process since running wild: an illegal "
                         "memory access"))

@@ -34,14 +34,6 @@ class LostGpuDeathTest : public OnGpu {
   // KERNEL and what the driver says after it; later, everything on this GPU repeats it.
   void expect_error(const Device& device, const std::string& pattern,
                     const std::function<void()>& first) {
-    const auto text_of = [](const std::function<void()>& body) -> std::string {
-      try {
-        body();
-      } catch (const Error& error) {
-        return error.what();
-      }
-      return "no error";
-    };
     const auto expect = [&](const std::string& text, const std::string& before,
                             const std::string& after) {
       const std::string error =
@@ -53,9 +45,10 @@ class LostGpuDeathTest : public OnGpu {
       failed_ = true;
     };
     const std::string where = "cuda:" + std::to_string(device.index()) + ": ";
-    expect(text_of(first), where, R"( \(a fault in tensor itself: please report it\))");
+    expect(check::error_of<Error>(first), where,
+           R"( \(a fault in tensor itself: please report it\))");
     for (const auto& later : {first, std::function([&] { x_.to(device); })})
-      expect(text_of(later), where + "is out of use in this process since ",
+      expect(check::error_of<Error>(later), where + "is out of use in this process since ",
              ": start the process again");
   }
   [[noreturn]] void end() {

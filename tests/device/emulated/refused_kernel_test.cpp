@@ -3,6 +3,7 @@
 #include "src/kernels/cuda/kernel_cache.h"
 #include "src/kernels/cuda/load.h"
 #include "tests/device/gpu.h"
+#include "tests/error_of.h"
 
 namespace tensor::cuda {
 namespace {
@@ -68,14 +69,10 @@ TEST_F(RefusedKernel, IsCompiledOnceMore) {
 }
 
 TEST_F(RefusedKernel, IsReportedWhereThatDoesNotHelp) {
-  std::string text;
   int renewed = 0;
-  try {
-    Kernel(device_, rubbish(), "number", [&] { return ++renewed, rubbish(); });
-  } catch (const InternalError& error) {
-    text = error.what();
-  }
-  EXPECT_EQ(text,
+  EXPECT_EQ(check::error_of<InternalError>([&] {
+              Kernel(device_, rubbish(), "number", [&] { return ++renewed, rubbish(); });
+            }),
             "cuda:0: number: device kernel image is invalid (CUDA_ERROR_INVALID_IMAGE) (a fault in "
             "tensor itself: please report it)");
   EXPECT_EQ(renewed, 1);
