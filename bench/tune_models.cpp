@@ -46,7 +46,7 @@ constexpr const char* kHelp =
     "  --record=N        no tuning: draws --trials schedules at random of each of a model's N "
     "heaviest\n"
     "                    problems that have 100 schedules or more, for tune_search to replay\n"
-    "  --only=TEXT       such problems only as have this among their operators (conv2d)\n"
+    "  --only=TEXT       such problems only as have this in their text (conv2d), even small ones\n"
     "Ctrl-C goes on to timing the model, and then ends.\n";
 
 struct Options {

@@ -46,9 +46,9 @@ struct TuneOptions {
   bool use_whole = true;      ///< on a GPU, the last choice by the whole model's time
 
   /// If above 0, nothing is tuned. Takes the `record` heaviest problems of the untuned plan that
-  /// have at least 100 schedules and whose operators include `record_only`; for each it measures
-  /// the analytic model's choice and then random schedules, `trials` of each problem. Searches can
-  /// be compared on a log of these.
+  /// have at least 100 schedules, or of those whose text in the log includes `record_only`; for
+  /// each it measures the analytic model's choice and then random schedules, `trials` of each
+  /// problem. Searches can be compared on a log of these.
   int record = 0;
   std::string record_only = {};
 };

@@ -24,8 +24,9 @@ std::vector<int> Tuner::recorded_tasks() const {
   std::vector<std::pair<double, int>> tasks;
   for (std::size_t i = 0; i < tasks_.size(); ++i) {
     const Entry& entry = tasks_[i];
-    if (entry.operators.find(options_.record_only) == std::string::npos ||
-        entry.problem->space().size() < kLeastSpace)
+    const std::string& only = options_.record_only;
+    if (entry.problem->text().find(only) == std::string::npos ||
+        (only.empty() && entry.problem->space().size() < kLeastSpace))
       continue;
     tasks.emplace_back(-entry.weight * entry.before_us, static_cast<int>(i));
   }

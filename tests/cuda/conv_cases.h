@@ -43,6 +43,7 @@ inline std::vector<ConvShape> conv_shapes() {
       {"wide_dilation", {1, 64, 7, 12}, 136, 3, {.padding = 2, .dilation = 2}},
       {"stem", {1, 3, 23, 18}, 40, 7, {.stride = 2, .padding = 3}, false},
       {"patches", {2, 3, 28, 42}, 72, 14, {.stride = 14}, false},
+      {"whole_patches", {3, 3, 32, 48}, 72, 16, {.stride = 16}, false},
       {"odd_channels", {1, 5, 9, 8}, 16, 3, {.padding = 1}},
       {"many_odd_channels", {1, 19, 6, 7}, 19, 3, {.padding = 1}, false},
       {"one_output", {1, 24, 6, 7}, 1, 1, {}},

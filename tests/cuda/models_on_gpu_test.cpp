@@ -17,19 +17,33 @@ TEST_F(ModelsOnGpu, ReferenceCheckpointsAreRight) {
     }
 }
 
-TEST_F(ModelsOnGpu, KernelsOfStandardModelsAreRight) {
-  for (const standard::Case& c : standard::cases()) {
-    const standard::Model model = standard::model(c);
-    nn::randomize(model.parameters, 20);
-    const nn::StateDict inputs = {{"pixel_values", random_.normal({1, 3, c.height, c.width})}};
-    for (const DType dtype : {f16, bf16}) {
-      SCOPED_TRACE(standard::word(c) + " " + std::string(name(dtype)));
-      const models::NamedExecutable fast =
-          models::compile_named(model.run, inputs, {.dtype = dtype, .device = "cuda"});
-      golden::expect_verified(fast.executable, fast.arguments(inputs));
-    }
-  }
+// Each a case of its own, so that several processes can share them out: references take seconds.
+class StandardModelsOnGpu : public OnGpu,
+                            public ::testing::WithParamInterface<std::pair<standard::Case, DType>> {
+};
+
+TEST_P(StandardModelsOnGpu, KernelsAreRight) {
+  const auto& [c, dtype] = GetParam();
+  const standard::Model model = standard::model(c);
+  nn::randomize(model.parameters, 20);
+  const nn::StateDict inputs = {{"pixel_values", random_.normal({1, 3, c.height, c.width})}};
+  const models::NamedExecutable fast =
+      models::compile_named(model.run, inputs, {.dtype = dtype, .device = "cuda"});
+  golden::expect_verified(fast.executable, fast.arguments(inputs));
 }
+
+std::vector<std::pair<standard::Case, DType>> cases_of_both_types() {
+  std::vector<std::pair<standard::Case, DType>> all;
+  for (const standard::Case& c : standard::cases())
+    for (const DType dtype : {f16, bf16}) all.emplace_back(c, dtype);
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, StandardModelsOnGpu, ::testing::ValuesIn(cases_of_both_types()),
+                         [](const auto& case_) {
+                           return standard::word(case_.param.first) + "_" +
+                                  std::string(name(case_.param.second));
+                         });
 
 }  // namespace
 }  // namespace tensor
