@@ -38,7 +38,21 @@ def table(heads, rows, text_columns=1):
 
 def header(run, what):
     gpu, versions = run["gpu"], ", ".join(f"{name} {version}" for name, version in run["versions"].items())
-    return f"{what}: {run['date']}, {gpu['name']} (driver {gpu['driver_version']}). {versions}.\n"
+    return f"{what}: {run['date']}, {gpu['name']} (driver {gpu['driver_version']}). {versions}.\n{clocks(run)}"
+
+
+def clocks(run):
+    """A sentence about the multiprocessors' clock meanwhile, where the run has read it."""
+    medians = {"this library": [], "PyTorch": []}
+    for read in [run.get("clocks", {}), *(row.get("clocks", {}) for row in run.get("results", []))]:
+        for engine, values in read.items():
+            if "clocks.sm" in values:
+                medians["this library" if engine == "tensor" else "PyTorch"].append(values["clocks.sm"]["median"])
+    spans = [f"{engine} ran at {' to '.join(f'{mhz:,.0f}' for mhz in sorted({min(values), max(values)}))} MHz"
+             for engine, values in medians.items() if values]
+    if not spans:
+        return ""
+    return f"Clocks: {', '.join(spans)} (medians), of {run['gpu']['clocks.max.sm']}; power limit {run['gpu']['power.limit']}.\n"
 
 
 def models(run):

@@ -18,8 +18,11 @@ import statistics
 import subprocess
 import sys
 
-LIMITS = {"graph": 120, "best": 900, "autotune": 900}  # seconds
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+import gpu  # noqa: E402
+
+LIMITS = {"graph": 120, "best": 900, "autotune": 900}  # seconds
 CASES = [
     ("vit-base-patch16-224", "vit_b", 1),
     ("vit-large-patch16-224", "vit_l", 1),
@@ -36,18 +39,11 @@ CASES = [
 ]
 
 
-def output(command, limit):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
-    if done.returncode:
-        raise RuntimeError((done.stderr or done.stdout).strip()[-400:])
-    return done.stdout
-
-
 def runs(bench, model, batch, repeats, *options):
     """Of several runs what the program counts, each with its own mean."""
     command = [bench, "--device=cuda", f"--batch={batch}", f"--benchmark_filter=^{model}/cuda/f16", "--benchmark_format=json"]
     command += ["--benchmark_min_time=0.1", f"--benchmark_repetitions={repeats}", *options]
-    return [row for row in json.loads(output(command, 300))["benchmarks"] if row["run_type"] == "iteration"]
+    return [row for row in json.loads(gpu.output(command, 300))["benchmarks"] if row["run_type"] == "iteration"]
 
 
 def ours(bench, model, batch, repeats):
@@ -66,7 +62,7 @@ def peer(name, batch, mode):
     """What a peer takes, or nothing if it fails or is not ready in time."""
     script = pathlib.Path(__file__).with_name("gpu_peers.py")
     try:
-        return json.loads(output([sys.executable, str(script), "case", name, str(batch), mode], LIMITS[mode]).splitlines()[-1])
+        return json.loads(gpu.output([sys.executable, str(script), "case", name, str(batch), mode], LIMITS[mode]).splitlines()[-1])
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         print(f"{name} b{batch} {mode}: {error}", file=sys.stderr)
         return None
@@ -101,8 +97,8 @@ def plot(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bench", required=True, help="the program bench_models")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results/gpu")
-    parser.add_argument("--revision", default="unknown", help="of this library")
+    parser.add_argument("--out", type=pathlib.Path, default=gpu.RESULTS)
+    parser.add_argument("--revision", default=gpu.commit(), help="of this library (the commit of these sources)")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--modes", default="graph", help="of PyTorch, with commas: graph, best, autotune")
     parser.add_argument("--models", default="", help="only those that this regular expression finds in MODEL-bBATCH")
@@ -110,26 +106,29 @@ def main():
     modes = options.modes.split(",")
     kind = "models" if modes == ["graph"] and not options.models else "compiled"
     script = pathlib.Path(__file__).with_name("gpu_peers.py")
-    ceilings = json.loads(output([sys.executable, str(script), "ceilings"], 200).splitlines()[-1])
-    query = "name,driver_version,clocks.max.sm,clocks.max.mem"
-    gpu = output(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], 20).strip().splitlines()[0].split(", ")
+    ceilings = json.loads(gpu.output([sys.executable, str(script), "ceilings"], 200).splitlines()[-1])
     now = datetime.datetime.now(datetime.timezone.utc)
     rows = []
-    result = {"date": f"{now:%Y-%m-%d %H:%M} UTC", "command": "bench/peers/compare_gpu.py",
-              "gpu": dict(zip(query.split(","), gpu)), "versions": {"tensor": options.revision, "torch": ceilings["torch"]},
-              "ceilings": ceilings, "results": rows}
-    options.out.mkdir(parents=True, exist_ok=True)
+    result = {"command": "bench/peers/compare_gpu.py", "gpu": gpu.described(),
+              "versions": {"tensor": options.revision, "torch": ceilings["torch"]}, "ceilings": ceilings, "results": rows}
     for model, name, batch in CASES:
         if not re.search(options.models, f"{model}-b{batch}"):
             continue
-        row = {"model": model, "batch": batch, "dtype": "f16"}
-        row.update(ours(options.bench, model, batch, options.repeats))
-        theirs = {mode: times for mode in modes if (times := peer(name, batch, mode))}
-        for mode, times in theirs.items():
-            row.update({f"torch_{mode}_ms": times["ms"], f"torch_{mode}_ready_s": times["prep_s"]})
+        row = {"model": model, "batch": batch, "dtype": "f16", "clocks": {}}
+        with gpu.Clocks() as clocks:
+            row.update(ours(options.bench, model, batch, options.repeats))
+        row["clocks"]["tensor"] = clocks.told()
+        theirs = {}
+        for mode in modes:
+            with gpu.Clocks() as clocks:
+                times = peer(name, batch, mode)
+            if times:
+                theirs[mode] = times
+                row.update({f"torch_{mode}_ms": times["ms"], f"torch_{mode}_ready_s": times["prep_s"]})
+                row["clocks"][f"torch_{mode}"] = clocks.told()
         row["floor_ms"] = floor_ms(row, ceilings["gemm8192_float16_TF"], ceilings["read_TBs"])
         rows.append(row)
-        (options.out / f"{now:%Y-%m-%d-%H%M}-{kind}.json").write_text(json.dumps(result, indent=1) + "\n")
+        gpu.save(kind, result, options.out, now)
         print(f"{model} b{batch}: {row['tensor_ms']:.3f} ms, narrow residuals {row['narrow_ms']:.3f}, " +
               f"floor {row['floor_ms']:.3f}; PyTorch " +
               ", ".join(f"{mode} {times['ms']:.3f} ({times['ms'] / row['tensor_ms']:.2f} x)"

@@ -9,23 +9,23 @@ bias, and nothing of what this library's kernels do besides: GELU, a float32 res
 """
 
 import argparse
-import datetime
 import json
 import pathlib
-import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+import gpu  # noqa: E402
 
 
 def ours(bench, schedules):
     """(kernel, schedule) -> microseconds, in the order in which the model likes them."""
     command = [bench, f"--schedules={schedules}", "--benchmark_format=json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
-    if done.returncode or "{" not in done.stdout:
-        raise RuntimeError((done.stderr or done.stdout).strip()[-400:])
+    printed = gpu.output(command, 400)
+    if "{" not in printed:
+        raise RuntimeError(printed.strip()[-400:])
     times = {}
-    for row in json.loads(done.stdout[done.stdout.index("{"):])["benchmarks"]:
+    for row in json.loads(printed[printed.index("{"):])["benchmarks"]:
         kind, problem, *rest = row["name"].split("/iterations")[0].split("/")
         split = {"gemm": 1, "attention": 0, "conv": 1}[kind]
         name = "/".join([kind, problem, *rest[:split]])
@@ -104,16 +104,18 @@ def convolution(torch, name):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bench", required=True, help="the program cuda_kernels")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results/gpu")
-    parser.add_argument("--revision", default="unknown", help="of this library")
+    parser.add_argument("--out", type=pathlib.Path, default=gpu.RESULTS)
+    parser.add_argument("--revision", default=gpu.commit(), help="of this library (the commit of these sources)")
     parser.add_argument("--schedules", type=int, default=6, help="of each product and attention")
     options = parser.parse_args()
     import torch
     torch.manual_seed(0)
     torch.backends.cudnn.benchmark = True
     rows = []
-    with torch.inference_mode():
-        for name, schedules in ours(options.bench, options.schedules).items():
+    with gpu.Clocks() as our_clocks:
+        kernels = ours(options.bench, options.schedules)
+    with torch.inference_mode(), gpu.Clocks() as their_clocks:
+        for name, schedules in kernels.items():
             peer = {"gemm": linear, "attention": attention, "conv": convolution}[name.split("/")[0]]
             best = min(schedules, key=schedules.get)
             row = {"kernel": name, "chosen": next(iter(schedules)), "chosen_us": next(iter(schedules.values())),
@@ -121,14 +123,10 @@ def main():
             rows.append(row)
             print(f"{name:42} {row['chosen_us']:9.2f} {row['best_us']:9.2f} {row['torch_us']:9.2f} us  "
                   f"{row['torch_us'] / row['chosen_us']:.2f} x  {row['chosen']}, {best}", flush=True)
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    now = datetime.datetime.now(datetime.timezone.utc)
     versions = {"tensor": options.revision, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version()}
-    result = {"date": f"{now:%Y-%m-%d %H:%M} UTC", "command": "bench/peers/compare_kernels.py", "dtype": "bf16",
-              "gpu": {"name": torch.cuda.get_device_name(), "driver_version": driver}, "versions": versions, "results": rows}
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / f"{now:%Y-%m-%d-%H%M}-kernels.json").write_text(json.dumps(result, indent=1) + "\n")
+    gpu.save("kernels", {"command": "bench/peers/compare_kernels.py", "dtype": "bf16", "gpu": gpu.described(),
+                         "clocks": {"tensor": our_clocks.told(), "torch": their_clocks.told()},
+                         "versions": versions, "results": rows}, options.out)
 
 
 if __name__ == "__main__":
