@@ -89,7 +89,7 @@ def kernels(run):
          f"**{row['torch_us'] / row['chosen_us']:.2f}**"]
         for row in run["results"]
     ]
-    return header(run, "Kernels, microseconds, bf16") + "\n" + table(
+    return header(run, f"Kernels, microseconds, {run['dtype']}") + "\n" + table(
         ["kernel", "chosen", "fastest tried", "PyTorch", "PyTorch ÷ chosen"], rows)
 
 
