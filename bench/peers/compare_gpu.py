@@ -73,27 +73,6 @@ def floor_ms(row, tflops, terabytes):
     return max(row["gflop"] / tflops, row["weights_MB"] / terabytes / 1e3)
 
 
-def plot(rows):
-    """Bars of floor, this library and PyTorch, each model on a scale of its own."""
-    width, bar, left = 640, 14, 190
-    height = len(rows) * (3 * bar + 14) + 40
-    svg = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
-           f'<rect width="{width}" height="{height}" fill="white"/>']
-    for i, row in enumerate(rows):
-        top = i * (3 * bar + 14) + 10
-        longest = max(row["tensor_ms"], row["torch_graph_ms"])
-        svg.append(f'<text x="{left - 8}" y="{top + 2 * bar - 3}" text-anchor="end">{row["model"]}, {row["batch"]}</text>')
-        for k, (key, color) in enumerate([("floor_ms", "#999999"), ("tensor_ms", "#0072b2"), ("torch_graph_ms", "#e69f00")]):
-            length = (width - left - 80) * row[key] / longest
-            svg.append(f'<rect x="{left}" y="{top + k * bar}" width="{length:.1f}" height="{bar - 2}" fill="{color}"/>')
-            svg.append(f'<text x="{left + length + 4:.1f}" y="{top + k * bar + 10}" font-size="10">{row[key]:.3f} ms</text>')
-    legend = [("floor of products and weights", "#999999"), ("tensor", "#0072b2"), ("PyTorch, CUDA graph", "#e69f00")]
-    for place, (text, color) in zip([80, 300, 400], legend):
-        svg.append(f'<rect x="{place}" y="{height - 22}" width="12" height="12" fill="{color}"/>')
-        svg.append(f'<text x="{place + 16}" y="{height - 12}">{text}</text>')
-    return "\n".join([*svg, "</svg>", ""])
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bench", required=True, help="the program bench_models")
@@ -133,8 +112,6 @@ def main():
               f"floor {row['floor_ms']:.3f}; PyTorch " +
               ", ".join(f"{mode} {times['ms']:.3f} ({times['ms'] / row['tensor_ms']:.2f} x)"
                         for mode, times in theirs.items()), flush=True)
-    if kind == "models" and all("torch_graph_ms" in row for row in rows):
-        (options.out / "models.svg").write_text(plot(rows))
 
 
 if __name__ == "__main__":
