@@ -24,8 +24,8 @@ BEGIN, END = "<!-- gpu tables -->\n", "<!-- end of gpu tables -->\n"
 
 
 def newest(kind):
-    files = sorted(RESULTS.glob(f"*-{kind}.json"))
-    return json.loads(files[-1].read_text()) if files else None
+    """The last run, in a list; none if there is none."""
+    return [json.loads(file.read_text()) for file in sorted(RESULTS.glob(f"*-{kind}.json"))[-1:]]
 
 
 def mean(ratios):
@@ -73,11 +73,24 @@ def clocks(run):
     return f"Clocks: {', '.join(spans)} (medians), of {run['gpu']['clocks.max.sm']}; power limit {run['gpu']['power.limit']}.\n"
 
 
+def peer_cell(row, mode):
+    """PyTorch's milliseconds, or "failed", or that it was not ready in time."""
+    failure = row.get(f"torch_{mode}_failure", "")
+    return f"{row[f'torch_{mode}_ms']:.3f}" if f"torch_{mode}_ms" in row else (
+        failure if failure.startswith("not ready") else "failed" if failure else "–")
+
+
+def faster(row, modes):
+    """How many times as long the fastest of these modes takes as this library."""
+    times = [row[f"torch_{mode}_ms"] for mode in modes if f"torch_{mode}_ms" in row]
+    return [f"**{min(times) / row['tensor_ms']:.2f}**" if times else "–"]
+
+
 def models(run):
     ceilings = run["ceilings"]
     rows = [
         [row["model"], str(row["batch"]), f"{row['tensor_ms']:.3f}", f"{row['narrow_ms']:.3f}" if "narrow_ms" in row else "–",
-         *([f"{row['torch_graph_ms']:.3f}", f"**{row['torch_graph_ms'] / row['tensor_ms']:.2f}**"] if "torch_graph_ms" in row else ["–", "–"]),
+         peer_cell(row, "graph"), *faster(row, ["graph"]),
          f"{row['floor_ms']:.3f}", f"{row['kernel_groups']:.0f}"]
         for row in run["results"]
     ]
@@ -96,16 +109,36 @@ def draw_models(run):
                       lambda ms: f"{ms:.3f} ms", note="each model on a scale of its own")
 
 
+COMPILED = ("best", "autotune")  # modes
+
+
 def compiled(run):
     rows = []
     for row in run["results"]:
-        for mode in ("best", "autotune"):
-            if f"torch_{mode}_ms" in row and "torch_graph_ms" in row:
-                times = [row["tensor_ms"], row["torch_graph_ms"], row[f"torch_{mode}_ms"]]
-                rows.append([row["model"], str(row["batch"]), *(f"{ms:.3f}" for ms in times), mode,
-                             f"{row[f'torch_{mode}_ready_s']:.0f}", f"**{min(times[1:]) / times[0]:.2f}**"])
+        for mode in COMPILED:
+            if f"torch_{mode}_ms" in row or f"torch_{mode}_failure" in row:
+                ready = f"{row[f'torch_{mode}_ready_s']:.0f}" if f"torch_{mode}_ready_s" in row else "–"
+                rows.append([row["model"], str(row["batch"]), f"{row['tensor_ms']:.3f}", peer_cell(row, "graph"),
+                             peer_cell(row, mode), mode, ready, *faster(row, ["graph", mode])])
     return header(run, "Beside PyTorch's compiler, milliseconds") + "\n" + table(
         ["model", "batch", "tensor", "PyTorch", "compiled", "mode", "ready s", "faster ÷ tensor"], rows)
+
+
+def all_compiled():
+    """The runs that compiled, oldest first, each with those of its rows that no later one has in the same mode."""
+    runs = [json.loads(file.read_text()) for file in sorted(RESULTS.glob("*-compiled.json"))]
+
+    def keys(row):
+        return {(row["model"], row["batch"], mode) for mode in COMPILED
+                if f"torch_{mode}_ms" in row or f"torch_{mode}_failure" in row}
+
+    seen, kept = set(), []
+    for run in reversed(runs):
+        rows = [row for row in run["results"] if keys(row) - seen]
+        seen |= {key for row in rows for key in keys(row)}
+        if rows:
+            kept.insert(0, {**run, "results": rows})
+    return kept
 
 
 def kernels(run):
@@ -276,7 +309,7 @@ KINDS = {"models": (models, draw_models), "compiled": (compiled, None), "kernels
 if __name__ == "__main__":
     tables, drawings = [], {}
     for kind, (render, draw) in KINDS.items():
-        if run := newest(kind):
+        for run in all_compiled() if kind == "compiled" else newest(kind):
             tables.append(render(run))
             if draw:
                 drawings[RESULTS / f"{kind}.svg"] = draw(run)

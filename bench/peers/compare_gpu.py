@@ -5,8 +5,8 @@
 The engines of a model run one after the other, this library with its residual stream in float32 and in float16 (narrow
 residuals), as PyTorch has it. What is measured is on the disk after every model, as -models.json of all models, or as
 -compiled.json of some of them or in other modes. PyTorch replays a CUDA graph of eager operators; `--modes` adds its
-compiler's: `best` (max-autotune, frozen weights, in a CUDA graph) and `autotune`, which take minutes a model. This
-library runs its own graph. Both times are the GPU's, without copies from and to the host: medians by CUDA events.
+compiler's: `best` (max-autotune, frozen weights, in a CUDA graph) and `autotune`, which take minutes a model, up to
+`--limit`. What fails or is not ready by then is told in place of its time. This library runs its own graph. Both times are the GPU's, without copies from and to the host: medians by CUDA events.
 """
 
 import argparse
@@ -22,7 +22,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 import gpu  # noqa: E402
 
-LIMITS = {"graph": 120, "best": 900, "autotune": 900}  # seconds
+GRAPH_LIMIT = 120  # seconds
+MODES = ["graph", "best", "autotune"]
 CASES = [
     ("vit-base-patch16-224", "vit_b", 1),
     ("vit-large-patch16-224", "vit_l", 1),
@@ -58,14 +59,17 @@ def ours(bench, model, batch, repeats):
             "compile_ms": rows[0]["compile_ms"], "kernel_groups": rows[0]["groups"]}
 
 
-def peer(name, batch, mode):
-    """What a peer takes, or nothing if it fails or is not ready in time."""
+def peer(name, batch, mode, limit):
+    """What a peer takes and took to get ready, or why it has no time."""
     script = pathlib.Path(__file__).with_name("gpu_peers.py")
     try:
-        return json.loads(gpu.output([sys.executable, str(script), "case", name, str(batch), mode], LIMITS[mode]).splitlines()[-1])
-    except (RuntimeError, subprocess.TimeoutExpired) as error:
-        print(f"{name} b{batch} {mode}: {error}", file=sys.stderr)
-        return None
+        printed = gpu.output([sys.executable, str(script), "case", name, str(batch), mode], limit)
+        times = json.loads(printed.splitlines()[-1])
+        return {"ms": times["ms"], "ready_s": times["prep_s"]}
+    except subprocess.TimeoutExpired:
+        return {"failure": f"not ready in {limit:g} s"}
+    except RuntimeError as error:
+        return {"failure": (str(error).strip().splitlines() or ["without a word"])[-1]}
 
 
 def floor_ms(row, tflops, terabytes):
@@ -79,10 +83,13 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default=gpu.RESULTS)
     parser.add_argument("--revision", default=gpu.commit(), help="of this library (the commit of these sources)")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--modes", default="graph", help="of PyTorch, with commas: graph, best, autotune")
+    parser.add_argument("--modes", default="graph", help=f"of PyTorch, with commas: {', '.join(MODES)}")
+    parser.add_argument("--limit", type=float, default=900, help="seconds for a model that is compiled (900)")
     parser.add_argument("--models", default="", help="only those that this regular expression finds in MODEL-bBATCH")
     options = parser.parse_args()
     modes = options.modes.split(",")
+    if unknown := set(modes) - set(MODES):
+        parser.error(f"does not know the modes {', '.join(unknown)}")
     kind = "models" if modes == ["graph"] and not options.models else "compiled"
     script = pathlib.Path(__file__).with_name("gpu_peers.py")
     ceilings = json.loads(gpu.output([sys.executable, str(script), "ceilings"], 200).splitlines()[-1])
@@ -100,18 +107,16 @@ def main():
         theirs = {}
         for mode in modes:
             with gpu.Clocks() as clocks:
-                times = peer(name, batch, mode)
-            if times:
-                theirs[mode] = times
-                row.update({f"torch_{mode}_ms": times["ms"], f"torch_{mode}_ready_s": times["prep_s"]})
-                row["clocks"][f"torch_{mode}"] = clocks.told()
+                theirs[mode] = peer(name, batch, mode, GRAPH_LIMIT if mode == "graph" else options.limit)
+            row.update({f"torch_{mode}_{key}": value for key, value in theirs[mode].items()})
+            row["clocks"][f"torch_{mode}"] = clocks.told()
         row["floor_ms"] = floor_ms(row, ceilings["gemm8192_float16_TF"], ceilings["read_TBs"])
         rows.append(row)
         gpu.save(kind, result, options.out, now)
         print(f"{model} b{batch}: {row['tensor_ms']:.3f} ms, narrow residuals {row['narrow_ms']:.3f}, " +
               f"floor {row['floor_ms']:.3f}; PyTorch " +
-              ", ".join(f"{mode} {times['ms']:.3f} ({times['ms'] / row['tensor_ms']:.2f} x)"
-                        for mode, times in theirs.items()), flush=True)
+              ", ".join(f"{mode} {times['ms']:.3f} ({times['ms'] / row['tensor_ms']:.2f} x)" if "ms" in times else
+                        f"{mode} failed: {times['failure']}" for mode, times in theirs.items()), flush=True)
 
 
 if __name__ == "__main__":
