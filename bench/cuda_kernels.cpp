@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/commit.h"
 #include "src/kernels/cuda/attention_sm90.h"
 #include "src/kernels/cuda/gemm_sm90.h"
 #include "src/kernels/cuda/graph.h"
@@ -361,6 +362,7 @@ int run(int argc, char** argv) {
   if (dtype != f16 && dtype != bf16)
     fail("cuda_kernels", "got --dtype=", dtype, ", need f16 or bf16");
   benchmark::Initialize(&argc, argv);
+  benchmark::AddCustomContext("commit", bench::commit());
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   if (const std::string reason = no_hopper(); !reason.empty()) {
     std::cout << "SKIPPED: " << reason << '\n';

@@ -38,14 +38,6 @@ def described():
     return dict(zip(FIXED, output(query(FIXED), 20).strip().splitlines()[0].split(", ")))
 
 
-def commit():
-    """Of the sources beside this file; "unknown" where git does not know them."""
-    try:
-        return output(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], 20).strip()
-    except (OSError, RuntimeError):
-        return "unknown"
-
-
 class Clocks:
     """Reads the clocks and the power five times a second while a `with` statement runs.
 

@@ -44,7 +44,9 @@ def runs(bench, model, batch, repeats, *options):
     """Of several runs what the program counts, each with its own mean."""
     command = [bench, "--device=cuda", f"--batch={batch}", f"--benchmark_filter=^{model}/cuda/f16", "--benchmark_format=json"]
     command += ["--benchmark_min_time=0.1", f"--benchmark_repetitions={repeats}", *options]
-    return [row for row in json.loads(gpu.output(command, 300))["benchmarks"] if row["run_type"] == "iteration"]
+    told = json.loads(gpu.output(command, 300))
+    commit = told["context"].get("commit", "unknown")
+    return [row | {"commit": commit} for row in told["benchmarks"] if row["run_type"] == "iteration"]
 
 
 def ours(bench, model, batch, repeats):
@@ -55,7 +57,7 @@ def ours(bench, model, batch, repeats):
     middle = statistics.median(times)
     gflop = statistics.median(row["GFLOP/s"] * row["real_time"] / 1e3 for row in rows)
     return {"tensor_ms": middle, "rounds_ms": times, "narrow_ms": statistics.median(narrow), "narrow_rounds_ms": narrow,
-            "gflop": gflop, "weights_MB": rows[0]["weights_MB"] / 2,
+            "commit": rows[0]["commit"], "gflop": gflop, "weights_MB": rows[0]["weights_MB"] / 2,
             "compile_ms": rows[0]["compile_ms"], "kernel_groups": rows[0]["groups"]}
 
 
@@ -81,7 +83,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bench", required=True, help="the program bench_models")
     parser.add_argument("--out", type=pathlib.Path, default=gpu.RESULTS)
-    parser.add_argument("--revision", default=gpu.commit(), help="of this library (the commit of these sources)")
+    parser.add_argument("--revision", help="of this library (what the program was built from)")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--modes", default="graph", help=f"of PyTorch, with commas: {', '.join(MODES)}")
     parser.add_argument("--limit", type=float, default=900, help="seconds for a model that is compiled (900)")
@@ -104,6 +106,7 @@ def main():
         with gpu.Clocks() as clocks:
             row.update(ours(options.bench, model, batch, options.repeats))
         row["clocks"]["tensor"] = clocks.told()
+        result["versions"]["tensor"] = options.revision or row["commit"]
         theirs = {}
         for mode in modes:
             with gpu.Clocks() as clocks:

@@ -20,18 +20,19 @@ import gpu  # noqa: E402
 
 
 def ours(bench, schedules, dtype):
-    """(kernel, schedule) -> microseconds, in the order in which the model likes them."""
+    """kernel -> schedule -> microseconds, in the order in which the model likes them; and the program's commit."""
     command = [bench, f"--schedules={schedules}", f"--dtype={dtype}", "--benchmark_format=json"]
     printed = gpu.output(command, 400)
     if "{" not in printed:
         raise RuntimeError(printed.strip()[-400:])
     times = {}
-    for row in json.loads(printed[printed.index("{"):])["benchmarks"]:
+    told = json.loads(printed[printed.index("{"):])
+    for row in told["benchmarks"]:
         kind, problem, *rest = row["name"].split("/iterations")[0].split("/")
         split = {"gemm": 1, "attention": 0, "conv": 1}[kind]
         name = "/".join([kind, problem, *rest[:split]])
         times.setdefault(name, {})["/".join(rest[split:])] = row["us"]
-    return times
+    return times, told["context"].get("commit", "unknown")
 
 
 def in_graph(torch, work, launches):
@@ -106,7 +107,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bench", required=True, help="the program cuda_kernels")
     parser.add_argument("--out", type=pathlib.Path, default=gpu.RESULTS)
-    parser.add_argument("--revision", default=gpu.commit(), help="of this library (the commit of these sources)")
+    parser.add_argument("--revision", help="of this library (what the program was built from)")
     parser.add_argument("--schedules", type=int, default=6, help="of each product and attention (6)")
     parser.add_argument("--dtype", default="f16", choices=["f16", "bf16"])
     options = parser.parse_args()
@@ -116,7 +117,7 @@ def main():
     dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[options.dtype]
     rows = []
     with gpu.Clocks() as our_clocks:
-        kernels = ours(options.bench, options.schedules, options.dtype)
+        kernels, commit = ours(options.bench, options.schedules, options.dtype)
     with torch.inference_mode(), gpu.Clocks() as their_clocks:
         for name, schedules in kernels.items():
             peer = {"gemm": linear, "attention": attention, "conv": convolution}[name.split("/")[0]]
@@ -126,7 +127,7 @@ def main():
             rows.append(row)
             print(f"{name:42} {row['chosen_us']:9.2f} {row['best_us']:9.2f} {row['torch_us']:9.2f} us  "
                   f"{row['torch_us'] / row['chosen_us']:.2f} x  {row['chosen']}, {best}", flush=True)
-    versions = {"tensor": options.revision, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version()}
+    versions = {"tensor": options.revision or commit, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version()}
     gpu.save("kernels", {"command": "bench/peers/compare_kernels.py", "dtype": options.dtype, "gpu": gpu.described(),
                          "clocks": {"tensor": our_clocks.told(), "torch": their_clocks.told()},
                          "versions": versions, "results": rows}, options.out)
