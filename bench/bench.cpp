@@ -13,6 +13,7 @@
 #include <string_view>
 #include <thread>
 
+#include "bench/commit.h"
 #include "src/kernels/cuda/device.h"
 #include "tensor/creation.h"
 
@@ -138,6 +139,7 @@ Options parse(int& argc, char** argv) {
                           ? options.threads
                           : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   benchmark::AddCustomContext("threads", std::to_string(threads));
+  benchmark::AddCustomContext("commit", commit());
   return options;
 }
 

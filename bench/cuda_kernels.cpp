@@ -3,6 +3,7 @@
 // compile() runs them. Weights come from memory: every launch of a graph reads another copy of
 // them.
 //   --schedules=N   of each problem (6)
+//   --dtype=TYPE    f16 (the default) or bf16
 // The usual options of Google Benchmark choose among the names.
 #include <benchmark/benchmark.h>
 
@@ -13,10 +14,13 @@
 #include <memory>
 #include <random>
 #include <regex>
+#include <span>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "bench/commit.h"
 #include "src/kernels/cuda/attention_sm90.h"
 #include "src/kernels/cuda/gemm_sm90.h"
 #include "src/kernels/cuda/graph.h"
@@ -48,27 +52,27 @@ Problem traced(std::string name, const TensorFunction& f, const std::vector<Tens
 
 // tokens x features x depth, with "plain", "bias", "gelu" or "residual" after it; after "norm_" of
 // rows that are normalised by sums of them, after "sums_" with sums of the results' rows.
-Problem product(std::int64_t tokens, std::int64_t features, std::int64_t depth,
+Problem product(DType dtype, std::int64_t tokens, std::int64_t features, std::int64_t depth,
                 const std::string& epilogue) {
-  const Tensor w = transpose(empty({features, depth}, bf16)), bias = empty({features}, f32);
+  const Tensor w = transpose(empty({features, depth}, dtype)), bias = empty({features}, f32);
   const Tensor scale = empty({depth}, f32), shift = empty({depth}, f32);
   const bool is_normalized = epilogue.starts_with("norm_"), sums_rows = epilogue == "sums_residual";
   const bool adds = epilogue.ends_with("residual");
-  std::vector<TensorType> inputs = {{{tokens, depth}, bf16}};
+  std::vector<TensorType> inputs = {{{tokens, depth}, dtype}};
   if (adds) inputs.push_back({{tokens, features}, f32});
   if (is_normalized) inputs.push_back({{depth / kSummed, tokens, 2}, f32});
   const TensorFunction f = [=](const Tensors& in) -> Tensors {
     if (epilogue == "plain") return {matmul(in[0], w)};
     const Attrs attrs{{"eps", 1e-6}};
     const Tensor rows =
-        is_normalized
-            ? apply_op(Op::layer_norm, {in[0].astype(f32), scale, shift, in[1]}, attrs).astype(bf16)
-            : in[0];
+        is_normalized ? apply_op(Op::layer_norm, {in[0].astype(f32), scale, shift, in[1]}, attrs)
+                            .astype(dtype)
+                      : in[0];
     const Tensor product = matmul(rows, w).astype(f32) + bias;
-    if (!adds) return {(epilogue.ends_with("gelu") ? gelu(product) : product).astype(bf16)};
+    if (!adds) return {(epilogue.ends_with("gelu") ? gelu(product) : product).astype(dtype)};
     const Tensor sum = product + in[1];
     if (!sums_rows) return {sum};
-    const Tensor rounded = sum.astype(bf16);
+    const Tensor rounded = sum.astype(dtype);
     return {sum, rounded, apply_op(Op::row_sums, {rounded})};
   };
   std::ostringstream name;
@@ -77,45 +81,45 @@ Problem product(std::int64_t tokens, std::int64_t features, std::int64_t depth,
                 2. * static_cast<double>(tokens * features) * static_cast<double>(depth));
 }
 
-Problem attention(std::int64_t batch, std::int64_t heads, std::int64_t queries, std::int64_t keys,
-                  std::int64_t depth) {
+Problem attention(DType dtype, std::int64_t batch, std::int64_t heads, std::int64_t queries,
+                  std::int64_t keys, std::int64_t depth) {
   const TensorFunction f = [=](const Tensors& in) -> Tensors {
     const Tensor q = in[0].transpose({0, 2, 1, 3}), k = in[1].transpose({0, 2, 3, 1}),
                  v = in[2].transpose({0, 2, 1, 3});
     const Tensor scores = matmul(q, k).astype(f32) * (1 / std::sqrt(static_cast<double>(depth)));
-    const Tensor sums = matmul(softmax(scores, -1).astype(bf16), v).astype(f32).astype(bf16);
+    const Tensor sums = matmul(softmax(scores, -1).astype(dtype), v).astype(f32).astype(dtype);
     return {reshape(transpose(sums, {0, 2, 1, 3}), {batch, queries, heads * depth})};
   };
   std::ostringstream name;
   name << "attention/b" << batch << "xh" << heads << 'x' << queries << 'x' << keys << "xd" << depth;
-  const TensorType q{{batch, queries, heads, depth}, bf16}, k{{batch, keys, heads, depth}, bf16};
+  const TensorType q{{batch, queries, heads, depth}, dtype}, k{{batch, keys, heads, depth}, dtype};
   return traced(
       name.str(), f, {q, k, k},
       4. * static_cast<double>(batch * heads * queries) * static_cast<double>(keys * depth));
 }
 
 // Channels of an image, kernel and stride, with bias and relu after it.
-Problem convolution(std::int64_t from, std::int64_t to, std::int64_t height, std::int64_t width,
-                    std::int64_t side, std::int64_t stride) {
-  const Tensor w = empty({to, from, side, side}, bf16), bias = empty({to, 1, 1}, f32);
+Problem convolution(DType dtype, std::int64_t from, std::int64_t to, std::int64_t height,
+                    std::int64_t width, std::int64_t side, std::int64_t stride) {
+  const Tensor w = empty({to, from, side, side}, dtype), bias = empty({to, 1, 1}, f32);
   const Conv2dOptions options{stride, side / 2};
   const TensorFunction f = [=](const Tensors& in) -> Tensors {
-    return {relu(conv2d(in[0], w, {}, options).astype(f32) + bias).astype(bf16)};
+    return {relu(conv2d(in[0], w, {}, options).astype(f32) + bias).astype(dtype)};
   };
   std::ostringstream name;
   name << "conv/" << from << 'x' << height << 'x' << width << '/' << to << 'x' << side << 'x'
        << side << 's' << stride;
   const std::int64_t pixels =
       ((height - 1) / stride + 1) * ((width - 1) / stride + 1);  // of the result
-  return traced(name.str(), f, {{{1, from, height, width}, bf16}},
+  return traced(name.str(), f, {{{1, from, height, width}, dtype}},
                 2. * static_cast<double>(pixels * to) * static_cast<double>(from * side * side));
 }
 
-std::vector<Problem> problems() {
+std::vector<Problem> problems(DType dtype) {
   std::vector<Problem> all;
   const auto add = [&](std::int64_t tokens, std::int64_t features, std::int64_t depth,
                        const char* epilogue) {
-    all.push_back(product(tokens, features, depth, epilogue));
+    all.push_back(product(dtype, tokens, features, depth, epilogue));
   };
   for (const std::int64_t width : {768, 1024}) {
     add(197, 3 * width, width, "bias"), add(197, 3 * width, width, "norm_bias");
@@ -133,25 +137,28 @@ std::vector<Problem> problems() {
   add(1050, 2048, 256, "gelu"), add(1050, 256, 2048, "residual"), add(1050, 256, 256, "residual");
   add(12608, 2304, 768, "bias"), add(12608, 768, 768, "residual");
   add(12608, 3072, 768, "bias"), add(12608, 3072, 768, "gelu"), add(12608, 768, 3072, "residual");
+  add(12608, 3072, 1024, "bias"), add(12608, 1024, 1024, "residual");
+  add(12608, 4096, 1024, "gelu"), add(12608, 1024, 4096, "residual");
   add(16448, 3840, 1280, "bias"), add(16448, 1280, 1280, "residual");
   add(16448, 5120, 1280, "gelu"), add(16448, 1280, 5120, "residual");
   add(8192, 8192, 8192, "plain");
-  all.push_back(attention(1, 12, 197, 197, 64));
-  all.push_back(attention(64, 12, 197, 197, 64));
-  all.push_back(attention(1, 16, 257, 257, 80));
-  all.push_back(attention(64, 16, 257, 257, 80));
-  all.push_back(attention(1, 16, 576, 576, 64));
-  all.push_back(attention(1, 8, 1050, 1050, 32));
-  all.push_back(attention(1, 8, 100, 1050, 32));
-  all.push_back(convolution(64, 64, 200, 334, 3, 1));
-  all.push_back(convolution(64, 256, 200, 334, 1, 1));
-  all.push_back(convolution(128, 128, 100, 167, 3, 1));
-  all.push_back(convolution(256, 256, 50, 84, 3, 1));
-  all.push_back(convolution(1024, 512, 50, 84, 1, 1));
-  all.push_back(convolution(512, 512, 25, 42, 3, 1));
-  all.push_back(convolution(512, 1024, 100, 167, 1, 2));
-  all.push_back(convolution(1024, 256, 24, 24, 3, 1));
-  all.push_back(convolution(256, 256, 192, 192, 3, 1));
+  all.push_back(attention(dtype, 1, 12, 197, 197, 64));
+  all.push_back(attention(dtype, 64, 12, 197, 197, 64));
+  all.push_back(attention(dtype, 64, 16, 197, 197, 64));
+  all.push_back(attention(dtype, 1, 16, 257, 257, 80));
+  all.push_back(attention(dtype, 64, 16, 257, 257, 80));
+  all.push_back(attention(dtype, 1, 16, 576, 576, 64));
+  all.push_back(attention(dtype, 1, 8, 1050, 1050, 32));
+  all.push_back(attention(dtype, 1, 8, 100, 1050, 32));
+  all.push_back(convolution(dtype, 64, 64, 200, 334, 3, 1));
+  all.push_back(convolution(dtype, 64, 256, 200, 334, 1, 1));
+  all.push_back(convolution(dtype, 128, 128, 100, 167, 3, 1));
+  all.push_back(convolution(dtype, 256, 256, 50, 84, 3, 1));
+  all.push_back(convolution(dtype, 1024, 512, 50, 84, 1, 1));
+  all.push_back(convolution(dtype, 512, 512, 25, 42, 3, 1));
+  all.push_back(convolution(dtype, 512, 1024, 100, 167, 1, 2));
+  all.push_back(convolution(dtype, 1024, 256, 24, 24, 3, 1));
+  all.push_back(convolution(dtype, 256, 256, 192, 192, 3, 1));
   return all;
 }
 
@@ -217,15 +224,21 @@ std::vector<Candidate> candidates_of(const Problem& p, std::size_t most, const M
 }
 
 // Random numbers, since zeros would be multiplied faster: of 16-bit floats, or of float32 by its
-// upper half, with a sign and a size from 1/4 to 1.
-std::vector<std::byte> random_pattern(std::int64_t bytes) {
-  std::vector<std::byte> pattern;
+// upper half, with a sign and a size from 1/4 to 1. A million of them again and again: to draw all
+// would take longer than what is measured.
+std::vector<std::byte> random_pattern(std::int64_t bytes, DType dtype) {
+  constexpr std::int64_t kPeriod = 1'000'003;  // no row's length, so that no two rows are the same
+  const bool has_long_fractions = dtype == f16;
+  std::vector<std::uint16_t> drawn(static_cast<std::size_t>(std::min(kPeriod, bytes / 2 + 1)));
   std::mt19937 random(1);
-  while (std::ssize(pattern) < bytes) {
-    const auto bits = static_cast<std::uint16_t>((random() & 0x80ff) | 0x3e80);
-    pattern.insert(pattern.end(), {std::byte(bits & 0xff), std::byte(bits >> 8)});
-  }
-  pattern.resize(static_cast<std::size_t>(bytes));
+  for (std::uint16_t& bits : drawn)
+    bits = static_cast<std::uint16_t>(has_long_fractions ? (random() & 0x83ff) | 0x3800
+                                                         : (random() & 0x80ff) | 0x3e80);
+  std::vector<std::byte> pattern(static_cast<std::size_t>(bytes));
+  const std::span<const std::byte> period = std::as_bytes(std::span(drawn));
+  for (std::size_t at = 0; at < pattern.size(); at += period.size())
+    std::copy_n(period.begin(), std::min(period.size(), pattern.size() - at),
+                pattern.begin() + static_cast<std::ptrdiff_t>(at));
   return pattern;
 }
 
@@ -235,27 +248,23 @@ class Memory {
   Memory(Device& device, const Candidate& c)
       : scratch_(device, std::max<std::int64_t>(c.lowered.scratch_bytes, 1024)) {
     const Graph& graph = c.problem->laid.graph;
-    const auto bytes = [&](ValueId id) {
-      return num_elements(graph.type(id).shape) * item_size(graph.type(id).dtype);
-    };
     std::int64_t of_constants = 0;
     for (const ValueId id : c.problem->group.reads)
-      if (graph.is_constant(id)) of_constants += bytes(id);
+      if (graph.is_constant(id)) of_constants += bytes(graph.type(id));
     constexpr std::int64_t kMost = std::int64_t{1} << 30;
     copies_ = static_cast<int>(
         std::clamp<std::int64_t>(kMost / std::max<std::int64_t>(of_constants, 1), 4, 24));
     std::vector<ValueId> operands = c.problem->group.reads;
     operands.insert(operands.end(), c.problem->group.writes.begin(), c.problem->group.writes.end());
     for (const ValueId id : operands)
-      operands_.push_back(filled(device, bytes(id), graph.is_constant(id) ? copies_ : 1));
+      operands_.push_back(filled(device, graph.type(id), graph.is_constant(id) ? copies_ : 1));
     for (const Lowered::Packed& packed : c.lowered.packed) {
       Tensors constants;
       for (const int operand : packed.operands) {
         const TensorType& type = graph.type(operands[static_cast<std::size_t>(operand)]);
         constants.push_back(empty(type.shape, type.dtype));
       }
-      const Tensor sized = packed.pack(constants);
-      packed_.push_back(filled(device, sized.size() * item_size(sized.dtype()), copies_));
+      packed_.push_back(filled(device, packed.pack(constants).type(), copies_));
     }
   }
 
@@ -269,10 +278,14 @@ class Memory {
 
  private:
   using Copies = std::deque<Buffer>;
-  static Copies filled(Device& device, std::int64_t bytes, int copies) {
-    const std::vector<std::byte> pattern = random_pattern(bytes);
+  static std::int64_t bytes(const TensorType& type) {
+    return num_elements(type.shape) * item_size(type.dtype);
+  }
+  static Copies filled(Device& device, const TensorType& type, int copies) {
+    const std::vector<std::byte> pattern = random_pattern(bytes(type), type.dtype);
     Copies list;
-    for (int copy = 0; copy < copies; ++copy) list.emplace_back(device, bytes).upload(pattern);
+    for (int copy = 0; copy < copies; ++copy)
+      list.emplace_back(device, bytes(type)).upload(pattern);
     return list;
   }
 
@@ -332,15 +345,24 @@ std::string no_hopper() {
   }
 }
 
+// Takes "--name=VALUE" out of the arguments; what comes after the equals sign, or the default.
+std::string option(int& argc, char** argv, const std::string& name, std::string value) {
+  const auto it = std::find_if(argv + 1, argv + argc, [&](const char* argument) {
+    return std::string_view(argument).starts_with(name + "=");
+  });
+  if (it == argv + argc) return value;
+  value = *it + name.size() + 1;
+  std::rotate(it, it + 1, argv + argc--);
+  return value;
+}
+
 int run(int argc, char** argv) {
-  std::size_t most = 6;
-  for (int i = 1; i < argc; ++i)
-    if (const std::string text = argv[i]; text.starts_with("--schedules=")) {
-      most = static_cast<std::size_t>(std::max(1, std::atoi(text.c_str() + 12)));
-      std::rotate(argv + i, argv + i + 1, argv + argc--);
-      break;
-    }
+  const int most = std::max(1, std::atoi(option(argc, argv, "--schedules", "6").c_str()));
+  const DType dtype = parse_dtype(option(argc, argv, "--dtype", "f16"));
+  if (dtype != f16 && dtype != bf16)
+    fail("cuda_kernels", "got --dtype=", dtype, ", need f16 or bf16");
   benchmark::Initialize(&argc, argv);
+  benchmark::AddCustomContext("commit", bench::commit());
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   if (const std::string reason = no_hopper(); !reason.empty()) {
     std::cout << "SKIPPED: " << reason << '\n';
@@ -348,11 +370,11 @@ int run(int argc, char** argv) {
   }
   Device& device = Device::get();
   const Machine machine = machine_of(device.info());
-  const std::vector<Problem> all = problems();
+  const std::vector<Problem> all = problems(dtype);
   const std::regex wanted = filter();
   std::deque<Candidate> candidates;
   for (const Problem& p : all)
-    for (Candidate& c : candidates_of(p, most, machine))
+    for (Candidate& c : candidates_of(p, static_cast<std::size_t>(most), machine))
       if (std::regex_search(p.name + "/" + c.schedule, wanted)) candidates.push_back(std::move(c));
   std::vector<const Call*> calls;
   for (const Candidate& c : candidates)

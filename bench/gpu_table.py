@@ -1,8 +1,8 @@
-"""Renders the newest measurements in bench/results/gpu as the tables of bench/README.md.
+"""Renders the newest measurements in bench/results/gpu as the tables of bench/README.md, and draws some of them.
 
-    python bench/gpu_table.py             # prints them
-    python bench/gpu_table.py --write     # puts them into bench/README.md
-    python bench/gpu_table.py --check     # fails if bench/README.md has others
+    python bench/gpu_table.py             # prints the tables
+    python bench/gpu_table.py --write     # puts them into bench/README.md, the drawings beside the results
+    python bench/gpu_table.py --check     # fails if others are there
 
 Files are named by their date and what they hold: -models and -compiled (peers/compare_gpu.py), -kernels (peers/compare_kernels.py),
 -tuned, -level0, -minutes and -ablation (tune_models), -search (tune_search on recordings of tune_models --record), -cost-model (tune_model and
@@ -15,20 +15,38 @@ import pathlib
 import re
 import statistics
 
+import plots
+from plots import BLUE, GREEN, GREY, ORANGE, PALE_BLUE, PALE_ORANGE
 from table import line, put
 
-HERE = pathlib.Path(__file__).resolve().parent
+RESULTS = pathlib.Path(__file__).resolve().parent / "results/gpu"
 BEGIN, END = "<!-- gpu tables -->\n", "<!-- end of gpu tables -->\n"
 
 
 def newest(kind):
-    files = sorted((HERE / "results" / "gpu").glob(f"*-{kind}.json"))
-    return json.loads(files[-1].read_text()) if files else None
+    """The last run, in a list; none if there is none."""
+    return [json.loads(file.read_text()) for file in sorted(RESULTS.glob(f"*-{kind}.json"))[-1:]]
 
 
 def mean(ratios):
     """Geometric."""
     return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
+def image(name, what):
+    return f"\n![{what}](results/gpu/{name}.svg)\n"
+
+
+def named(row):
+    """The model, with how many images where they are more than one."""
+    return row["model"] if row["batch"] == 1 else f"{row['model']}, {row['batch']} images"
+
+
+def draw_gains(rows, names):
+    """A bar each: by how many percent the time before is longer than the one after."""
+    gains = [100 * (row["before_ms"] / row["after_ms"] - 1) for row in rows]
+    return plots.bars([("gain over level 0", BLUE)], [(name, [gain]) for name, gain in zip(names, gains)],
+                      lambda gain: f"{gain:+.1f} %", (min(0, *gains), max(gains)))
 
 
 def table(heads, rows, text_columns=1):
@@ -38,14 +56,41 @@ def table(heads, rows, text_columns=1):
 
 def header(run, what):
     gpu, versions = run["gpu"], ", ".join(f"{name} {version}" for name, version in run["versions"].items())
-    return f"{what}: {run['date']}, {gpu['name']} (driver {gpu['driver_version']}). {versions}.\n"
+    return f"{what}: {run['date']}, {gpu['name']} (driver {gpu['driver_version']}). {versions}.\n{clocks(run)}"
+
+
+def clocks(run):
+    """A sentence about the multiprocessors' clock meanwhile, where the run has read it."""
+    medians = {"this library": [], "PyTorch": []}
+    for read in [run.get("clocks", {}), *(row.get("clocks", {}) for row in run.get("results", []))]:
+        for engine, values in read.items():
+            if "clocks.sm" in values:
+                medians["this library" if engine == "tensor" else "PyTorch"].append(values["clocks.sm"]["median"])
+    spans = [f"{engine} ran at {' to '.join(f'{mhz:,.0f}' for mhz in sorted({min(values), max(values)}))} MHz"
+             for engine, values in medians.items() if values]
+    if not spans:
+        return ""
+    return f"Clocks: {', '.join(spans)} (medians), of {run['gpu']['clocks.max.sm']}; power limit {run['gpu']['power.limit']}.\n"
+
+
+def peer_cell(row, mode):
+    """PyTorch's milliseconds, or "failed", or that it was not ready in time."""
+    failure = row.get(f"torch_{mode}_failure", "")
+    return f"{row[f'torch_{mode}_ms']:.3f}" if f"torch_{mode}_ms" in row else (
+        failure if failure.startswith("not ready") else "failed" if failure else "–")
+
+
+def faster(row, modes):
+    """How many times as long the fastest of these modes takes as this library."""
+    times = [row[f"torch_{mode}_ms"] for mode in modes if f"torch_{mode}_ms" in row]
+    return [f"**{min(times) / row['tensor_ms']:.2f}**" if times else "–"]
 
 
 def models(run):
     ceilings = run["ceilings"]
     rows = [
         [row["model"], str(row["batch"]), f"{row['tensor_ms']:.3f}", f"{row['narrow_ms']:.3f}" if "narrow_ms" in row else "–",
-         *([f"{row['torch_graph_ms']:.3f}", f"**{row['torch_graph_ms'] / row['tensor_ms']:.2f}**"] if "torch_graph_ms" in row else ["–", "–"]),
+         peer_cell(row, "graph"), *faster(row, ["graph"]),
          f"{row['floor_ms']:.3f}", f"{row['kernel_groups']:.0f}"]
         for row in run["results"]
     ]
@@ -53,20 +98,47 @@ def models(run):
         header(run, "Models, milliseconds")
         + f"Ceilings in the same run: {ceilings['gemm8192_float16_TF']:.0f} TFLOP/s, {ceilings['read_TBs']:.2f} TB/s read.\n\n"
         + table(["model", "batch", "tensor", "narrow residuals", "PyTorch", "PyTorch ÷ tensor", "floor", "groups"], rows)
-        + "\n![Bars of the floor, tensor and PyTorch for each model.](results/gpu/models.svg)\n"
+        + image("models", "Bars of the floor, tensor and PyTorch for each model.")
     )
+
+
+def draw_models(run):
+    series = {"floor_ms": ("floor of products and weights", GREY), "tensor_ms": ("tensor", BLUE),
+              "torch_graph_ms": ("PyTorch, CUDA graph", ORANGE)}
+    return plots.bars(list(series.values()), [(named(row), [row.get(key) for key in series]) for row in run["results"]],
+                      lambda ms: f"{ms:.3f} ms", note="each model on a scale of its own")
+
+
+COMPILED = ("best", "autotune")  # modes
 
 
 def compiled(run):
     rows = []
     for row in run["results"]:
-        for mode in ("best", "autotune"):
-            if f"torch_{mode}_ms" in row and "torch_graph_ms" in row:
-                times = [row["tensor_ms"], row["torch_graph_ms"], row[f"torch_{mode}_ms"]]
-                rows.append([row["model"], str(row["batch"]), *(f"{ms:.3f}" for ms in times), mode,
-                             f"{row[f'torch_{mode}_ready_s']:.0f}", f"**{min(times[1:]) / times[0]:.2f}**"])
+        for mode in COMPILED:
+            if f"torch_{mode}_ms" in row or f"torch_{mode}_failure" in row:
+                ready = f"{row[f'torch_{mode}_ready_s']:.0f}" if f"torch_{mode}_ready_s" in row else "–"
+                rows.append([row["model"], str(row["batch"]), f"{row['tensor_ms']:.3f}", peer_cell(row, "graph"),
+                             peer_cell(row, mode), mode, ready, *faster(row, ["graph", mode])])
     return header(run, "Beside PyTorch's compiler, milliseconds") + "\n" + table(
         ["model", "batch", "tensor", "PyTorch", "compiled", "mode", "ready s", "faster ÷ tensor"], rows)
+
+
+def all_compiled():
+    """The runs that compiled, oldest first, each with those of its rows that no later one has in the same mode."""
+    runs = [json.loads(file.read_text()) for file in sorted(RESULTS.glob("*-compiled.json"))]
+
+    def keys(row):
+        return {(row["model"], row["batch"], mode) for mode in COMPILED
+                if f"torch_{mode}_ms" in row or f"torch_{mode}_failure" in row}
+
+    seen, kept = set(), []
+    for run in reversed(runs):
+        rows = [row for row in run["results"] if keys(row) - seen]
+        seen |= {key for row in rows for key in keys(row)}
+        if rows:
+            kept.insert(0, {**run, "results": rows})
+    return kept
 
 
 def kernels(run):
@@ -75,7 +147,7 @@ def kernels(run):
          f"**{row['torch_us'] / row['chosen_us']:.2f}**"]
         for row in run["results"]
     ]
-    return header(run, "Kernels, microseconds, bf16") + "\n" + table(
+    return header(run, f"Kernels, microseconds, {run['dtype']}") + "\n" + table(
         ["kernel", "chosen", "fastest tried", "PyTorch", "PyTorch ÷ chosen"], rows)
 
 
@@ -91,8 +163,13 @@ def tuned(run):
              "after ms", "gain", "fusions overturned"]
     return (header(run, "Tuning") + "\n" + table(heads, rows)
             + f"\nGeometric mean of the gains at batch 1: {mean(gains):.3f}.\n"
+            + image("tuned", "Bars of the gain over level 0 for each model.")
             + "".join(f"\nFusions overturned in {row['model']}:\n\n" + "".join(f"- {text}\n" for text in row["overturned"])
                       for row in run["results"] if row["overturned"]))
+
+
+def draw_tuned(run):
+    return draw_gains(run["results"], map(named, run["results"]))
 
 
 def level0(run):
@@ -104,7 +181,8 @@ def level0(run):
     ratios = [row["before_ms"] / row["after_ms"] for row in run["results"] if row["batch"] == 1]
     return (header(run, "What is taken without measuring (level 0) beside the tuned plans that ship, milliseconds by turns")
             + "\n" + table(["model", "batch", "level 0", "tuned", "level 0 ÷ tuned"], rows)
-            + f"\nGeometric mean at batch 1: {mean(ratios):.3f}.\n")
+            + f"\nGeometric mean at batch 1: {mean(ratios):.3f}.\n"
+            + image("level0", "Bars of the gain of the tuned plans over level 0 for each model."))
 
 
 def minutes(run):
@@ -114,7 +192,14 @@ def minutes(run):
         for row in run["results"]
     ]
     return header(run, "A short tune beside a long one, their plans by turns") + "\n" + table(
-        ["model", "tuned s", "trials", "long tune s, at most", "ms after the short one", "after the long one", "ratio"], rows)
+        ["model", "tuned s", "trials", "long tune s, at most", "ms after the short one", "after the long one", "ratio"], rows
+    ) + image("minutes", "Bars of the time after a short and after a long tune.")
+
+
+def draw_minutes(run):
+    series = [("after the short tune", PALE_BLUE), ("after the long one", BLUE)]
+    return plots.bars(series, [(named(row), [row["short_ms"], row["long_ms"]]) for row in run["results"]],
+                      lambda ms: f"{ms:.4f} ms", note="each model on a scale of its own")
 
 
 def ablation(run):
@@ -124,7 +209,16 @@ def ablation(run):
         for row in run["results"]
     ]
     return header(run, "Tuning with a part left out") + "\n" + table(
-        ["model", "without", "trials", "tuned s", "before ms", "after ms"], rows, 2)
+        ["model", "without", "trials", "tuned s", "before ms", "after ms"], rows, 2
+    ) + image("ablation", "Bars of the gain over level 0 without each part of the tuner.")
+
+
+def draw_ablation(run):
+    models = {row["model"] for row in run["results"]}
+    parts = [f"without {row['without'].replace(',', ', ')}" if row["without"] else "all parts" for row in run["results"]]
+    if len(models) > 1:
+        parts = [f"{row['model']}, {part}" for row, part in zip(run["results"], parts)]
+    return draw_gains(run["results"], parts)
 
 
 def described(problem):
@@ -140,9 +234,13 @@ def described(problem):
     return " by ".join(operands) + ": " + ", ".join(name for name in names if name != "astype")
 
 
+def left_out(row):
+    return row["log"].removesuffix(".jsonl").removesuffix("-f16")
+
+
 def ranking(run):
     rows = [
-        [row["log"].removesuffix(".jsonl").removesuffix("-f16"), f"{row['problems']}"]
+        [left_out(row), f"{row['problems']}"]
         + [f"{row[model][key]:.{digits}f}" for key, digits in (("rank_correlation", 2), ("top8_recall", 2), ("best_of_4", 3))
            for model in ("learned", "analytic")]
         for row in run["ranking"]["left_out"] if row["problems"]
@@ -151,10 +249,20 @@ def ranking(run):
     for key in ("rank correlation", "top-8 recall", "best of first 4"):
         heads += [f"{key}, learned", "analytic"]
     return (header(run, "How the cost model ranks what tuning measured of a model of which it has learned nothing")
-            + "\n" + table(heads, rows))
+            + "\n" + table(heads, rows) + image("cost-model", "Bars of rank correlation and top-8 recall for each log left out."))
 
 
-METHODS = {"random": "random", "evolution": "evolution", "full": "anew", "started": "**started**"}
+def draw_ranking(run):
+    series = {("rank_correlation", "learned"): ("rank correlation, learned", BLUE),
+              ("rank_correlation", "analytic"): ("analytic", PALE_BLUE),
+              ("top8_recall", "learned"): ("top-8 recall, learned", ORANGE),
+              ("top8_recall", "analytic"): ("analytic", PALE_ORANGE)}
+    groups = [(left_out(row), [row[model][key] for key, model in series])
+              for row in run["ranking"]["left_out"] if row["problems"]]
+    return plots.bars(list(series.values()), groups, lambda value: f"{value:.2f}", (0, 1))
+
+
+METHODS = {"random": ("random", GREY), "evolution": ("evolution", ORANGE), "full": ("anew", BLUE), "started": ("started", GREEN)}
 WHAT_THEY_ARE = ("Evolution has no model, \"anew\" one that learns from these trials only, \"started\" one that had learned from "
                  "the logs of models that do not have the subgraph, and goes on")
 
@@ -173,7 +281,8 @@ def searched(search):
     for name, of in (("median", statistics.median), ("mean", statistics.mean)):
         rows.append([f"{name} of {len(search['tasks'])}", "", f"**{of(level0):.3f}**"]
                     + [f"**{of(medians[key]):.3g}**" for key in METHODS])
-    return table(["subgraph", "recorded", "level 0 ÷ best"] + list(METHODS.values()), rows)
+    names = [f"**{name}**" if key == "started" else name for key, (name, _) in METHODS.items()]
+    return table(["subgraph", "recorded", "level 0 ÷ best", *names], rows)
 
 
 def seeds_of(search):
@@ -185,11 +294,23 @@ def search(run):
             + f"Trials until the best is that of all that were recorded ({run['search']['trials']:,} at most) by random search, medians of {seeds_of(run['search'])} seeds. "
             f"{WHAT_THEY_ARE}; level 0 is what is taken without measuring, of what was recorded:\n\n"
             + searched(run["search"])
-            + "\n![The best time so far, trial by trial, by each search, a panel a subgraph.](results/gpu/search.svg)\n")
+            + image("search", "The best time so far, trial by trial, by each search, a panel a subgraph."))
 
+
+def draw_search(run):
+    tasks = run["search"]["tasks"]
+    return plots.curves(run["search"], [described(task["problem"]) for task in tasks], METHODS)
+
+
+KINDS = {"models": (models, draw_models), "compiled": (compiled, None), "kernels": (kernels, None), "tuned": (tuned, draw_tuned),
+         "level0": (level0, draw_tuned), "minutes": (minutes, draw_minutes), "ablation": (ablation, draw_ablation),
+         "search": (search, draw_search), "cost-model": (ranking, draw_ranking)}
 
 if __name__ == "__main__":
-    kinds = [("models", models), ("compiled", compiled), ("kernels", kernels), ("tuned", tuned), ("level0", level0), ("minutes", minutes), ("ablation", ablation), ("search", search),
-             ("cost-model", ranking)]
-    runs = [(render, newest(kind)) for kind, render in kinds]
-    put("\n".join(render(run) for render, run in runs if run) or "No results yet.\n", BEGIN, END)
+    tables, drawings = [], {}
+    for kind, (render, draw) in KINDS.items():
+        for run in all_compiled() if kind == "compiled" else newest(kind):
+            tables.append(render(run))
+            if draw:
+                drawings[RESULTS / f"{kind}.svg"] = draw(run)
+    put("\n".join(tables) or "No results yet.\n", BEGIN, END, drawings)

@@ -83,18 +83,23 @@ def current():
             yield {**run, "results": rows}
 
 
-def put(text, begin, end):
-    """Prints it, or, as the command line says, puts it between two lines of bench/README.md or compares it with them."""
+def put(text, begin, end, drawings={}):
+    """Prints it, or, as the command line says, puts it between two lines of bench/README.md or compares it with them.
+
+    So it does with the drawings {file: what it holds}.
+    """
     if len(sys.argv) == 1:
         return print(text, end="")
-    readme = README.read_text()
-    before, rest = readme.split(begin)
+    before, rest = README.read_text().split(begin)
     _, after = rest.split(end)
-    want = before + begin + text + end + after
+    wanted = {README: before + begin + text + end + after, **drawings}
+    others = [file for file, text in wanted.items() if not file.exists() or file.read_text() != text]
     if sys.argv[1] == "--write":
-        README.write_text(want)
-    elif readme != want:
-        sys.exit(f"the tables in bench/README.md are not those of the results: run {sys.argv[0]} --write")
+        for file in others:
+            file.write_text(wanted[file])
+    elif others:
+        names = ", ".join(str(file.relative_to(HERE)) for file in others)
+        sys.exit(f"not what the results say: {names} in bench; run {sys.argv[0]} --write")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "bench/commit.h"
 #include "src/tune/cost_model.h"
 #include "tensor/error.h"
 
@@ -102,7 +103,7 @@ void run(std::vector<std::string> arguments) {
     logs.push_back(read_log(path).measurements);
     all.insert(all.end(), logs.back().begin(), logs.back().end());
   }
-  std::cout << "{\"left_out\": [";
+  std::cout << "{\"commit\": \"" << bench::commit() << "\", \"left_out\": [";
   const char* separator = "\n";
   for (std::size_t i = 0; i < logs.size(); ++i) {
     const std::vector<Sample> samples = samples_of(logs[i]);

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "bench/commit.h"
 #include "bench/models.h"
 #include "src/tune/table.h"
 #include "src/tune/worker.h"
@@ -227,8 +228,8 @@ void print_subgraphs(std::ostream& out, const tensor::TuneSummary& summary) {
 void print(std::ostream& out, const std::string& model, const Options& o,
            const tensor::TuneSummary& s, const Whole& w) {
   std::ostringstream text;
-  text << "{\"model\": " << std::quoted(model) << ", \"batch\": " << o.batch << ", \"dtype\": \""
-       << o.compile.dtype
+  text << "{\"model\": " << std::quoted(model) << ", \"commit\": \"" << bench::commit()
+       << "\", \"batch\": " << o.batch << ", \"dtype\": \"" << o.compile.dtype
        << "\", \"narrow_residuals\": " << (o.compile.narrow_residuals ? "true" : "false")
        << ", \"device\": " << std::quoted(s.device) << ", \"against\": " << std::quoted(o.against)
        << ", \"without\": " << std::quoted(o.without) << ", \"log\": " << std::quoted(s.log)

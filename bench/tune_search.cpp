@@ -9,6 +9,7 @@
 #include <set>
 #include <string_view>
 
+#include "bench/commit.h"
 #include "bench/curve.h"
 #include "bench/recording.h"
 #include "src/tune/table.h"
@@ -224,7 +225,8 @@ void run(const Options& options) {
   RecordedMeasurer measurer(all);
   Starts starts(options);
   Outcome outcome;
-  std::cout << "{\"trials\": " << options.trials << ", \"batch\": " << options.batch
+  std::cout << "{\"commit\": \"" << bench::commit() << "\", \"trials\": " << options.trials
+            << ", \"batch\": " << options.batch
             << ", \"learns\": " << (CostModel::can_learn() ? "true" : "false")
             << ",\n \"tasks\": [\n";
   for (std::size_t task = 0; task < all.size(); ++task) {

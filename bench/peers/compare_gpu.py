@@ -5,8 +5,8 @@
 The engines of a model run one after the other, this library with its residual stream in float32 and in float16 (narrow
 residuals), as PyTorch has it. What is measured is on the disk after every model, as -models.json of all models, or as
 -compiled.json of some of them or in other modes. PyTorch replays a CUDA graph of eager operators; `--modes` adds its
-compiler's: `best` (max-autotune, frozen weights, in a CUDA graph) and `autotune`, which take minutes a model. This
-library runs its own graph. Both times are the GPU's, without copies from and to the host: medians by CUDA events.
+compiler's: `best` (max-autotune, frozen weights, in a CUDA graph) and `autotune`, which take minutes a model, up to
+`--limit`. What fails or is not ready by then is told in place of its time. This library runs its own graph. Both times are the GPU's, without copies from and to the host: medians by CUDA events.
 """
 
 import argparse
@@ -18,8 +18,12 @@ import statistics
 import subprocess
 import sys
 
-LIMITS = {"graph": 120, "best": 900, "autotune": 900}  # seconds
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+import gpu  # noqa: E402
+
+GRAPH_LIMIT = 120  # seconds
+MODES = ["graph", "best", "autotune"]
 CASES = [
     ("vit-base-patch16-224", "vit_b", 1),
     ("vit-large-patch16-224", "vit_l", 1),
@@ -36,18 +40,13 @@ CASES = [
 ]
 
 
-def output(command, limit):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
-    if done.returncode:
-        raise RuntimeError((done.stderr or done.stdout).strip()[-400:])
-    return done.stdout
-
-
 def runs(bench, model, batch, repeats, *options):
     """Of several runs what the program counts, each with its own mean."""
     command = [bench, "--device=cuda", f"--batch={batch}", f"--benchmark_filter=^{model}/cuda/f16", "--benchmark_format=json"]
     command += ["--benchmark_min_time=0.1", f"--benchmark_repetitions={repeats}", *options]
-    return [row for row in json.loads(output(command, 300))["benchmarks"] if row["run_type"] == "iteration"]
+    told = json.loads(gpu.output(command, 300))
+    commit = told["context"].get("commit", "unknown")
+    return [row | {"commit": commit} for row in told["benchmarks"] if row["run_type"] == "iteration"]
 
 
 def ours(bench, model, batch, repeats):
@@ -58,18 +57,21 @@ def ours(bench, model, batch, repeats):
     middle = statistics.median(times)
     gflop = statistics.median(row["GFLOP/s"] * row["real_time"] / 1e3 for row in rows)
     return {"tensor_ms": middle, "rounds_ms": times, "narrow_ms": statistics.median(narrow), "narrow_rounds_ms": narrow,
-            "gflop": gflop, "weights_MB": rows[0]["weights_MB"] / 2,
+            "commit": rows[0]["commit"], "gflop": gflop, "weights_MB": rows[0]["weights_MB"] / 2,
             "compile_ms": rows[0]["compile_ms"], "kernel_groups": rows[0]["groups"]}
 
 
-def peer(name, batch, mode):
-    """What a peer takes, or nothing if it fails or is not ready in time."""
+def peer(name, batch, mode, limit):
+    """What a peer takes and took to get ready, or why it has no time."""
     script = pathlib.Path(__file__).with_name("gpu_peers.py")
     try:
-        return json.loads(output([sys.executable, str(script), "case", name, str(batch), mode], LIMITS[mode]).splitlines()[-1])
-    except (RuntimeError, subprocess.TimeoutExpired) as error:
-        print(f"{name} b{batch} {mode}: {error}", file=sys.stderr)
-        return None
+        printed = gpu.output([sys.executable, str(script), "case", name, str(batch), mode], limit)
+        times = json.loads(printed.splitlines()[-1])
+        return {"ms": times["ms"], "ready_s": times["prep_s"]}
+    except subprocess.TimeoutExpired:
+        return {"failure": f"not ready in {limit:g} s"}
+    except RuntimeError as error:
+        return {"failure": (str(error).strip().splitlines() or ["without a word"])[-1]}
 
 
 def floor_ms(row, tflops, terabytes):
@@ -77,65 +79,47 @@ def floor_ms(row, tflops, terabytes):
     return max(row["gflop"] / tflops, row["weights_MB"] / terabytes / 1e3)
 
 
-def plot(rows):
-    """Bars of floor, this library and PyTorch, each model on a scale of its own."""
-    width, bar, left = 640, 14, 190
-    height = len(rows) * (3 * bar + 14) + 40
-    svg = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
-           f'<rect width="{width}" height="{height}" fill="white"/>']
-    for i, row in enumerate(rows):
-        top = i * (3 * bar + 14) + 10
-        longest = max(row["tensor_ms"], row["torch_graph_ms"])
-        svg.append(f'<text x="{left - 8}" y="{top + 2 * bar - 3}" text-anchor="end">{row["model"]}, {row["batch"]}</text>')
-        for k, (key, color) in enumerate([("floor_ms", "#999999"), ("tensor_ms", "#0072b2"), ("torch_graph_ms", "#e69f00")]):
-            length = (width - left - 80) * row[key] / longest
-            svg.append(f'<rect x="{left}" y="{top + k * bar}" width="{length:.1f}" height="{bar - 2}" fill="{color}"/>')
-            svg.append(f'<text x="{left + length + 4:.1f}" y="{top + k * bar + 10}" font-size="10">{row[key]:.3f} ms</text>')
-    legend = [("floor of products and weights", "#999999"), ("tensor", "#0072b2"), ("PyTorch, CUDA graph", "#e69f00")]
-    for place, (text, color) in zip([80, 300, 400], legend):
-        svg.append(f'<rect x="{place}" y="{height - 22}" width="12" height="12" fill="{color}"/>')
-        svg.append(f'<text x="{place + 16}" y="{height - 12}">{text}</text>')
-    return "\n".join([*svg, "</svg>", ""])
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bench", required=True, help="the program bench_models")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results/gpu")
-    parser.add_argument("--revision", default="unknown", help="of this library")
+    parser.add_argument("--out", type=pathlib.Path, default=gpu.RESULTS)
+    parser.add_argument("--revision", help="of this library (what the program was built from)")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--modes", default="graph", help="of PyTorch, with commas: graph, best, autotune")
+    parser.add_argument("--modes", default="graph", help=f"of PyTorch, with commas: {', '.join(MODES)}")
+    parser.add_argument("--limit", type=float, default=900, help="seconds for a model that is compiled (900)")
     parser.add_argument("--models", default="", help="only those that this regular expression finds in MODEL-bBATCH")
     options = parser.parse_args()
     modes = options.modes.split(",")
+    if unknown := set(modes) - set(MODES):
+        parser.error(f"does not know the modes {', '.join(unknown)}")
     kind = "models" if modes == ["graph"] and not options.models else "compiled"
     script = pathlib.Path(__file__).with_name("gpu_peers.py")
-    ceilings = json.loads(output([sys.executable, str(script), "ceilings"], 200).splitlines()[-1])
-    query = "name,driver_version,clocks.max.sm,clocks.max.mem"
-    gpu = output(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], 20).strip().splitlines()[0].split(", ")
+    ceilings = json.loads(gpu.output([sys.executable, str(script), "ceilings"], 200).splitlines()[-1])
     now = datetime.datetime.now(datetime.timezone.utc)
     rows = []
-    result = {"date": f"{now:%Y-%m-%d %H:%M} UTC", "command": "bench/peers/compare_gpu.py",
-              "gpu": dict(zip(query.split(","), gpu)), "versions": {"tensor": options.revision, "torch": ceilings["torch"]},
-              "ceilings": ceilings, "results": rows}
-    options.out.mkdir(parents=True, exist_ok=True)
+    result = {"command": "bench/peers/compare_gpu.py", "gpu": gpu.described(),
+              "versions": {"tensor": options.revision, "torch": ceilings["torch"]}, "ceilings": ceilings, "results": rows}
     for model, name, batch in CASES:
         if not re.search(options.models, f"{model}-b{batch}"):
             continue
-        row = {"model": model, "batch": batch, "dtype": "f16"}
-        row.update(ours(options.bench, model, batch, options.repeats))
-        theirs = {mode: times for mode in modes if (times := peer(name, batch, mode))}
-        for mode, times in theirs.items():
-            row.update({f"torch_{mode}_ms": times["ms"], f"torch_{mode}_ready_s": times["prep_s"]})
+        row = {"model": model, "batch": batch, "dtype": "f16", "clocks": {}}
+        with gpu.Clocks() as clocks:
+            row.update(ours(options.bench, model, batch, options.repeats))
+        row["clocks"]["tensor"] = clocks.told()
+        result["versions"]["tensor"] = options.revision or row["commit"]
+        theirs = {}
+        for mode in modes:
+            with gpu.Clocks() as clocks:
+                theirs[mode] = peer(name, batch, mode, GRAPH_LIMIT if mode == "graph" else options.limit)
+            row.update({f"torch_{mode}_{key}": value for key, value in theirs[mode].items()})
+            row["clocks"][f"torch_{mode}"] = clocks.told()
         row["floor_ms"] = floor_ms(row, ceilings["gemm8192_float16_TF"], ceilings["read_TBs"])
         rows.append(row)
-        (options.out / f"{now:%Y-%m-%d-%H%M}-{kind}.json").write_text(json.dumps(result, indent=1) + "\n")
+        gpu.save(kind, result, options.out, now)
         print(f"{model} b{batch}: {row['tensor_ms']:.3f} ms, narrow residuals {row['narrow_ms']:.3f}, " +
               f"floor {row['floor_ms']:.3f}; PyTorch " +
-              ", ".join(f"{mode} {times['ms']:.3f} ({times['ms'] / row['tensor_ms']:.2f} x)"
-                        for mode, times in theirs.items()), flush=True)
-    if kind == "models" and all("torch_graph_ms" in row for row in rows):
-        (options.out / "models.svg").write_text(plot(rows))
+              ", ".join(f"{mode} {times['ms']:.3f} ({times['ms'] / row['tensor_ms']:.2f} x)" if "ms" in times else
+                        f"{mode} failed: {times['failure']}" for mode, times in theirs.items()), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,36 +1,38 @@
-"""Times single kernels of this library and of PyTorch (cuBLASLt, scaled-dot-product attention, cuDNN), in bfloat16 on one
-GPU, in one run.
+"""Times single kernels of this library and of PyTorch (cuBLASLt, scaled-dot-product attention, cuDNN), in float16 (or
+bfloat16) on one GPU, in one run.
 
     python bench/peers/compare_kernels.py --bench build/release/bench/cuda_kernels    # into bench/results/gpu
 
 Both launch a kernel many times in one CUDA graph, each time with other weights, so that these come from memory. Of this
 library the schedule that its model chose and the fastest of those that were tried are told. PyTorch's linear has a
-bias, and nothing of what this library's kernels do besides: GELU, a float32 residual, or relu.
+bias, and nothing of what this library's kernels do besides: GELU, a float32 residual, or relu. All takes one to two
+minutes of an H200 with `--schedules 4`.
 """
 
 import argparse
-import datetime
 import json
 import pathlib
-import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+import gpu  # noqa: E402
 
 
-def ours(bench, schedules):
-    """(kernel, schedule) -> microseconds, in the order in which the model likes them."""
-    command = [bench, f"--schedules={schedules}", "--benchmark_format=json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
-    if done.returncode or "{" not in done.stdout:
-        raise RuntimeError((done.stderr or done.stdout).strip()[-400:])
+def ours(bench, schedules, dtype):
+    """kernel -> schedule -> microseconds, in the order in which the model likes them; and the program's commit."""
+    command = [bench, f"--schedules={schedules}", f"--dtype={dtype}", "--benchmark_format=json"]
+    printed = gpu.output(command, 400)
+    if "{" not in printed:
+        raise RuntimeError(printed.strip()[-400:])
     times = {}
-    for row in json.loads(done.stdout[done.stdout.index("{"):])["benchmarks"]:
+    told = json.loads(printed[printed.index("{"):])
+    for row in told["benchmarks"]:
         kind, problem, *rest = row["name"].split("/iterations")[0].split("/")
         split = {"gemm": 1, "attention": 0, "conv": 1}[kind]
         name = "/".join([kind, problem, *rest[:split]])
         times.setdefault(name, {})["/".join(rest[split:])] = row["us"]
-    return times
+    return times, told["context"].get("commit", "unknown")
 
 
 def in_graph(torch, work, launches):
@@ -60,21 +62,21 @@ def copies_of(elements):
     return max(4, min(24, (1 << 29) // elements))
 
 
-def linear(torch, name):
+def linear(torch, name, dtype):
     tokens, features, depth = numbers(name.split("/")[1])
     copies = copies_of(features * depth)
-    x = torch.randn(tokens, depth, device="cuda", dtype=torch.bfloat16)
-    weights = [torch.randn(features, depth, device="cuda", dtype=torch.bfloat16) for _ in range(copies)]
-    bias = None if name.endswith("plain") else torch.randn(features, device="cuda", dtype=torch.bfloat16)
+    x = torch.randn(tokens, depth, device="cuda", dtype=dtype)
+    weights = [torch.randn(features, depth, device="cuda", dtype=dtype) for _ in range(copies)]
+    bias = None if name.endswith("plain") else torch.randn(features, device="cuda", dtype=dtype)
     return in_graph(torch, lambda: [torch.nn.functional.linear(x, w, bias) for w in weights], copies)
 
 
-def attention(torch, name):
+def attention(torch, name, dtype):
     from torch.nn.attention import SDPBackend, sdpa_kernel
     batch, heads, queries, keys, depth = numbers(name.split("/")[1].replace("xh", "x").replace("xd", "x"))
 
     def make(length):
-        return torch.randn(batch, length, heads, depth, device="cuda", dtype=torch.bfloat16).transpose(1, 2)
+        return torch.randn(batch, length, heads, depth, device="cuda", dtype=dtype).transpose(1, 2)
 
     q, k, v = make(queries), make(keys), make(keys)
     best = {}
@@ -88,12 +90,12 @@ def attention(torch, name):
     return min(best.values())
 
 
-def convolution(torch, name):
+def convolution(torch, name, dtype):
     _, image, weights = name.split("/")
     channels, height, width = numbers(image)
     features, side, _, stride = numbers(weights)
     copies = copies_of(features * channels * side * side)
-    kind = {"device": "cuda", "dtype": torch.bfloat16}
+    kind = {"device": "cuda", "dtype": dtype}
     x = torch.randn(1, channels, height, width, **kind).to(memory_format=torch.channels_last)
     ws = [torch.randn(features, channels, side, side, **kind).to(memory_format=torch.channels_last) for _ in range(copies)]
     bias = torch.randn(features, **kind)
@@ -104,31 +106,31 @@ def convolution(torch, name):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bench", required=True, help="the program cuda_kernels")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results/gpu")
-    parser.add_argument("--revision", default="unknown", help="of this library")
-    parser.add_argument("--schedules", type=int, default=6, help="of each product and attention")
+    parser.add_argument("--out", type=pathlib.Path, default=gpu.RESULTS)
+    parser.add_argument("--revision", help="of this library (what the program was built from)")
+    parser.add_argument("--schedules", type=int, default=6, help="of each product and attention (6)")
+    parser.add_argument("--dtype", default="f16", choices=["f16", "bf16"])
     options = parser.parse_args()
     import torch
     torch.manual_seed(0)
     torch.backends.cudnn.benchmark = True
+    dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[options.dtype]
     rows = []
-    with torch.inference_mode():
-        for name, schedules in ours(options.bench, options.schedules).items():
+    with gpu.Clocks() as our_clocks:
+        kernels, commit = ours(options.bench, options.schedules, options.dtype)
+    with torch.inference_mode(), gpu.Clocks() as their_clocks:
+        for name, schedules in kernels.items():
             peer = {"gemm": linear, "attention": attention, "conv": convolution}[name.split("/")[0]]
             best = min(schedules, key=schedules.get)
             row = {"kernel": name, "chosen": next(iter(schedules)), "chosen_us": next(iter(schedules.values())),
-                   "best": best, "best_us": schedules[best], "torch_us": peer(torch, name), "all_us": schedules}
+                   "best": best, "best_us": schedules[best], "torch_us": peer(torch, name, dtype), "all_us": schedules}
             rows.append(row)
             print(f"{name:42} {row['chosen_us']:9.2f} {row['best_us']:9.2f} {row['torch_us']:9.2f} us  "
                   f"{row['torch_us'] / row['chosen_us']:.2f} x  {row['chosen']}, {best}", flush=True)
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    now = datetime.datetime.now(datetime.timezone.utc)
-    versions = {"tensor": options.revision, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version()}
-    result = {"date": f"{now:%Y-%m-%d %H:%M} UTC", "command": "bench/peers/compare_kernels.py", "dtype": "bf16",
-              "gpu": {"name": torch.cuda.get_device_name(), "driver_version": driver}, "versions": versions, "results": rows}
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / f"{now:%Y-%m-%d-%H%M}-kernels.json").write_text(json.dumps(result, indent=1) + "\n")
+    versions = {"tensor": options.revision or commit, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version()}
+    gpu.save("kernels", {"command": "bench/peers/compare_kernels.py", "dtype": options.dtype, "gpu": gpu.described(),
+                         "clocks": {"tensor": our_clocks.told(), "torch": their_clocks.told()},
+                         "versions": versions, "results": rows}, options.out)
 
 
 if __name__ == "__main__":
