@@ -12,10 +12,10 @@
 namespace tensor {
 namespace {
 
-// A kernel runs for milliseconds; what takes seconds hangs, or is the compiler. The reference of a
-// large problem may take its time before.
+// A kernel runs for milliseconds; what takes seconds hangs, or is the compiler, or copies the
+// operands of a large problem. Its reference may take its time before.
 constexpr Worker::Limits kOnCpu{.item_seconds = 30, .idle_seconds = 600},
-    kOnGpu{.item_seconds = 12, .idle_seconds = 600};
+    kOnGpu{.item_seconds = 20, .idle_seconds = 600};
 
 }  // namespace
 
