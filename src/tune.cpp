@@ -12,10 +12,10 @@
 namespace tensor {
 namespace {
 
-// A kernel runs for milliseconds; what takes seconds hangs, or is the compiler. The reference of a
-// large problem may take its time before.
+// A kernel runs for milliseconds; what takes seconds hangs, or is the compiler, or copies the
+// operands of a large problem. Its reference may take its time before.
 constexpr Worker::Limits kOnCpu{.item_seconds = 30, .idle_seconds = 600},
-    kOnGpu{.item_seconds = 12, .idle_seconds = 600};
+    kOnGpu{.item_seconds = 20, .idle_seconds = 600};
 
 }  // namespace
 
@@ -47,6 +47,8 @@ TuneSummary tune(const TensorFunction& function, const std::vector<TensorType>& 
                  const CompileOptions& options, const TuneOptions& tuning) {
   if (!(tuning.seconds >= 0) || std::isinf(tuning.seconds) || tuning.trials < 0)
     fail("tune", "got ", tuning.seconds, " s and ", tuning.trials, " schedules, need 0 or more");
+  if (!(tuning.goal_us >= 0))
+    fail("tune", "got a goal of ", tuning.goal_us, " us, need 0 (none) or more");
   if (options.device.is_cuda()) {
     const int index = options.device.index();
     const Tuner::Limits limits{.first = 4, .slot = 16, .side_by_side = 2};

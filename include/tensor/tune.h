@@ -31,7 +31,10 @@ struct TuneOptions {
   /// by default.
   std::string log = {};
   std::uint64_t seed = 0;  ///< of the search; the same seed and times make the same choices
-  double goal_us = 0;      ///< all groups together; it ends when this is reached; 0: no goal
+  /// Nothing more is measured once the best times of all groups of the plan, added up, are at most
+  /// this: for a latency that has to be met, not beaten. Where the log says so already, that is at
+  /// once. 0: no goal.
+  double goal_us = 0;
   /// Called as measurements come.
   std::function<void(const TuneProgress&)> progress = nullptr;
   /// Asked several times a second: ends tuning. What was measured is kept, and used.

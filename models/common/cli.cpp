@@ -90,6 +90,10 @@ void declare(CLI::App& app, Options& o, Program& program) {
                  "Ctrl-C) which kernels and fusions are fast for its input size, and use them from "
                  "now on")
       ->type_name("TIME");
+  app.add_option("--tune-goal", o.tune_goal,
+                 "end --tune as soon as the kernels of a forward pass, added up, take no longer "
+                 "than this (0.28ms)")
+      ->type_name("TIME");
   app.add_option("--tune-log", o.tune_log,
                  "where --tune keeps its measurements, and where plans without it take them from, "
                  "instead of the user's own log")
@@ -135,6 +139,9 @@ void check_compiled(const Options& o) {
     if (given && o.info) fail(option, "needs a run, but --info only prints sizes");
   }
   if (!o.tune.empty()) parse_duration("--tune", o.tune);
+  if (!o.tune_goal.empty()) parse_duration("--tune-goal", o.tune_goal);
+  if (!o.tune_goal.empty() && o.tune.empty())
+    fail("--tune-goal", "ends --tune early: need --tune with the time that it may take, too");
   std::error_code error;
   if (!o.tune.empty() && !o.plan.empty() && fs::exists(o.plan, error))
     fail("--tune", "has nothing to do: the plan ", o.plan,

@@ -28,7 +28,7 @@ struct Options {
   std::string input, output, out, device = "cpu";
   bool hidden_states = false, info = false, json = false, quiet = false;
   bool eager = false, report = false, verify = false;
-  std::string dtype = "f32", profile, plan, tune, tune_log;
+  std::string dtype = "f32", profile, plan, tune, tune_goal, tune_log;
   bool narrow_residuals = false;
   std::optional<std::int64_t> threads;
 };

@@ -73,8 +73,14 @@ tensor::CompileOptions Session::compile_options(const StateDict& inputs) {
   if (options_.tune.empty() || is_tuned_) return how;
   is_tuned_ = true;
   progress_.clear();
-  return tuned([this](const StateDict& in) { return run(in, {}); }, inputs, how,
-               parse_duration("--tune", options_.tune), options_.tune_log, options_.quiet, notes_);
+  constexpr double kMicro = 1e6;
+  tensor::TuneOptions tuning;
+  tuning.seconds = parse_duration("--tune", options_.tune);
+  tuning.log = options_.tune_log;
+  if (!options_.tune_goal.empty())
+    tuning.goal_us = kMicro * parse_duration("--tune-goal", options_.tune_goal);
+  return tuned([this](const StateDict& in) { return run(in, {}); }, inputs, how, tuning,
+               options_.quiet, notes_);
 }
 
 NamedExecutable Session::compile(const StateDict& inputs) {

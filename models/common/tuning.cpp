@@ -82,7 +82,8 @@ double parse_duration(const std::string& option, const std::string& text) {
   const char* const end = text.data() + text.size();
   const auto [unit, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
   const std::string rest(error == std::errc() ? unit : text.data(), end);
-  const std::pair<const char*, double> units[] = {{"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}};
+  const std::pair<const char*, double> units[] = {
+      {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}};
   constexpr double kDay = 24 * 3600;
   for (const auto& [name, seconds] : units)
     if (error == std::errc() && rest == name && number > 0 && number * seconds <= kDay)
@@ -91,14 +92,13 @@ double parse_duration(const std::string& option, const std::string& text) {
 }
 
 tensor::CompileOptions tuned(const Forward& function, const tensor::nn::StateDict& inputs,
-                             tensor::CompileOptions options, double seconds, const std::string& log,
-                             bool quiet, std::ostream& out) {
+                             tensor::CompileOptions options, tensor::TuneOptions tuning, bool quiet,
+                             std::ostream& out) {
   constexpr double kMilli = 1e3, kBetweenLines = 5;  // seconds
+  const double seconds = tuning.seconds;
+  const std::string& log = tuning.log;
   Progress bar("tuning", static_cast<std::int64_t>(seconds * kMilli), quiet);
   double told = 0;
-  tensor::TuneOptions tuning;
-  tuning.seconds = seconds;
-  tuning.log = log;
   const Interrupts interrupts;
   tuning.stop = [] { return interrupted != 0; };
   tuning.progress = [&](const tensor::TuneProgress& p) {

@@ -59,6 +59,10 @@ struct Features {
   std::vector<float> values() const;
 };
 
+/// Raised when a family calculates a value otherwise: cost models that have learned from the former
+/// values are refused then. tests/tune/features.txt has the values of some schedules.
+inline constexpr int kFeaturesVersion = 1;
+
 /// What each value is: "log2 rows".
 std::span<const std::string> feature_names();
 

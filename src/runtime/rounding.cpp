@@ -2,7 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "src/core/dispatch.h"
+#include "src/core/loop.h"
 
 namespace tensor {
 namespace {
@@ -38,20 +45,71 @@ double terms(const Graph& graph, const Node& node) {
   return 1;
 }
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// The same elements with the axes in the order in which they lie in the memory of the first view,
+// so that a walk over large ones does not jump.
+std::pair<ConstView, ConstView> in_memory_order(const ConstView& one, const ConstView& other) {
+  std::vector<int> axes(static_cast<std::size_t>(one.rank()));
+  std::iota(axes.begin(), axes.end(), 0);
+  std::stable_sort(axes.begin(), axes.end(), [&](int a, int b) {
+    return std::abs(one.strides[a]) > std::abs(one.strides[b]);
+  });
+  std::pair<ConstView, ConstView> result(one, other);
+  for (int i = 0; i < one.rank(); ++i) {
+    const int axis = axes[static_cast<std::size_t>(i)];
+    result.first.shape[i] = result.second.shape[i] = one.shape[axis];
+    result.first.strides[i] = one.strides[axis];
+    result.second.strides[i] = other.strides[axis];
+  }
+  return result;
+}
+
 }  // namespace
 
+double largest_magnitude(const Tensor& x) {
+  const ConstView view = in_memory_order(const_view(x), const_view(x)).first;
+  return dispatch(x.dtype(), [&]<class Tag>(Tag) {
+    using T = typename Tag::type;
+    double largest = 0;
+    for_each_index(
+        view.shape,
+        [&](std::int64_t at) {
+          const double magnitude = std::abs(convert<double>(view.as<T>()[at]));
+          if (magnitude > largest && std::isfinite(magnitude)) largest = magnitude;
+        },
+        view.strides);
+    return largest;
+  });
+}
+
+double largest_difference(const Tensor& got, const Tensor& expected) {
+  if (got.type() != expected.type())
+    internal_error("rounding", "compares ", got.type(), " with ", expected.type());
+  const auto [a, b] = in_memory_order(const_view(got), const_view(expected));
+  return dispatch(got.dtype(), [&, &a = a, &b = b]<class Tag>(Tag) {
+    using T = typename Tag::type;
+    double largest = 0;
+    for_each_index(
+        a.shape,
+        [&](std::int64_t at_a, std::int64_t at_b) {
+          const T &one = a.template as<T>()[at_a], &other = b.template as<T>()[at_b];
+          if (std::memcmp(&one, &other, sizeof(T)) == 0) return;
+          const double x = convert<double>(one), y = convert<double>(other);
+          if (std::isnan(x) && std::isnan(y)) return;
+          const double difference = x == y ? 0 : std::abs(x - y);
+          largest = std::isnan(difference) ? kInfinity : std::max(largest, difference);
+        },
+        a.strides, b.strides);
+    return largest;
+  });
+}
+
 double relative_error(const Tensor& got, const Tensor& expected) {
-  const auto a = got.to_vector<double>(), b = expected.to_vector<double>();
-  double error = 0, largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (std::isnan(a[i]) != std::isnan(b[i])) return std::numeric_limits<double>::infinity();
-    if (a[i] == b[i] || std::isnan(b[i])) continue;
-    error = std::max(error, std::abs(a[i] - b[i]));
-    if (std::isfinite(b[i])) largest = std::max(largest, std::abs(b[i]));
-  }
-  for (const double value : b)
-    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
-  return error == 0 ? 0 : error / std::max(largest, std::numeric_limits<double>::min());
+  const double error = largest_difference(got, expected);
+  return error == 0
+             ? 0
+             : error / std::max(largest_magnitude(expected), std::numeric_limits<double>::min());
 }
 
 double rounding_bound(const Graph& graph, const Group& group, const ReferenceOf& value) {

@@ -7,8 +7,11 @@
 
 namespace tensor {
 
-/// The largest difference, relative to the largest finite magnitude of what is expected; infinite
-/// where one of the two is NaN and the other not.
+/// The largest finite magnitude.
+double largest_magnitude(const Tensor& x);
+/// Of two tensors of one type and shape; infinite where one of the two is NaN and the other not.
+double largest_difference(const Tensor& got, const Tensor& expected);
+/// The largest difference, relative to the largest finite magnitude of what is expected.
 double relative_error(const Tensor& got, const Tensor& expected);
 
 /// The reference value of any node of a group, or that it reads.

@@ -53,8 +53,8 @@ class CostModel {
   /// What has been learned, as the bytes of a file. UserError, with `name`, when nothing has.
   std::string to_bytes(const std::string& name) const;
   /// A model to start from, called `name` in messages. UserError when it is damaged, of another
-  /// format, has learned from a list of features that is not this version's, or from others than
-  /// `columns` of them; and in a build that cannot learn.
+  /// format, has learned from features that are not this version's (kFeaturesVersion), or
+  /// from others than `columns` of them; and in a build that cannot learn.
   static CostModel from_bytes(std::string_view bytes, const std::string& name,
                               std::uint64_t seed = 0, std::size_t columns = feature_columns());
   /// Writes to_bytes() to a file. UserError also on a full disk.

@@ -14,16 +14,16 @@
 namespace tensor {
 namespace {
 
-// A file: "tensor cost model 2", the checksum of all that follows, how many features, the checksum
-// of their names, the trees as XGBoost writes them; a line each, checksums as eight hexadecimal
-// digits.
-constexpr std::string_view kMagic = "tensor cost model 2\n";
+// A file: "tensor cost model 3", the checksum of all that follows, how many features, their
+// definition, the trees as XGBoost writes them; a line each, checksums as eight hexadecimal digits.
+constexpr std::string_view kMagic = "tensor cost model 3\n";
 
-// Of the features' names and order: with others the same number says something else.
-std::string features_checksum() {
+// "version 1 list 0badcafe": the checksum is that of the features' names in their order. With other
+// names, or names that mean something else, the same number says something else.
+std::string features_definition() {
   std::string names;
   for (const std::string& name : feature_names()) names += name + '\n';
-  return crc32_digits(names);
+  return "version " + std::to_string(kFeaturesVersion) + " list " + crc32_digits(names);
 }
 
 // Up to the next newline, which is passed over.
@@ -37,7 +37,7 @@ std::string_view take_line(std::string_view& text) {
 }  // namespace
 
 std::string with_header(std::string_view trees, std::size_t columns) {
-  std::string rest = std::to_string(columns) + '\n' + features_checksum() + '\n';
+  std::string rest = std::to_string(columns) + '\n' + features_definition() + '\n';
   rest += trees;
   return std::string(kMagic) + crc32_digits(rest) + '\n' + rest;
 }
@@ -50,10 +50,11 @@ std::string_view without_header(std::string_view file, const std::string& name,
   const std::string_view sum = take_line(rest);
   if (sum != crc32_digits(rest))
     fail(name, "is damaged: its checksum is not that of its content; train it again");
-  const std::string_view count = take_line(rest), names = take_line(rest);
-  if (count != std::to_string(columns) || names != features_checksum())
-    fail(name, "has learned from ", count, " features (list ", names, "), need one of ", columns,
-         " (list ", features_checksum(), "): train it again with tune_model --save");
+  const std::string_view count = take_line(rest), definition = take_line(rest);
+  if (count != std::to_string(columns) || definition != features_definition())
+    fail(name, "has learned from ", count, " features (", definition, "), need one of ", columns,
+         " (", features_definition(),
+         "): the features have changed, train it again with tune_model --save");
   return rest;
 }
 

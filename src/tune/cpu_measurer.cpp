@@ -36,11 +36,14 @@ class CpuTrial : public Trial {
   void compile() override { kernel_ = cpu::build_group(problem_.alone().laid, group_, machine_); }
 
   void check() override {
-    operands_ = problem_.reference().operands();
-    for (const OperandBlock& operand : operands_) addresses_.push_back(operand.first());
-    scratch_ = detail::allocate(static_cast<std::int64_t>(kernel_->scratch_bytes()));
-    kernel_->run(addresses_, scratch_->data);
-    if (const std::string fault = problem_.reference().fault(operands_); !fault.empty())
+    run();
+    const auto level0 = [this] {
+      CpuTrial trial(problem_, problem_.space().chosen, machine_);
+      trial.compile();
+      trial.run();
+      return trial.operands_;
+    };
+    if (const std::string fault = problem_.reference().fault(operands_, level0); !fault.empty())
       fail(kernel_->description(), fault);
     const bool has_weights =
         std::any_of(operands_.begin(), operands_.end(), [](const OperandBlock& operand) {
@@ -70,6 +73,13 @@ class CpuTrial : public Trial {
   }
 
  private:
+  void run() {
+    operands_ = problem_.reference().operands();
+    for (const OperandBlock& operand : operands_) addresses_.push_back(operand.first());
+    scratch_ = detail::allocate(static_cast<std::int64_t>(kernel_->scratch_bytes()));
+    kernel_->run(addresses_, scratch_->data);
+  }
+
   double once() const {
     const Clock::time_point start = Clock::now();
     kernel_->run(addresses_, scratch_->data);

@@ -187,11 +187,14 @@ class GpuTrial : public Trial {
   }
 
   void check() override {
-    for (std::size_t i = 0; i < cubins_.size(); ++i)
-      kernels_.push_back(cuda::load_kernel(device_, lowered_.calls[i], cubins_[i]));
-    make_loop();
-    loop_->run(std::span(operands_).subspan(group_.reads.size()));
-    if (const std::string fault = problem_.reference().fault(operands_); !fault.empty())
+    run();
+    const auto level0 = [this] {
+      GpuTrial trial(device_, problem_, problem_.space().chosen);
+      trial.compile();
+      trial.run();
+      return trial.operands_;
+    };
+    if (const std::string fault = problem_.reference().fault(operands_, level0); !fault.empty())
       fail(lowered_.description, fault);
   }
 
@@ -202,6 +205,13 @@ class GpuTrial : public Trial {
   void rest() override { loop_.reset(); }
 
  private:
+  void run() {
+    for (std::size_t i = 0; i < cubins_.size(); ++i)
+      kernels_.push_back(cuda::load_kernel(device_, lowered_.calls[i], cubins_[i]));
+    make_loop();
+    loop_->run(std::span(operands_).subspan(group_.reads.size()));
+  }
+
   void make_loop() {
     if (!loop_) loop_.emplace(device_, lowered_, kernels_, operands_, packed_);
   }

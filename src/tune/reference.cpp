@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <sstream>
 
 #include "src/core/view.h"
@@ -14,8 +15,8 @@ namespace tensor {
 namespace {
 
 constexpr std::uint64_t kSeed = 20231;
-constexpr std::int64_t kLine = 1024;             // bytes: what kernels may count on of an address
-constexpr std::int64_t kMostLookedAt = 1 << 22;  // elements of a result
+constexpr std::int64_t kLine = 1024;        // bytes: what kernels may count on of an address
+constexpr std::int64_t kDrawn = 1'048'583;  // elements, a prime number
 
 // Offsets of the lowest and the highest element, counted from the first one.
 std::pair<std::int64_t, std::int64_t> reach(const Layout& layout) {
@@ -27,7 +28,17 @@ std::pair<std::int64_t, std::int64_t> reach(const Layout& layout) {
   return {low, high};
 }
 
+// Of many, what is drawn is repeated. Its length is prime, so that no two rows are the same.
 Tensor random_numbers(Generator& random, std::int64_t count, DType dtype) {
+  if (count > kDrawn) {
+    const Tensor drawn = random_numbers(random, kDrawn, dtype), result = empty({count}, dtype);
+    const auto size = static_cast<std::size_t>(drawn.nbytes());
+    const std::span<std::byte> all(detail::stored(result).first(),
+                                   static_cast<std::size_t>(result.nbytes()));
+    for (std::size_t at = 0; at < all.size(); at += size)
+      std::memcpy(&all[at], detail::stored(drawn).first(), std::min(size, all.size() - at));
+    return result;
+  }
   if (is_floating(dtype)) return random.normal({count}, 0, 1, dtype);
   // Indices of whatever they index: axes of two at least are the rule.
   return random.randint(0, 2, {count}).astype(dtype);
@@ -47,12 +58,6 @@ OperandBlock block(const Layout& layout, DType dtype, F&& make) {
   value.overlapping = num_elements(layout.shape) > high - low + 1;
   result.value = detail::make_tensor(std::move(value));
   return result;
-}
-
-Tensor looked_at(const Tensor& x) {
-  if (x.size() <= kMostLookedAt) return x;
-  const std::int64_t step = (x.size() / kMostLookedAt) | 1;  // odd: meets all columns of most tiles
-  return x.copy().reshape({-1})(slice(none, none, step)).copy();
 }
 
 }  // namespace
@@ -130,11 +135,15 @@ std::vector<OperandBlock> operands_of(const Isolated& problem) {
   return with_writes(problem, reads_of(problem));
 }
 
-Reference::Reference(const Isolated& problem) : problem_(problem), reads_(reads_of(problem)) {
+Reference::Reference(const Isolated& problem, double most_effort)
+    : problem_(problem), reads_(reads_of(problem)), slices_(Slices::of(problem, most_effort)) {
   const Graph& graph = problem.laid.graph;
   const Group& group = problem.group;
   std::vector<Tensor> values(at(graph.size()));
-  for (std::size_t i = 0; i < reads_.size(); ++i) values[at(group.reads[i])] = reads_[i].value;
+  for (std::size_t i = 0; i < reads_.size(); ++i) {
+    const ValueId id = group.reads[i];
+    values[at(id)] = slices_ ? slices_->taken(id, reads_[i].value) : reads_[i].value;
+  }
   for (ValueId id = 0; id < graph.size(); ++id) {
     const Node& node = graph[id];
     if (values[at(id)].defined()) continue;
@@ -145,22 +154,64 @@ Reference::Reference(const Isolated& problem) : problem_(problem), reads_(reads_
     }
     std::vector<Tensor> inputs;
     for (const ValueId input : node.inputs) inputs.push_back(values[at(input)]);
-    values[at(id)] = apply_op(node.op, inputs, node.attrs);
+    values[at(id)] =
+        apply_op(node.op, inputs, slices_ ? slices_->attrs(id, node.attrs) : node.attrs);
   }
-  for (const ValueId id : group.writes) expected_.push_back(looked_at(values[at(id)]));
+  for (const ValueId id : group.writes)
+    expected_.push_back({values[at(id)], largest_magnitude(values[at(id)])});
   bound_ = rounding_bound(graph, group, [&](ValueId id) { return values[at(id)]; });
 }
 
 std::vector<OperandBlock> Reference::operands() const { return with_writes(problem_, reads_); }
 
-std::string Reference::fault(std::span<const OperandBlock> operands) const {
+namespace {
+
+// `error` and `bound` are relative to the largest.
+std::string text_of_fault(double error, double bound, std::string_view than) {
+  std::ostringstream text;
+  text << "wrong result: differs " << than << "by " << error
+       << " of the largest, rounding explains " << bound;
+  return text.str();
+}
+
+double relative(double difference, double largest) {
+  return difference == 0 ? 0 : difference / std::max(largest, std::numeric_limits<double>::min());
+}
+
+}  // namespace
+
+std::string Reference::fault_of_known(std::span<const OperandBlock> operands) const {
   for (std::size_t i = 0; i < expected_.size(); ++i) {
-    const Tensor got = looked_at(operands[reads_.size() + i].value);
-    const double error = relative_error(got, expected_[i]);
-    if (error <= bound_) continue;
-    std::ostringstream text;
-    text << "wrong result: differs by " << error << " of the largest, rounding explains " << bound_;
-    return text.str();
+    const auto& [expected, largest] = expected_[i];
+    const Tensor& got = writes(operands)[i].value;
+    double difference = 0;
+    if (!slices_) difference = largest_difference(got, expected);
+    for (std::size_t k = 0; slices_ && k < slices_->indices().size(); ++k)
+      difference = std::max(difference, largest_difference(got(slices_->indices()[k]),
+                                                           expected(static_cast<std::int64_t>(k))));
+    const double error = relative(difference, largest);
+    if (error > bound_) return text_of_fault(error, bound_, "");
+  }
+  return {};
+}
+
+void Reference::trust(const Trusted& trusted) const {
+  if (!trusted) internal_error("tune", "has a reference of slices, and no kernel for the rest");
+  std::vector<OperandBlock> operands = trusted();
+  if (const std::string fault = fault_of_known(operands); !fault.empty())
+    fail("tune", "the kernel that others are compared with has a ", fault);
+  for (const OperandBlock& write : writes(operands))
+    trusted_.push_back({write.value, largest_magnitude(write.value)});
+}
+
+std::string Reference::fault(std::span<const OperandBlock> operands, const Trusted& trusted) const {
+  if (std::string known = fault_of_known(operands); !known.empty() || is_whole()) return known;
+  std::call_once(trusts_, [&] { trust(trusted); });
+  for (std::size_t i = 0; i < trusted_.size(); ++i) {
+    const auto& [value, largest] = trusted_[i];
+    const double error = relative(largest_difference(writes(operands)[i].value, value), largest);
+    // Each of the two may be off by the bound.
+    if (error > 2 * bound_) return text_of_fault(error, 2 * bound_, "from level 0's kernel ");
   }
   return {};
 }

@@ -271,6 +271,15 @@ std::size_t Tuner::trials_left() const {
   return static_cast<std::size_t>(std::max<std::int64_t>(options_.trials - trials_, 0));
 }
 
+// Of the plan's tasks, each as often as the plan has it; infinite while one has no time.
+double Tuner::best_sum() const {
+  double sum = 0;
+  for (const Entry& task : tasks_)
+    if (task.weight > 0)
+      sum += task.weight * (task.history.empty() ? HUGE_VAL : task.history.back());
+  return sum;
+}
+
 // The tasks of the plan that get the next slots, by what they gain or in turns.
 std::vector<int> Tuner::next_tasks() {
   std::vector<int> in_plan;
@@ -354,6 +363,11 @@ std::string Tuner::search(const Plans& before) {
   if (fresh.empty()) fresh = adopt(plan(table(), false));  // goes on where the log ends
   std::string end;
   for (bool gains = true; end.empty();) {
+    if (options_.goal_us > 0 && best_sum() <= options_.goal_us) {
+      std::ostringstream text;
+      text << "the goal of " << options_.goal_us << " us is reached";
+      return text.str();
+    }
     if (fresh.empty() && !gains) end = "nothing more is to be gained";
     if (!fresh.empty()) {
       gains = true;

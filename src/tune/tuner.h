@@ -84,6 +84,7 @@ class Tuner {
   std::string record(const Plans& before);
   std::vector<int> recorded_tasks() const;
   static std::string recorded(const Entry& entry);
+  double best_sum() const;
   std::vector<int> next_tasks();
   std::vector<Slot> slots(const std::vector<int>& tasks, std::size_t size);
   void measure(const std::vector<Slot>& slots);

@@ -59,6 +59,18 @@ TEST_F(Tune, MeasuresThenRunsTheTunedModel) {
   EXPECT_GE(lines(), measured);
 }
 
+// What is reached at once costs no more than the first measurements, and from a log nothing.
+TEST_F(Tune, EndsWhenItsGoalIsReached) {
+  const Words to_the_goal = {"--tune", "1h", "--tune-goal", "10s", "--tune-log", log()};
+  const Outcome tuned = vit(to_the_goal);
+  ASSERT_EQ(tuned.code, 0) << tuned.err;
+  EXPECT_NE(tuned.out.find("the goal of 1e+07 us is reached"), std::string::npos) << tuned.out;
+  const std::size_t measured = lines();
+  EXPECT_GT(measured, 0u);
+  EXPECT_EQ(vit(to_the_goal).code, 0);
+  EXPECT_EQ(lines(), measured);
+}
+
 TEST_F(Tune, TheOtherProgramsDoToo) {
   for (const char* program : {"detr", "setr"}) {
     const Words image = {source("examples/images/scenes/scene-1.png"), "--quiet"};
@@ -82,6 +94,8 @@ TEST_F(Tune, OptionsThatMakeNoSenseAreRefused) {
   for (const char* time :
        {"60", "s", "-3s", "0s", "1d", "3 s", "25h", "nan", "1e3s", "infs", "5ss"})
     refused({"--tune", time}, std::string("--tune: got \"") + time + "\", need a time up to 24h");
+  refused({"--tune", "3s", "--tune-goal", "fast"}, "--tune-goal: got \"fast\", need a time");
+  refused({"--tune-goal", "3ms"}, "--tune-goal: ends --tune early: need --tune");
   refused({"--tune", "3s", "--eager"}, "--tune: is for compiled models");
   refused({"--tune-log", log(), "--eager"}, "--tune-log: is for compiled models");
   refused({"--tune", "3s", "--info"}, "--tune: needs a run");

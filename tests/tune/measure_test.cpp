@@ -310,6 +310,7 @@ TEST_F(CpuTuning, ThreadsOfAScheduleAreThoseThatRun) {
 TEST_F(CpuTuning, RefusesOptionsThatMakeNoSense) {
   EXPECT_THROW(tune(f_, {x_.type()}, {}, {.seconds = -1, .log = log_}), UserError);
   EXPECT_THROW(tune(f_, {x_.type()}, {}, {.trials = -1, .log = log_}), UserError);
+  EXPECT_THROW(tune(f_, {x_.type()}, {}, {.log = log_, .goal_us = -1}), UserError);
   EXPECT_THROW(tune(f_, {x_.type()}, {}, {.seconds = 1, .log = "/dev/null/x"}), UserError);
 }
 

@@ -85,20 +85,29 @@ TEST_F(ShippedModel, OfOtherFeaturesIsRefused) {
   EXPECT_NE(fewer.find("need one of " + std::to_string(columns)), std::string::npos) << fewer;
   EXPECT_NE(fewer.find("tune_model --save"), std::string::npos) << fewer;
 
-  // As many features, but others.
-  const std::string rest = std::to_string(columns) + "\n0badcafe\n" + trees;
-  char sum[9];
-  std::snprintf(
-      sum, sizeof sum, "%08x",
-      static_cast<unsigned>(crc32_z(0, reinterpret_cast<const Bytef*>(rest.data()), rest.size())));
-  const std::string others = refusal("tensor cost model 2\n" + std::string(sum) + '\n' + rest);
-  EXPECT_NE(others.find("(list 0badcafe)"), std::string::npos) << others;
+  // As many features, but others, or with another meaning.
+  const std::string own = with_header(trees, columns);
+  const std::size_t begin = own.find("version "), end = own.find('\n', begin);
+  const std::string list = own.substr(own.find(" list", begin), end - own.find(" list", begin));
+  for (const std::string& definition :
+       {std::string("version 1 list 0badcafe"), "version 0" + list}) {
+    const std::string rest = std::to_string(columns) + '\n' + definition + '\n' + trees;
+    char sum[9];
+    std::snprintf(sum, sizeof sum, "%08x",
+                  static_cast<unsigned>(
+                      crc32_z(0, reinterpret_cast<const Bytef*>(rest.data()), rest.size())));
+    const std::string others = refusal("tensor cost model 3\n" + std::string(sum) + '\n' + rest);
+    EXPECT_NE(others.find('(' + definition + ')'), std::string::npos) << others;
+    EXPECT_NE(others.find("features have changed, train it again with tune_model --save"),
+              std::string::npos)
+        << others;
+  }
 }
 
 TEST_F(ShippedModel, DamagedIsRefused) {
   const std::string whole = bytes();
   EXPECT_EQ(refusal(whole), "no error");
-  EXPECT_NE(refusal("tensor cost model 1\n" + whole).find("is not a cost model of this version"),
+  EXPECT_NE(refusal("tensor cost model 2\n" + whole).find("is not a cost model of this version"),
             std::string::npos);
   for (std::size_t i = 40; i < whole.size(); i += 1 + i / 2) {
     std::string bad = whole;
