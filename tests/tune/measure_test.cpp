@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iostream>
 #include <limits>
+#include <map>
 #include <sstream>
 
 #include "src/compile.h"
@@ -305,6 +306,29 @@ TEST_F(CpuTuning, ThreadsOfAScheduleAreThoseThatRun) {
     group.schedule = schedule;
     EXPECT_NE(cpu::build_group(laid, group, machine), nullptr);
   }
+}
+
+// Whether the images of a convolution are copied to blocks of channels is measured, and right.
+TEST_F(CpuTuning, TriesTheMemoryFormatsOfConvolutions) {
+  const auto& first = cpu::cpu_families();
+  if (std::none_of(first.begin(), first.end(), [](const auto& f) { return f.name == "conv"; }))
+    GTEST_SKIP() << "SKIPPED: this build has no oneDNN";
+  const Tensor window = random_.normal({64, 32, 3, 3}, 0, 0.1),
+               strided = random_.normal({32, 64, 1, 1}, 0, 0.1),
+               image = random_.normal({1, 32, 28, 27});
+  const TensorFunction f = [=](const Tensors& in) -> Tensors {
+    return {conv2d(relu(conv2d(in[0], window, {}, {.padding = 1})), strided, {}, {.stride = 2})};
+  };
+  const TuneSummary summary = tune(f, {image.type()}, {.threads = 2}, {.seconds = 30, .log = log_});
+  EXPECT_EQ(summary.failures, 0);
+  std::map<std::string, int> tried;
+  for (const Measurement& m : read_log(log_).measurements)
+    if (m.family == "conv") ++tried[m.schedule.substr(0, m.schedule.rfind('='))];
+  for (const char* form : {"channels_last", "blocks_of_channels", "nth_pixels"})
+    EXPECT_GE(tried[std::string(form) + " threads"], 2) << form;
+  const Executable fast =
+      compile(f, Tensors{image}, {.threads = 2, .tune_logs = std::vector<std::string>{log_}});
+  EXPECT_LE(max(abs(fast({image})[0] - f({image})[0])).item(), 1e-4);
 }
 
 TEST_F(CpuTuning, RefusesOptionsThatMakeNoSense) {

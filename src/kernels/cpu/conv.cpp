@@ -1,12 +1,15 @@
-// The conv family: a convolution with its epilogue as a oneDNN primitive, channels last in and out
-// (as fast there as oneDNN's own blocked layouts, but for AVX2: see Form). Constant weights are
-// packed once, in the order that the primitive asks for.
+// The conv family: a convolution with its epilogue as a oneDNN primitive, channels last in and out.
+// Whether it copies them to blocks of channels inside is a matter of its schedule (see Form).
+// Constant weights are packed once, in the order that the primitive asks for.
 #ifdef TENSOR_WITH_ONEDNN
 #include <algorithm>
+#include <cmath>
+#include <map>
 
 #include "src/kernels/cpu/families.h"
 #include "src/kernels/cpu/onednn.h"
 #include "src/kernels/cpu/parallel.h"
+#include "src/kernels/features.h"
 #include "src/ops/pair.h"
 
 namespace tensor::cpu {
@@ -107,46 +110,69 @@ dnnl::deconvolution_forward::primitive_desc transposed_desc(const Problem& p) {
   return primitive_desc_of<dnnl::deconvolution_forward>(p, dnnl::algorithm::deconvolution_direct);
 }
 
-// How the primitive sees the images. With AVX2 alone oneDNN 2.6.3 takes twice as long for direct
-// convolutions of images with channels last as for those with blocks of channels (3x3, 28 and 55
-// GFLOP/s a core), so that copying there and back pays; and has no strides for some of size 1x1,
-// which need not read the pixels between.
+// How the primitive sees the images: as they lie, copied to blocks of channels and back, or without
+// those pixels that a kernel of size 1x1 never reads. A schedule names one of them and how many
+// threads run the kernel.
 enum class Form { channels_last, blocks_of_channels, nth_pixels };
 
-constexpr std::int64_t kBlock = 8;  // channels
+constexpr std::pair<Form, std::string_view> kForms[] = {
+    {Form::channels_last, "channels_last"},
+    {Form::blocks_of_channels, "blocks_of_channels"},
+    {Form::nth_pixels, "nth_pixels"}};
 
-// An image whose channels are split in blocks: [N, C / 8, 8, H, W].
-Layout in_blocks(const Layout& image) {
+// An image whose channels are split in blocks: [N, C / block, block, H, W].
+Layout in_blocks(const Layout& image, std::int64_t block) {
   const Shape& n = image.shape;
   const Strides& s = image.strides;
-  return {{n[0], n[1] / kBlock, kBlock, n[2], n[3]},
-          {s[0], kBlock * s[1], s[1], s[2], s[3]},
+  return {{n[0], n[1] / block, block, n[2], n[3]},
+          {s[0], block * s[1], s[1], s[2], s[3]},
           image.offset};
 }
-// Where its elements lie in oneDNN's nChw8c.
-Strides strides_of_blocks(const Shape& image) {
-  const std::int64_t block = kBlock * image[2] * image[3];
-  return {image[1] / kBlock * block, block, 1, kBlock * image[3], kBlock};
+// Where its elements lie in oneDNN's nChw8c or nChw16c.
+Strides strides_of_blocks(const Shape& image, std::int64_t block) {
+  const std::int64_t channels = block * image[2] * image[3];
+  return {image[1] / block * channels, channels, 1, block * image[3], block};
 }
-memory::desc describe_blocks(const memory::desc& image) {
-  return {image.dims(), image.data_type(), memory::format_tag::nChw8c};
+memory::desc describe_blocks(const memory::desc& image, std::int64_t block) {
+  const auto tag = block == 16 ? memory::format_tag::nChw16c : memory::format_tag::nChw8c;
+  return {image.dims(), image.data_type(), tag};
 }
 
-Form form_of(const Graph& graph, const Anchored& anchored, const Problem& usual) {
+// The forms that a convolution may have, the one of level 0 first. With AVX2 alone oneDNN 2.6.3
+// takes twice as long for direct convolutions of images with channels last as for those with blocks
+// of channels (3x3, 28 and 55 GFLOP/s a core), so that copying there and back pays; and has no
+// strides for some of size 1x1.
+struct Forms {
+  std::vector<Form> all = {Form::channels_last};
+  std::int64_t block = 8;  // channels: as many as a vector has numbers
+};
+
+Forms forms_of(const Graph& graph, const Anchored& anchored, const Problem& usual) {
   const Node& node = graph[anchored.anchor];
   const bool has_operands = std::any_of(anchored.steps.begin(), anchored.steps.end(),
                                         [](const EpilogueStep& s) { return s.operand >= 0; });
-  if (node.op != Op::conv2d || has_operands || !graph.is_constant(node.inputs[1]) ||
-      std::string_view(direct_desc(usual).impl_info_str()) != "jit:avx2")
-    return Form::channels_last;
+  Forms forms;
+  if (node.op != Op::conv2d || has_operands || !graph.is_constant(node.inputs[1])) return forms;
+  const std::string_view name = direct_desc(usual).impl_info_str();
+  if (name.find("avx512") != std::string_view::npos) forms.block = 16;
   const Shape &weight = graph.type(node.inputs[1]).shape, &in = graph.type(node.inputs[0]).shape;
   if (weight[2] * weight[3] == 1 && usual.left == memory::dims{0, 0} &&
       usual.stride != memory::dims{1, 1})
-    return Form::nth_pixels;
-  return in[1] % kBlock == 0 && node.type.shape[1] % kBlock == 0 &&
-                 node.attrs.integer("groups") == 1
-             ? Form::blocks_of_channels
-             : Form::channels_last;
+    forms.all.push_back(Form::nth_pixels);
+  else if (in[1] % forms.block == 0 && node.type.shape[1] % forms.block == 0 &&
+           node.attrs.integer("groups") == 1)
+    forms.all.push_back(Form::blocks_of_channels);
+  if (name == "jit:avx2") std::reverse(forms.all.begin(), forms.all.end());
+  return forms;
+}
+
+// What the schedule names, or level 0's.
+Form form_of(const Forms& forms, const std::string& schedule) {
+  if (schedule.empty()) return forms.all.front();
+  const std::string sketch = Schedule::parse(schedule).sketch;
+  for (const auto& [form, name] : kForms)
+    if (name == sketch && std::count(forms.all.begin(), forms.all.end(), form) > 0) return form;
+  return forms.all.front();
 }
 
 class Builder {
@@ -165,8 +191,10 @@ class Builder {
     PostOps post = post_ops_of(anchored_.steps, [&](ValueId id) { return epilogue_operand(id); });
     arguments_.insert(arguments_.end(), post.arguments.begin(), post.arguments.end());
     Problem problem = problem_of(laid_.graph, anchored_, layout(weight), post.ops);
-    const Form form = form_of(laid_.graph, anchored_, problem);
-    if (form != Form::channels_last) arguments_.front() = reshaped(form, problem);
+    const Forms forms = forms_of(laid_.graph, anchored_, problem);
+    const Form form = form_of(forms, group_.schedule);
+    const std::int64_t block = forms.block;
+    if (form != Form::channels_last) arguments_.front() = reshaped(form, block, problem);
     arguments_.push_back({DNNL_ARG_DST, group_.reads.size(), problem.out});
 
     auto kernel = node_.op == Op::conv2d
@@ -174,10 +202,11 @@ class Builder {
                       : kernel_of<dnnl::deconvolution_forward>(transposed_desc(problem));
     kernel->pack_first(std::move(packings_));
     if (form == Form::blocks_of_channels)
-      kernel->unpack_last({group_.reads.size(),
-                           dtype(result),
-                           {in_blocks(layout(result)).shape, strides_of_blocks(out_shape), 0},
-                           in_blocks(layout(result)).strides});
+      kernel->unpack_last(
+          {group_.reads.size(),
+           dtype(result),
+           {in_blocks(layout(result), block).shape, strides_of_blocks(out_shape, block), 0},
+           in_blocks(layout(result), block).strides});
     else if (!same_layout(out_shape, layout(result).strides, channels_last(out_shape)))
       kernel->unpack_last({group_.reads.size(),
                            dtype(result),
@@ -195,14 +224,15 @@ class Builder {
   }
 
   // The image as a copy of that form, in which the problem reads it from here on.
-  Argument reshaped(Form form, Problem& problem) {
+  Argument reshaped(Form form, std::int64_t block, Problem& problem) {
     const ValueId value = node_.inputs[0];
     Layout from = layout(value);
     Strides to;
     if (form == Form::blocks_of_channels) {
-      to = strides_of_blocks(from.shape);
-      from = in_blocks(from);
-      problem.x = describe_blocks(problem.x), problem.out = describe_blocks(problem.out);
+      to = strides_of_blocks(from.shape, block);
+      from = in_blocks(from, block);
+      problem.x = describe_blocks(problem.x, block);
+      problem.out = describe_blocks(problem.out, block);
     } else {
       from.strides[2] *= problem.stride[0], from.strides[3] *= problem.stride[1];
       from.shape[2] = node_.type.shape[2], from.shape[3] = node_.type.shape[3];
@@ -325,6 +355,47 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
   return machine.dispatch_us + std::max(work.flops / rate, work.bytes / bandwidth) / 1e3;
 }
 
+// Where images may have another form than level 0's: the forms, each on any number of threads.
+std::optional<::tensor::Space> space(const Graph& graph, const Group& group,
+                                     const Machine& machine) {
+  const auto anchored = match(graph, group);
+  if (!anchored || !estimate(graph, group, machine)) return std::nullopt;
+  const Shape& weight = graph.type(graph[anchored->anchor].inputs[1]).shape;
+  const PostOps post = post_ops_of(anchored->steps, [](ValueId) { return Argument{}; });
+  const Forms forms = forms_of(
+      graph, *anchored, problem_of(graph, *anchored, {weight, row_major(weight), 0}, post.ops));
+  if (forms.all.size() < 2) return std::nullopt;
+  ::tensor::Space space;
+  for (const auto& [form, name] : kForms)
+    if (std::count(forms.all.begin(), forms.all.end(), form) > 0)
+      space.sketches.push_back({std::string(name), {threads_knob(machine)}});
+  space.fault = [](const Schedule&) { return std::string(); };
+  std::map<int, double> usual;
+  for (const int threads : threads_knob(machine).values)
+    usual[threads] = estimate(graph, group, with_threads(machine, threads)).value_or(HUGE_VAL);
+  constexpr double kOther = 1.2;  // with another form it takes so much longer, more or less
+  space.model_us = [=](const Schedule& s) {
+    const double time = usual.at(threads_of(s).value_or(machine.threads));
+    return form_of(forms, s.text()) == forms.all.front() ? time : kOther * time;
+  };
+  const Work work = work_of(graph, group);
+  space.features = [=, model = space.model_us](const Schedule& s) {
+    Features f;
+    f.flops = work.flops, f.memory_bytes = work.bytes;
+    f.threads = f.multiprocessors = threads_of(s).value_or(machine.threads);
+    const Form form = form_of(forms, s.text());
+    f.has_second_kernel = form != Form::channels_last;  // that copies
+    if (form == Form::blocks_of_channels) f.tile_columns = static_cast<double>(forms.block);
+    f.time.total = model(s);
+    return f.values();
+  };
+  const auto level0 = std::find_if(std::begin(kForms), std::end(kForms), [&](const auto& form) {
+    return form.first == forms.all.front();
+  });
+  space.choose({std::string(level0->second), {{threads_knob(machine).name, machine.threads}}});
+  return space;
+}
+
 std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,
                               const Machine& machine) {
   const ThreadLimit limit(machine.threads);
@@ -334,7 +405,7 @@ std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,
 
 }  // namespace
 
-const Family kConv = {"conv", estimate, build};
+const Family kConv = {"conv", estimate, build, space};
 
 }  // namespace tensor::cpu
 #endif

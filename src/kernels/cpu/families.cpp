@@ -41,19 +41,16 @@ namespace {
 
 constexpr const char *kLoops = "loops", *kThreads = "threads";
 
-// 1, 2, 4, ... and all.
-std::vector<int> thread_counts(int all) {
-  std::vector<int> counts;
-  for (int n = 1; n < all; n *= 2) counts.push_back(n);
-  counts.push_back(all);
-  return counts;
-}
-
-Sketch loops(const Machine& machine) {
-  return {kLoops, {{kThreads, thread_counts(machine.threads)}}};
-}
-
 }  // namespace
+
+Sketch::Knob threads_knob(const Machine& machine) {
+  Sketch::Knob knob{kThreads, {}};
+  for (int n = 1; n < machine.threads; n *= 2) knob.values.push_back(n);
+  knob.values.push_back(machine.threads);
+  return knob;
+}
+
+std::optional<int> threads_of(const Schedule& schedule) { return schedule.value(kThreads); }
 
 Machine with_threads(const Machine& machine, int threads) {
   Machine m = machine;
@@ -73,7 +70,8 @@ std::optional<::tensor::Space> space_of(const Family& family, const Graph& graph
     if (auto own = family.space(graph, group, machine)) return own;
   if (machine.threads < 2) return std::nullopt;
   ::tensor::Space space;
-  space.sketches = {loops(machine)};
+  const Sketch::Knob threads = threads_knob(machine);
+  space.sketches = {{kLoops, {threads}}};
   space.fault = [](const Schedule&) { return std::string(); };
   // One thread needs no others to be woken up; the estimate of the family says the rest.
   const auto estimate = [=, &family](int threads) {
@@ -82,13 +80,13 @@ std::optional<::tensor::Space> space_of(const Family& family, const Graph& graph
     return family.estimate(graph, group, m).value_or(HUGE_VAL);
   };
   std::map<int, double> estimates;
-  for (const int n : thread_counts(machine.threads)) estimates[n] = estimate(n);
+  for (const int n : threads.values) estimates[n] = estimate(n);
   space.model_us = [estimates](const Schedule& s) {
-    return estimates.at(s.value(kThreads).value_or(1));
+    return estimates.at(threads_of(s).value_or(1));
   };
   const Work work = work_of(graph, group);
   space.features = [work](const Schedule& s) {
-    const double threads = s.value(kThreads).value_or(1);
+    const double threads = threads_of(s).value_or(1);
     Features f;
     f.sketch = kLoops;
     f.flops = work.flops, f.memory_bytes = work.bytes;
@@ -103,9 +101,12 @@ std::unique_ptr<Kernel> build_group(const LaidOutGraph& laid, const Group& group
                                     const Machine& machine) {
   const Family& family = cpu_families()[static_cast<std::size_t>(group.family)];
   Machine m = machine;
-  if (!group.schedule.empty())
-    if (const Schedule s = Schedule::parse(group.schedule); loops(machine).contains(s))
-      m = with_threads(machine, *s.value(kThreads));
+  if (!group.schedule.empty()) {
+    const std::vector<int> counts = threads_knob(machine).values;
+    const auto threads = threads_of(Schedule::parse(group.schedule));
+    if (threads && std::count(counts.begin(), counts.end(), *threads) > 0)
+      m = with_threads(machine, *threads);
+  }
 #ifdef TENSOR_WITH_ONEDNN
   try {
     return family.build(laid, group, m);

@@ -71,6 +71,9 @@ CostFn cpu_cost(const Machine& machine);
 
 /// The machine as if it had so many threads of those it has.
 Machine with_threads(const Machine& machine, int threads);
+/// The knob of schedules that say how many threads run a kernel: 1, 2, 4, ... or all.
+Sketch::Knob threads_knob(const Machine& machine);
+std::optional<int> threads_of(const Schedule& schedule);
 /// What may be tried for a group that the family accepts: the family's space, or where it has none
 /// how many threads the loops run on ("loops threads=4"); nullopt for one thread.
 std::optional<::tensor::Space> space_of(const Family& family, const Graph& graph,
