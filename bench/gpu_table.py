@@ -202,23 +202,27 @@ def draw_minutes(run):
                       lambda ms: f"{ms:.4f} ms", note="each model on a scale of its own")
 
 
+def without(row):
+    return row["without"].replace(",", ", ")
+
+
 def ablation(run):
+    whole = run["results"][0]["after_ms"]
     rows = [
-        [row["model"], row["without"].replace(",", ", ") or "(nothing)", f"{row['trials']}", f"{row['tune_seconds']:.0f}",
-         f"{row['before_ms']:.4f}", f"{row['after_ms']:.4f}"]
+        [row["model"], without(row) or "(nothing)", f"{row['trials']}", f"{row['tune_seconds']:.0f}",
+         f"{row['before_ms']:.4f}", f"{row['after_ms']:.4f}", f"**{row['after_ms'] / whole:.3f}**"]
         for row in run["results"]
     ]
-    return header(run, "Tuning with a part left out") + "\n" + table(
-        ["model", "without", "trials", "tuned s", "before ms", "after ms"], rows, 2
-    ) + image("ablation", "Bars of the gain over level 0 without each part of the tuner.")
+    return header(run, "With a part left out") + "\n" + table(
+        ["model", "without", "trials", "tuned s", "before ms", "after ms", "÷ with all"], rows, 2
+    ) + image("ablation", "Bars of the time of the tuned plan without each part.")
 
 
 def draw_ablation(run):
-    models = {row["model"] for row in run["results"]}
-    parts = [f"without {row['without'].replace(',', ', ')}" if row["without"] else "all parts" for row in run["results"]]
-    if len(models) > 1:
-        parts = [f"{row['model']}, {part}" for row, part in zip(run["results"], parts)]
-    return draw_gains(run["results"], parts)
+    assert len({row["model"] for row in run["results"]}) == 1
+    rows = [(f"without {without(row)}" if row["without"] else "all parts", [row["after_ms"]]) for row in run["results"]]
+    return plots.bars([(f"tuned {run['results'][0]['model']}", BLUE)], rows, lambda ms: f"{ms:.3f} ms",
+                      scale=(0, max(row["after_ms"] for row in run["results"])))
 
 
 def described(problem):

@@ -9,7 +9,7 @@
     tuned       tunes the models with one image: 60 s each, DETR 180 s         about 20 minutes
     level0      level 0 beside the plans of the logs that ship                 about 5 minutes
     minutes     ViT-B and DETR-E6 tuned for ten minutes, beside "tuned"        about 25 minutes
-    ablation    ViT-B tuned for 36 s without each part of the tuner            about 5 minutes
+    ablation    ViT-B tuned for 36 s without each part of the compiler         about 6 minutes
     search      records random schedules of three models, replays searches     about 10 minutes, then a CPU's
     cost-model  what a cost model learns from the logs of "tuned"              minutes of a CPU, no GPU
 
@@ -19,6 +19,7 @@ bench/README.md. One GPU of the Hopper architecture, idle, is taken for granted,
 
 import argparse
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -37,19 +38,19 @@ def program(options, name):
     return str(options.build / "bench" / name)
 
 
-def printed(*command):
+def printed(*command, environment=()):
     """What the command prints; what it tells besides is shown."""
     print(" ".join(map(str, command)), file=sys.stderr)
-    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, env={**os.environ, **dict(environment)})
     if done.returncode and not done.stdout:
         sys.exit(f"{command[0]} failed")
     return done.stdout
 
 
-def tune(options, logs, models, *more):
+def tune(options, logs, models, *more, environment=()):
     """A row a model, but those that failed."""
     lines = printed(program(options, "tune_models"), "--device=cuda", "--dtype=f16",
-                    f"--logs={logs}", *more, *models).splitlines()
+                    f"--logs={logs}", *more, *models, environment=environment).splitlines()
     return [row for row in map(json.loads, lines) if "error" not in row]
 
 
@@ -104,12 +105,20 @@ def minutes(options):
     save("minutes", "tune_models --seconds=600 --against=the logs of \"tuned\"", {"results": rows})
 
 
+# What is left out: how it is told, the options that do it, and the environment.
+ABLATION = [("", [], {}), *((parts, [f"--without={parts}"], {}) for parts in
+                            ("model", "model,evolution", "scheduler", "sketches", "partition", "fusion")),
+            ("wgmma,TMA", [], {"TENSOR_MAX_CAPABILITY": "80"}), ("Tensor Cores", ["--dtype=f32"], {})]
+
+
 def ablation(options):
     rows = []
-    for without in ("", "model", "model,evolution", "scheduler", "sketches", "partition"):
+    for without, more, environment in ABLATION:
         folder = options.logs / f"without-{without or 'nothing'}"
-        rows += tune(options, folder, VIT[:1], "--seconds=36", *([f"--without={without}"] if without else []))
-    save("ablation", "tune_models --seconds=36 --without=LIST, each with a fresh log", {"results": rows})
+        rows += [row | {"without": without} for row in
+                 tune(options, folder, VIT[:1], "--seconds=36", *more, environment=environment)]
+    save("ablation", "tune_models --seconds=36 with a fresh log; --without=LIST, TENSOR_MAX_CAPABILITY=80 (no wgmma, no TMA), "
+         "--dtype=f32 (no Tensor Cores)", {"results": rows})
 
 
 def search(options):

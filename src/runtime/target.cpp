@@ -52,7 +52,7 @@ Target cuda_target(const cuda::DeviceInfo& info) {
   const cuda::Machine machine = cuda::machine_of(info);
   Target target;
   target.device = Device("cuda:" + std::to_string(info.index));
-  target.name = target.tuned_as = info.name;
+  target.name = info.name, target.tuned_as = info.tuned_as();
   target.driver = driver_version();
   target.cost = cuda::cuda_cost(machine);
   const auto family = [](int index) -> const cuda::Family& {

@@ -11,6 +11,7 @@
 #include "src/runtime/target.h"
 #include "src/trace/trace.h"
 #include "tensor/tensor.h"
+#include "tests/error_of.h"
 
 namespace tensor::cuda {
 namespace {
@@ -29,6 +30,38 @@ double roofline_us(const DeviceInfo& device, std::int64_t size, DType dtype) {
   const Wiring wires = wiring(graph);
   const ValueId product = graph.outputs().front();
   return detail::cuda_target(device).roofline_us(graph, make_group(graph, wires, {product}));
+}
+
+TEST(Machine, AGpuCanBeUsedAsAnOlderOne) {
+  const DeviceInfo h200 = named_h200(), older = h200.limited_to("80");
+  EXPECT_EQ(older.capability, 80);
+  EXPECT_EQ(older.architecture(), "sm_90a");  // what its machine code is for
+  EXPECT_EQ(older.shared_bytes, h200.shared_bytes);
+  EXPECT_EQ(h200.tuned_as(), "NVIDIA H200");
+  EXPECT_EQ(older.tuned_as(), "NVIDIA H200 as sm_80");  // measurements are not mixed
+  const Machine machine = machine_of(older);
+  const Graph graph =
+      trace([](const std::vector<Tensor>& in) { return std::vector{matmul(in[0], in[1])}; },
+            {{{192, 768}, f16}, {{768, 768}, f16}});
+  const Wiring wires = wiring(graph);
+  const Group group = make_group(graph, wires, {graph.outputs().front()});
+  for (const Family& family : cuda_families()) {
+    const bool is_of_hopper = std::string_view(family.name).ends_with("sm90");
+    if (!is_of_hopper) continue;
+    EXPECT_FALSE(family.estimate(graph, group, machine)) << family.name;
+  }
+}
+
+TEST(Machine, AGpuIsNotUsedAsANewerOne) {
+  const DeviceInfo t4 = typical_device(75);
+  for (const char* most : {"", "75", "80", "89"}) {
+    EXPECT_EQ(t4.limited_to(most).capability, 75) << most;
+    EXPECT_EQ(t4.limited_to(most).tuned_as(), "T4") << most;
+  }
+  for (const char* most : {"8.0", "90", "sm_80", "0"})
+    EXPECT_EQ(check::error_of([&] { t4.limited_to(most); }),
+              "TENSOR_MAX_CAPABILITY: got \"" + std::string(most) +
+                  "\", need 75, 80, 86 or 89: leave it out for all that the GPU has");
 }
 
 TEST(Machine, CeilingsAreTheMachinesRatesWhereNothingWasMeasured) {

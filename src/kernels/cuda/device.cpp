@@ -79,8 +79,25 @@ bool is_waiting_asked_for() {
 
 std::string DeviceInfo::architecture() const {
   // wgmma and its companions exist on 9.0 alone, as do their successors on 10.0 and 12.0.
-  const bool has_own = capability >= 90;
-  return "sm_" + std::to_string(capability) + (has_own ? "a" : "");
+  const int own = std::max(capability, limited_from);
+  return "sm_" + std::to_string(own) + (own >= 90 ? "a" : "");
+}
+
+DeviceInfo DeviceInfo::limited_to(std::string_view most) const {
+  DeviceInfo limited = *this;
+  if (most.empty()) return limited;
+  // Not 90 and more: nothing newer has what these have.
+  for (const int known : {75, 80, 86, 89})
+    if (most == std::to_string(known)) {
+      if (capability > known) limited.limited_from = std::exchange(limited.capability, known);
+      return limited;
+    }
+  fail("TENSOR_MAX_CAPABILITY", "got \"", most,
+       "\", need 75, 80, 86 or 89: leave it out for all that the GPU has");
+}
+
+std::string DeviceInfo::tuned_as() const {
+  return limited_from ? name + " as sm_" + std::to_string(capability) : name;
 }
 
 int Device::count() {
@@ -133,6 +150,8 @@ Device::Device(int index)
   info_.clock_ghz = attribute(DeviceAttribute::clock_khz) / 1e6;
   info_.memory_gbps = 2.0 * attribute(DeviceAttribute::memory_clock_khz) *
                       attribute(DeviceAttribute::memory_bits) / 8 / 1e6;
+  const char* const most = std::getenv("TENSOR_MAX_CAPABILITY");
+  info_ = info_.limited_to(most ? most : "");
   check(driver().retain_context(&context_, handle), what);
 }
 

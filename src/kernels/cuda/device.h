@@ -29,7 +29,13 @@ struct DeviceInfo {
   std::int64_t shared_block_bytes = 0;  // at most, a block
   double clock_ghz = 0;                 // the highest
   double memory_gbps = 0;               // by the data sheet's arithmetic: twice clock times width
+  int limited_from = 0;                 // the GPU's own capability, if used as an older one
 
+  /// The same GPU with the instructions of an older one ("75", "80", "86" or "89"), if it is newer;
+  /// "" changes nothing. UserError for others.
+  DeviceInfo limited_to(std::string_view capability) const;
+  /// Under which measurements of its kernels are kept: "NVIDIA H200", "NVIDIA H200 as sm_80".
+  std::string tuned_as() const;
   /// What to compile for: "sm_90a" where there are instructions of this architecture alone.
   std::string architecture() const;
 };

@@ -130,7 +130,7 @@ struct GemmSm90 {
       }
       if constexpr (S::kNormalizes)
         for (int i = 0; i < kSlots; ++i) {
-          barrier_init(known(i), kStatisticians);
+          barrier_init(known(i), 32 * kStatisticians);
           barrier_init(used(i), 128 * kMembers);
         }
       results.start();
@@ -223,8 +223,7 @@ struct GemmSm90 {
                                    tile.batch * P::kTokens + tile.token + t, P::kEps, gain);
         store_pack<2>(to + 2 * t, pair);
       }
-      __syncwarp();
-      if (lane == 0) barrier_arrive(known(place_in_row));
+      barrier_arrive(known(place_in_row));
     }
   }
 
