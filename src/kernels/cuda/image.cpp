@@ -14,8 +14,9 @@ bool fits(const Graph&, ValueId, int inner, int pack) { return pack == 1 || inne
 
 void declare(const Graph& graph, ValueId id, SourceWriter& w, const std::string& to,
              const std::string& start) {
-  w.text << compute_type(graph.type(id).dtype) << " " << to << "[" << w.pack()
-         << "];\n#pragma unroll\nfor (int e = 0; e < " << w.pack() << "; ++e) " << to
+  const int elements = w.run() * w.pack();
+  w.text << compute_type(graph.type(id).dtype) << " " << to << "[" << elements
+         << "];\n#pragma unroll\nfor (int e = 0; e < " << elements << "; ++e) " << to
          << "[e] = " << start << ";\n";
 }
 
@@ -86,12 +87,21 @@ bool accepts_interpolate(const Graph& graph, ValueId id) {
          (graph[id].attrs.text("mode") == "nearest" || (is_floating(dtype) && dtype != f64));
 }
 
+// Of an axis: "<7, 14".
+std::string extents_text(const Graph& graph, ValueId id, int axis) {
+  return "<" + std::to_string(graph.type(graph[id].inputs[0]).shape[axis]) + ", " +
+         std::to_string(graph.type(id).shape[axis]);
+}
+std::string corners_text(const Attrs& attrs) {
+  return attrs.flag("align_corners") ? ", true" : ", false";
+}
+
 // The type whose objects tell the taps of a place of an axis, and how many those are.
 std::pair<std::string, double> taps(const Graph& graph, ValueId id, int axis) {
   const Attrs& attrs = graph[id].attrs;
   const std::int64_t from = graph.type(graph[id].inputs[0]).shape[axis],
                      to = graph.type(id).shape[axis];
-  const std::string extents = "<" + std::to_string(from) + ", " + std::to_string(to);
+  const std::string extents = extents_text(graph, id, axis);
   const std::string mode = attrs.text("mode");
   if (from == to) return {"SameTaps", 1};
   if (mode == "nearest") return {"NearestTaps" + extents + ">", 1};
@@ -101,7 +111,7 @@ std::pair<std::string, double> taps(const Graph& graph, ValueId id, int axis) {
         "AntialiasedTaps" + extents + (is_cubic ? ", true>" : ", false>"),
         (is_cubic ? 4.0 : 2.0) * static_cast<double>(std::max(from, to)) / static_cast<double>(to) +
             2};
-  const std::string corners = attrs.flag("align_corners") ? ", true>" : ", false>";
+  const std::string corners = corners_text(attrs) + ">";
   if (is_cubic) return {"CubicTaps" + extents + corners, 4};
   return {"LinearTaps" + extents + corners, 2};
 }
@@ -110,31 +120,54 @@ double all_taps(const Graph& graph, ValueId id) {
   return taps(graph, id, 2).second * taps(graph, id, 3).second;
 }
 
+// Neighbours of an image that is enlarged are made of the same columns.
+int most_run(const Graph& graph, ValueId id) {
+  const Attrs& attrs = graph[id].attrs;
+  const std::int64_t from = graph.type(graph[id].inputs[0]).shape[3], to = graph.type(id).shape[3];
+  if (attrs.text("mode") != "bilinear" || attrs.flag("antialias") || from >= to) return 1;
+  int run = 8;
+  while (to % run != 0) run /= 2;
+  return run;
+}
+
 void write_interpolate(const Graph& graph, ValueId id, SourceWriter& w, const std::string& to) {
   const auto& c = w.coordinates();
   const std::string type(compute_type(graph.type(id).dtype));
   constexpr double kMostUnrolled = 16;
   const std::string unroll =
       all_taps(graph, id) <= kMostUnrolled ? "#pragma unroll\n" : "#pragma unroll 1\n";
+  const bool has_runs = w.run() > 1;
+  const std::string columns = !has_runs ? taps(graph, id, 3).first
+                                        : "LinearRun" + extents_text(graph, id, 3) +
+                                              corners_text(graph[id].attrs) + ", " +
+                                              std::to_string(w.run()) + ">";
   declare(graph, id, w, to, type + "(0)");
-  w.text << "{\nusing Rows = " << taps(graph, id, 2).first
-         << ";\nusing Columns = " << taps(graph, id, 3).first << ";\nconst Rows rows(" << c[2]
-         << ");\nconst Columns columns(" << c[3] << ");\n"
+  w.text << "{\nusing Rows = " << taps(graph, id, 2).first << ";\nusing Columns = " << columns
+         << ";\nconst Rows rows(" << c[2] << ");\nconst Columns columns(" << c[3] << ");\n"
          << unroll << "for (int k = 0; k < Rows::kCount; ++k) {\n"
          << unroll << "for (int l = 0; l < Columns::kCount; ++l) {\n"
          << type << " pixel[" << w.pack() << "];\n";
   w.load("pixel", 0, {c[0], c[1], "rows.place(k)", "columns.place(l)"},
          w.inner() <= 1 ? w.inner() : -1, true);
-  const bool is_moved = graph[id].attrs.text("mode") == "nearest" || all_taps(graph, id) == 1;
-  if (!is_moved) w.text << "const float weight = rows.weight(k) * columns.weight(l);\n";
-  w.text << "#pragma unroll\nfor (int e = 0; e < " << w.pack() << "; ++e) " << to
-         << (is_moved ? "[e] = pixel[e];\n" : "[e] += weight * pixel[e];\n") << "}\n}\n}\n";
+  const std::string pack = std::to_string(w.pack());
+  const std::string each = "#pragma unroll\nfor (int e = 0; e < " + pack + "; ++e) " + to;
+  if (has_runs)
+    w.text << "#pragma unroll\nfor (int r = 0; r < " << w.run()
+           << "; ++r) {\nif (!columns.reaches(l, r)) continue;\n"
+           << "const float weight = rows.weight(k) * columns.weight(l, r);\n"
+           << each << "[r * " << pack << " + e] += weight * pixel[e];\n}\n";
+  else if (graph[id].attrs.text("mode") == "nearest" || all_taps(graph, id) == 1)
+    w.text << each << "[e] = pixel[e];\n";
+  else
+    w.text << "const float weight = rows.weight(k) * columns.weight(l);\n"
+           << each << "[e] += weight * pixel[e];\n";
+  w.text << "}\n}\n}\n";
 }
 
 constexpr PackSource kSources[] = {
     {Op::max_pool2d, accepts_pool, fits, write_max_pool, window},
     {Op::avg_pool2d, accepts_pool, fits, write_avg_pool, window},
-    {Op::interpolate, accepts_interpolate, fits, write_interpolate, all_taps},
+    {Op::interpolate, accepts_interpolate, fits, write_interpolate, all_taps, most_run},
 };
 
 std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {

@@ -99,16 +99,18 @@ class Generator {
     if (!parts) internal_error("pack kernel", "a group that it declines");
     parts_ = std::move(*parts);
     choose_order();
+    order_for_runs();
     for (const auto& load : parts_.code.loads) loads_.push_back(access(load.value, load.as, false));
     for (const ValueId id : group.writes)
       stores_.push_back(access(id, graph_.type(id).shape, true));
     choose_pack();
+    choose_run();
   }
 
   Lowered lower(std::string_view family) {
     Call call;
     call.source.text = text();
-    const std::int64_t packs = ceil_div(count() / pack_, unroll_);
+    const std::int64_t packs = ceil_div(count() / run_ / pack_, unroll_);
     call.launch.grid = {static_cast<unsigned>(ceil_div(packs, kThreads))};
     call.launch.block = {kThreads};
     call.launch.overlaps_previous = machine_.device.capability >= 90;
@@ -116,7 +118,7 @@ class Generator {
     const DType dtype = graph_.type(group_.writes.front()).dtype;
     name_kernel(call, machine_,
                 std::string(family) + "_" + std::string(name(dtype)) + "_" +
-                    names_of(graph_, group_) + "_v" + std::to_string(pack_));
+                    names_of(graph_, group_) + "_v" + std::to_string(pack_ * run_));
     return lowered_as(std::move(call));
   }
 
@@ -132,6 +134,50 @@ class Generator {
       if (item_size(graph_.type(id).dtype) > item_size(graph_.type(widest).dtype)) widest = id;
     const Shape& shape = layout(widest).shape;
     order_ = order_of(cpu::squeezed(shape), cpu::squeezed_strides(layout(widest), shape));
+  }
+
+  // The longest run of the only source; its packs lie along the source's last axis, `across_`.
+  int most_run() const {
+    if (parts_.sources.size() != 1 || !parts_.is_uniform) return 1;
+    const ValueId id = parts_.sources.front();
+    const PackSource& source = *source_of(table_, graph_[id].op);
+    return source.most_run ? source.most_run(graph_, id) : 1;
+  }
+
+  // Results that lie along the runs are stored by run. Then threads lie along what the operand has
+  // next to each other, for it is read more often.
+  void order_for_runs() {
+    if (most_run() == 1) return;
+    const Node& node = graph_[parts_.sources.front()];
+    const Shape& shape = node.type.shape;
+    const int last = shape.rank() - 1;
+    Strides strides;
+    std::int64_t place = -1;
+    for (int axis = 0; axis <= last; ++axis)
+      if (shape[axis] != 1) strides.push_back(layout(node.inputs[0]).strides[axis]), ++place;
+    if (order_.back() == place) {
+      order_ = order_of(cpu::squeezed(shape), strides);
+      most_pack_ = 1;  // the results are pieces along the run
+    }
+    across_ = static_cast<int>(std::find(order_.begin(), order_.end(), place) - order_.begin());
+  }
+
+  void choose_run() {
+    if (across_ < 0) return;
+    constexpr int kMostElements = 32;  // that a thread has registers for
+    run_ = std::min(most_run(), kMostElements / pack_);
+    while (run_ > 1 && count() / run_ / pack_ < wanted_threads()) run_ /= 2;
+    for (std::vector<Access>* accesses : {&loads_, &stores_})
+      for (Access& a : *accesses) {
+        a.across = a.strides[across_];
+        a.extents[across_] /= run_;
+        a.strides[across_] *= run_;
+      }
+  }
+
+  // Enough for every multiprocessor.
+  std::int64_t wanted_threads() const {
+    return std::int64_t{machine_.device.multiprocessors} * kThreads;
   }
 
   Access access(ValueId id, const Shape& as, bool is_write) {
@@ -165,13 +211,13 @@ class Generator {
     for (const Access& a : stores_) widen(a.dtype);
     for (const ValueId id : parts_.sources)
       for (const ValueId input : graph_[id].inputs) widen(graph_.type(input).dtype);
-    pack_ = static_cast<int>(std::min<std::int64_t>(16 / widest, 8));
+    pack_ = static_cast<int>(std::min<std::int64_t>(16 / widest, most_pack_));
     while (pack_ > 1 && !pack_fits(pack_)) pack_ /= 2;
     // Few elements are better spread over the multiprocessors.
-    const std::int64_t wanted = std::int64_t{machine_.device.multiprocessors} * kThreads;
-    while (pack_ > 2 && count() / pack_ < wanted) pack_ /= 2;
+    while (pack_ > 2 && count() / pack_ < wanted_threads()) pack_ /= 2;
     // More loads on their way once every multiprocessor has its fill of threads.
-    if (parts_.sources.empty() && count() / pack_ > 16 * wanted && loads_.size() <= 4) unroll_ = 2;
+    if (parts_.sources.empty() && count() / pack_ > 16 * wanted_threads() && loads_.size() <= 4)
+      unroll_ = 2;
   }
 
   bool pack_fits(int pack) const {
@@ -222,27 +268,50 @@ class Generator {
 
   void begin_loop(std::ostringstream& out) const {
     out << "#pragma unroll\nfor (int u = 0; u < " << unroll_
-        << "; ++u) {\nconst int i = first + u * " << kThreads * pack_ << ";\nif (i < " << count()
-        << ") {\n";
+        << "; ++u) {\nconst int i = first + u * " << kThreads * pack_ << ";\nif (i < "
+        << count() / run_ << ") {\n";
+  }
+
+  // A thread's elements of an operand: so many pieces of so many elements.
+  struct Pieces {
+    int count, size;
+    bool is_packed;  // each aligned in memory
+    std::string element(const std::string& e) const {
+      const std::string n = std::to_string(size);
+      return "[" + e + " / " + n + "][" + e + " % " + n + "]";
+    }
+    std::string extents() const {
+      return "[" + std::to_string(count) + "][" + std::to_string(size) + "]";
+    }
+  };
+  Pieces pieces(const Access& a) const {
+    bool is_whole = pack_ == 1 && run_ > 1 && a.across == 1 && a.offset % run_ == 0;
+    for (int i = 0; i < a.extents.rank(); ++i)
+      is_whole &= a.extents[i] == 1 || a.strides[i] % run_ == 0;
+    return is_whole ? Pieces{1, run_, true} : Pieces{run_, pack_, a.is_packed(pack_)};
+  }
+  // Loads or stores every piece of an array.
+  void move(std::ostringstream& out, const std::string& what, const Access& a,
+            const std::string& array) const {
+    const Pieces p = pieces(a);
+    const std::string offset = offset_text(a.extents, a.strides, "i");
+    for (int k = 0; k < p.count; ++k) {
+      const std::string address = a.pointer + " + " + offset +
+                                  (k > 0 ? " + " + std::to_string(k * a.across) : ""),
+                        piece = array + "[" + std::to_string(k) + "]";
+      out << what << (p.is_packed ? "_pack(" : "_apart<" + std::to_string(a.inner().stride) + ">(")
+          << (what == "load" ? piece + ", " + address : address + ", " + piece) << ");\n";
+    }
   }
 
   void write_loads(std::ostringstream& out) {
-    const auto declare = [&](const std::string& name, DType dtype) {
-      out << compute_type(dtype) << " " << name << "[" << unroll_ << "][" << pack_ << "];\n";
-    };
+    const auto array = [&](std::size_t k) { return "a_" + parts_.code.loads[k].name; };
     for (std::size_t k = 0; k < loads_.size(); ++k)
-      declare("a_" + parts_.code.loads[k].name, loads_[k].dtype);
+      out << compute_type(loads_[k].dtype) << " " << array(k) << "[" << unroll_ << "]"
+          << pieces(loads_[k]).extents() << ";\n";
     if (loads_.empty()) return;
     begin_loop(out);
-    for (std::size_t k = 0; k < loads_.size(); ++k) {
-      const Access& a = loads_[k];
-      const std::string to = "a_" + parts_.code.loads[k].name + "[u]";
-      const std::string from = a.pointer + " + " + offset_text(a.extents, a.strides, "i");
-      if (a.is_packed(pack_))
-        out << "load_pack(" << to << ", " << from << ");\n";
-      else
-        out << "load_apart<" << a.inner().stride << ">(" << to << ", " << from << ");\n";
-    }
+    for (std::size_t k = 0; k < loads_.size(); ++k) move(out, "load", loads_[k], array(k) + "[u]");
     out << "}\n}\n";
   }
 
@@ -251,21 +320,23 @@ class Generator {
   void write_source(std::ostringstream& out, ValueId id) {
     const Shape& shape = graph_.type(id).shape;
     std::vector<std::string> coordinates;
-    const Shape extents = reordered(cpu::squeezed(parts_.shape), order_);
+    Shape extents = reordered(cpu::squeezed(parts_.shape), order_);
+    if (across_ >= 0) extents[across_] /= run_;
     int place = 0;
     for (int axis = 0; axis < shape.rank(); ++axis) {
       const std::string name = "c" + source_name(id) + "_" + std::to_string(axis);
       Strides unit = Strides::filled(extents.rank(), 0);
       if (shape[axis] != 1) {
         const auto at = std::find(order_.begin(), order_.end(), place++) - order_.begin();
-        unit[static_cast<int>(at)] = 1;
+        unit[static_cast<int>(at)] = at == across_ ? run_ : 1;
       }
       out << "[[maybe_unused]] const int " << name << " = " << offset_text(extents, unit, "i")
           << ";\n";
       coordinates.push_back(name);
     }
     const int inner = inner_axis();
-    SourceWriter writer(pack_, inner < 0 ? shape.rank() - 1 : source_axis(id, inner), coordinates);
+    SourceWriter writer(pack_, run_, inner < 0 ? shape.rank() - 1 : source_axis(id, inner),
+                        coordinates);
     for (const ValueId input : graph_[id].inputs)
       writer.operands.push_back(
           {operands_.pointer(input, false), layout(input), graph_.type(input).dtype});
@@ -276,27 +347,22 @@ class Generator {
   void write_results(std::ostringstream& out) {
     begin_loop(out);
     for (const ValueId id : parts_.sources) write_source(out, id);
-    for (const ValueId id : group_.writes)
-      out << compute_type(graph_.type(id).dtype) << " y" << operand_of(group_, id, true) << "["
-          << pack_ << "];\n";
-    out << "#pragma unroll\nfor (int e = 0; e < " << pack_ << "; ++e) {\n";
-    for (const auto& load : parts_.code.loads)
-      out << "const auto " << load.name << " = a_" << load.name << "[u][e];\n";
+    const auto array = [&](std::size_t k) { return "y" + std::to_string(group_.reads.size() + k); };
+    for (std::size_t k = 0; k < stores_.size(); ++k)
+      out << compute_type(stores_[k].dtype) << " " << array(k) << pieces(stores_[k]).extents()
+          << ";\n";
+    out << "#pragma unroll\nfor (int e = 0; e < " << run_ * pack_ << "; ++e) {\n";
+    for (std::size_t k = 0; k < loads_.size(); ++k)
+      out << "const auto " << parts_.code.loads[k].name << " = a_" << parts_.code.loads[k].name
+          << "[u]" << pieces(loads_[k]).element("e") << ";\n";
     for (const ValueId id : parts_.sources)
       out << "const auto " << source_name(id) << " = a_" << source_name(id) << "[e];\n";
     out << parts_.code.body;
-    for (const ValueId id : group_.writes)
-      out << "y" << operand_of(group_, id, true) << "[e] = " << parts_.code.results.at(id) << ";\n";
+    for (std::size_t k = 0; k < stores_.size(); ++k)
+      out << array(k) << pieces(stores_[k]).element("e") << " = "
+          << parts_.code.results.at(group_.writes[k]) << ";\n";
     out << "}\n";
-    for (std::size_t k = 0; k < stores_.size(); ++k) {
-      const Access& a = stores_[k];
-      const std::string to = a.pointer + " + " + offset_text(a.extents, a.strides, "i");
-      const std::string from = "y" + std::to_string(group_.reads.size() + k);
-      if (a.is_packed(pack_))
-        out << "store_pack(" << to << ", " << from << ");\n";
-      else
-        out << "store_apart<" << a.inner().stride << ">(" << to << ", " << from << ");\n";
-    }
+    for (std::size_t k = 0; k < stores_.size(); ++k) move(out, "store", stores_[k], array(k));
     out << "}\n}\n";
   }
 
@@ -309,7 +375,8 @@ class Generator {
   Dims order_;  // of the axes of extent more than 1; empty where elements are taken row-major
   std::vector<Access> loads_, stores_;
   Operands operands_;
-  int pack_ = 1, unroll_ = 1;
+  int pack_ = 1, most_pack_ = 8, unroll_ = 1;
+  int run_ = 1, across_ = -1;  // packs of a thread, and the place in order_ that they lie along
 };
 
 // Instructions of an element of an operator, roughly.

@@ -20,6 +20,9 @@ struct Access {
   Strides strides;
   std::int64_t offset = 0;  // of the first element from its aligned memory
 
+  /// How far apart the places of a run are, where threads have runs.
+  std::int64_t across = 0;
+
   /// Of the innermost axes that memory has as one: how many elements, how far apart.
   struct Inner {
     std::int64_t extent, stride;
@@ -37,14 +40,16 @@ class SourceWriter {
     Layout layout;
     DType dtype;
   };
-  SourceWriter(int pack, int inner, std::vector<std::string> coordinates)
-      : pack_(pack), inner_(inner), coordinates_(std::move(coordinates)) {}
+  SourceWriter(int pack, int run, int inner, std::vector<std::string> coordinates)
+      : pack_(pack), run_(run), inner_(inner), coordinates_(std::move(coordinates)) {}
 
   std::ostringstream text;
   std::vector<Operand> operands;  // of the source's node
 
   int pack() const { return pack_; }
-  /// Of the pack's first element, an int, along every axis of the source's result.
+  /// Packs that are filled at once: neighbours along the last axis.
+  int run() const { return run_; }
+  /// Of the (first) pack's first element, an int, along every axis of the source's result.
   const std::vector<std::string>& coordinates() const { return coordinates_; }
   /// The axis of the result that a pack lies along.
   int inner() const { return inner_; }
@@ -54,7 +59,7 @@ class SourceWriter {
             int along, bool aligned);
 
  private:
-  int pack_, inner_;
+  int pack_, run_, inner_;
   std::vector<std::string> coordinates_;
 };
 
@@ -65,10 +70,13 @@ struct PackSource {
   bool (*accepts)(const Graph& graph, ValueId id);
   /// Whether packs of so many elements along axis `inner` can be filled.
   bool (*fits)(const Graph& graph, ValueId id, int inner, int pack);
-  /// Declares the array `to` of the node's compute type and fills it.
+  /// Declares the array `to` of the node's compute type, pack after pack, and fills it.
   void (*write)(const Graph& graph, ValueId id, SourceWriter& writer, const std::string& to);
   /// Loads of an element of the result.
   double (*loads)(const Graph& graph, ValueId id);
+  /// How many neighbours along the last axis, from a multiple of that number on, share what they
+  /// load: a power of two that its extent is a multiple of. Null where none do.
+  int (*most_run)(const Graph& graph, ValueId id) = nullptr;
 };
 
 /// One table a family, in that family's file.

@@ -42,7 +42,7 @@ struct NearestTaps {
 template <int kFrom, int kTo, bool kCorners>
 struct SourcePlace {
   static constexpr int kDenominator = !kCorners ? 2 * kTo : kTo > 1 ? kTo - 1 : 1;
-  static int numerator(int place) {
+  static constexpr int numerator(int place) {
     if constexpr (kCorners)
       return kTo > 1 ? place * (kFrom - 1) : 0;
     else
@@ -65,6 +65,47 @@ struct LinearTaps {
  private:
   int below_;
   float rest_;
+};
+
+/// Of kRun neighbours from a multiple of kRun on: all columns that any of them is made of, and
+/// which those are.
+template <int kFrom, int kTo, bool kCorners, int kRun>
+struct LinearRun {
+  using Source = SourcePlace<kFrom, kTo, kCorners>;
+  static constexpr int kDown = Source::kDenominator;
+  static constexpr int kStep = Source::numerator(1) - Source::numerator(0);
+  // As numerators may be negative, one more is added before they are divided.
+  static constexpr int below(int place) { return (Source::numerator(place) + kDown) / kDown - 1; }
+  static constexpr int rest(int place) { return (Source::numerator(place) + kDown) % kDown; }
+  static constexpr int count() {
+    int most = 0;
+    for (int place = 0; place + kRun <= kTo; place += kRun) {
+      const int columns = below(place + kRun - 1) - below(place) + 2;
+      most = columns > most ? columns : most;
+    }
+    return most;
+  }
+  static constexpr int kCount = count();
+  // Whether all runs begin alike: the compiler then knows all weights.
+  static constexpr bool kAlike = kRun * kStep % kDown == 0;
+  static constexpr int kRest = rest(0);
+
+  explicit LinearRun(int place) : below_(below(place)), rest_(kAlike ? kRest : rest(place)) {}
+  int place(int column) const { return clamped(below_ + column, kFrom); }
+  bool reaches(int column, int i) const {
+    const int away = distance(column, i);
+    return -kDown <= away && away < kDown;
+  }
+  float weight(int column, int i) const {
+    const int away = distance(column, i);
+    return float(kDown - (away < 0 ? -away : away)) * (1.0f / kDown);
+  }
+
+ private:
+  int distance(int column, int i) const {
+    return (kAlike ? kRest : rest_) + i * kStep - column * kDown;
+  }
+  int below_, rest_;
 };
 
 /// Keys' cubic convolution kernel at a distance (IEEE Trans. ASSP 29(6), 1981), in factors: nothing
