@@ -58,6 +58,21 @@ std::optional<GroupCost> measured_cost(const detail::Target& target, const Table
   return GroupCost{family_of(target, entry->family), entry->microseconds, entry->schedule};
 }
 
+// The estimate of a group of which no usable time is known. If what the family would take has been
+// tried and has failed, nothing else is worse.
+GroupCost estimated_cost(const detail::Target& target, const Table& table, const Graph& graph,
+                         const Group& group) {
+  constexpr double kFailed = 1e6;
+  GroupCost cost = target.cost(graph, group);
+  if (cost.family < 0) return cost;
+  const auto space = target.space(cost.family, graph, group);
+  const Table::Entry chosen = {target.tuned_as, std::string(target.family_name(cost.family)),
+                               space ? space->chosen.text() : cost.schedule};
+  if (table.has_failed(target.tuned_as, problem_text(graph, group), chosen))
+    cost.microseconds *= kFailed;
+  return cost;
+}
+
 // What was measured of a group of a plan; of parallel products of the one that they become.
 std::optional<GroupCost> measured_part(const detail::Target& target, const Table& table,
                                        const Graph& graph, const Group& group) {
@@ -83,7 +98,7 @@ CostFn tuned_cost(const detail::Target& target, std::shared_ptr<const Table> tab
   if (!table) return target.cost;
   return [=](const Graph& graph, const Group& group) -> GroupCost {
     if (const auto measured = measured_cost(target, *table, graph, group)) return *measured;
-    GroupCost cost = target.cost(graph, group);
+    GroupCost cost = estimated_cost(target, *table, graph, group);
     cost.microseconds *= caution;
     return cost;
   };
@@ -103,7 +118,7 @@ FusionPlan measured_fusion(const Graph& graph, const detail::Target& target,
   if (!table) return fuse(graph, target.cost);
   std::vector<double> ratios;  // of measured times to estimates
   FusionPlan plan = fuse(graph, [&](const Graph& of, const Group& group) {
-    const GroupCost estimate = target.cost(of, group);
+    const GroupCost estimate = estimated_cost(target, *table, of, group);
     const auto measured = measured_cost(target, *table, of, group);
     if (measured) ratios.push_back(measured->microseconds / estimate.microseconds);
     return measured.value_or(estimate);

@@ -74,6 +74,12 @@ TEST(Space, PointlessSchedulesOfProductsAreNotTried) {
   EXPECT_EQ(fault({1, 2048, 4096, 512, 0, 2, 0, true},
                   "split tokens=128 groups=1 splits=2 stages=4 late=0"),
             "there are tiles enough without splits");
+  EXPECT_EQ(
+      fault({1, 1, 768, 768, 0, 2, 0, true}, "split tokens=32 groups=1 splits=4 stages=3 late=0"),
+      "");
+  EXPECT_EQ(
+      fault({1, 1, 768, 768, 0, 2, 0, true}, "split tokens=32 groups=1 splits=2 stages=4 late=0"),
+      "more columns than shares");
 }
 
 TEST(Space, AttentionHasWholeRowsWhereRegistersHoldThem) {
@@ -201,6 +207,7 @@ Sample convolution(const std::string& name, int processors) {
 std::vector<Sample> samples() {
   return {
       {"few tokens", &kGemmSm90, product(320, 384, false), {random_tensor({100, 384}, f16, 6)}, 12},
+      {"one token", &kGemmSm90, product(320, 384, false), {random_tensor({1, 384}, f16, 9)}, 12},
       {"many tokens",
        &kGemmSm90,
        product(264, 128, true),

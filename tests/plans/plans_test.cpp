@@ -149,11 +149,14 @@ TEST(Plans, AttentionIsOneGroupInBf16) {
       const tn::LaidOutGraph laid = nine::nine_models({.dtype = tn::bf16}).at(model)();
       int found = 0;
       for (const tn::Group& group : tn::fuse(laid.graph, tn::cpu::cpu_cost(machine)).groups) {
-        const bool has_softmax =
-            std::any_of(group.nodes.begin(), group.nodes.end(),
-                        [&](tn::ValueId id) { return laid.graph[id].op == tn::Op::softmax; });
-        if (!has_softmax) continue;
+        const auto softmax =
+            std::find_if(group.nodes.begin(), group.nodes.end(),
+                         [&](tn::ValueId id) { return laid.graph[id].op == tn::Op::softmax; });
+        if (softmax == group.nodes.end()) continue;
         ++found;
+        // The class token alone asks in ViT's last layer: no block of queries to keep scores of.
+        const tn::Shape& scores = laid.graph.type(*softmax).shape;
+        if (scores[scores.rank() - 2] == 1) continue;
         EXPECT_EQ(tn::cpu::cpu_families()[static_cast<std::size_t>(group.family)].name,
                   "attention");
       }

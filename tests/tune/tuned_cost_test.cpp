@@ -148,6 +148,42 @@ TEST(StaleLogs, LeaveProgramsAsTheyAre) {
   }
 }
 
+// A kernel that gave wrong results is no part of a plan while there is another way; of a group with
+// many schedules those that were not tried remain, once one of them has a time.
+TEST(FailedKernels, AreAvoided) {
+  const detail::Target target = gpu(90);
+  const LaidOutGraph laid = network(f16, target);
+  std::vector<Measurement> log;
+  for (const Group& group : fuse(laid.graph, target.cost).groups) {
+    if (group.nodes.size() < 2) continue;
+    const auto space = target.space(group.family, laid.graph, group);
+    Measurement m = line(target, laid.graph, group, space ? space->chosen.text() : "", 1);
+    m.microseconds.clear(), m.error = "wrong result";
+    log.push_back(m);
+  }
+  ASSERT_FALSE(log.empty());
+  for (const Group& group : plan_of(laid, target, log).groups)
+    for (const Measurement& m : log) EXPECT_NE(problem_text(laid.graph, group), m.problem);
+  // Another schedule works.
+  for (Measurement m : std::vector<Measurement>(log)) {
+    for (const Group& group : fuse(laid.graph, target.cost).groups)
+      if (problem_text(laid.graph, group) == m.problem) {
+        const auto space = target.space(group.family, laid.graph, group);
+        if (!space) continue;
+        m.error.clear(), m.microseconds = {group.microseconds / 2};
+        const std::vector<Schedule> all = space->all();
+        m.schedule = (all.front() == space->chosen ? all.back() : all.front()).text();
+        log.push_back(m);
+      }
+  }
+  std::size_t found = 0;
+  for (const Group& group : plan_of(laid, target, log).groups)
+    for (const Measurement& m : log)
+      found += m.error.empty() && m.schedule == group.schedule &&
+               problem_text(laid.graph, group) == m.problem;
+  EXPECT_GT(found, 0u);
+}
+
 TEST(Twins, HaveTheOtherNarrowType) {
   const std::string problem =
       "%0 = f16(197, 768); %1 = constant bf16(768, 8); %2 = matmul(%0, %1); %3 = astype(%2, "

@@ -282,7 +282,9 @@ std::vector<GemmSchedule> gemm_sm90_schedules(const GemmProblem& p, const Machin
       if (tokens > 256 || tokens * (parts - 1) >= p.tokens) continue;
       for (const int groups : {1, 2, 3})
         for (const int splits : {1, 2, 3, 4, 6, 8}) {
-          GemmSchedule s{static_cast<int>(tokens), 64 * groups, 0, groups, 1, true};
+          // A share of a split tile has eight columns at least, of tokens or not.
+          const std::int64_t columns = parts > 1 ? tokens : std::max(tokens, splits * 8L);
+          GemmSchedule s{static_cast<int>(columns), 64 * groups, 0, groups, 1, true};
           s.splits = splits;
           add(s);
         }

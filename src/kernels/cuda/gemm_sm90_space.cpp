@@ -41,9 +41,15 @@ std::optional<Sketch> turns(const GemmProblem& p, const Machine& machine) {
                  {"band", kBands}}};
 }
 
-// Tokens in equal parts, a multiple of eight each.
-std::vector<int> parts_of(std::int64_t tokens) {
+constexpr int kSplits[] = {2, 3, 4, 6, 8};
+
+// Tokens in equal parts, a multiple of eight each; or of fewer tokens than eight for each of the
+// blocks that share a tile, as many columns as there are shares.
+std::vector<int> parts_of(std::int64_t tokens, bool is_split) {
   std::vector<int> result;
+  if (is_split)
+    for (const int splits : kSplits)
+      if (8 * splits > tokens) result.push_back(8 * splits);
   for (int parts = 1; parts <= 32; ++parts) {
     const auto part = round_up(ceil_div(tokens, parts), 8);
     if (part <= 256 && part * (parts - 1) < tokens) result.push_back(static_cast<int>(part));
@@ -58,7 +64,7 @@ constexpr std::int64_t kFewTokens = 2048;
 std::optional<Sketch> swapped(const GemmProblem& p, const Machine&) {
   if (p.tokens > kFewTokens) return std::nullopt;
   return Sketch{"swapped",
-                {{"tokens", parts_of(p.tokens)},
+                {{"tokens", parts_of(p.tokens, false)},
                  {"groups", {1, 2, 3}},
                  {"blocks", {1, 2}},
                  {"stages", kStages},
@@ -69,9 +75,9 @@ std::optional<Sketch> swapped(const GemmProblem& p, const Machine&) {
 std::optional<Sketch> split(const GemmProblem& p, const Machine&) {
   if (p.tokens > kFewTokens || p.depth < 4 * kDepth) return std::nullopt;
   return Sketch{"split",
-                {{"tokens", parts_of(p.tokens)},
+                {{"tokens", parts_of(p.tokens, true)},
                  {"groups", {1, 2, 3}},
-                 {"splits", {2, 3, 4, 6, 8}},
+                 {"splits", {std::begin(kSplits), std::end(kSplits)}},
                  {"stages", kStages},
                  {"late", {0, 1}}}};
 }
@@ -131,6 +137,8 @@ std::string pointless(const GemmSchedule& s, const GemmProblem& p, const Machine
   }
   if (s.takes_turns && tiles <= processors) return "groups take turns with several tiles only";
   if (s.splits > 1 && tiles >= processors) return "there are tiles enough without splits";
+  if (s.splits > 1 && s.tokens > std::max<std::int64_t>(round_up(p.tokens, 8), 8 * s.splits))
+    return "more columns than shares";
   return {};
 }
 

@@ -5,14 +5,17 @@
 #include "src/trace/passes/clean.h"
 #include "src/trace/passes/fold_scale.h"
 #include "src/trace/passes/simplify.h"
+#include "src/trace/passes/trim.h"
 
 namespace tensor {
 
 std::vector<Pass> passes_for(const Precision& precision,
                              const std::function<Tensor(const Tensor&, DType)>& converted) {
   const DType dtype = precision.dtype;
-  std::vector<Pass> passes = {
-      {"fold_constants", fold_constants}, {"simplify", simplify}, {"fold_scale", fold_scale}};
+  std::vector<Pass> passes = {{"fold_constants", fold_constants},
+                              {"trim", trim},
+                              {"simplify", simplify},
+                              {"fold_scale", fold_scale}};
   if (precision.tf32) passes.push_back({"round", round_products});
   if (dtype != f32) {
     const auto add = [&](bool is_wanted, std::string_view name,
