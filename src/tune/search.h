@@ -62,6 +62,8 @@ class Search {
   const std::vector<Sample>& samples() const { return samples_; }
   /// How many schedules were measured, here or according to the log; failures included.
   std::size_t trials() const { return trials_.size(); }
+  /// Whether this schedule was proposed or measured, whatever came of it.
+  bool has_tried(const Schedule& schedule) const { return taken_.contains(schedule.text()); }
   /// Whether there is nothing left to propose.
   bool is_exhausted() const { return is_exhausted_; }
   /// Features of the schedule as the cost model wants them.
