@@ -13,6 +13,7 @@
 
 #include "bench/commit.h"
 #include "bench/models.h"
+#include "src/kernels/cuda/device_headers.h"
 #include "src/tune/table.h"
 #include "src/tune/worker.h"
 #include "tensor/tensor.h"
@@ -257,11 +258,14 @@ void print(std::ostream& out, const std::string& model, const Options& o,
 }
 
 // Lines of the schedules that the logs' table has, without what only a cost model reads.
-void write_best(const std::vector<std::string>& logs, const std::string& path) {
-  std::vector<tensor::Measurement> all = tensor::read_logs(logs).measurements, alone = all;
+void write_best(const std::vector<std::string>& logs, const std::string& path, bool is_cuda) {
+  const std::string kernels = is_cuda ? tensor::cuda::device_headers_checksum() : "";
+  std::vector<tensor::Measurement> all =
+      tensor::newest(tensor::read_logs(logs).measurements, kernels);
+  std::vector<tensor::Measurement> alone = all;
   std::erase_if(alone, [](const tensor::Measurement& m) { return !m.model_microseconds.empty(); });
   // A choice by the whole model's time, and the fastest one alone, by which groups are fused.
-  const tensor::Table tables[] = {tensor::Table(all), tensor::Table(alone)};
+  const tensor::Table tables[] = {tensor::Table(all, kernels), tensor::Table(alone, kernels)};
   std::erase_if(all, [&](const tensor::Measurement& m) {
     const auto is_it = [&](const std::optional<tensor::Table::Entry>& one) {
       return one && one->family == m.family && one->schedule == m.schedule;
@@ -345,7 +349,7 @@ int run(int argc, char** argv) {
       ++failed;
     }
   }
-  if (!o.best.empty()) write_best(o.logs, o.best);
+  if (!o.best.empty()) write_best(o.logs, o.best, o.compile.device.is_cuda());
   return failed == 0 ? 0 : 1;
 }
 

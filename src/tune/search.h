@@ -41,9 +41,9 @@ class Search {
   /// What a log knows of this problem on this very device: nothing of it is measured again.
   /// Measurements of other problems, families, or of schedules the space has not are passed over.
   void resume(std::span<const Measurement> measurements);
-  /// A schedule worth measuring soon, such as the best of another GPU; passed over where the space
-  /// does not have it.
-  void hint(const std::string& schedule);
+  /// A schedule worth measuring soon, such as the best of another GPU, or even before level 0's;
+  /// passed over where the space does not have it.
+  void hint(const std::string& schedule, bool is_first = false);
 
   /// Up to `count` different schedules that have neither been proposed nor measured, level 0's
   /// choice and hints first. Fewer where the space has no more. The same calls with the same

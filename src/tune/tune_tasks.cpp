@@ -11,12 +11,31 @@ namespace {
 
 // Families that think they take so many times as long as the best one are not tried.
 constexpr double kHopeless = 8;
+// The fastest with older kernels are measured again before anything else, so many of a problem.
+constexpr std::size_t kAgain = 2;
 
 // As the joined space of a problem calls it.
 Measurement in_joined_space(Measurement m) {
   m.schedule = Problem::joined(m.family, m.schedule);
   m.family.clear();
   return m;
+}
+
+// What a plan takes by times of older kernels and the next fastest: if time runs out in the middle,
+// nothing worse has taken its place.
+void hint_again(Search& search, const Table& table, const std::string& device) {
+  std::vector<Table::Entry> again;
+  while (again.size() < kAgain) {
+    const auto next = table.find(device, search.problem(), [&](const Table::Entry& entry) {
+      return std::none_of(again.begin(), again.end(), [&](const Table::Entry& one) {
+        return one.family == entry.family && one.schedule == entry.schedule;
+      });
+    });
+    if (!next) break;
+    again.push_back(*next);
+  }
+  for (auto entry = again.rbegin(); entry != again.rend(); ++entry)
+    search.hint(Problem::joined(entry->family, entry->schedule), true);
 }
 
 }  // namespace
@@ -50,14 +69,17 @@ std::unique_ptr<Search> Tuner::search_for(const Problem& problem) const {
   std::vector<Measurement> own, others;
   for (const Measurement& m : known_)
     if (m.problem == text || m.problem == twin)
-      (m.problem == text && m.device == device ? own : others).push_back(m);
-  const Table table(others);
+      (m.problem == text && m.device == device && is_current(m, target_.kernels) ? own : others)
+          .push_back(m);
+  std::transform(own.begin(), own.end(), own.begin(), in_joined_space);
+  search->resume(own);
+  if (options_.record > 0) return search;  // what others found is not drawn at random
+  const Table table(others, target_.kernels);
   std::vector<Table::Entry> hints = table.hints(device, text);
   if (const auto best = table.find(device, twin)) hints.insert(hints.begin(), *best);
   for (const Table::Entry& entry : hints)
     search->hint(Problem::joined(entry.family, entry.schedule));
-  std::transform(own.begin(), own.end(), own.begin(), in_joined_space);
-  search->resume(own);
+  hint_again(*search, table, device);
   return search;
 }
 
@@ -79,7 +101,7 @@ int Tuner::task_of(const LaidOutGraph& laid, const Group& group) {
   std::vector<double> times;
   for (const Measurement& m : known_)
     if (m.problem == problem.text() && m.device == target_.tuned_as &&
-        Problem::joined(m.family, m.schedule) == chosen)
+        is_current(m, target_.kernels) && Problem::joined(m.family, m.schedule) == chosen)
       times.insert(times.end(), m.microseconds.begin(), m.microseconds.end());
   if (!times.empty()) entry.before_us = median(times);
   if (entry.search->best()) entry.history.push_back(entry.search->best()->microseconds);

@@ -168,11 +168,12 @@ std::vector<Measurement> known_measurements(const std::optional<std::vector<std:
   return all;
 }
 
-std::shared_ptr<const Table> table_for(const std::string& device,
+std::shared_ptr<const Table> table_for(const detail::Target& target,
                                        const std::optional<std::vector<std::string>>& logs) {
   std::vector<Measurement> measurements = known_measurements(logs);
-  keep_device(measurements, device);
-  return measurements.empty() ? nullptr : std::make_shared<const Table>(measurements);
+  keep_device(measurements, target.tuned_as);
+  if (measurements.empty()) return nullptr;
+  return std::make_shared<const Table>(measurements, target.kernels);
 }
 
 std::string user_log() { return cuda::KernelCache::standard_folder() + "/tuned.jsonl"; }

@@ -45,7 +45,7 @@ Tuner::Tuner(LaidOutGraph laid, detail::Target target, const TuneOptions& option
       target_(std::move(target)),
       options_(options),
       limits_(limits),
-      known_(std::move(known)),
+      known_(newest(std::move(known), target_.kernels)),
       log_(log),
       model_(CostModel::shipped(target_.tuned_as, options.seed)),
       measurer_(make(problems_, [this] { return !over().empty(); })),
@@ -59,7 +59,7 @@ Tuner::Tuner(LaidOutGraph laid, detail::Target target, const TuneOptions& option
 // ---- Plans
 
 std::shared_ptr<const Table> Tuner::table() const {
-  return known_.empty() ? nullptr : std::make_shared<const Table>(known_);
+  return known_.empty() ? nullptr : std::make_shared<const Table>(known_, target_.kernels);
 }
 
 // By estimates where `table` is null. With `final` set, what was not measured is not trusted.
@@ -105,7 +105,7 @@ void Tuner::stamp(Measurement& m) const {
   std::tie(m.family, m.schedule) = Problem::parted(m.schedule);
   m.device = target_.tuned_as;
   m.driver = target_.driver;
-  m.version = version();
+  m.version = version(), m.kernels = target_.kernels;
   m.time = now();
 }
 
