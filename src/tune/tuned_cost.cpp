@@ -158,12 +158,16 @@ std::string partition_text(const Graph& graph, const FusionPlan& estimated, bool
 }
 
 std::vector<Measurement> known_measurements(const std::optional<std::vector<std::string>>& logs) {
-  if (logs) return read_logs(*logs).measurements;
-  std::vector<Measurement> all = shipped_measurements();
-  const std::string own = user_log();
+  std::vector<std::string> files;
   std::error_code error;
-  if (!std::filesystem::exists(own, error)) return all;
-  std::vector<Measurement> more = read_log(own).measurements;
+  if (logs)
+    files = *logs;
+  else if (const std::string own = user_log(); std::filesystem::exists(own, error))
+    files = {own};
+  const bool has_shipped = std::erase(files, kShippedLogs) > 0 || !logs;
+  std::vector<Measurement> all;
+  if (has_shipped) all = shipped_measurements();
+  std::vector<Measurement> more = read_logs(files).measurements;
   std::move(more.begin(), more.end(), std::back_inserter(all));
   return all;
 }
