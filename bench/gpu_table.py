@@ -33,6 +33,11 @@ def mean(ratios):
     return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
+def mean_sentence(what, ratios):
+    """Empty where there is nothing of which to take the mean."""
+    return f"\n{what}: {mean(ratios):.3f}.\n" if ratios else ""
+
+
 def image(name, what):
     return f"\n![{what}](results/gpu/{name}.svg)\n"
 
@@ -162,7 +167,7 @@ def tuned(run):
     heads = ["model", "batch", "subgraphs", "[how often * how many]", "trials", "failed", "tuned s", "in all s", "before ms",
              "after ms", "gain", "fusions overturned"]
     return (header(run, "Tuning") + "\n" + table(heads, rows)
-            + f"\nGeometric mean of the gains at batch 1: {mean(gains):.3f}.\n"
+            + mean_sentence("Geometric mean of the gains at batch 1", gains)
             + image("tuned", "Bars of the gain over level 0 for each model.")
             + "".join(f"\nFusions overturned in {row['model']}:\n\n" + "".join(f"- {text}\n" for text in row["overturned"])
                       for row in run["results"] if row["overturned"]))
@@ -181,7 +186,7 @@ def level0(run):
     ratios = [row["before_ms"] / row["after_ms"] for row in run["results"] if row["batch"] == 1]
     return (header(run, "What is taken without measuring (level 0) beside the tuned plans that ship, milliseconds by turns")
             + "\n" + table(["model", "batch", "level 0", "tuned", "level 0 ÷ tuned"], rows)
-            + f"\nGeometric mean at batch 1: {mean(ratios):.3f}.\n"
+            + mean_sentence("Geometric mean at batch 1", ratios)
             + image("level0", "Bars of the gain of the tuned plans over level 0 for each model."))
 
 
