@@ -18,11 +18,11 @@ Two more run only when they are named:
     sanitizers  compute-sanitizer over the GPU tests, by a process a core      depends on --tests and --tools
     logs        tunes what no shipped log has yet (--batch), and adds it       60 s each, DETR-E6 180 s
 
-The steps tuned, level0, minutes and logs take the models that --models finds in MODEL-bBATCH, and what was measured is on
-the disk after each. A later call adds its rows to the newest file of the step, if that is of the same commit and GPU; so
-a step may be done in parts. Of the step search --models tells what to record; replayed is what the folder has. The steps minutes, search and cost-model use the logs of "tuned" (--logs).
-`gpu_table.py --write` then puts all into bench/README.md. One GPU of the Hopper architecture, idle, is taken for granted,
-and the release build.
+The steps tuned, level0, minutes and logs take the models that --models finds in MODEL-bBATCH, and what was measured is
+on the disk after each. A later call adds its rows to the newest file of the step, if that is of the same commit and
+GPU; so a step may be done in parts. Of the step search --models tells what to record; replayed is what the folder has.
+The steps minutes, search and cost-model use the logs of "tuned" (--logs). `gpu_table.py --write` then puts all into
+bench/README.md. One GPU of the Hopper architecture, idle, is taken for granted, and the release build.
 """
 
 import argparse

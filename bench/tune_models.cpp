@@ -204,6 +204,7 @@ Whole time_in_child(const bench::Workload& work, const tensor::CompileOptions& h
 
 // As the paper's Table IV: "{[12 * 6], [1 * 4]}" of 6 subgraphs that occur 12 times each, and 4.
 std::string weights_of(const tensor::TuneSummary& summary) {
+  if (summary.groups.empty()) return "{}";
   std::map<int, int, std::greater<>> subgraphs;
   for (const tensor::TunedGroup& group : summary.groups) ++subgraphs[group.count];
   std::ostringstream text;
