@@ -158,16 +158,13 @@ std::string partition_text(const Graph& graph, const FusionPlan& estimated, bool
 }
 
 std::vector<Measurement> known_measurements(const std::optional<std::vector<std::string>>& logs) {
-  std::vector<std::string> files;
-  std::error_code error;
-  if (logs)
-    files = *logs;
-  else if (const std::string own = user_log(); std::filesystem::exists(own, error))
-    files = {own};
+  std::vector<std::string> files = logs.value_or(std::vector<std::string>());
   const bool has_shipped = std::erase(files, kShippedLogs) > 0 || !logs;
-  std::vector<Measurement> all;
+  std::vector<Measurement> all, more = read_logs(files).measurements;
   if (has_shipped) all = shipped_measurements();
-  std::vector<Measurement> more = read_logs(files).measurements;
+  std::error_code error;
+  if (const std::string own = user_log(); !logs && std::filesystem::exists(own, error))
+    more = read_log(own).measurements;
   std::move(more.begin(), more.end(), std::back_inserter(all));
   return all;
 }
