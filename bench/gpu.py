@@ -73,5 +73,26 @@ def save(kind, result, folder=RESULTS, when=None):
     when = when or datetime.datetime.now(datetime.timezone.utc)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{when:%Y-%m-%d-%H%M}-{kind}.json"
-    path.write_text(json.dumps({"date": f"{when:%Y-%m-%d %H:%M} UTC", **result}, indent=1) + "\n")
+    write(path, {"date": f"{when:%Y-%m-%d %H:%M} UTC", **result})
     return path
+
+
+def write(path, result):
+    """In place of what is there, even if this is interrupted."""
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(result, indent=1) + "\n")
+    new.replace(path)
+
+
+def newest(kind, folder=RESULTS):
+    """The path of the last file of a kind, None if there is none."""
+    return max(folder.glob(f"*-{kind}.json"), default=None)
+
+
+def commit():
+    """Of the sources, as bench/commit.h has it."""
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    try:
+        return output(command, 20).strip()
+    except (OSError, RuntimeError):
+        return "unknown"

@@ -33,6 +33,11 @@ def mean(ratios):
     return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
+def mean_sentence(what, ratios):
+    """Empty where there is nothing of which to take the mean."""
+    return f"\n{what}: {mean(ratios):.3f}.\n" if ratios else ""
+
+
 def image(name, what):
     return f"\n![{what}](results/gpu/{name}.svg)\n"
 
@@ -162,7 +167,7 @@ def tuned(run):
     heads = ["model", "batch", "subgraphs", "[how often * how many]", "trials", "failed", "tuned s", "in all s", "before ms",
              "after ms", "gain", "fusions overturned"]
     return (header(run, "Tuning") + "\n" + table(heads, rows)
-            + f"\nGeometric mean of the gains at batch 1: {mean(gains):.3f}.\n"
+            + mean_sentence("Geometric mean of the gains at batch 1", gains)
             + image("tuned", "Bars of the gain over level 0 for each model.")
             + "".join(f"\nFusions overturned in {row['model']}:\n\n" + "".join(f"- {text}\n" for text in row["overturned"])
                       for row in run["results"] if row["overturned"]))
@@ -181,7 +186,7 @@ def level0(run):
     ratios = [row["before_ms"] / row["after_ms"] for row in run["results"] if row["batch"] == 1]
     return (header(run, "What is taken without measuring (level 0) beside the tuned plans that ship, milliseconds by turns")
             + "\n" + table(["model", "batch", "level 0", "tuned", "level 0 ÷ tuned"], rows)
-            + f"\nGeometric mean at batch 1: {mean(ratios):.3f}.\n"
+            + mean_sentence("Geometric mean at batch 1", ratios)
             + image("level0", "Bars of the gain of the tuned plans over level 0 for each model."))
 
 
@@ -293,11 +298,65 @@ def seeds_of(search):
     return max(curve["seed"] for task in search["tasks"] for curve in task["curves"])
 
 
+def percent(share):
+    return f"{100 * share:.0f} %"
+
+
+def tuned_subgraphs():
+    """Those of the newest results of tuning with one image, each with its model and its share of the model's time untuned."""
+    rows = [row for kind in ("ablation", "tuned") for run in newest(kind) for row in run["results"]
+            if row["batch"] == 1 and row["dtype"] == "f16" and not row["without"]]
+    return [one | {"model": row["model"], "share": one["weight"] * one["before_us"] / row["sum_before_us"]}
+            for row in rows for one in row["subgraphs"]]
+
+
+def same_subgraph(task, subgraphs):
+    """The first of the same operators whose untuned time is within a tenth of this one's and nearest to it, or None."""
+    def names(text):
+        return [name for name in text.split(", ") if name != "astype"]
+
+    def distance(one):
+        return abs(one["before_us"] / task["level0_us"] - 1)
+
+    operators = names(described(task["problem"]).split(": ")[1])
+    alike = [one for one in subgraphs if names(one["operators"]) == operators and distance(one) < 0.1]
+    return min(alike, key=distance, default=None)
+
+
+def by_model(found):
+    """A row a model: level 0 and the best of its recorded subgraphs, as often as it has them."""
+    rows = []
+    for model in dict.fromkeys(one["model"] for _, one in found):
+        own = [(task, one) for task, one in found if one["model"] == model]
+        level0, best = (sum(one["weight"] * task[key] for task, one in own) for key in ("level0_us", "best_us"))
+        rows.append([model, "", percent(sum(one["share"] for _, one in own)), f"**{level0 / best:.3f}**"])
+    return rows
+
+
+def exhaustive(search):
+    """Level 0 beside the best of each recording: how much of its space that is, and what it means for the models."""
+    subgraphs = tuned_subgraphs()
+    found = [(task, same_subgraph(task, subgraphs)) for task in search["tasks"]]
+    rows, whole = [], 0
+    near = sum(task["level0_us"] <= 1.05 * task["best_us"] for task in search["tasks"])
+    for task, one in found:
+        whole += one is not None and task["schedules"] >= one["space"]
+        of_space = f" of {one['space']:,}" if one else ""
+        rows.append([described(task["problem"]), f"{task['schedules']:,}{of_space}",
+                     percent(one["share"]) if one else "–", f"{task['level0_us'] / task['best_us']:.3f}"])
+    rows += by_model([(task, one) for task, one in found if one])
+    return (f"Level 0 beside the best of the same recordings: at most 5 % slower on {near} of the {len(found)} subgraphs. "
+            f"{whole} recordings are the whole space. The last rows are a model's subgraphs together, each as often as it "
+            "occurs; spaces and shares of a model's time are those that tuning told:\n\n"
+            + table(["subgraph", "recorded of space", "share of the model", "level 0 ÷ best"], rows))
+
+
 def search(run):
     return (header(run, "Searches of schedules that were drawn at random and recorded")
             + f"Trials until the best is that of all that were recorded ({run['search']['trials']:,} at most) by random search, medians of {seeds_of(run['search'])} seeds. "
             f"{WHAT_THEY_ARE}; level 0 is what is taken without measuring, of what was recorded:\n\n"
             + searched(run["search"])
+            + "\n" + exhaustive(run["search"])
             + image("search", "The best time so far, trial by trial, by each search, a panel a subgraph."))
 
 

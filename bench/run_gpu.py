@@ -1,7 +1,7 @@
 """Measures everything about GPUs that bench/README.md tells, a step at a time; each writes its file into bench/results/gpu.
 
-    python bench/run_gpu.py               # all steps, in this order
-    python bench/run_gpu.py tuned level0  # some of them
+    python bench/run_gpu.py                                # all steps, in this order
+    python bench/run_gpu.py tuned level0 --models='vit.*-b1$'  # some of them, of some models
 
     kernels     single kernels beside PyTorch's                                1 to 2 minutes
     models      the nine models beside PyTorch's CUDA graphs                   about 10 minutes
@@ -10,20 +10,33 @@
     level0      level 0 beside the plans of the logs that ship                 about 5 minutes
     minutes     ViT-B and DETR-E6 tuned for ten minutes, beside "tuned"        about 25 minutes
     ablation    ViT-B tuned for 36 s without each part of the compiler         about 6 minutes
-    search      records random schedules of three models, replays searches     about 10 minutes, then a CPU's
+    search      records random schedules of three models, replays searches     about 11 minutes, then a CPU's
     cost-model  what a cost model learns from the logs of "tuned"              minutes of a CPU, no GPU
 
+Two more run only when they are named:
+
+    sanitizers  compute-sanitizer over the GPU tests, by a process a core      depends on --tests and --tools
+    logs        tunes what no shipped log has yet (--batch), and adds it       60 s each, DETR-E6 180 s
+
+The steps tuned, level0, minutes and logs take the models that --models finds in MODEL-bBATCH, and what was measured is
+on the disk after each. A later call adds its rows to the newest file of the step, if that is of the same commit and
+GPU; so a step may be done in parts. Of the step search --models tells what to record; replayed is what the folder has.
 The steps minutes, search and cost-model use the logs of "tuned" (--logs). `gpu_table.py --write` then puts all into
 bench/README.md. One GPU of the Hopper architecture, idle, is taken for granted, and the release build.
 """
 
 import argparse
+import concurrent.futures
+import gzip
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
+import time
 
 import gpu
 
@@ -31,35 +44,65 @@ PEERS = gpu.ROOT / "bench/peers"
 VIT = ["vit-base-patch16-224", "vit-large-patch16-224", "vit-huge-patch14-224"]
 SETR = ["setr-naive-base", "setr-naive", "setr-pup"]
 DETR = ["detr-resnet-50-e3", "detr-resnet-50-e6", "detr-resnet-50-e12"]
-TOGETHER = ["detr-resnet-50-e6", "vit-base-patch16-224"]  # of "minutes"
+MODELS = VIT + DETR + SETR
+TOGETHER = [VIT[0], DETR[1]]  # of "minutes"
 
 
 def program(options, name):
     return str(options.build / "bench" / name)
 
 
-def printed(*command, environment=()):
+def printed(*command, environment=(), may_fail=False):
     """What the command prints; what it tells besides is shown."""
     print(" ".join(map(str, command)), file=sys.stderr)
     done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, env={**os.environ, **dict(environment)})
-    if done.returncode and not done.stdout:
+    if done.returncode and not done.stdout and not may_fail:
         sys.exit(f"{command[0]} failed")
     return done.stdout
 
 
-def tune(options, logs, models, *more, environment=()):
-    """A row a model, but those that failed."""
+def tune(options, logs, model, *more, environment=()):
+    """A row, or none if it failed."""
     lines = printed(program(options, "tune_models"), "--device=cuda", "--dtype=f16",
-                    f"--logs={logs}", *more, *models, environment=environment).splitlines()
+                    f"--logs={logs}", *more, model, environment=environment,
+                    may_fail=True).splitlines()
     return [row for row in map(json.loads, lines) if "error" not in row]
+
+
+def wanted(options, models, batch=1):
+    return [model for model in models if re.search(options.models, f"{model}-b{batch}")]
+
+
+def log_of(folder, model, batch=1):
+    """As tune_models calls it."""
+    return folder / f"{model}-b{batch}-f16.jsonl"
+
+
+def command(kind, what):
+    return f"bench/run_gpu.py {kind}: {what}"
 
 
 def save(kind, what, told):
     """The file of this kind; `told` is what the programs told: {"results": rows} or {key: what one has printed}."""
     [commit, *others] = {row["commit"] for part in told.values() for row in (part if isinstance(part, list) else [part])}
     assert not others, "the programs were built from different commits"
-    print(gpu.save(kind, {"command": f"bench/run_gpu.py {kind}: {what}", "gpu": gpu.described(),
-                          "versions": {"tensor": commit}, **told}), file=sys.stderr)
+    path = gpu.save(kind, {"command": command(kind, what), "gpu": gpu.described(), "versions": {"tensor": commit}, **told})
+    print(path, file=sys.stderr)
+    return path
+
+
+def add(kind, what, rows, place=lambda row: (row["batch"], MODELS.index(row["model"]))):
+    """Rows for the newest file of this kind, in the order of their places and in that of older ones there, or for a new file."""
+    for row in rows:
+        old = gpu.newest(kind)
+        result = json.loads(old.read_text()) if old else {}
+        if (result.get("command"), result.get("gpu"), result.get("versions")) != (
+                command(kind, what), gpu.described(), {"tensor": row["commit"]}):
+            save(kind, what, {"results": [row]})
+            continue
+        kept = [one for one in result["results"] if place(one) != place(row)]
+        result["results"] = sorted([*kept, row], key=place)
+        gpu.write(old, result)
 
 
 def kernels(options):
@@ -76,33 +119,36 @@ def compiled(options):
 
 
 def tuned(options):
-    logs = options.logs / "tuned"
-    rows = tune(options, logs, VIT + SETR, "--seconds=60") + tune(options, logs, DETR, "--seconds=180")
-    save("tuned", "tune_models --seconds=60 (DETR: 180)", {"results": rows})
+    for model in wanted(options, VIT + SETR + DETR):
+        add("tuned", "tune_models --seconds=60 (DETR: 180)",
+            tune(options, options.logs / "tuned", model, f"--seconds={180 if model in DETR else 60}"))
+
+
+def shipped(batch):
+    return gpu.ROOT / f"src/tune/shipped/h200-b{batch}-f16.jsonl"
 
 
 def level0(options):
-    rows = []
-    for batch, names in ((1, VIT + DETR + SETR), (64, VIT)):
-        folder = options.logs / "shipped"
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in names:
-            shutil.copy(gpu.ROOT / f"src/tune/shipped/h200-b{batch}-f16.jsonl", folder / f"{name}-b{batch}-f16.jsonl")
-        rows += tune(options, folder, names, "--seconds=0.1", f"--batch={batch}")
-    save("level0", "tune_models --seconds=0.1, its logs being the shipped ones", {"results": rows})
+    folder = options.logs / "shipped"
+    folder.mkdir(parents=True, exist_ok=True)
+    for batch, names in ((1, MODELS), (64, VIT)):
+        for model in wanted(options, names, batch):
+            shutil.copy(shipped(batch), log_of(folder, model, batch))
+            add("level0", "tune_models --without=tuning, its logs being the shipped ones",
+                tune(options, folder, model, "--without=tuning", f"--batch={batch}"))
 
 
 def minutes(options):
     short, long = options.logs / "tuned", options.logs / "long"
     long.mkdir(parents=True, exist_ok=True)
-    tuned_rows = json.loads(sorted(gpu.RESULTS.glob("*-tuned.json"))[-1].read_text())["results"]
-    rows = []
-    for row in tune(options, long, TOGETHER, "--seconds=600", f"--against={short}"):
-        before = next(one for one in tuned_rows if (one["model"], one["batch"]) == (row["model"], row["batch"]))
-        rows.append({key: row[key] for key in ("model", "batch", "dtype", "commit")} | {
-            "short_seconds": before["tune_seconds"], "short_trials": before["trials"], "long_allowed_seconds": 600,
-            "long_end": row["end"], "short_ms": row["before_ms"], "long_ms": row["after_ms"]})
-    save("minutes", "tune_models --seconds=600 --against=the logs of \"tuned\"", {"results": rows})
+    before = {row["model"]: row for row in json.loads(gpu.newest("tuned").read_text())["results"]}
+    for model in wanted(options, TOGETHER):
+        rows = tune(options, long, model, "--seconds=600", f"--against={short}")
+        add("minutes", "tune_models --seconds=600 --against=the logs of \"tuned\"", [
+            {key: row[key] for key in ("model", "batch", "dtype", "commit")} | {
+                "short_seconds": before[model]["tune_seconds"], "short_trials": before[model]["trials"],
+                "long_allowed_seconds": 600, "long_end": row["end"], "short_ms": row["before_ms"], "long_ms": row["after_ms"]}
+            for row in rows])
 
 
 # What is left out: how it is told, the options that do it, and the environment.
@@ -116,18 +162,30 @@ def ablation(options):
     for without, more, environment in ABLATION:
         folder = options.logs / f"without-{without or 'nothing'}"
         rows += [row | {"without": without} for row in
-                 tune(options, folder, VIT[:1], "--seconds=36", *more, environment=environment)]
+                 tune(options, folder, VIT[0], "--seconds=36", *more, environment=environment)]
     save("ablation", "tune_models --seconds=36 with a fresh log; --without=LIST, TENSOR_MAX_CAPABILITY=80 (no wgmma, no TMA), "
          "--dtype=f32 (no Tensor Cores)", {"results": rows})
 
 
+TRIALS = 1300  # of a problem: more than most spaces of products and attentions have schedules
+MOST_BYTES = 1 << 20  # of recordings that are kept beside the results
+
+
 def search(options):
     folder = options.logs / "recorded"
-    for name, seconds in ((VIT[0], 145), (VIT[1], 145), (DETR[1], 210)):
-        tune(options, folder, [name], "--record=4", "--trials=1000", f"--seconds={seconds}")
+    for model, seconds in ((VIT[0], 190), (VIT[1], 190), (DETR[1], 275)):
+        if wanted(options, [model]):
+            tune(options, folder, model, "--record=4", f"--trials={TRIALS}", f"--seconds={seconds}")
+    recordings = sorted(folder.glob("*.jsonl"))
     taught = [f"--teach={log}" for log in sorted((options.logs / "tuned").glob("*.jsonl"))]
-    told = printed(program(options, "tune_search"), "--trials=1000", "--least=100", "--transfer", *taught, *sorted(folder.glob("*.jsonl")))
-    save("search", "tune_models --record=4 --trials=1000; tune_search --transfer", {"search": json.loads(told)})
+    told = printed(program(options, "tune_search"), f"--trials={TRIALS}", "--least=100", "--transfer", *taught, *recordings)
+    path = save("search", f"tune_models --record=4 --trials={TRIALS}; tune_search --transfer", {"search": json.loads(told)})
+    packed = [gzip.compress(log.read_bytes(), 9, mtime=0) for log in recordings]
+    if sum(map(len, packed)) > MOST_BYTES:
+        print(f"the recordings are too large to be kept beside {path}: they stay in {folder}", file=sys.stderr)
+        return
+    for log, data in zip(recordings, packed):
+        path.with_name(f"{path.stem}-{log.name}.gz").write_bytes(data)
 
 
 def cost_model(options):
@@ -135,22 +193,95 @@ def cost_model(options):
     save("cost-model", "tune_model on the logs of \"tuned\"", {"ranking": json.loads(told)})
 
 
+TOOLS = ["memcheck", "racecheck", "synccheck"]
+MORE = {"memcheck": ["--report-api-errors=no"]}  # tests provoke refusals of the driver
+# All that run on a GPU but the standard models, which take long, and a test that makes the GPU fail on purpose.
+TESTS = "*OnGpu*:*OnDevice*:Gpu.*:DeviceTensor.*-*StandardModels*:Gpu.AFatalErrorIsNeverHidden"
+
+
+def sanitized(options, tool, shard, shards, folder):
+    """What one process's share of the tests came to."""
+    report, log = folder / f"{shard}.json", folder / f"{shard}.log"
+    done = subprocess.run(
+        ["compute-sanitizer", f"--tool={tool}", *MORE.get(tool, []), "--target-processes=all", f"--log-file={log}",
+         options.build / "tests/cuda_tests", f"--gtest_filter={options.tests}", f"--gtest_output=json:{report}"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, "GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard)})
+    if not report.exists():
+        sys.exit(f"compute-sanitizer failed: {done.stdout[-2000:]}")
+    tests = [test | {"suite": suite["name"]} for suite in json.loads(report.read_text())["testsuites"]
+             for test in suite["testsuite"] if test["status"] == "RUN"]
+    # "ERROR SUMMARY: 2 errors", "RACECHECK SUMMARY: 3 hazards displayed (1 error, 2 warnings)"; a line a process.
+    text = log.read_text() if log.exists() else ""
+    has_run = [test for test in tests if test["result"] != "SKIPPED"]
+    found = re.findall(r"SUMMARY: (\d+) (?:error|hazard)", text)
+    if has_run and not found:
+        sys.exit(f"compute-sanitizer tells no summary: {text[-2000:]}")
+    if sum(map(int, found)):
+        print(text, file=sys.stderr)
+    return {"run": len(has_run), "skipped": len(tests) - len(has_run),
+            "failed": [f"{test['suite']}.{test['name']}" for test in tests if test.get("failures")],
+            "errors": sum(map(int, found))}
+
+
+def sanitizers(options):
+    shards = os.cpu_count()
+    for tool in options.tools.split(","):
+        begin = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(shards) as pool:
+            parts = list(pool.map(lambda shard: sanitized(options, tool, shard, shards, pathlib.Path(folder)), range(shards)))
+        row = {"tool": tool, "tests": options.tests, "processes": shards, "commit": options.commit,
+               "seconds": round(time.monotonic() - begin, 1),
+               **{key: sum(part[key] for part in parts) for key in ("run", "skipped", "errors")},
+               "failed": [name for part in parts for name in part["failed"]]}
+        print(json.dumps(row))
+        add("sanitizers", "compute-sanitizer over cuda_tests", [row], lambda row: (TOOLS.index(row["tool"]), row["tests"]))
+
+
+# Of what no shipped log has measurements, or not of all. DETR-E6 comes first, for the others begin with its log.
+UNSHIPPED = {8: [VIT[2], DETR[1], DETR[0], DETR[2], SETR[2]], 64: [VIT[2], *SETR, DETR[1], DETR[0], DETR[2]]}
+
+
+def logs(options):
+    folder = options.logs / "shipping"
+    folder.mkdir(parents=True, exist_ok=True)
+    for batch in [options.batch] if options.batch else UNSHIPPED:
+        for model in wanted(options, UNSHIPPED[batch], batch):
+            log, sibling = log_of(folder, model, batch), log_of(folder, DETR[1], batch)
+            if model in DETR and not log.exists() and sibling.exists():
+                shutil.copy(sibling, log)
+            best = log.with_suffix(".best")
+            add("logs", "tune_models --seconds=60 (DETR-E6: 180; DETR-E3 and -E12 begin with its log)",
+                tune(options, folder, model, f"--seconds={180 if model == DETR[1] else 60}", f"--batch={batch}",
+                     f"--best={best}"))
+            printed(program(options, "tune_model"), f"--merge={shipped(batch)}", shipped(batch), best)
+
+
 STEPS = {"kernels": kernels, "models": models, "compiled": compiled, "tuned": tuned, "level0": level0, "minutes": minutes,
          "ablation": ablation, "search": search, "cost-model": cost_model}
+NAMED = {"sanitizers": sanitizers, "logs": logs}  # only when named
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("steps", nargs="*", metavar="STEP", help="all, in the order above")
+    parser.add_argument("steps", nargs="*", metavar="STEP", help="all of the first list, in the order above")
     parser.add_argument("--build", type=pathlib.Path, default=gpu.ROOT / "build/release")
     parser.add_argument("--logs", type=pathlib.Path, default=pathlib.Path("tune-logs"), help="a folder; a new one tunes anew")
+    parser.add_argument("--models", default="", help="only those that this regular expression finds in MODEL-bBATCH")
     parser.add_argument("--limit", type=float, default=900, help="seconds for a model that PyTorch compiles (900)")
+    parser.add_argument("--batch", type=int, choices=UNSHIPPED, help="of the step logs; all of them unless told")
+    parser.add_argument("--tools", default=",".join(TOOLS), help=f"of the step sanitizers, with commas ({','.join(TOOLS)})")
+    parser.add_argument("--tests", default=TESTS, help=f"of the step sanitizers, a filter of GoogleTest ({TESTS})")
+    parser.add_argument("--commit", default=gpu.commit(), help="that the tests were built from, where git cannot tell")
     options = parser.parse_args()
+    steps = STEPS | NAMED
     for step in options.steps:
-        if step not in STEPS:
-            parser.error(f"does not know the step {step}; there are {', '.join(STEPS)}")
+        if step not in steps:
+            parser.error(f"does not know the step {step}; there are {', '.join(steps)}")
+    if unknown := set(options.tools.split(",")) - set(TOOLS):
+        parser.error(f"does not know the tools {', '.join(unknown)}")
     for step in options.steps or STEPS:
-        STEPS[step](options)
+        steps[step](options)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 // Tunes the nine models one after the other in one process, and times each as a whole before and
-// after: what the paper's Tables III to VI ask for, one line of JSON a model.
+// after: one line of JSON a model.
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -13,6 +13,7 @@
 
 #include "bench/commit.h"
 #include "bench/models.h"
+#include "src/kernels/cuda/device_headers.h"
 #include "src/tune/table.h"
 #include "src/tune/worker.h"
 #include "tensor/tensor.h"
@@ -43,7 +44,8 @@ constexpr const char* kHelp =
     "                    analytic model's\n"
     "  --without=LIST    of model, evolution, scheduler, sketches, partition, whole, fusion: left "
     "out,\n"
-    "                    to compare\n"
+    "                    to compare; tuning: all of it, the plans are those of the logs as they "
+    "are\n"
     "  --record=N        no tuning: draws --trials schedules at random of each of a model's N "
     "heaviest\n"
     "                    problems that have 100 schedules or more, for tune_search to replay\n"
@@ -54,6 +56,7 @@ struct Options {
   tensor::CompileOptions compile;
   tensor::TuneOptions tune;
   int batch = 1;
+  bool tunes = true;
   std::string folder = "tune-logs", against, best, without;
   std::vector<std::string> models;
   std::vector<std::string> logs;  // that were written to
@@ -76,7 +79,7 @@ void leave_out(Options& o, const std::string& list) {
       {"model", &o.tune.use_model},         {"evolution", &o.tune.use_evolution},
       {"scheduler", &o.tune.use_scheduler}, {"sketches", &o.tune.use_sketches},
       {"partition", &o.tune.use_partition}, {"whole", &o.tune.use_whole},
-      {"fusion", &o.compile.fuse}};
+      {"fusion", &o.compile.fuse},          {"tuning", &o.tunes}};
   std::istringstream words(list);
   for (std::string word; std::getline(words, word, ',');) {
     const auto known = switches.find(word);
@@ -201,6 +204,7 @@ Whole time_in_child(const bench::Workload& work, const tensor::CompileOptions& h
 
 // As the paper's Table IV: "{[12 * 6], [1 * 4]}" of 6 subgraphs that occur 12 times each, and 4.
 std::string weights_of(const tensor::TuneSummary& summary) {
+  if (summary.groups.empty()) return "{}";
   std::map<int, int, std::greater<>> subgraphs;
   for (const tensor::TunedGroup& group : summary.groups) ++subgraphs[group.count];
   std::ostringstream text;
@@ -257,11 +261,14 @@ void print(std::ostream& out, const std::string& model, const Options& o,
 }
 
 // Lines of the schedules that the logs' table has, without what only a cost model reads.
-void write_best(const std::vector<std::string>& logs, const std::string& path) {
-  std::vector<tensor::Measurement> all = tensor::read_logs(logs).measurements, alone = all;
+void write_best(const std::vector<std::string>& logs, const std::string& path, bool is_cuda) {
+  const std::string kernels = is_cuda ? tensor::cuda::device_headers_checksum() : "";
+  std::vector<tensor::Measurement> all =
+      tensor::newest(tensor::read_logs(logs).measurements, kernels);
+  std::vector<tensor::Measurement> alone = all;
   std::erase_if(alone, [](const tensor::Measurement& m) { return !m.model_microseconds.empty(); });
   // A choice by the whole model's time, and the fastest one alone, by which groups are fused.
-  const tensor::Table tables[] = {tensor::Table(all), tensor::Table(alone)};
+  const tensor::Table tables[] = {tensor::Table(all, kernels), tensor::Table(alone, kernels)};
   std::erase_if(all, [&](const tensor::Measurement& m) {
     const auto is_it = [&](const std::optional<tensor::Table::Entry>& one) {
       return one && one->family == m.family && one->schedule == m.schedule;
@@ -306,9 +313,13 @@ void tune_one(const bench::Case& c, Options& o) {
   };
   std::vector<tensor::TensorType> types;
   for (const Tensor& x : work.inputs) types.push_back(x.type());
-  const tensor::TuneSummary summary = tensor::tune(work.function, types, o.compile, o.tune);
+  tensor::TuneSummary summary;
+  summary.log = o.tune.log;
+  if (o.tunes) {
+    summary = tensor::tune(work.function, types, o.compile, o.tune);
+    std::cerr << summary;
+  }
   o.logs.push_back(o.tune.log);
-  std::cerr << summary;
   if (o.tune.record > 0) return;
   const Whole whole = time_in_child(
       work, o.compile, o.against.empty() ? Paths() : Paths{o.against + name.str()}, {o.tune.log});
@@ -345,7 +356,7 @@ int run(int argc, char** argv) {
       ++failed;
     }
   }
-  if (!o.best.empty()) write_best(o.logs, o.best);
+  if (!o.best.empty()) write_best(o.logs, o.best, o.compile.device.is_cuda());
   return failed == 0 ? 0 : 1;
 }
 

@@ -106,8 +106,7 @@ Executable detail::compile(const TensorFunction& function, const std::vector<Ten
                            const CompileOptions& options, Target target) {
   Stages stages(target.device.is_cuda());
   LaidOutGraph laid = prepare(function, inputs, options, target);
-  const auto table =
-      stages.run("read logs", [&] { return table_for(target.tuned_as, options.tune_logs); });
+  const auto table = stages.run("read logs", [&] { return table_for(target, options.tune_logs); });
   FusionPlan plan = stages.run("fuse", [&] {
     return options.fuse ? tuned_fusion(laid.graph, target, table)
                         : no_fusion(laid.graph, tuned_cost(target, table));

@@ -22,6 +22,9 @@ namespace tensor {
 
 using TensorFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
+/// Among CompileOptions::tune_logs, the logs that are part of the library.
+inline constexpr const char* kShippedLogs = "(shipped)";
+
 struct CompileOptions {
   /// The type in which operands of products, and on CUDA images between convolutions, are stored:
   /// f32, bf16, or on CUDA f16. Sums are float32. A CPU without bf16 instructions computes in f32
@@ -41,7 +44,8 @@ struct CompileOptions {
   bool fuse = true;    ///< false: one kernel per operator, for comparison
   /// Measurements to plan from (tune.h); nothing is measured here. Only measurements taken on the
   /// same device model are used (on GPUs from sm_80 on, f16 and bf16 stand in for each other).
-  /// Unset: the shipped logs and the user's own. Empty: none.
+  /// Unset: the shipped logs and the user's own. Empty: none. With kShippedLogs among
+  /// them the shipped ones count, too.
   std::optional<std::vector<std::string>> tune_logs = std::nullopt;
   /// Parameters by name, so that reports use the names of the model; see nn::state_dict.
   std::vector<std::pair<std::string, Tensor>> names = {};

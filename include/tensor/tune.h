@@ -28,7 +28,8 @@ struct TuneOptions {
   double seconds = 60;
   std::int64_t trials = 0;  ///< at most so many schedules are measured; 0: no limit
   /// Where measurements are appended. Empty: the user's own log (user_log()), which compile() reads
-  /// by default.
+  /// by default. What CompileOptions::tune_logs tell is not measured again: compile() needs them,
+  /// too.
   std::string log = {};
   std::uint64_t seed = 0;  ///< of the search; the same seed and times make the same choices
   /// Nothing more is measured once the best times of all groups of the plan, added up, are at most
@@ -40,7 +41,7 @@ struct TuneOptions {
   /// Asked several times a second: ends tuning. What was measured is kept, and used.
   std::function<bool()> stop = nullptr;
 
-  // What tuning is made of. For comparison only: each makes it worse when left out.
+  // What tuning is made of. Left out for comparison only: bench/README.md has what came of it.
   bool use_model = true;      ///< the learned cost model; else chance chooses among children
   bool use_evolution = true;  ///< else schedules are drawn at random
   bool use_scheduler = true;  ///< time goes to groups by what it gains; else in turns

@@ -94,9 +94,10 @@ void declare(CLI::App& app, Options& o, Program& program) {
                  "end --tune as soon as the kernels of a forward pass, added up, take no longer "
                  "than this (0.28ms)")
       ->type_name("TIME");
-  app.add_option("--tune-log", o.tune_log,
-                 "where --tune keeps its measurements, and where plans without it take them from, "
-                 "instead of the user's own log")
+  app.add_option(
+         "--tune-log", o.tune_log,
+         "where --tune keeps its measurements, and where plans without it take them from, "
+         "instead of the user's own log (those that ship with the library count beside either)")
       ->type_name("FILE");
   app.add_flag("--report", o.report,
                "tell where the time of the first forward pass goes (on stderr with --json)");

@@ -69,7 +69,8 @@ tensor::CompileOptions Session::compile_options(const StateDict& inputs) {
                             .narrow_residuals = options_.narrow_residuals,
                             .device = options_.device,
                             .threads = static_cast<int>(options_.threads.value_or(0))});
-  if (!options_.tune_log.empty()) how.tune_logs = std::vector<std::string>{options_.tune_log};
+  if (!options_.tune_log.empty())
+    how.tune_logs = std::vector<std::string>{tensor::kShippedLogs, options_.tune_log};
   if (options_.tune.empty() || is_tuned_) return how;
   is_tuned_ = true;
   progress_.clear();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <csignal>
-#include <filesystem>
 #include <iomanip>
 #include <iostream>
 #include <sstream>
@@ -108,11 +107,9 @@ tensor::CompileOptions tuned(const Forward& function, const tensor::nn::StateDic
     told = p.seconds;
     std::cerr << state_of(p) << ", " << static_cast<int>(p.seconds) << " of " << seconds << " s\n";
   };
-  std::error_code error;
-  const bool is_new = !log.empty() && !std::filesystem::exists(log, error);
-  if (!log.empty()) options.tune_logs = std::vector<std::string>{log};
   tensor::CompileOptions known = options;
-  if (is_new) known.tune_logs = std::vector<std::string>();
+  // tune() reads the log that it writes.
+  if (!log.empty()) known.tune_logs = std::vector<std::string>{tensor::kShippedLogs};
   const tensor::TuneSummary summary = tune_named(function, inputs, known, tuning);
   bar.clear();
   if (quiet) return options;

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "src/kernels/cuda/device_headers.h"
 #include "src/kernels/cuda/family.h"
 #include "src/kernels/cuda/gemm_mma.h"
 #include "src/runtime/cpu_engine.h"
@@ -53,7 +54,7 @@ Target cuda_target(const cuda::DeviceInfo& info) {
   Target target;
   target.device = Device("cuda:" + std::to_string(info.index));
   target.name = info.name, target.tuned_as = info.tuned_as();
-  target.driver = driver_version();
+  target.driver = driver_version(), target.kernels = cuda::device_headers_checksum();
   target.cost = cuda::cuda_cost(machine);
   const auto family = [](int index) -> const cuda::Family& {
     return cuda::cuda_families()[static_cast<std::size_t>(index)];

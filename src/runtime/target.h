@@ -21,6 +21,7 @@ struct Target {
   std::string name;      // for reports: "2 threads", "NVIDIA H200"
   std::string tuned_as;  // of measurements: those of one name can be compared
   std::string driver;    // what may make a difference beside it
+  std::string kernels;   // another text is other kernels; empty where the version alone tells
   CostFn cost;
   int families = 0;
   /// Whether it has instructions for products of bf16. Programs that are to be compiled in bf16 are

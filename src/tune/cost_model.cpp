@@ -48,7 +48,7 @@ std::vector<Sample> samples_of(std::span<const Measurement> measurements) {
   std::vector<Times> all;
   for (const Measurement& m : measurements) {
     if (m.features.empty()) continue;
-    const std::string task = m.device + '\n' + m.problem;
+    const std::string task = m.device + '\n' + m.kernels + '\n' + m.problem;
     const auto [at, is_new] = known.try_emplace({task, m.family, m.schedule}, all.size());
     if (is_new) all.push_back({{task, m.features, 0}, {}, false});
     Times& times = all[at->second];

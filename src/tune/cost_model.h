@@ -22,8 +22,8 @@ struct Sample {
   double microseconds = 0;      // infinity where the kernel failed
 };
 
-/// Samples of all measurements that have features; the task is the problem on its device, and of a
-/// schedule measured several times the median counts.
+/// Samples of all measurements that have features; the task is the problem on its device, with the
+/// same kernels, and of a schedule measured several times the median counts.
 std::vector<Sample> samples_of(std::span<const Measurement> measurements);
 
 class CostModel {

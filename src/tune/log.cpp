@@ -81,7 +81,7 @@ std::optional<Measurement> parse_line(std::string_view line, std::string_view na
       for (const double x : json["features"].numbers()) m.features.push_back(static_cast<float>(x));
       m.microseconds = json["us"].numbers();
       if (json.has("model_us")) m.model_microseconds = json["model_us"].numbers();
-      m.error = json.text("error", "");
+      m.error = json.text("error", ""), m.kernels = json.text("kernels", "");
     }
   } catch (const UserError&) {
     return std::nullopt;
@@ -210,6 +210,7 @@ std::string log_line(const Measurement& m) {
   std::string line = std::string(kBegin) + std::to_string(kFormat);
   for (const auto& [key, field] : kTexts)
     line += ",\"" + std::string(key) + "\":" + json_string(m.*field);
+  if (!m.kernels.empty()) line += ",\"kernels\":" + json_string(m.kernels);
   line += ",\"features\":" + list("features", m.features);
   line += ",\"us\":" + list("times", m.microseconds);
   if (!m.model_microseconds.empty()) line += ",\"model_us\":" + list("times", m.model_microseconds);

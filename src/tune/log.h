@@ -26,6 +26,8 @@ struct Measurement {
   std::string error;                 // empty, or why the schedule cannot be used
   // Of a choice, which has no features, times of its own or error: of the whole model, above 0.
   std::vector<double> model_microseconds = {};
+  // Target::kernels; empty on a CPU, and in logs from before it was there.
+  std::string kernels = {};
 
   bool operator==(const Measurement&) const = default;
 };

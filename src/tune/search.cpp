@@ -73,10 +73,11 @@ void Search::resume(std::span<const Measurement> measurements) {
   }
 }
 
-void Search::hint(const std::string& text) {
+void Search::hint(const std::string& text, bool is_first) {
   try {
     Schedule schedule = Schedule::parse(text);
-    if (space_.has(schedule)) hints_.push_back(std::move(schedule));
+    if (space_.has(schedule))
+      hints_.insert(is_first ? hints_.begin() : hints_.end(), std::move(schedule));
   } catch (const UserError&) {  // of another version
   }
 }

@@ -41,9 +41,9 @@ class Search {
   /// What a log knows of this problem on this very device: nothing of it is measured again.
   /// Measurements of other problems, families, or of schedules the space has not are passed over.
   void resume(std::span<const Measurement> measurements);
-  /// A schedule worth measuring soon, such as the best of another GPU; passed over where the space
-  /// does not have it.
-  void hint(const std::string& schedule);
+  /// A schedule worth measuring soon, such as the best of another GPU, or even before level 0's;
+  /// passed over where the space does not have it.
+  void hint(const std::string& schedule, bool is_first = false);
 
   /// Up to `count` different schedules that have neither been proposed nor measured, level 0's
   /// choice and hints first. Fewer where the space has no more. The same calls with the same
@@ -62,6 +62,8 @@ class Search {
   const std::vector<Sample>& samples() const { return samples_; }
   /// How many schedules were measured, here or according to the log; failures included.
   std::size_t trials() const { return trials_.size(); }
+  /// Whether this schedule was proposed or measured, whatever came of it.
+  bool has_tried(const Schedule& schedule) const { return taken_.contains(schedule.text()); }
   /// Whether there is nothing left to propose.
   bool is_exhausted() const { return is_exhausted_; }
   /// Features of the schedule as the cost model wants them.

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <tuple>
 
+#include "tensor/version.h"
+
 namespace tensor {
 namespace {
 
@@ -20,8 +22,35 @@ std::vector<int> parts_of(const std::string& version) {
   return parts;
 }
 
+// The newest is the greatest: with the kernels that will run, then by the version.
+using Age = std::pair<bool, std::vector<int>>;
+
+Age age_of(const Measurement& m, const std::string& kernels) {
+  return {kernels.empty() || m.kernels == kernels, parts_of(m.version)};
+}
+
+// Of the newest times of each problem and device. An error alone makes no other record old: then
+// nothing would be left.
+class Ages {
+ public:
+  Ages(std::span<const Measurement> measurements, const std::string& kernels) : kernels_(kernels) {
+    for (const Measurement& m : measurements) {
+      if (m.microseconds.empty()) continue;
+      Age& newest = newest_[{m.problem, m.device}];
+      newest = std::max(newest, age_of(m, kernels));
+    }
+  }
+  bool is_newest(const Measurement& m) const {
+    const auto newest = newest_.find({m.problem, m.device});
+    return newest == newest_.end() || age_of(m, kernels_) >= newest->second;
+  }
+
+ private:
+  const std::string kernels_;
+  std::map<std::pair<std::string, std::string>, Age> newest_;
+};
+
 struct Records {
-  std::vector<int> version;
   std::vector<double> microseconds;
   bool is_faulty = false;
 };
@@ -29,14 +58,14 @@ struct Records {
 // The newest is the greatest; of equally old ones that of the fastest model, then the first in
 // alphabetical order.
 struct Chosen {
-  std::vector<int> version;
+  Age age;
   std::string time;
   double model_us = 0;
   std::string family, schedule;
 
   bool operator<(const Chosen& o) const {
-    return std::tie(version, time, o.model_us, o.family, o.schedule) <
-           std::tie(o.version, o.time, model_us, family, schedule);
+    return std::tie(age, time, o.model_us, o.family, o.schedule) <
+           std::tie(o.age, o.time, model_us, family, schedule);
   }
 };
 
@@ -47,21 +76,32 @@ bool names_same(const A& a, const B& b) {
 
 }  // namespace
 
-Table::Table(std::span<const Measurement> measurements) {
+bool is_current(const Measurement& m, const std::string& kernels) {
+  return m.kernels == kernels && m.version == version();
+}
+
+std::vector<Measurement> newest(std::vector<Measurement> measurements, const std::string& kernels) {
+  const Ages ages(measurements, kernels);
+  std::erase_if(measurements, [&](const Measurement& m) {
+    return m.model_microseconds.empty() && !ages.is_newest(m);
+  });
+  return measurements;
+}
+
+Table::Table(std::span<const Measurement> measurements, const std::string& kernels) {
+  const Ages ages(measurements, kernels);
   // In the order of problem, device, family and schedule, which breaks ties.
   std::map<std::tuple<std::string, std::string, std::string, std::string>, Records> all;
   std::map<std::pair<std::string, std::string>, Chosen> choices;
   for (const Measurement& m : measurements) {
-    const std::vector<int> version = parts_of(m.version);
     if (!m.model_microseconds.empty()) {
-      Chosen one{version, m.time, median(m.model_microseconds), m.family, m.schedule};
+      Chosen one{age_of(m, kernels), m.time, median(m.model_microseconds), m.family, m.schedule};
       const auto [at, is_new] = choices.try_emplace({m.problem, m.device}, one);
       if (!is_new) at->second = std::max(at->second, one);
       continue;
     }
+    if (!ages.is_newest(m)) continue;
     Records& records = all[{m.problem, m.device, m.family, m.schedule}];
-    if (version < records.version) continue;
-    if (version > records.version) records = {version, {}, false};
     records.microseconds.insert(records.microseconds.end(), m.microseconds.begin(),
                                 m.microseconds.end());
     records.is_faulty |= !m.error.empty();

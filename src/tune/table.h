@@ -14,6 +14,14 @@
 
 namespace tensor {
 
+/// Whether it was taken with this version of the library and these kernels (Target::kernels).
+bool is_current(const Measurement& measurement, const std::string& kernels);
+
+/// Less what was measured of a problem on a device with other kernels than these, if these were
+/// timed there; of others those of the newest version stay. Times of different kernels cannot be
+/// compared. Empty `kernels`: whichever. Choices by the whole model's time stay.
+std::vector<Measurement> newest(std::vector<Measurement> measurements, const std::string& kernels);
+
 class Table {
  public:
   struct Entry {
@@ -28,14 +36,14 @@ class Table {
   static constexpr double kChosen = 1.15;  // times as long as the fastest one alone, at most
 
   Table() = default;
-  /// Of each schedule the records of the newest version of this library count, its kernels being
-  /// what will run. A schedule with an error among them is out. Of equal times the first family and
-  /// schedule in alphabetical order is taken, so that the same records make the same table.
+  /// Of the records of a problem those count that `newest` keeps, `kernels` being what will run. A
+  /// schedule with an error among them is out. Of equal times the first family and schedule in
+  /// alphabetical order is taken, so that the same records make the same table.
   ///
   /// A choice by the whole model's time comes before the fastest one alone, as long as it takes at
-  /// most kChosen times as long; of several the newest. The entry keeps the time of the fastest:
-  /// nothing else would be fused because of a choice.
-  explicit Table(std::span<const Measurement> measurements);
+  /// most kChosen times as long; of several that with `kernels`, then the newest. The entry keeps
+  /// the time of the fastest: nothing else would be fused because of a choice.
+  explicit Table(std::span<const Measurement> measurements, const std::string& kernels = {});
 
   /// The best schedule of a problem measured on this device, among those that `is_usable`; nullopt
   /// if there is none.

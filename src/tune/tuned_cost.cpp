@@ -173,21 +173,23 @@ std::string partition_text(const Graph& graph, const FusionPlan& estimated, bool
 }
 
 std::vector<Measurement> known_measurements(const std::optional<std::vector<std::string>>& logs) {
-  if (logs) return read_logs(*logs).measurements;
-  std::vector<Measurement> all = shipped_measurements();
-  const std::string own = user_log();
+  std::vector<std::string> files = logs.value_or(std::vector<std::string>());
+  const bool has_shipped = std::erase(files, kShippedLogs) > 0 || !logs;
+  std::vector<Measurement> all, more = read_logs(files).measurements;
+  if (has_shipped) all = shipped_measurements();
   std::error_code error;
-  if (!std::filesystem::exists(own, error)) return all;
-  std::vector<Measurement> more = read_log(own).measurements;
+  if (const std::string own = user_log(); !logs && std::filesystem::exists(own, error))
+    more = read_log(own).measurements;
   std::move(more.begin(), more.end(), std::back_inserter(all));
   return all;
 }
 
-std::shared_ptr<const Table> table_for(const std::string& device,
+std::shared_ptr<const Table> table_for(const detail::Target& target,
                                        const std::optional<std::vector<std::string>>& logs) {
   std::vector<Measurement> measurements = known_measurements(logs);
-  keep_device(measurements, device);
-  return measurements.empty() ? nullptr : std::make_shared<const Table>(measurements);
+  keep_device(measurements, target.tuned_as);
+  if (measurements.empty()) return nullptr;
+  return std::make_shared<const Table>(measurements, target.kernels);
 }
 
 std::string user_log() { return cuda::KernelCache::standard_folder() + "/tuned.jsonl"; }

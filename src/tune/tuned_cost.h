@@ -41,12 +41,12 @@ std::string chosen_partition(const Graph& graph, const FusionPlan& estimated,
 std::string partition_text(const Graph& graph, const FusionPlan& estimated, bool as_twin = false);
 inline constexpr const char *kMeasured = "measured", *kEstimated = "estimated";
 
-/// What the given logs say; by default those that ship with the library and then the user's own, if
-/// there is one. UserError where a given one cannot be read.
+/// What the given logs say, of which one may be kShippedLogs; by default those that ship with the
+/// library and then the user's own, if there is one. UserError where a given one cannot be read.
 std::vector<Measurement> known_measurements(const std::optional<std::vector<std::string>>& logs);
 
-/// The same for one device, as a table; nullptr if they tell nothing of it.
-std::shared_ptr<const Table> table_for(const std::string& device,
+/// The same for one target's device, as a table; nullptr if they tell nothing of it.
+std::shared_ptr<const Table> table_for(const detail::Target& target,
                                        const std::optional<std::vector<std::string>>& logs);
 
 /// The logs that are part of the library (src/tune/shipped), by their files' names.

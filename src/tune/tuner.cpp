@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include "src/kernels/work.h"
-#include "src/runtime/describe.h"
 #include "src/trace/parallel.h"
 #include "src/tune/tuned_cost.h"
 #include "tensor/version.h"
@@ -16,8 +15,6 @@ namespace {
 
 // Groups that the plan would have if they took so much less than estimated are measured, too.
 constexpr double kNearly = 0.15;
-// Families that think they take so many times as long as the best one are not tried.
-constexpr double kHopeless = 8;
 // Of the time, where whole models are timed in the rest.
 constexpr double kSearchShare = 0.8;
 // Of the time that the hardware needs at least: estimates of it are not that exact.
@@ -39,13 +36,6 @@ double constant_bytes(const Graph& graph) {
   return bytes;
 }
 
-// As the joined space of a problem calls it.
-Measurement in_joined_space(Measurement m) {
-  m.schedule = Problem::joined(m.family, m.schedule);
-  m.family.clear();
-  return m;
-}
-
 }  // namespace
 
 Tuner::Tuner(LaidOutGraph laid, detail::Target target, const TuneOptions& options, Limits limits,
@@ -55,7 +45,7 @@ Tuner::Tuner(LaidOutGraph laid, detail::Target target, const TuneOptions& option
       target_(std::move(target)),
       options_(options),
       limits_(limits),
-      known_(std::move(known)),
+      known_(newest(std::move(known), target_.kernels)),
       log_(log),
       model_(CostModel::shipped(target_.tuned_as, options.seed)),
       measurer_(make(problems_, [this] { return !over().empty(); })),
@@ -69,7 +59,7 @@ Tuner::Tuner(LaidOutGraph laid, detail::Target target, const TuneOptions& option
 // ---- Plans
 
 std::shared_ptr<const Table> Tuner::table() const {
-  return known_.empty() ? nullptr : std::make_shared<const Table>(known_);
+  return known_.empty() ? nullptr : std::make_shared<const Table>(known_, target_.kernels);
 }
 
 // By estimates where `table` is null. With `final` set, what was not measured is not trusted.
@@ -88,92 +78,6 @@ Tuner::Plans Tuner::merged(FusionPlan apart) const {
   plans.merged = merge_parallel(laid_, apart);
   plans.apart = std::move(apart);
   return plans;
-}
-
-// ---- Tasks
-
-std::vector<Offer> Tuner::offers(const Isolated& alone) const {
-  std::vector<Offer> all;
-  double best = HUGE_VAL;
-  for (int family = 0; family < target_.families; ++family) {
-    const std::string name(target_.family_name(family));
-    const auto time = target_.estimate(family, alone.laid.graph, alone.group);
-    if (!time || name == "host") continue;
-    all.push_back({family, name, *time, target_.space(family, alone.laid.graph, alone.group)});
-    best = std::min(best, *time);
-  }
-  std::erase_if(all, [&](const Offer& offer) { return offer.microseconds > kHopeless * best; });
-  return all;
-}
-
-std::unique_ptr<Search> Tuner::search_for(const Problem& problem) const {
-  Space space = problem.space();
-  if (!options_.use_sketches)
-    std::erase_if(space.sketches,
-                  [&](const Sketch& sketch) { return sketch.name != space.chosen.sketch; });
-  SearchOptions how;
-  how.seed = options_.seed;
-  how.use_model = options_.use_model;
-  how.use_evolution = options_.use_evolution;
-  auto search = std::make_unique<Search>(problem.text(), "", std::move(space), how);
-  const std::string &device = target_.tuned_as, &text = problem.text();
-  const std::string twin = target_.bf16_is_like_f16 ? twin_text(text) : text;
-  std::vector<Measurement> own, others;
-  for (const Measurement& m : known_)
-    if (m.problem == text || m.problem == twin)
-      (m.problem == text && m.device == device ? own : others).push_back(m);
-  const Table table(others);
-  std::vector<Table::Entry> hints = table.hints(device, text);
-  if (const auto best = table.find(device, twin)) hints.insert(hints.begin(), *best);
-  for (const Table::Entry& entry : hints)
-    search->hint(Problem::joined(entry.family, entry.schedule));
-  std::transform(own.begin(), own.end(), own.begin(), in_joined_space);
-  search->resume(own);
-  return search;
-}
-
-// The task of a group, known or new; -1 if no family has a choice that could be measured.
-int Tuner::task_of(const LaidOutGraph& laid, const Group& group) {
-  const auto [known, is_new] = task_by_text_.try_emplace(problem_text(laid.graph, group), -1);
-  if (!is_new) return known->second;
-  Isolated alone = isolate(laid, group);
-  std::vector<Offer> offers = this->offers(alone);
-  if (offers.empty()) return -1;
-  const Problem& problem =
-      problems_.emplace_back(known->first, std::move(alone), std::move(offers), model_bytes_);
-  Entry entry;
-  entry.problem = &problem;
-  entry.search = search_for(problem);
-  entry.operators = detail::operators_of(laid.graph, group);
-  entry.where = detail::place_of(laid.graph, group);
-  const std::string chosen = problem.space().chosen.text();
-  std::vector<double> times;
-  for (const Measurement& m : known_)
-    if (m.problem == problem.text() && m.device == target_.tuned_as &&
-        Problem::joined(m.family, m.schedule) == chosen)
-      times.insert(times.end(), m.microseconds.begin(), m.microseconds.end());
-  if (!times.empty()) entry.before_us = median(times);
-  if (entry.search->best()) entry.history.push_back(entry.search->best()->microseconds);
-  tasks_.push_back(std::move(entry));
-  return known->second = static_cast<int>(tasks_.size()) - 1;
-}
-
-// Tasks of the plan and its alternatives; those of them of which nothing is known.
-std::vector<int> Tuner::adopt(const Plans& plans) {
-  for (Entry& task : tasks_) task.weight = 0;
-  std::vector<int> fresh;
-  const auto add = [&](const LaidOutGraph& laid, const Group& group, double weight) {
-    const int task = task_of(laid, group);
-    if (task < 0) return;
-    Entry& entry = tasks_[static_cast<std::size_t>(task)];
-    entry.weight += weight;
-    if (entry.history.empty() && std::count(fresh.begin(), fresh.end(), task) == 0)
-      fresh.push_back(task);
-  };
-  const auto& [laid, plan] = plans.merged;
-  for (const Group& group : plan.groups) add(laid, group, 1);
-  for (const Group& group : plans.alternatives) add(laid_, group, 0);
-  return fresh;
 }
 
 // ---- Measuring
@@ -201,7 +105,7 @@ void Tuner::stamp(Measurement& m) const {
   std::tie(m.family, m.schedule) = Problem::parted(m.schedule);
   m.device = target_.tuned_as;
   m.driver = target_.driver;
-  m.version = version();
+  m.version = version(), m.kernels = target_.kernels;
   m.time = now();
 }
 
@@ -253,16 +157,27 @@ void Tuner::measure(const std::vector<Slot>& slots) {
   if (!slots.empty()) tell(slots.back().task);
 }
 
-// So many schedules of each task, as long as the limit of them allows.
+// So many schedules of a task, as long as the limit of them allows.
+void Tuner::add_slot(std::vector<Slot>& slots, int task, std::size_t size) {
+  std::size_t left = trials_left();
+  for (const Slot& slot : slots) left -= slot.schedules.size();
+  if (left == 0) return;
+  Search& search = *tasks_[static_cast<std::size_t>(task)].search;
+  slots.push_back({task, search.propose(std::min(size, left), model_)});
+}
+
 std::vector<Tuner::Slot> Tuner::slots(const std::vector<int>& tasks, std::size_t size) {
   std::vector<Slot> slots;
-  std::size_t left = trials_left();
-  for (const int task : tasks) {
-    if (left == 0) break;
-    Search& search = *tasks_[static_cast<std::size_t>(task)].search;
-    slots.push_back({task, search.propose(std::min(size, left), model_)});
-    left -= slots.back().schedules.size();
-  }
+  for (const int task : tasks) add_slot(slots, task, size);
+  return slots;
+}
+
+// Level 0's, hints and a few others; of what the log tells of level 0's alone.
+std::vector<Tuner::Slot> Tuner::first_slots(const std::vector<int>& fresh) {
+  std::vector<Slot> slots;
+  for (const int task : fresh)
+    add_slot(slots, task,
+             tasks_[static_cast<std::size_t>(task)].history.empty() ? limits_.first : 1);
   return slots;
 }
 
@@ -371,7 +286,7 @@ std::string Tuner::search(const Plans& before) {
     if (fresh.empty() && !gains) end = "nothing more is to be gained";
     if (!fresh.empty()) {
       gains = true;
-      measure(slots(fresh, limits_.first));  // level 0's, hints, a few others
+      measure(first_slots(fresh));
     } else if (end.empty()) {
       gains = false;
       for (std::size_t slot = 0; slot < tasks_.size() && over().empty(); ++slot) {

@@ -86,7 +86,9 @@ class Tuner {
   static std::string recorded(const Entry& entry);
   double best_sum() const;
   std::vector<int> next_tasks();
+  void add_slot(std::vector<Slot>& slots, int task, std::size_t size);
   std::vector<Slot> slots(const std::vector<int>& tasks, std::size_t size);
+  std::vector<Slot> first_slots(const std::vector<int>& fresh);
   void measure(const std::vector<Slot>& slots);
   void write(const Candidate& candidate, const Measured& measured, Written& written);
   void stamp(Measurement& m) const;

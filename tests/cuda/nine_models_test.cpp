@@ -67,7 +67,7 @@ void add_shipped_plans(Kernels& kernels) {
   std::vector<Measurement> log;
   for (const auto& [name, text] : shipped_logs())
     for (const Measurement& m : parse_log(text, name).measurements) log.push_back(m);
-  const auto table = std::make_shared<const Table>(log);
+  const auto table = std::make_shared<const Table>(log, target.kernels);
   for (const int batch : {1, 8, 64})
     for (const auto& [name, make] : nine::nine_models(nine::on_gpu(f16, 90), batch)) {
       const LaidOutGraph laid = make();

@@ -51,6 +51,10 @@ TEST(CostModel, SamplesOfALog) {
   EXPECT_EQ(samples[0].microseconds, 4);
   EXPECT_EQ(samples[0].features, m.features);
   EXPECT_TRUE(std::isinf(samples[1].microseconds));
+  log[1].kernels = "others";  // their times are compared with each other only
+  EXPECT_EQ(samples_of(log).size(), 3u);
+  EXPECT_EQ(samples_of(log)[0].microseconds, 8);
+  EXPECT_NE(samples_of(log)[1].task, samples[0].task);
 }
 
 // Features as Search makes them.

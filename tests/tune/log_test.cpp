@@ -68,6 +68,14 @@ TEST_F(LogTest, ChoicesAreLinesOfTheirOwn) {
   EXPECT_NE(error_of([&] { log_line(none); }).find("need times above 0"), std::string::npos);
 }
 
+TEST_F(LogTest, KernelsAreThereWhereTheyAreKnown) {
+  Measurement m = sample(1);
+  EXPECT_EQ(log_line(m).find("kernels"), std::string::npos) << "as in older logs";
+  m.kernels = "0badcafe";
+  EXPECT_EQ(parse_log(log_line(m) + log_line(sample(1)), "log").measurements,
+            (std::vector{m, sample(1)}));
+}
+
 TEST_F(LogTest, ReadsWhatWasWritten) {
   const std::vector<Measurement> written = {
       sample(1), failure("launch: \"illegal address\"\n\tat \\ line 3 \x01 \xc3\xa9"), sample(2)};

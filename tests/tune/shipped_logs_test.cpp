@@ -51,7 +51,7 @@ TEST_P(ShippedCoverage, IsWhatTheNotesSay) {
     EXPECT_EQ(log.damaged, 0) << name;
     shipped.insert(shipped.end(), log.measurements.begin(), log.measurements.end());
   }
-  const auto table = std::make_shared<const Table>(shipped);
+  const auto table = std::make_shared<const Table>(shipped, target.kernels);
   const auto is_known = [&](const std::string& problem) {
     return table->find(target.tuned_as, problem).has_value();
   };

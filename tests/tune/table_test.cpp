@@ -111,15 +111,56 @@ TEST(Table, WhatIsFastestInTheModelComesBeforeTheFastestAlone) {
   EXPECT_FALSE(Table(std::vector{choice("a", "")}).find("H200", "p"));
 }
 
-TEST(Table, TheNewestVersionCounts) {
+TEST(Table, TheNewestVersionOfAProblemCounts) {
   std::vector<Measurement> log = {record("a", {1}), record("a", {7}), record("b", {5}),
-                                  record("c", {}), record("c", {6})};
+                                  record("c", {}), record("d", {1}, "q")};
   log[1].version = "0.10.0";  // after 0.9.0: numbers, not letters
   log[3].error = "crashed";
-  log[4].version = "1.0";  // mended since
+  EXPECT_EQ(*Table(log).find("H200", "p"), (Table::Entry{"H200", "gemm", "a", 7}));
+  EXPECT_EQ(Table(log).find("H200", "q")->schedule, "d");
+  log.push_back(record("c", {8}));
+  log.back().version = "1.0";  // mended since
+  EXPECT_EQ(*Table(log).find("H200", "p"), (Table::Entry{"H200", "gemm", "c", 8}));
+}
+
+Measurement with(const std::string& kernels, Measurement m) {
+  m.kernels = kernels;
+  return m;
+}
+
+TEST(Table, TimesOfOtherKernelsCountWhereTheseHaveNone) {
+  std::vector<Measurement> log = {record("a", {1}), with("old", record("b", {2})),
+                                  with("old", record("a", {3})), record("d", {4}, "q")};
+  const auto taken = [&](const std::string& kernels) {
+    return *Table(log, kernels).find("H200", "p");
+  };
+  const Table::Entry mixed{"H200", "gemm", "a", 2};
+  EXPECT_EQ(taken("new"), mixed);
+  EXPECT_EQ(taken(""), mixed) << "where kernels are not told apart";
+  EXPECT_EQ(taken("old"), (Table::Entry{"H200", "gemm", "b", 2}));
+  log.push_back(with("new", record("a", {})));
+  log.back().error = "wrong result";
+  EXPECT_EQ(taken("new").schedule, "b") << "an error leaves the others' times";
+  EXPECT_TRUE(Table(log, "new").has_failed("H200", "p", {"H200", "gemm", "a"}));
+  log.push_back(with("new", record("c", {9})));
+  EXPECT_EQ(taken("new"), (Table::Entry{"H200", "gemm", "c", 9}));
+  EXPECT_EQ(taken("old").schedule, "b");
+  EXPECT_EQ(Table(log, "new").find("H200", "q")->schedule, "d") << "of other problems they do";
+
+  const std::vector<Measurement> kept = newest(log, "new");
+  ASSERT_EQ(kept.size(), 3u);
+  EXPECT_EQ(kept[0].problem, "q");
+  for (std::size_t i : {1, 2}) EXPECT_EQ(kept[i].kernels, "new");
+}
+
+TEST(Table, AChoiceWithTheseKernelsComesBeforeALaterOne) {
+  const std::vector<Measurement> log = {
+      with("new", record("a", {5})), with("new", record("b", {5.1})),
+      with("new", record("c", {5.2})), with("new", choice("c", "2026-11-22T10:00:00Z")),
+      with("old", choice("b", "2026-11-22T10:00:01Z"))};
+  EXPECT_EQ(Table(log, "new").find("H200", "p")->schedule, "c");
   EXPECT_EQ(Table(log).find("H200", "p")->schedule, "b");
-  log.erase(log.begin() + 2);
-  EXPECT_EQ(Table(log).find("H200", "p")->schedule, "c");
+  EXPECT_EQ(newest(log, "new"), log) << "an old choice may still hold";
 }
 
 TEST(Table, TextBreaksTies) {
@@ -150,14 +191,15 @@ TEST(Table, AnyOrderOfLinesGivesTheSame) {
                            "p" + std::to_string(random() % 4), random() % 2 ? "H100" : "H200");
     m.family = random() % 2 ? "gemm" : "attention";
     m.version = random() % 3 ? "0.1.0" : "0.2.0";
+    m.kernels = random() % 2 ? "these" : "";
     if (us.empty()) m.error = "failed";
     log.push_back(m);
   }
-  const Table table(log);
+  const Table table(log, "these");
   ASSERT_GE(table.entries().size(), 8u);
   for (int i = 0; i < 20; ++i) {
     std::shuffle(log.begin(), log.end(), random);
-    ASSERT_EQ(Table(log).entries(), table.entries());
+    ASSERT_EQ(Table(log, "these").entries(), table.entries());
   }
 }
 

@@ -296,5 +296,23 @@ TEST(ShippedLogs, ServeBothNarrowTypes) {
   EXPECT_GT(measured, plan.groups.size() / 2);
 }
 
+// A log that is named takes the place of the user's own, not of those that ship.
+TEST(KnownMeasurements, OfShippedLogsAndFiles) {
+  const check::TemporaryFolder folder;
+  const std::string path = folder / "log.jsonl";
+  const detail::Target target = gpu(90);
+  const std::vector<Measurement> own = log_of(network(f16, target), target);
+  Log(path).append(own);
+  using Names = std::vector<std::string>;
+  const std::vector<Measurement> shipped = known_measurements(Names{kShippedLogs});
+  ASSERT_GT(shipped.size(), 100u);
+  EXPECT_TRUE(known_measurements(Names{}).empty());
+  EXPECT_EQ(known_measurements(Names{path}), own);
+  std::vector<Measurement> both = shipped;
+  both.insert(both.end(), own.begin(), own.end());
+  EXPECT_EQ(known_measurements(Names{kShippedLogs, path}), both);
+  EXPECT_EQ(known_measurements(Names{path, kShippedLogs}), both);
+}
+
 }  // namespace
 }  // namespace tensor

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <random>
+#include <set>
 
 #include "src/compile.h"
 #include "src/trace/parallel.h"
@@ -111,6 +113,56 @@ TEST_F(Tuning, ComparesWithTheUntunedModelHoweverLateItIs) {
         });
     EXPECT_EQ(asked, 1) << "nothing else is compared so late";
   }
+}
+
+// What ships are the best schedules alone: what they gain over level 0's nobody knows until it is
+// measured here.
+TEST_F(Tuning, MeasuresLevel0WhereTheLogHasTheBestOnly) {
+  std::map<std::string, std::string> level0;  // schedules by problem
+  const auto close = [&](const Problem& problem, const Schedule& schedule) -> Measured {
+    const Schedule& chosen = problem.space().chosen;
+    level0[problem.text()] = chosen.text();
+    const double best = problem.space().model_us(chosen);
+    return {{schedule == chosen ? 1.03 * best : best * (1 + chance(schedule.text()) / 50)}, ""};
+  };
+  tune({.trials = 200}, close);
+  const Table table(lines());
+  std::vector<Measurement> best;
+  for (const Measurement& m : lines())
+    if (const auto entry = table.find(m.device, m.problem);
+        entry->family == m.family && entry->schedule == m.schedule)
+      best.push_back(m);
+  std::filesystem::remove(path_);
+  int asked = 0, compared = 0;
+  const TuneSummary summary = tune_with(
+      {.trials = 60}, best, vit(),
+      [&](const auto& problems, auto) { return std::make_unique<FakeGpu>(problems, close); },
+      [&](const Partitions& partitions, auto) -> TimePlans {
+        return [&, partitions](std::span<const Variant> variants) {
+          const Variant& second = variants[1];  // of the first comparison that by level 0
+          for (const Group& group : second.plan.groups) {
+            const auto chosen =
+                level0.find(problem_text(partitions[second.partition].first.graph, group));
+            if (asked > 0 || chosen == level0.end()) continue;
+            const std::string family(h200().family_name(group.family));
+            EXPECT_EQ(Problem::joined(family, group.schedule), chosen->second);
+            ++compared;
+          }
+          std::vector<std::vector<double>> times(variants.size(), std::vector<double>(9, 100));
+          if (++asked == 1) times[1].assign(9, 90);
+          return times;
+        };
+      });
+  EXPECT_GE(compared, kLayers * 4);
+  for (const TunedGroup& group : summary.groups) EXPECT_GT(group.before_us, 0) << group.operators;
+  EXPECT_FALSE(summary.chosen.empty()) << "level 0 was faster in the model";
+  // Of what the log tells nothing else was measured before.
+  std::set<std::string> first;
+  for (const Measurement& m : lines())
+    if (m.model_microseconds.empty() && first.insert(m.problem).second) {
+      EXPECT_EQ(Problem::joined(m.family, m.schedule), level0.at(m.problem));
+    }
+  EXPECT_GE(first.size(), 4u);
 }
 
 using Nodes = std::vector<std::vector<ValueId>>;

@@ -31,6 +31,8 @@ TEST_F(Tuning, TheLogTellsWhatWasMeasuredAndFailuresAreNeverChosen) {
     EXPECT_EQ(m.device, h200().tuned_as);
     EXPECT_FALSE(m.family.empty());
     EXPECT_FALSE(m.version.empty());
+    EXPECT_EQ(m.kernels, h200().kernels);
+    EXPECT_EQ(m.kernels.size(), 8u);
     EXPECT_EQ(m.time.size(), 20u);
     failures += !m.error.empty();
     EXPECT_EQ(++count[std::pair(m.problem, m.family + "." + m.schedule)], 1) << m.schedule;
@@ -113,6 +115,30 @@ TEST_F(Hints, AnotherGpusLogIsOne) {
   // What was best there is among the first that are measured here.
   measure_first_batch(others, vit());
   expect_hinted(others, [](const Measurement& m) { return m.problem; });
+}
+
+TEST_F(Hints, TheLogOfOlderKernelsIsOne) {
+  tune({.trials = 300});
+  std::vector<Measurement> all = lines();
+  const std::string want = plan_of(vit(), all);
+  for (Measurement& m : all) m.kernels = "older";
+  EXPECT_EQ(plan_of(vit(), all), want) << "as long as there is nothing else";
+  fs::remove(path_);
+  measure_first_batch(all, vit());
+  expect_hinted(all, [](const Measurement& m) { return m.problem; });
+  const Table old(all);
+  std::set<std::string> problems;
+  for (const Measurement& m : lines())
+    if (const auto best = old.find(m.device, m.problem);
+        best && problems.insert(m.problem).second) {
+      EXPECT_EQ(m.schedule, best->schedule) << "it comes first";
+    }
+  // What was measured now counts, whatever it took before.
+  const std::vector<Measurement> now = lines();
+  all.insert(all.end(), now.begin(), now.end());
+  const Table table(all, h200().kernels), today(now, h200().kernels);
+  for (const auto& [problem, entry] : today.entries())
+    EXPECT_EQ(table.find(problem.second, problem.first), entry);
 }
 
 // What is best in f16 is among the first that are measured in bf16, where nothing of it counts.

@@ -79,6 +79,18 @@ TEST_F(Tuning, RecordsTheHeaviestProblemsAtRandom) {
   EXPECT_EQ(tune(options).trials, 20);
   options.record_only = "no such operator";
   EXPECT_EQ(tune(options).trials, 0);
+
+  // No hints: what older kernels did best does not come first.
+  std::vector<Measurement> older = lines();
+  for (Measurement& m : older) m.kernels = "older";
+  std::filesystem::remove(path_);
+  options = {.trials = 2, .record = 1};
+  tune(options, made_up, older);
+  std::set<std::string> seen;
+  for (const Measurement& m : lines())
+    if (seen.insert(m.problem).second) {
+      EXPECT_EQ(m.features.back(), 1);
+    }
 }
 
 TEST_F(Tuning, TheSameSeedMeasuresTheSame) {

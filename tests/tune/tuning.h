@@ -97,7 +97,8 @@ class Tuning : public testing::Test {
   }
   std::vector<Measurement> lines() const { return read_log(path_).measurements; }
   static std::string plan_of(const LaidOutGraph& laid, const std::vector<Measurement>& known) {
-    const auto table = known.empty() ? nullptr : std::make_shared<const Table>(known);
+    const auto table =
+        known.empty() ? nullptr : std::make_shared<const Table>(known, h200().kernels);
     const FusionPlan plan = tuned_fusion(laid.graph, h200(), table);
     std::string text = detail::plan_text(laid.graph, plan, h200());
     for (const Group& group : plan.groups) text += std::to_string(group.nodes[0]) + group.schedule;
