@@ -133,5 +133,29 @@ TEST_F(ProgramsOnGpu, SetrChoosesTheSameClasses) {
   expect_same(labels(gpu_), labels("cpu"));
 }
 
+// A whole model, ViT-B where the GPU is real: the same bits however often it runs. The pretended
+// GPU runs a small one, and as threads take the same turns each time, less often.
+TEST_F(ProgramsOnGpu, AThousandRunsOfAVitGiveTheSameBits) {
+  const models::vit::VitConfig small{
+      .width = 64, .layers = 2, .heads = 2, .mlp = 128, .image = {48, 48}, .classes = 10};
+  const bool pretends = is_pretended();
+  const models::vit::VitConfig config = pretends ? small : models::vit::VitConfig{};
+  auto vit = models::vit::Vit::sized(config);
+  nn::randomize(vit, 12);
+  const Tensor x = random_.normal({1, 3, config.image.height, config.image.width}).to(gpu_);
+  const auto fast = compile([&](const Tensors& in) -> Tensors { return {vit(in[0]).logits}; },
+                            Tensors{x}, {.dtype = f16, .device = gpu_});
+  Tensors got{empty(fast.output_types()[0].shape, f32, gpu_)};
+  fast.run({x}, got);
+  const Tensor first = got[0].to("cpu");
+  int different = 0;
+  for (int i = 0; i < (pretends ? 20 : 1000); ++i) {
+    got[0](ellipsis) = -1;
+    fast.run({x}, got);
+    different += !all(got[0].to("cpu") == first).item<bool>();
+  }
+  EXPECT_EQ(different, 0);
+}
+
 }  // namespace
 }  // namespace tensor
