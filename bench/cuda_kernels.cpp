@@ -51,15 +51,17 @@ Problem traced(std::string name, const TensorFunction& f, const std::vector<Tens
 }
 
 // tokens x features x depth, with "plain", "bias", "gelu" or "residual" after it; after "norm_" of
-// rows that are normalised by sums of them, after "sums_" with sums of the results' rows.
+// rows that are normalised by sums of them, after "sums_" with sums of the results' rows, after
+// "narrow_" with the residual and its sum in `dtype`, as cuBLAS has them.
 Problem product(DType dtype, std::int64_t tokens, std::int64_t features, std::int64_t depth,
                 const std::string& epilogue) {
   const Tensor w = transpose(empty({features, depth}, dtype)), bias = empty({features}, f32);
   const Tensor scale = empty({depth}, f32), shift = empty({depth}, f32);
   const bool is_normalized = epilogue.starts_with("norm_"), sums_rows = epilogue == "sums_residual";
+  const bool is_narrow = epilogue == "narrow_residual";
   const bool adds = epilogue.ends_with("residual");
   std::vector<TensorType> inputs = {{{tokens, depth}, dtype}};
-  if (adds) inputs.push_back({{tokens, features}, f32});
+  if (adds) inputs.push_back({{tokens, features}, is_narrow ? dtype : f32});
   if (is_normalized) inputs.push_back({{depth / kSummed, tokens, 2}, f32});
   const TensorFunction f = [=](const Tensors& in) -> Tensors {
     if (epilogue == "plain") return {matmul(in[0], w)};
@@ -70,7 +72,8 @@ Problem product(DType dtype, std::int64_t tokens, std::int64_t features, std::in
                       : in[0];
     const Tensor product = matmul(rows, w).astype(f32) + bias;
     if (!adds) return {(epilogue.ends_with("gelu") ? gelu(product) : product).astype(dtype)};
-    const Tensor sum = product + in[1];
+    const Tensor sum = product + in[1].astype(f32);
+    if (is_narrow) return {sum.astype(dtype)};
     if (!sums_rows) return {sum};
     const Tensor rounded = sum.astype(dtype);
     return {sum, rounded, apply_op(Op::row_sums, {rounded})};
@@ -141,6 +144,9 @@ std::vector<Problem> problems(DType dtype) {
   add(12608, 4096, 1024, "gelu"), add(12608, 1024, 4096, "residual");
   add(16448, 3840, 1280, "bias"), add(16448, 1280, 1280, "residual");
   add(16448, 5120, 1280, "gelu"), add(16448, 1280, 5120, "residual");
+  for (const std::int64_t depth : {768, 3072}) add(12608, 768, depth, "narrow_residual");
+  for (const std::int64_t depth : {1024, 4096}) add(12608, 1024, depth, "narrow_residual");
+  for (const std::int64_t depth : {1280, 5120}) add(16448, 1280, depth, "narrow_residual");
   add(8192, 8192, 8192, "plain");
   all.push_back(attention(dtype, 1, 12, 197, 197, 64));
   all.push_back(attention(dtype, 64, 12, 197, 197, 64));

@@ -45,20 +45,19 @@ def runs(bench, model, batch, repeats, *options):
     command = [bench, "--device=cuda", f"--batch={batch}", f"--benchmark_filter=^{model}/cuda/f16", "--benchmark_format=json"]
     command += ["--benchmark_min_time=0.1", f"--benchmark_repetitions={repeats}", *options]
     told = json.loads(gpu.output(command, 300))
-    commit = told["context"].get("commit", "unknown")
-    return [row | {"commit": commit} for row in told["benchmarks"] if row["run_type"] == "iteration"]
+    return [row for row in told["benchmarks"] if row["run_type"] == "iteration"], told["context"].get("commit", "unknown")
 
 
 def ours(bench, model, batch, repeats):
-    """Medians."""
-    rows = runs(bench, model, batch, repeats)
+    """Medians, what the model takes of the GPU's memory (in all, and for intermediate values), and the program's commit."""
+    rows, commit = runs(bench, model, batch, repeats)
     times = [row["real_time"] for row in rows]
-    narrow = [row["real_time"] for row in runs(bench, model, batch, repeats, "--narrow-residuals")]
+    narrow = [row["real_time"] for row in runs(bench, model, batch, repeats, "--narrow-residuals")[0]]
     middle = statistics.median(times)
     gflop = statistics.median(row["GFLOP/s"] * row["real_time"] / 1e3 for row in rows)
     return {"tensor_ms": middle, "rounds_ms": times, "narrow_ms": statistics.median(narrow), "narrow_rounds_ms": narrow,
-            "commit": rows[0]["commit"], "gflop": gflop, "weights_MB": rows[0]["weights_MB"] / 2,
-            "compile_ms": rows[0]["compile_ms"], "kernel_groups": rows[0]["groups"]}
+            "gflop": gflop, "weights_MB": rows[0]["weights_MB"] / 2, "arena_MB": rows[0]["arena_MB"],
+            "GPU_MB": rows[0].get("GPU_MB"), "compile_ms": rows[0]["compile_ms"], "kernel_groups": rows[0]["groups"]}, commit
 
 
 def peer(name, batch, mode, limit):
@@ -83,7 +82,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bench", required=True, help="the program bench_models")
     parser.add_argument("--out", type=pathlib.Path, default=gpu.RESULTS)
-    parser.add_argument("--revision", help="of this library (what the program was built from)")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--modes", default="graph", help=f"of PyTorch, with commas: {', '.join(MODES)}")
     parser.add_argument("--limit", type=float, default=900, help="seconds for a model that is compiled (900)")
@@ -98,15 +96,18 @@ def main():
     now = datetime.datetime.now(datetime.timezone.utc)
     rows = []
     result = {"command": "bench/peers/compare_gpu.py", "gpu": gpu.described(),
-              "versions": {"tensor": options.revision, "torch": ceilings["torch"]}, "ceilings": ceilings, "results": rows}
+              "versions": {"tensor": None, "torch": ceilings["torch"]}, "ceilings": ceilings, "results": rows}
     for model, name, batch in CASES:
         if not re.search(options.models, f"{model}-b{batch}"):
             continue
         row = {"model": model, "batch": batch, "dtype": "f16", "clocks": {}}
         with gpu.Clocks() as clocks:
-            row.update(ours(options.bench, model, batch, options.repeats))
+            times, commit = ours(options.bench, model, batch, options.repeats)
+        row.update(times)
         row["clocks"]["tensor"] = clocks.told()
-        result["versions"]["tensor"] = options.revision or row["commit"]
+        if result["versions"]["tensor"] not in (None, commit):
+            raise RuntimeError(f"{options.bench} was built anew meanwhile: {commit}")
+        result["versions"]["tensor"] = commit
         theirs = {}
         for mode in modes:
             with gpu.Clocks() as clocks:

@@ -5,7 +5,8 @@ bfloat16) on one GPU, in one run.
 
 Both launch a kernel many times in one CUDA graph, each time with other weights, so that these come from memory. Of this
 library the schedule that its model chose and the fastest of those that were tried are told. PyTorch's linear has a
-bias, and nothing of what this library's kernels do besides: GELU, a float32 residual, or relu. All takes one to two
+bias, and nothing of what this library's kernels do besides: GELU, a float32 residual, or relu. To a residual in the
+type itself ("narrow_residual") it adds the product in place, without a bias: as many bytes. All takes one to two
 minutes of an H200 with `--schedules 4`.
 """
 
@@ -67,6 +68,9 @@ def linear(torch, name, dtype):
     copies = copies_of(features * depth)
     x = torch.randn(tokens, depth, device="cuda", dtype=dtype)
     weights = [torch.randn(features, depth, device="cuda", dtype=dtype) for _ in range(copies)]
+    if name.endswith("narrow_residual"):
+        residual = torch.randn(tokens, features, device="cuda", dtype=dtype)
+        return in_graph(torch, lambda: [residual.addmm_(x, w.t()) for w in weights], copies)
     bias = None if name.endswith("plain") else torch.randn(features, device="cuda", dtype=dtype)
     return in_graph(torch, lambda: [torch.nn.functional.linear(x, w, bias) for w in weights], copies)
 
@@ -107,7 +111,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bench", required=True, help="the program cuda_kernels")
     parser.add_argument("--out", type=pathlib.Path, default=gpu.RESULTS)
-    parser.add_argument("--revision", help="of this library (what the program was built from)")
     parser.add_argument("--schedules", type=int, default=6, help="of each product and attention (6)")
     parser.add_argument("--dtype", default="f16", choices=["f16", "bf16"])
     options = parser.parse_args()
@@ -127,7 +130,7 @@ def main():
             rows.append(row)
             print(f"{name:42} {row['chosen_us']:9.2f} {row['best_us']:9.2f} {row['torch_us']:9.2f} us  "
                   f"{row['torch_us'] / row['chosen_us']:.2f} x  {row['chosen']}, {best}", flush=True)
-    versions = {"tensor": options.revision or commit, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version()}
+    versions = {"tensor": commit, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version()}
     gpu.save("kernels", {"command": "bench/peers/compare_kernels.py", "dtype": options.dtype, "gpu": gpu.described(),
                          "clocks": {"tensor": our_clocks.told(), "torch": their_clocks.told()},
                          "versions": versions, "results": rows}, options.out)

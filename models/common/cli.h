@@ -47,6 +47,12 @@ struct ImageResult {
   tensor::Tensor labels = {};  // u8 [H, W], a class for every pixel; only if the model has such
 };
 
+/// Whether these are inputs of a forward pass. Those that are not are what `Program::look` makes of
+/// the outputs, for `Program::run` to go on with.
+inline bool is_pass(const tensor::nn::StateDict& inputs) {
+  return inputs.contains("pixel_values") || inputs.contains("levels");
+}
+
 class Program {
  public:
   virtual ~Program() = default;

@@ -29,11 +29,17 @@ Session::Session(Program& program, const Options& options, std::int64_t images, 
       progress_(images > 1 ? "images" : "layers", program.steps() * images, options.quiet),
       compiled_([this](const StateDict& inputs) {
         return options_.plan.empty() ? compile(inputs) : plan(inputs);
+      }),
+      finishing_([this](const StateDict& inputs) {
+        return compile_named(
+            [this](const StateDict& in) { return program_.run(in, {}); }, inputs,
+            {.device = options_.device, .threads = static_cast<int>(options_.threads.value_or(0))});
       }) {}
 
 void Session::begin(std::int64_t passes) { passes_ = passes, done_ = told_ = 0; }
 
 StateDict Session::forward(const StateDict& inputs) {
+  if (!is_pass(inputs)) return finish(inputs);
   program_.check(inputs);
   if (options_.eager)
     return run(inputs, [this](const std::string&, const tensor::Tensor&) { advance(1); });
@@ -42,6 +48,10 @@ StateDict Session::forward(const StateDict& inputs) {
   StateDict outputs = executable(inputs);
   advance(program_.steps());
   return outputs;
+}
+
+StateDict Session::finish(const StateDict& inputs) {
+  return options_.eager ? program_.run(inputs, {}) : finishing_.executable(inputs)(inputs);
 }
 
 StateDict Session::run(const StateDict& inputs, const Observer& observe) const {

@@ -23,7 +23,8 @@ class Session {
 
   /// The next image (or batch) takes so many forward passes.
   void begin(std::int64_t passes);
-  /// One forward pass; with --hidden-states, its intermediate results are among the outputs.
+  /// One forward pass; with --hidden-states, its intermediate results are among the outputs. Or
+  /// what is made of its outputs (is_pass), which only --device, --threads and --eager concern.
   tensor::nn::StateDict forward(const tensor::nn::StateDict& inputs);
   /// What --report, --profile and --verify ask for, of the first forward pass. False if a group is
   /// not as exact as it must be.
@@ -34,6 +35,7 @@ class Session {
  private:
   /// The model as a function: traceable, where nothing is observed but the hidden states.
   tensor::nn::StateDict run(const tensor::nn::StateDict& inputs, const Observer& observe) const;
+  tensor::nn::StateDict finish(const tensor::nn::StateDict& inputs);
   NamedExecutable compile(const tensor::nn::StateDict& inputs);
   tensor::CompileOptions compile_options(const tensor::nn::StateDict& inputs);
   NamedExecutable plan(const tensor::nn::StateDict& inputs);
@@ -56,7 +58,7 @@ class Session {
   std::int64_t passes_ = 1, done_ = 0, told_ = 0;  // of this image: steps of all passes, of one
   std::optional<NamedExecutable> plan_;            // of --plan
   std::optional<Pass> first_;
-  CompiledForward compiled_;
+  CompiledForward compiled_, finishing_;
 };
 
 }  // namespace models

@@ -18,16 +18,20 @@ Preprocessing default_preprocessing() {
   return rule;
 }
 
-Batch make_batch(const std::vector<Tensor>& images, const Preprocessing& rule) {
+namespace {
+
+/// Images in one tensor, padded at the bottom and the right with zeros to the largest of them, or
+/// to rule.pad_size; and 1 where each is, undefined without any padding. `rows`: which axis of an
+/// image its rows are, the columns are the next.
+std::pair<Tensor, Tensor> pad_images(std::vector<Tensor> images, int rows,
+                                     const Preprocessing& rule) {
   constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;
   if (rule.pad_size && rule.pad_size->height > kMaxPixels / rule.pad_size->width)
     tensor::fail("pad_size", "got ", rule.pad_size->height, " x ", rule.pad_size->width,
                  ", need at most ", kMaxPixels, " pixels");
-  std::vector<Tensor> pixels;
   Size largest = rule.pad_size.value_or(Size{});
   for (const Tensor& image : images) {
-    pixels.push_back(preprocess(image, rule));
-    const std::int64_t height = pixels.back().shape(1), width = pixels.back().shape(2);
+    const std::int64_t height = image.shape(rows), width = image.shape(rows + 1);
     if (rule.pad_size && (height > largest.height || width > largest.width))
       tensor::fail(kImage, "is ", width, " x ", height, " pixels after resizing, more than the ",
                    largest.width, " x ", largest.height,
@@ -36,15 +40,38 @@ Batch make_batch(const std::vector<Tensor>& images, const Preprocessing& rule) {
   }
   std::vector<Tensor> masks;
   bool padded = false;
-  for (Tensor& image : pixels) {
-    const std::int64_t below = largest.height - image.shape(1);
-    const std::int64_t right = largest.width - image.shape(2);
+  for (Tensor& image : images) {
+    const std::int64_t height = image.shape(rows), width = image.shape(rows + 1);
+    const std::int64_t below = largest.height - height, right = largest.width - width;
     padded = padded || below > 0 || right > 0;
-    const Tensor mask = tensor::ones({image.shape(1), image.shape(2)}, tensor::i64);
+    const Tensor mask = tensor::ones({height, width}, tensor::i64);
     masks.push_back(tensor::pad(mask, {{0, below}, {0, right}}));
-    image = tensor::pad(image, {{0, 0}, {0, below}, {0, right}});
+    std::vector<std::pair<std::int64_t, std::int64_t>> around(3);
+    around[static_cast<std::size_t>(rows)].second = below;
+    around[static_cast<std::size_t>(rows) + 1].second = right;
+    image = tensor::pad(image, around);
   }
-  return {tensor::stack(pixels), padded ? tensor::stack(masks) : Tensor()};
+  return {tensor::stack(images), padded ? tensor::stack(masks) : Tensor()};
+}
+
+}  // namespace
+
+Batch make_batch(const std::vector<Tensor>& images, const Preprocessing& rule) {
+  std::vector<Tensor> pixels;
+  for (const Tensor& image : images) pixels.push_back(preprocess(image, rule));
+  const auto [batch, mask] = pad_images(std::move(pixels), 1, rule);
+  return {batch, mask};
+}
+
+Levels make_levels(const Tensor& image, const Preprocessing& rule) {
+  const auto [batch, mask] = pad_images({fit_levels(image, rule)}, 0, rule);
+  return {batch, mask};
+}
+
+Tensor normalize_levels(const Levels& batch, const Preprocessing& rule) {
+  const Tensor pixels = models::normalize_levels(batch.levels, rule.normalization);
+  if (!batch.pixel_mask.defined()) return pixels;
+  return tensor::where(batch.pixel_mask.expand_dims(1) != 0, pixels, 0);
 }
 
 BestClasses best_classes(const Tensor& logits) {

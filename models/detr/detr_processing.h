@@ -22,6 +22,16 @@ struct Batch {
 /// largest of them, or to rule.pad_size.
 Batch make_batch(const std::vector<tensor::Tensor>& images, const Preprocessing& rule);
 
+/// The same of one image for a GPU, which normalizes: the padding is of any level, and the mask
+/// says where it is.
+struct Levels {
+  tensor::Tensor levels;      // u8 [1, H, W, 3]
+  tensor::Tensor pixel_mask;  // as above, [1, H, W]
+};
+Levels make_levels(const tensor::Tensor& image, const Preprocessing& rule);
+/// f32 [1, 3, H, W] of them: 0 where the mask, if there is one, is 0.
+tensor::Tensor normalize_levels(const Levels& batch, const Preprocessing& rule);
+
 struct Object {
   std::int64_t label = 0;
   double score = 0;

@@ -98,15 +98,15 @@ void DetrProgram::check(const StateDict& inputs) const {
 }
 
 StateDict DetrProgram::run(const StateDict& inputs, const Observer& observe) const {
+  const auto found = inputs.find("pixel_mask");
+  const Tensor mask = found == inputs.end() ? Tensor() : found->second;
   if (const auto levels = inputs.find("levels"); levels != inputs.end()) {
-    const DetrOutput out =
-        detr_(normalize_levels(levels->second, preprocessing_.normalization), {}, observe);
+    const Tensor pixels = normalize_levels({levels->second, mask}, preprocessing_);
+    const DetrOutput out = detr_(pixels, mask, observe);
     const BestClasses best = best_classes(out.logits);
     return {{"scores", best.scores}, {"labels", best.labels}, {"pred_boxes", out.pred_boxes}};
   }
-  const auto mask = inputs.find("pixel_mask");
-  const DetrOutput out = detr_(inputs.at("pixel_values").astype(tensor::f32),
-                               mask == inputs.end() ? Tensor() : mask->second, observe);
+  const DetrOutput out = detr_(inputs.at("pixel_values").astype(tensor::f32), mask, observe);
   return {{"logits", out.logits},
           {"pred_boxes", out.pred_boxes},
           {"encoder_last_hidden_state", out.encoder_last_hidden_state},
@@ -119,9 +119,11 @@ std::vector<Object> DetrProgram::find(const Tensor& image, const Forward& forwar
   const auto boxes = [&](const StateDict& outputs) {
     return output(outputs, "pred_boxes", {1, queries, 4})(0);
   };
-  if (device_.is_cuda() && !preprocessing_.pad_size) {
-    const StateDict outputs =
-        forward({{"levels", fit_levels(image, preprocessing_).expand_dims(0)}});
+  if (device_.is_cuda()) {
+    const Levels batch = make_levels(image, preprocessing_);
+    StateDict inputs = {{"levels", batch.levels}};
+    if (batch.pixel_mask.defined()) inputs.emplace("pixel_mask", batch.pixel_mask);
+    const StateDict outputs = forward(inputs);
     const BestClasses best{output(outputs, "scores", {1, queries})(0),
                            output(outputs, "labels", {1, queries})(0)};
     return find_objects(best, boxes(outputs), size, threshold_);

@@ -59,35 +59,47 @@ SetrPreprocessing read_preprocessing(const tensor::Json& config, std::int64_t im
   return rule;
 }
 
-namespace {
-
-/// The first generation (fudan) multiplies by the reciprocal in f64, as OpenCV does.
-Tensor normalize_opencv(const Tensor& image, const Normalization& rule) {
-  const tensor::Device device = image.device();
-  const Tensor mean = tensor::array(std::span<const float>(rule.mean)).to(device);
-  const Tensor std = tensor::array(std::span<const float>(rule.std)).astype(tensor::f64).to(device);
-  const Tensor centred = (image.astype(tensor::f32) - mean).astype(tensor::f64);
-  return (centred * (1 / std)).astype(tensor::f32).transpose({2, 0, 1}).copy();
-}
-
-}  // namespace
-
 Size preprocessed_size(Size image, const SetrPreprocessing& rule) {
   if (!rule.resize) return image;
   return rule.exact ? *rule.exact : rescaled_size(image, rule.scale);
 }
 
-Tensor preprocess(const Tensor& image, const SetrPreprocessing& rule, Flavour flavour,
-                  const tensor::Device& device) {
+Tensor fit_levels(const Tensor& image, const SetrPreprocessing& rule) {
+  if (!rule.resize) return image;
   const Size given{image.shape(0), image.shape(1)}, size = preprocessed_size(given, rule);
-  if (rule.resize) check_resized(given, size, "give --scale smaller edges");
-  const Tensor resized = rule.resize ? resize_opencv(image, size.height, size.width) : image;
-  const bool levels = rule.normalization.rescale == Normalization::Rescale::none;
-  if (flavour == Flavour::fudan && levels && rule.normalization.normalize)
-    return normalize_opencv(resized.to(device), rule.normalization).expand_dims(0);
-  if (device.is_cuda())
-    return normalize_levels(resized.to(device).expand_dims(0), rule.normalization);
-  return normalize(resized, rule.normalization).expand_dims(0);
+  check_resized(given, size, "give --scale smaller edges");
+  return resize_opencv(image, size.height, size.width);
+}
+
+namespace {
+
+/// The first generation multiplies by the reciprocal in f64, as OpenCV does.
+bool is_opencv(const Normalization& rule, Flavour flavour) {
+  const bool levels = rule.rescale == Normalization::Rescale::none;
+  return flavour == Flavour::fudan && levels && rule.normalize;
+}
+
+}  // namespace
+
+Tensor normalize_levels(const Tensor& levels, const SetrPreprocessing& rule, Flavour flavour) {
+  const Normalization& numbers = rule.normalization;
+  if (!is_opencv(numbers, flavour)) return models::normalize_levels(levels, numbers);
+  const auto channels = [&](const std::array<float, 3>& of_each) {
+    return tensor::array(std::span<const float>(of_each), {3, 1, 1}).to(levels.device());
+  };
+  const Tensor x = levels.transpose({0, 3, 1, 2}).astype(tensor::f32);
+  const Tensor centred = (x - channels(numbers.mean)).astype(tensor::f64);
+  return (centred * (1 / channels(numbers.std).astype(tensor::f64))).astype(tensor::f32);
+}
+
+Tensor normalize_image(const Tensor& levels, const SetrPreprocessing& rule, Flavour flavour) {
+  if (is_opencv(rule.normalization, flavour))
+    return normalize_levels(levels.expand_dims(0), rule, flavour);
+  return normalize(levels, rule.normalization).expand_dims(0);
+}
+
+Tensor preprocess(const Tensor& image, const SetrPreprocessing& rule, Flavour flavour) {
+  return normalize_image(fit_levels(image, rule), rule, flavour);
 }
 
 }  // namespace models::setr

@@ -35,8 +35,16 @@ SetrPreprocessing read_preprocessing(const tensor::Json& config, std::int64_t im
 
 /// What `preprocess` makes of an image of this size.
 Size preprocessed_size(Size image, const SetrPreprocessing& rule);
-/// u8 [H, W, 3] to f32 [1, 3, h, w] on `device`, where levels become numbers.
+/// The resize: u8 [H, W, 3] to u8 [h, w, 3].
+tensor::Tensor fit_levels(const tensor::Tensor& image, const SetrPreprocessing& rule);
+/// u8 [N, h, w, 3] to f32 [N, 3, h, w], in operators that can be traced.
+tensor::Tensor normalize_levels(const tensor::Tensor& levels, const SetrPreprocessing& rule,
+                                Flavour flavour);
+/// The same of one image, u8 [h, w, 3] to f32 [1, 3, h, w], on the host.
+tensor::Tensor normalize_image(const tensor::Tensor& levels, const SetrPreprocessing& rule,
+                               Flavour flavour);
+/// Resizes and normalizes: u8 [H, W, 3] to f32 [1, 3, h, w].
 tensor::Tensor preprocess(const tensor::Tensor& image, const SetrPreprocessing& rule,
-                          Flavour flavour, const tensor::Device& device = {});
+                          Flavour flavour);
 
 }  // namespace models::setr

@@ -8,7 +8,6 @@
 
 #include "models/setr/setr_checkpoint.h"
 #include "models/setr/setr_classes.h"
-#include "models/setr/setr_inference.h"
 #include "models/setr/setr_info.h"
 #include "tensor/tensor.h"
 
@@ -106,11 +105,17 @@ Info SetrProgram::info() {
 }
 
 StateDict SetrProgram::run(const StateDict& inputs, const Observer& observe) const {
-  const Tensor& pixels = inputs.at("pixel_values");
+  if (!is_pass(inputs)) return better_classes(inputs);
+  const auto levels = inputs.find("levels"), sums = inputs.find("sums");
+  const Tensor pixels = levels != inputs.end()
+                            ? normalize_levels(levels->second, preprocessing_, net_.config.flavour)
+                            : inputs.at("pixel_values").astype(tensor::f32);
   if (pixels.shape(1) != net_.config.channels)
     tensor::fail("pixel_values", "got the shape ", pixels.shape(), ", need [batch, ",
                  net_.config.channels, ", height, width]");
-  return {{"logits", net_(pixels.astype(tensor::f32), observe)}};
+  const Tensor logits = net_(pixels, observe);
+  if (sums == inputs.end()) return {{"logits", logits}};
+  return {{"sums", sums->second + logits}};
 }
 
 std::int64_t SetrProgram::passes(const Tensor& image) const {
@@ -120,31 +125,45 @@ std::int64_t SetrProgram::passes(const Tensor& image) const {
   return windows_along(size.height, crop, stride) * windows_along(size.width, crop, stride);
 }
 
-Tensor SetrProgram::logits(const Tensor& pixels, const Forward& forward) const {
-  const std::int64_t height = pixels.shape(2), width = pixels.shape(3);
-  const std::int64_t classes = net_.config.classes, crop = net_.config.image_size;
-  if (!whole_ && net_.config.flavour == Flavour::fudan && std::min(height, width) < crop)
-    tensor::fail(kImage, "is ", width, " x ", height, " pixels after scaling, need at least ", crop,
-                 " x ", crop, " for a fudan SETR: give --scale larger edges");
-  const auto net = [&](const Tensor& part) {
-    return output(forward({{"pixel_values", part}}), "logits",
-                  {1, classes, part.shape(2), part.shape(3)});
+std::vector<Window> SetrProgram::windows(Size size) const {
+  const std::int64_t crop = net_.config.image_size;
+  if (whole_) return {{0, 0, size.height, size.width}};
+  if (net_.config.flavour == Flavour::fudan && std::min(size.height, size.width) < crop)
+    tensor::fail(kImage, "is ", size.width, " x ", size.height, " pixels after scaling, need at ",
+                 "least ", crop, " x ", crop, " for a fudan SETR: give --scale larger edges");
+  return slide_windows(size.height, size.width, crop, default_stride(crop));
+}
+
+Tensor SetrProgram::labels(const Tensor& image, const Forward& forward) const {
+  const Tensor levels = fit_levels(image, preprocessing_);
+  const Size size{levels.shape(0), levels.shape(1)};
+  const std::vector<Window> parts = windows(size);
+  // A GPU normalizes each window itself, from levels; the host normalizes the image once.
+  const bool on_gpu = device_.is_cuda();
+  const Tensor pixels =
+      on_gpu ? Tensor() : normalize_image(levels, preprocessing_, net_.config.flavour);
+  const auto add = [&](const Window& window, const Tensor& sums) {
+    const tensor::Slice rows = tensor::slice(window.top, window.top + window.height);
+    const tensor::Slice columns = tensor::slice(window.left, window.left + window.width);
+    StateDict inputs{{"sums", sums}};
+    if (on_gpu)
+      inputs.emplace("levels", levels(rows, columns).expand_dims(0));
+    else
+      inputs.emplace("pixel_values", pixels(tensor::ellipsis, rows, columns));
+    return output(forward(inputs), "sums", sums.shape());
   };
-  if (whole_) return net(pixels);
-  return slide_logits(net, classes, pixels,
-                      slide_windows(height, width, crop, default_stride(crop)));
+  const Tensor sums = slide_sums(add, net_.config.classes, size, parts, device_);
+  const Tensor counts = count_windows(size, parts).to(device_);
+  return class_map(sums, counts, {image.shape(0), image.shape(1)}, forward).to("cpu");
 }
 
 ImageResult SetrProgram::look(const Tensor& image, bool with_picture,
                               const Forward& forward) const {
   if (net_.config.channels != 3)
     tensor::fail(title_, "takes ", net_.config.channels, " channels, but images have 3");
-  const std::int64_t height = image.shape(0), width = image.shape(1);
-  // On a GPU everything from the levels to the labels stays there.
-  const Tensor pixels = preprocess(image, preprocessing_, net_.config.flavour, device_);
-  const Tensor labels = class_map(logits(pixels, forward), height, width).to("cpu");
+  const Tensor labels = this->labels(image, forward);
   std::vector<std::int64_t> pixel_count(names_.size());
-  for (const std::int64_t k : labels.span<std::int64_t>())
+  for (const std::int32_t k : labels.span<std::int32_t>())
     ++pixel_count[static_cast<std::size_t>(k)];
   ImageResult result;
   for (std::size_t k = 0; k < names_.size(); ++k) {

@@ -7,6 +7,7 @@
 #include "models/common/cli.h"
 #include "models/common/draw.h"
 #include "models/setr/setr.h"
+#include "models/setr/setr_inference.h"
 #include "models/setr/setr_processing.h"
 
 namespace models::setr {
@@ -36,7 +37,10 @@ class SetrProgram : public Program {
 
  private:
   void apply_options();
-  tensor::Tensor logits(const tensor::Tensor& pixels, const Forward& forward) const;
+  /// Where the network sees the image resized to `size`.
+  std::vector<Window> windows(Size size) const;
+  /// The class of every pixel.
+  tensor::Tensor labels(const tensor::Tensor& image, const Forward& forward) const;
 
   Setr net_;
   std::string title_;

@@ -51,6 +51,18 @@ inline std::vector<ConvShape> conv_shapes() {
   };
 }
 
+/// Images and channels of sizes around those of tiles.
+inline std::vector<ConvShape> odd_shapes() {
+  std::vector<ConvShape> shapes;
+  for (const std::int64_t n : {1, 7, 63, 65, 197, 257}) {
+    const std::string size = std::to_string(n);
+    shapes.push_back({"width_" + size, {1, 16, 2, n}, 24, 3, {.padding = 1}});
+    shapes.push_back({"channels_" + size, {1, n, 3, 4}, 16, 3, {.padding = 1}});
+    shapes.push_back({"outputs_" + size, {1, 16, 4, 5}, n, 1, {}});
+  }
+  return shapes;
+}
+
 /// Convolutions of ResNet-50 on an image of 800 x 1333 and of SETR-PUP's head.
 inline std::vector<ConvShape> model_shapes() {
   std::vector<ConvShape> shapes = {

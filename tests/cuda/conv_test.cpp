@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <set>
 
@@ -20,6 +21,7 @@ using testing::conv_shapes;
 using testing::ConvCase;
 using testing::ConvShape;
 using testing::model_shapes;
+using testing::odd_shapes;
 using testing::traced_group;
 
 Machine machine(int capability) { return machine_of(typical_device(capability)); }
@@ -85,36 +87,52 @@ TEST(Conv, TakesOneConvolutionAndWhatIsElementwise) {
 }
 
 // The ways that can run a case, on the emulator.
+void expect_ways_right(const ConvCase& c, int capability) {
+  emulator::GroupCase group(c.f, testing::inputs_of(c));
+  int runs = 0;
+  for (const ConvWay* way : {&kConvSm90, &kConvMma, &kConvTiled, &kConvDirect}) {
+    const Machine m = machine(capability);
+    const auto conv = match_convolution(group.laid().graph, group.group());
+    ASSERT_TRUE(conv) << c.name << '\n' << group.laid().graph;
+    if (!way->estimate(group.laid().graph, group.group(), *conv, m)) continue;
+    // Plain arithmetic has its turn with float32 and with what nothing else can run.
+    const bool is_plain = way == &kConvTiled || way == &kConvDirect;
+    if (++runs > 1 && is_plain) continue;
+    SCOPED_TRACE(c.name + " " + m.device.name);
+    emulator::expect_emulated(
+        group,
+        [&](const LaidOutGraph& laid, const Group& g, const Machine& on) {
+          return way->lower(laid, g, *conv, on);
+        },
+        capability);
+    if (::testing::Test::HasFailure()) return;
+  }
+  EXPECT_GE(runs, 1);
+}
+
 TEST(Conv, IsRight) {
   const DType dtypes[] = {f16, bf16, f32};
   const int capabilities[] = {90, 75, 80, 90};
-  const ConvWay* ways[] = {&kConvSm90, &kConvMma, &kConvTiled, &kConvDirect};
   std::size_t turn = 0;
   for (const ConvShape& shape : conv_shapes())
     for (std::size_t i = turn % 2; i < conv_cases(shape, f16).size(); i += 2, ++turn) {
       const auto cases = conv_cases(shape, dtypes[turn % std::size(dtypes)]);
-      const ConvCase& c = cases[i % cases.size()];
-      emulator::GroupCase group(c.f, testing::inputs_of(c));
+      expect_ways_right(cases[i % cases.size()], capabilities[turn % std::size(capabilities)]);
+      if (HasFailure()) return;
+    }
+}
+
+TEST(Conv, IsRightAtOddSizes) {
+  const DType dtypes[] = {f16, bf16, f32};
+  const int capabilities[] = {90, 80, 90, 75};
+  std::size_t turn = 0;
+  for (const ConvShape& shape : odd_shapes())
+    for (const DType dtype : dtypes) {
+      const auto cases = conv_cases(shape, dtype);
       const int capability = capabilities[turn % std::size(capabilities)];
-      int runs = 0;
-      for (const ConvWay* way : ways) {
-        const Machine m = machine(capability);
-        const auto conv = match_convolution(group.laid().graph, group.group());
-        ASSERT_TRUE(conv) << c.name << '\n' << group.laid().graph;
-        if (!way->estimate(group.laid().graph, group.group(), *conv, m)) continue;
-        // Plain arithmetic has its turn with float32 and with what nothing else can run.
-        const bool is_plain = way == &kConvTiled || way == &kConvDirect;
-        if (++runs > 1 && is_plain) continue;
-        SCOPED_TRACE(c.name + " " + m.device.name);
-        emulator::expect_emulated(
-            group,
-            [&](const LaidOutGraph& laid, const Group& g, const Machine& on) {
-              return way->lower(laid, g, *conv, on);
-            },
-            capability);
-        if (HasFailure()) return;
-      }
-      EXPECT_GE(runs, 1);
+      expect_ways_right(cases[turn++ % cases.size()],
+                        dtype == bf16 ? std::max(capability, 80) : capability);
+      if (HasFailure()) return;
     }
 }
 
@@ -250,7 +268,9 @@ TEST(Conv, AnythingElseRunsInALoop) {
 // On the machine's GPU, if there is one: every case as the family would run it there.
 TEST(Conv, IsRightOnDevice) {
   if (const std::string why = emulator::no_device(); !why.empty()) GTEST_SKIP() << why;
-  for (const ConvShape& shape : conv_shapes())
+  std::vector<ConvShape> shapes = conv_shapes();
+  for (const ConvShape& shape : odd_shapes()) shapes.push_back(shape);
+  for (const ConvShape& shape : shapes)
     for (const DType dtype : {f16, bf16, f32})
       for (const ConvCase& c : conv_cases(shape, dtype)) {
         SCOPED_TRACE(c.name + " " + std::string(name(dtype)));

@@ -83,6 +83,24 @@ inline std::vector<GeneratedCase> copy_cases() {
                        const std::vector<TensorType>& inputs) {
     cases.push_back({name, "copy", f, inputs});
   };
+  for (const std::int64_t n : {1, 7, 63, 65, 197, 257}) {
+    const std::string size = std::to_string(n);
+    add("a part of " + size,
+        [](const Tensors& in) -> Tensors {
+          return {concatenate({in[0], in[1]}, -1)};
+        },
+        {type({3, n}), type({3, 4})});
+    add("a border of " + size,
+        [](const Tensors& in) -> Tensors {
+          return {pad(in[0], {{0, 0}, {1, 2}})};
+        },
+        {type({3, n}, f16)});
+    add("rows of " + size,
+        [](const Tensors& in) -> Tensors {
+          return {take(in[0], array(std::vector<std::int64_t>{3, -1, 0}), 0)};
+        },
+        {type({4, n})});
+  }
   add("class token, then positions",
       [](const Tensors& in) -> Tensors {
         return {concatenate({in[0], in[1]}, 1) + in[2]};
@@ -195,6 +213,24 @@ inline std::vector<GeneratedCase> image_cases() {
   return cases;
 }
 
+/// Images of each size along an axis.
+inline std::vector<GeneratedCase> pooling_cases() {
+  using namespace generated;
+  std::vector<GeneratedCase> cases;
+  for (const std::int64_t n : {1, 7, 63, 65, 197, 257}) {
+    const std::string size = std::to_string(n);
+    cases.push_back({"largest of 3 x 3, a width of " + size,
+                     "image",
+                     [](const Tensors& x) -> Tensors { return {max_pool2d(x[0], 3, 2, 1)}; },
+                     {type({1, 8, 3, n}, f16)}});
+    cases.push_back({"mean of 3 x 3, channels: " + size,
+                     "image",
+                     [](const Tensors& x) -> Tensors { return {avg_pool2d(x[0], 3, 1, 1)}; },
+                     {type({1, n, 4, 3})}});
+  }
+  return cases;
+}
+
 inline std::vector<GeneratedCase> row_cases() {
   using namespace generated;
   std::vector<GeneratedCase> cases;
@@ -227,11 +263,11 @@ inline std::vector<GeneratedCase> row_cases() {
         return {sum, layer_norm(sum, in[3], in[4], 1e-5).astype(bf16)};
       },
       {type({2100, 256}), type({2100, 256}, bf16), type({256}), type({256}), type({256})});
-  for (const std::int64_t n : {1, 2, 7, 63, 197, 1050, 4096})
-    if (n > 1)
-      add("softmax of " + std::to_string(n),
-          [](const Tensors& in) -> Tensors { return {softmax(in[0] * 0.125, -1)}; },
-          {type({3, 7, n})});
+  // A row of one number is none for this family: RunOnDevice.SoftmaxOfOneNumberIsOne.
+  for (const std::int64_t n : {2, 7, 63, 65, 197, 257, 1050, 4096})
+    add("softmax of " + std::to_string(n),
+        [](const Tensors& in) -> Tensors { return {softmax(in[0] * 0.125, -1)}; },
+        {type({3, 7, n})});
   add("softmax over channels", [](const Tensors& in) -> Tensors { return {softmax(in[0], 1)}; },
       {type({2, 19, 5, 33})});
   add("log_softmax", [](const Tensors& in) -> Tensors { return {log_softmax(in[0] + in[1], -1)}; },
@@ -318,7 +354,7 @@ inline std::vector<GeneratedCase> scan_cases() {
                      [axis](const Tensors& in) -> Tensors { return {cumsum(in[0], axis)}; },
                      inputs});
   };
-  for (const std::int64_t n : {1, 7, 32, 65, 257})
+  for (const std::int64_t n : {1, 7, 32, 63, 65, 197, 257})
     add("running sums of " + std::to_string(n), -1, {type({5, n})});
   add("running sums down", 1, {type({2, 33, 19}, f16)});
   add("running sums of whole numbers", 0, {type({100, 3}, i32)});
@@ -328,8 +364,8 @@ inline std::vector<GeneratedCase> scan_cases() {
 
 inline std::vector<GeneratedCase> generated_cases() {
   std::vector<GeneratedCase> all;
-  for (auto family :
-       {pointwise_cases, copy_cases, image_cases, row_cases, reduce_cases, scan_cases})
+  for (auto family : {pointwise_cases, copy_cases, image_cases, pooling_cases, row_cases,
+                      reduce_cases, scan_cases})
     for (GeneratedCase& c : family()) all.push_back(std::move(c));
   return all;
 }

@@ -1,26 +1,37 @@
 // Activations of 1e4 and LayerNorm inputs of 1e3, which trained transformers have, in 16 bits on
-// the emulated GPU: results are finite and as exact as their types allow, and float16 overflows
-// only where the result itself is too large for it.
+// the emulated GPU and on a real one: results are finite and as exact as their types allow, and
+// float16 overflows only where the result itself is too large for it.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <iostream>
 
 #include "tensor/tensor.h"
-#include "tests/cuda/emulator/group_case.h"
+#include "tests/cuda/on_device.h"
 
 namespace tensor::emulator {
 namespace {
 
 struct Target {
   DType dtype;
-  int capability;
+  int capability;  // of the emulated GPU; 0: this machine's GPU
 };
 
 class LargeNumbers : public testing::TestWithParam<Target> {
  protected:
-  void expect_right(const TensorFunction& f, const Tensors& inputs) {
-    expect_plan_emulated(f, inputs, {.dtype = GetParam().dtype}, GetParam().capability);
+  void SetUp() override {
+    const auto& [dtype, capability] = GetParam();
+    if (capability > 0) return;
+    if (const std::string why = no_device(dtype == bf16 ? 80 : 75); !why.empty())
+      GTEST_SKIP() << why;
+  }
+  void expect_right(const TensorFunction& f, const Tensors& inputs, bool narrow_images = false) {
+    const auto& [dtype, capability] = GetParam();
+    const Precision precision{.dtype = dtype, .narrow_images = narrow_images};
+    if (capability > 0)
+      expect_plan_emulated(f, inputs, precision, capability);
+    else
+      expect_plan_on_device(f, inputs, precision);
   }
   // One value in fifty is as large as trained transformers have them, `largest`.
   Tensor with_outliers(const Shape& shape, double largest) {
@@ -33,13 +44,17 @@ class LargeNumbers : public testing::TestWithParam<Target> {
   Generator random_{31};
 };
 
+std::string name_of(const testing::TestParamInfo<Target>& it) {
+  const auto& [dtype, capability] = it.param;
+  return std::string(name(dtype)) +
+         (capability > 0 ? "_sm" + std::to_string(capability) : "_on_device");
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, LargeNumbers,
                          testing::Values(Target{f16, 75}, Target{f16, 80}, Target{bf16, 80},
-                                         Target{f16, 90}, Target{bf16, 90}),
-                         [](const auto& it) {
-                           return std::string(name(it.param.dtype)) + "_sm" +
-                                  std::to_string(it.param.capability);
-                         });
+                                         Target{f16, 90}, Target{bf16, 90}, Target{f16, 0},
+                                         Target{bf16, 0}),
+                         name_of);
 
 TEST_P(LargeNumbers, ProductsWithEpilogues) {
   const Tensor w = normal({72, 128}, 1 / std::sqrt(128.0)), bias = normal({72}, 1e3);
@@ -97,6 +112,19 @@ TEST_P(LargeNumbers, LayerNormOfSumsCloseToTheLargestHalf) {
         return {sum, matmul(layer_norm(sum, gain, bias, 1e-6), w.transpose())};
       },
       {x, y});
+}
+
+// The images between convolutions may be stored in 16 bits, too: 1e4 times a few is within them.
+TEST_P(LargeNumbers, Convolutions) {
+  const Tensor window = normal({24, 16, 3, 3}, 1 / 12.0), bias = normal({24, 1, 1}, 1e3),
+               point = normal({16, 24, 1, 1}, 1 / std::sqrt(24.0));
+  for (const bool narrow_images : {false, true})
+    expect_right(
+        [=](const Tensors& in) -> Tensors {
+          const Tensor x = relu(conv2d(in[0], window, {}, {.padding = 1}) + bias);
+          return {relu(conv2d(x, point) + in[0])};
+        },
+        {normal({1, 16, 9, 11}, 1e4)}, narrow_images);
 }
 
 TEST_P(LargeNumbers, Softmax) {

@@ -23,6 +23,8 @@ class OnGpu : public testing::Test {
     }
   }
 
+  /// Whether device_tests' driver plays it.
+  static bool is_pretended() { return cuda::Device::get().info().name.starts_with("emulated"); }
   static bool has_two() { return cuda::Device::count() > 1; }
 
   /// Equal types, and elements that differ by `eps` of the largest one at most; NaNs at the same

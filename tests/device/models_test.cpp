@@ -2,6 +2,8 @@
 // the host.
 #include "models/common/session.h"
 #include "models/detr/detr_program.h"
+#include "models/setr/setr_inference.h"
+#include "models/setr/setr_processing.h"
 #include "models/setr/setr_program.h"
 #include "models/vit/vit_program.h"
 #include "tests/device/gpu.h"
@@ -69,9 +71,90 @@ TEST_F(ProgramsOnGpu, DetrReadsLevelsAndNamesTheBestClasses) {
   expect_same(got.at("labels"), want.at("labels"));
 }
 
+TEST_F(ProgramsOnGpu, DetrLeavesThePaddingOfLevelsZero) {
+  models::detr::DetrProgram program;
+  program.open(golden::folder("detr_hf_hub"));
+  Tensor mask = zeros({1, 64, 96}, i64);
+  mask(0, slice(0, 50), slice(0, 70)) = 1;
+  const nn::StateDict levels{{"levels", random_.randint(0, 256, {1, 64, 96, 3}, u8)},
+                             {"pixel_mask", mask}};
+  const auto run = [&](const nn::StateDict& in) { return program.run(in, {}); };
+  const nn::StateDict want = run(levels);
+  const nn::StateDict got = models::compile_named(run, levels, {.device = gpu_})(levels);
+  expect_near(got.at("scores"), want.at("scores"), 1e-4);
+  expect_near(got.at("pred_boxes"), want.at("pred_boxes"), 1e-4);
+}
+
 TEST_F(ProgramsOnGpu, Setr) {
   models::setr::SetrProgram program;
   expect_same_findings(program, "setr_fudan_naive", {40, 50, 3});
+}
+
+TEST_F(ProgramsOnGpu, SetrOfMmseg) {
+  models::setr::SetrProgram program;
+  expect_same_findings(program, "setr_mmseg_naive", {40, 50, 3});
+}
+
+// Normalizing is the same operation of each level as on the host: the same bits.
+TEST_F(ProgramsOnGpu, SetrNormalizesToTheSameBits) {
+  using models::setr::Flavour;
+  const Tensor image = random_.randint(0, 256, {16, 17, 3}, u8);
+  const models::setr::SetrPreprocessing rule = models::setr::default_preprocessing(512);
+  for (const Flavour flavour : {Flavour::fudan, Flavour::mmseg}) {
+    const auto f = [&](const Tensor& levels) {
+      return models::setr::normalize_levels(levels, rule, flavour);
+    };
+    const Tensor want = models::setr::normalize_image(image, rule, flavour);
+    expect_same(compile(f, {.device = gpu_})(image.expand_dims(0)), want);
+  }
+}
+
+// Sums of windows and the choice of classes, in groups of two.
+TEST_F(ProgramsOnGpu, SetrChoosesTheSameClasses) {
+  using namespace models::setr;
+  const std::vector<Window> windows = slide_windows(12, 19, 12, 8);
+  const Tensor parts = random_.normal({std::ssize(windows), 5, 12, 12});
+  const auto labels = [&](const Device& device) {
+    std::int64_t i = 0;
+    const auto add = [&](const Window&, const Tensor& sums) {
+      const Tensor part = parts(slice(i, i + 1)).to(device);
+      ++i;
+      return sums + part;
+    };
+    models::CompiledForward compiled([&](const nn::StateDict& inputs) {
+      return models::compile_named(better_classes, inputs, {.device = device});
+    });
+    const Tensor sums = slide_sums(add, 5, {12, 19}, windows, device);
+    return class_map(
+               sums, count_windows({12, 19}, windows).to(device), {25, 21},
+               [&](const nn::StateDict& in) { return compiled.executable(in)(in); }, 2 * 25 * 21)
+        .to("cpu");
+  };
+  expect_same(labels(gpu_), labels("cpu"));
+}
+
+// A whole model, ViT-B where the GPU is real: the same bits however often it runs. The pretended
+// GPU runs a small one, and as threads take the same turns each time, less often.
+TEST_F(ProgramsOnGpu, AThousandRunsOfAVitGiveTheSameBits) {
+  const models::vit::VitConfig small{
+      .width = 64, .layers = 2, .heads = 2, .mlp = 128, .image = {48, 48}, .classes = 10};
+  const bool pretends = is_pretended();
+  const models::vit::VitConfig config = pretends ? small : models::vit::VitConfig{};
+  auto vit = models::vit::Vit::sized(config);
+  nn::randomize(vit, 12);
+  const Tensor x = random_.normal({1, 3, config.image.height, config.image.width}).to(gpu_);
+  const auto fast = compile([&](const Tensors& in) -> Tensors { return {vit(in[0]).logits}; },
+                            Tensors{x}, {.dtype = f16, .device = gpu_});
+  Tensors got{empty(fast.output_types()[0].shape, f32, gpu_)};
+  fast.run({x}, got);
+  const Tensor first = got[0].to("cpu");
+  int different = 0;
+  for (int i = 0; i < (pretends ? 20 : 1000); ++i) {
+    got[0](ellipsis) = -1;
+    fast.run({x}, got);
+    different += !all(got[0].to("cpu") == first).item<bool>();
+  }
+  EXPECT_EQ(different, 0);
 }
 
 }  // namespace

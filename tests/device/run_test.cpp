@@ -230,5 +230,11 @@ TEST_F(RunOnDevice, VerifyAndTimeTakeThem) {
   EXPECT_EQ(f.time({x_.to(gpu_), image_}, 2).size(), 2u);
 }
 
+// No kernel's row is of one number; what then runs it does not matter.
+TEST_F(RunOnDevice, SoftmaxOfOneNumberIsOne) {
+  const auto f = compile([](const Tensor& in) { return softmax(in * 3, -1); }, {.device = gpu_});
+  expect_same(f(random_.normal({5, 1})), ones({5, 1}));
+}
+
 }  // namespace
 }  // namespace tensor

@@ -166,6 +166,20 @@ TEST(DetrBatch, PadsToAGivenSizeThatMustHoldTheImage) {
             "preprocessor_config.json");
 }
 
+/// What a GPU makes of the padded levels, in a graph: the same bits.
+TEST(DetrBatch, IsTheSameOfLevels) {
+  const Tensor image = random_image(5, 9);
+  Preprocessing rule = unresized();
+  for (const std::optional<Size> size : {std::optional<Size>(), {Size{8, 10}}}) {
+    rule.pad_size = size;
+    const Batch want = make_batch({image}, rule);
+    const Levels levels = make_levels(image, rule);
+    EXPECT_EQ(levels.pixel_mask.defined(), size.has_value());
+    if (size) testing::expect_same(levels.pixel_mask, want.pixel_mask);
+    testing::expect_same(normalize_levels(levels, rule), want.pixel_values);
+  }
+}
+
 TEST(DetrBatch, PadsToNoMoreThanAnImageMayHave) {
   Preprocessing rule = unresized();
   rule.pad_size = Size{std::int64_t{1} << 40, std::int64_t{1} << 40};

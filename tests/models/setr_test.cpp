@@ -169,8 +169,9 @@ TEST(SetrWindows, MustMoveOn) {
 }
 
 TEST(SetrSlide, RefusesMoreScoresThanMemoryHolds) {
-  const Tensor vast = tensor::broadcast_to(tensor::zeros({1, 3, 1, 1}), {1, 3, 30000, 30000});
-  EXPECT_EQ(error_of([&] { slide_logits({}, 3, vast, {}); }),
+  EXPECT_EQ(error_of([] {
+              slide_sums({}, 3, {30000, 30000}, {});
+            }),
             "the image: is 30000 x 30000 pixels after scaling: of 3 classes these are more than "
             "2147483648 scores: give --scale smaller edges");
 }
@@ -180,7 +181,10 @@ TEST(SetrSlide, AveragesWhereWindowsOverlap) {
   const Tensor pixels = random_tensor({1, 3, 12, 19});  // windows at 0, 5 and 7
   const std::vector<Window> windows = slide_windows(12, 19, 12, 5);
   ASSERT_EQ(windows.size(), 3u);
-  const Tensor got = slide_logits(net, 3, pixels, windows);
+  const auto add = [&](const Window& at, const Tensor& sums) {
+    return sums + net(pixels(tensor::ellipsis, tensor::slice(at.left, at.left + at.width)));
+  };
+  const Tensor got = slide_sums(add, 3, {12, 19}, windows) / count_windows({12, 19}, windows);
   std::vector<double> want(3 * 12 * 19);
   std::vector<Tensor> parts;
   for (const std::int64_t left : {0, 5, 7})
@@ -202,9 +206,13 @@ TEST(SetrSlide, AveragesWhereWindowsOverlap) {
 
 // ---- The class map
 
+Tensor class_map_of(const Tensor& logits, Size size) {
+  return class_map(logits, tensor::ones({1, 1, logits.shape(2), logits.shape(3)}), size);
+}
+
 TEST(SetrClassMap, IsTheArgmaxOfTheResizedLogits) {
   const Tensor logits = random_tensor({1, 5, 7, 9});
-  const Tensor got = class_map(logits, 20, 15);
+  const Tensor got = class_map_of(logits, {20, 15});
   ASSERT_EQ(got.shape(), (tensor::Shape{20, 15}));
   for (std::int64_t y = 0; y < 20; ++y)
     for (std::int64_t x = 0; x < 15; ++x) {
@@ -222,8 +230,26 @@ TEST(SetrClassMap, IsTheArgmaxOfTheResizedLogits) {
 TEST(SetrClassMap, TheFirstOfEqualClassesWins) {
   Tensor logits = tensor::zeros({1, 4, 2, 2});
   logits(0, 2) = 1, logits(0, 3) = 1;
-  const Tensor map = class_map(logits, 2, 2);
+  const Tensor map = class_map_of(logits, {2, 2});
   EXPECT_EQ(map.to_vector<int>(), (std::vector<int>{2, 2, 2, 2}));
+}
+
+/// Compiled as eager, however many classes are enlarged at a time; of equal classes in different
+/// groups the first wins, too.
+TEST(SetrClassMap, DoesNotDependOnTheGroupsOfClasses) {
+  Tensor sums = random_tensor({1, 7, 6, 9});
+  sums(0, 5) = sums(0, 2).copy();
+  const Tensor counts = random().randint(1, 5, {1, 1, 6, 9}).astype(tensor::f32);
+  const Tensor want = tensor::argmax(
+      tensor::interpolate(sums / counts, {13, 8}, {.mode = tensor::Interpolation::bilinear})(0), 0);
+  CompiledForward compiled(
+      [](const StateDict& inputs) { return compile_named(better_classes, inputs); });
+  const Forward fast = [&](const StateDict& in) { return compiled.executable(in)(in); };
+  for (const std::int64_t classes : {1, 2, 3, 7, 100})
+    for (const Forward& step : {Forward(better_classes), fast}) {
+      const Tensor got = class_map(sums, counts, {13, 8}, step, classes * 13 * 8);
+      testing::expect_same(got, want.astype(tensor::i32));
+    }
 }
 
 // ---- Images in
@@ -260,6 +286,19 @@ TEST(SetrPixels, AreNormalisedAsEachGenerationDoes) {
                   static_cast<float>(centred * (1 / double(std[c]))));
         ASSERT_EQ(mmseg.item<float>(0, c, y, x), centred / std[c]);
       }
+}
+
+/// What a GPU normalizes, in a graph: to the same bits.
+TEST(SetrPixels, AreTheSameOfLevels) {
+  const Tensor image = random_image(16, 17);  // all levels, about thrice
+  SetrPreprocessing rule = default_preprocessing(512);
+  rule.resize = false;
+  for (const Flavour flavour : {Flavour::fudan, Flavour::mmseg}) {
+    const Tensor want = preprocess(image, rule, flavour), levels = image.expand_dims(0);
+    const auto f = [&](const Tensor& in) { return normalize_levels(in, rule, flavour); };
+    testing::expect_same(f(levels), want);
+    testing::expect_same(tensor::compile(f)(levels), want);
+  }
 }
 
 TEST(SetrPixels, FollowPreprocessorConfig) {
