@@ -13,6 +13,8 @@ struct GeneratedCase {
   std::string name, family;
   TensorFunction function;
   std::vector<TensorType> inputs;
+  /// Of the machine that it is lowered for: with few, small problems have enough for each.
+  int multiprocessors = 132;
 };
 
 namespace generated {
@@ -187,24 +189,26 @@ inline std::vector<GeneratedCase> image_cases() {
   resized("cubic, corners", {1, 3, 9, 11}, {21, 8}, {cubic, true});
   resized("smooth, smaller", {1, 3, 65, 63}, {14, 23}, {linear, false, true});
   resized("smooth cubic", {1, 8, 37, 20}, {14, 33}, {cubic, false, true});
-  // Large enough for threads to write several neighbours, which share what they load.
+  // Enough for two multiprocessors, so that threads write several neighbours, which share what they
+  // load. `last`: the result has its channels last, as images between kernels have.
   const auto enlarged = [&](const std::string& name, Shape in, Pair size, bool corners, bool last,
                             DType dtype) {
-    // `last`: the result has its channels last, as images between kernels have. An output has not.
     add(name,
         [=](const Tensors& x) -> Tensors {
-          const Tensor image =
-              interpolate(x[0].transpose({0, 3, 1, 2}), size, {Interpolation::bilinear, corners});
+          const Tensor image = interpolate(x[0].transpose({0, 3, 1, 2}), size, {linear, corners});
           return {last ? image.transpose({0, 2, 3, 1}) : image};
         },
         {type(in, dtype)});
+    cases.back().multiprocessors = 2;
   };
-  enlarged("linear, channels last, twice", {1, 64, 67, 64}, {128, 134}, false, true, f16);
-  enlarged("linear, channels last to first, twice", {1, 72, 72, 19}, {144, 144}, false, false, f32);
-  enlarged("linear, channels last to first, corners", {1, 35, 47, 7}, {201, 208}, true, false, f16);
-  enlarged("linear, channels last to first, sixteen times", {2, 13, 12, 5}, {208, 192}, false,
-           false, f32);
-  resized("linear, channels first, 3 by 5", {1, 13, 40, 36}, {120, 180}, {linear});
+  enlarged("linear, channels last, twice", {1, 32, 35, 64}, {64, 70}, false, true, f16);
+  enlarged("linear, channels last, four times", {1, 13, 12, 32}, {52, 48}, false, true, f32);
+  enlarged("linear, channels last to first, twice", {1, 18, 18, 19}, {36, 40}, false, false, f32);
+  enlarged("linear, channels last to first, corners", {1, 15, 17, 7}, {51, 48}, true, false, f16);
+  enlarged("linear, channels last to first, sixteen times", {2, 3, 4, 5}, {48, 64}, false, false,
+           f32);
+  resized("linear, channels first, 3 by 5", {1, 13, 8, 6}, {24, 30}, {linear});
+  cases.back().multiprocessors = 1;
   add("linear, then relu and a sum",
       [](const Tensors& x) -> Tensors {
         return {relu(interpolate(x[0], {16, 20}, {Interpolation::bilinear})) + x[1]};

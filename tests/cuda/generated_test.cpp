@@ -1,6 +1,6 @@
-// Kernels whose text is generated, operator by operator (pointwise, copy, image,
-// row and reduce): compiled
-// by NVRTC, and run on the emulator against the reference, in the planned layouts and in any.
+// Kernels whose text is generated, operator by operator (pointwise, copy, image, row and reduce):
+// compiled by NVRTC, and run on the emulator against the reference, in the planned layouts and in
+// any.
 #include <gtest/gtest.h>
 
 #include "src/kernels/cuda/families.h"
@@ -27,7 +27,8 @@ TEST(GeneratedKernels, CompileForEveryArchitecture) {
   std::size_t turn = 0;
   for (const GeneratedCase& c : testing::generated_cases()) {
     const int capability = kCapabilities[turn++ % std::size(kCapabilities)];
-    const Machine machine = machine_of(typical_device(capability));
+    Machine machine = machine_of(typical_device(capability));
+    machine.device.multiprocessors = c.multiprocessors;
     const emulator::GroupCase group_case(c.function, testing::inputs_of(c));
     const LaidOutGraph& laid = group_case.laid();
     const Group& group = group_case.group();
@@ -49,7 +50,11 @@ TEST(GeneratedKernels, CompileForEveryArchitecture) {
 void expect_right(const testing::GeneratedCase& c, int capability, std::mt19937* random) {
   SCOPED_TRACE(c.name);
   emulator::GroupCase group(c.function, testing::inputs_of(c), random);
-  emulator::expect_emulated(group, family_of(c), capability);
+  const auto lower = [&](const LaidOutGraph& laid, const Group& one, Machine machine) {
+    machine.device.multiprocessors = c.multiprocessors;
+    return family_of(c).lower(laid, one, machine);
+  };
+  emulator::expect_emulated(group, lower, capability);
 }
 
 TEST(GeneratedKernels, AgreeWithTheReference) {
