@@ -31,9 +31,8 @@ Session::Session(Program& program, const Options& options, std::int64_t images, 
         return options_.plan.empty() ? compile(inputs) : plan(inputs);
       }),
       finishing_([this](const StateDict& inputs) {
-        return compile_named(
-            [this](const StateDict& in) { return program_.run(in, {}); }, inputs,
-            {.device = options_.device, .threads = static_cast<int>(options_.threads.value_or(0))});
+        return compile_named([this](const StateDict& in) { return program_.run(in, {}); }, inputs,
+                             {.device = options_.device});
       }) {}
 
 void Session::begin(std::int64_t passes) { passes_ = passes, done_ = told_ = 0; }
@@ -50,8 +49,10 @@ StateDict Session::forward(const StateDict& inputs) {
   return outputs;
 }
 
+// On the host the plain operators are as fast, and need not be compiled.
 StateDict Session::finish(const StateDict& inputs) {
-  return options_.eager ? program_.run(inputs, {}) : finishing_.executable(inputs)(inputs);
+  const bool is_compiled = tensor::Device(options_.device).is_cuda() && !options_.eager;
+  return is_compiled ? finishing_.executable(inputs)(inputs) : program_.run(inputs, {});
 }
 
 StateDict Session::run(const StateDict& inputs, const Observer& observe) const {

@@ -24,7 +24,7 @@ class Session {
   /// The next image (or batch) takes so many forward passes.
   void begin(std::int64_t passes);
   /// One forward pass; with --hidden-states, its intermediate results are among the outputs. Or
-  /// what is made of its outputs (is_pass), which only --device, --threads and --eager concern.
+  /// what is made of its outputs (is_pass), which only --device and --eager concern.
   tensor::nn::StateDict forward(const tensor::nn::StateDict& inputs);
   /// What --report, --profile and --verify ask for, of the first forward pass. False if a group is
   /// not as exact as it must be.

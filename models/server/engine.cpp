@@ -81,18 +81,13 @@ std::string Answer::json() const {
 
 struct Engine::Model {
   Model(std::unique_ptr<Program> opened, int threads)
-      : program(std::move(opened)), compiled(compiling(threads)), finishing(compiling(threads)) {}
-
-  CompiledForward::Compile compiling(int threads) {
-    return [this, threads](const StateDict& inputs) {
-      return compile_named([this](const StateDict& in) { return program->run(in, {}); }, inputs,
-                           with_names(*program, {.threads = threads}));
-    };
-  }
+      : program(std::move(opened)), compiled([this, threads](const StateDict& inputs) {
+          return compile_named([this](const StateDict& in) { return program->run(in, {}); }, inputs,
+                               with_names(*program, {.threads = threads}));
+        }) {}
 
   std::unique_ptr<Program> program;
-  // Apart, so that pictures of many sizes do not push the network out.
-  CompiledForward compiled, finishing;
+  CompiledForward compiled;
 };
 
 Engine::Engine(const Checkpoints& checkpoints, int threads) {
@@ -126,9 +121,7 @@ Answer Engine::run(const std::string& name, Mode mode, std::span<const std::byte
   // becomes of the outputs.
   bool called = false, made = false;
   const auto forward = [&](const StateDict& inputs) {
-    if (!is_pass(inputs))
-      return mode == Mode::eager ? program.run(inputs, {})
-                                 : model.finishing.executable(inputs)(inputs);
+    if (!is_pass(inputs)) return program.run(inputs, {});
     (called ? after : before) += watch.lap();
     called = true;
     program.check(inputs);

@@ -75,8 +75,11 @@ StateDict better_classes(const StateDict& inputs) {
   const Tensor means = inputs.at("sums") / inputs.at("counts");
   const Tensor scores = tensor::interpolate(means, {best.shape(0), best.shape(1)},
                                             {.mode = tensor::Interpolation::bilinear})(0);
-  const Tensor highest = tensor::max(scores, 0);
-  const Tensor label = inputs.at("first") + tensor::argmax(scores, 0).astype(tensor::i32);
+  Tensor highest = scores(0), label = inputs.at("first");
+  if (scores.shape(0) > 1) {
+    highest = tensor::max(scores, 0);
+    label = label + tensor::argmax(scores, 0).astype(tensor::i32);
+  }
   const Tensor better = highest > best;
   return {{"best", tensor::where(better, highest, best)},
           {"labels", tensor::where(better, label, labels)}};
