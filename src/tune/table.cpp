@@ -162,6 +162,11 @@ bool Table::has_failed(const std::string& device, const std::string& problem,
                      [&](const Entry& one) { return names_same(one, entry); });
 }
 
+bool Table::has_failures(const std::string& device, const std::string& problem) const {
+  const auto known = known_.find({problem, device});
+  return known != known_.end() && !known->second.failed.empty();
+}
+
 std::vector<Table::Entry> Table::hints(const std::string& device,
                                        const std::string& problem) const {
   std::vector<Entry> entries;

@@ -56,6 +56,8 @@ class Table {
   bool has_choice(const std::string& begin) const;
   /// Whether this family and schedule are out for a problem on this device.
   bool has_failed(const std::string& device, const std::string& problem, const Entry& entry) const;
+  /// Whether any is.
+  bool has_failures(const std::string& device, const std::string& problem) const;
   /// The best schedules on other devices, by the devices' names: worth trying, not to be trusted.
   std::vector<Entry> hints(const std::string& device, const std::string& problem) const;
   /// The best of all problems, by problem and device.

@@ -64,12 +64,12 @@ GroupCost estimated_cost(const detail::Target& target, const Table& table, const
                          const Group& group) {
   constexpr double kFailed = 1e6;
   GroupCost cost = target.cost(graph, group);
-  if (cost.family < 0) return cost;
+  const std::string problem = problem_text(graph, group);
+  if (cost.family < 0 || !table.has_failures(target.tuned_as, problem)) return cost;
   const auto space = target.space(cost.family, graph, group);
   const Table::Entry chosen = {target.tuned_as, std::string(target.family_name(cost.family)),
                                space ? space->chosen.text() : cost.schedule};
-  if (table.has_failed(target.tuned_as, problem_text(graph, group), chosen))
-    cost.microseconds *= kFailed;
+  if (table.has_failed(target.tuned_as, problem, chosen)) cost.microseconds *= kFailed;
   return cost;
 }
 
@@ -82,9 +82,11 @@ std::optional<GroupCost> measured_part(const detail::Target& target, const Table
   return measured_cost(target, table, merged.graph, merged.group);
 }
 
-std::vector<Measurement> shipped_measurements() {
+// Of files that name the device.
+std::vector<Measurement> shipped_measurements(const std::string& device) {
   std::vector<Measurement> all;
   for (const auto& [name, text] : shipped_logs()) {
+    if (text.find(device) == std::string::npos) continue;
     std::vector<Measurement> more = parse_log(text, name).measurements;
     std::move(more.begin(), more.end(), std::back_inserter(all));
   }
@@ -172,11 +174,12 @@ std::string partition_text(const Graph& graph, const FusionPlan& estimated, bool
   return kModel + std::to_string(estimated.groups.size()) + " groups " + crc32_digits(texts);
 }
 
-std::vector<Measurement> known_measurements(const std::optional<std::vector<std::string>>& logs) {
+std::vector<Measurement> known_measurements(const std::optional<std::vector<std::string>>& logs,
+                                            const std::string& device) {
   std::vector<std::string> files = logs.value_or(std::vector<std::string>());
   const bool has_shipped = std::erase(files, kShippedLogs) > 0 || !logs;
   std::vector<Measurement> all, more = read_logs(files).measurements;
-  if (has_shipped) all = shipped_measurements();
+  if (has_shipped) all = shipped_measurements(device);
   std::error_code error;
   if (const std::string own = user_log(); !logs && std::filesystem::exists(own, error))
     more = read_log(own).measurements;
@@ -186,7 +189,7 @@ std::vector<Measurement> known_measurements(const std::optional<std::vector<std:
 
 std::shared_ptr<const Table> table_for(const detail::Target& target,
                                        const std::optional<std::vector<std::string>>& logs) {
-  std::vector<Measurement> measurements = known_measurements(logs);
+  std::vector<Measurement> measurements = known_measurements(logs, target.tuned_as);
   keep_device(measurements, target.tuned_as);
   if (measurements.empty()) return nullptr;
   return std::make_shared<const Table>(measurements, target.kernels);

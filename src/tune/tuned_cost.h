@@ -43,7 +43,9 @@ inline constexpr const char *kMeasured = "measured", *kEstimated = "estimated";
 
 /// What the given logs say, of which one may be kShippedLogs; by default those that ship with the
 /// library and then the user's own, if there is one. UserError where a given one cannot be read.
-std::vector<Measurement> known_measurements(const std::optional<std::vector<std::string>>& logs);
+/// Of those that ship, files that do not name `device` are left out.
+std::vector<Measurement> known_measurements(const std::optional<std::vector<std::string>>& logs,
+                                            const std::string& device = {});
 
 /// The same for one target's device, as a table; nullptr if they tell nothing of it.
 std::shared_ptr<const Table> table_for(const detail::Target& target,
