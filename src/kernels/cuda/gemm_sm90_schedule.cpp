@@ -283,7 +283,8 @@ std::vector<GemmSchedule> gemm_sm90_schedules(const GemmProblem& p, const Machin
       for (const int groups : {1, 2, 3})
         for (const int splits : {1, 2, 3, 4, 6, 8}) {
           // A share of a split tile has eight columns at least, of tokens or not.
-          const std::int64_t columns = parts > 1 ? tokens : std::max(tokens, splits * 8L);
+          const std::int64_t columns =
+              parts > 1 ? tokens : std::max(tokens, std::int64_t{8} * splits);
           GemmSchedule s{static_cast<int>(columns), 64 * groups, 0, groups, 1, true};
           s.splits = splits;
           add(s);

@@ -32,7 +32,6 @@ Shape shape_of(const Part& part) {
 
 // The least part that holds both.
 void widen(Part& part, const Part& with) {
-  if (part.empty()) part = with;
   for (std::size_t i = 0; i < part.size(); ++i) {
     part[i].begin = std::min(part[i].begin, with[i].begin);
     part[i].end = std::max(part[i].end, with[i].end);
