@@ -54,6 +54,9 @@ TEST(Table, KnowsWhatFailedAndWhatOthersMayUse) {
     EXPECT_FALSE(table.has_failed("H200", "q", entry));
   }
   EXPECT_FALSE(table.has_failed("H200", "p", {"H200", "attention", "b"}));
+  EXPECT_TRUE(table.has_failures("H200", "p"));
+  EXPECT_FALSE(table.has_failures("H100", "p"));
+  EXPECT_FALSE(table.has_failures("H200", "q"));
 
   const auto without = [&](const std::string& schedules) {
     return table.find("H200", "p", [&](const Table::Entry& entry) {

@@ -312,6 +312,9 @@ TEST(KnownMeasurements, OfShippedLogsAndFiles) {
   both.insert(both.end(), own.begin(), own.end());
   EXPECT_EQ(known_measurements(Names{kShippedLogs, path}), both);
   EXPECT_EQ(known_measurements(Names{path, kShippedLogs}), both);
+  // A file that ships is of one device.
+  EXPECT_EQ(known_measurements(Names{path, kShippedLogs}, "NVIDIA H200"), both);
+  EXPECT_EQ(known_measurements(Names{path, kShippedLogs}, "another device"), own);
 }
 
 }  // namespace
