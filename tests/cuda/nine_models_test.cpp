@@ -35,8 +35,9 @@ class Kernels {
       }
   }
 
-  // `spilled`: so many bytes of registers a kernel may store and load.
-  void expect_no_trouble(int spilled = 0) const {
+  // Kernels with `known` in their names, if that is not empty, may store and load so many bytes of
+  // registers.
+  void expect_no_trouble(const std::string& known = {}, int spilled = 0) const {
     const std::string architecture = machine_.device.architecture();
     std::vector<const KernelSource*> list;
     for (const auto& [name, source] : kernels_) list.push_back(&source);
@@ -46,7 +47,8 @@ class Kernels {
       for (std::size_t i = next++; i < list.size(); i = next++) {
         const std::string log = Compiler::get().compile(*list[i], architecture).log;
         const std::lock_guard lock(mutex);
-        EXPECT_EQ(trouble(log, spilled), "") << list[i]->name;
+        const bool is_known = !known.empty() && list[i]->name.find(known) != std::string::npos;
+        EXPECT_EQ(trouble(log, is_known ? spilled : 0), "") << list[i]->name;
       }
     };
     std::thread other(work);
@@ -103,8 +105,8 @@ TEST_P(KernelsInBfloat16, CompileWithoutSpills) {
   Kernels kernels(GetParam());
   for (const auto& [name, make] : nine::nine_models(nine::on_gpu(bf16, GetParam())))
     kernels.add(make());
-  // Two convolutions of DETR with three additions after them, on Hopper: by 8 bytes.
-  kernels.expect_no_trouble(GetParam() == 90 ? 8 : 0);
+  // Two convolutions of DETR, on Hopper.
+  kernels.expect_no_trouble("conv_wgmma_bf16_f32_1x1_128x128x64_s3_add_add_add_relu", 8);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sm, KernelsInBfloat16, testing::Values(80, 90),
