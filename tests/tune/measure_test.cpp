@@ -7,6 +7,7 @@
 #include <iostream>
 #include <limits>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "src/compile.h"
@@ -306,6 +307,26 @@ TEST_F(CpuTuning, ThreadsOfAScheduleAreThoseThatRun) {
     group.schedule = schedule;
     EXPECT_NE(cpu::build_group(laid, group, machine), nullptr);
   }
+}
+
+// A product with constant weights: both ways to multiply, each on any number of threads.
+TEST_F(CpuTuning, TriesTheThreadsOfProducts) {
+  if (cpu::cpu_families().front().name != "gemm")
+    GTEST_SKIP() << "SKIPPED: this build has no oneDNN";
+  const Tensor weight = random_.normal({192, 96}, 0, 0.1), x = random_.normal({50, 192});
+  const TensorFunction f = [=](const Tensors& in) -> Tensors { return {matmul(in[0], weight)}; };
+  const TuneSummary summary = tune(f, {x.type()}, {.threads = 4}, {.seconds = 30, .log = log_});
+  EXPECT_EQ(summary.failures, 0);
+  std::set<std::string> tried;
+  for (const Measurement& m : read_log(log_).measurements)
+    if (m.family == "gemm") tried.insert(m.schedule);
+  for (const std::string way : {"as_convolution", "as_product"})
+    for (const int threads : {1, 2, 4})
+      EXPECT_TRUE(tried.contains(way + " threads=" + std::to_string(threads))) << way << threads;
+  const Executable fast =
+      compile(f, Tensors{x}, {.threads = 4, .tune_logs = std::vector<std::string>{log_}});
+  // Sums around 1 of 192 products, which are added in another order than the reference adds them.
+  EXPECT_LE(max(abs(fast({x})[0] - f({x})[0])).item(), 192 * 0x1p-24);
 }
 
 // Whether the images of a convolution are copied to blocks of channels is measured, and right.

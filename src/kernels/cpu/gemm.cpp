@@ -6,6 +6,8 @@
 // takes a quarter to a third less time than the convolution that reads residuals.
 #ifdef TENSOR_WITH_ONEDNN
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <string_view>
 
 #include "src/kernels/cpu/families.h"
@@ -81,7 +83,7 @@ bool fits(const Shape& operand, const Shape& result) {
   return num_elements(operand) == result.back() && operand.back() == result.back();
 }
 
-// The schedules: neither has numbers.
+// The schedules, each on any number of threads.
 constexpr std::string_view kAsConvolution = "as_convolution", kAsProduct = "as_product";
 
 class Builder {
@@ -99,7 +101,7 @@ class Builder {
   }
 
   std::unique_ptr<Kernel> build() {
-    if (is_projection() && group_.schedule != kAsProduct) {
+    if (is_projection() && !group_.schedule.starts_with(kAsProduct)) {
       is_image_ = true;
       for (const bool adds : {true, false}) {
         adds_ = adds;
@@ -351,21 +353,25 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
   return machine.dispatch_us + std::max(compute, traffic);
 }
 
-// A product with one constant matrix may be either.
+// A product with one constant matrix may be either. Of others only their threads are chosen, as
+// space_of() does.
 std::optional<::tensor::Space> space(const Graph& graph, const Group& group,
                                      const Machine& machine) {
-  const auto time = estimate(graph, group, machine);
-  if (!time) return std::nullopt;
+  if (!estimate(graph, group, machine)) return std::nullopt;
   const Node& product = graph[match_anchored(graph, group, Op::matmul)->anchor];
   const TensorType &left = graph.type(product.inputs[0]), &right = graph.type(product.inputs[1]);
   if (!graph.is_constant(product.inputs[1]) || right.shape.rank() != 2) return std::nullopt;
   ::tensor::Space space;
-  space.sketches = {{std::string(kAsConvolution), {}}, {std::string(kAsProduct), {}}};
+  const Sketch::Knob threads = threads_knob(machine);
+  space.sketches = {{std::string(kAsConvolution), {threads}}, {std::string(kAsProduct), {threads}}};
   space.fault = [](const Schedule&) { return std::string(); };
-  const double usual = *time;
+  std::map<int, double> usual;
+  for (const int n : threads.values)
+    usual[n] = estimate(graph, group, with_threads(machine, n)).value_or(HUGE_VAL);
   constexpr double kUnpacked = 1.2;  // weights as they lie take so much longer, more or less
   space.model_us = [=](const Schedule& s) {
-    return s.sketch == kAsProduct ? kUnpacked * usual : usual;
+    const double time = usual.at(threads_of(s).value_or(machine.threads));
+    return s.sketch == kAsProduct ? kUnpacked * time : time;
   };
   Features f;
   f.rows = static_cast<double>(num_elements(left.shape) / left.shape.back());
@@ -373,16 +379,16 @@ std::optional<::tensor::Space> space(const Graph& graph, const Group& group,
   const Work work = work_of(graph, group);
   f.flops = work.flops, f.memory_bytes = work.bytes;
   f.item_bytes = static_cast<double>(item_size(left.dtype));
-  f.multiprocessors = machine.threads, f.threads = 1;
   f.memory_gbps = machine.memory_gbps, f.cache_gbps = machine.cache_gbps;
   f.tensor_tflops = machine.f32_gflops / 1e3;
-  space.features = [f, model = space.model_us](const Schedule& s) {
+  space.features = [=, model = space.model_us](const Schedule& s) {
     Features own = f;
     own.sketch = s.sketch;
+    own.threads = own.multiprocessors = threads_of(s).value_or(machine.threads);
     own.time.total = model(s);
     return own.values();
   };
-  space.choose({std::string(kAsConvolution), {}});
+  space.choose({std::string(kAsConvolution), {{threads.name, machine.threads}}});
   return space;
 }
 
