@@ -15,7 +15,7 @@
 
 Two more run only when they are named:
 
-    sanitizers  compute-sanitizer over the GPU tests, by a process a core      depends on --tests and --tools
+    tests       the GPU tests, alone and under compute-sanitizer               depends on --tests and --tools
     logs        tunes what no shipped log has yet (--batch), and adds it       60 s each, DETR-E6 180 s
 
 The steps tuned, level0, minutes and logs take the models that --models finds in MODEL-bBATCH, and what was measured is
@@ -193,49 +193,66 @@ def cost_model(options):
     save("cost-model", "tune_model on the logs of \"tuned\"", {"ranking": json.loads(told)})
 
 
-TOOLS = ["memcheck", "racecheck", "synccheck"]
-MORE = {"memcheck": ["--report-api-errors=no"]}  # tests provoke refusals of the driver
-# All that run on a GPU but the standard models, which take long, and a test that makes the GPU fail on purpose.
-TESTS = "*OnGpu*:*OnDevice*:Gpu.*:DeviceTensor.*-*StandardModels*:Gpu.AFatalErrorIsNeverHidden"
+TOOLS = ["none", "memcheck", "racecheck", "synccheck"]
+MORE = {"memcheck": ["--report-api-errors=no"], "racecheck": ["--racecheck-num-workers=1"]}  # tests provoke refusals
+TESTS = "*OnGpu*:*OnDevice*:Gpu.*:DeviceTensor.*"
+LONG = "*StandardModels*:Gpu.AFatalErrorIsNeverHidden"  # or failing on purpose: not for the sanitizers
 
 
-def sanitized(options, tool, shard, shards, folder):
-    """What one process's share of the tests came to."""
-    report, log = folder / f"{shard}.json", folder / f"{shard}.log"
-    done = subprocess.run(
-        ["compute-sanitizer", f"--tool={tool}", *MORE.get(tool, []), "--target-processes=all", f"--log-file={log}",
-         options.build / "tests/cuda_tests", f"--gtest_filter={options.tests}", f"--gtest_output=json:{report}"],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        env={**os.environ, "GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard)})
-    if not report.exists():
-        sys.exit(f"compute-sanitizer failed: {done.stdout[-2000:]}")
-    tests = [test | {"suite": suite["name"]} for suite in json.loads(report.read_text())["testsuites"]
-             for test in suite["testsuite"] if test["status"] == "RUN"]
+def names_of(tests, chosen):
+    """Of the tests that a filter of GoogleTest chooses."""
+    suite, names = "", []
+    for line in printed(tests, "--gtest_list_tests", f"--gtest_filter={chosen}").splitlines():
+        if not line.startswith(" "):
+            suite = line.split()[0]
+        else:
+            names.append(suite + line.split()[0])
+    return [name for name in names if "DISABLED_" not in name]
+
+
+def tested(options, tool, number, name, folder):
+    """How a test by itself ended, and how many errors the tool found."""
+    report, log = folder / f"{number}.json", folder / f"{number}.log"
+    # By default ten processes at most find a port.
+    tool_command = [] if tool == "none" else [
+        "compute-sanitizer", f"--tool={tool}", *MORE.get(tool, []), f"--port={10000 + 16 * number}", f"--log-file={log}"]
+    command = [*tool_command, options.build / "tests/cuda_tests", f"--gtest_filter={name}", f"--gtest_output=json:{report}"]
+    try:
+        out = gpu.output(["bash", "-c", '"$@" 2>&1 || true', "", *command], options.limit)
+    except subprocess.TimeoutExpired:
+        return "unfinished", 0
     # "ERROR SUMMARY: 2 errors", "RACECHECK SUMMARY: 3 hazards displayed (1 error, 2 warnings)"; a line a process.
     text = log.read_text() if log.exists() else ""
-    has_run = [test for test in tests if test["result"] != "SKIPPED"]
-    found = re.findall(r"SUMMARY: (\d+) (?:error|hazard)", text)
-    if has_run and not found:
-        sys.exit(f"compute-sanitizer tells no summary: {text[-2000:]}")
-    if sum(map(int, found)):
-        print(text, file=sys.stderr)
-    return {"run": len(has_run), "skipped": len(tests) - len(has_run),
-            "failed": [f"{test['suite']}.{test['name']}" for test in tests if test.get("failures")],
-            "errors": sum(map(int, found))}
+    found = sum(map(int, re.findall(r"SUMMARY: (\d+) (?:error|hazard)", text)))
+    if not report.exists():
+        print(name, out[-2000:], text[-2000:], file=sys.stderr)
+        return "failed", found
+    [test] = [test for suite in json.loads(report.read_text())["testsuites"] for test in suite["testsuite"]
+              if test["status"] == "RUN"]
+    if test["result"] == "SKIPPED":
+        return "skipped", 0
+    if tool != "none" and "SUMMARY" not in text:
+        print(name, f"has no summary of {tool}:", text[-2000:], file=sys.stderr)
+        return "failed", 0
+    if found or test.get("failures"):
+        print(name, out[-2000:] if test.get("failures") else "", text[-4000:], file=sys.stderr)
+    return ("failed" if test.get("failures") else "passed"), found
 
 
-def sanitizers(options):
-    shards = os.cpu_count()
+def tests(options):
     for tool in options.tools.split(","):
         begin = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(shards) as pool:
-            parts = list(pool.map(lambda shard: sanitized(options, tool, shard, shards, pathlib.Path(folder)), range(shards)))
-        row = {"tool": tool, "tests": options.tests, "processes": shards, "commit": options.commit,
-               "seconds": round(time.monotonic() - begin, 1),
-               **{key: sum(part[key] for part in parts) for key in ("run", "skipped", "errors")},
-               "failed": [name for part in parts for name in part["failed"]]}
+        long = "" if tool == "none" else (":" if "-" in options.tests else "-") + LONG
+        names = names_of(options.build / "tests/cuda_tests", options.tests + long)
+        with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(options.processes) as pool:
+            ends = list(pool.map(lambda one: tested(options, tool, *one, pathlib.Path(folder)), enumerate(names)))
+        row = {"tool": tool, "tests": options.tests, "processes": options.processes, "commit": options.commit,
+               "seconds": round(time.monotonic() - begin, 1), "passed": sum(end == "passed" for end, _ in ends),
+               "errors": {name: found for name, (_, found) in zip(names, ends) if found},
+               **{kind: [name for name, (end, _) in zip(names, ends) if end == kind]
+                  for kind in ("failed", "skipped", "unfinished")}}
         print(json.dumps(row))
-        add("sanitizers", "compute-sanitizer over cuda_tests", [row], lambda row: (TOOLS.index(row["tool"]), row["tests"]))
+        add("tests", "cuda_tests, each test by itself", [row], lambda row: (TOOLS.index(row["tool"]), row["tests"]))
 
 
 # Of what no shipped log has measurements, or not of all. DETR-E6 comes first, for the others begin with its log.
@@ -259,7 +276,7 @@ def logs(options):
 
 STEPS = {"kernels": kernels, "models": models, "compiled": compiled, "tuned": tuned, "level0": level0, "minutes": minutes,
          "ablation": ablation, "search": search, "cost-model": cost_model}
-NAMED = {"sanitizers": sanitizers, "logs": logs}  # only when named
+NAMED = {"tests": tests, "logs": logs}  # only when named
 
 
 def main():
@@ -268,10 +285,11 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=gpu.ROOT / "build/release")
     parser.add_argument("--logs", type=pathlib.Path, default=pathlib.Path("tune-logs"), help="a folder; a new one tunes anew")
     parser.add_argument("--models", default="", help="only those that this regular expression finds in MODEL-bBATCH")
-    parser.add_argument("--limit", type=float, default=900, help="seconds for a model that PyTorch compiles (900)")
+    parser.add_argument("--limit", type=float, default=900, help="seconds for a model that PyTorch compiles, or a test (900)")
     parser.add_argument("--batch", type=int, choices=UNSHIPPED, help="of the step logs; all of them unless told")
-    parser.add_argument("--tools", default=",".join(TOOLS), help=f"of the step sanitizers, with commas ({','.join(TOOLS)})")
-    parser.add_argument("--tests", default=TESTS, help=f"of the step sanitizers, a filter of GoogleTest ({TESTS})")
+    parser.add_argument("--tools", default=",".join(TOOLS), help=f"of the step tests, with commas ({','.join(TOOLS)})")
+    parser.add_argument("--tests", default=TESTS, help=f"of the step tests, a filter of GoogleTest ({TESTS})")
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="of the step tests, at a time (one a core)")
     parser.add_argument("--commit", default=gpu.commit(), help="that the tests were built from, where git cannot tell")
     options = parser.parse_args()
     steps = STEPS | NAMED
