@@ -11,11 +11,10 @@ class Matcher {
  public:
   Matcher(const Graph& graph, const Group& group) : graph_(graph), group_(group) {}
 
-  std::optional<Attention> run() {
-    if (group_.writes.size() != 1 || !find_anchors()) return std::nullopt;
+  std::optional<Attention> attention() {
+    if (group_.writes.size() != 1 || !find_anchors() || second_ < 0) return std::nullopt;
     Attention a;
     const Node &first = graph_[first_], &second = graph_[second_];
-    a.weights = softmax_;
     a.product_dtype = graph_.type(first.inputs[0]).dtype;
     for (const ValueId factor : {first.inputs[1], second.inputs[0], second.inputs[1]})
       if (graph_.type(factor).dtype != a.product_dtype) a.product_dtype.reset();
@@ -24,11 +23,19 @@ class Matcher {
     if (!follow_casts(second.inputs[0], softmax_) || !follow_casts(a.result, second_))
       return std::nullopt;
     double unscaled = 1;
-    if (!trace_back(first.inputs[0], a.q, a.scale) || !trace_back(first.inputs[1], a.k, a.scale) ||
-        !trace_back(second.inputs[1], a.v, unscaled) || unscaled != 1)
+    if (!trace_back(second.inputs[1], a.v, unscaled) || unscaled != 1) return std::nullopt;
+    if (!find_weights(a) || graph_.type(a.v).shape.rank() < 2 ||
+        num_elements(graph_.type(a.result).shape) == 0 || rows_of(a.scores) != rows_of(a.result))
       return std::nullopt;
-    a.scores = scaled_scores(a.scale);
-    if (!shapes_fit(a) || !find_middle(a)) return std::nullopt;
+    return a;
+  }
+
+  std::optional<AttentionWeights> weights() {
+    if (!find_anchors() || second_ >= 0) return std::nullopt;
+    AttentionWeights a;
+    used_ = {first_, softmax_};
+    if (!find_after(a) || !find_weights(a) || rows_of(a.scores) != rows_of(softmax_))
+      return std::nullopt;
     return a;
   }
 
@@ -48,7 +55,7 @@ class Matcher {
       if (*place >= 0) return false;
       *place = id;
     }
-    if (first_ < 0 || softmax_ < 0 || second_ < 0) return false;
+    if (first_ < 0 || softmax_ < 0) return false;
     const Node& softmax = graph_[softmax_];
     return normalize_axis(softmax.attrs.integer("axis"), softmax.type.shape.rank(), "attention") ==
            softmax.type.shape.rank() - 1;
@@ -120,21 +127,48 @@ class Matcher {
     }
   }
 
-  // One matrix of each for every place of the batch axes; queries, keys and values may be
-  // broadcast.
-  bool shapes_fit(const Attention& a) const {
-    for (const ValueId id : {a.q, a.k, a.v})
-      if (graph_.type(id).shape.rank() < 2) return false;
-    Shape scores = graph_.type(a.scores).shape, result = graph_.type(a.result).shape;
-    if (num_elements(scores) == 0 || num_elements(result) == 0 || scores.back() < 2 ||
-        graph_.type(a.q).shape.back() == 0)
-      return false;
-    scores.erase(scores.rank() - 1);
-    result.erase(result.rank() - 1);
-    return scores == result;
+  Shape rows_of(ValueId id) const {
+    Shape shape = graph_.type(id).shape;
+    shape.erase(shape.rank() - 1);
+    return shape;
   }
 
-  bool find_middle(Attention& a) const {
+  // One matrix of each for every place of the batch axes; queries, keys and values may be
+  // broadcast.
+  bool find_weights(AttentionWeights& a) {
+    const Node& first = graph_[first_];
+    a.weights = softmax_;
+    if (!trace_back(first.inputs[0], a.q, a.scale) || !trace_back(first.inputs[1], a.k, a.scale))
+      return false;
+    a.scores = scaled_scores(a.scale);
+    for (const ValueId id : {a.q, a.k})
+      if (graph_.type(id).shape.rank() < 2) return false;
+    const Shape& scores = graph_.type(a.scores).shape;
+    return num_elements(scores) > 0 && scores.back() >= 2 && graph_.type(a.q).shape.back() > 0 &&
+           find_middle(a);
+  }
+
+  // All that does not lead to the softmax.
+  bool find_after(AttentionWeights& a) {
+    std::vector<ValueId> before = {softmax_};
+    const auto leads = [&](ValueId id) { return std::count(before.begin(), before.end(), id) > 0; };
+    for (std::size_t i = 0; i < before.size(); ++i)
+      for (const ValueId input : graph_[before[i]].inputs)
+        if (is_member(input) && !leads(input)) before.push_back(input);
+    for (const ValueId id : group_.nodes) {
+      if (leads(id)) continue;
+      if (info(graph_[id].op).pattern != Pattern::elementwise) return false;
+      for (const ValueId input : graph_[id].inputs)
+        if (const ValueId root = root_of(graph_, input); root != softmax_ && leads(root))
+          return false;
+      a.after.push_back(id);
+      used_.push_back(id);
+    }
+    return std::none_of(group_.writes.begin(), group_.writes.end(),
+                        [&](ValueId id) { return id != softmax_ && leads(id); });
+  }
+
+  bool find_middle(AttentionWeights& a) const {
     for (const ValueId id : group_.nodes)
       if (std::find(used_.begin(), used_.end(), id) == used_.end()) a.middle.nodes.push_back(id);
     const ValueId last = graph_[softmax_].inputs[0];
@@ -164,7 +198,11 @@ class Matcher {
 }  // namespace
 
 std::optional<Attention> match_attention(const Graph& graph, const Group& group) {
-  return Matcher(graph, group).run();
+  return Matcher(graph, group).attention();
+}
+
+std::optional<AttentionWeights> match_attention_weights(const Graph& graph, const Group& group) {
+  return Matcher(graph, group).weights();
 }
 
 }  // namespace tensor::cpu

@@ -9,15 +9,15 @@ namespace {
 constexpr std::int64_t kMostColumns = 128;  // of queries, keys and values
 
 // The result, or the scores, as those of a product.
-Product seen_as(const AttentionProblem& p, std::int64_t columns) {
+Product seen_as(const ScoresGroup& m, std::int64_t columns) {
   Product product;
-  product.batches = p.batches;
-  product.rows = p.queries;
+  product.batches = m.batches;
+  product.rows = m.queries;
   product.features = columns;
   return product;
 }
 
-Source source(const LaidOutGraph& laid, const Group& group, const AttentionGroup& m, ValueId id,
+Source source(const LaidOutGraph& laid, const Group& group, const ScoresGroup& m, ValueId id,
               bool is_turned, const Machine& machine, Lowered& lowered) {
   const auto& reads = group.reads;
   const Pointer memory{Pointer::Base::operand,
@@ -25,41 +25,50 @@ Source source(const LaidOutGraph& laid, const Group& group, const AttentionGroup
                        0};
   const Factor f = Factor::of(laid.layouts[at(id)], id, m.batch, is_turned).settled();
   if (f.fits_boxes()) return {f, memory};
-  return copied(f, memory, m.problem.batches, m.dtype, machine, lowered);
+  return copied(f, memory, m.batches, m.dtype, machine, lowered);
 }
 
 }  // namespace
 
+std::optional<ScoresGroup> scores_group(const Graph& graph, const cpu::AttentionWeights& a) {
+  ScoresGroup m;
+  m.q = a.q, m.k = a.k, m.scores = a.scores, m.scale = a.scale, m.nodes = a.middle.nodes;
+  m.dtype = graph.type(a.q).dtype;
+  if ((m.dtype != f16 && m.dtype != bf16) || graph.type(a.k).dtype != m.dtype) return std::nullopt;
+  m.batch = graph.type(a.scores).shape;
+  m.keys = m.batch.back();
+  m.batch.erase(m.batch.rank() - 1);
+  m.queries = m.batch.back();
+  m.batch.erase(m.batch.rank() - 1);
+  m.batches = num_elements(m.batch);
+  m.depth = graph.type(a.q).shape.back();
+  if (m.depth > kMostColumns || m.batches * m.queries * m.keys > INT32_MAX) return std::nullopt;
+  m.has_middle = !m.nodes.empty() || !(m.scale > 0);
+  if (m.nodes.empty()) {
+    m.middle.results[m.scores] = "sum";
+    return m;
+  }
+  auto code = element_code(graph, m.nodes, {{m.scores, "sum"}});
+  if (!code) return std::nullopt;
+  for (const auto& load : code->loads)
+    if (num_elements(load.as) != m.batches * m.queries * m.keys) return std::nullopt;
+  m.middle = std::move(*code);
+  return m;
+}
+
 std::optional<AttentionGroup> match_attention_group(const Graph& graph, const Group& group) {
   const auto a = cpu::match_attention(graph, group);
   if (!a) return std::nullopt;
-  AttentionGroup m{*a, {}, graph.type(a->result).shape, graph.type(a->q).dtype, false, {}};
-  if (m.dtype != f16 && m.dtype != bf16) return std::nullopt;
-  if (graph.type(a->k).dtype != m.dtype || graph.type(a->v).dtype != m.dtype) return std::nullopt;
-  AttentionProblem& p = m.problem;
-  const int rank = m.batch.rank();
-  p.features = m.batch[rank - 1];
-  p.queries = m.batch[rank - 2];
-  m.batch.erase(rank - 1);
-  m.batch.erase(rank - 2);
-  p.batches = num_elements(m.batch);
-  p.keys = graph.type(a->scores).shape.back();
-  p.depth = graph.type(a->q).shape.back();
-  if (p.depth > kMostColumns || p.features > kMostColumns || p.features % 8 != 0)
+  auto scores = scores_group(graph, *a);
+  if (!scores || graph.type(a->v).dtype != scores->dtype) return std::nullopt;
+  AttentionGroup m{std::move(*scores), a->v, a->result, {}};
+  const TensorType& result = graph.type(a->result);
+  m.problem = {m.batches, m.queries, m.keys, m.depth, result.shape.back(), m.operations()};
+  m.problem.staged = item_size(result.dtype) == 2;
+  const AttentionProblem& p = m.problem;
+  if (p.features > kMostColumns || p.features % 8 != 0 ||
+      p.batches * p.queries * p.features > INT32_MAX)
     return std::nullopt;
-  if (p.batches * p.queries * std::max(p.keys, p.features) > INT32_MAX) return std::nullopt;
-  m.has_middle = !a->middle.nodes.empty() || !(a->scale > 0);
-  if (a->middle.nodes.empty()) {
-    m.middle.results[a->scores] = "sum";
-  } else {
-    auto code = element_code(graph, a->middle.nodes, {{a->scores, "sum"}});
-    if (!code) return std::nullopt;
-    for (const auto& load : code->loads)
-      if (num_elements(load.as) != p.batches * p.queries * p.keys) return std::nullopt;
-    m.middle = std::move(*code);
-    p.operations = 2 * static_cast<double>(a->middle.nodes.size());
-  }
-  p.staged = item_size(graph.type(a->result).dtype) == 2;
   return m;
 }
 
@@ -83,37 +92,37 @@ Features features_of(const AttentionProblem& p, const Machine& machine) {
   return f;
 }
 
-double AttentionGroup::kernel_scale() const {
-  return attention.scale * (has_middle ? 1 : std::log2(std::exp(1.0)));
+double ScoresGroup::kernel_scale() const {
+  return scale * (has_middle ? 1 : std::log2(std::exp(1.0)));
+}
+
+Epilogue ScoresGroup::middle_text(const LaidOutGraph& laid, const Group& group) const {
+  Product product = seen_as(*this, keys);
+  product.elementwise = nodes;
+  product.code = middle;
+  Group of_scores = group;
+  of_scores.writes = {nodes.empty() ? scores : nodes.back()};
+  return epilogue_of(laid, of_scores, product, {.write = 0}, "Middle");
+}
+
+Source ScoresGroup::query_rows(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                               Lowered& lowered) const {
+  return source(laid, group, *this, q, false, machine, lowered);
+}
+Source ScoresGroup::key_rows(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                             Lowered& lowered) const {
+  return source(laid, group, *this, k, true, machine, lowered);
 }
 
 Product AttentionGroup::result() const {
-  Product product = seen_as(problem, problem.features);
-  product.code.results = {{attention.result, "sum"}};
+  Product product = seen_as(*this, problem.features);
+  product.code.results = {{attended, "sum"}};
   return product;
 }
 
-Epilogue AttentionGroup::middle_text(const LaidOutGraph& laid, const Group& group) const {
-  Product scores = seen_as(problem, problem.keys);
-  scores.elementwise = attention.middle.nodes;
-  scores.code = middle;
-  Group of_scores = group;
-  of_scores.writes = {attention.middle.nodes.empty() ? attention.scores
-                                                     : attention.middle.nodes.back()};
-  return epilogue_of(laid, of_scores, scores, {.write = 0}, "Middle");
-}
-
-Source AttentionGroup::queries(const LaidOutGraph& laid, const Group& group, const Machine& machine,
-                               Lowered& lowered) const {
-  return source(laid, group, *this, attention.q, false, machine, lowered);
-}
-Source AttentionGroup::keys(const LaidOutGraph& laid, const Group& group, const Machine& machine,
-                            Lowered& lowered) const {
-  return source(laid, group, *this, attention.k, true, machine, lowered);
-}
-Source AttentionGroup::values(const LaidOutGraph& laid, const Group& group, const Machine& machine,
-                              Lowered& lowered) const {
-  return source(laid, group, *this, attention.v, false, machine, lowered);
+Source AttentionGroup::value_rows(const LaidOutGraph& laid, const Group& group,
+                                  const Machine& machine, Lowered& lowered) const {
+  return source(laid, group, *this, v, false, machine, lowered);
 }
 
 AttentionParameters attention_parameters(const Epilogue& middle, const Epilogue& epilogue) {

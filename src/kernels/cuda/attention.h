@@ -1,5 +1,6 @@
-// What families of attention share, whatever instructions they multiply with: which groups they
-// take, the text of what happens to scores and results, and where their operands lie.
+// What families of attention and of its weights share, whatever instructions they multiply with:
+// which groups they take, the text of what happens to scores and results, and where their operands
+// lie.
 #pragma once
 
 #include <optional>
@@ -28,29 +29,43 @@ struct AttentionProblem {
   int resident(const AttentionSchedule& schedule, const DeviceInfo& device) const;
 };
 
-/// A group that is attention of 16-bit operands, with at most 128 elements in a row of any.
-struct AttentionGroup {
-  cpu::Attention attention;
-  AttentionProblem problem;
-  Shape batch;  // the axes of the result but the last two
+/// Scores of 16-bit operands, with at most 128 elements in a row of either.
+struct ScoresGroup {
+  ValueId q = -1, k = -1, scores = -1;
+  double scale = 1;
+  std::vector<ValueId> nodes;  // of the middle
+  std::int64_t batches = 1, queries = 1, keys = 1, depth = 1;
+  Shape batch;  // the axes of the scores but the last two
   DType dtype = f16;
   bool has_middle = false;  // or a scale that is not above 0
   ElementCode middle;
 
   /// By what the kernel multiplies scores: with log2(e) for powers of two where there is no middle.
   double kernel_scale() const;
-  /// The result as that of a product with the variable `sum`.
-  Product result() const;
+  /// What the middle calculates for each score, roughly.
+  double operations() const { return 2 * static_cast<double>(nodes.size()); }
   /// The struct Middle, which changes a score before the softmax.
   Epilogue middle_text(const LaidOutGraph& laid, const Group& group) const;
-  /// Queries, keys or values as rows of the depth or of features; copied by a call of their own
-  /// where they do not lie in chunks of 16 bytes.
-  Source queries(const LaidOutGraph& laid, const Group& group, const Machine& machine,
-                 Lowered& lowered) const;
-  Source keys(const LaidOutGraph& laid, const Group& group, const Machine& machine,
-              Lowered& lowered) const;
-  Source values(const LaidOutGraph& laid, const Group& group, const Machine& machine,
-                Lowered& lowered) const;
+  /// Queries or keys as rows of the depth; copied by a call of their own where they do not lie in
+  /// chunks of 16 bytes.
+  Source query_rows(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                    Lowered& lowered) const;
+  Source key_rows(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                  Lowered& lowered) const;
+};
+/// nullopt when their types or extents are others.
+std::optional<ScoresGroup> scores_group(const Graph& graph, const cpu::AttentionWeights& weights);
+
+/// A group that is attention of 16-bit operands, with at most 128 elements in a row of any.
+struct AttentionGroup : ScoresGroup {
+  ValueId v = -1, attended = -1;
+  AttentionProblem problem;
+
+  /// The result as that of a product with the variable `sum`.
+  Product result() const;
+  /// Values as rows of features.
+  Source value_rows(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                    Lowered& lowered) const;
 };
 
 /// nullopt when the group is anything else.

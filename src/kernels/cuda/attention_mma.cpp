@@ -38,9 +38,9 @@ class Builder {
       internal_error("attention_mma", s.name(), ": ", fault);
     epilogue_ = epilogue_of(laid_, group_, m_.result(), {});
     middle_ = m_.middle_text(laid_, group_);
-    queries_ = m_.queries(laid_, group_, machine_, lowered_);
-    keys_ = m_.keys(laid_, group_, machine_, lowered_);
-    values_ = m_.values(laid_, group_, machine_, lowered_);
+    queries_ = m_.query_rows(laid_, group_, machine_, lowered_);
+    keys_ = m_.key_rows(laid_, group_, machine_, lowered_);
+    values_ = m_.value_rows(laid_, group_, machine_, lowered_);
     Call call;
     call.source.text = text_of(s);
     call.launch.grid.x = static_cast<unsigned>(ceil_div(p.queries, s.queries()) * p.batches);
@@ -133,12 +133,15 @@ std::string AttentionMmaSchedule::name() const {
          (slabs > 1 ? "_w" + std::to_string(warps) : "");
 }
 
-std::int64_t AttentionProblem::shared_bytes(const AttentionMmaSchedule& s) const {
+std::int64_t attention_tile_bytes(std::int64_t rows, std::int64_t width) {
   constexpr std::int64_t kPad = 8;  // elements, as in the kernel
-  const auto tile = [](std::int64_t rows, std::int64_t width) {
-    return round_up(rows * (filled(width) + kPad) * 2, 128);
-  };
-  return tile(s.queries(), depth) + s.stages * (tile(s.block, depth) + tile(s.block, features));
+  return round_up(rows * (filled(width) + kPad) * 2, 128);
+}
+
+std::int64_t AttentionProblem::shared_bytes(const AttentionMmaSchedule& s) const {
+  return attention_tile_bytes(s.queries(), depth) +
+         s.stages *
+             (attention_tile_bytes(s.block, depth) + attention_tile_bytes(s.block, features));
 }
 
 std::string AttentionProblem::fault(const AttentionMmaSchedule& s, const Machine& machine) const {

@@ -21,6 +21,8 @@ struct AttentionMmaSchedule {
   int queries() const { return 16 * warps * slabs; }  // of a block
 };
 
+/// Of a tile of 16-bit rows in shared memory (device/attention_scores.h).
+std::int64_t attention_tile_bytes(std::int64_t rows, std::int64_t width);
 /// How many blocks a multiprocessor holds: by registers, threads and shared memory.
 double resident_blocks(const AttentionProblem& problem, const AttentionMmaSchedule& schedule,
                        const Machine& machine);

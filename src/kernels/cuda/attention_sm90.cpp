@@ -33,12 +33,12 @@ class Builder {
       internal_error("attention_sm90", schedule.name(), ": ", fault);
     epilogue_ = epilogue_of(laid_, group_, result, {.write = staged});
     middle_ = m_.middle_text(laid_, group_);
-    queries_ = m_.queries(laid_, group_, machine_, lowered_);
-    keys_ = m_.keys(laid_, group_, machine_, lowered_);
-    values_ = m_.values(laid_, group_, machine_, lowered_);
+    queries_ = m_.query_rows(laid_, group_, machine_, lowered_);
+    keys_ = m_.key_rows(laid_, group_, machine_, lowered_);
+    values_ = m_.value_rows(laid_, group_, machine_, lowered_);
     results_ = queries_;
     if (p.staged)
-      results_ = {rows_of_features(laid_, m_.attention.result, result)->settled(),
+      results_ = {rows_of_features(laid_, m_.attended, result)->settled(),
                   {Pointer::Base::operand, static_cast<int>(group_.reads.size()), 0}};
     add_kernel(schedule);
     return std::move(lowered_);
@@ -47,7 +47,7 @@ class Builder {
  private:
   void add_kernel(const AttentionSchedule& s) {
     const AttentionProblem& p = m_.problem;
-    const DType output = p.staged ? laid_.graph.type(m_.attention.result).dtype : m_.dtype;
+    const DType output = p.staged ? laid_.graph.type(m_.attended).dtype : m_.dtype;
     Call call;
     call.source.text = text_of(s, output);
     const std::int64_t tiles = ceil_div(p.queries, 64);
