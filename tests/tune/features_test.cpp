@@ -45,6 +45,10 @@ std::vector<Case> cases() {
     const Tensor scores = matmul(in[0], swapaxes(in[1], -1, -2)).astype(f32) * 0.125;
     return {matmul(softmax(scores, -1).astype(f16), in[2])};
   };
+  const auto weights = [](const Tensors& in) -> Tensors {
+    const Tensor scores = matmul(in[0], swapaxes(in[1], -1, -2)).astype(f32) * 0.125;
+    return {softmax(scores, -1).astype(f16)};
+  };
   const auto convolution = [](const Shape& filters, const Conv2dOptions& options) {
     return [=](const Tensors& in) -> Tensors {
       const DType dtype = in[0].dtype();
@@ -59,6 +63,8 @@ std::vector<Case> cases() {
       {"product with a residual", residual, {{{4200, 1024}, f16}, {{4200, 256}, f32}}},
       {"attention", attention, {heads, heads, heads}},
       {"long attention", attention, {long_heads, long_heads, long_heads}},
+      {"attention weights", weights, {heads, heads}},
+      {"long attention weights", weights, {long_heads, long_heads}},
       {"3 x 3", convolution({128, 128, 3, 3}, {.padding = 1}), {{{1, 128, 100, 167}, f16}}},
       {"3 x 3 of float32", convolution({64, 64, 3, 3}, {.padding = 1}), {{{1, 64, 56, 56}, f32}}},
       {"strided 1 x 1", convolution({512, 256, 1, 1}, {.stride = 2}), {{{1, 256, 50, 84}, f16}}},

@@ -11,8 +11,8 @@ namespace tensor::cuda {
 
 std::span<const Family> cuda_families() {
   static const std::vector<Family> table = {
-      kAttentionSm90, kAttentionMma, kGemmSm90, kGemmMma, kGemmPlain, kConv, kPointwise,
-      kCopy,          kImage,        kRow,      kReduce,  kScan,      kHost};
+      kAttentionSm90, kAttentionMma, kSoftmaxMma, kGemmSm90, kGemmMma, kGemmPlain, kConv,
+      kPointwise,     kCopy,         kImage,      kRow,      kReduce,  kScan,      kHost};
   return table;
 }
 
