@@ -77,28 +77,21 @@ inline void finish_rows(const float (&sums)[kColumns / 8][4], float* buffer, int
   const int row = lane / kLanes, column = lane % kLanes * 8, channel = first_channel + column;
   if (channel >= channels) return;
   const auto line = epilogue.template line<8>(channel);
-  // What is read ahead has to fit into registers beside the sums of the columns to come.
-  using Read = decltype(epilogue.template pixel<8>(0, 0));
-  constexpr int kFit = (96 - static_cast<int>(sizeof(line))) / static_cast<int>(sizeof(Read));
-  constexpr int kAhead = kFit < 1 ? 1 : kFit < kPasses ? kFit : kPasses;
-  Read read[kAhead];
-  const auto load = [&](int pass) {
-    const int pixel = first_pixel + row + pass * kRows;
-    if (pass < kPasses && pixel < pixels)
-      read[pass % kAhead] = epilogue.template pixel<8>(pixel, channel);
-  };
+  decltype(epilogue.template pixel<8>(0, 0)) read[kPasses];
 #pragma unroll
-  for (int i = 0; i < kAhead; ++i) load(i);
+  for (int i = 0; i < kPasses; ++i) {
+    const int pixel = first_pixel + row + i * kRows;
+    if (pixel < pixels) read[i] = epilogue.template pixel<8>(pixel, channel);
+  }
 #pragma unroll
   for (int i = 0; i < kPasses; ++i) {
     const int at = row + i * kRows, pixel = first_pixel + at;
-    if (pixel < pixels) {
-      float part[8];
+    if (pixel >= pixels) continue;
+    keep_packed(read[i]);
+    float part[8];
 #pragma unroll
-      for (int k = 0; k < 8; ++k) part[k] = buffer[at * kPitch + column + k];
-      epilogue.template finish<8>(part, line, read[i % kAhead], pixel, channel);
-    }
-    load(i + kAhead);
+    for (int k = 0; k < 8; ++k) part[k] = buffer[at * kPitch + column + k];
+    epilogue.template finish<8>(part, line, read[i], pixel, channel);
   }
 }
 

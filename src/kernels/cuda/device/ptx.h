@@ -302,6 +302,13 @@ inline void wgmma_wait() {
 /// Tells the compiler that a register was written behind its back.
 inline void touch(float& value) { asm volatile("" : "+f"(value)::"memory"); }
 inline void touch(u32& value) { asm volatile("" : "+r"(value)::"memory"); }
+/// What is read of this afterwards is not converted before, when it would take twice the registers.
+template <class T>
+inline void keep_packed(T& value) {
+  u32* words = reinterpret_cast<u32*>(&value);
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(T) / 4); ++i) asm volatile("" : "+r"(words[i]));
+}
 
 /// A tile of rows of 128 bytes, 16-byte chunks exchanged as TMA's 128-byte swizzle does, for either
 /// operand with k along the rows (PTX ISA, "Matrix descriptor format"): 1,024 bytes for 8 rows.

@@ -146,6 +146,8 @@ void wgmma_wait() {
 }
 inline void touch(float&) {}
 inline void touch(u32&) {}
+template <class T>
+void keep_packed(T&) {}
 
 inline u64 swizzled_tile(u32 address) {
   return u64{(address & 0x3ffff) >> 4} | u64{1} << 16 | u64{1024 >> 4} << 32 | u64{1} << 62;
