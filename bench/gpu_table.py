@@ -156,16 +156,25 @@ def kernels(run):
         ["kernel", "chosen", "fastest tried", "PyTorch", "PyTorch ÷ chosen"], rows)
 
 
+def tests(run):
+    rows = [[row["tool"], str(row["passed"]), ", ".join(row["failed"]) or "–", str(sum(row["errors"].values())),
+             ", ".join(row["skipped"]) or "–", ", ".join(row["unfinished"]) or "–", f"{row['seconds']:.0f}"]
+            for row in run["results"]]
+    return header(run, "The tests that need a GPU, each by itself, and what compute-sanitizer finds in them") + "\n" + table(
+        ["tool", "passed", "failed", "errors found", "skipped", "not finished in time", "s"], rows, 1)
+
+
 def tuned(run):
     rows = [
         [row["model"], str(row["batch"]), f"{len(row['subgraphs'])}", row["weights"], f"{row['trials']}", f"{row['failures']}",
          f"{row['tune_seconds']:.0f}", f"{row['compile_seconds']:.0f}", f"{row['before_ms']:.3f}", f"{row['after_ms']:.3f}",
-         f"**{row['before_ms'] / row['after_ms']:.3f}**", f"{len(row['overturned'])}"]
+         f"**{row['before_ms'] / row['after_ms']:.3f}**", f"{row['sum_before_us'] / row['sum_after_us']:.3f}",
+         f"{len(row['overturned'])}"]
         for row in run["results"]
     ]
     gains = [row["before_ms"] / row["after_ms"] for row in run["results"] if row["batch"] == 1]
     heads = ["model", "batch", "subgraphs", "[how often * how many]", "trials", "failed", "tuned s", "in all s", "before ms",
-             "after ms", "gain", "fusions overturned"]
+             "after ms", "gain", "of the kernels alone", "fusions overturned"]
     return (header(run, "Tuning") + "\n" + table(heads, rows)
             + mean_sentence("Geometric mean of the gains at batch 1", gains)
             + image("tuned", "Bars of the gain over level 0 for each model.")
@@ -365,7 +374,8 @@ def draw_search(run):
     return plots.curves(run["search"], [described(task["problem"]) for task in tasks], METHODS)
 
 
-KINDS = {"models": (models, draw_models), "compiled": (compiled, None), "kernels": (kernels, None), "tuned": (tuned, draw_tuned),
+KINDS = {"models": (models, draw_models), "compiled": (compiled, None), "kernels": (kernels, None), "tests": (tests, None),
+         "tuned": (tuned, draw_tuned),
          "level0": (level0, draw_tuned), "minutes": (minutes, draw_minutes), "ablation": (ablation, draw_ablation),
          "search": (search, draw_search), "cost-model": (ranking, draw_ranking)}
 
