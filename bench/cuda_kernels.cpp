@@ -1,4 +1,4 @@
-// Kernels one at a time on a GPU: products and attention of the standard models by the schedules
+// Kernels one at a time on a GPU: products, attention and its weights by the schedules
 // that the model of their family likes best, so that its order can be checked, and convolutions as
 // compile() runs them. Weights come from memory: every launch of a graph reads another copy of
 // them.
@@ -25,6 +25,7 @@
 #include "src/kernels/cuda/gemm_sm90.h"
 #include "src/kernels/cuda/graph.h"
 #include "src/kernels/cuda/load.h"
+#include "src/kernels/cuda/softmax_mma.h"
 #include "src/trace/trace.h"
 #include "tensor/tensor.h"
 
@@ -84,21 +85,42 @@ Problem product(DType dtype, std::int64_t tokens, std::int64_t features, std::in
                 2. * static_cast<double>(tokens * features) * static_cast<double>(depth));
 }
 
-Problem attention(DType dtype, std::int64_t batch, std::int64_t heads, std::int64_t queries,
-                  std::int64_t keys, std::int64_t depth) {
-  const TensorFunction f = [=](const Tensors& in) -> Tensors {
-    const Tensor q = in[0].transpose({0, 2, 1, 3}), k = in[1].transpose({0, 2, 3, 1}),
-                 v = in[2].transpose({0, 2, 1, 3});
-    const Tensor scores = matmul(q, k).astype(f32) * (1 / std::sqrt(static_cast<double>(depth)));
-    const Tensor sums = matmul(softmax(scores, -1).astype(dtype), v).astype(f32).astype(dtype);
-    return {reshape(transpose(sums, {0, 2, 1, 3}), {batch, queries, heads * depth})};
-  };
+struct Heads {
+  std::int64_t batch, heads, queries, keys, depth;
+};
+
+Tensor weights_of(const Tensor& queries, const Tensor& keys) {
+  const Tensor q = queries.transpose({0, 2, 1, 3}), k = keys.transpose({0, 2, 3, 1});
+  const double scale = 1 / std::sqrt(static_cast<double>(q.shape().back()));
+  return softmax(matmul(q, k).astype(f32) * scale, -1).astype(queries.dtype());
+}
+
+Problem of_heads(const char* kind, DType dtype, const Heads& h, const TensorFunction& f,
+                 int products) {
   std::ostringstream name;
-  name << "attention/b" << batch << "xh" << heads << 'x' << queries << 'x' << keys << "xd" << depth;
-  const TensorType q{{batch, queries, heads, depth}, dtype}, k{{batch, keys, heads, depth}, dtype};
-  return traced(
-      name.str(), f, {q, k, k},
-      4. * static_cast<double>(batch * heads * queries) * static_cast<double>(keys * depth));
+  name << kind << "/b" << h.batch << "xh" << h.heads << 'x' << h.queries << 'x' << h.keys << "xd"
+       << h.depth;
+  const TensorType q{{h.batch, h.queries, h.heads, h.depth}, dtype},
+      k{{h.batch, h.keys, h.heads, h.depth}, dtype};
+  std::vector<TensorType> inputs = {q, k};
+  if (products > 1) inputs.push_back(k);
+  return traced(name.str(), f, inputs,
+                2. * products * static_cast<double>(h.batch * h.heads * h.queries) *
+                    static_cast<double>(h.keys * h.depth));
+}
+
+Problem attention(DType dtype, const Heads& h) {
+  const TensorFunction f = [=](const Tensors& in) -> Tensors {
+    const Tensor v = in[2].transpose({0, 2, 1, 3});
+    const Tensor sums = matmul(weights_of(in[0], in[1]), v).astype(f32).astype(dtype);
+    return {reshape(transpose(sums, {0, 2, 1, 3}), {h.batch, h.queries, h.heads * h.depth})};
+  };
+  return of_heads("attention", dtype, h, f, 2);
+}
+
+Problem attention_weights(DType dtype, const Heads& h) {
+  const TensorFunction f = [](const Tensors& in) -> Tensors { return {weights_of(in[0], in[1])}; };
+  return of_heads("softmax", dtype, h, f, 1);
 }
 
 // Channels of an image, kernel and stride, with bias and relu after it.
@@ -148,14 +170,14 @@ std::vector<Problem> problems(DType dtype) {
   for (const std::int64_t depth : {1024, 4096}) add(12608, 1024, depth, "narrow_residual");
   for (const std::int64_t depth : {1280, 5120}) add(16448, 1280, depth, "narrow_residual");
   add(8192, 8192, 8192, "plain");
-  all.push_back(attention(dtype, 1, 12, 197, 197, 64));
-  all.push_back(attention(dtype, 64, 12, 197, 197, 64));
-  all.push_back(attention(dtype, 64, 16, 197, 197, 64));
-  all.push_back(attention(dtype, 1, 16, 257, 257, 80));
-  all.push_back(attention(dtype, 64, 16, 257, 257, 80));
-  all.push_back(attention(dtype, 1, 16, 576, 576, 64));
-  all.push_back(attention(dtype, 1, 8, 1050, 1050, 32));
-  all.push_back(attention(dtype, 1, 8, 100, 1050, 32));
+  for (const Heads& heads :
+       {Heads{1, 12, 197, 197, 64}, Heads{64, 12, 197, 197, 64}, Heads{64, 16, 197, 197, 64},
+        Heads{1, 16, 257, 257, 80}, Heads{64, 16, 257, 257, 80}, Heads{1, 16, 576, 576, 64},
+        Heads{1, 8, 1050, 1050, 32}, Heads{1, 8, 100, 1050, 32}})
+    all.push_back(attention(dtype, heads));
+  for (const Heads& heads : {Heads{1, 12, 197, 197, 64}, Heads{64, 12, 197, 197, 64},
+                             Heads{1, 16, 576, 576, 64}, Heads{1, 8, 1050, 1050, 32}})
+    all.push_back(attention_weights(dtype, heads));
   all.push_back(convolution(dtype, 64, 64, 200, 334, 3, 1));
   all.push_back(convolution(dtype, 64, 256, 200, 334, 1, 1));
   all.push_back(convolution(dtype, 128, 128, 100, 167, 3, 1));
@@ -210,6 +232,14 @@ std::vector<Candidate> candidates_of(const Problem& p, std::size_t most, const M
     for (const GemmSchedule& s : chosen)
       all.push_back({&p, s.name(), lower_gemm_sm90(p.laid, p.group, machine, s),
                      model_gemm_sm90(problem, s, machine).total});
+    return all;
+  }
+  const auto soft_kind = [](const SoftmaxSchedule& s) { return s.warps + 16 * s.block; };
+  if (const auto weights = softmax_problem(p.laid.graph, p.group)) {
+    for (const SoftmaxSchedule& s :
+         different<SoftmaxSchedule>(softmax_mma_schedules(*weights, machine), most, soft_kind))
+      all.push_back({&p, s.name(), lower_softmax_mma(p.laid, p.group, machine, s),
+                     model_softmax_mma(*weights, s, machine).total});
     return all;
   }
   const auto attended = attention_problem(p.laid.graph, p.group);

@@ -10,7 +10,7 @@
     level0      level 0 beside the plans of the logs that ship                 about 5 minutes
     minutes     ViT-B and DETR-E6 tuned for ten minutes, beside "tuned"        about 25 minutes
     ablation    ViT-B tuned for 36 s without each part of the compiler         about 6 minutes
-    search      records random schedules of three models, replays searches     about 11 minutes, then a CPU's
+    search      records random schedules of seven models, replays searches     about 24 minutes, then a CPU's
     cost-model  what a cost model learns from the logs of "tuned"              minutes of a CPU, no GPU
 
 Two more run only when they are named:
@@ -173,7 +173,7 @@ MOST_BYTES = 1 << 20  # of recordings that are kept beside the results
 
 def search(options):
     folder = options.logs / "recorded"
-    for model, seconds in ((VIT[0], 190), (VIT[1], 190), (DETR[1], 275)):
+    for model, seconds in ((VIT[0], 190), (VIT[1], 190), (VIT[2], 190), (DETR[1], 275), *((model, 190) for model in SETR)):
         if wanted(options, [model]):
             tune(options, folder, model, "--record=4", f"--trials={TRIALS}", f"--seconds={seconds}")
     recordings = sorted(folder.glob("*.jsonl"))

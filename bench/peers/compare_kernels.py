@@ -6,8 +6,8 @@ bfloat16) on one GPU, in one run.
 Both launch a kernel many times in one CUDA graph, each time with other weights, so that these come from memory. Of this
 library the schedule that its model chose and the fastest of those that were tried are told. PyTorch's linear has a
 bias, and nothing of what this library's kernels do besides: GELU, a float32 residual, or relu. To a residual in the
-type itself ("narrow_residual") it adds the product in place, without a bias: as many bytes. All takes one to two
-minutes of an H200 with `--schedules 4`.
+type itself ("narrow_residual") it adds the product in place, without a bias: as many bytes. "softmax" are the weights of
+attention by themselves, in PyTorch three operators. All takes one to two minutes of an H200 with `--schedules 4`.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def ours(bench, schedules, dtype):
     told = json.loads(printed[printed.index("{"):])
     for row in told["benchmarks"]:
         kind, problem, *rest = row["name"].split("/iterations")[0].split("/")
-        split = {"gemm": 1, "attention": 0, "conv": 1}[kind]
+        split = {"gemm": 1, "attention": 0, "softmax": 0, "conv": 1}[kind]
         name = "/".join([kind, problem, *rest[:split]])
         times.setdefault(name, {})["/".join(rest[split:])] = row["us"]
     return times, told["context"].get("commit", "unknown")
@@ -75,14 +75,21 @@ def linear(torch, name, dtype):
     return in_graph(torch, lambda: [torch.nn.functional.linear(x, w, bias) for w in weights], copies)
 
 
+def heads_of(torch, name, dtype):
+    """Queries, keys and values."""
+    batch, heads, queries, keys, depth = numbers(name.split("/")[1].replace("xh", "x").replace("xd", "x"))
+    return [torch.randn(batch, length, heads, depth, device="cuda", dtype=dtype).transpose(1, 2)
+            for length in (queries, keys, keys)]
+
+
+def softmax(torch, name, dtype):
+    q, k, _ = heads_of(torch, name, dtype)
+    return in_graph(torch, lambda: [torch.softmax(q @ k.transpose(2, 3) * q.shape[3] ** -0.5, -1) for _ in range(8)], 8)
+
+
 def attention(torch, name, dtype):
     from torch.nn.attention import SDPBackend, sdpa_kernel
-    batch, heads, queries, keys, depth = numbers(name.split("/")[1].replace("xh", "x").replace("xd", "x"))
-
-    def make(length):
-        return torch.randn(batch, length, heads, depth, device="cuda", dtype=dtype).transpose(1, 2)
-
-    q, k, v = make(queries), make(keys), make(keys)
+    q, k, v = heads_of(torch, name, dtype)
     best = {}
     for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION):
         try:
@@ -123,7 +130,7 @@ def main():
         kernels, commit = ours(options.bench, options.schedules, options.dtype)
     with torch.inference_mode(), gpu.Clocks() as their_clocks:
         for name, schedules in kernels.items():
-            peer = {"gemm": linear, "attention": attention, "conv": convolution}[name.split("/")[0]]
+            peer = {"gemm": linear, "attention": attention, "softmax": softmax, "conv": convolution}[name.split("/")[0]]
             best = min(schedules, key=schedules.get)
             row = {"kernel": name, "chosen": next(iter(schedules)), "chosen_us": next(iter(schedules.values())),
                    "best": best, "best_us": schedules[best], "torch_us": peer(torch, name, dtype), "all_us": schedules}
