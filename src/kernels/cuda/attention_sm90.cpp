@@ -21,7 +21,7 @@ class Builder {
   Lowered run(const AttentionSchedule* wanted) {
     AttentionProblem& p = m_.problem;
     const Product result = m_.result();
-    const int staged = boxed_write(laid_, group_, result);
+    int staged = boxed_write(laid_, group_, result);
     p.staged = staged >= 0;
     const AttentionSchedule schedule =
         wanted ? *wanted
@@ -31,6 +31,7 @@ class Builder {
     if (const std::string fault = p.fault(schedule, machine_.device.shared_block_bytes);
         !fault.empty())
       internal_error("attention_sm90", schedule.name(), ": ", fault);
+    if (schedule.parts > 1) p.staged = false, staged = -1;  // what is joined is stored by threads
     epilogue_ = epilogue_of(laid_, group_, result, {.write = staged});
     middle_ = m_.middle_text(laid_, group_);
     queries_ = m_.query_rows(laid_, group_, machine_, lowered_);
@@ -52,8 +53,11 @@ class Builder {
     call.source.text = text_of(s, output);
     const std::int64_t tiles = ceil_div(p.queries, 64);
     const std::int64_t work = ceil_div(tiles, s.tiles) * p.batches;
-    call.launch.grid.x = static_cast<unsigned>(std::min<std::int64_t>(
-        work, machine_.device.multiprocessors * p.resident(s, machine_.device)));
+    call.launch.grid.x = static_cast<unsigned>(
+        s.parts > 1 ? work * s.parts
+                    : std::min<std::int64_t>(
+                          work, machine_.device.multiprocessors * p.resident(s, machine_.device)));
+    call.launch.cluster = static_cast<unsigned>(s.parts);
     call.launch.block.x = static_cast<unsigned>(s.threads());
     call.launch.shared_bytes = static_cast<unsigned>(p.shared_bytes(s));
     call.launch.overlaps_previous = true;
@@ -82,11 +86,11 @@ class Builder {
            ";\n  using Output = " + std::string(device_type(output)) + ";\n" +
            constant_text("kGroups", s.groups) + constant_text("kTiles", s.tiles) +
            constant_text("kBlock", s.block) + constant_text("kHalves", s.block / half_of(s)) +
-           constant_text("kStages", s.stages) + flag_text("kMiddle", m_.has_middle) +
-           flag_text("kStaged", p.staged) + "};\nstruct Problem {\n" +
-           constant_text("kQueries", p.queries) + constant_text("kKeys", p.keys) +
-           constant_text("kDepth", p.depth) + constant_text("kFeatures", p.features) +
-           constant_text("kBatches", p.batches) +
+           constant_text("kStages", s.stages) + constant_text("kParts", s.parts) +
+           flag_text("kMiddle", m_.has_middle) + flag_text("kStaged", p.staged) +
+           "};\nstruct Problem {\n" + constant_text("kQueries", p.queries) +
+           constant_text("kKeys", p.keys) + constant_text("kDepth", p.depth) +
+           constant_text("kFeatures", p.features) + constant_text("kBatches", p.batches) +
            "  static constexpr float kScale = " + literal(m_.kernel_scale(), f32) + ";\n" +
            queries_.corner_text("queries") + keys_.corner_text("keys") +
            values_.corner_text("values") + results_.corner_text("results") + "};\n" +
@@ -142,19 +146,24 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machi
 
 std::string AttentionSchedule::name() const {
   return std::to_string(64 * tiles) + "x" + std::to_string(block) + "_s" + std::to_string(stages) +
-         (groups > 1 ? "_g" + std::to_string(groups) : "");
+         (groups > 1 ? "_g" + std::to_string(groups) : "") +
+         (parts > 1 ? "_k" + std::to_string(parts) : "");
 }
 
 std::int64_t AttentionProblem::shared_bytes(const AttentionSchedule& s) const {
   const std::int64_t depth_panels = ceil_div(depth, 64), feature_panels = ceil_div(features, 64);
-  return 128 * (64 * s.groups * (depth_panels + (staged ? feature_panels : 0)) +
-                std::int64_t{s.stages} * s.block * (depth_panels + feature_panels));
+  const std::int64_t result_panels = staged && s.parts == 1 ? feature_panels : 0;
+  return 128 * (64 * s.groups * (depth_panels + result_panels) +
+                std::int64_t{s.stages} * s.block * (depth_panels + feature_panels)) +
+         (s.parts > 1 ? 64 * s.groups * (features + 4) * 4 : 0);
 }
 
 std::string AttentionProblem::fault(const AttentionSchedule& s, std::int64_t most) const {
   if (s.groups < 1 || s.groups > 3 || s.tiles < s.groups) return "groups from 1 to 3, each a tile";
   if (s.block % 16 != 0 || s.block < 16 || s.block > 272) return "blocks of 16 to 272 keys";
   if (keys > s.block && s.tiles != s.groups) return "keys in several blocks are seen by each once";
+  if (s.parts < 1 || s.parts > 8) return "one to eight blocks of a cluster";
+  if (s.parts > 1 && s.parts > ceil_div(keys, s.block)) return "parts without keys";
   // Sums of the scores, whose registers their exponentials take over, and of the results, which one
   // block alone does not have yet.
   const std::int64_t registers = s.block / 2 + (keys > s.block ? features / 2 : 0);
@@ -182,7 +191,7 @@ int AttentionProblem::resident(const AttentionSchedule& s, const DeviceInfo& dev
 TimeParts model_attention_sm90(const AttentionProblem& p, const AttentionSchedule& s,
                                const Machine& machine) {
   const double clock_mhz = 0.9e3 * machine.device.clock_ghz;
-  const auto blocks = static_cast<double>(ceil_div(p.keys, s.block));
+  const auto blocks = static_cast<double>(ceil_div(ceil_div(p.keys, s.block), s.parts));
   const double scores = 64.0 * s.block;  // of a tile and a block
   // Clocks of one multiprocessor for a block: wgmma multiplies 2,048 pairs of numbers a clock,
   // beside which some 10 operations a score run, 128 a clock. All constants are fitted to 700
@@ -195,7 +204,7 @@ TimeParts model_attention_sm90(const AttentionProblem& p, const AttentionSchedul
   // One after the other, with what passes between them; of several groups in part side by side.
   const double chain = blocks * (500 + multiply + others);
   const double bound = blocks * (150 + others + 0.8 * multiply);
-  const std::int64_t work = ceil_div(ceil_div(p.queries, 64), s.tiles) * p.batches;
+  const std::int64_t work = ceil_div(ceil_div(p.queries, 64), s.tiles) * p.batches * s.parts;
   const std::int64_t processors = machine.device.multiprocessors;
   const bool two_fit = p.resident(s, machine.device) == 2;
   const double resident = two_fit && work > processors ? 2 : 1;
@@ -219,15 +228,21 @@ TimeParts model_attention_sm90(const AttentionProblem& p, const AttentionSchedul
   // runs elsewhere crowd on the first that are free (in SETR-Naive-Base on an H200 12 attentions
   // took 10 us less with stages that leave no room).
   const bool crowds = blocks > 1 && work <= processors && two_fit;
+  // Sums of a cluster's parts are read at 8 bytes a clock, as those of products, between two
+  // barriers.
+  const double exchange =
+      s.parts > 1 ? 1200 + 64.0 * s.groups * static_cast<double>(p.features + 4) * 4 / 8 : 0;
   const double fill = crowds ? 2.0 : two_fit ? 1.7 : 1.85;
   const double steps = rounds * turns * blocks / clock_mhz;
   const double factors =
       static_cast<double>(p.queries * (p.depth + p.features) + p.keys * (p.depth + p.features));
-  return {fill + (rounds * clocks + key_bytes / kArrival) / clock_mhz, steps * multiply,
-          steps * others, 2 * static_cast<double>(p.batches) * factors / machine.memory_gbps / 1e3,
+  return {fill + (rounds * (clocks + exchange) + key_bytes / kArrival) / clock_mhz,
+          steps * multiply, steps * others,
+          2 * static_cast<double>(p.batches) * factors / machine.memory_gbps / 1e3,
           rounds * arrival / clock_mhz};
 }
 
+// Clusters are left to tuning: what they cost has not been fitted to a GPU yet.
 std::vector<AttentionSchedule> attention_sm90_schedules(const AttentionProblem& p,
                                                         const Machine& machine) {
   std::vector<AttentionSchedule> candidates;

@@ -14,6 +14,7 @@ struct AttentionSchedule {
   int tiles = 1;   // of 64 queries, that share what is copied of keys and values
   int block = 16;  // keys
   int stages = 1;  // blocks in shared memory
+  int parts = 1;   // thread blocks that share the keys of the same queries, as a cluster
 
   std::string name() const;  // "128x208_s2"
   int threads() const { return 128 * groups + (groups > 1 ? 128 : 32); }

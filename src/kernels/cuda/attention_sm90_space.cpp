@@ -37,9 +37,27 @@ std::optional<Sketch> online(const AttentionProblem& p) {
                 {{"groups", {1, 2, 3}}, {"block", blocks}, {"stages", {1, 2, 3, 4, 5, 6}}}};
 }
 
-constexpr Rule kRules[] = {whole_rows, online};
+// Blocks of a cluster have some of the keys each and join their sums (Dao et al., Flash-Decoding,
+// 2023): where there are few queries, all multiprocessors have something to do.
+std::optional<Sketch> split(const AttentionProblem& p) {
+  if (p.keys <= 2 * kStep) return std::nullopt;
+  std::vector<int> blocks;
+  for (int block = kStep; block <= kMostKeys && block < p.keys; block += kStep)
+    if (block == kStep || ceil_div(p.keys, block) < ceil_div(p.keys, block - kStep))
+      blocks.push_back(block);
+  return Sketch{"split",
+                {{"groups", {1, 2}},
+                 {"block", blocks},
+                 {"parts", {2, 3, 4, 5, 6, 7, 8}},
+                 {"stages", {1, 2, 3, 4}}}};
+}
+
+constexpr Rule kRules[] = {whole_rows, online, split};
 
 Schedule named(const AttentionSchedule& s, const AttentionProblem& p) {
+  if (s.parts > 1)
+    return {"split",
+            {{"groups", s.groups}, {"block", s.block}, {"parts", s.parts}, {"stages", s.stages}}};
   if (s.block >= p.keys)
     return {"whole_rows",
             {{"groups", s.groups}, {"tiles", s.tiles}, {"block", s.block}, {"stages", s.stages}}};
@@ -50,8 +68,10 @@ Schedule named(const AttentionSchedule& s, const AttentionProblem& p) {
 std::string pointless(const AttentionSchedule& s, const AttentionProblem& p,
                       const Machine& machine) {
   const std::int64_t tiles = ceil_div(p.queries, 64), units = ceil_div(tiles, s.tiles);
-  const std::int64_t blocks = ceil_div(p.keys, s.block);
+  const std::int64_t blocks = ceil_div(ceil_div(p.keys, s.block), s.parts);
   if (s.groups > 1 && s.groups > tiles) return "more groups than tiles of queries";
+  if (s.parts > 1 && s.parts * units * p.batches > 2 * machine.device.multiprocessors)
+    return "more clusters than run at once";
   if (s.tiles > s.groups && ceil_div(tiles, s.tiles - 1) == units)
     return "fewer tiles a block need as many blocks";
   // What one unit of work reads, and the next one's while that is worked on.
@@ -78,10 +98,11 @@ std::vector<float> features_of(const Schedule& schedule, const AttentionProblem&
   f.stages = s.stages, f.threads = s.threads();
   f.registers = 0.5 * (s.block + static_cast<double>(s.block < p.keys ? p.features : 0));
   f.shared_bytes = static_cast<double>(p.shared_bytes(s));
-  f.blocks = static_cast<double>(ceil_div(ceil_div(p.queries, 64), s.tiles) * p.batches);
+  f.splits = s.parts;
+  f.blocks = static_cast<double>(ceil_div(ceil_div(p.queries, 64), s.tiles) * p.batches * s.parts);
   f.resident = p.resident(s, machine.device);
   const auto width = static_cast<double>(p.depth + p.features);
-  const double keys = static_cast<double>(round_up(p.keys, s.block));
+  const double keys = static_cast<double>(round_up(p.keys, s.block)) / s.parts;
   f.cache_bytes = 2 * f.blocks * width * (keys + 64. * s.tiles);
   f.operand_bytes = 2 * f.blocks * s.tiles * width * (keys + 64);
   f.time = model_attention_sm90(p, s, machine);
@@ -96,6 +117,7 @@ AttentionSchedule attention_schedule_of(const Schedule& schedule) {
   s.tiles = schedule.value("tiles").value_or(s.groups);
   s.block = schedule.value("block").value_or(kStep);
   s.stages = schedule.value("stages").value_or(1);
+  s.parts = schedule.value("parts").value_or(1);
   return s;
 }
 

@@ -58,11 +58,14 @@ struct AttentionRows {
     }
   }
 
+  static constexpr float kLog2e = 1.4426950408889634f;
+  /// A difference of scores as a power of two.
+  static float scaled(float difference) { return S::kMiddle ? difference * kLog2e : difference; }
+
   /// Scores become exponentials, packed as the left operand. Returns by what the sums so far are to
   /// be multiplied.
   template <class Score>
   void soften(Score&& score, u32 (&p)[kUnits * 2], bool is_first, float (&factor)[2]) {
-    constexpr float kLog2e = 1.4426950408889634f;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       float most = score(0, 2 * r);
@@ -75,9 +78,7 @@ struct AttentionRows {
       if (!is_first) most = fmaxf(most, top[r]);
       // Of rows without any score but minus infinity nothing may be subtracted.
       const float subtracted = most == -kInfinity ? 0.0f : most;
-      factor[r] = is_first     ? 0.0f
-                  : S::kMiddle ? exp2_approximate((top[r] - subtracted) * kLog2e)
-                               : exp2_approximate(top[r] - subtracted);
+      factor[r] = is_first ? 0.0f : exp2_approximate(scaled(top[r] - subtracted));
       top[r] = most;
       float sum = 0;
 #pragma unroll
@@ -98,12 +99,25 @@ struct AttentionRows {
         p[2 * unit + r] = S::Element::pair(score(unit, 2 * r), score(unit, 2 * r + 1));
   }
 
+  /// By what sums of different keys are to be multiplied before they are added, of these tops.
+  template <int kParts>
+  static void join(const float (&tops)[kParts], float (&factors)[kParts]) {
+    float most = tops[0];
+#pragma unroll
+    for (int i = 1; i < kParts; ++i) most = fmaxf(most, tops[i]);
+    const float subtracted = most == -kInfinity ? 0.0f : most;
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) factors[i] = exp2_approximate(scaled(tops[i] - subtracted));
+  }
+
   /// By what the finished sums are to be multiplied.
   void finish(float (&factor)[2]) const {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      factor[r] = 1.0f / over_row(total[r], [](float x, float y) { return x + y; });
-    }
+    for (int r = 0; r < 2; ++r) factor[r] = 1.0f / whole(total[r]);
+  }
+  /// The sum of a row's exponentials.
+  static float whole(float total) {
+    return over_row(total, [](float x, float y) { return x + y; });
   }
 };
 

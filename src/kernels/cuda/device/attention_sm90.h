@@ -2,7 +2,7 @@
 // memory, warpgroups hold the scores of 64 queries in registers, which become the left operand of
 // the second product (Shah et al., FlashAttention-3, 2024, without its exchange of roles). Where
 // all keys fit into one block, the softmax is exact in one pass; otherwise it is kept up from block
-// to block.
+// to block. Few queries are worked on by clusters, each block of which has some of the keys.
 #pragma once
 
 #include "attention_rows.h"
@@ -16,6 +16,7 @@ namespace tensor::device {
 ///   kGroups of 128 threads, each with 64 queries at a time; kTiles: of 64 queries, that share what
 ///   is copied of keys and values
 ///   kBlock: keys of a block, in kHalves instructions; kStages: blocks in shared memory
+///   kParts: thread blocks of a cluster that share the keys of the same queries
 ///   kMiddle: something is done to scaled scores before the softmax
 ///   kStaged: results are stored as boxes; kPairs: features are even in number
 /// P is the problem: kQueries, kKeys, kDepth, kFeatures, kBatches, kScale (times log2(e) unless
@@ -33,8 +34,11 @@ struct AttentionSm90 {
   static constexpr u32 kKeyBytes = kDepthPanels * kBlockPanel;
   static constexpr u32 kValueBytes = kFeaturePanels * kBlockPanel;
   static constexpr u32 kResultBytes = S::kStaged ? kFeaturePanels * kTilePanel : 0;
-  static constexpr u32 kSharedBytes =
-      S::kGroups * (kTileBytes + kResultBytes) + S::kStages * (kKeyBytes + kValueBytes);
+  // Of a row's sums, with its largest score and the sum of its exponentials behind them.
+  static constexpr int kSharePitch = P::kFeatures + 4;
+  static constexpr u32 kShareBytes = S::kParts > 1 ? 64 * kSharePitch * 4 : 0;
+  static constexpr u32 kSharedBytes = S::kGroups * (kTileBytes + kResultBytes + kShareBytes) +
+                                      S::kStages * (kKeyBytes + kValueBytes);
   static constexpr int kConsumers = 128 * S::kGroups;
   static constexpr int kThreads = kConsumers + (S::kGroups > 1 ? 128 : 32);
   static constexpr int kProducerRegisters = 40;
@@ -52,11 +56,13 @@ struct AttentionSm90 {
   static_assert(kBlocks == 1 || S::kTiles == S::kGroups, "keys that stream by are seen once");
   static_assert(S::kBlock % 16 == 0 && kHalf % 8 == 0 && kHalf <= 256 && S::kHalves <= 2);
   static_assert(P::kFeatures % 8 == 0 && P::kFeatures <= 128 && P::kDepth <= 128);
+  static_assert(S::kParts == 1 || (S::kParts <= kBlocks && !S::kStaged));
 
   const TensorMap &queries, &keys, &values, &results;
   const Middle& middle;
   const Epilogue& epilogue;
   u32 memory, barriers;
+  int part;
 
   u32 tile_full(int group) const { return barriers + 8 * group; }
   u32 tile_empty(int group) const { return barriers + 8 * (S::kGroups + group); }
@@ -73,10 +79,17 @@ struct AttentionSm90 {
   u32 values_at(int stage) const { return keys_at(stage) + kKeyBytes; }
   u32 tile_at(int group) const { return keys_at(S::kStages) + group * kTileBytes; }
   u32 result_at(int group) const { return tile_at(S::kGroups) + group * kResultBytes; }
+  u32 shares_at(int row) const {
+    return tile_at(S::kGroups) + S::kGroups * kResultBytes + row * kSharePitch * 4;
+  }
 
   using Turn = RingTurn<S::kStages>;
   static int query_of(int work, int tile) { return (work % kUnitsOfBatch * S::kTiles + tile) * 64; }
   static int batch_of(int work) { return work / kUnitsOfBatch; }
+  // A cluster has one piece of work, other blocks take what is left.
+  static int first_work() { return static_cast<int>(blockIdx.x) / S::kParts; }
+  int first_block() const { return S::kParts > 1 ? kBlocks * part / S::kParts : 0; }
+  int last_block() const { return S::kParts > 1 ? kBlocks * (part + 1) / S::kParts : kBlocks; }
 
   void start() const {
     if (threadIdx.x == 0) {
@@ -121,7 +134,7 @@ struct AttentionSm90 {
     wait_for_previous();
     Turn turn;
     u32 parities = 0;  // of the tiles' barriers, one bit a group
-    for (int work = blockIdx.x; work < kWork; work += gridDim.x) {
+    for (int work = first_work(); work < kWork; work += gridDim.x) {
       const int batch = batch_of(work);
       for (int tile = 0; tile < S::kTiles; ++tile) {
         const int group = tile % S::kGroups, query = query_of(work, tile);
@@ -135,7 +148,7 @@ struct AttentionSm90 {
                      P::queries(64 * panel, query, batch).axes);
         }
         if (tile + 1 != S::kGroups) continue;
-        for (int block = 0; block < kBlocks; ++block, turn.next()) {
+        for (int block = first_block(); block < last_block(); ++block, turn.next()) {
           load_keys(turn, block, batch);
           load_values(turn, block, batch);
         }
@@ -258,6 +271,59 @@ struct AttentionSm90 {
     }
   }
 
+  // Sums of these keys, for the blocks of the cluster to read.
+  void share(const Sums& sums, const Rows& rows, int group) const {
+    const Place mine = place_of_lane(threadIdx.x % 128);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const u32 row = shares_at(64 * group + mine.row + kGroupSums.of_element(2 * r).row);
+      const float total = Rows::whole(rows.total[r]);
+      if (mine.column == 0) store_shared_pair(row + P::kFeatures * 4, rows.top[r], total);
+#pragma unroll
+      for (int unit = 0; unit < kFirst / 8; ++unit)
+        store_shared_pair(row + (8 * unit + mine.column) * 4, sums.first[4 * unit + 2 * r],
+                          sums.first[4 * unit + 2 * r + 1]);
+      if constexpr (kFeaturePanels > 1)
+#pragma unroll
+        for (int unit = 0; unit < kRest / 8; ++unit)
+          store_shared_pair(row + (64 + 8 * unit + mine.column) * 4, sums.rest[4 * unit + 2 * r],
+                            sums.rest[4 * unit + 2 * r + 1]);
+    }
+  }
+
+  // Every block finishes its share of the rows, four features a thread.
+  void finish_shares() const {
+    constexpr int kItems = P::kFeatures / 4;  // of a row
+    const int work = first_work(), first = query_of(work, 0);
+    for (int item = part * kConsumers + threadIdx.x; item < 64 * S::kGroups * kItems;
+         item += S::kParts * kConsumers) {
+      const int row = item / kItems, column = item % kItems * 4;
+      if (first + row >= P::kQueries) continue;
+      float tops[S::kParts], totals[S::kParts], factors[S::kParts];
+#pragma unroll
+      for (int i = 0; i < S::kParts; ++i) {
+        const u32 ends = peer_address(shares_at(row) + P::kFeatures * 4, i);
+        tops[i] = load_peer(ends), totals[i] = load_peer(ends + 4);
+      }
+      Rows::join(tops, factors);
+      float sums[4] = {}, total = 0;
+#pragma unroll
+      for (int i = 0; i < S::kParts; ++i) {
+        float own[4];
+        load_peer(own, peer_address(shares_at(row) + column * 4, i));
+        total = fmaf(totals[i], factors[i], total);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) sums[k] = fmaf(own[k], factors[i], sums[k]);
+      }
+      const float factor = 1.0f / total;
+#pragma unroll
+      for (int k = 0; k < 4; k += 2)
+        epilogue.store_pair(Epilogue::finish(sums[k] * factor, {}),
+                            Epilogue::finish(sums[k + 1] * factor, {}),
+                            batch_of(work) * P::kQueries + first + row, column + k);
+    }
+  }
+
   // The blocks of keys for 64 queries. `leaves`: nobody in this group needs them afterwards.
   void attend(Turn& turn, u32& parity, int group, int batch, int query, bool leaves) const {
     const bool speaks = threadIdx.x % 128 == 0, is_empty = query >= P::kQueries;
@@ -269,7 +335,8 @@ struct AttentionSm90 {
       parity ^= 1;
     }
 #pragma unroll 1
-    for (int block = 0; block < kBlocks; ++block) {
+    for (int block = first_block(); block < last_block(); ++block) {
+      const bool is_first = block == first_block();
       barrier_wait(keys_full(turn.stage), turn.parity);
       u32 p[kUnits * 2];
       float factor[2];
@@ -277,25 +344,29 @@ struct AttentionSm90 {
         float s[S::kHalves][kScores];
         multiply_scores(s, turn.stage, group);
         if (speaks && leaves) barrier_arrive(keys_empty(turn.stage));
-        if (speaks && block + 1 == kBlocks) barrier_arrive(tile_empty(group));
+        if (speaks && block + 1 == last_block()) barrier_arrive(tile_empty(group));
         const auto score_of = [&](int unit, int i) -> float& { return score(s, unit, i); };
         Rows::settle(score_of, middle, block, batch, query + row);
-        rows.soften(score_of, p, block == 0, factor);
+        rows.soften(score_of, p, is_first, factor);
       } else if (speaks && leaves) {
         barrier_arrive(keys_empty(turn.stage));
       }
       barrier_wait(values_full(turn.stage), turn.parity);
       if (!is_empty) {
-        if (kBlocks > 1 && block > 0) {
+        if (kBlocks > 1 && !is_first) {
           scale(sums.first, factor);
           if constexpr (kFeaturePanels > 1) scale(sums.rest, factor);
         }
-        multiply_values(sums, p, turn.stage, block == 0);
+        multiply_values(sums, p, turn.stage, is_first);
       }
       if (speaks && leaves) barrier_arrive(values_empty(turn.stage));
       if (leaves) turn.next();
     }
-    if (!is_empty) finish(sums, rows, group, batch, query);
+    if (is_empty) return;
+    if constexpr (S::kParts > 1)
+      share(sums, rows, group);
+    else
+      finish(sums, rows, group, batch, query);
   }
 
   void consume() const {
@@ -303,7 +374,7 @@ struct AttentionSm90 {
     Turn turn;
     u32 parity = 0;
     wait_for_previous();
-    for (int work = blockIdx.x; work < kWork; work += gridDim.x) {
+    for (int work = first_work(); work < kWork; work += gridDim.x) {
       if (work + static_cast<int>(gridDim.x) >= kWork) launch_next();
       const int batch = batch_of(work);
       for (int tile = group; tile < S::kTiles; tile += S::kGroups)
@@ -323,7 +394,8 @@ struct AttentionSm90 {
                                   middle,
                                   epilogue,
                                   shared_address(memory),
-                                  shared_address(barriers)};
+                                  shared_address(barriers),
+                                  S::kParts > 1 ? static_cast<int>(cluster_rank()) : 0};
     attention.start();
     if (threadIdx.x >= kConsumers) {
       if constexpr (S::kGroups > 1) give_registers<kProducerRegisters>();
@@ -331,6 +403,15 @@ struct AttentionSm90 {
     } else {
       if constexpr (S::kGroups > 1) take_registers<kConsumerRegisters>();
       attention.consume();
+    }
+    if constexpr (S::kParts > 1) {
+      __syncwarp();
+      cluster_arrive();
+      cluster_wait();
+      if (threadIdx.x < kConsumers) attention.finish_shares();
+      __syncwarp();
+      cluster_arrive();  // nobody leaves while others read its memory
+      cluster_wait();
     }
   }
 };

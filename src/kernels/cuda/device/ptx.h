@@ -243,6 +243,10 @@ inline void load_peer(float (&value)[4], u32 peer) {
                : "r"(peer)
                : "memory");
 }
+inline void store_shared_pair(u32 address, float first, float second) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second)
+               : "memory");
+}
 inline void store_peer(u32 peer, float value) {
   asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(peer), "f"(value) : "memory");
 }

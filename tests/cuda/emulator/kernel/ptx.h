@@ -114,6 +114,10 @@ inline float load_peer(u32 peer) {
 inline void load_peer(float (&value)[4], u32 peer) {
   tensor_gpu->load_peer(value, peer, sizeof value);
 }
+inline void store_shared_pair(u32 address, float first, float second) {
+  const float pair[2] = {first, second};
+  tensor_gpu->store_peer(address, pair, sizeof pair);
+}
 inline void store_peer(u32 peer, float value) {
   tensor_gpu->store_peer(peer, &value, sizeof value);
 }
