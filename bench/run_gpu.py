@@ -15,7 +15,7 @@
 
 Two more run only when they are named:
 
-    tests       the GPU tests, alone and under compute-sanitizer               depends on --tests and --tools
+    tests       the GPU tests, alone and under compute-sanitizer               about 12 minutes
     logs        tunes what no shipped log has yet (--batch), and adds it       60 s each, DETR-E6 180 s
 
 The steps tuned, level0, minutes and logs take the models that --models finds in MODEL-bBATCH, and what was measured is
@@ -193,7 +193,7 @@ def cost_model(options):
     save("cost-model", "tune_model on the logs of \"tuned\"", {"ranking": json.loads(told)})
 
 
-TOOLS = ["none", "memcheck", "racecheck", "synccheck"]
+TOOLS = ["none", "memcheck", "synccheck", "racecheck"]
 MORE = {"memcheck": ["--report-api-errors=no"], "racecheck": ["--racecheck-num-workers=1"]}  # tests provoke refusals
 TESTS = "*OnGpu*:*OnDevice*:Gpu.*:DeviceTensor.*"
 LONG = "*StandardModels*:Gpu.AFatalErrorIsNeverHidden"  # or failing on purpose: not for the sanitizers
