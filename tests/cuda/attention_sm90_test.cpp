@@ -41,6 +41,7 @@ TEST(AttentionSm90, CompilesWithoutSpills) {
     check({2, 2, 65, 257, depth, depth == 80}, {1, 2, 272, 1});
     check({2, 2, 130, 1050, depth, depth == 32}, {2, 2, depth > 64 ? 128 : 176, 2});
     check({2, 2, 100, 1050, depth, depth == 32}, {1, 1, depth > 64 ? 144 : 176, 1, 6});
+    check({2, 2, 100, 1050, depth, depth == 80}, {1, 1, 128, 1, 8});
   }
   check({2, 12, 197, 197, 64}, {2, 4, 208, 2});
   check({2, 12, 197, 576, 64}, {3, 3, 96, 2});

@@ -85,8 +85,8 @@ TEST(Space, PointlessSchedulesOfProductsAreNotTried) {
 TEST(Space, AttentionHasWholeRowsWhereRegistersHoldThem) {
   const Space vit = attention_sm90_space({12, 197, 197, 64, 64}, h200()),
               detr = attention_sm90_space({8, 1050, 1050, 32, 32}, h200());
-  EXPECT_EQ(sketches_of(vit), (std::set<std::string>{"whole_rows", "online", "split"}));
-  EXPECT_EQ(sketches_of(detr), (std::set<std::string>{"online", "split"}));
+  EXPECT_EQ(sketches_of(vit), (std::set<std::string>{"whole_rows", "online", "split_keys"}));
+  EXPECT_EQ(sketches_of(detr), (std::set<std::string>{"online", "split_keys"}));
   // 197 keys in as few blocks as any number of them allows: 13 of 16, 7 of 32, 5 of 48 ...
   for (const Sketch& sketch : vit.sketches)
     if (sketch.name == "online") {
@@ -97,11 +97,13 @@ TEST(Space, AttentionHasWholeRowsWhereRegistersHoldThem) {
             "fewer tiles a block need as many blocks");
   EXPECT_EQ(vit.fault(Schedule::parse("online groups=1 block=112 stages=6")),
             "more stages than blocks of keys");
-  EXPECT_EQ(vit.fault(Schedule::parse("split groups=1 block=112 parts=2 stages=1")), "");
-  EXPECT_EQ(vit.fault(Schedule::parse("split groups=1 block=112 parts=3 stages=1")),
+  EXPECT_EQ(vit.fault(Schedule::parse("split_keys groups=1 block=112 parts=2 stages=1")), "");
+  EXPECT_EQ(vit.fault(Schedule::parse("split_keys groups=1 block=112 parts=3 stages=1")),
             "parts without keys");
-  EXPECT_EQ(vit.fault(Schedule::parse("split groups=1 block=32 parts=7 stages=1")),
+  EXPECT_EQ(vit.fault(Schedule::parse("split_keys groups=1 block=32 parts=6 stages=1")),
             "more clusters than run at once");
+  EXPECT_EQ(vit.fault(Schedule::parse("split_keys groups=1 block=112 parts=2 stages=2")),
+            "more stages than blocks of keys");
 }
 
 TEST(Space, ConvolutionsAreSplitWhereTilesAreFew) {

@@ -59,8 +59,9 @@ Machine with_threads(const Machine& machine, int threads) {
   for (double* rate : {&m.f32_gflops, &m.bf16_gflops, &m.tile_gflops, &m.cache_gbps, &m.simple_gops,
                        &m.special_gops})
     *rate *= share;
-  // Few threads come near to what all get from memory.
+  // Few threads come near to what all get from memory, and one needs no others to be woken up.
   m.memory_gbps *= std::min(1.0, 2 * share);
+  if (threads == 1) m.dispatch_us = 0;
   return m;
 }
 
@@ -73,14 +74,9 @@ std::optional<::tensor::Space> space_of(const Family& family, const Graph& graph
   const Sketch::Knob threads = threads_knob(machine);
   space.sketches = {{kLoops, {threads}}};
   space.fault = [](const Schedule&) { return std::string(); };
-  // One thread needs no others to be woken up; the estimate of the family says the rest.
-  const auto estimate = [=, &family](int threads) {
-    Machine m = with_threads(machine, threads);
-    if (threads == 1) m.dispatch_us = 0;
-    return family.estimate(graph, group, m).value_or(HUGE_VAL);
-  };
   std::map<int, double> estimates;
-  for (const int n : threads.values) estimates[n] = estimate(n);
+  for (const int n : threads.values)
+    estimates[n] = family.estimate(graph, group, with_threads(machine, n)).value_or(HUGE_VAL);
   space.model_us = [estimates](const Schedule& s) {
     return estimates.at(threads_of(s).value_or(1));
   };

@@ -228,8 +228,8 @@ TimeParts model_attention_sm90(const AttentionProblem& p, const AttentionSchedul
   // runs elsewhere crowd on the first that are free (in SETR-Naive-Base on an H200 12 attentions
   // took 10 us less with stages that leave no room).
   const bool crowds = blocks > 1 && work <= processors && two_fit;
-  // Sums of a cluster's parts are read at 8 bytes a clock, as those of products, between two
-  // barriers.
+  // Sums of a cluster's parts are read at 8 bytes a clock between two barriers, as those of
+  // products: this is not fitted yet, so that clusters are left to tuning.
   const double exchange =
       s.parts > 1 ? 1200 + 64.0 * s.groups * static_cast<double>(p.features + 4) * 4 / 8 : 0;
   const double fill = crowds ? 2.0 : two_fit ? 1.7 : 1.85;
@@ -242,7 +242,6 @@ TimeParts model_attention_sm90(const AttentionProblem& p, const AttentionSchedul
           rounds * arrival / clock_mhz};
 }
 
-// Clusters are left to tuning: what they cost has not been fitted to a GPU yet.
 std::vector<AttentionSchedule> attention_sm90_schedules(const AttentionProblem& p,
                                                         const Machine& machine) {
   std::vector<AttentionSchedule> candidates;

@@ -39,24 +39,24 @@ std::optional<Sketch> online(const AttentionProblem& p) {
 
 // Blocks of a cluster have some of the keys each and join their sums (Dao et al., Flash-Decoding,
 // 2023): where there are few queries, all multiprocessors have something to do.
-std::optional<Sketch> split(const AttentionProblem& p) {
+std::optional<Sketch> split_keys(const AttentionProblem& p) {
   if (p.keys <= 2 * kStep) return std::nullopt;
   std::vector<int> blocks;
   for (int block = kStep; block <= kMostKeys && block < p.keys; block += kStep)
     if (block == kStep || ceil_div(p.keys, block) < ceil_div(p.keys, block - kStep))
       blocks.push_back(block);
-  return Sketch{"split",
-                {{"groups", {1, 2}},
+  return Sketch{"split_keys",
+                {{"groups", {1}},
                  {"block", blocks},
                  {"parts", {2, 3, 4, 5, 6, 7, 8}},
                  {"stages", {1, 2, 3, 4}}}};
 }
 
-constexpr Rule kRules[] = {whole_rows, online, split};
+constexpr Rule kRules[] = {whole_rows, online, split_keys};
 
 Schedule named(const AttentionSchedule& s, const AttentionProblem& p) {
   if (s.parts > 1)
-    return {"split",
+    return {"split_keys",
             {{"groups", s.groups}, {"block", s.block}, {"parts", s.parts}, {"stages", s.stages}}};
   if (s.block >= p.keys)
     return {"whole_rows",
@@ -70,8 +70,12 @@ std::string pointless(const AttentionSchedule& s, const AttentionProblem& p,
   const std::int64_t tiles = ceil_div(p.queries, 64), units = ceil_div(tiles, s.tiles);
   const std::int64_t blocks = ceil_div(ceil_div(p.keys, s.block), s.parts);
   if (s.groups > 1 && s.groups > tiles) return "more groups than tiles of queries";
-  if (s.parts > 1 && s.parts * units * p.batches > 2 * machine.device.multiprocessors)
-    return "more clusters than run at once";
+  if (s.parts > 1) {  // a cluster has one piece of work
+    const int resident = p.resident(s, machine.device);
+    if (s.parts * units * p.batches > resident * machine.device.multiprocessors)
+      return "more clusters than run at once";
+    if (s.stages > blocks) return "more stages than blocks of keys";
+  }
   if (s.tiles > s.groups && ceil_div(tiles, s.tiles - 1) == units)
     return "fewer tiles a block need as many blocks";
   // What one unit of work reads, and the next one's while that is worked on.
@@ -91,14 +95,14 @@ std::vector<float> features_of(const Schedule& schedule, const AttentionProblem&
                                const Machine& machine) {
   const AttentionSchedule s = attention_schedule_of(schedule);
   Features f = features_of(p, machine);
-  f.sketch = schedule.sketch;
+  // Models that were trained before know nothing of clusters but the number of blocks and the time.
+  f.sketch = s.parts > 1 ? "online" : schedule.sketch;
   f.tile_rows = 64. * s.tiles, f.tile_columns = s.block;
   f.tile_depth = static_cast<double>(round_up(p.depth, 64));
   f.groups = s.groups, f.row_blocks = static_cast<double>(s.tiles) / s.groups;
   f.stages = s.stages, f.threads = s.threads();
   f.registers = 0.5 * (s.block + static_cast<double>(s.block < p.keys ? p.features : 0));
   f.shared_bytes = static_cast<double>(p.shared_bytes(s));
-  f.splits = s.parts;
   f.blocks = static_cast<double>(ceil_div(ceil_div(p.queries, 64), s.tiles) * p.batches * s.parts);
   f.resident = p.resident(s, machine.device);
   const auto width = static_cast<double>(p.depth + p.features);

@@ -18,7 +18,7 @@ namespace tensor::device {
 ///   kBlock: keys of a block, in kHalves instructions; kStages: blocks in shared memory
 ///   kParts: thread blocks of a cluster that share the keys of the same queries
 ///   kMiddle: something is done to scaled scores before the softmax
-///   kStaged: results are stored as boxes; kPairs: features are even in number
+///   kStaged: results are stored as boxes
 /// P is the problem: kQueries, kKeys, kDepth, kFeatures, kBatches, kScale (times log2(e) unless
 /// there is a middle), and where boxes lie: queries(x, query, batch) and so on.
 /// Scores::run is wgmma of kBlock / kHalves columns, Values and ValuesRest those of the first 64

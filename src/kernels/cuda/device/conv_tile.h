@@ -10,7 +10,7 @@ namespace tensor::device {
 /// kCount channels of one pixel, as they lie in memory. kIsPacked: next to each other, none
 /// missing, at a multiple of 16 bytes or of their size.
 template <class T, int kCount, bool kIsPacked>
-struct Channels {
+struct alignas(T) alignas(4) Channels {
   static constexpr int kWhole = 16 / sizeof(T);
   static constexpr int kPack = kCount < kWhole ? kCount : kWhole;
   T items[kCount];
