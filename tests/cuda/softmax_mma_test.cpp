@@ -224,14 +224,6 @@ TEST(SoftmaxMma, CompilesWithoutSpills) {
 
 // ---- The space.
 
-std::string fault(const Space& space, const std::string& text) {
-  const Schedule schedule = Schedule::parse(text);
-  EXPECT_TRUE(std::any_of(space.sketches.begin(), space.sketches.end(), [&](const Sketch& s) {
-    return s.contains(schedule);
-  })) << text;
-  return space.fault(schedule);
-}
-
 TEST(SoftmaxMma, SpaceHasWholeRowsWhereRegistersHoldThem) {
   using Names = std::set<std::string>;
   const SoftmaxProblem vit{12, 197, 197, 64, {}, {}}, detr{8, 1050, 1050, 32, {}, {}},

@@ -23,15 +23,6 @@ using Names = std::set<std::string>;
 
 Machine machine(int capability) { return machine_of(typical_device(capability)); }
 
-// Why a sketch's schedule is not tried.
-std::string fault(const Space& space, const std::string& text) {
-  const Schedule schedule = Schedule::parse(text);
-  EXPECT_TRUE(std::any_of(space.sketches.begin(), space.sketches.end(), [&](const Sketch& s) {
-    return s.contains(schedule);
-  })) << text;
-  return space.fault(schedule);
-}
-
 // ---- The rules.
 
 TEST(SpaceMma, ProductsHaveTilesOfWhatMultipliesThem) {

@@ -22,6 +22,15 @@
 
 namespace tensor::cuda {
 
+/// Why a sketch's schedule is not tried.
+inline std::string fault(const Space& space, const std::string& text) {
+  const Schedule schedule = Schedule::parse(text);
+  EXPECT_TRUE(std::any_of(space.sketches.begin(), space.sketches.end(), [&](const Sketch& s) {
+    return s.contains(schedule);
+  })) << text;
+  return space.fault(schedule);
+}
+
 inline std::set<std::string> sketches_of(const Space& space) {
   std::set<std::string> names;
   for (const Sketch& sketch : space.sketches) names.insert(sketch.name);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/core/rounding.h"
+
 namespace tensor::cuda {
 namespace {
 
@@ -123,6 +125,15 @@ Product AttentionGroup::result() const {
 Source AttentionGroup::value_rows(const LaidOutGraph& laid, const Group& group,
                                   const Machine& machine, Lowered& lowered) const {
   return source(laid, group, *this, v, false, machine, lowered);
+}
+
+std::vector<int> key_blocks(std::int64_t keys, int most) {
+  constexpr int kStep = 16;
+  std::vector<int> blocks;
+  for (int block = kStep; block <= most && block < keys; block += kStep)
+    if (block == kStep || ceil_div(keys, block) < ceil_div(keys, block - kStep))
+      blocks.push_back(block);
+  return blocks;
 }
 
 AttentionParameters attention_parameters(const Epilogue& middle, const Epilogue& epilogue) {

@@ -75,6 +75,10 @@ std::optional<AttentionProblem> attention_problem(const Graph& graph, const Grou
 /// The facts of a problem, the same for all schedules and families of attention.
 Features features_of(const AttentionProblem& problem, const Machine& machine);
 
+/// Of how many keys a block may be where a row has several: multiples of 16 up to `most`, none for
+/// which a smaller one needs as many blocks and calculates less for nothing.
+std::vector<int> key_blocks(std::int64_t keys, int most);
+
 /// The parameters of a kernel that middle and epilogue read from: ",\n    const float* middle_r0",
 /// and by which names their members are set.
 struct AttentionParameters {

@@ -144,15 +144,20 @@ std::int64_t AttentionProblem::shared_bytes(const AttentionMmaSchedule& s) const
              (attention_tile_bytes(s.block, depth) + attention_tile_bytes(s.block, features));
 }
 
-std::string AttentionProblem::fault(const AttentionMmaSchedule& s, const Machine& machine) const {
-  if (s.warps < 1 || s.warps > 8) return "warps from 1 to 8";
-  if (s.slabs < 1 || s.slabs > 2) return "one slab of 16 queries a warp, or two";
-  if (s.block % 16 != 0 || s.block < 16 || s.block > 272) return "blocks of 16 to 272 keys";
-  if (!is_async(machine) || keys <= s.block) {
-    if (s.stages != 1) return "one stage where all keys are there at once, or copies wait";
-  } else if (s.stages < 2 || s.stages > 4) {
+std::string AttentionMmaSchedule::fault(std::int64_t keys, const Machine& machine) const {
+  if (warps < 1 || warps > 8) return "warps from 1 to 8";
+  if (slabs < 1 || slabs > 2) return "one slab of 16 queries a warp, or two";
+  if (block % 16 != 0 || block < 16 || block > 272) return "blocks of 16 to 272 keys";
+  if (!is_async(machine) || keys <= block) {
+    if (stages != 1) return "one stage where all keys are there at once, or copies wait";
+  } else if (stages < 2 || stages > 4) {
     return "two to four stages of keys that come by themselves";
   }
+  return {};
+}
+
+std::string AttentionProblem::fault(const AttentionMmaSchedule& s, const Machine& machine) const {
+  if (std::string fault = s.fault(keys, machine); !fault.empty()) return fault;
   // Sums of the scores, whose registers their exponentials take over, and of the results, which one
   // block alone does not have yet; queries that stay. What compiles without spills for every GPU.
   const bool is_whole = keys <= s.block, is_wide = std::max(depth, features) > 64;
@@ -170,17 +175,21 @@ std::string AttentionProblem::fault(const AttentionMmaSchedule& s, const Machine
   return {};
 }
 
-double resident_blocks(const AttentionProblem& p, const AttentionMmaSchedule& s,
-                       const Machine& machine) {
-  const DeviceInfo& device = machine.device;
-  const double registers =
-      s.slabs * (s.block + static_cast<double>(p.features + filled(p.depth) / 2)) / 2 + 80;
+double resident_blocks(const AttentionMmaSchedule& s, double registers, std::int64_t shared_bytes,
+                       const DeviceInfo& device) {
   const double fit = std::min(
       {device.registers / (std::min(registers, 255.0) * s.threads()),
        device.threads / static_cast<double>(s.threads()),
-       static_cast<double>(device.shared_bytes) / (static_cast<double>(p.shared_bytes(s)) + 1024),
+       static_cast<double>(device.shared_bytes) / (static_cast<double>(shared_bytes) + 1024),
        16.0});
   return std::max(1.0, std::floor(fit));
+}
+
+double resident_blocks(const AttentionProblem& p, const AttentionMmaSchedule& s,
+                       const Machine& machine) {
+  const double registers =
+      s.slabs * (s.block + static_cast<double>(p.features + filled(p.depth) / 2)) / 2 + 80;
+  return resident_blocks(s, registers, p.shared_bytes(s), machine.device);
 }
 
 TimeParts model_attention_mma(const AttentionProblem& p, const AttentionMmaSchedule& s,

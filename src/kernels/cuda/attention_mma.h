@@ -19,11 +19,16 @@ struct AttentionMmaSchedule {
   std::string name() const;  // "64x64_s2", with "_w4" where a warp has several slabs
   int threads() const { return 32 * warps; }
   int queries() const { return 16 * warps * slabs; }  // of a block
+  /// Why no kernel has such numbers for so many keys, empty if one may.
+  std::string fault(std::int64_t keys, const Machine& machine) const;
 };
 
 /// Of a tile of 16-bit rows in shared memory (device/attention_scores.h).
 std::int64_t attention_tile_bytes(std::int64_t rows, std::int64_t width);
-/// How many blocks a multiprocessor holds: by registers, threads and shared memory.
+/// How many blocks a multiprocessor holds whose threads have so many registers: by these, threads
+/// and shared memory.
+double resident_blocks(const AttentionMmaSchedule& schedule, double registers,
+                       std::int64_t shared_bytes, const DeviceInfo& device);
 double resident_blocks(const AttentionProblem& problem, const AttentionMmaSchedule& schedule,
                        const Machine& machine);
 /// Microseconds from the kernel's start to its end.
@@ -36,6 +41,10 @@ std::vector<AttentionMmaSchedule> attention_mma_schedules(const AttentionProblem
 /// All that may be tried (attention_mma_space.cpp), and what one of its schedules stands for.
 Space attention_mma_space(const AttentionProblem& problem, const Machine& machine);
 AttentionMmaSchedule attention_mma_schedule_of(const Schedule& schedule);
+/// The sketches for so many keys, of which a block has `most` at most where there are several; and
+/// a schedule as one of theirs.
+std::vector<Sketch> attention_mma_sketches(std::int64_t keys, int most, const Machine& machine);
+Schedule named(const AttentionMmaSchedule& schedule, std::int64_t keys);
 
 /// Lowers a group that the family accepts with a schedule.
 Lowered lower_attention_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,

@@ -13,23 +13,20 @@ constexpr int kMostKeys = 272, kMostOfSeveral = 128;  // of a block
 
 const std::vector<int> kWarps = {1, 2, 3, 4, 6, 8}, kSlabs = {1, 2};
 
-using Rule = std::optional<Sketch> (*)(const AttentionProblem&, const Machine&);
+using Rule = std::optional<Sketch> (*)(std::int64_t keys, int most, const Machine&);
 
 // All keys of a row fit the registers of a warp.
-std::optional<Sketch> whole_rows(const AttentionProblem& p, const Machine&) {
-  if (p.keys > kMostKeys) return std::nullopt;
-  const auto block = static_cast<int>(round_up(p.keys, kStep));
+std::optional<Sketch> whole_rows(std::int64_t keys, int, const Machine&) {
+  if (keys > kMostKeys) return std::nullopt;
+  const auto block = static_cast<int>(round_up(keys, kStep));
   return Sketch{"whole_rows_mma",
                 {{"warps", kWarps}, {"slabs", kSlabs}, {"block", {block}}, {"stages", {1}}}};
 }
 
-// Keys come in blocks, the sums of the results grow with them (online softmax).
-std::optional<Sketch> online(const AttentionProblem& p, const Machine& machine) {
-  std::vector<int> blocks;
-  for (int block = kStep; block <= kMostOfSeveral && block < p.keys; block += kStep)
-    // With a smaller one as many blocks are needed, and less is calculated for nothing.
-    if (block == kStep || ceil_div(p.keys, block) < ceil_div(p.keys, block - kStep))
-      blocks.push_back(block);
+// Keys come in blocks: the sums of the results grow with them (online softmax), or they come again
+// when maximum and sum of the rows are known.
+std::optional<Sketch> online(std::int64_t keys, int most, const Machine& machine) {
+  const std::vector<int> blocks = key_blocks(keys, most);
   if (blocks.empty()) return std::nullopt;
   const bool is_async = machine.device.capability >= 80;
   return Sketch{"online_mma",
@@ -40,11 +37,6 @@ std::optional<Sketch> online(const AttentionProblem& p, const Machine& machine) 
 }
 
 constexpr Rule kRules[] = {whole_rows, online};
-
-Schedule named(const AttentionMmaSchedule& s, const AttentionProblem& p) {
-  return {s.block >= p.keys ? "whole_rows_mma" : "online_mma",
-          {{"warps", s.warps}, {"slabs", s.slabs}, {"block", s.block}, {"stages", s.stages}}};
-}
 
 std::string fault_of(const AttentionMmaSchedule& s, const AttentionProblem& p,
                      const Machine& machine) {
@@ -78,6 +70,18 @@ std::vector<float> features_of(const Schedule& schedule, const AttentionProblem&
 
 }  // namespace
 
+std::vector<Sketch> attention_mma_sketches(std::int64_t keys, int most, const Machine& machine) {
+  std::vector<Sketch> sketches;
+  for (const Rule rule : kRules)
+    if (auto sketch = rule(keys, most, machine)) sketches.push_back(std::move(*sketch));
+  return sketches;
+}
+
+Schedule named(const AttentionMmaSchedule& s, std::int64_t keys) {
+  return {s.block >= keys ? "whole_rows_mma" : "online_mma",
+          {{"warps", s.warps}, {"slabs", s.slabs}, {"block", s.block}, {"stages", s.stages}}};
+}
+
 AttentionMmaSchedule attention_mma_schedule_of(const Schedule& schedule) {
   const auto number = [&](std::string_view name) { return schedule.value(name).value_or(1); };
   return {number("warps"), number("slabs"), schedule.value("block").value_or(kStep),
@@ -86,10 +90,9 @@ AttentionMmaSchedule attention_mma_schedule_of(const Schedule& schedule) {
 
 Space attention_mma_space(const AttentionProblem& p, const Machine& machine) {
   Space space;
-  for (const Rule rule : kRules)
-    if (auto sketch = rule(p, machine)) space.sketches.push_back(std::move(*sketch));
+  space.sketches = attention_mma_sketches(p.keys, kMostOfSeveral, machine);
   // What level 0 takes is always there, as blocks of more queries than there are.
-  const Schedule level0 = named(attention_mma_schedules(p, machine).front(), p);
+  const Schedule level0 = named(attention_mma_schedules(p, machine).front(), p.keys);
   space.fault = [=](const Schedule& s) {
     return s == level0 ? std::string() : fault_of(attention_mma_schedule_of(s), p, machine);
   };

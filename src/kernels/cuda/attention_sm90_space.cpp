@@ -28,26 +28,19 @@ std::optional<Sketch> whole_rows(const AttentionProblem& p) {
 // Keys come in blocks, the sums of the results grow with them (online softmax).
 std::optional<Sketch> online(const AttentionProblem& p) {
   if (p.keys <= kStep) return std::nullopt;
-  std::vector<int> blocks;
-  for (int block = kStep; block <= kMostKeys && block < p.keys; block += kStep)
-    // With a smaller one as many blocks are needed, and less is calculated for nothing.
-    if (block == kStep || ceil_div(p.keys, block) < ceil_div(p.keys, block - kStep))
-      blocks.push_back(block);
   return Sketch{"online",
-                {{"groups", {1, 2, 3}}, {"block", blocks}, {"stages", {1, 2, 3, 4, 5, 6}}}};
+                {{"groups", {1, 2, 3}},
+                 {"block", key_blocks(p.keys, kMostKeys)},
+                 {"stages", {1, 2, 3, 4, 5, 6}}}};
 }
 
 // Blocks of a cluster have some of the keys each and join their sums (Dao et al., Flash-Decoding,
 // 2023): where there are few queries, all multiprocessors have something to do.
 std::optional<Sketch> split_keys(const AttentionProblem& p) {
   if (p.keys <= 2 * kStep) return std::nullopt;
-  std::vector<int> blocks;
-  for (int block = kStep; block <= kMostKeys && block < p.keys; block += kStep)
-    if (block == kStep || ceil_div(p.keys, block) < ceil_div(p.keys, block - kStep))
-      blocks.push_back(block);
   return Sketch{"split_keys",
                 {{"groups", {1}},
-                 {"block", blocks},
+                 {"block", key_blocks(p.keys, kMostKeys)},
                  {"parts", {2, 3, 4, 5, 6, 7, 8}},
                  {"stages", {1, 2, 3, 4}}}};
 }

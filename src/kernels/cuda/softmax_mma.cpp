@@ -164,14 +164,7 @@ std::int64_t SoftmaxProblem::shared_bytes(const SoftmaxSchedule& s) const {
 }
 
 std::string SoftmaxProblem::fault(const SoftmaxSchedule& s, const Machine& machine) const {
-  if (s.warps < 1 || s.warps > 8) return "warps from 1 to 8";
-  if (s.slabs < 1 || s.slabs > 2) return "one slab of 16 queries a warp, or two";
-  if (s.block % 16 != 0 || s.block < 16 || s.block > 272) return "blocks of 16 to 272 keys";
-  if (!is_async(machine) || keys <= s.block) {
-    if (s.stages != 1) return "one stage where all keys are there at once, or copies wait";
-  } else if (s.stages < 2 || s.stages > 4) {
-    return "two to four stages of keys that come by themselves";
-  }
+  if (std::string fault = s.fault(keys, machine); !fault.empty()) return fault;
   // Scores, and queries that stay. What compiles without spills for every GPU.
   std::int64_t registers = s.slabs * s.block / 2;
   if (keeps_queries(*this, s)) registers += s.slabs * filled(depth) / 4;
@@ -189,15 +182,9 @@ std::optional<SoftmaxProblem> softmax_problem(const Graph& graph, const Group& g
 }
 
 double resident_blocks(const SoftmaxProblem& p, const SoftmaxSchedule& s, const Machine& machine) {
-  const DeviceInfo& device = machine.device;
   const double queries = static_cast<double>(keeps_queries(p, s) ? filled(p.depth) / 4 : 4);
   const double registers = s.slabs * (s.block / 2. + queries) + 72;
-  const double fit = std::min(
-      {device.registers / (std::min(registers, 255.0) * s.threads()),
-       device.threads / static_cast<double>(s.threads()),
-       static_cast<double>(device.shared_bytes) / (static_cast<double>(p.shared_bytes(s)) + 1024),
-       16.0});
-  return std::max(1.0, std::floor(fit));
+  return resident_blocks(s, registers, p.shared_bytes(s), machine.device);
 }
 
 TimeParts model_softmax_mma(const SoftmaxProblem& p, const SoftmaxSchedule& s,

@@ -10,43 +10,6 @@ namespace {
 
 constexpr int kStep = 16, kMostKeys = 272;  // of a block
 
-const std::vector<int> kWarps = {1, 2, 3, 4, 6, 8}, kSlabs = {1, 2};
-
-using Rule = std::optional<Sketch> (*)(const SoftmaxProblem&, const Machine&);
-
-// Sketches have the names of attention's (attention_mma_space.cpp), which the features know.
-
-// All keys of a row fit the registers of a warp.
-std::optional<Sketch> whole_rows(const SoftmaxProblem& p, const Machine&) {
-  if (p.keys > kMostKeys) return std::nullopt;
-  const auto block = static_cast<int>(round_up(p.keys, kStep));
-  return Sketch{"whole_rows_mma",
-                {{"warps", kWarps}, {"slabs", kSlabs}, {"block", {block}}, {"stages", {1}}}};
-}
-
-// Keys come in blocks, once for maximum and sum of the rows and once for the weights.
-std::optional<Sketch> two_passes(const SoftmaxProblem& p, const Machine& machine) {
-  std::vector<int> blocks;
-  for (int block = kStep; block <= kMostKeys && block < p.keys; block += kStep)
-    // With a smaller one as many blocks are needed, and less is calculated for nothing.
-    if (block == kStep || ceil_div(p.keys, block) < ceil_div(p.keys, block - kStep))
-      blocks.push_back(block);
-  if (blocks.empty()) return std::nullopt;
-  const bool is_async = machine.device.capability >= 80;
-  return Sketch{"online_mma",
-                {{"warps", kWarps},
-                 {"slabs", kSlabs},
-                 {"block", blocks},
-                 {"stages", is_async ? std::vector<int>{2, 3, 4} : std::vector<int>{1}}}};
-}
-
-constexpr Rule kRules[] = {whole_rows, two_passes};
-
-Schedule named(const SoftmaxSchedule& s, const SoftmaxProblem& p) {
-  return {p.passes(s) == 1 ? "whole_rows_mma" : "online_mma",
-          {{"warps", s.warps}, {"slabs", s.slabs}, {"block", s.block}, {"stages", s.stages}}};
-}
-
 std::string fault_of(const SoftmaxSchedule& s, const SoftmaxProblem& p, const Machine& machine) {
   if (std::string fault = p.fault(s, machine); !fault.empty()) return fault;
   if (s.warps * s.slabs > ceil_div(p.queries, kStep)) return "more warps than queries for them";
@@ -86,10 +49,10 @@ std::vector<float> features_of(const Schedule& schedule, const SoftmaxProblem& p
 
 Space softmax_mma_space(const SoftmaxProblem& p, const Machine& machine) {
   Space space;
-  for (const Rule rule : kRules)
-    if (auto sketch = rule(p, machine)) space.sketches.push_back(std::move(*sketch));
+  // Those of attention, whose names the features know: blocks of keys are multiplied twice here.
+  space.sketches = attention_mma_sketches(p.keys, kMostKeys, machine);
   // What level 0 takes is always there, as blocks of more queries than there are.
-  const Schedule level0 = named(softmax_mma_schedules(p, machine).front(), p);
+  const Schedule level0 = named(softmax_mma_schedules(p, machine).front(), p.keys);
   space.fault = [=](const Schedule& s) {
     return s == level0 ? std::string() : fault_of(attention_mma_schedule_of(s), p, machine);
   };
