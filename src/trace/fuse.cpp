@@ -118,6 +118,38 @@ std::vector<Group> in_program_order(const Wiring& wires, std::vector<Group> grou
   return result;
 }
 
+// Which groups need which others first, of groups in an order in which they can run.
+class Dependences {
+ public:
+  Dependences(const Wiring& wires, const std::vector<Group>& groups) : writers_(groups.size()) {
+    std::map<ValueId, std::size_t> writer;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      for (const ValueId id : groups[g].reads)
+        if (const auto found = writer.find(wires.root[at(id)]); found != writer.end())
+          writers_[g].insert(found->second);
+      for (const ValueId id : groups[g].writes) writer[id] = g;
+    }
+  }
+  const std::set<std::size_t>& writers_for(std::size_t reader) const { return writers_[reader]; }
+  /// Whether the reader needs a third group that needs the writer.
+  bool leads_around(std::size_t writer, std::size_t reader) const {
+    std::vector<std::size_t> open(writers_[reader].begin(), writers_[reader].end());
+    std::erase(open, writer);
+    std::set<std::size_t> known(open.begin(), open.end());
+    while (!open.empty()) {
+      const std::size_t g = open.back();
+      open.pop_back();
+      if (g == writer) return true;
+      for (const std::size_t w : writers_[g])
+        if (w >= writer && known.insert(w).second) open.push_back(w);
+    }
+    return false;
+  }
+
+ private:
+  std::vector<std::set<std::size_t>> writers_;  // of what a group reads
+};
+
 class Planner {
  public:
   Planner(const Graph& graph, const CostFn& cost, const FuseLimits& limits)
@@ -135,10 +167,11 @@ class Planner {
     for (NodeSet rest = all; rest.last() >= 0;) {
       const Choice& choice = *memo_.at(rest).choice;
       groups.push_back(group_of(choice));
-      plan.microseconds += choice.cost.microseconds;
       rest.remove(choice.nodes);
     }
     plan.groups = in_program_order(g_.wires, std::move(groups));
+    while (limits_.joins && join(plan.groups)) continue;
+    for (const Group& group : plan.groups) plan.microseconds += group.microseconds;
     return plan;
   }
 
@@ -250,6 +283,17 @@ class Planner {
   void add_choice(const NodeSet& set, const std::vector<int>& sinks,
                   const ParallelRun* run = nullptr) {
     const Group group = make_group(g_.graph, g_.wires, g_.values(set));
+    const GroupCost& cost = cost_of(group, run);
+    if (cost.family < 0) return;
+    const double price = cost.microseconds * (run ? 1 + limits_.merging : 1);
+    Choice choice{set, {}, cost, price, run != nullptr};
+    for (const int m : set.members())
+      for (const int c : g_.consumers[at(m)])
+        if (!set.has(c)) choice.readers.push_back(c);
+    for (const int sink : sinks) choices_[at(sink)].push_back(choice);
+  }
+
+  const GroupCost& cost_of(const Group& group, const ParallelRun* run = nullptr) {
     const auto [known, is_new] = costs_.try_emplace(structures_.of(group));
     if (is_new) {
       if (run) {
@@ -259,14 +303,7 @@ class Planner {
         known->second = cost_(g_.graph, group);
       }
     }
-    const GroupCost& cost = known->second;
-    if (cost.family < 0) return;
-    const double price = cost.microseconds * (run ? 1 + limits_.merging : 1);
-    Choice choice{set, {}, cost, price, run != nullptr};
-    for (const int m : set.members())
-      for (const int c : g_.consumers[at(m)])
-        if (!set.has(c)) choice.readers.push_back(c);
-    for (const int sink : sinks) choices_[at(sink)].push_back(choice);
+    return known->second;
   }
 
   // ---- The cheapest of them.
@@ -316,6 +353,43 @@ class Planner {
           std::count(sinks.begin(), sinks.end(), i) == 0)
         sinks.push_back(i);
     }
+  }
+
+  // ---- Groups that lead to several operators.
+
+  // The first elementwise group for which this is cheaper joins the best of those that write what
+  // it reads: as its operators lead elsewhere than theirs, no ending has both.
+  bool join(std::vector<Group>& groups) {
+    const Dependences needs(g_.wires, groups);
+    for (std::size_t reader = 0; reader < groups.size(); ++reader) {
+      if (!is_elementwise(groups[reader])) continue;
+      std::size_t best = reader;
+      Group joined;
+      double gain = 0;
+      for (const std::size_t writer : needs.writers_for(reader)) {
+        std::vector<ValueId> nodes = groups[writer].nodes;
+        nodes.insert(nodes.end(), groups[reader].nodes.begin(), groups[reader].nodes.end());
+        if (static_cast<int>(nodes.size()) > limits_.nodes || needs.leads_around(writer, reader))
+          continue;
+        Group both = make_group(g_.graph, g_.wires, std::move(nodes));
+        both = costed(both, cost_of(both));
+        const double saved =
+            groups[writer].microseconds + groups[reader].microseconds - both.microseconds;
+        if (saved > gain) best = writer, joined = std::move(both), gain = saved;
+      }
+      if (best == reader) continue;
+      groups[reader] = std::move(joined);
+      groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(best));
+      groups = in_program_order(g_.wires, std::move(groups));
+      return true;
+    }
+    return false;
+  }
+
+  bool is_elementwise(const Group& group) const {
+    return std::all_of(group.nodes.begin(), group.nodes.end(), [&](ValueId id) {
+      return info(g_.graph[id].op).pattern == Pattern::elementwise;
+    });
   }
 
   const ComputeGraph g_;

@@ -4,7 +4,8 @@
 // endings E of S of dp[S - E] + cost(E), memoised on S. An ending is a group that nothing else in S
 // reads. Which groups a kernel can run, and how long it takes, comes from the cost function alone.
 // A group either narrows down to one operator that everything in it leads to, or it is a run of
-// parallel products (parallel.h), which costs what the one product costs that they become.
+// parallel products (parallel.h), which costs what the one product costs that they become. In the
+// cheapest partition, elementwise groups then join groups that write what they read.
 #pragma once
 
 #include <functional>
@@ -78,6 +79,7 @@ struct FuseLimits {
   double merging = 0.02;  // the share of its time that a group of parallel products must save,
                           // because it keeps its weights in memory a second time
   int states = 20000;     // sets S, after which groups are taken in the order of the program only
+  bool joins = true;      // in the end, groups may come to lead to several operators
 };
 
 /// The cheapest partition. Throws InternalError when some operator has no kernel even by itself.

@@ -209,28 +209,59 @@ TEST(Fuse, EqualsExhaustiveSearchOnRandomGraphs) {
   EXPECT_GT(led, 5);
 }
 
+void expect_runs(const Graph& graph, const tn::FusionPlan& plan) {
+  const tn::Wiring wires = tn::wiring(graph);
+  std::vector<bool> done(static_cast<std::size_t>(graph.size()), false);
+  for (ValueId id = 0; id < graph.size(); ++id)
+    done[static_cast<std::size_t>(id)] = graph[id].kind != tn::NodeKind::operation;
+  double sum = 0;
+  for (const Group& group : plan.groups) {
+    for (const ValueId read : group.reads)
+      EXPECT_TRUE(done[static_cast<std::size_t>(wires.root[static_cast<std::size_t>(read)])]);
+    for (const ValueId id : group.nodes) {
+      EXPECT_FALSE(done[static_cast<std::size_t>(id)]);
+      done[static_cast<std::size_t>(id)] = true;
+    }
+    sum += group.microseconds;
+  }
+  for (ValueId id = 0; id < graph.size(); ++id)
+    EXPECT_TRUE(done[static_cast<std::size_t>(id)] || !tn::is_compute(graph, id));
+  EXPECT_NEAR(plan.microseconds, sum, 1e-9);
+}
+
+// Groups that lead to several operators, or whose operators do not even meet, would close circles
+// if they were taken as they come.
+TEST(Fuse, ElementwiseGroupsJoinWhatTheyRead) {
+  std::mt19937 random(static_cast<unsigned>(tn::check::seed()));
+  int joined = 0;
+  for (int round = 0; round < 500; ++round) {
+    const Graph graph = random_graph(random);
+    const tn::CostFn cones = random_cost(static_cast<unsigned>(round));
+    const tn::CostFn cost = [&](const Graph& of, const Group& group) -> tn::GroupCost {
+      if (group.nodes.size() == 1 || is_cone(of, group)) return cones(of, group);
+      return {2, 1};
+    };
+    const tn::FusionPlan plan = tn::fuse(graph, cost, {.merging = 0});
+    expect_runs(graph, plan);
+    const auto apart = tn::fuse(graph, cost, {.merging = 0, .joins = false});
+    EXPECT_LE(plan.microseconds, apart.microseconds + 1e-9);
+    for (const Group& group : apart.groups)
+      EXPECT_TRUE(is_cone(graph, group) || !tn::run_of(graph, group).empty());
+    for (const Group& group : plan.groups)
+      joined += !is_cone(graph, group) && tn::run_of(graph, group).empty();
+    if (HasFailure()) FAIL() << "TENSOR_SEED=" << tn::check::seed() << " round " << round << graph;
+  }
+  EXPECT_GT(joined, 5);
+}
+
 TEST(Fuse, PlanRunsEveryOperatorOnceAndInOrder) {
   std::mt19937 random(3);
   for (int round = 0; round < 200; ++round) {
     const Graph graph = random_graph(random);
-    const tn::Wiring wires = tn::wiring(graph);
     const tn::CostFn cost = random_cost(5);
     for (const auto& plan :
-         {tn::fuse(graph, cost), tn::greedy_fusion(graph, cost), tn::no_fusion(graph, cost)}) {
-      std::vector<bool> done(static_cast<std::size_t>(graph.size()), false);
-      for (ValueId id = 0; id < graph.size(); ++id)
-        done[static_cast<std::size_t>(id)] = graph[id].kind != tn::NodeKind::operation;
-      for (const Group& group : plan.groups) {
-        for (const ValueId read : group.reads)
-          EXPECT_TRUE(done[static_cast<std::size_t>(wires.root[static_cast<std::size_t>(read)])]);
-        for (const ValueId id : group.nodes) {
-          EXPECT_FALSE(done[static_cast<std::size_t>(id)]);
-          done[static_cast<std::size_t>(id)] = true;
-        }
-      }
-      for (ValueId id = 0; id < graph.size(); ++id)
-        EXPECT_TRUE(done[static_cast<std::size_t>(id)] || !tn::is_compute(graph, id));
-    }
+         {tn::fuse(graph, cost), tn::greedy_fusion(graph, cost), tn::no_fusion(graph, cost)})
+      expect_runs(graph, plan);
     EXPECT_LE(tn::fuse(graph, cost).microseconds, tn::no_fusion(graph, cost).microseconds + 1e-9);
     EXPECT_LE(tn::fuse(graph, cost).microseconds,
               tn::greedy_fusion(graph, cost).microseconds + 1e-9);
