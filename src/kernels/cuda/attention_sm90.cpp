@@ -228,10 +228,13 @@ TimeParts model_attention_sm90(const AttentionProblem& p, const AttentionSchedul
   // runs elsewhere crowd on the first that are free (in SETR-Naive-Base on an H200 12 attentions
   // took 10 us less with stages that leave no room).
   const bool crowds = blocks > 1 && work <= processors && two_fit;
-  // Sums of a cluster's parts are read at 8 bytes a clock between two barriers, as those of
-  // products: this is not fitted yet, so that clusters are left to tuning.
-  const double exchange =
-      s.parts > 1 ? 1200 + 64.0 * s.groups * static_cast<double>(p.features + 4) * 4 / 8 : 0;
+  // A cluster's parts are summed at 16 bytes a clock between two barriers; clusters of more than
+  // four blocks begin later, and nothing runs beside a part's only block (fitted to 230 schedules
+  // of 100 queries and 1,050 keys).
+  const double exchange = s.parts > 1 ? 600 + 64.0 * static_cast<double>(p.features + 4) * 4 / 16 +
+                                            450 * std::max(0.0, std::ceil(s.parts / 2.0) * 2 - 4) +
+                                            (blocks > 1 ? 0 : 4.5 * s.block)
+                                      : 0;
   const double fill = crowds ? 2.0 : two_fit ? 1.7 : 1.85;
   const double steps = rounds * turns * blocks / clock_mhz;
   const double factors =
@@ -265,6 +268,15 @@ std::vector<AttentionSchedule> attention_sm90_schedules(const AttentionProblem& 
       }
     }
   }
+  // Clusters that all run at once.
+  const std::int64_t most_parts = machine.device.multiprocessors / (tiles * p.batches);
+  for (int parts = 2; parts <= std::min<std::int64_t>(most_parts, 8); ++parts)
+    for (const int blocks : {1, 2, 3}) {
+      const std::int64_t share = ceil_div(p.keys, std::int64_t{parts} * blocks);
+      const auto block = static_cast<int>(round_up(share, 16));
+      for (int stages = 1; stages <= std::min(blocks, 2); ++stages)
+        add({.groups = 1, .tiles = 1, .block = block, .stages = stages, .parts = parts});
+    }
   return cheapest_first(candidates, [&](const AttentionSchedule& s) {
     return model_attention_sm90(p, s, machine).total;
   });
