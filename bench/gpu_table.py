@@ -28,6 +28,37 @@ def newest(kind):
     return [json.loads(file.read_text()) for file in sorted(RESULTS.glob(f"*-{kind}.json"))[-1:]]
 
 
+def keys_of(kind, row):
+    """What a row tells, of which a later run may tell it anew."""
+    if kind == "compiled":
+        return {(row["model"], row["batch"], mode) for mode in COMPILED
+                if f"torch_{mode}_ms" in row or f"torch_{mode}_failure" in row}
+    return {(row["model"], row["batch"])}
+
+
+def runs(kind):
+    """The last run; of whole models all, oldest first, each with those of its rows that no later one has."""
+    if kind not in ("models", "compiled", "tuned"):
+        return newest(kind)
+    seen, kept = set(), []
+    for file in sorted(RESULTS.glob(f"*-{kind}.json"), reverse=True):
+        run = json.loads(file.read_text())
+        rows = [row for row in run["results"] if keys_of(kind, row) - seen]
+        seen |= {key for row in rows for key in keys_of(kind, row)}
+        if rows:
+            kept.insert(0, {**run, "results": rows})
+    return kept
+
+
+def together(kind):
+    """The rows of these runs as one, in the order of the longest one."""
+    kept = runs(kind)
+    order = [(row["batch"], row["model"]) for row in max(
+        (json.loads(file.read_text())["results"] for file in RESULTS.glob(f"*-{kind}.json")), key=len)]
+    rows = [row for run in kept for row in run["results"]]
+    return {**kept[-1], "results": sorted(rows, key=lambda row: order.index((row["batch"], row["model"])))}
+
+
 def mean(ratios):
     """Geometric."""
     return math.exp(sum(map(math.log, ratios)) / len(ratios))
@@ -127,23 +158,6 @@ def compiled(run):
                              peer_cell(row, mode), mode, ready, *faster(row, ["graph", mode])])
     return header(run, "Beside PyTorch's compiler, milliseconds") + "\n" + table(
         ["model", "batch", "tensor", "PyTorch", "compiled", "mode", "ready s", "faster ÷ tensor"], rows)
-
-
-def all_compiled():
-    """The runs that compiled, oldest first, each with those of its rows that no later one has in the same mode."""
-    runs = [json.loads(file.read_text()) for file in sorted(RESULTS.glob("*-compiled.json"))]
-
-    def keys(row):
-        return {(row["model"], row["batch"], mode) for mode in COMPILED
-                if f"torch_{mode}_ms" in row or f"torch_{mode}_failure" in row}
-
-    seen, kept = set(), []
-    for run in reversed(runs):
-        rows = [row for row in run["results"] if keys(row) - seen]
-        seen |= {key for row in rows for key in keys(row)}
-        if rows:
-            kept.insert(0, {**run, "results": rows})
-    return kept
 
 
 def kernels(run):
@@ -313,7 +327,7 @@ def percent(share):
 
 def tuned_subgraphs():
     """Those of the newest results of tuning with one image, each with its model and its share of the model's time untuned."""
-    rows = [row for kind in ("ablation", "tuned") for run in newest(kind) for row in run["results"]
+    rows = [row for kind in ("ablation", "tuned") for run in runs(kind) for row in run["results"]
             if row["batch"] == 1 and row["dtype"] == "f16" and not row["without"]]
     return [one | {"model": row["model"], "share": one["weight"] * one["before_us"] / row["sum_before_us"]}
             for row in rows for one in row["subgraphs"]]
@@ -382,8 +396,8 @@ KINDS = {"models": (models, draw_models), "compiled": (compiled, None), "kernels
 if __name__ == "__main__":
     tables, drawings = [], {}
     for kind, (render, draw) in KINDS.items():
-        for run in all_compiled() if kind == "compiled" else newest(kind):
-            tables.append(render(run))
-            if draw:
-                drawings[RESULTS / f"{kind}.svg"] = draw(run)
+        rendered = [render(run) for run in runs(kind)]
+        tables += [text.split("\n![")[0] for text in rendered[:-1]] + rendered[-1:]  # one drawing has them all
+        if draw and runs(kind):
+            drawings[RESULTS / f"{kind}.svg"] = draw(together(kind) if kind in ("models", "tuned") else runs(kind)[-1])
     put("\n".join(tables) or "No results yet.\n", BEGIN, END, drawings)
