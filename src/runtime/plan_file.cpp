@@ -198,21 +198,28 @@ GroupCost cost_of(const Json& json, const Graph& graph, const Group& group,
   return cost;
 }
 
-// What compile() makes of a graph and families expect: a few operators that lead to the last one,
-// of which somebody reads what the group writes.
+// What compile() makes of a graph and families expect: a few operators that are connected, of which
+// somebody reads what the group writes.
 void check_group(const Json& json, const Wiring& wires, const Group& group) {
   constexpr std::size_t kMost = 16;
   if (group.nodes.size() > kMost)
     fail(json.path(), "a group of ", group.nodes.size(), " operators, need ", kMost, " at most");
   if (group.writes.empty()) fail(json.path(), "a group of which nothing is read");
-  for (std::size_t i = 0; i + 1 < group.nodes.size(); ++i) {
-    const auto& readers = wires.readers[static_cast<std::size_t>(group.nodes[i])];
-    if (std::none_of(readers.begin(), readers.end(), [&](ValueId reader) {
-          return std::binary_search(group.nodes.begin(), group.nodes.end(), reader);
-        }))
-      fail(json.path(), "the value ", group.nodes[i], " does not lead to the last one, ",
-           group.nodes.back());
-  }
+  const auto reads = [&](ValueId reader, ValueId written) {
+    const auto& readers = wires.readers[static_cast<std::size_t>(written)];
+    return std::find(readers.begin(), readers.end(), reader) != readers.end();
+  };
+  std::vector<ValueId> connected = {group.nodes.back()}, others = group.nodes;
+  others.pop_back();
+  for (std::size_t i = 0; i < connected.size(); ++i)
+    std::erase_if(others, [&](ValueId other) {
+      const bool is_next = reads(connected[i], other) || reads(other, connected[i]);
+      if (is_next) connected.push_back(other);
+      return is_next;
+    });
+  if (!others.empty())
+    fail(json.path(), "the value ", others.front(), " is not connected with the last one, ",
+         group.nodes.back());
 }
 
 // Every operator in one group, and groups in an order in which their inputs are there.

@@ -374,7 +374,7 @@ TEST(PlanFile, RefusesWhatNoKernelRuns) {
         << order;
   const std::string two = R"({"op":"exp","in":[0],"attrs":{}},{"op":"tanh","in":[0],"attrs":{}})";
   EXPECT_NE(with(two, R"("outputs":[1,2],"groups":[[1,2]])")
-                .find("the value 1 does not lead to the last one, 2"),
+                .find("the value 1 is not connected with the last one, 2"),
             std::string::npos);
   EXPECT_NE(with(two, R"("outputs":[1],"groups":[[1],[2]])").find("a group of which nothing is"),
             std::string::npos);
