@@ -50,9 +50,8 @@ def runs(kind):
     return kept
 
 
-def together(kind):
-    """The rows of these runs as one, in the order of the longest one."""
-    kept = runs(kind)
+def together(kind, kept):
+    """The rows of these runs as one, in the order of the longest run."""
     order = [(row["batch"], row["model"]) for row in max(
         (json.loads(file.read_text())["results"] for file in RESULTS.glob(f"*-{kind}.json")), key=len)]
     rows = [row for run in kept for row in run["results"]]
@@ -396,8 +395,9 @@ KINDS = {"models": (models, draw_models), "compiled": (compiled, None), "kernels
 if __name__ == "__main__":
     tables, drawings = [], {}
     for kind, (render, draw) in KINDS.items():
-        rendered = [render(run) for run in runs(kind)]
+        kept = runs(kind)
+        rendered = [render(run) for run in kept]
         tables += [text.split("\n![")[0] for text in rendered[:-1]] + rendered[-1:]  # one drawing has them all
-        if draw and runs(kind):
-            drawings[RESULTS / f"{kind}.svg"] = draw(together(kind) if kind in ("models", "tuned") else runs(kind)[-1])
+        if draw and kept:
+            drawings[RESULTS / f"{kind}.svg"] = draw(together(kind, kept) if len(kept) > 1 else kept[-1])
     put("\n".join(tables) or "No results yet.\n", BEGIN, END, drawings)

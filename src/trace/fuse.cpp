@@ -91,47 +91,21 @@ Group costed(Group group, const GroupCost& cost) {
   return group;
 }
 
-// Groups in the order of the program as far as what they read allows.
-std::vector<Group> in_program_order(const Wiring& wires, std::vector<Group> groups) {
-  std::map<ValueId, std::size_t> writer;
-  for (std::size_t g = 0; g < groups.size(); ++g)
-    for (const ValueId id : groups[g].writes) writer[id] = g;
-  std::vector<std::set<std::size_t>> waits(groups.size());
-  std::vector<std::vector<std::size_t>> next(groups.size());
-  std::set<std::pair<ValueId, std::size_t>> ready;
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    for (const ValueId id : groups[g].reads)
-      if (const auto found = writer.find(wires.root[at(id)]); found != writer.end())
-        if (waits[g].insert(found->second).second) next[found->second].push_back(g);
-    if (waits[g].empty()) ready.emplace(groups[g].nodes.back(), g);
-  }
-  std::vector<Group> result;
-  while (!ready.empty()) {
-    const std::size_t g = ready.begin()->second;
-    ready.erase(ready.begin());
-    for (const std::size_t reader : next[g]) {
-      waits[reader].erase(g);
-      if (waits[reader].empty()) ready.emplace(groups[reader].nodes.back(), reader);
-    }
-    result.push_back(std::move(groups[g]));
-  }
-  return result;
-}
-
-// Which groups need which others first, of groups in an order in which they can run.
+// Which groups need which others first.
 class Dependences {
  public:
   Dependences(const Wiring& wires, const std::vector<Group>& groups) : writers_(groups.size()) {
     std::map<ValueId, std::size_t> writer;
-    for (std::size_t g = 0; g < groups.size(); ++g) {
+    for (std::size_t g = 0; g < groups.size(); ++g)
+      for (const ValueId id : groups[g].writes) writer[id] = g;
+    for (std::size_t g = 0; g < groups.size(); ++g)
       for (const ValueId id : groups[g].reads)
         if (const auto found = writer.find(wires.root[at(id)]); found != writer.end())
           writers_[g].insert(found->second);
-      for (const ValueId id : groups[g].writes) writer[id] = g;
-    }
   }
   const std::set<std::size_t>& writers_for(std::size_t reader) const { return writers_[reader]; }
-  /// Whether the reader needs a third group that needs the writer.
+  /// Whether the reader needs a third group that needs the writer; of groups in an order in which
+  /// they can run.
   bool leads_around(std::size_t writer, std::size_t reader) const {
     std::vector<std::size_t> open(writers_[reader].begin(), writers_[reader].end());
     std::erase(open, writer);
@@ -149,6 +123,30 @@ class Dependences {
  private:
   std::vector<std::set<std::size_t>> writers_;  // of what a group reads
 };
+
+// Groups in the order of the program as far as what they read allows.
+std::vector<Group> in_program_order(const Wiring& wires, std::vector<Group> groups) {
+  const Dependences needs(wires, groups);
+  std::vector<std::set<std::size_t>> waits(groups.size());
+  std::vector<std::vector<std::size_t>> next(groups.size());
+  std::set<std::pair<ValueId, std::size_t>> ready;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    waits[g] = needs.writers_for(g);
+    for (const std::size_t writer : waits[g]) next[writer].push_back(g);
+    if (waits[g].empty()) ready.emplace(groups[g].nodes.back(), g);
+  }
+  std::vector<Group> result;
+  while (!ready.empty()) {
+    const std::size_t g = ready.begin()->second;
+    ready.erase(ready.begin());
+    for (const std::size_t reader : next[g]) {
+      waits[reader].erase(g);
+      if (waits[reader].empty()) ready.emplace(groups[reader].nodes.back(), reader);
+    }
+    result.push_back(std::move(groups[g]));
+  }
+  return result;
+}
 
 class Planner {
  public:
