@@ -66,6 +66,13 @@ TEST(AttentionSm90, ChoosesLargeBlocks) {
   EXPECT_EQ(best(8, 100, 100, 32).parts, 1);  // 2.3 us; with two parts 3.0
 }
 
+// There is nothing to share then, and nothing to divide by.
+TEST(AttentionSm90, TakesNoHeadsAndNoQueries) {
+  for (const AttentionProblem& p :
+       {AttentionProblem{0, 100, 1050, 32, 32}, AttentionProblem{8, 0, 1050, 32, 32}})
+    for (const AttentionSchedule& s : attention_sm90_schedules(p, h200())) EXPECT_EQ(s.parts, 1);
+}
+
 struct Choice {
   Problem problem;
   AttentionSchedule schedule;

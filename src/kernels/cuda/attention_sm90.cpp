@@ -269,8 +269,8 @@ std::vector<AttentionSchedule> attention_sm90_schedules(const AttentionProblem& 
     }
   }
   // Clusters that all run at once.
-  const std::int64_t most_parts = machine.device.multiprocessors / (tiles * p.batches);
-  for (int parts = 2; parts <= std::min<std::int64_t>(most_parts, 8); ++parts)
+  const std::int64_t clusters = tiles * p.batches, processors = machine.device.multiprocessors;
+  for (int parts = 2; clusters > 0 && parts <= 8 && parts * clusters <= processors; ++parts)
     for (const int blocks : {1, 2, 3}) {
       const std::int64_t share = ceil_div(p.keys, std::int64_t{parts} * blocks);
       const auto block = static_cast<int>(round_up(share, 16));
