@@ -68,11 +68,13 @@ Space joined_space(const std::vector<Offer>& offers) {
 
 }  // namespace
 
-Problem::Problem(std::string text, Isolated alone, std::vector<Offer> offers, double model_bytes)
+Problem::Problem(std::string text, Isolated alone, std::vector<Offer> offers, double model_bytes,
+                 double reference_effort)
     : text_(std::move(text)),
       alone_(std::move(alone)),
       offers_(std::move(offers)),
       model_bytes_(model_bytes),
+      reference_effort_(reference_effort),
       space_(joined_space(offers_)) {
   if (offers_.empty()) internal_error("tune", "no family takes ", text_);
 }
@@ -104,7 +106,9 @@ Group Problem::group(const Schedule& schedule) const {
 }
 
 const Reference& Problem::reference() const {
-  std::call_once(made_, [this] { reference_ = std::make_unique<const Reference>(alone_); });
+  std::call_once(made_, [this] {
+    reference_ = std::make_unique<const Reference>(alone_, reference_effort_);
+  });
   return *reference_;
 }
 

@@ -29,9 +29,10 @@ struct Choice {
 
 class Problem {
  public:
-  /// Of a model with so many bytes of constants.
+  /// Of a model with so many bytes of constants, its reference made with this effort at most.
   Problem(std::string text, Isolated alone, std::vector<Offer> offers,
-          double model_bytes = std::numeric_limits<double>::infinity());
+          double model_bytes = std::numeric_limits<double>::infinity(),
+          double reference_effort = Slices::kMostEffort);
 
   const std::string& text() const { return text_; }  // problem_text
   const Isolated& alone() const { return alone_; }
@@ -59,6 +60,7 @@ class Problem {
   Isolated alone_;
   std::vector<Offer> offers_;
   double model_bytes_;
+  double reference_effort_;
   Space space_;
   mutable std::once_flag made_;
   mutable std::unique_ptr<const Reference> reference_;

@@ -16,27 +16,26 @@ namespace {
 
 constexpr std::uint64_t kSeed = 20231;
 constexpr std::int64_t kLine = 1024;        // bytes: what kernels may count on of an address
-constexpr std::int64_t kDrawn = 1'048'583;  // elements, a prime number
+// Elements that are drawn; of more they are repeated. A prime number, so that no two rows are the
+// same.
+constexpr std::int64_t kDrawn = 1'048'583;
 
 // Offsets of the lowest and the highest element, counted from the first one.
-std::pair<std::int64_t, std::int64_t> reach(const Layout& layout) {
+std::pair<std::int64_t, std::int64_t> reach(const Shape& shape, const Strides& strides) {
   std::int64_t low = 0, high = 0;
-  for (int axis = 0; axis < layout.shape.rank(); ++axis) {
-    const std::int64_t span = (layout.shape[axis] - 1) * layout.strides[axis];
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const std::int64_t span = (shape[axis] - 1) * strides[axis];
     (span < 0 ? low : high) += span;
   }
   return {low, high};
 }
 
-// Of many, what is drawn is repeated. Its length is prime, so that no two rows are the same.
+// Of many, the first ones: a period.
 Tensor random_numbers(Generator& random, std::int64_t count, DType dtype) {
   if (count > kDrawn) {
     const Tensor drawn = random_numbers(random, kDrawn, dtype), result = empty({count}, dtype);
-    const auto size = static_cast<std::size_t>(drawn.nbytes());
-    const std::span<std::byte> all(detail::stored(result).first(),
-                                   static_cast<std::size_t>(result.nbytes()));
-    for (std::size_t at = 0; at < all.size(); at += size)
-      std::memcpy(&all[at], detail::stored(drawn).first(), std::min(size, all.size() - at));
+    std::memcpy(detail::stored(result).first(), detail::stored(drawn).first(),
+                static_cast<std::size_t>(drawn.nbytes()));
     return result;
   }
   if (is_floating(dtype)) return random.normal({count}, 0, 1, dtype);
@@ -47,7 +46,7 @@ Tensor random_numbers(Generator& random, std::int64_t count, DType dtype) {
 // `make` gives the memory of so many elements.
 template <class F>
 OperandBlock block(const Layout& layout, DType dtype, F&& make) {
-  const auto [low, high] = reach(layout);
+  const auto [low, high] = reach(layout.shape, layout.strides);
   const std::int64_t before = layout.offset % (kLine / item_size(dtype));
   OperandBlock result;
   result.memory = make(before + high - low + 1);
@@ -68,7 +67,23 @@ std::span<std::byte> OperandBlock::bytes() const {
 std::byte* OperandBlock::first() const { return detail::stored(value).first(); }
 std::ptrdiff_t OperandBlock::first_at() const { return first() - bytes().data(); }
 
-void poison(std::span<std::byte> memory) { std::memset(memory.data(), 0xff, memory.size()); }
+ByteRange OperandBlock::range_of(const Tensor& part) const {
+  const ConstView view = const_view(part);
+  if (part.size() == 0) return {};
+  const auto [low, high] = reach(view.shape, view.strides);
+  const std::int64_t at = view.data - bytes().data(), size = item_size(view.dtype);
+  return {at + low * size, at + (high + 1) * size};
+}
+
+void OperandBlock::complete(ByteRange range) const {
+  if (period == 0) return;
+  std::byte* const begin = bytes().data();
+  for (std::int64_t at = std::max(range.begin, period); at < range.end;) {
+    const std::int64_t from = at % period, count = std::min(range.end - at, period - from);
+    std::memcpy(begin + at, begin + from, static_cast<std::size_t>(count));
+    at += count;
+  }
+}
 
 namespace {
 
@@ -89,8 +104,11 @@ void set_row_sums(const Isolated& problem, std::vector<OperandBlock>& reads) {
     const auto& inputs = graph[id].inputs;
     if (!graph.is_op(id, Op::layer_norm) || inputs.size() < 4) continue;
     if (place(inputs[3]) == reads.size()) continue;  // made by the group itself
+    for (const OperandBlock& read : reads) read.complete(read.all());
     const Tensor sums = apply_op(Op::row_sums, {value(inputs[0])});
-    convert_elements(const_view(sums), mutable_view(reads[place(inputs[3])].value));
+    OperandBlock& given = reads[place(inputs[3])];
+    convert_elements(const_view(sums), mutable_view(given.value));
+    given.period = 0;
   }
 }
 
@@ -110,7 +128,11 @@ std::vector<OperandBlock> reads_of(const Isolated& problem) {
       return is_constant ? zeros({count}, dtype) : random_numbers(random, count, dtype);
     }));
     reads.back().is_constant = is_constant;
-    if (!is_constant) continue;
+    if (!is_constant) {
+      const std::int64_t period = kDrawn * item_size(dtype);
+      if (reads.back().all().size() > period) reads.back().period = period;
+      continue;
+    }
     const Tensor value = constant(id);
     const ConstView from = const_view(value);
     info(Op::copy).eval(std::span(&from, 1), {}, mutable_view(reads.back().value));
@@ -124,15 +146,22 @@ std::vector<OperandBlock> with_writes(const Isolated& problem, std::vector<Opera
     const DType dtype = problem.laid.graph.type(id).dtype;
     reads.push_back(block(problem.laid.layouts[at(id)], dtype,
                           [&](std::int64_t count) { return empty({count}, dtype); }));
-    poison(reads.back().bytes());
   }
   return reads;
+}
+
+std::vector<OperandBlock> with_poison(const Isolated& problem, std::vector<OperandBlock> operands) {
+  for (std::size_t i = problem.group.reads.size(); i < operands.size(); ++i)
+    std::memset(operands[i].bytes().data(), kPoison, operands[i].bytes().size());
+  return operands;
 }
 
 }  // namespace
 
 std::vector<OperandBlock> operands_of(const Isolated& problem) {
-  return with_writes(problem, reads_of(problem));
+  std::vector<OperandBlock> reads = reads_of(problem);
+  for (const OperandBlock& read : reads) read.complete(read.all());
+  return with_poison(problem, with_writes(problem, std::move(reads)));
 }
 
 Reference::Reference(const Isolated& problem, double most_effort)
@@ -142,6 +171,7 @@ Reference::Reference(const Isolated& problem, double most_effort)
   std::vector<Tensor> values(at(graph.size()));
   for (std::size_t i = 0; i < reads_.size(); ++i) {
     const ValueId id = group.reads[i];
+    complete_known(reads_[i], slices_ && slices_->varies(id));
     values[at(id)] = slices_ ? slices_->taken(id, reads_[i].value) : reads_[i].value;
   }
   for (ValueId id = 0; id < graph.size(); ++id) {
@@ -162,7 +192,31 @@ Reference::Reference(const Isolated& problem, double most_effort)
   bound_ = rounding_bound(graph, group, [&](ValueId id) { return values[at(id)]; });
 }
 
-std::vector<OperandBlock> Reference::operands() const { return with_writes(problem_, reads_); }
+// What of a read the reference is calculated from.
+void Reference::complete_known(const OperandBlock& read, bool varies) const {
+  if (!varies) return read.complete(read.all());
+  for (const std::int64_t index : slices_->indices())
+    read.complete(read.range_of(read.value(index)));
+}
+
+std::vector<OperandBlock> Reference::operands() const {
+  std::call_once(completes_, [&] {
+    for (const OperandBlock& read : reads_) read.complete(read.all());
+  });
+  return with_poison(problem_, with_writes(problem_, reads_));
+}
+
+std::vector<OperandBlock> Reference::outlines() const { return with_writes(problem_, reads_); }
+
+std::vector<ByteRange> Reference::known(std::span<const OperandBlock> operands,
+                                        std::size_t write) const {
+  const OperandBlock& block = writes(operands)[write];
+  if (!slices_) return {block.all()};
+  std::vector<ByteRange> ranges;
+  for (const std::int64_t index : slices_->indices())
+    ranges.push_back(block.range_of(block.value(index)));
+  return ranges;
+}
 
 namespace {
 
@@ -209,11 +263,16 @@ std::string Reference::fault(std::span<const OperandBlock> operands, const Trust
   std::call_once(trusts_, [&] { trust(trusted); });
   for (std::size_t i = 0; i < trusted_.size(); ++i) {
     const auto& [value, largest] = trusted_[i];
-    const double error = relative(largest_difference(writes(operands)[i].value, value), largest);
-    // Each of the two may be off by the bound.
-    if (error > 2 * bound_) return text_of_fault(error, 2 * bound_, "from level 0's kernel ");
+    const double difference = largest_difference(writes(operands)[i].value, value);
+    if (std::string fault = fault_beside_trusted(difference, largest); !fault.empty()) return fault;
   }
   return {};
+}
+
+std::string Reference::fault_beside_trusted(double difference, double largest) const {
+  // Each of the two may be off by the bound.
+  const double error = relative(difference, largest), bound = 2 * bound_;
+  return error > bound ? text_of_fault(error, bound, "from level 0's kernel ") : "";
 }
 
 }  // namespace tensor

@@ -23,6 +23,8 @@ class Slices {
   static std::optional<Slices> of(const Isolated& problem, double most_effort = kMostEffort);
 
   const std::vector<std::int64_t>& indices() const { return indices_; }
+  /// Whether a value of the graph has a slice an index.
+  bool varies(ValueId id) const { return varies_[at(id)]; }
   /// The value of a read or a node, if that is what it is for the slices; else as it is.
   Tensor taken(ValueId id, const Tensor& value) const;
   /// The attributes with which a node calculates the slices.
@@ -34,7 +36,7 @@ class Slices {
 
   std::int64_t extent_;
   std::vector<std::int64_t> indices_;
-  std::vector<bool> varies_;  // of the graph's values: has a slice an index
+  std::vector<bool> varies_;  // of the graph's values
 };
 
 }  // namespace tensor

@@ -16,6 +16,7 @@
 #include "src/trace/parallel.h"
 #include "src/trace/trace.h"
 #include "src/tune/cpu_measurer.h"
+#include "src/tune/gpu_loop.h"
 #include "src/tune/gpu_measurer.h"
 #include "src/tune/tuned_cost.h"
 #include "tensor/io.h"
@@ -152,12 +153,12 @@ TEST(TrialMemory, CopiesWeightsUntilTheyLeaveTheCache) {
       const std::int64_t end = blocks[i].first + blocks[i].second;
       EXPECT_LE(end, i + 1 < blocks.size() ? blocks[i + 1].first : memory.bytes);
     }
-    // Launches have weights of their own and share all else.
+    // Launches have weights of their own.
     for (std::size_t i = 0; i < operands.size(); ++i) {
+      EXPECT_EQ(memory.operands[i].empty(), !operands[i].is_constant || i != 1);
       if (memory.operands[i].empty()) continue;
       const cuda::Pointer pointer{.index = static_cast<int>(i)};
-      EXPECT_EQ(memory.at(pointer, 0, operands) != memory.at(pointer, 1, operands),
-                operands[i].is_constant);
+      EXPECT_NE(memory.at(pointer, 0, operands), memory.at(pointer, 1, operands));
       EXPECT_EQ(memory.at(pointer, 0, operands), memory.at(pointer, memory.copies, operands));
       EXPECT_EQ(memory.at(pointer, 2, operands) - memory.operands[i][2 % memory.operands[i].size()],
                 operands[i].first_at());

@@ -245,6 +245,14 @@ void Buffer::download(std::span<std::byte> to, std::int64_t offset) const {
                  "copying from the device");
 }
 
+void Buffer::fill(unsigned char byte) {
+  if (bytes_ == 0) return;
+  device_->enter();
+  device_->check(driver().fill(address_, byte, static_cast<std::size_t>(bytes_)),
+                 "setting memory of the device");
+  wait_for_copies();
+}
+
 void Buffer::repeat(std::int64_t offset, std::size_t bytes, std::span<const std::int64_t> places) {
   check_range(offset, bytes);
   if (bytes == 0 || places.empty()) return;

@@ -87,6 +87,8 @@ class Buffer {
   /// Copies that are done when they return.
   void upload(std::span<const std::byte> from, std::int64_t offset = 0);
   void download(std::span<std::byte> to, std::int64_t offset = 0) const;
+  /// Sets every byte.
+  void fill(unsigned char byte);
   /// What lies at `offset`, to all these other places.
   void repeat(std::int64_t offset, std::size_t bytes, std::span<const std::int64_t> places);
 

@@ -70,6 +70,8 @@ struct Driver {
       find<Address, const void*, std::size_t>("cuMemcpyHtoD_v2");
   Call<void*, Address, std::size_t> download = find<void*, Address, std::size_t>("cuMemcpyDtoH_v2");
   Call<Address, Address, std::size_t> copy = find<Address, Address, std::size_t>("cuMemcpyDtoD_v2");
+  Call<Address, unsigned char, std::size_t> fill =
+      find<Address, unsigned char, std::size_t>("cuMemsetD8_v2");
   Call<StreamHandle**, unsigned> create_stream = find<StreamHandle**, unsigned>("cuStreamCreate");
   Call<StreamHandle*> destroy_stream = find<StreamHandle*>("cuStreamDestroy_v2");
   Call<StreamHandle*> synchronize = find<StreamHandle*>("cuStreamSynchronize");

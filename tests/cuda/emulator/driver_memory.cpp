@@ -113,6 +113,16 @@ int copy(Address to, Address from, std::size_t bytes) {
   current->copies.push_back([=] { copy_in(to, reinterpret_cast<const void*>(from), bytes); });
   return 0;
 }
+int fill(Address to, unsigned char byte, std::size_t bytes) {
+  const std::lock_guard lock(state().mutex);
+  if (const int why = trouble()) return why;
+  if (!current->holding(to, bytes)) return kInvalid;
+  current->copies.push_back([=] {
+    const std::vector<unsigned char> filled(bytes, byte);
+    copy_in(to, filled.data(), bytes);
+  });
+  return 0;
+}
 int download(void* to, Address from, std::size_t bytes) {
   const std::lock_guard lock(state().mutex);
   if (const int why = trouble()) return why;
@@ -151,6 +161,7 @@ Functions memory_functions() {
       {"cuMemFree_v2", pointer_to(free_block)},
       {"cuMemcpyHtoD_v2", pointer_to(upload)},
       {"cuMemcpyDtoD_v2", pointer_to(copy)},
+      {"cuMemsetD8_v2", pointer_to(fill)},
       {"cuMemcpyDtoH_v2", pointer_to(download)},
       {"cuMemAllocHost_v2", pointer_to(allocate_pinned)},
       {"cuMemFreeHost", pointer_to(free_pinned)},
