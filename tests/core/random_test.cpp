@@ -30,6 +30,24 @@ TEST(Random, SameSeedSameNumbers) {
   EXPECT_NE(from_a, a.normal({100}).to_vector<float>());
 }
 
+// Many are made by several threads, of the draws that one thread would have made them of.
+TEST(Random, ThreadsMakeTheNumbersOfOne) {
+  for (const std::int64_t count : {(1 << 19) + 6, (1 << 19) + 7}) {
+    Generator many(9), few(9);
+    const Tensor at_once = many.normal({count}, 1, 2);
+    std::vector<Tensor> parts;
+    for (std::int64_t rest = count; rest > 0; rest -= parts.back().size())
+      parts.push_back(few.normal({std::min<std::int64_t>(rest, 1 << 14)}, 1, 2));
+    EXPECT_TRUE(all(at_once == concatenate(parts)).item<bool>());
+    EXPECT_TRUE(all(many.normal({40}) == few.normal({40})).item<bool>());
+  }
+  // After one number of a pair of draws all that follow are of other pairs.
+  Generator many(9), few(9);
+  many.uniform({1}), few.uniform({1});
+  const Tensor at_once = many.normal({1 << 19});
+  EXPECT_TRUE(all(at_once(slice(0, 40)) == few.normal({40})).item<bool>());
+}
+
 // Means of n numbers of deviation s lie within 6 s / sqrt(n) but for one run in 10^9.
 void expect_mean(const Tensor& x, double mean, double deviation) {
   double sum = 0;
