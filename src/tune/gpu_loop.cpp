@@ -46,25 +46,24 @@ TrialMemory place_trial(const cuda::Lowered& lowered, std::span<const OperandBlo
                         std::int64_t device_bytes) {
   // As many copies as leave nothing of the first one in the cache when it is read again, with a
   // reserve since the cache does not drop the oldest; a graph long enough for its start not to
-  // count, and a small part of the GPU's memory.
-  constexpr int kFewest = 16, kMost = 256;
-  constexpr std::int64_t kReserve = 3, kShare = 8;
+  // count, and a small part of the GPU's memory. Operands of hundreds of megabytes sweep the cache
+  // themselves, in launches that take their time.
+  constexpr int kLeast = 4, kFew = 16, kMost = 256;
+  constexpr std::int64_t kReserve = 3, kShare = 8, kLongBytes = std::int64_t{4} << 30;
   const std::int64_t most_bytes = std::min(std::int64_t{1} << 30, device_bytes / kShare);
   const Used used(lowered, operands.size());
-  const auto size = [](std::span<std::byte> bytes) {
-    return static_cast<std::int64_t>(bytes.size());
-  };
-  std::int64_t weights = 0;
+  std::int64_t weights = 0, others = 0;
   for (std::size_t i = 0; i < operands.size(); ++i)
-    if (operands[i].is_constant && used.operands[i]) weights += size(operands[i].bytes());
+    if (used.operands[i]) (operands[i].is_constant ? weights : others) += operands[i].all().size();
   for (const Tensor& x : packed) weights += x.nbytes();
+  std::int64_t copies = kFew;
+  if (others > kReserve * l2_bytes)
+    copies = std::clamp<std::int64_t>(kLongBytes / others, kLeast, kFew);
+  else if (weights > 0)
+    copies = std::clamp<std::int64_t>(kReserve * l2_bytes / weights + 1, kFew, kMost);
+  if (weights > 0) copies = std::min(copies, std::max<std::int64_t>(most_bytes / weights, 2));
   TrialMemory memory;
-  if (weights > 0) {
-    const auto wanted = std::clamp<std::int64_t>(kReserve * l2_bytes / weights + 1, kFewest, kMost);
-    memory.copies = static_cast<int>(std::clamp<std::int64_t>(most_bytes / weights, 2, wanted));
-  } else {
-    memory.copies = kFewest;
-  }
+  memory.copies = static_cast<int>(copies);
   const auto take = [&](std::int64_t bytes) {
     const std::int64_t place = memory.bytes;
     memory.bytes += round_up(bytes, kLine);
@@ -74,7 +73,7 @@ TrialMemory place_trial(const cuda::Lowered& lowered, std::span<const OperandBlo
     auto& places = memory.operands.emplace_back();
     if (!operands[i].is_constant || !used.operands[i]) continue;
     for (int copy = 0; copy < memory.copies; ++copy)
-      places.push_back(take(size(operands[i].bytes())));
+      places.push_back(take(operands[i].all().size()));
   }
   for (const Tensor& x : packed) {
     auto& places = memory.packed.emplace_back();

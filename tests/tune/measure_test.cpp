@@ -167,6 +167,26 @@ TEST(TrialMemory, CopiesWeightsUntilTheyLeaveTheCache) {
   }
 }
 
+// What is larger than the cache sweeps it: few launches will do, and fewer of what is larger.
+TEST(TrialMemory, LargeOperandsNeedFewCopies) {
+  const auto copies = [](std::int64_t rows) {
+    OperandBlock input, weight;
+    input.memory = input.value = empty({rows << 20}, u8);
+    weight.memory = weight.value = empty({1 << 20}, u8);
+    weight.is_constant = true;
+    cuda::Lowered lowered;
+    lowered.calls.emplace_back();
+    for (const int i : {0, 1}) lowered.calls[0].arguments.push_back(cuda::Pointer{.index = i});
+    const std::vector<OperandBlock> operands = {input, weight};
+    return place_trial(lowered, operands, {}, std::int64_t{50} << 20, std::int64_t{80} << 30)
+        .copies;
+  };
+  EXPECT_EQ(copies(100), 151);
+  EXPECT_EQ(copies(160), 16);
+  EXPECT_EQ(copies(512), 8);
+  EXPECT_EQ(copies(4000), 4);
+}
+
 TEST(GpuMeasurer, ADeviceIsTheSameAfterThePipe) {
   for (const int capability : {75, 90, 120}) {
     const cuda::DeviceInfo info = cuda::typical_device(capability);
