@@ -23,6 +23,9 @@ RESULTS = pathlib.Path(__file__).resolve().parent / "results/gpu"
 BEGIN, END = "<!-- gpu tables -->\n", "<!-- end of gpu tables -->\n"
 
 
+SEARCHES_SINCE = "2026-11-24"  # before, level 0 was another
+
+
 def newest(kind):
     """The last run, in a list; none if there is none."""
     return [json.loads(file.read_text()) for file in sorted(RESULTS.glob(f"*-{kind}.json"))[-1:]]
@@ -33,29 +36,41 @@ def keys_of(kind, row):
     if kind == "compiled":
         return {(row["model"], row["batch"], mode) for mode in COMPILED
                 if f"torch_{mode}_ms" in row or f"torch_{mode}_failure" in row}
-    return {(row["model"], row["batch"])}
+    return {row["problem"]} if kind == "search" else {(row["model"], row["batch"])}
+
+
+def rows_of(kind, run):
+    return run["search"]["tasks"] if kind == "search" else run["results"]
+
+
+def with_rows(kind, run, rows):
+    return {**run, "search": {**run["search"], "tasks": rows}} if kind == "search" else {**run, "results": rows}
 
 
 def runs(kind):
-    """The last run; of whole models all, oldest first, each with those of its rows that no later one has."""
-    if kind not in ("models", "compiled", "tuned"):
+    """The last run; of whole models and of searches all, oldest first, each with those of its rows that no later one has."""
+    if kind not in ("models", "compiled", "tuned", "search"):
         return newest(kind)
     seen, kept = set(), []
     for file in sorted(RESULTS.glob(f"*-{kind}.json"), reverse=True):
         run = json.loads(file.read_text())
-        rows = [row for row in run["results"] if keys_of(kind, row) - seen]
+        if kind == "search" and run["date"] < SEARCHES_SINCE:
+            continue
+        rows = [row for row in rows_of(kind, run) if keys_of(kind, row) - seen]
         seen |= {key for row in rows for key in keys_of(kind, row)}
         if rows:
-            kept.insert(0, {**run, "results": rows})
+            kept.insert(0, with_rows(kind, run, rows))
     return kept
 
 
 def together(kind, kept):
-    """The rows of these runs as one, in the order of the longest run."""
-    order = [(row["batch"], row["model"]) for row in max(
-        (json.loads(file.read_text())["results"] for file in RESULTS.glob(f"*-{kind}.json")), key=len)]
-    rows = [row for run in kept for row in run["results"]]
-    return {**kept[-1], "results": sorted(rows, key=lambda row: order.index((row["batch"], row["model"])))}
+    """The rows of these runs as one; those of models in the order of the longest run."""
+    rows = [row for run in kept for row in rows_of(kind, run)]
+    if kind != "search":
+        order = [(row["batch"], row["model"]) for row in max(
+            (json.loads(file.read_text())["results"] for file in RESULTS.glob(f"*-{kind}.json")), key=len)]
+        rows.sort(key=lambda row: order.index((row["batch"], row["model"])))
+    return with_rows(kind, kept[-1], rows)
 
 
 def mean(ratios):

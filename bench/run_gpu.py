@@ -16,7 +16,7 @@
 Two more run only when they are named:
 
     tests       the GPU tests, alone and under compute-sanitizer               12 minutes with --limit=220
-    logs        tunes what no shipped log has yet (--batch), and adds it       60 s each, DETR-E6 180 s
+    logs        tunes with 8 and 64 images (--batch), for the logs that ship   60 s each, DETR-E6 180 s
 
 The steps tuned, level0, minutes and logs take the models that --models finds in MODEL-bBATCH, and what was measured is
 on the disk after each. A later call adds its rows to the newest file of the step, if that is of the same commit and
@@ -259,15 +259,14 @@ def tests(options):
         add("tests", "cuda_tests, each test by itself", [row], lambda row: (TOOLS.index(row["tool"]), row["tests"]))
 
 
-# Of what no shipped log has measurements, or not of all. DETR-E6 comes first, for the others begin with its log.
-UNSHIPPED = {8: [VIT[0]], 64: [SETR[2], DETR[1], DETR[0], DETR[2]]}
+BATCHES = [8, 64]  # of the step logs
 
 
 def logs(options):
     folder = options.logs / "shipping"
     folder.mkdir(parents=True, exist_ok=True)
-    for batch in [options.batch] if options.batch else UNSHIPPED:
-        for model in wanted(options, UNSHIPPED[batch], batch):
+    for batch in [options.batch] if options.batch else BATCHES:
+        for model in wanted(options, [*VIT, DETR[1], DETR[0], DETR[2], *SETR], batch):
             log, sibling = log_of(folder, model, batch), log_of(folder, DETR[1], batch)
             if model in DETR and not log.exists() and sibling.exists():
                 shutil.copy(sibling, log)
@@ -290,7 +289,7 @@ def main():
     parser.add_argument("--logs", type=pathlib.Path, default=pathlib.Path("tune-logs"), help="a folder; a new one tunes anew")
     parser.add_argument("--models", default="", help="only those that this regular expression finds in MODEL-bBATCH")
     parser.add_argument("--limit", type=float, default=900, help="seconds for a model that PyTorch compiles, or a test (900)")
-    parser.add_argument("--batch", type=int, choices=UNSHIPPED, help="of the step logs; all of them unless told")
+    parser.add_argument("--batch", type=int, choices=BATCHES, help="of the step logs; both unless told")
     parser.add_argument("--tools", default=",".join(TOOLS), help=f"of the step tests, with commas ({','.join(TOOLS)})")
     parser.add_argument("--tests", default=TESTS, help=f"of the step tests, a filter of GoogleTest ({TESTS})")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="of the step tests, at a time (one a core)")

@@ -26,12 +26,12 @@ struct Row {
 };
 
 const std::vector<Row> kRows = {
-    {"vit-base-patch16-224", {{1, "all"}, {8, "part"}, {64, "all"}}},
+    {"vit-base-patch16-224", {{1, "all"}, {8, "all"}, {64, "all"}}},
     {"vit-large-patch16-224", {{1, "all"}, {8, "all"}, {64, "all"}}},
     {"vit-huge-patch14-224", {{1, "all"}, {8, "all"}, {64, "all"}}},
-    {"detr-resnet-50-e3", {{1, "all"}, {8, "all"}, {64, "none"}}},
-    {"detr-resnet-50-e6", {{1, "all"}, {8, "all"}, {64, "none"}}},
-    {"detr-resnet-50-e12", {{1, "all"}, {8, "all"}, {64, "none"}}},
+    {"detr-resnet-50-e3", {{1, "all"}, {8, "all"}, {64, "all"}}},
+    {"detr-resnet-50-e6", {{1, "all"}, {8, "all"}, {64, "all"}}},
+    {"detr-resnet-50-e12", {{1, "all"}, {8, "all"}, {64, "all"}}},
     {"setr-naive-base", {{1, "all"}, {8, "all"}, {64, "all"}}},
     {"setr-naive", {{1, "all"}, {8, "all"}, {64, "all"}}},
     {"setr-pup", {{1, "all"}, {8, "all"}, {64, "part"}}},
