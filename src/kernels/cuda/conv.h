@@ -117,7 +117,6 @@ struct ConvTiles {
   double tflops = 0;        // at which all multiprocessors together multiply such tiles
   int resident = 1;         // blocks of a multiprocessor
   double ahead_kib = 64;    // what is on its way to a block at any time
-  bool in_cluster = false;  // parts are added up in shared memory
 };
 /// What all schedules of a convolution share.
 struct ConvWork {
@@ -125,14 +124,19 @@ struct ConvWork {
   double item_bytes = 2;                            // of an operand
   double flops = 0, bytes = 0;  // bytes read and written once, and again what packing takes
   int packings = 0;             // kernels that bring operands into another form
+  double packing_bytes = 0;     // of `bytes`
   EpilogueWork epilogue = {};
 };
 ConvWork conv_work(const Graph& graph, const Group& group, const Convolution& conv);
+/// Bytes a nanosecond at which the convolution's operands and results come and go: what the kernels
+/// just before wrote is still in the second-level cache if it is small.
+double conv_gbps(const ConvWork& work, const Machine& machine);
 /// Microseconds: what the multiprocessors multiply, what comes to them from the second-level cache,
-/// and what goes to memory.
+/// and what goes to memory. A second kernel adds up parts.
 TimeParts model_conv_tiles(const ConvWork& work, const ConvTiles& tiles, const Machine& machine);
-/// A schedule's features that follow from its tiles.
-Features features_of(const ConvWork& work, const ConvTiles& tiles, const Machine& machine);
+/// A schedule's features that follow from its tiles and what the analytic model takes them for.
+Features features_of(const ConvWork& work, const ConvTiles& tiles, const TimeParts& time,
+                     const Machine& machine);
 
 /// A way to run convolutions: the time it would take, nullopt where it cannot, and its kernels.
 struct ConvWay {
@@ -148,15 +152,15 @@ struct ConvWay {
 };
 extern const ConvWay kConvSm90, kConvMma, kConvTiled, kConvDirect;
 
-/// A tile of device/conv_sm90.h, and the share of the GPU's rate at which it multiplies.
+/// A tile of device/conv_sm90.h.
 struct ConvSm90Schedule {
-  int groups = 2, outputs = 128, stages = 3, resident = 2;
-  double efficiency = 0.9;
-  int parts = 1;
+  int groups = 2, outputs = 128, stages = 3, resident = 2, parts = 1;
 
   int pixels() const { return 64 * groups; }
   int threads() const { return 128 * groups; }
   std::int64_t shared_bytes() const;
+  /// Blocks that fit on a multiprocessor: `resident`, for which registers are kept, or more.
+  int blocks_that_fit(const DeviceInfo& device) const;
   /// Why the kernel cannot be built so, empty if it can.
   std::string fault(const ConvWork& work, const Machine& machine) const;
 };

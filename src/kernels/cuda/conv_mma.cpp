@@ -174,7 +174,9 @@ std::string pointless(const Tile& s, const Problem& p, const Machine& machine) {
 }
 
 std::vector<float> features_of_tile(const Tile& s, const Problem& p, const Machine& machine) {
-  Features f = features_of(p.work, tiles_of(s, p, machine), machine);
+  const ConvTiles tiles = tiles_of(s, p, machine);
+  Features f = features_of(p.work, tiles, model_conv_tiles(p.work, tiles, machine), machine);
+  f.has_second_kernel = s.parts > 1;
   f.sketch = "window_mma";
   f.tile_depth = static_cast<double>(p.block);
   f.groups = s.down, f.row_blocks = s.across, f.stages = s.stages, f.threads = s.threads();

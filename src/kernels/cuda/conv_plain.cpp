@@ -102,7 +102,9 @@ Space tiled_space(const Graph& graph, const Group& group, const Convolution& con
   space.model_us = [=](const Schedule& s) { return model_tiling(tiling_of(s), work, machine); };
   space.features = [=](const Schedule& schedule) {
     const Tiling t = tiling_of(schedule);
-    Features f = features_of(work, tiles_of(t, work, machine), machine);
+    const ConvTiles tiles = tiles_of(t, work, machine);
+    Features f = features_of(work, tiles, model_conv_tiles(work, tiles, machine), machine);
+    f.has_second_kernel = t.parts > 1;
     f.sketch = schedule.sketch;
     f.tile_depth = kDepthStep, f.stages = 2, f.threads = 256;
     f.registers = kTilePixels * t.outputs / f.threads;
