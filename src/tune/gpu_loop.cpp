@@ -1,6 +1,7 @@
 #include "src/tune/gpu_loop.h"
 
 #include <algorithm>
+#include <array>
 
 #include "src/core/rounding.h"
 #include "src/core/storage.h"
