@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "bench/main.h"
 #include "bench/models.h"
 #include "src/compile.h"
 #include "src/kernels/cuda/family.h"
@@ -68,14 +69,7 @@ class Renewal {
     const std::string text = problem_text(laid.graph, group);
     if (wanted_.erase(text) == 0) return;
     Isolated alone = isolate(laid, group);
-    std::vector<Offer> offers;
-    for (int family = 0; family < target_.families; ++family) {
-      const std::string name(target_.family_name(family));
-      if (const auto time = target_.estimate(family, alone.laid.graph, alone.group);
-          time && name != "host")
-        offers.push_back(
-            {family, name, *time, target_.space(family, alone.laid.graph, alone.group)});
-    }
+    std::vector<Offer> offers = offers_of(target_, alone);
     if (offers.empty()) return;
     Known& known = known_[text];
     known.problem = std::make_unique<Problem>(text, std::move(alone), std::move(offers));
@@ -120,15 +114,5 @@ void run(const std::vector<std::string>& logs) {
 }  // namespace tensor
 
 int main(int argc, char** argv) {
-  if (argc == 2 && argv[1] == std::string_view("--help")) {
-    std::cout << tensor::kHelp;
-    return 0;
-  }
-  try {
-    tensor::run({argv + 1, argv + argc});
-    return 0;
-  } catch (const tensor::UserError& error) {
-    std::cerr << error.what() << '\n';
-    return 1;
-  }
+  return bench::run_main(argc, argv, tensor::kHelp, [&] { tensor::run({argv + 1, argv + argc}); });
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "bench/commit.h"
+#include "bench/main.h"
 #include "src/tune/cost_model.h"
 #include "tensor/error.h"
 
@@ -130,15 +131,5 @@ void run(std::vector<std::string> arguments) {
 }  // namespace tensor
 
 int main(int argc, char** argv) {
-  if (argc == 2 && argv[1] == std::string_view("--help")) {
-    std::cout << tensor::kHelp;
-    return 0;
-  }
-  try {
-    tensor::run({argv + 1, argv + argc});
-    return 0;
-  } catch (const tensor::UserError& error) {
-    std::cerr << error.what() << '\n';
-    return 1;
-  }
+  return bench::run_main(argc, argv, tensor::kHelp, [&] { tensor::run({argv + 1, argv + argc}); });
 }

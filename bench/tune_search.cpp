@@ -11,6 +11,7 @@
 
 #include "bench/commit.h"
 #include "bench/curve.h"
+#include "bench/main.h"
 #include "bench/recording.h"
 #include "src/tune/table.h"
 #include "tensor/error.h"
@@ -256,15 +257,6 @@ void run(const Options& options) {
 }  // namespace tensor
 
 int main(int argc, char** argv) {
-  if (argc == 2 && argv[1] == std::string_view("--help")) {
-    std::cout << tensor::kHelp;
-    return 0;
-  }
-  try {
-    tensor::run(tensor::parse(argc, argv));
-    return 0;
-  } catch (const tensor::UserError& error) {
-    std::cerr << error.what() << '\n';
-    return 1;
-  }
+  return bench::run_main(argc, argv, tensor::kHelp,
+                         [&] { tensor::run(tensor::parse(argc, argv)); });
 }

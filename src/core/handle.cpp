@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <new>
@@ -268,6 +269,15 @@ Strides broadcast_strides(const Shape& from, const Strides& strides, const Shape
   for (int axis = 0; axis < from.rank(); ++axis)
     if (from[axis] != 1 || shape[axis + lead] == 1) result[axis + lead] = strides[axis];
   return result;
+}
+
+Dims memory_order(const Strides& strides) {
+  Dims order;
+  for (int axis = 0; axis < strides.rank(); ++axis) order.push_back(axis);
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return std::abs(strides[static_cast<int>(a)]) > std::abs(strides[static_cast<int>(b)]);
+  });
+  return order;
 }
 
 }  // namespace tensor

@@ -35,4 +35,17 @@ View mutable_view(const Tensor& x);
 /// Strides of x read as `shape`, with 0 along every broadcast axis. The shapes must fit.
 Strides broadcast_strides(const Shape& from, const Strides& strides, const Shape& shape);
 
+/// Axes by falling stride: in this order a loop over all of them walks along memory.
+Dims memory_order(const Strides& strides);
+/// The same elements, the axes in another order.
+template <class Byte>
+BasicView<Byte> permuted(const BasicView<Byte>& x, const Dims& order) {
+  BasicView<Byte> result{x.data, x.dtype, {}, {}};
+  for (const auto axis : order) {
+    result.shape.push_back(x.shape[static_cast<int>(axis)]);
+    result.strides.push_back(x.strides[static_cast<int>(axis)]);
+  }
+  return result;
+}
+
 }  // namespace tensor

@@ -82,26 +82,6 @@ Strides strides_in_input(const Shape& shape, const Attrs& attrs, const Strides& 
   return strides;
 }
 
-// Axes by falling stride of the input, so that the innermost loop walks along memory.
-Dims memory_order(const Strides& strides) {
-  Dims order;
-  for (int axis = 0; axis < strides.rank(); ++axis) order.push_back(axis);
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    return std::abs(strides[static_cast<int>(a)]) > std::abs(strides[static_cast<int>(b)]);
-  });
-  return order;
-}
-
-template <class V>
-V permuted(const V& x, const Dims& order) {
-  V result{x.data, x.dtype, {}, {}};
-  for (const auto axis : order) {
-    result.shape.push_back(x.shape[static_cast<int>(axis)]);
-    result.strides.push_back(x.strides[static_cast<int>(axis)]);
-  }
-  return result;
-}
-
 // Runs `loop` over x with `totals` (contiguous, of the result's shape) as its output and `others`,
 // of the same layout, as its further inputs.
 void fold(const ConstView& x, const Attrs& attrs, const Tensor& totals, InnerLoop loop,

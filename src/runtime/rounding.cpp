@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -51,19 +50,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // The same elements with the axes in the order in which they lie in the memory of the first view,
 // so that a walk over large ones does not jump.
 std::pair<ConstView, ConstView> in_memory_order(const ConstView& one, const ConstView& other) {
-  std::vector<int> axes(static_cast<std::size_t>(one.rank()));
-  std::iota(axes.begin(), axes.end(), 0);
-  std::stable_sort(axes.begin(), axes.end(), [&](int a, int b) {
-    return std::abs(one.strides[a]) > std::abs(one.strides[b]);
-  });
-  std::pair<ConstView, ConstView> result(one, other);
-  for (int i = 0; i < one.rank(); ++i) {
-    const int axis = axes[static_cast<std::size_t>(i)];
-    result.first.shape[i] = result.second.shape[i] = one.shape[axis];
-    result.first.strides[i] = one.strides[axis];
-    result.second.strides[i] = other.strides[axis];
-  }
-  return result;
+  const Dims order = memory_order(one.strides);
+  return {permuted(one, order), permuted(other, order)};
 }
 
 // The largest of what `of` finds in parts of two views, which threads look at side by side.

@@ -1,8 +1,6 @@
 #include "src/tune/gpu_difference.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <numeric>
 #include <vector>
 
 #include "src/core/view.h"
@@ -62,12 +60,8 @@ struct Places {
 
   // In the order in which they lie in memory.
   explicit Places(const ConstView& view) : count(num_elements(view.shape)) {
-    std::vector<int> axes(static_cast<std::size_t>(view.rank()));
-    std::iota(axes.begin(), axes.end(), 0);
-    std::stable_sort(axes.begin(), axes.end(), [&](int a, int b) {
-      return std::abs(view.strides[a]) > std::abs(view.strides[b]);
-    });
-    for (const int axis : axes) {
+    for (const auto place : memory_order(view.strides)) {
+      const int axis = static_cast<int>(place);
       const std::int64_t extent = view.shape[axis], stride = view.strides[axis];
       if (extent == 1) continue;
       if (rank > 0 && strides[rank - 1] == extent * stride) {

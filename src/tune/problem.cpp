@@ -68,6 +68,21 @@ Space joined_space(const std::vector<Offer>& offers) {
 
 }  // namespace
 
+std::vector<Offer> offers_of(const detail::Target& target, const Isolated& alone) {
+  constexpr double kHopeless = 8;  // times the best one's estimate
+  std::vector<Offer> all;
+  double best = std::numeric_limits<double>::infinity();
+  for (int family = 0; family < target.families; ++family) {
+    const std::string name(target.family_name(family));
+    const auto time = target.estimate(family, alone.laid.graph, alone.group);
+    if (!time || name == "host") continue;
+    all.push_back({family, name, *time, target.space(family, alone.laid.graph, alone.group)});
+    best = std::min(best, *time);
+  }
+  std::erase_if(all, [&](const Offer& offer) { return offer.microseconds > kHopeless * best; });
+  return all;
+}
+
 Problem::Problem(std::string text, Isolated alone, std::vector<Offer> offers, double model_bytes,
                  double reference_effort)
     : text_(std::move(text)),

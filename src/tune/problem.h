@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/kernels/schedule.h"
+#include "src/runtime/target.h"
 #include "src/tune/reference.h"
 
 namespace tensor {
@@ -20,6 +21,10 @@ struct Offer {
   double microseconds = 0;          // its estimate
   std::optional<Space> space = {};  // nullopt: the family knows one way only
 };
+
+/// Of all families of the target that may be tried: not those that think they take many times as
+/// long as the best one, nor the host.
+std::vector<Offer> offers_of(const detail::Target& target, const Isolated& alone);
 
 /// The family and the schedule that Group wants.
 struct Choice {

@@ -9,8 +9,6 @@
 namespace tensor {
 namespace {
 
-// Families that think they take so many times as long as the best one are not tried.
-constexpr double kHopeless = 8;
 // The fastest with older kernels are measured again before anything else, so many of a problem.
 constexpr std::size_t kAgain = 2;
 
@@ -39,20 +37,6 @@ void hint_again(Search& search, const Table& table, const std::string& device) {
 }
 
 }  // namespace
-
-std::vector<Offer> Tuner::offers(const Isolated& alone) const {
-  std::vector<Offer> all;
-  double best = HUGE_VAL;
-  for (int family = 0; family < target_.families; ++family) {
-    const std::string name(target_.family_name(family));
-    const auto time = target_.estimate(family, alone.laid.graph, alone.group);
-    if (!time || name == "host") continue;
-    all.push_back({family, name, *time, target_.space(family, alone.laid.graph, alone.group)});
-    best = std::min(best, *time);
-  }
-  std::erase_if(all, [&](const Offer& offer) { return offer.microseconds > kHopeless * best; });
-  return all;
-}
 
 std::unique_ptr<Search> Tuner::search_for(const Problem& problem) const {
   Space space = problem.space();
@@ -88,7 +72,7 @@ int Tuner::task_of(const LaidOutGraph& laid, const Group& group) {
   const auto [known, is_new] = task_by_text_.try_emplace(problem_text(laid.graph, group), -1);
   if (!is_new) return known->second;
   Isolated alone = isolate(laid, group);
-  std::vector<Offer> offers = this->offers(alone);
+  std::vector<Offer> offers = offers_of(target_, alone);
   if (offers.empty()) return -1;
   const Problem& problem =
       problems_.emplace_back(known->first, std::move(alone), std::move(offers), model_bytes_);

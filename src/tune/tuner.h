@@ -77,7 +77,6 @@ class Tuner {
   Plans merged(FusionPlan apart) const;
   int task_of(const LaidOutGraph& laid, const Group& group);
   std::unique_ptr<Search> search_for(const Problem& problem) const;
-  std::vector<Offer> offers(const Isolated& alone) const;
   std::vector<int> adopt(const Plans& plans);
 
   std::string search(const Plans& before);

@@ -44,21 +44,13 @@ class TrialsOnGpu : public OnGpu {
     LaidOutGraph laid = lay_out(
         trace([](const Tensors& in) -> Tensors { return {gelu(linear(in[0], in[2])) + in[1]}; },
               {{{40, 7, 16}, f16}, {{40, 7, 24}, f16}, {{24, 16}, f16}}));
-    cuda::Machine machine = cuda::machine_of(cuda::Device::get().info());
-    FusionPlan plan = fuse(laid.graph, cuda::cuda_cost(machine));
+    detail::Target target = detail::cuda_target(cuda::Device::get().info());
+    FusionPlan plan = fuse(laid.graph, target.cost);
 
     // Of all families that take it.
     void emplace_in(std::deque<Problem>& problems) const {
       Isolated alone = isolate(laid, plan.groups.front());
-      std::vector<Offer> offers;
-      const auto families = cuda::cuda_families();
-      for (std::size_t i = 0; i < families.size(); ++i) {
-        const Graph& graph = alone.laid.graph;
-        const auto time = families[i].estimate(graph, alone.group, machine);
-        if (!time || families[i].name == "host") continue;
-        offers.push_back({static_cast<int>(i), std::string(families[i].name), *time});
-        if (families[i].space) offers.back().space = families[i].space(graph, alone.group, machine);
-      }
+      std::vector<Offer> offers = offers_of(target, alone);
       problems.emplace_back("images", std::move(alone), std::move(offers), 1e9, 2000);
     }
   };
