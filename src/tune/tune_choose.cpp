@@ -2,18 +2,20 @@
 // those are chosen with which the whole model is fastest, problem by problem, the heaviest first.
 #include <algorithm>
 #include <iomanip>
+#include <map>
 #include <set>
 #include <sstream>
 
-#include "src/tune/tuned_cost.h"
+#include "src/core/checksum.h"
 #include "src/tune/tuner.h"
 
 namespace tensor {
 namespace {
 
 constexpr std::size_t kProblems = 8, kRivals = 3;
-constexpr int kPasses = 3;
-constexpr double kNear = 1.05;  // times the fastest one's time alone
+constexpr int kPasses = 3, kFusions = 4;
+constexpr double kNear = 1.05;   // times the fastest one's time alone
+constexpr double kLikely = 1.1;  // times the sum of all kernels alone by the partition so far
 
 // In how many numbers they differ; more than any where the structure does.
 std::size_t difference(const Schedule& a, const Schedule& b) {
@@ -72,22 +74,22 @@ std::size_t fastest(const std::vector<std::vector<double>>& times) {
   return best;
 }
 
+bool divide_alike(const FusionPlan& one, const FusionPlan& other) {
+  return std::equal(one.groups.begin(), one.groups.end(), other.groups.begin(), other.groups.end(),
+                    [](const Group& a, const Group& b) { return a.nodes == b.nodes; });
+}
+
 }  // namespace
 
 void Tuner::choose() {
   end_s_ = options_.seconds;
-  const std::vector<Plans> partitions = this->partitions();
-  Partitions merged;
-  for (const Plans& plans : partitions) {
-    adopt(plans);
-    merged.push_back(plans.merged);
-  }
-  // The first comparison is finished however late it is, so that nothing ends slower than it began.
-  bool has_start = false;
-  const TimePlans time = make_timer_(
-      merged, [&] { return has_start ? !late().empty() : options_.stop && options_.stop(); });
+  std::vector<Plans> partitions = this->partitions();
+  for (const Plans& plans : partitions) adopt(plans);
+  TimePlans time = timer(partitions);
   Variant variant = choose_start(partitions, time);
-  has_start = true;
+  has_start_ = true;
+  for (int fusions = 0; fusions < kFusions && late().empty(); ++fusions)
+    if (!choose_fusion(partitions, variant, time)) break;
   const Plans& plans = partitions[variant.partition];
   adopt(plans);
   std::vector<const Entry*> heaviest;
@@ -110,22 +112,83 @@ void Tuner::choose() {
   }
 }
 
-// First what the log says as it is, then the other one of measured and estimated, if it is another.
+// The first comparison is finished however late it is, so that nothing ends slower than it began.
+TimePlans Tuner::timer(const std::vector<Plans>& partitions) const {
+  Partitions merged;
+  for (const Plans& plans : partitions) merged.push_back(plans.merged);
+  return make_timer_(std::move(merged), [this] {
+    return has_start_ ? !late().empty() : options_.stop && options_.stop();
+  });
+}
+
+Tuner::Plans Tuner::divided(const Partition& partition) const {
+  Plans plans = merged(fusion_by(partition, laid_.graph, target_, table()));
+  plans.partition = partition;
+  return plans;
+}
+
+// First what the log says as it is, then of measured and estimated what is another.
 std::vector<Tuner::Plans> Tuner::partitions() const {
-  std::vector<Plans> all = {plan(table(), true)};
-  if (!limits_.fuse || !options_.use_partition) return all;
-  const auto nodes_of = [](const FusionPlan& plan) {
-    std::vector<std::vector<ValueId>> nodes;
-    for (const Group& group : plan.groups) nodes.push_back(group.nodes);
-    return nodes;
-  };
-  for (const auto fusion : {measured_fusion, estimated_fusion})
-    if (FusionPlan other = fusion(laid_.graph, target_, table());
-        nodes_of(other) != nodes_of(all[0].apart)) {
-      all.push_back(merged(std::move(other)));
-      break;
-    }
+  if (!limits_.fuse || !options_.use_partition) return {plan(table(), true)};
+  Partition chosen;
+  if (const auto table = this->table())
+    chosen = chosen_partition(laid_.graph,
+                              fusion_by({Partition::kEstimated}, laid_.graph, target_, nullptr),
+                              target_, *table);
+  std::vector<Plans> all;
+  for (const Partition& partition : {chosen, Partition{}, Partition{Partition::kEstimated}}) {
+    Plans plans = divided(partition);
+    const auto is_same = [&](const Plans& known) { return divide_alike(known.apart, plans.apart); };
+    if (std::none_of(all.begin(), all.end(), is_same)) all.push_back(std::move(plans));
+  }
   return all;
+}
+
+// The partition without one more of its heaviest groups that are of several operators: those that
+// are likely by what the kernels take alone. What is new in them is measured.
+std::vector<Tuner::Plans> Tuner::without_heaviest(const Plans& plans) {
+  if (!limits_.fuse || !options_.use_partition) return {};
+  std::map<std::string, double> times;
+  for (const Group& group : plans.apart.groups)
+    if (group.nodes.size() > 1) times[problem_text(laid_.graph, group)] += group.microseconds;
+  std::vector<std::pair<double, std::string>> heaviest;
+  for (const auto& [text, us] : times) heaviest.push_back({us, text});
+  std::sort(heaviest.rbegin(), heaviest.rend());
+  if (heaviest.size() > kProblems) heaviest.resize(kProblems);
+  std::vector<Plans> all;
+  for (const auto& [us, text] : heaviest) {
+    if (all.size() == kRivals) break;
+    Partition partition = plans.partition;
+    partition.without.insert(crc32_digits(text));
+    Plans other = divided(partition);
+    const auto is_same = [&](const Plans& known) { return divide_alike(known.apart, other.apart); };
+    if (is_same(plans) || std::any_of(all.begin(), all.end(), is_same) ||
+        other.apart.microseconds > kLikely * plans.apart.microseconds)
+      continue;
+    measure(first_slots(adopt(other)));
+    all.push_back(divided(partition));
+  }
+  return all;
+}
+
+// Whether the whole model is faster without one of its fusions. The partitions are new, and so are
+// the timer and the variant, which is the fastest of them.
+bool Tuner::choose_fusion(std::vector<Plans>& partitions, Variant& variant, TimePlans& time) {
+  const Plans current = partitions[variant.partition];
+  const std::vector<Plans> others = without_heaviest(current);
+  if (others.empty()) return false;
+  std::vector<Plans> all = {current};
+  all.insert(all.end(), others.begin(), others.end());
+  std::vector<Variant> variants = {{0, variant.plan}};
+  for (std::size_t i = 1; i < all.size(); ++i) variants.push_back({i, all[i].merged.second});
+  time = nullptr;  // one child at a time
+  time = timer(all);
+  const std::vector<std::vector<double>> times = time(variants);
+  const std::size_t best = fastest(times);
+  if (best > 0) note_partition(current.partition, all[best].partition, times[0], times[best]);
+  variant = variants[best];
+  partitions = std::move(all);
+  return best > 0;
 }
 
 // The plan with what the analytic model takes for every problem, where a table would let it be
@@ -156,13 +219,9 @@ Variant Tuner::choose_start(const std::vector<Plans>& partitions, const TimePlan
   if (best == 0) return variants[0];
   const Variant& taken = variants[best];
   const auto& [laid, tuned] = partitions[taken.partition].merged;
-  if (taken.partition != 0) {
-    const FusionPlan estimated = estimated_fusion(laid_.graph, target_, nullptr);
-    const bool was_estimated =
-        chosen_partition(laid_.graph, estimated, target_, *table()) == kEstimated;
-    note(partition_text(laid_.graph, estimated), "fusion", was_estimated ? kEstimated : kMeasured,
-         was_estimated ? kMeasured : kEstimated, times[0], times[best]);
-  }
+  if (taken.partition != 0)
+    note_partition(partitions[0].partition, partitions[taken.partition].partition, times[0],
+                   times[best]);
   std::set<std::string> told;
   for (std::size_t i = 0; i < tuned.groups.size(); ++i) {
     const std::string before = scheduled(tuned.groups[i]), after = scheduled(taken.plan.groups[i]);
@@ -175,6 +234,14 @@ Variant Tuner::choose_start(const std::vector<Plans>& partitions, const TimePlan
 
 std::string Tuner::scheduled(const Group& group) const {
   return Problem::joined(std::string(target_.family_name(group.family)), group.schedule);
+}
+
+void Tuner::note_partition(const Partition& before, const Partition& after,
+                           const std::vector<double>& times_before,
+                           const std::vector<double>& times_after) {
+  const FusionPlan estimated = fusion_by({Partition::kEstimated}, laid_.graph, target_, nullptr);
+  note(partition_text(laid_.graph, estimated), "fusion", before.text(), after.text(), times_before,
+       times_after);
 }
 
 // A line of the log, which counts more than what was measured alone.

@@ -11,12 +11,14 @@
 #include "src/kernels/cuda/kernel_cache.h"
 #include "src/trace/isolate.h"
 #include "src/trace/parallel.h"
+#include "src/tune/problem.h"
 #include "tensor/tune.h"
 
 namespace tensor {
 namespace {
 
 constexpr const char* kModel = "model of ";  // begins partition_text
+const std::string kWithout = "without ";
 
 void keep_device(std::vector<Measurement>& measurements, const std::string& device) {
   std::erase_if(measurements, [&](const Measurement& m) { return m.device != device; });
@@ -82,6 +84,57 @@ std::optional<GroupCost> measured_part(const detail::Target& target, const Table
   return measured_cost(target, table, merged.graph, merged.group);
 }
 
+// The same costs, but what a partition does without cannot be had, be it in this type or its twin.
+CostFn without(CostFn cost, const Partition& partition, bool with_twins) {
+  if (partition.without.empty()) return cost;
+  return [=](const Graph& graph, const Group& group) -> GroupCost {
+    if (group.nodes.size() > 1) {
+      const std::string text = problem_text(graph, group);
+      if (partition.without.contains(crc32_digits(text))) return {};
+      if (with_twins && partition.without.contains(crc32_digits(twin_text(text)))) return {};
+    }
+    return cost(graph, group);
+  };
+}
+
+FusionPlan measured_fusion(const Partition& partition, const Graph& graph,
+                           const detail::Target& target,
+                           const std::shared_ptr<const Table>& table) {
+  const auto fuse_by = [&](CostFn cost) {
+    return fuse(graph, without(std::move(cost), partition, target.bf16_is_like_f16));
+  };
+  if (!table) return fuse_by(target.cost);
+  std::vector<double> ratios;  // of measured times to estimates
+  FusionPlan plan = fuse_by([&](const Graph& of, const Group& group) {
+    const GroupCost estimate = estimated_cost(target, *table, of, group);
+    const auto measured = measured_cost(target, *table, of, group);
+    if (measured) ratios.push_back(measured->microseconds / estimate.microseconds);
+    return measured.value_or(estimate);
+  });
+  const bool is_measured = std::all_of(
+      plan.groups.begin(), plan.groups.end(),
+      [&](const Group& group) { return measured_part(target, *table, graph, group).has_value(); });
+  if (ratios.empty() || is_measured) return plan;
+  // What is a little better is not worth the change, which nobody has measured.
+  constexpr double kMargin = 1.05;
+  return fuse_by(tuned_cost(target, table, kMargin * std::max(1.0, median(ratios))));
+}
+
+FusionPlan estimated_fusion(const Partition& partition, const Graph& graph,
+                            const detail::Target& target,
+                            const std::shared_ptr<const Table>& table) {
+  FusionPlan plan = fuse(graph, without(target.cost, partition, target.bf16_is_like_f16));
+  if (!table) return plan;
+  plan.microseconds = 0;
+  for (Group& group : plan.groups) {
+    if (const auto measured = measured_part(target, *table, graph, group))
+      std::tie(group.family, group.microseconds, group.schedule) =
+          std::tie(measured->family, measured->microseconds, measured->schedule);
+    plan.microseconds += group.microseconds;
+  }
+  return plan;
+}
+
 // Of files that name the device.
 std::vector<Measurement> shipped_measurements(const std::string& device) {
   std::vector<Measurement> all;
@@ -115,56 +168,43 @@ CostFn remembered(CostFn cost) {
   };
 }
 
-FusionPlan measured_fusion(const Graph& graph, const detail::Target& target,
-                           const std::shared_ptr<const Table>& table) {
-  if (!table) return fuse(graph, target.cost);
-  std::vector<double> ratios;  // of measured times to estimates
-  FusionPlan plan = fuse(graph, [&](const Graph& of, const Group& group) {
-    const GroupCost estimate = estimated_cost(target, *table, of, group);
-    const auto measured = measured_cost(target, *table, of, group);
-    if (measured) ratios.push_back(measured->microseconds / estimate.microseconds);
-    return measured.value_or(estimate);
-  });
-  const bool is_measured = std::all_of(
-      plan.groups.begin(), plan.groups.end(),
-      [&](const Group& group) { return measured_part(target, *table, graph, group).has_value(); });
-  if (ratios.empty() || is_measured) return plan;
-  // What is a little better is not worth the change, which nobody has measured.
-  constexpr double kMargin = 1.05;
-  return fuse(graph, tuned_cost(target, table, kMargin * std::max(1.0, median(ratios))));
+std::string Partition::text() const {
+  std::string schedule;
+  for (const std::string& problem : without)
+    schedule += (schedule.empty() ? kWithout : " ") + problem;
+  return Problem::joined(costs, schedule);
 }
 
-FusionPlan estimated_fusion(const Graph& graph, const detail::Target& target,
-                            const std::shared_ptr<const Table>& table) {
-  FusionPlan plan = fuse(graph, target.cost);
-  if (!table) return plan;
-  plan.microseconds = 0;
-  for (Group& group : plan.groups) {
-    if (const auto measured = measured_part(target, *table, graph, group))
-      std::tie(group.family, group.microseconds, group.schedule) =
-          std::tie(measured->family, measured->microseconds, measured->schedule);
-    plan.microseconds += group.microseconds;
-  }
-  return plan;
+FusionPlan fusion_by(const Partition& partition, const Graph& graph, const detail::Target& target,
+                     const std::shared_ptr<const Table>& table) {
+  return partition.costs == Partition::kEstimated
+             ? estimated_fusion(partition, graph, target, table)
+             : measured_fusion(partition, graph, target, table);
 }
 
 FusionPlan tuned_fusion(const Graph& graph, const detail::Target& target,
                         const std::shared_ptr<const Table>& table) {
-  if (!table || !table->has_choice(kModel)) return measured_fusion(graph, target, table);
+  if (!table || !table->has_choice(kModel)) return fusion_by({}, graph, target, table);
   detail::Target remembering = target;
   remembering.cost = remembered(target.cost);
-  FusionPlan estimated = estimated_fusion(graph, remembering, table);
-  return chosen_partition(graph, estimated, target, *table) == kEstimated
-             ? estimated
-             : measured_fusion(graph, remembering, table);
+  const Partition plain{Partition::kEstimated};
+  FusionPlan estimated = fusion_by(plain, graph, remembering, table);
+  const Partition chosen = chosen_partition(graph, estimated, target, *table);
+  return chosen == plain ? estimated : fusion_by(chosen, graph, remembering, table);
 }
 
-std::string chosen_partition(const Graph& graph, const FusionPlan& estimated,
-                             const detail::Target& target, const Table& table) {
+Partition chosen_partition(const Graph& graph, const FusionPlan& estimated,
+                           const detail::Target& target, const Table& table) {
   auto choice = table.choice(target.tuned_as, partition_text(graph, estimated));
   if (!choice && target.bf16_is_like_f16)
     choice = table.choice(target.tuned_as, partition_text(graph, estimated, true));
-  return choice ? choice->family : kMeasured;
+  if (!choice) return {};
+  Partition partition{choice->family};
+  if (choice->schedule.starts_with(kWithout)) {
+    std::istringstream problems(choice->schedule.substr(kWithout.size()));
+    for (std::string problem; problems >> problem;) partition.without.insert(problem);
+  }
+  return partition;
 }
 
 std::string partition_text(const Graph& graph, const FusionPlan& estimated, bool as_twin) {

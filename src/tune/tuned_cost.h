@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,25 +22,39 @@ CostFn tuned_cost(const detail::Target& target, std::shared_ptr<const Table> tab
 /// The same costs, each calculated once for groups of one problem_text.
 CostFn remembered(CostFn cost);
 
-/// The cheapest partition by tuned_cost. Estimates of what was not measured count as much higher as
-/// those of the measured groups turned out to be, so that no group is taken because it was never
-/// put to the test.
-FusionPlan measured_fusion(const Graph& graph, const detail::Target& target,
-                           const std::shared_ptr<const Table>& table);
-/// The cheapest partition by estimates, whose groups run as measurements say.
-FusionPlan estimated_fusion(const Graph& graph, const detail::Target& target,
-                            const std::shared_ptr<const Table>& table);
-/// The measured one, unless the table holds that the whole model was faster by the estimated one.
+/// The partitions of a model that can be compared by its whole time.
+struct Partition {
+  /// The cheapest by tuned_cost. Estimates of what was not measured count as much higher as those
+  /// of the measured groups turned out to be, so that no group is taken because it was never put to
+  /// the test.
+  static constexpr const char* kMeasured = "measured";
+  /// The cheapest by estimates, whose groups run as measurements say.
+  static constexpr const char* kEstimated = "estimated";
+
+  std::string costs = kMeasured;
+  /// Problems, by the checksums of their texts, that no group of several operators may pose: what
+  /// is fast alone may be slow among others, which heat the same chip and share its memory.
+  std::set<std::string> without = {};
+
+  /// "estimated", "measured.without 0f1e2d3c 4b5a6978": the family and the schedule of the line
+  /// that chooses it.
+  std::string text() const;
+  bool operator==(const Partition&) const = default;
+};
+
+/// The partition of that description; `table` may be null.
+FusionPlan fusion_by(const Partition& partition, const Graph& graph, const detail::Target& target,
+                     const std::shared_ptr<const Table>& table);
+/// By the partition that the table holds for this model, or else the measured one.
 FusionPlan tuned_fusion(const Graph& graph, const detail::Target& target,
                         const std::shared_ptr<const Table>& table);
 
-/// Of the two names below the one that the table holds for a model, or else kMeasured.
-std::string chosen_partition(const Graph& graph, const FusionPlan& estimated,
-                             const detail::Target& target, const Table& table);
-/// The problem under which logs keep the choice between the two, whose family is one of the names
-/// below: by the groups of the estimated one, or those of its twin (twin_text).
+/// The one that the table holds for a model.
+Partition chosen_partition(const Graph& graph, const FusionPlan& estimated,
+                           const detail::Target& target, const Table& table);
+/// The problem under which logs keep which partition is best: by the groups of the estimated one,
+/// or those of its twin (twin_text).
 std::string partition_text(const Graph& graph, const FusionPlan& estimated, bool as_twin = false);
-inline constexpr const char *kMeasured = "measured", *kEstimated = "estimated";
 
 /// What the given logs say, of which one may be kShippedLogs; by default those that ship with the
 /// library and then the user's own, if there is one. UserError where a given one cannot be read.

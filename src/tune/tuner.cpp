@@ -65,7 +65,8 @@ std::shared_ptr<const Table> Tuner::table() const {
 // By estimates where `table` is null. With `final` set, what was not measured is not trusted.
 Tuner::Plans Tuner::plan(const std::shared_ptr<const Table>& table, bool is_final) const {
   if (!limits_.fuse) return merged(no_fusion(laid_.graph, tuned_cost(target_, table)));
-  if (!options_.use_partition) return merged(estimated_fusion(laid_.graph, target_, table));
+  if (!options_.use_partition)
+    return merged(fusion_by({Partition::kEstimated}, laid_.graph, target_, table));
   if (is_final) return merged(tuned_fusion(laid_.graph, target_, table));
   Fusion fusion = fuse_with_alternatives(laid_.graph, tuned_cost(target_, table), kNearly);
   Plans plans = merged(std::move(fusion.plan));

@@ -19,6 +19,7 @@
 #include "src/tune/search.h"
 #include "src/tune/table.h"
 #include "src/tune/task_scheduler.h"
+#include "src/tune/tuned_cost.h"
 #include "tensor/tune.h"
 
 namespace tensor {
@@ -58,9 +59,10 @@ class Tuner {
     double before_us = 0;              // as the analytic model chooses; 0 if not measured
   };
   struct Plans {
-    FusionPlan apart;  // parallel products not merged yet
-    std::pair<LaidOutGraph, FusionPlan> merged;
-    std::vector<Group> alternatives;  // to `apart`
+    Partition partition = {};
+    FusionPlan apart = {};  // parallel products not merged yet
+    std::pair<LaidOutGraph, FusionPlan> merged = {};
+    std::vector<Group> alternatives = {};  // to `apart`
   };
   struct Slot {
     int task;
@@ -95,11 +97,18 @@ class Tuner {
   std::size_t trials_left() const;
 
   void choose();
+  Plans divided(const Partition& partition) const;
   std::vector<Plans> partitions() const;
   FusionPlan with_level0(const Plans& plans) const;
   Variant choose_start(const std::vector<Plans>& partitions, const TimePlans& time);
+  std::vector<Plans> without_heaviest(const Plans& plans);
+  bool choose_fusion(std::vector<Plans>& partitions, Variant& variant, TimePlans& time);
+  TimePlans timer(const std::vector<Plans>& partitions) const;
   bool choose(const LaidOutGraph& laid, Variant& variant, const Entry& entry,
               const TimePlans& time);
+  void note_partition(const Partition& before, const Partition& after,
+                      const std::vector<double>& times_before,
+                      const std::vector<double>& times_after);
   void note(const std::string& problem, const std::string& what, const std::string& before,
             const std::string& after, const std::vector<double>& times_before,
             const std::vector<double>& times_after);
@@ -127,7 +136,8 @@ class Tuner {
   CostModel model_;
   std::unique_ptr<Measurer> measurer_;
   MakeTimer make_timer_;
-  double end_s_;  // of what it does now
+  double end_s_;            // of what it does now
+  bool has_start_ = false;  // of choosing: a plan that was compared with the untuned one
   std::vector<std::string> chosen_;
   std::int64_t trials_ = 0, failures_ = 0;
   double model_bytes_;    // of the constants
