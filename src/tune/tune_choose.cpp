@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iomanip>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -127,7 +128,24 @@ Tuner::Plans Tuner::divided(const Partition& partition) const {
   return plans;
 }
 
-// First what the log says as it is, then of measured and estimated what is another.
+// The partition by today's measurements that is this one: without all else that they would fuse.
+std::optional<Tuner::Plans> Tuner::divided_like(const FusionPlan& wanted) const {
+  std::set<std::string> fused;
+  for (const Group& group : wanted.groups) fused.insert(problem_text(laid_.graph, group));
+  Partition partition;
+  for (int i = 0; i < kFusions; ++i) {
+    Plans plans = divided(partition);
+    if (divide_alike(plans.apart, wanted)) return plans;
+    for (const Group& group : plans.apart.groups)
+      if (const std::string text = problem_text(laid_.graph, group);
+          group.nodes.size() > 1 && !fused.contains(text))
+        partition.without.insert(crc32_digits(text));
+  }
+  return std::nullopt;
+}
+
+// First what the log says as it is, then of measured and estimated what is another, and what the
+// log said when tuning began: what was measured since must not make the model slower.
 std::vector<Tuner::Plans> Tuner::partitions() const {
   if (!limits_.fuse || !options_.use_partition) return {plan(table(), true)};
   Partition chosen;
@@ -141,6 +159,9 @@ std::vector<Tuner::Plans> Tuner::partitions() const {
     const auto is_same = [&](const Plans& known) { return divide_alike(known.apart, plans.apart); };
     if (std::none_of(all.begin(), all.end(), is_same)) all.push_back(std::move(plans));
   }
+  const auto is_beginning = [&](const Plans& known) { return divide_alike(known.apart, began_); };
+  if (std::none_of(all.begin(), all.end(), is_beginning))
+    if (std::optional<Plans> plans = divided_like(began_)) all.push_back(*std::move(plans));
   return all;
 }
 
@@ -165,7 +186,9 @@ std::vector<Tuner::Plans> Tuner::without_heaviest(const Plans& plans) {
     if (is_same(plans) || std::any_of(all.begin(), all.end(), is_same) ||
         other.apart.microseconds > kLikely * plans.apart.microseconds)
       continue;
-    measure(first_slots(adopt(other)));
+    std::vector<Slot> level0;
+    for (const int task : adopt(other)) add_slot(level0, task, 1);
+    measure(level0);
     all.push_back(divided(partition));
   }
   return all;

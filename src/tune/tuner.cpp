@@ -306,6 +306,7 @@ std::string Tuner::search(const Plans& before) {
 
 TuneSummary Tuner::run() {
   const Plans before = plan(nullptr, false);
+  if (make_timer_) began_ = plan(table(), true).apart;
   const std::string end = options_.record > 0 ? record(before) : search(before);
   if (make_timer_) choose();
   const Plans after = plan(table(), true);

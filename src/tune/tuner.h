@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -98,6 +99,7 @@ class Tuner {
 
   void choose();
   Plans divided(const Partition& partition) const;
+  std::optional<Plans> divided_like(const FusionPlan& wanted) const;
   std::vector<Plans> partitions() const;
   FusionPlan with_level0(const Plans& plans) const;
   Variant choose_start(const std::vector<Plans>& partitions, const TimePlans& time);
@@ -137,6 +139,7 @@ class Tuner {
   std::unique_ptr<Measurer> measurer_;
   MakeTimer make_timer_;
   double end_s_;            // of what it does now
+  FusionPlan began_;        // as the log divided the model when tuning began
   bool has_start_ = false;  // of choosing: a plan that was compared with the untuned one
   std::vector<std::string> chosen_;
   std::int64_t trials_ = 0, failures_ = 0;

@@ -282,6 +282,46 @@ TEST_F(Tuning, LeavesOutFusionsThatSlowTheWholeModelDown) {
   EXPECT_NE(nodes_of(planned(vit())), chosen) << "a choice can be taken back";
 }
 
+TEST_F(Tuning, EndsWithNoSlowerFusionThanItBeganWith) {
+  std::map<std::string, std::string> level0;  // schedules by problem
+  const auto answer = [&](double fused) {
+    return [&, fused](const Problem& problem, const Schedule& schedule) -> Measured {
+      level0[problem.text()] = problem.space().chosen.text();
+      const double us = problem.space().model_us(schedule);
+      return {{problem.alone().group.nodes.size() > 2 ? fused * us : us}, ""};
+    };
+  };
+  tune({.trials = 200}, answer(3));
+  const auto planned = [&](const std::vector<Measurement>& known) {
+    return tuned_fusion(vit().graph, h200(), std::make_shared<const Table>(known));
+  };
+  // Level 0's schedules are measured again, and now those of what was not fused are fast.
+  std::vector<Measurement> known = lines();
+  std::erase_if(known, [&](const Measurement& m) {
+    return Problem::joined(m.family, m.schedule) == level0.at(m.problem);
+  });
+  const FusionPlan began = planned(known);
+  const Nodes fast = nodes_of(merge_parallel(vit(), began).second);
+  std::filesystem::remove(path_);
+  const TuneSummary summary = tune_with(
+      {.trials = 200}, known, vit(),
+      [&](const auto& problems, auto) { return std::make_unique<FakeGpu>(problems, answer(0.5)); },
+      [&](const Partitions&, auto) -> TimePlans {
+        return [&](std::span<const Variant> variants) {
+          std::vector<std::vector<double>> times;
+          for (const Variant& v : variants)
+            times.emplace_back(9, nodes_of(v.plan) == fast ? 90.0 : 100.0);
+          return times;
+        };
+      });
+  ASSERT_FALSE(summary.chosen.empty()) << "measurements alone would fuse otherwise";
+  EXPECT_TRUE(summary.chosen[0].starts_with("fusion, measured -> measured.without "))
+      << summary.chosen[0];
+  const std::vector<Measurement> more = lines();
+  known.insert(known.end(), more.begin(), more.end());
+  EXPECT_EQ(nodes_of(planned(known)), nodes_of(began));
+}
+
 TEST(PlanTimer, TimesWholePlansInAChild) {
   const Tensor weight = Generator(2).normal({32, 32});
   const detail::Target target = detail::target_of("cpu", 1);
