@@ -14,8 +14,13 @@ namespace {
 
 // Linking packs and copies all weights, and compiles what is not in the cache of kernels.
 constexpr Worker::Limits kPatience{.item_seconds = 120, .idle_seconds = 600};
-constexpr int kRounds = 9, kFewest = 3, kMost = 100;
-constexpr double kRoundUs = 20e3;
+// By turns, so long each.
+struct Pace {
+  int rounds;
+  double round_us;
+};
+constexpr Pace kQuick{9, 20e3}, kSustained{5, 200e3};
+constexpr int kFewest = 3, kMost = 1000;
 using Clock = std::chrono::steady_clock;
 
 // What differs between variants: the partition, and a line a group.
@@ -70,15 +75,18 @@ class Rounds {
     }
     if (entries.empty()) return;
     const std::vector<Tensor> inputs = inputs_of(entries[0].program->inputs);
-    for (int round = -1; round < kRounds; ++round)  // the first one warms up
+    channel.begin(entries[0].item);
+    const Pace pace = pace_of(entries[0], inputs);
+    channel.pause(entries[0].item);
+    for (int round = -1; round < pace.rounds; ++round)  // the first one warms up
       for (Entry& entry : entries) {
         channel.begin(entry.item);
         const Clock::time_point start = Clock::now();
-        const double time = median(entry.program->engine->time_whole(inputs, entry.repeats));
+        std::vector<double> times = entry.program->engine->time_whole(inputs, entry.repeats);
         const std::chrono::duration<double, std::micro> taken = Clock::now() - start;
-        if (round >= 0) entry.times.push_back(time);
-        entry.repeats = static_cast<int>(
-            std::clamp(kRoundUs / taken.count() * entry.repeats, double{kFewest}, double{kMost}));
+        times.erase(times.begin(), times.begin() + std::ssize(times) / 2);  // gets to its clock
+        if (round >= 0) entry.times.push_back(median(times));
+        entry.repeats = repeats_in(pace.round_us, taken.count() / entry.repeats);
         channel.pause(entry.item);
       }
     for (const Entry& entry : entries) {
@@ -96,6 +104,18 @@ class Rounds {
     int repeats = kFewest;
     std::vector<double> times = {};
   };
+
+  static int repeats_in(double us, double run_us) {
+    return static_cast<int>(std::clamp(us / run_us, double{kFewest}, double{kMost}));
+  }
+
+  static Pace pace_of(const Entry& entry, const std::vector<Tensor>& inputs) {
+    detail::Engine& engine = *entry.program->engine;
+    const double once = median(engine.time_whole(inputs, kFewest));
+    const int repeats = repeats_in(kSustained.round_us, once);
+    return slows_down(engine.time_whole(inputs, repeats)) ? kSustained : kQuick;
+  }
+
   const Partitions& partitions_;
   const detail::Target& target_;
 };
@@ -129,6 +149,14 @@ TimePlans plan_timer(Partitions partitions, detail::Target target, Worker::Stop 
       times.push_back(numbers_of(answer.result));
     return times;
   };
+}
+
+bool slows_down(std::span<const double> times) {
+  constexpr double kSlower = 1.03;
+  const std::size_t part = std::max<std::size_t>(1, times.size() / 10);
+  if (times.size() < 2 * part) return false;
+  const auto middle = [](std::span<const double> all) { return median({all.begin(), all.end()}); };
+  return middle(times.last(part)) > kSlower * middle(times.first(part));
 }
 
 bool is_faster(std::span<const double> times, std::span<const double> others, double gain) {

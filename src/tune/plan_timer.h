@@ -23,12 +23,18 @@ struct Variant {
 };
 
 /// Microseconds of the whole model by each variant: the medians of rounds in which all of them are
-/// timed by turns, as many for each; none of one that fails, or that it was stopped before.
+/// timed by turns, as many for each; none of one that fails, or that it was stopped before. Rounds
+/// are fewer and longer where the model slows down as it runs: a GPU that reaches its power limit
+/// lowers its clock, and whoever runs the model again and again has that clock.
 using TimePlans =
     std::function<std::vector<std::vector<double>>(std::span<const Variant> variants)>;
 
 /// In a child process.
 TimePlans plan_timer(Partitions partitions, detail::Target target, Worker::Stop stop);
+
+/// Whether the last of a model's runs, one after the other, take longer than the first, by more
+/// than chance.
+bool slows_down(std::span<const double> times);
 
 /// Whether times are below others of the same rounds by more than chance and the least gain that
 /// matters: in all rounds but one, and by a share of `gain` in the median.
