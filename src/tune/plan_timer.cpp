@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <sstream>
 
 #include "src/runtime/program.h"
@@ -75,20 +76,23 @@ class Rounds {
     }
     if (entries.empty()) return;
     const std::vector<Tensor> inputs = inputs_of(entries[0].program->inputs);
-    channel.begin(entries[0].item);
-    const Pace pace = pace_of(entries[0], inputs);
-    channel.pause(entries[0].item);
-    for (int round = -1; round < pace.rounds; ++round)  // the first one warms up
+    const auto time_all = [&](double round_us) {
       for (Entry& entry : entries) {
         channel.begin(entry.item);
-        const Clock::time_point start = Clock::now();
-        std::vector<double> times = entry.program->engine->time_whole(inputs, entry.repeats);
-        const std::chrono::duration<double, std::micro> taken = Clock::now() - start;
-        times.erase(times.begin(), times.begin() + std::ssize(times) / 2);  // gets to its clock
-        if (round >= 0) entry.times.push_back(median(times));
-        entry.repeats = repeats_in(pace.round_us, taken.count() / entry.repeats);
+        entry.times.push_back(time_round(entry, inputs, round_us));
         channel.pause(entry.item);
       }
+    };
+    time_all(kQuick.round_us);  // warms up
+    if (!pace_) {
+      channel.begin(entries[0].item);
+      const int repeats = repeats_in(kSustained.round_us, entries[0].times[0]);
+      const bool slows = slows_down(entries[0].program->engine->time_whole(inputs, repeats));
+      pace_ = slows ? kSustained : kQuick;
+      channel.pause(entries[0].item);
+    }
+    for (Entry& entry : entries) entry.times.clear();
+    for (int round = 0; round < pace_->rounds; ++round) time_all(pace_->round_us);
     for (const Entry& entry : entries) {
       std::ostringstream text;
       text.precision(9);
@@ -101,7 +105,7 @@ class Rounds {
   struct Entry {
     std::size_t item;
     std::shared_ptr<const detail::Program> program;
-    int repeats = kFewest;
+    double run_us = kQuick.round_us;  // with its share of the copies, once it is known
     std::vector<double> times = {};
   };
 
@@ -109,16 +113,22 @@ class Rounds {
     return static_cast<int>(std::clamp(us / run_us, double{kFewest}, double{kMost}));
   }
 
-  static Pace pace_of(const Entry& entry, const std::vector<Tensor>& inputs) {
-    detail::Engine& engine = *entry.program->engine;
-    const double once = median(engine.time_whole(inputs, kFewest));
-    const int repeats = repeats_in(kSustained.round_us, once);
-    return slows_down(engine.time_whole(inputs, repeats)) ? kSustained : kQuick;
+  // Of the second half: in the first, the device gets to its clock.
+  static double time_round(Entry& entry, const std::vector<Tensor>& inputs, double round_us) {
+    const int repeats = repeats_in(round_us, entry.run_us);
+    const Clock::time_point start = Clock::now();
+    const std::vector<double> times = entry.program->engine->time_whole(inputs, repeats);
+    const std::chrono::duration<double, std::micro> taken = Clock::now() - start;
+    entry.run_us = taken.count() / repeats;
+    return median({times.begin() + std::ssize(times) / 2, times.end()});
   }
 
   const Partitions& partitions_;
   const detail::Target& target_;
+  std::optional<Pace> pace_;  // of the model, once it is known
 };
+
+double middle(std::span<const double> times) { return median({times.begin(), times.end()}); }
 
 std::vector<double> numbers_of(const std::string& list) {
   std::istringstream text(list);
@@ -155,7 +165,6 @@ bool slows_down(std::span<const double> times) {
   constexpr double kSlower = 1.03;
   const std::size_t part = std::max<std::size_t>(1, times.size() / 10);
   if (times.size() < 2 * part) return false;
-  const auto middle = [](std::span<const double> all) { return median({all.begin(), all.end()}); };
   return middle(times.last(part)) > kSlower * middle(times.first(part));
 }
 
@@ -163,7 +172,6 @@ bool is_faster(std::span<const double> times, std::span<const double> others, do
   if (times.empty() || times.size() != others.size()) return false;
   std::size_t slower = 0;
   for (std::size_t i = 0; i < times.size(); ++i) slower += times[i] >= others[i];
-  const auto middle = [](std::span<const double> all) { return median({all.begin(), all.end()}); };
   return slower <= 1 && middle(times) <= (1 - gain) * middle(others);
 }
 

@@ -128,6 +128,15 @@ Tuner::Plans Tuner::divided(const Partition& partition) const {
   return plans;
 }
 
+FusionPlan Tuner::estimated() const {
+  return fusion_by({Partition::kEstimated}, laid_.graph, target_, nullptr);
+}
+
+bool Tuner::has(const std::vector<Plans>& all, const FusionPlan& plan) {
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Plans& one) { return divide_alike(one.apart, plan); });
+}
+
 // The partition by today's measurements that is this one: without all else that they would fuse.
 std::optional<Tuner::Plans> Tuner::divided_like(const FusionPlan& wanted) const {
   std::set<std::string> fused;
@@ -150,25 +159,20 @@ std::vector<Tuner::Plans> Tuner::partitions() const {
   if (!limits_.fuse || !options_.use_partition) return {plan(table(), true)};
   Partition chosen;
   if (const auto table = this->table())
-    chosen = chosen_partition(laid_.graph,
-                              fusion_by({Partition::kEstimated}, laid_.graph, target_, nullptr),
-                              target_, *table);
+    chosen = chosen_partition(laid_.graph, estimated(), target_, *table);
   std::vector<Plans> all;
-  for (const Partition& partition : {chosen, Partition{}, Partition{Partition::kEstimated}}) {
-    Plans plans = divided(partition);
-    const auto is_same = [&](const Plans& known) { return divide_alike(known.apart, plans.apart); };
-    if (std::none_of(all.begin(), all.end(), is_same)) all.push_back(std::move(plans));
-  }
-  const auto is_beginning = [&](const Plans& known) { return divide_alike(known.apart, began_); };
-  if (std::none_of(all.begin(), all.end(), is_beginning))
+  for (const Partition& partition : {chosen, Partition{}, Partition{Partition::kEstimated}})
+    if (Plans plans = divided(partition); !has(all, plans.apart)) all.push_back(std::move(plans));
+  if (!has(all, began_))
     if (std::optional<Plans> plans = divided_like(began_)) all.push_back(*std::move(plans));
   return all;
 }
 
-// The partition without one more of its heaviest groups that are of several operators: those that
-// are likely by what the kernels take alone. What is new in them is measured.
+// The partition and, after it, those without one more of its heaviest groups that are of several
+// operators: what is likely by what the kernels take alone. What is new in them is measured.
 std::vector<Tuner::Plans> Tuner::without_heaviest(const Plans& plans) {
-  if (!limits_.fuse || !options_.use_partition) return {};
+  std::vector<Plans> all = {plans};
+  if (!limits_.fuse || !options_.use_partition) return all;
   std::map<std::string, double> times;
   for (const Group& group : plans.apart.groups)
     if (group.nodes.size() > 1) times[problem_text(laid_.graph, group)] += group.microseconds;
@@ -176,20 +180,17 @@ std::vector<Tuner::Plans> Tuner::without_heaviest(const Plans& plans) {
   for (const auto& [text, us] : times) heaviest.push_back({us, text});
   std::sort(heaviest.rbegin(), heaviest.rend());
   if (heaviest.size() > kProblems) heaviest.resize(kProblems);
-  std::vector<Plans> all;
   for (const auto& [us, text] : heaviest) {
-    if (all.size() == kRivals) break;
+    if (all.size() > kRivals) break;
     Partition partition = plans.partition;
     partition.without.insert(crc32_digits(text));
     Plans other = divided(partition);
-    const auto is_same = [&](const Plans& known) { return divide_alike(known.apart, other.apart); };
-    if (is_same(plans) || std::any_of(all.begin(), all.end(), is_same) ||
-        other.apart.microseconds > kLikely * plans.apart.microseconds)
+    if (has(all, other.apart) || other.apart.microseconds > kLikely * plans.apart.microseconds)
       continue;
     std::vector<Slot> level0;
     for (const int task : adopt(other)) add_slot(level0, task, 1);
     measure(level0);
-    all.push_back(divided(partition));
+    all.push_back(level0.empty() ? std::move(other) : divided(partition));
   }
   return all;
 }
@@ -197,18 +198,15 @@ std::vector<Tuner::Plans> Tuner::without_heaviest(const Plans& plans) {
 // Whether the whole model is faster without one of its fusions. The partitions are new, and so are
 // the timer and the variant, which is the fastest of them.
 bool Tuner::choose_fusion(std::vector<Plans>& partitions, Variant& variant, TimePlans& time) {
-  const Plans current = partitions[variant.partition];
-  const std::vector<Plans> others = without_heaviest(current);
-  if (others.empty()) return false;
-  std::vector<Plans> all = {current};
-  all.insert(all.end(), others.begin(), others.end());
+  std::vector<Plans> all = without_heaviest(partitions[variant.partition]);
+  if (all.size() == 1) return false;
   std::vector<Variant> variants = {{0, variant.plan}};
   for (std::size_t i = 1; i < all.size(); ++i) variants.push_back({i, all[i].merged.second});
   time = nullptr;  // one child at a time
   time = timer(all);
   const std::vector<std::vector<double>> times = time(variants);
   const std::size_t best = fastest(times);
-  if (best > 0) note_partition(current.partition, all[best].partition, times[0], times[best]);
+  if (best > 0) note_partition(all[0].partition, all[best].partition, times[0], times[best]);
   variant = variants[best];
   partitions = std::move(all);
   return best > 0;
@@ -262,9 +260,8 @@ std::string Tuner::scheduled(const Group& group) const {
 void Tuner::note_partition(const Partition& before, const Partition& after,
                            const std::vector<double>& times_before,
                            const std::vector<double>& times_after) {
-  const FusionPlan estimated = fusion_by({Partition::kEstimated}, laid_.graph, target_, nullptr);
-  note(partition_text(laid_.graph, estimated), "fusion", before.text(), after.text(), times_before,
-       times_after);
+  note(partition_text(laid_.graph, estimated()), "fusion", before.text(), after.text(),
+       times_before, times_after);
 }
 
 // A line of the log, which counts more than what was measured alone.

@@ -99,6 +99,8 @@ class Tuner {
 
   void choose();
   Plans divided(const Partition& partition) const;
+  FusionPlan estimated() const;
+  static bool has(const std::vector<Plans>& all, const FusionPlan& plan);
   std::optional<Plans> divided_like(const FusionPlan& wanted) const;
   std::vector<Plans> partitions() const;
   FusionPlan with_level0(const Plans& plans) const;

@@ -191,11 +191,14 @@ TEST_F(Tuning, ChoosesTheEstimatedFusionWhereTheWholeModelIsFasterByIt) {
   const auto tune_again = [&] {
     TuneOptions options;
     options.trials = 200;
+    int timers = 0;
     return tune_with(
         options, {}, vit(),
         [&](const auto& problems, auto) { return std::make_unique<FakeGpu>(problems, slow); },
         [&](const Partitions& partitions, auto) -> TimePlans {
-          EXPECT_GE(partitions.size(), 2u);
+          if (timers++ == 0) {
+            EXPECT_EQ(partitions.size(), 2u);
+          }
           return [&](std::span<const Variant> variants) {
             std::vector<std::vector<double>> times;
             for (const Variant& v : variants)
@@ -340,7 +343,8 @@ TEST(PlanTimer, TimesWholePlansInAChild) {
   ASSERT_EQ(times.size(), 4u);
   EXPECT_TRUE(times[1].empty()) << "cannot be built";
   for (const std::size_t i : {0, 2, 3}) {
-    EXPECT_TRUE(times[i].size() == 9 || times[i].size() == 5) << times[i].size();
+    EXPECT_EQ(times[i].size(), times[0].size()) << "as many for each";
+    EXPECT_TRUE(times[i].size() == 9 || times[i].size() == 5) << "which depends on the machine";
     for (const double us : times[i]) EXPECT_GT(us, 0);
   }
   EXPECT_TRUE(time(std::vector<Variant>{{0, bad}})[0].empty());
