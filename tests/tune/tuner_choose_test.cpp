@@ -69,6 +69,24 @@ TEST_F(Tuning, ChoosesAmongTheFastestByTheTimeOfTheWholeModel) {
   EXPECT_EQ(plan_of(vit(), all), want);
 }
 
+TEST_F(Tuning, ChoosesNothingThatIsFasterOnceOnly) {
+  int asked = 0;
+  const TuneSummary summary = tune_with(
+      {.trials = 100}, {}, vit(),
+      [](const auto& problems, auto) { return std::make_unique<FakeGpu>(problems, made_up); },
+      [&](const Partitions&, auto) -> TimePlans {
+        return [&](std::span<const Variant> variants) {
+          const bool is_first = ++asked % 2 == 1;
+          EXPECT_TRUE(is_first || variants.size() == 2);
+          std::vector<std::vector<double>> times(variants.size(), std::vector<double>(9, 100));
+          if (is_first) times[1].assign(9, 90);
+          return times;
+        };
+      });
+  EXPECT_GT(asked, 2);
+  EXPECT_TRUE(summary.chosen.empty());
+}
+
 TEST_F(Tuning, TimesNoWholeModelWhenThatIsOff) {
   int asked = 0;
   const auto summary = [&](bool use_whole) {
@@ -149,7 +167,7 @@ TEST_F(Tuning, MeasuresLevel0WhereTheLogHasTheBestOnly) {
             ++compared;
           }
           std::vector<std::vector<double>> times(variants.size(), std::vector<double>(9, 100));
-          if (++asked == 1) times[1].assign(9, 90);
+          if (++asked <= 2) times[1].assign(9, 90);  // and again beside the first alone
           return times;
         };
       });
