@@ -62,7 +62,7 @@ class GpuLoop {
           const DeviceOperands& reads, std::size_t read_count);
   /// Once.
   void run();
-  /// Microseconds of one launch, of as many as there are copies of the weights.
+  /// Microseconds of one launch, of as many as there are copies of the weights, at full clock.
   double time();
   /// Of the operands behind the reads.
   DeviceOperands& results() { return results_; }

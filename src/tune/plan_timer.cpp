@@ -15,12 +15,9 @@ namespace {
 
 // Linking packs and copies all weights, and compiles what is not in the cache of kernels.
 constexpr Worker::Limits kPatience{.item_seconds = 120, .idle_seconds = 600};
-// By turns, so long each.
-struct Pace {
-  int rounds;
-  double round_us;
-};
-constexpr Pace kQuick{9, 20e3}, kSustained{5, 200e3};
+// By turns, so many times, so long each.
+constexpr int kRounds = 9;
+constexpr double kQuickUs = 20e3, kSustainedUs = 200e3;
 constexpr int kFewest = 3, kMost = 1000;
 using Clock = std::chrono::steady_clock;
 
@@ -83,16 +80,16 @@ class Rounds {
         channel.pause(entry.item);
       }
     };
-    time_all(kQuick.round_us);  // warms up
-    if (!pace_) {
+    time_all(kQuickUs);  // warms up
+    if (!round_us_) {
       channel.begin(entries[0].item);
-      const int repeats = repeats_in(kSustained.round_us, entries[0].times[0]);
+      const int repeats = repeats_in(kSustainedUs, entries[0].times[0]);
       const bool slows = slows_down(entries[0].program->engine->time_whole(inputs, repeats));
-      pace_ = slows ? kSustained : kQuick;
+      round_us_ = slows ? kSustainedUs : kQuickUs;
       channel.pause(entries[0].item);
     }
     for (Entry& entry : entries) entry.times.clear();
-    for (int round = 0; round < pace_->rounds; ++round) time_all(pace_->round_us);
+    for (int round = 0; round < kRounds; ++round) time_all(*round_us_);
     for (const Entry& entry : entries) {
       std::ostringstream text;
       text.precision(9);
@@ -105,7 +102,7 @@ class Rounds {
   struct Entry {
     std::size_t item;
     std::shared_ptr<const detail::Program> program;
-    double run_us = kQuick.round_us;  // with its share of the copies, once it is known
+    double run_us = kQuickUs;  // with its share of the copies, once it is known
     std::vector<double> times = {};
   };
 
@@ -125,7 +122,7 @@ class Rounds {
 
   const Partitions& partitions_;
   const detail::Target& target_;
-  std::optional<Pace> pace_;  // of the model, once it is known
+  std::optional<double> round_us_;  // of the model, once it is known
 };
 
 double middle(std::span<const double> times) { return median({times.begin(), times.end()}); }

@@ -24,8 +24,8 @@ struct Variant {
 
 /// Microseconds of the whole model by each variant: the medians of rounds in which all of them are
 /// timed by turns, as many for each; none of one that fails, or that it was stopped before. Rounds
-/// are fewer and longer where the model slows down as it runs: a GPU that reaches its power limit
-/// lowers its clock, and whoever runs the model again and again has that clock.
+/// are longer where the model slows down as it runs: a GPU that reaches its power limit lowers its
+/// clock, and whoever runs the model again and again has that clock.
 using TimePlans =
     std::function<std::vector<std::vector<double>>(std::span<const Variant> variants)>;
 

@@ -34,7 +34,7 @@ const std::vector<Row> kRows = {
     {"detr-resnet-50-e12", {{1, "all"}, {8, "all"}, {64, "all"}}},
     {"setr-naive-base", {{1, "all"}, {8, "all"}, {64, "all"}}},
     {"setr-naive", {{1, "all"}, {8, "all"}, {64, "all"}}},
-    {"setr-pup", {{1, "all"}, {8, "all"}, {64, "part"}}},
+    {"setr-pup", {{1, "all"}, {8, "all"}, {64, "all"}}},
 };
 
 class ShippedCoverage : public testing::TestWithParam<int> {};
