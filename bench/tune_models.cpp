@@ -216,6 +216,16 @@ std::string weights_of(const tensor::TuneSummary& summary) {
   return text.str() + "}";
 }
 
+void print_texts(std::ostream& out, const char* name, const std::vector<std::string>& texts) {
+  out << '"' << name << "\": [";
+  const char* separator = "";
+  for (const std::string& text : texts) {
+    out << separator << std::quoted(text);
+    separator = ", ";
+  }
+  out << ']';
+}
+
 void print_subgraphs(std::ostream& out, const tensor::TuneSummary& summary) {
   const char* separator = "";
   for (const tensor::TunedGroup& g : summary.groups) {
@@ -249,13 +259,10 @@ void print(std::ostream& out, const std::string& model, const Options& o,
   else
     text << ", \"error\": " << std::quoted(w.error);
   text << ", \"sum_before_us\": " << s.before_us << ", \"sum_after_us\": " << s.after_us
-       << ", \"weights\": \"" << weights_of(s) << "\", \"overturned\": [";
-  const char* separator = "";
-  for (const std::string& line : s.overturned) {
-    text << separator << std::quoted(line);
-    separator = ", ";
-  }
-  text << "], \"subgraphs\": [";
+       << ", \"weights\": \"" << weights_of(s) << "\", ";
+  print_texts(text, "overturned", s.overturned);
+  print_texts(text << ", ", "chosen", s.chosen);
+  text << ", \"subgraphs\": [";
   print_subgraphs(text, s);
   out << text.str() << "]}" << std::endl;
 }

@@ -204,6 +204,7 @@ double clocks_of_finish(const GemmProblem& p, const GemmSchedule& s) {
   constexpr double kPairRate = 6.7, kMostPairRate = 14;
   constexpr double kOperations = 8, kOperationRate = 128;   // of every element anyway; in a clock
   constexpr double kNormClocks = 800, kRowSumClocks = 300;  // sums are corrected; rows are summed
+  constexpr double kTurnNorm = 1.8;  // times as long: one warpgroup corrects two blocks of rows
   // Sums go to the other blocks of the cluster, which have to be waited for.
   constexpr double kExchangeClocks = 1100, kExchangeRate = 8;
   const double elements = static_cast<double>(s.tokens) * s.features;
@@ -220,6 +221,7 @@ double clocks_of_finish(const GemmProblem& p, const GemmSchedule& s) {
   double finish = elements * element / s.splits;
   if (p.normalizes) finish += kNormClocks;
   if (p.sums_rows) finish += kRowSumClocks;
+  if (p.normalizes && s.takes_turns && s.blocks == 2) finish *= kTurnNorm;
   if (s.splits > 1)
     finish += kExchangeClocks + elements * 4 * (s.splits - 1) / s.splits / kExchangeRate;
   return finish;
