@@ -297,9 +297,10 @@ volatile std::sig_atomic_t interrupted = 0;
 void tell(const std::string& model, const tensor::TuneProgress& p) {
   std::ostringstream text;
   text << model << ": " << std::fixed << std::setprecision(0) << p.seconds << " s, " << p.trials
-       << " schedules (" << p.failures << " failed) of " << p.problems << " problems, "
-       << std::setprecision(3) << p.before_us / 1e3 << " -> " << p.best_us / 1e3 << " ms; "
-       << p.what << "\n";
+       << " schedules (" << p.failures << " failed) of " << p.problems << " problems; ";
+  if (p.before_us > 0 && p.best_us > 0)
+    text << std::setprecision(3) << p.before_us / 1e3 << " -> " << p.best_us / 1e3 << " ms; ";
+  text << p.what << "\n";
   std::cerr << text.str();
 }
 

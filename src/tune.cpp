@@ -51,7 +51,7 @@ TuneSummary tune(const TensorFunction& function, const std::vector<TensorType>& 
     fail("tune", "got a goal of ", tuning.goal_us, " us, need 0 (none) or more");
   if (options.device.is_cuda()) {
     const int index = options.device.index();
-    const Tuner::Limits limits{.first = 4, .slot = 16, .side_by_side = 2};
+    const Tuner::Limits limits{.first = 4, .slot = 16, .side_by_side = 2, .overlap = true};
     const detail::Target target = detail::cuda_target(ask_for_device(index));
     return detail::tune(
         function, inputs, options, tuning, target, limits,
@@ -64,11 +64,16 @@ TuneSummary tune(const TensorFunction& function, const std::vector<TensorType>& 
         });
   }
   const cpu::Machine machine = cpu::this_machine(options.threads);
-  return detail::tune(function, inputs, options, tuning, detail::cpu_target(machine), {},
-                      [=](const auto& problems, auto stop) {
-                        return std::make_unique<ChildMeasurer>(cpu_measuring(machine, problems),
-                                                               kOnCpu, std::move(stop));
-                      });
+  const detail::Target target = detail::cpu_target(machine);
+  return detail::tune(
+      function, inputs, options, tuning, target, {},
+      [=](const auto& problems, auto stop) {
+        return std::make_unique<ChildMeasurer>(cpu_measuring(machine, problems), kOnCpu,
+                                               std::move(stop));
+      },
+      [=](const auto& partitions, auto stop) {
+        return plan_timer(partitions, target, std::move(stop));
+      });
 }
 
 }  // namespace tensor

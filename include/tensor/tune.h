@@ -18,13 +18,14 @@ struct TuneProgress {
   std::int64_t trials = 0, limit_trials = 0;  // measured schedules; 0: no limit
   std::int64_t failures = 0;                  // of them: did not compile, run, or give the result
   std::size_t problems = 0;                   // different groups that were looked at so far
-  double before_us = 0, best_us = 0;          // the sum of all groups: untuned, and by now
-  std::string what;                           // "matmul, add, gelu"
+  // The sum of all groups, untuned and by now; 0 while not all of them have times.
+  double before_us = 0, best_us = 0;
+  std::string what;  // "matmul, add, gelu"
 };
 
 struct TuneOptions {
-  /// At most, or 0 for no limit; but on a GPU the tuned model is compared with the untuned one at
-  /// the end, however late that is.
+  /// At most, or 0 for no limit; but the tuned model is compared with the untuned one at the end,
+  /// however late that is.
   double seconds = 60;
   std::int64_t trials = 0;  ///< at most so many schedules are measured; 0: no limit
   /// Where measurements are appended. Empty: the user's own log (user_log()), which compile() reads

@@ -36,8 +36,10 @@ class Interrupts {
 
 std::string state_of(const tensor::TuneProgress& p) {
   std::ostringstream text;
-  text << "tuning " << std::fixed << std::setprecision(3) << p.best_us / 1e3 << " ms";
-  if (p.before_us > 0) text << " (before " << p.before_us / 1e3 << ")";
+  text << "tuning" << std::fixed << std::setprecision(3);
+  // Unknown until every kernel has a time.
+  if (p.best_us > 0) text << ' ' << p.best_us / 1e3 << " ms";
+  if (p.best_us > 0 && p.before_us > 0) text << " (before " << p.before_us / 1e3 << ")";
   text << ", " << p.trials << " schedules";
   if (p.failures > 0) text << ", " << p.failures << " failed";
   return text.str();

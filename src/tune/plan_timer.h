@@ -25,7 +25,8 @@ struct Variant {
 /// Microseconds of the whole model by each variant: the medians of rounds in which all of them are
 /// timed by turns, as many for each; none of one that fails, or that it was stopped before. Rounds
 /// are longer where the model slows down as it runs: a GPU that reaches its power limit lowers its
-/// clock, and whoever runs the model again and again has that clock.
+/// clock, and whoever runs the model again and again has that clock. Models that take long have
+/// fewer rounds.
 using TimePlans =
     std::function<std::vector<std::vector<double>>(std::span<const Variant> variants)>;
 
@@ -37,7 +38,8 @@ TimePlans plan_timer(Partitions partitions, detail::Target target, Worker::Stop 
 bool slows_down(std::span<const double> times);
 
 /// Whether times are below others of the same rounds by more than chance and the least gain that
-/// matters: in all rounds but one, and by a share of `gain` in the median.
+/// matters: in all rounds but one, of fewer than five in all, and by a share of `gain` in the
+/// median.
 bool is_faster(std::span<const double> times, std::span<const double> others, double gain = 0.002);
 
 }  // namespace tensor

@@ -1,5 +1,6 @@
-// The end of tuning on a device whose kernels overlap: of schedules that are about as fast alone
-// those are chosen with which the whole model is fastest, problem by problem, the heaviest first.
+// The end of tuning: the whole model decides between what was measured alone and what the analytic
+// model takes. Where kernels overlap it chooses among schedules that are about as fast alone, too,
+// problem by problem, the heaviest first.
 #include <algorithm>
 #include <iomanip>
 #include <map>
@@ -101,6 +102,7 @@ void Tuner::choose() {
   TimePlans time = timer(partitions);
   Variant variant = choose_start(partitions, time);
   has_start_ = true;
+  if (!limits_.overlap) return;
   for (int fusions = 0; fusions < kFusions && late().empty(); ++fusions)
     if (!choose_fusion(partitions, variant, time)) break;
   const Plans& plans = partitions[variant.partition];

@@ -257,17 +257,15 @@ std::string Tuner::over() const {
   return is_over ? std::to_string(options_.trials) + " schedules were measured" : "";
 }
 
-void Tuner::tell(int task) const {
+void Tuner::tell(int task) {
   if (!options_.progress) return;
   TuneProgress progress;
   progress.seconds = seconds(), progress.limit_seconds = options_.seconds;
   progress.trials = trials_, progress.limit_trials = options_.trials;
   progress.failures = failures_;
   progress.problems = problems_.size();
-  for (const Entry& task : tasks_)
-    if (task.weight > 0 && !task.history.empty() && std::isfinite(task.history.back()))
-      progress.best_us += task.weight * task.history.back();
-  progress.before_us = before_us_;
+  if (const double sum = best_sum(); std::isfinite(sum)) told_us_ = sum;
+  progress.before_us = before_us_, progress.best_us = told_us_;
   const Entry& entry = tasks_[static_cast<std::size_t>(task)];
   progress.what = options_.record > 0 ? recorded(entry) : entry.operators;
   options_.progress(progress);

@@ -38,6 +38,8 @@ class Tuner {
     std::size_t slot = 4;          // schedules of a slot
     std::size_t side_by_side = 1;  // slots that are measured at a time
     bool fuse = true;              // else one kernel an operator
+    bool overlap = false;          // kernels with their neighbors: what is fastest in the whole
+                                   // model is chosen one by one
   };
 
   /// `known`: measurements of this and other devices, from logs. `log` takes the new ones. Without
@@ -121,7 +123,7 @@ class Tuner {
   std::string late() const;  // why it has to end, empty if it may go on
   std::string over() const;  // the same of searching
   double seconds() const;
-  void tell(int task) const;
+  void tell(int task);
   const Entry* entry_of(const LaidOutGraph& laid, const Group& group) const;
   double measured_sum(const Plans& plans, bool is_tuned) const;
   TuneSummary summary(const Plans& before, const Plans& after) const;
@@ -148,6 +150,7 @@ class Tuner {
   double model_bytes_;    // of the constants
   std::size_t turn_ = 0;  // where tasks are taken in turns
   double before_us_ = 0;
+  double told_us_ = 0;  // of the last plan all of which had times
 };
 
 }  // namespace tensor

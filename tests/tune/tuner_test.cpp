@@ -105,6 +105,37 @@ TEST_F(Tuning, TheSameSeedMeasuresTheSame) {
   EXPECT_EQ(schedules(3), first);
 }
 
+class TellingGpu : public FakeGpu {
+ public:
+  using FakeGpu::FakeGpu;
+  std::vector<Measured> measure_telling(std::span<const Candidate> candidates,
+                                        const Hear& hear) override {
+    std::vector<Measured> all = measure(candidates);
+    for (std::size_t i = 0; i < all.size(); ++i) hear(i, all[i]);
+    return all;
+  }
+};
+
+// A sum that lacks a group would look like a gain.
+TEST_F(Tuning, TellsSumsOfWholePlansOnly) {
+  // The more operators the slower alone, so that the plan changes and new groups are measured.
+  const auto slow = [](const Problem& problem, const Schedule& schedule) -> Measured {
+    const double us = problem.space().model_us(schedule);
+    return {{problem.alone().group.nodes.size() > 2 ? 3 * us : us}, ""};
+  };
+  std::vector<double> told;
+  TuneOptions options{.trials = 200};
+  options.progress = [&](const TuneProgress& p) {
+    if (p.best_us > 0) told.push_back(p.best_us);
+  };
+  const TuneSummary summary = tune_with(options, {}, vit(), [&](const auto& problems, auto) {
+    return std::make_unique<TellingGpu>(problems, slow);
+  });
+  EXPECT_GT(summary.overturned.size(), 0U);
+  ASSERT_FALSE(told.empty());
+  for (const double sum : told) EXPECT_GE(sum, summary.after_us * (1 - 1e-9));
+}
+
 // The model that ships for this device chooses what is tried, the same each time: of the same seed,
 // and of the same log.
 TEST_F(Tuning, StartsFromWhatShips) {

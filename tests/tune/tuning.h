@@ -91,8 +91,9 @@ class Tuning : public testing::Test {
     known.insert(known.end(), own.begin(), own.end());
     detail::Target target = h200();
     if (!device_.empty()) target.tuned_as = device_;
-    return Tuner(laid, std::move(target), options, {.first = 3, .slot = 4, .side_by_side = 2},
-                 known, log, make, make_timer)
+    return Tuner(laid, std::move(target), options,
+                 {.first = 3, .slot = 4, .side_by_side = 2, .overlap = overlap_}, known, log, make,
+                 make_timer)
         .run();
   }
   std::vector<Measurement> lines() const { return read_log(path_).measurements; }
@@ -107,6 +108,7 @@ class Tuning : public testing::Test {
 
   const check::TemporaryFolder folder_;
   const std::string path_ = folder_ / "log.jsonl";
+  bool overlap_ = true;
   std::string device_;  // another name than the data sheet's
 };
 
