@@ -360,14 +360,19 @@ def tuned_subgraphs():
 
 
 def same_subgraphs(task, subgraphs):
-    """One a model, the heaviest last. The same operators in about the same time are the same subgraph if their spaces are as
-    large; of several such the heaviest is taken, since a model's last layer may have that time with fewer rows."""
+    """One a model, the heaviest last. Results of before 25 November, 19:00, do not name the problem: the same operators in
+    about the same time are the same subgraph there if their spaces are as large, and of several such the heaviest is taken,
+    since a model's last layer may have that time with fewer rows."""
     def names(text):
         return [name for name in text.split(", ") if name != "astype"]
 
+    def is_alike(one):
+        if "problem" in one:
+            return one["problem"] == task["problem"]
+        return names(one["operators"]) == operators and abs(one["before_us"] / task["level0_us"] - 1) < 0.025
+
     operators = names(described(task["problem"]).split(": ")[1])
-    alike = sorted((one for one in subgraphs if names(one["operators"]) == operators
-                    and abs(one["before_us"] / task["level0_us"] - 1) < 0.025), key=lambda one: one["share"])
+    alike = sorted(filter(is_alike, subgraphs), key=lambda one: one["share"])
     same = {one["model"]: one for one in alike if one["space"] == alike[-1]["space"]}
     return sorted(same.values(), key=lambda one: one["share"])
 

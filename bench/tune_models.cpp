@@ -230,11 +230,11 @@ void print_subgraphs(std::ostream& out, const tensor::TuneSummary& summary) {
   const char* separator = "";
   for (const tensor::TunedGroup& g : summary.groups) {
     out << separator << "{\"operators\": " << std::quoted(g.operators)
-        << ", \"where\": " << std::quoted(g.where) << ", \"weight\": " << g.count
-        << ", \"before_us\": " << g.before_us << ", \"after_us\": " << g.after_us
-        << ", \"before\": " << std::quoted(g.before) << ", \"after\": " << std::quoted(g.after)
-        << ", \"space\": " << g.space << ", \"trials\": " << g.trials
-        << ", \"failures\": " << g.failures << "}";
+        << ", \"problem\": " << std::quoted(g.problem) << ", \"where\": " << std::quoted(g.where)
+        << ", \"weight\": " << g.count << ", \"before_us\": " << g.before_us
+        << ", \"after_us\": " << g.after_us << ", \"before\": " << std::quoted(g.before)
+        << ", \"after\": " << std::quoted(g.after) << ", \"space\": " << g.space
+        << ", \"trials\": " << g.trials << ", \"failures\": " << g.failures << "}";
     separator = ", ";
   }
 }

@@ -61,6 +61,7 @@ struct TuneOptions {
 /// Groups of one problem in the tuned plan.
 struct TunedGroup {
   std::string operators;                  // "matmul, add, gelu"
+  std::string problem;                    // as the log calls it
   std::string where;                      // in the model's words
   int count = 0;                          // how often the plan has it
   double before_us = 0, after_us = 0;     // of one: as the analytic model chooses, and the best; 0:

@@ -48,6 +48,7 @@ TuneSummary Tuner::summary(const Plans& before, const Plans& after) const {
     if (is_new) {
       TunedGroup& row = result.groups.emplace_back();
       row.operators = detail::operators_of(laid.graph, group);
+      row.problem = at->first;
       row.where = where;
       row.after = Problem::joined(std::string(target_.family_name(group.family)), group.schedule);
       if (const Entry* entry = entry_of(laid, group)) {

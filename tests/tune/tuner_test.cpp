@@ -25,9 +25,12 @@ TEST_F(Tuning, MakesPlansFasterAndSaysHow) {
   EXPECT_FALSE(summary.is_stopped);
   double sum = 0;
   int groups = 0;
+  std::set<std::string> measured;
+  for (const Measurement& m : lines()) measured.insert(m.problem);
   for (const TunedGroup& group : summary.groups) {
     sum += group.count * group.after_us;
     groups += group.count;
+    EXPECT_TRUE(measured.contains(group.problem)) << group.problem;
     EXPECT_GT(group.trials, 0) << group.operators;
     EXPECT_GE(group.space, group.trials) << group.operators;
     EXPECT_GT(group.after_us, 0) << group.operators;
