@@ -92,7 +92,7 @@ TEST_F(Tune, TheOtherProgramsDoToo) {
   for (const char* program : {"detr", "setr"}) {
     const Words image = {source("examples/images/scenes/scene-1.png"), "--quiet"};
     const Outcome plain = shipped(program, image);
-    const Outcome tuned = shipped(program, {image[0], "--tune", "300ms", "--tune-log", log()});
+    const Outcome tuned = shipped(program, {image[0], "--tune", "3s", "--tune-log", log()});
     EXPECT_EQ(tuned.code, 0) << tuned.err;
     EXPECT_NE(tuned.out.find("whole model: "), std::string::npos) << tuned.out;
     expect_ends_with_answer(tuned.out, plain.out);
