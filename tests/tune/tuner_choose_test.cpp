@@ -69,20 +69,20 @@ TEST_F(Tuning, ChoosesAmongTheFastestByTheTimeOfTheWholeModel) {
   EXPECT_EQ(plan_of(vit(), all), want);
 }
 
+// Of so many plans; all others take 100.
+std::vector<std::vector<double>> second_takes(double us, std::size_t plans) {
+  std::vector<std::vector<double>> times(plans, std::vector<double>(9, 100));
+  times[1].assign(9, us);
+  return times;
+}
+
 TEST_F(Tuning, ChoosesNothingThatIsFasterOnceOnly) {
   int asked = 0;
-  const TuneSummary summary = tune_with(
-      {.trials = 100}, {}, vit(),
-      [](const auto& problems, auto) { return std::make_unique<FakeGpu>(problems, made_up); },
-      [&](const Partitions&, auto) -> TimePlans {
-        return [&](std::span<const Variant> variants) {
-          const bool is_first = ++asked % 2 == 1;
-          EXPECT_TRUE(is_first || variants.size() == 2);
-          std::vector<std::vector<double>> times(variants.size(), std::vector<double>(9, 100));
-          if (is_first) times[1].assign(9, 90);
-          return times;
-        };
-      });
+  const TuneSummary summary = tune_timed({.trials = 100}, [&](std::span<const Variant> variants) {
+    const bool is_first = ++asked % 2 == 1;
+    EXPECT_TRUE(is_first || variants.size() == 2);
+    return second_takes(is_first ? 90 : 100, variants.size());
+  });
   EXPECT_GT(asked, 2);
   EXPECT_TRUE(summary.chosen.empty());
 }
@@ -114,17 +114,10 @@ TEST_F(Tuning, TimesNoWholeModelWhenThatIsOff) {
 TEST_F(Tuning, WhereKernelsDoNotOverlapOnlyTheWholeIsCompared) {
   overlap_ = false;
   int asked = 0;
-  const TuneSummary summary = tune_with(
-      {.trials = 100}, {}, vit(),
-      [](const auto& problems, auto) { return std::make_unique<FakeGpu>(problems, made_up); },
-      [&](const Partitions&, auto) -> TimePlans {
-        return [&](std::span<const Variant> variants) {
-          ++asked;
-          std::vector<std::vector<double>> times(variants.size(), std::vector<double>(9, 100));
-          times[1].assign(9, 90);  // by what the analytic model takes
-          return times;
-        };
-      });
+  const TuneSummary summary = tune_timed({.trials = 100}, [&](std::span<const Variant> variants) {
+    ++asked;
+    return second_takes(90, variants.size());  // by what the analytic model takes
+  });
   EXPECT_EQ(asked, 2) << "once more beside the first alone";
   EXPECT_FALSE(summary.chosen.empty());
 }

@@ -81,6 +81,13 @@ class Tuning : public testing::Test {
       return std::make_unique<FakeGpu>(problems, answer);
     });
   }
+  // Whole models take what `time` says.
+  TuneSummary tune_timed(TuneOptions options, const TimePlans& time) {
+    return tune_with(
+        options, {}, vit(),
+        [](const auto& problems, auto) { return std::make_unique<FakeGpu>(problems, made_up); },
+        [&](const Partitions&, auto) { return time; });
+  }
   TuneSummary tune_with(TuneOptions options, std::vector<Measurement> known,
                         const LaidOutGraph& laid, const Tuner::MakeMeasurer& make,
                         const Tuner::MakeTimer& make_timer = nullptr) {
