@@ -369,7 +369,7 @@ def same_subgraphs(task, subgraphs):
     def is_alike(one):
         if "problem" in one:
             return one["problem"] == task["problem"]
-        return names(one["operators"]) == operators and abs(one["before_us"] / task["level0_us"] - 1) < 0.025
+        return names(one["operators"]) == operators and abs(one["before_us"] / task["level0_us"] - 1) < 0.05
 
     operators = names(described(task["problem"]).split(": ")[1])
     alike = sorted(filter(is_alike, subgraphs), key=lambda one: one["share"])
