@@ -352,9 +352,10 @@ def percent(share):
 
 
 def tuned_subgraphs():
-    """Those of the newest results of tuning with one image, each with its model and its share of the model's time untuned."""
-    rows = [row for kind in ("ablation", "tuned") for run in runs(kind) for row in run["results"]
-            if row["batch"] == 1 and row["dtype"] == "f16" and not row["without"]]
+    """Those of the newest tuning and recording with one image, each with its model and its share of the model's time untuned."""
+    tuned = [row for kind in ("ablation", "tuned") for run in runs(kind) for row in run["results"]]
+    recorded = [row for run in runs("search") for row in run.get("recorded", [])]
+    rows = [row for row in tuned + recorded if row["batch"] == 1 and row["dtype"] == "f16" and not row["without"]]
     return [one | {"model": row["model"], "share": one["weight"] * one["before_us"] / row["sum_before_us"]}
             for row in rows for one in row["subgraphs"]]
 
@@ -369,7 +370,7 @@ def same_subgraphs(task, subgraphs):
     def is_alike(one):
         if "problem" in one:
             return one["problem"] == task["problem"]
-        return names(one["operators"]) == operators and abs(one["before_us"] / task["level0_us"] - 1) < 0.05
+        return names(one["operators"]) == operators and abs(one["before_us"] / task["level0_us"] - 1) < 0.025
 
     operators = names(described(task["problem"]).split(": ")[1])
     alike = sorted(filter(is_alike, subgraphs), key=lambda one: one["share"])

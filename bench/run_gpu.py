@@ -172,14 +172,15 @@ MOST_BYTES = 1 << 20  # of recordings that are kept beside the results
 
 
 def search(options):
-    folder = options.logs / "recorded"
+    folder, recorded = options.logs / "recorded", []
     for model, seconds in ((VIT[0], 190), (VIT[1], 190), (VIT[2], 190), (DETR[1], 275), *((model, 190) for model in SETR)):
         if wanted(options, [model]):
-            tune(options, folder, model, "--record=4", f"--trials={TRIALS}", f"--seconds={seconds}")
+            recorded += tune(options, folder, model, "--record=4", f"--trials={TRIALS}", f"--seconds={seconds}")
     recordings = sorted(folder.glob("*.jsonl"))
     taught = [f"--teach={log}" for log in sorted((options.logs / "tuned").glob("*.jsonl"))]
     told = printed(program(options, "tune_search"), f"--trials={TRIALS}", "--least=100", "--transfer", *taught, *recordings)
-    path = save("search", f"tune_models --record=4 --trials={TRIALS}; tune_search --transfer", {"search": json.loads(told)})
+    path = save("search", f"tune_models --record=4 --trials={TRIALS}; tune_search --transfer",
+                {"search": json.loads(told), "recorded": recorded})
     packed = [gzip.compress(log.read_bytes(), 9, mtime=0) for log in recordings]
     if sum(map(len, packed)) > MOST_BYTES:
         print(f"the recordings are too large to be kept beside {path}: they stay in {folder}", file=sys.stderr)

@@ -8,6 +8,7 @@
 #include <iomanip>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <string_view>
 
@@ -239,8 +240,20 @@ void print_subgraphs(std::ostream& out, const tensor::TuneSummary& summary) {
   }
 }
 
+void print_whole(std::ostream& out, const tensor::TuneSummary& s, const Whole& w) {
+  out << "\"compile_seconds\": " << s.seconds + w.compile_after_s << ", ";
+  if (w.error.empty())
+    out << "\"before_ms\": " << w.before_ms << ", \"after_ms\": " << w.after_ms
+        << ", \"groups_before\": " << w.groups_before << ", \"groups_after\": " << w.groups_after
+        << ", \"plan_seconds_before\": " << w.compile_before_s
+        << ", \"plan_seconds_after\": " << w.compile_after_s << ", \"difference\": " << w.difference
+        << ", ";
+  else
+    out << "\"error\": " << std::quoted(w.error) << ", ";
+}
+
 void print(std::ostream& out, const std::string& model, const Options& o,
-           const tensor::TuneSummary& s, const Whole& w) {
+           const tensor::TuneSummary& s, const std::optional<Whole>& whole) {
   std::ostringstream text;
   text << "{\"model\": " << std::quoted(model) << ", \"commit\": \"" << bench::commit()
        << "\", \"batch\": " << o.batch << ", \"dtype\": \"" << o.compile.dtype
@@ -248,17 +261,9 @@ void print(std::ostream& out, const std::string& model, const Options& o,
        << ", \"device\": " << std::quoted(s.device) << ", \"against\": " << std::quoted(o.against)
        << ", \"without\": " << std::quoted(o.without) << ", \"log\": " << std::quoted(s.log)
        << ", \"tune_seconds\": " << s.seconds << ", \"end\": " << std::quoted(s.end)
-       << ", \"trials\": " << s.trials << ", \"failures\": " << s.failures
-       << ", \"compile_seconds\": " << s.seconds + w.compile_after_s;
-  if (w.error.empty())
-    text << ", \"before_ms\": " << w.before_ms << ", \"after_ms\": " << w.after_ms
-         << ", \"groups_before\": " << w.groups_before << ", \"groups_after\": " << w.groups_after
-         << ", \"plan_seconds_before\": " << w.compile_before_s
-         << ", \"plan_seconds_after\": " << w.compile_after_s
-         << ", \"difference\": " << w.difference;
-  else
-    text << ", \"error\": " << std::quoted(w.error);
-  text << ", \"sum_before_us\": " << s.before_us << ", \"sum_after_us\": " << s.after_us
+       << ", \"trials\": " << s.trials << ", \"failures\": " << s.failures << ", ";
+  if (whole) print_whole(text, s, *whole);
+  text << "\"sum_before_us\": " << s.before_us << ", \"sum_after_us\": " << s.after_us
        << ", \"weights\": \"" << weights_of(s) << "\", ";
   print_texts(text, "overturned", s.overturned);
   print_texts(text << ", ", "chosen", s.chosen);
@@ -328,7 +333,7 @@ void tune_one(const bench::Case& c, Options& o) {
     std::cerr << summary;
   }
   o.logs.push_back(o.tune.log);
-  if (o.tune.record > 0) return;
+  if (o.tune.record > 0) return print(std::cout, c.name, o, summary, {});
   const Whole whole = time_in_child(
       work, o.compile, o.against.empty() ? Paths() : Paths{o.against + name.str()}, {o.tune.log});
   if (whole.error.empty())
