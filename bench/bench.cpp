@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "bench/commit.h"
-#include "src/kernels/cuda/device.h"
+#include "src/kernels/cuda/driver/device.h"
 #include "tensor/creation.h"
 
 namespace bench {

@@ -21,11 +21,11 @@
 #include <vector>
 
 #include "bench/commit.h"
-#include "src/kernels/cuda/attention_sm90.h"
-#include "src/kernels/cuda/gemm_sm90.h"
-#include "src/kernels/cuda/graph.h"
-#include "src/kernels/cuda/load.h"
-#include "src/kernels/cuda/softmax_mma.h"
+#include "src/kernels/cuda/attention/sm90.h"
+#include "src/kernels/cuda/attention/softmax_mma.h"
+#include "src/kernels/cuda/driver/graph.h"
+#include "src/kernels/cuda/driver/load.h"
+#include "src/kernels/cuda/gemm/sm90.h"
 #include "src/trace/trace.h"
 #include "tensor/tensor.h"
 

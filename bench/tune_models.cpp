@@ -14,7 +14,7 @@
 
 #include "bench/commit.h"
 #include "bench/models.h"
-#include "src/kernels/cuda/device_headers.h"
+#include "src/kernels/cuda/templates.h"
 #include "src/tune/table.h"
 #include "src/tune/worker.h"
 #include "tensor/tensor.h"

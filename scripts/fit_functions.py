@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fits the polynomials of src/kernels/cpu/simd/functions.h and prints them with their errors.
+"""Fits the polynomials of src/kernels/host/simd/functions.h and prints them with their errors.
 
 Each is the polynomial of least weighted maximal error on an interval (Remez exchange in 60 digits),
 whose coefficients are then rounded to float32 one after the other, from the one that matters most,

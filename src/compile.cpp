@@ -12,8 +12,8 @@
 #include <sstream>
 
 #include "src/compile.h"
-#include "src/kernels/cpu/weights.h"
-#include "src/kernels/cuda/range.h"
+#include "src/kernels/cuda/driver/range.h"
+#include "src/kernels/host/weights.h"
 #include "src/runtime/describe.h"
 #include "src/runtime/program.h"
 #include "src/trace/parallel.h"

@@ -4,8 +4,8 @@
 #include <chrono>
 
 #include "src/core/storage.h"
-#include "src/kernels/cpu/copy.h"
-#include "src/kernels/cpu/strided_copy.h"
+#include "src/kernels/cpu/copy/copy.h"
+#include "src/kernels/host/strided_copy.h"
 
 namespace tensor::detail {
 namespace {

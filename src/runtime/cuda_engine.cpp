@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "src/core/rounding.h"
-#include "src/kernels/cuda/range.h"
+#include "src/kernels/cuda/driver/range.h"
 #include "src/runtime/describe.h"
 #include "src/runtime/device_memory.h"
 #include "src/runtime/reach.h"

@@ -10,9 +10,9 @@
 #include <optional>
 
 #include "src/core/pool.h"
+#include "src/kernels/cuda/driver/graph.h"
+#include "src/kernels/cuda/driver/load.h"
 #include "src/kernels/cuda/family.h"
-#include "src/kernels/cuda/graph.h"
-#include "src/kernels/cuda/load.h"
 #include "src/runtime/program.h"
 #include "src/runtime/reach.h"
 

@@ -1,8 +1,8 @@
 // Calls of a CudaEngine: where the operands lie, what is recorded of them, and timing.
 #include <algorithm>
 
-#include "src/kernels/cpu/strided_copy.h"
-#include "src/kernels/cuda/range.h"
+#include "src/kernels/cuda/driver/range.h"
+#include "src/kernels/host/strided_copy.h"
 #include "src/ops/on_device.h"
 #include "src/runtime/cuda_engine.h"
 #include "src/runtime/device_memory.h"

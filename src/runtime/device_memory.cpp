@@ -6,7 +6,7 @@
 #include <map>
 
 #include "src/core/rounding.h"
-#include "src/kernels/cuda/graph.h"
+#include "src/kernels/cuda/driver/graph.h"
 
 namespace tensor::detail {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "src/core/device_memory.h"
 #include "src/core/pool.h"
-#include "src/kernels/cuda/device.h"
+#include "src/kernels/cuda/driver/device.h"
 
 namespace tensor::detail {
 

@@ -5,9 +5,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "src/kernels/cuda/device_headers.h"
 #include "src/kernels/cuda/family.h"
-#include "src/kernels/cuda/gemm_mma.h"
+#include "src/kernels/cuda/gemm/mma.h"
+#include "src/kernels/cuda/templates.h"
 #include "src/runtime/cpu_engine.h"
 #include "src/runtime/cuda_engine.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "src/kernels/cpu/kernel.h"
-#include "src/kernels/cuda/device.h"
+#include "src/kernels/cuda/driver/device.h"
 #include "src/trace/fuse.h"
 #include "tensor/device.h"
 

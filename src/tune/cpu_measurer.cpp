@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "src/core/storage.h"
-#include "src/kernels/cpu/parallel.h"
+#include "src/kernels/host/parallel.h"
 #include "tensor/error.h"
 
 namespace tensor {

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "src/core/view.h"
-#include "src/kernels/cuda/expression.h"
+#include "src/kernels/cuda/driver/load.h"
 #include "src/kernels/cuda/family.h"
-#include "src/kernels/cuda/load.h"
+#include "src/kernels/cuda/generated/expression.h"
 
 namespace tensor {
 namespace {

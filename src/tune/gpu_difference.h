@@ -5,7 +5,7 @@
 #include <map>
 #include <memory>
 
-#include "src/kernels/cuda/device.h"
+#include "src/kernels/cuda/driver/device.h"
 #include "tensor/tensor.h"
 
 namespace tensor {

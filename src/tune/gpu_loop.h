@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "src/kernels/cuda/driver/graph.h"
+#include "src/kernels/cuda/driver/load.h"
 #include "src/kernels/cuda/family.h"
-#include "src/kernels/cuda/graph.h"
-#include "src/kernels/cuda/load.h"
 #include "src/tune/reference.h"
 
 namespace tensor {

@@ -4,7 +4,7 @@
 #include <deque>
 #include <string>
 
-#include "src/kernels/cuda/device.h"
+#include "src/kernels/cuda/driver/device.h"
 #include "src/tune/problem.h"
 #include "src/tune/trial.h"
 

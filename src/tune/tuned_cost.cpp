@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "src/core/checksum.h"
-#include "src/kernels/cuda/kernel_cache.h"
+#include "src/kernels/cuda/driver/kernel_cache.h"
 #include "src/trace/isolate.h"
 #include "src/trace/parallel.h"
 #include "src/tune/problem.h"

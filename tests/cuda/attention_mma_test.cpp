@@ -1,6 +1,6 @@
 // Attention with mma.sync: every head dimension and schedule compiles without spills, and is right
 // on the emulator and on a GPU.
-#include "src/kernels/cuda/attention_mma.h"
+#include "src/kernels/cuda/attention/mma.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Attention on Hopper: every head dimension and schedule compiles without spills, and is right on
 // the emulator and on a GPU.
-#include "src/kernels/cuda/attention_sm90.h"
+#include "src/kernels/cuda/attention/sm90.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <regex>
 #include <string>
 
-#include "src/kernels/cuda/compiler.h"
+#include "src/kernels/cuda/driver/compiler.h"
 #include "tensor/error.h"
 
 namespace tensor::cuda {

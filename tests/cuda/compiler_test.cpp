@@ -1,12 +1,12 @@
 // NVRTC, opened at run time. Skipped, with the reason, where there is none.
-#include "src/kernels/cuda/compiler.h"
+#include "src/kernels/cuda/driver/compiler.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "src/kernels/cuda/shared_library.h"
+#include "src/kernels/cuda/driver/shared_library.h"
 #include "tests/cuda/compiled.h"
 #include "tests/error_of.h"
 

@@ -1,5 +1,5 @@
 // Convolutions: every way to run them compiles for every architecture, and chooses as it should.
-#include "src/kernels/cuda/conv.h"
+#include "src/kernels/cuda/conv/conv.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The driver and one GPU. Without a GPU the cases that need one are skipped, with the reason.
-#include "src/kernels/cuda/device.h"
+#include "src/kernels/cuda/driver/device.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -169,7 +169,7 @@ TEST(Emulator, CopiesArriveWhenTheyAreWaitedFor) {
                     use =
                         "__syncthreads(); for (int i = 0; i < 4; ++i) out[4 * threadIdx.x + i] = "
                         "all[31 - 4 * threadIdx.x - i];\n}";
-  const Kernel::Launch launch{.block = {8}, .shared_bytes = 128};
+  const Launch launch{.block = {8}, .shared_bytes = 128};
   EXPECT_FOUND((Trial{kTrialHead + copy + use, launch}.fault()),
                "of shared memory is still being copied to");
   std::vector<float> in(32), out(32);

@@ -1,6 +1,6 @@
 // The device text of elementwise operators: compiled by NVRTC, and run on the host against the
 // reference kernels.
-#include "src/kernels/cuda/expression.h"
+#include "src/kernels/cuda/generated/expression.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 
 #include "src/core/storage.h"
 #include "src/core/view.h"
-#include "src/kernels/cuda/compiler.h"
-#include "src/kernels/cuda/device_headers.h"
+#include "src/kernels/cuda/driver/compiler.h"
+#include "src/kernels/cuda/templates.h"
 #include "tensor/error.h"
 #include "tensor/tensor.h"
 #include "tests/cuda/compiled.h"
@@ -25,7 +25,7 @@ namespace {
 
 constexpr DType kTypes[] = {boolean, u8, i8, i16, i32, i64, f16, bf16, f32, f64};
 
-// What device/numbers.h needs of device/ptx.h, for the host.
+// What templates/numbers.h needs of device/ptx.h, for the host.
 constexpr std::string_view kHostPtx = R"(#pragma once
 #include <math.h>
 namespace tensor::device {

@@ -1,5 +1,5 @@
 // The maps of Tensor-Core fragments: complete, composable, and those of the hardware.
-#include "src/kernels/cuda/device/fragments.h"
+#include "src/kernels/cuda/templates/fragments.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <sstream>
 #include <vector>
 
-#include "src/kernels/cuda/device.h"
+#include "src/kernels/cuda/driver/device.h"
 #include "tests/cuda/compiled.h"
 
 namespace tensor::device {
@@ -278,7 +278,7 @@ extern "C" __global__ void wgmma_64x24x16(const float* a, const float* b, float*
 )";
 
 cuda::KernelSource source(const std::string& text) {
-  std::ifstream file(TENSOR_TEST_DATA "/../../src/kernels/cuda/device/fragments.h");
+  std::ifstream file(TENSOR_TEST_DATA "/../../src/kernels/cuda/templates/fragments.h");
   std::ostringstream header;
   header << file.rdbuf();
   return {"fragments.cu", text, {{"fragments.h", header.str()}}, {"-default-device"}};

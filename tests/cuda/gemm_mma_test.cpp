@@ -1,6 +1,6 @@
 // Products on registers, by mma.sync (tf32 as well) and in plain float32: right on the emulator for
 // factors that lie in any way, and compiled without spills for every architecture.
-#include "src/kernels/cuda/gemm_mma.h"
+#include "src/kernels/cuda/gemm/mma.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/kernels/cuda/families.h"
-#include "src/kernels/cuda/gemm_sm90.h"
+#include "src/kernels/cuda/gemm/sm90.h"
 #include "src/ops/op.h"
 #include "src/trace/trace.h"
 #include "tensor/tensor.h"

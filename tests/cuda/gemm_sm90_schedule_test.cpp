@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "src/kernels/cuda/device_headers.h"
+#include "src/kernels/cuda/templates.h"
 #include "tests/cuda/compiled.h"
 #include "tests/cuda/gemm_sm90_cases.h"
 
@@ -186,7 +186,7 @@ TEST(GemmSm90, SumsPiecesAsLongAsTheOperatorDoes) {
   bool is_found = false;
   for (const auto& [name, text] : device_headers())
     if (name == "row_sums.h") is_found = text.find(wanted) != std::string::npos;
-  EXPECT_TRUE(is_found) << "need " << wanted << " in device/row_sums.h";
+  EXPECT_TRUE(is_found) << "need " << wanted << " in templates/row_sums.h";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The kernel cache: what is damaged, foreign or in the way costs time, never a wrong kernel.
-#include "src/kernels/cuda/kernel_cache.h"
+#include "src/kernels/cuda/driver/kernel_cache.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

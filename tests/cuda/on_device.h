@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "src/core/storage.h"
-#include "src/kernels/cuda/load.h"
+#include "src/kernels/cuda/driver/load.h"
 #include "tests/cuda/emulator/group_case.h"
 
 namespace tensor::emulator {

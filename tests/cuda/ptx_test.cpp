@@ -1,8 +1,8 @@
 // Every wrapper of an instruction compiles to machine code where the instruction exists.
 #include <gtest/gtest.h>
 
-#include "src/kernels/cuda/compiler.h"
-#include "src/kernels/cuda/device_headers.h"
+#include "src/kernels/cuda/driver/compiler.h"
+#include "src/kernels/cuda/templates.h"
 #include "src/kernels/cuda/wgmma.h"
 #include "tests/cuda/compiled.h"
 

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <thread>
 
-#include "src/kernels/cuda/device.h"
+#include "src/kernels/cuda/driver/device.h"
 #include "tensor/compile.h"
 #include "tensor/io.h"
 #include "tensor/tensor.h"

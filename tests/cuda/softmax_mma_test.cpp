@@ -1,6 +1,6 @@
 // Attention's weights as one kernel: every schedule compiles without spills, and is right on the
 // emulator and on a GPU; plans have it where the weights are wanted, and nowhere else.
-#include "src/kernels/cuda/softmax_mma.h"
+#include "src/kernels/cuda/attention/softmax_mma.h"
 
 #include <gtest/gtest.h>
 

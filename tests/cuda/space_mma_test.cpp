@@ -4,10 +4,10 @@
 
 #include <iostream>
 
-#include "src/kernels/cuda/attention_mma.h"
-#include "src/kernels/cuda/conv.h"
+#include "src/kernels/cuda/attention/mma.h"
+#include "src/kernels/cuda/conv/conv.h"
 #include "src/kernels/cuda/families.h"
-#include "src/kernels/cuda/gemm_mma.h"
+#include "src/kernels/cuda/gemm/mma.h"
 #include "src/trace/parallel.h"
 #include "src/trace/passes/cast.h"
 #include "tests/cuda/attention_cases.h"

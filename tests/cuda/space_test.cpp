@@ -6,8 +6,8 @@
 #include <random>
 #include <set>
 
-#include "src/kernels/cuda/attention_sm90.h"
-#include "src/kernels/cuda/conv.h"
+#include "src/kernels/cuda/attention/sm90.h"
+#include "src/kernels/cuda/conv/conv.h"
 #include "src/kernels/cuda/families.h"
 #include "src/trace/parallel.h"
 #include "tensor/error.h"

@@ -2,7 +2,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "src/kernels/cuda/device.h"
+#include "src/kernels/cuda/driver/device.h"
 #include "tensor/compile.h"
 #include "tests/device/gpu.h"
 #include "tests/error_of.h"

@@ -3,7 +3,7 @@
 
 #include <iostream>
 
-#include "src/kernels/cpu/simd/table.h"
+#include "src/kernels/host/simd/table.h"
 #include "tests/kernels/group_testing.h"
 
 namespace tn = tensor;

@@ -2,7 +2,7 @@
 // are exact.
 #include <gtest/gtest.h>
 
-#include "src/kernels/cpu/strided_copy.h"
+#include "src/kernels/host/strided_copy.h"
 #include "tests/error_of.h"
 #include "tests/kernels/group_testing.h"
 

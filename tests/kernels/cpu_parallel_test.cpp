@@ -1,5 +1,5 @@
 // Threads: how many run, whatever the caller or OpenMP's settings say.
-#include "src/kernels/cpu/parallel.h"
+#include "src/kernels/host/parallel.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "src/kernels/cpu/simd/table.h"
+#include "src/kernels/host/simd/table.h"
 #include "tests/kernels/group_testing.h"
 
 namespace tn = tensor;

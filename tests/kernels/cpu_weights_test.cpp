@@ -1,5 +1,5 @@
 // What compiling does to weights on the host, beside the reference operators.
-#include "src/kernels/cpu/weights.h"
+#include "src/kernels/host/weights.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "src/kernels/cpu/simd/table.h"
+#include "src/kernels/host/simd/table.h"
 #include "tensor/dtype.h"
 #include "tensor/error.h"
 #include "tests/seed.h"

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "src/kernels/cpu/simd/table.h"
+#include "src/kernels/host/simd/table.h"
 #include "tests/kernels/group_testing.h"
 
 using namespace tensor::simd;

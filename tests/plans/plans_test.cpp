@@ -10,8 +10,8 @@
 #include <sstream>
 
 #include "src/kernels/cpu/kernel.h"
-#include "src/kernels/cpu/simd/table.h"
 #include "src/kernels/cuda/family.h"
+#include "src/kernels/host/simd/table.h"
 #include "src/runtime/describe.h"
 #include "src/runtime/memory_plan.h"
 #include "src/runtime/target.h"

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "src/compile.h"
-#include "src/kernels/cuda/compiler.h"
+#include "src/kernels/cuda/driver/compiler.h"
 #include "src/kernels/features.h"
 #include "src/trace/parallel.h"
 #include "src/trace/trace.h"

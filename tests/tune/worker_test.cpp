@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "src/kernels/cpu/parallel.h"
+#include "src/kernels/host/parallel.h"
 #include "tensor/compile.h"
 #include "tensor/tensor.h"
 

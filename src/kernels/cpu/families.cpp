@@ -7,7 +7,7 @@
 
 #include "src/kernels/work.h"
 #ifdef TENSOR_WITH_ONEDNN
-#include "src/kernels/cpu/onednn.h"
+#include "src/kernels/cpu/onednn/onednn.h"
 #include "src/trace/isolate.h"
 #include "tensor/error.h"
 #endif

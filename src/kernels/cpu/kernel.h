@@ -27,7 +27,6 @@ struct Machine {
   double cache_bytes = 16 << 20;  // of the last-level cache
   double simple_gops = 10;        // elementwise operations such as add, through registers
   double special_gops = 1;        // exp, erf, tanh
-  double reference_gops = 0.2;    // one element through a reference kernel
   double dispatch_us = 3;         // starting one kernel on all threads
   bool has_bf16 = false;          // the processor multiplies bf16
   double tile_gflops = 0;         // bf16 products by tile instructions (AMX); 0: has none

@@ -5,9 +5,9 @@
 #include <thread>
 
 #include "src/kernels/cpu/kernel.h"
-#include "src/kernels/cpu/simd/table.h"
+#include "src/kernels/host/simd/table.h"
 #ifdef TENSOR_WITH_ONEDNN
-#include "src/kernels/cpu/onednn.h"
+#include "src/kernels/cpu/onednn/onednn.h"
 #endif
 
 namespace tensor::cpu {

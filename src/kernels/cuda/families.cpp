@@ -3,7 +3,7 @@
 
 #include <cstdio>
 
-#include "src/kernels/cuda/device_headers.h"
+#include "src/kernels/cuda/templates.h"
 #include "src/trace/isolate.h"
 #include "tensor/error.h"
 

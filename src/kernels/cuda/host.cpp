@@ -1,27 +1,24 @@
-// The host family: any single operator through its CPU reference kernel, its operands copied there
-// and back. Slow, but it always works.
-#include "src/kernels/cpu/families.h"
+// The host family: any single operator through its reference kernel, its operands copied there and
+// back. Slow, but it always works.
+#include "src/kernels/host/reference.h"
+
 #include "src/kernels/cuda/families.h"
 
 namespace tensor::cuda {
 namespace {
 
-constexpr double kSynchronizeUs = 30;  // the GPU stands still meanwhile
-
-cpu::Machine host() { return cpu::this_machine(1); }
+constexpr double kSynchronizeUs = 33;  // the GPU stands still meanwhile
 
 std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
-  const auto compute = cpu::kReference.estimate(graph, group, host());
+  const auto compute = cpu::reference_us(graph, group);
   if (!compute) return std::nullopt;
   return kSynchronizeUs + *compute + work_of(graph, group).bytes / machine.host_gbps / 1e3;
 }
 
 Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine&) {
   Lowered lowered;
-  const std::shared_ptr<const cpu::Kernel> kernel = cpu::kReference.build(laid, group, host());
-  lowered.on_host = [kernel](std::span<std::byte* const> operands) {
-    kernel->run(operands, nullptr);
-  };
+  lowered.on_host = [reference = cpu::ReferenceOperator(laid, group)](
+                        std::span<std::byte* const> operands) { reference.run(operands); };
   lowered.description = "on the host";
   return lowered;
 }

@@ -1,7 +1,8 @@
-// What the cost model knows of GPUs.
-#include <algorithm>
+#include "src/kernels/cuda/machine.h"
 
-#include "src/kernels/cuda/family.h"
+#include <algorithm>
+#include <utility>
+
 #include "tensor/error.h"
 
 namespace tensor::cuda {
@@ -28,6 +29,29 @@ double f32_operations(int capability) { return capability == 75 || capability ==
 
 }  // namespace
 
+std::string DeviceInfo::architecture() const {
+  // wgmma and its companions exist on 9.0 alone, as do their successors on 10.0 and 12.0.
+  const int own = std::max(capability, limited_from);
+  return "sm_" + std::to_string(own) + (own >= 90 ? "a" : "");
+}
+
+DeviceInfo DeviceInfo::limited_to(std::string_view most) const {
+  DeviceInfo limited = *this;
+  if (most.empty()) return limited;
+  // Not 90 and more: nothing newer has what these have.
+  for (const int known : {75, 80, 86, 89})
+    if (most == std::to_string(known)) {
+      if (capability > known) limited.limited_from = std::exchange(limited.capability, known);
+      return limited;
+    }
+  fail("TENSOR_MAX_CAPABILITY", "got \"", most,
+       "\", need 75, 80, 86 or 89: leave it out for all that the GPU has");
+}
+
+std::string DeviceInfo::tuned_as() const {
+  return limited_from ? name + " as sm_" + std::to_string(capability) : name;
+}
+
 Machine machine_of(const DeviceInfo& device) {
   Machine m;
   m.device = device;
@@ -42,6 +66,8 @@ Machine machine_of(const DeviceInfo& device) {
   m.special_tops = 16 * clocks / 1e12;
   m.launch_us = device.capability >= 90 ? 0.6 : 1.2;
   m.host_gbps = 12;
+  m.copies_async = device.capability >= 80;
+  m.overlaps_launches = device.capability >= 90;
   return m;
 }
 
@@ -56,6 +82,18 @@ Ceilings ceilings_of(const Machine& machine) {
   for (const Row& row : kMeasured)
     if (machine.device.name == row.name) return row.ceilings;
   return {machine.tensor_tflops, machine.tensor_tflops, machine.memory_gbps, false};
+}
+
+Multiplier multiplier_of(DType dtype, bool is_tf32, const Machine& machine) {
+  const bool is_newer = machine.device.capability >= 80;
+  if (dtype == f16 || (dtype == bf16 && is_newer)) return Multiplier::mma;
+  return dtype == f32 && is_tf32 && is_newer ? Multiplier::tf32 : Multiplier::plain;
+}
+
+double mma_tflops(Multiplier multiplier, const Machine& machine) {
+  const int capability = machine.device.capability;
+  const double share = capability == 90 ? 0.6 : capability == 100 ? 0.3 : 0.9;
+  return share * (multiplier == Multiplier::tf32 ? machine.tf32_tflops : machine.tensor_tflops);
 }
 
 void set_machine(Features& f, const Machine& m) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/kernels/cuda/expression.h"
+#include "src/kernels/cuda/generated/expression.h"
 
 namespace tensor::cuda {
 

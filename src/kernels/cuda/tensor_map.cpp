@@ -8,31 +8,6 @@ namespace {
 
 constexpr std::int64_t kSwizzledRow = 128;
 
-/// CUtensorMapDataType, -1 where there is none.
-int map_type(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-    case DType::u8:
-    case DType::i8:
-      return 0;  // copies do not ask for the sign
-    case DType::i16:
-      return 1;
-    case DType::i32:
-      return 3;
-    case DType::i64:
-      return 5;
-    case DType::f16:
-      return 6;
-    case DType::f32:
-      return 7;
-    case DType::f64:
-      return 8;
-    case DType::bf16:
-      return 9;
-  }
-  return -1;
-}
-
 std::string strides_fault(const TensorMapOf& view) {
   for (const std::int64_t stride : view.stride_bytes)
     if (stride % 16 != 0 || stride < 0 || stride >= std::int64_t{1} << 40)
@@ -79,6 +54,30 @@ std::string box_fault(const TensorMapOf& view) {
 
 }  // namespace
 
+int map_type(DType dtype) {
+  switch (dtype) {
+    case DType::boolean:
+    case DType::u8:
+    case DType::i8:
+      return 0;  // copies do not ask for the sign
+    case DType::i16:
+      return 1;
+    case DType::i32:
+      return 3;
+    case DType::i64:
+      return 5;
+    case DType::f16:
+      return 6;
+    case DType::f32:
+      return 7;
+    case DType::f64:
+      return 8;
+    case DType::bf16:
+      return 9;
+  }
+  return -1;
+}
+
 std::string fault(const TensorMapOf& view, Address base) {
   const std::size_t rank = view.extents.size();
   if (map_type(view.dtype) < 0) return "an element type that is not copied";
@@ -105,39 +104,6 @@ std::int64_t box_bytes(const TensorMapOf& view) {
     }
   }
   return elements * item_size(view.dtype);
-}
-
-TensorMapBytes encode(Device& device, const TensorMapOf& view, Address base) {
-  // CUtensorMapSwizzle and CUtensorMapL2promotion; no interleaving, zeros outside.
-  constexpr int kSwizzle128 = 3, kPromote256 = 3;
-  if (const std::string why = fault(view, base); !why.empty()) internal_error("tensor map", why);
-  const auto rank = static_cast<unsigned>(view.extents.size());
-  const std::vector<std::uint64_t> extents(view.extents.begin(), view.extents.end());
-  // The driver reads an array of strides even where there is none.
-  std::vector<std::uint64_t> strides(view.stride_bytes.begin(), view.stride_bytes.end());
-  strides.push_back(0);
-  std::vector<std::uint32_t> steps(view.steps.begin(), view.steps.end());
-  if (steps.empty()) steps.assign(rank, 1);
-  const Address memory = base + static_cast<Address>(view.memory.bytes);
-  const int type = map_type(view.dtype), swizzle = view.swizzled ? kSwizzle128 : 0;
-  TensorMapBytes map{};
-  device.enter();
-  const Driver& driver = Driver::get();
-  if (view.im2col) {
-    const TensorMapOf::Im2col& window = *view.im2col;
-    device.check(driver.encode_im2col_map(&map, type, rank, memory, extents.data(), strides.data(),
-                                          window.lower.data(), window.upper.data(),
-                                          static_cast<unsigned>(window.channels),
-                                          static_cast<unsigned>(window.pixels), steps.data(), 0,
-                                          swizzle, kPromote256, 0),
-                 "describing an image");
-  } else {
-    const std::vector<std::uint32_t> box(view.box.begin(), view.box.end());
-    device.check(driver.encode_tensor_map(&map, type, rank, memory, extents.data(), strides.data(),
-                                          box.data(), steps.data(), 0, swizzle, kPromote256, 0),
-                 "describing a tensor");
-  }
-  return map;
 }
 
 TensorMapOf swizzled_boxes(DType dtype, std::int64_t rows, std::int64_t columns, int box_rows,

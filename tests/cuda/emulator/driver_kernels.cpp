@@ -44,7 +44,7 @@ struct Arguments {
 };
 
 void run_kernel(const cuda::FunctionHandle& function, cuda::Context& device,
-                const cuda::Kernel::Launch& launch, Arguments& arguments) {
+                const cuda::Launch& launch, Arguments& arguments) {
   if (int& left = state().kernels_until_failure; left >= 0 && left-- == 0)
     throw Failure{state().failure};
   std::vector<Region> regions;
@@ -74,9 +74,9 @@ int launch(const cuda::LaunchConfig* config, cuda::FunctionHandle* function, voi
   arguments->values.resize(sizes.size());
   for (std::size_t i = 0; i < sizes.size(); ++i)
     std::memcpy(arguments->values[i].bytes, values[i], sizes[i]);
-  cuda::Kernel::Launch how{.grid = {config->grid_x, config->grid_y, config->grid_z},
-                           .block = {config->block_x, config->block_y, config->block_z},
-                           .shared_bytes = config->shared_bytes};
+  cuda::Launch how{.grid = {config->grid_x, config->grid_y, config->grid_z},
+                   .block = {config->block_x, config->block_y, config->block_z},
+                   .shared_bytes = config->shared_bytes};
   for (unsigned i = 0; i < config->attribute_count; ++i)
     if (config->attributes[i].id == cuda::kCluster)
       how.cluster = config->attributes[i].value.grid.x;

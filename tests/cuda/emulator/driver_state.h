@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "src/kernels/cuda/driver.h"
+#include "src/kernels/cuda/driver/driver.h"
 #include "src/kernels/cuda/family.h"
 #include "tests/cuda/emulator/driver.h"
 #include "tests/cuda/emulator/engine.h"

@@ -26,7 +26,7 @@ emulated::Uint3 at_position(u32 linear, const emulated::Uint3& size) {
 
 }  // namespace
 
-Engine::Engine(const Program& program, std::string name, const cuda::Kernel::Launch& launch,
+Engine::Engine(const Program& program, std::string name, const cuda::Launch& launch,
                std::vector<Region> regions, const EngineOptions& options)
     : program_(program),
       name_(std::move(name)),

@@ -131,7 +131,7 @@ struct EngineOptions {
 
 class Engine final : public emulated::Gpu {
  public:
-  Engine(const Program& program, std::string name, const cuda::Kernel::Launch& launch,
+  Engine(const Program& program, std::string name, const cuda::Launch& launch,
          std::vector<Region> regions, const EngineOptions& options);
   ~Engine();
   /// The whole grid. Throws Fault.
@@ -236,7 +236,7 @@ class Engine final : public emulated::Gpu {
 
   const Program& program_;
   std::string name_;
-  cuda::Kernel::Launch launch_;
+  cuda::Launch launch_;
   std::vector<Region> regions_;
   EngineOptions options_;
   std::mt19937 random_;

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <map>
 
-#include "src/kernels/cuda/shared_library.h"
+#include "src/kernels/cuda/driver/shared_library.h"
 
 namespace tensor::emulator {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "src/kernels/cuda/compiler.h"
+#include "src/kernels/cuda/driver/compiler.h"
 
 namespace tensor::emulator {
 

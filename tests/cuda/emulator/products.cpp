@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstring>
 
-#include "src/kernels/cuda/device/fragments.h"
+#include "src/kernels/cuda/templates/fragments.h"
 #include "tensor/dtype.h"
 #include "tests/cuda/emulator/engine.h"
 

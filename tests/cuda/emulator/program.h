@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "src/kernels/cuda/compiler.h"
+#include "src/kernels/cuda/driver/compiler.h"
 #include "tests/cuda/emulator/kernel/gpu.h"
 
 namespace tensor::emulator {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/kernels/cuda/device_headers.h"
+#include "src/kernels/cuda/templates.h"
 #include "tests/cuda/emulator/emulator.h"
 
 namespace tensor::emulator {
@@ -13,7 +13,7 @@ namespace tensor::emulator {
 /// A kernel "trial" whose first parameters are an operand to read and one to write.
 struct Trial {
   std::string text;
-  cuda::Kernel::Launch launch = {};
+  cuda::Launch launch = {};
   std::vector<cuda::Argument> more = {};
 
   template <class In, class Out>

@@ -1,7 +1,7 @@
 // Kernels in the cache on disk that the driver refuses: another one has put them there, say.
-#include "src/kernels/cuda/device_headers.h"
-#include "src/kernels/cuda/kernel_cache.h"
-#include "src/kernels/cuda/load.h"
+#include "src/kernels/cuda/driver/kernel_cache.h"
+#include "src/kernels/cuda/driver/load.h"
+#include "src/kernels/cuda/templates.h"
 #include "tests/device/gpu.h"
 #include "tests/error_of.h"
 

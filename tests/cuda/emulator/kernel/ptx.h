@@ -1,4 +1,4 @@
-// The functions of src/kernels/cuda/device/ptx.h, on the emulated GPU. What they mean is said
+// The functions of src/kernels/cuda/templates/ptx.h, on the emulated GPU. What they mean is said
 // there.
 #pragma once
 

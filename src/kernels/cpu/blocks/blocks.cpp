@@ -1,0 +1,76 @@
+// The families pointwise (elementwise groups) and row (those with sums, softmax or layer_norm over
+// rows): block programs.
+#include "src/kernels/cpu/blocks/program.h"
+#include "src/kernels/cpu/families.h"
+
+namespace tensor::cpu {
+namespace {
+
+constexpr std::size_t kMostNodes = 16;  // each needs at most five slots of a program
+
+class BlockKernel : public Kernel {
+ public:
+  BlockKernel(const LaidOutGraph& laid, const Group& group, const BlockShape& shape, int threads)
+      : program_(laid, group, shape, threads), name_(shape.has_rows ? "row" : "pointwise") {}
+  void run(std::span<std::byte* const> operands, std::byte* scratch) const override {
+    program_.run(operands, scratch);
+  }
+  std::size_t scratch_bytes() const override { return program_.scratch_bytes(); }
+  std::string description() const override {
+    return name_ + " " + simd::table().name + ", " + std::to_string(program_.instruction_count()) +
+           " instructions";
+  }
+
+ private:
+  BlockProgram program_;
+  std::string name_;
+};
+
+std::optional<BlockShape> accept(const Graph& graph, const Group& group, bool has_rows) {
+  if (group.nodes.size() > kMostNodes) return std::nullopt;
+  // Sums of rows are given to layer_norm for kernels of a GPU only.
+  for (const ValueId id : group.nodes)
+    if (graph.is_op(id, Op::layer_norm) && graph[id].inputs.size() > 3) return std::nullopt;
+  auto shape = block_shape_of(graph, group);
+  return shape && shape->has_rows == has_rows ? shape : std::nullopt;
+}
+
+double microseconds(const Graph& graph, const Group& group, const BlockShape& shape,
+                    const Machine& machine) {
+  const double elements =
+      static_cast<double>(shape.row_count()) * static_cast<double>(shape.column_count());
+  double simple = 0, hard = 0;
+  for (const ValueId id : group.nodes) {
+    const OpCode& code = *op_code(graph[id].op);
+    const bool by_row = shape.members.at(id) == BlockExtent::row && code.passes == 1 &&
+                        info(graph[id].op).pattern != Pattern::reduction;
+    const double count = by_row ? static_cast<double>(shape.row_count()) : elements;
+    simple += count * code.passes;
+    hard += count * code.series;
+  }
+  const double compute = simple / machine.simple_gops + hard / machine.special_gops;
+  const double bytes = work_of(graph, group).bytes;
+  const double rate = bytes > machine.cache_bytes ? machine.memory_gbps : machine.cache_gbps;
+  return machine.dispatch_us + (compute + bytes / rate) / 1e3;
+}
+
+template <bool has_rows>
+std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+  const auto shape = accept(graph, group, has_rows);
+  if (!shape) return std::nullopt;
+  return microseconds(graph, group, *shape, machine);
+}
+
+template <bool has_rows>
+std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,
+                              const Machine& machine) {
+  return std::make_unique<BlockKernel>(laid, group, *accept(laid.graph, group, has_rows),
+                                       machine.threads);
+}
+
+}  // namespace
+
+const Family kPointwise = {"pointwise", estimate<false>, build<false>};
+const Family kRow = {"row", estimate<true>, build<true>};
+
+}  // namespace tensor::cpu

@@ -1,0 +1,204 @@
+// The copy family: copy, concatenate, pad and take of any type, as strided copies of parts.
+#include "src/kernels/cpu/copy/copy.h"
+
+#include <algorithm>
+
+#include "src/core/view.h"
+#include "src/kernels/cpu/families.h"
+#include "src/kernels/host/parallel.h"
+#include "src/kernels/host/strided_copy.h"
+#include "src/ops/gather.h"
+
+namespace tensor::cpu {
+namespace {
+
+// A part of the result from all of one operand.
+struct Part {
+  std::size_t operand;
+  StridedCopy copy;
+  std::int64_t offset;  // of its place in the result, in bytes
+};
+
+class PartsKernel : public Kernel {
+ public:
+  PartsKernel(std::vector<Part> parts, std::size_t result, int threads)
+      : parts_(std::move(parts)), result_(result), threads_(threads) {}
+  void run(std::span<std::byte* const> operands, std::byte*) const override {
+    for (const Part& part : parts_)
+      part.copy.run(operands[part.operand], operands[result_] + part.offset, threads_);
+  }
+  std::string description() const override { return "copy"; }
+
+ private:
+  std::vector<Part> parts_;
+  std::size_t result_;
+  int threads_;
+};
+
+class TakeKernel : public Kernel {
+ public:
+  TakeKernel(const Layout& x, const Layout& indices, const Layout& out, int axis, DType dtype,
+             std::array<std::size_t, 2> operands, int threads)
+      : shape_(x.shape),
+        axis_(axis),
+        step_(x.strides[axis] * item_size(dtype)),
+        operands_(operands),
+        threads_(threads),
+        indices_(indices) {
+    Shape rest = x.shape;
+    Strides from = x.strides, to = out.strides;
+    rest.erase(axis), from.erase(axis);
+    for (int i = 0; i < indices.shape.rank(); ++i) {
+      places_.push_back(out.strides[axis + i] * item_size(dtype));
+      to.erase(axis);
+    }
+    slice_ = StridedCopy(rest, from, to, item_size(dtype));
+  }
+
+  void run(std::span<std::byte* const> operands, std::byte*) const override {
+    const auto* indices = reinterpret_cast<const std::int64_t*>(operands[operands_[1]]);
+    const std::int64_t count = num_elements(indices_.shape);
+    // Before anything is written, and not in a thread of OpenMP, which must not throw.
+    for (std::int64_t i = 0; i < count; ++i) resolved(indices[offset(i, indices_.strides)]);
+    const int apart = count >= threads_ ? threads_ : 1;
+    parallel_for(apart, count, [&](std::int64_t i, int) {
+      const std::int64_t index = resolved(indices[offset(i, indices_.strides)]);
+      slice_.run(operands[operands_[0]] + index * step_, operands.back() + offset(i, places_),
+                 apart > 1 ? 1 : threads_);
+    });
+  }
+  std::string description() const override { return "copy"; }
+
+ private:
+  // Of index number i.
+  std::int64_t offset(std::int64_t i, const Strides& strides) const {
+    std::int64_t result = 0;
+    for (int axis = strides.rank(); axis-- > 0; i /= indices_.shape[axis])
+      result += i % indices_.shape[axis] * strides[axis];
+    return result;
+  }
+  std::int64_t resolved(std::int64_t index) const {
+    return resolve_index(index, shape_, axis_, "take");
+  }
+
+  Shape shape_;
+  int axis_;
+  std::int64_t step_;  // along the axis, in bytes
+  std::array<std::size_t, 2> operands_;
+  int threads_;
+  Layout indices_;
+  Strides places_;  // of the result, along the axes of the indices, in bytes
+  StridedCopy slice_;
+};
+
+class Builder {
+ public:
+  Builder(const LaidOutGraph& laid, const Group& group, int threads)
+      : laid_(laid),
+        group_(group),
+        node_(laid.graph[group.nodes.front()]),
+        out_(layout(group.nodes.front())),
+        threads_(threads) {}
+
+  std::unique_ptr<Kernel> build() {
+    switch (node_.op) {
+      case Op::take:
+        return std::make_unique<TakeKernel>(
+            layout(node_.inputs[0]), layout(node_.inputs[1]), out_,
+            normalize_axis(node_.attrs.integer("axis"), layout(node_.inputs[0]).shape.rank(),
+                           "take"),
+            node_.type.dtype, std::array{operand(node_.inputs[0]), operand(node_.inputs[1])},
+            threads_);
+      case Op::concatenate:
+        concatenate();
+        break;
+      case Op::pad:
+        pad();
+        break;
+      default:
+        add(node_.inputs[0], out_.shape, Shape::filled(out_.shape.rank(), 0));
+    }
+    return std::make_unique<PartsKernel>(std::move(parts_), group_.reads.size(), threads_);
+  }
+
+ private:
+  const Layout& layout(ValueId id) const { return laid_.layouts[at(id)]; }
+  std::size_t operand(ValueId id) const {
+    return static_cast<std::size_t>(std::find(group_.reads.begin(), group_.reads.end(), id) -
+                                    group_.reads.begin());
+  }
+
+  // A value broadcast to `shape`, at `start` in the result.
+  void add(ValueId from, const Shape& shape, const Dims& start) {
+    if (num_elements(shape) == 0) return;
+    std::int64_t offset = 0;
+    for (int axis = 0; axis < start.rank(); ++axis) offset += start[axis] * out_.strides[axis];
+    const std::int64_t item = item_size(node_.type.dtype);
+    parts_.push_back(
+        {operand(from),
+         StridedCopy(shape, broadcast_strides(layout(from).shape, layout(from).strides, shape),
+                     out_.strides, item),
+         offset * item});
+  }
+
+  void concatenate() {
+    const int axis = normalize_axis(node_.attrs.integer("axis"), out_.shape.rank(), "concatenate");
+    Dims start = Dims::filled(out_.shape.rank(), 0);
+    for (const ValueId id : node_.inputs) {
+      add(id, layout(id).shape, start);
+      start[axis] += layout(id).shape[axis];
+    }
+  }
+
+  // The inside, then on either side of every axis what the axes before it have left of the border.
+  void pad() {
+    const Shape& inside = layout(node_.inputs[0]).shape;
+    const Dims before = node_.attrs.dims("before");
+    add(node_.inputs[0], inside, before);
+    Shape shape = out_.shape;
+    Dims start = Dims::filled(shape.rank(), 0);
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      const std::int64_t whole = shape[axis], end = before[axis] + inside[axis];
+      shape[axis] = before[axis];
+      add(node_.inputs[1], shape, start);
+      start[axis] = end;
+      shape[axis] = whole - end;
+      add(node_.inputs[1], shape, start);
+      start[axis] = before[axis];
+      shape[axis] = inside[axis];
+    }
+  }
+
+  const LaidOutGraph& laid_;
+  const Group& group_;
+  const Node& node_;
+  const Layout& out_;
+  const int threads_;
+  std::vector<Part> parts_;
+};
+
+std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+  if (group.nodes.size() != 1) return std::nullopt;
+  const Op op = graph[group.nodes.front()].op;
+  if (op != Op::copy && op != Op::concatenate && op != Op::pad && op != Op::take)
+    return std::nullopt;
+  const double bytes = work_of(graph, group).bytes;
+  const double rate = bytes > machine.cache_bytes ? machine.memory_gbps : machine.cache_gbps;
+  return machine.dispatch_us + bytes / (rate * 1e3);
+}
+
+std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,
+                              const Machine& machine) {
+  return Builder(laid, group, machine.threads).build();
+}
+
+}  // namespace
+
+const Family kCopy = {"copy", estimate, build};
+
+std::unique_ptr<Kernel> copy_kernel(const Layout& from, DType dtype, int threads) {
+  const StridedCopy copy(from.shape, from.strides, row_major(from.shape), item_size(dtype));
+  return std::make_unique<PartsKernel>(std::vector<Part>{{0, copy, 0}}, 1, threads);
+}
+
+}  // namespace tensor::cpu

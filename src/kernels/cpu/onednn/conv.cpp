@@ -1,0 +1,411 @@
+// The conv family: a convolution with its epilogue as a oneDNN primitive, channels last in and out.
+// Whether it copies them to blocks of channels inside is a matter of its schedule (see Form).
+// Constant weights are packed once, in the order that the primitive asks for.
+#ifdef TENSOR_WITH_ONEDNN
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "src/kernels/cpu/families.h"
+#include "src/kernels/cpu/onednn/onednn.h"
+#include "src/kernels/features.h"
+#include "src/kernels/host/parallel.h"
+#include "src/ops/pair.h"
+
+namespace tensor::cpu {
+namespace {
+
+using dnnl::memory;
+
+memory::dims both(const Pair& pair) { return {pair.h, pair.w}; }
+
+Strides channels_last(const Shape& shape) { return strides_in_order(shape, {0, 2, 3, 1}); }
+
+// Up to the strides of axes of extent 1, which mean nothing.
+bool same_layout(const Shape& shape, const Strides& a, const Strides& b) {
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (shape[axis] > 1 && a[axis] != b[axis]) return false;
+  return true;
+}
+
+// One number a channel: [C, 1, 1], [1, C, 1, 1].
+bool is_per_channel(const Shape& operand, const Shape& result) {
+  const int lead = result.rank() - operand.rank();
+  for (int axis = 0; axis < operand.rank(); ++axis)
+    if (operand[axis] != (axis + lead == 1 ? result[1] : 1)) return false;
+  return lead <= 1;
+}
+
+// The number a channel as the primitive sees it.
+memory::desc describe_channels(DType dtype, std::int64_t channels) {
+  return describe(dtype, {1, channels, 1, 1}, {channels, 1, channels, channels});
+}
+
+// [outputs, inputs, h, w], or [groups, outputs, inputs, h, w] a group.
+memory::desc describe_weights(const Graph& graph, const Node& node, const Layout& w) {
+  const bool is_transpose = node.op == Op::conv_transpose2d;
+  const std::int64_t groups = node.attrs.integer("groups");
+  const int in = is_transpose ? 0 : 1, out = is_transpose ? 1 : 0;
+  const std::int64_t inputs = is_transpose ? w.shape[0] / groups : w.shape[1];
+  const std::int64_t outputs = is_transpose ? w.shape[1] : w.shape[0] / groups;
+  Shape shape{outputs, inputs, w.shape[2], w.shape[3]};
+  Strides strides{w.strides[out], w.strides[in], w.strides[2], w.strides[3]};
+  if (groups > 1) {
+    shape.insert(0, groups);
+    strides.insert(0, w.strides[0] * (is_transpose ? inputs : outputs));
+  }
+  return describe(graph.type(node.inputs[1]).dtype, shape, with_outer_units(shape, strides));
+}
+
+// What either kind of primitive is made from. Constant weights leave their layout to the primitive.
+struct Problem {
+  memory::desc x, weights, bias, out;
+  memory::dims stride, dilates, left, right;
+  dnnl::primitive_attr attributes;
+};
+
+Problem problem_of(const Graph& graph, const Anchored& anchored, const Layout& weights,
+                   const dnnl::post_ops& post_ops) {
+  const Node& node = graph[anchored.anchor];
+  const auto pair = [&](std::string_view name) { return pair_of(node.attrs, name, 0, "conv"); };
+  const auto image = [&](ValueId id, const Shape& shape) {
+    return describe(graph.type(id).dtype, shape, channels_last(shape));
+  };
+  Problem p;
+  p.x = image(node.inputs[0], graph.type(node.inputs[0]).shape);
+  p.out = image(anchored.result, node.type.shape);
+  p.weights = describe_weights(graph, node, weights);
+  if (graph.is_constant(node.inputs[1]))
+    p.weights = {p.weights.dims(), p.weights.data_type(), memory::format_tag::any};
+  if (node.inputs.size() > 2)
+    p.bias = describe(graph.type(node.inputs[2]).dtype, {node.type.shape[1]}, {1});
+  const Pair dilation = pair("dilation"), padding = pair("padding");
+  p.stride = both(pair("stride"));
+  p.dilates = {dilation.h - 1, dilation.w - 1};
+  p.left = p.right = both(padding);
+  if (node.op == Op::conv_transpose2d) {
+    const Pair extra = pair("output_padding");
+    p.right = {padding.h - extra.h, padding.w - extra.w};
+  }
+  p.attributes.set_post_ops(post_ops);
+  p.attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return p;
+}
+
+// convolution_forward or deconvolution_forward.
+template <class Primitive>
+typename Primitive::primitive_desc primitive_desc_of(const Problem& p, dnnl::algorithm method) {
+  const auto kind = dnnl::prop_kind::forward_inference;
+  const auto desc = p.bias.data.ndims > 0
+                        ? typename Primitive::desc(kind, method, p.x, p.weights, p.bias, p.out,
+                                                   p.stride, p.dilates, p.left, p.right)
+                        : typename Primitive::desc(kind, method, p.x, p.weights, p.out, p.stride,
+                                                   p.dilates, p.left, p.right);
+  return {desc, p.attributes, cpu_engine()};
+}
+dnnl::convolution_forward::primitive_desc direct_desc(const Problem& p) {
+  return primitive_desc_of<dnnl::convolution_forward>(p, dnnl::algorithm::convolution_direct);
+}
+dnnl::deconvolution_forward::primitive_desc transposed_desc(const Problem& p) {
+  return primitive_desc_of<dnnl::deconvolution_forward>(p, dnnl::algorithm::deconvolution_direct);
+}
+
+// How the primitive sees the images: as they lie, copied to blocks of channels and back, or without
+// those pixels that a kernel of size 1x1 never reads. A schedule names one of them and how many
+// threads run the kernel.
+enum class Form { channels_last, blocks_of_channels, nth_pixels };
+
+constexpr std::pair<Form, std::string_view> kForms[] = {
+    {Form::channels_last, "channels_last"},
+    {Form::blocks_of_channels, "blocks_of_channels"},
+    {Form::nth_pixels, "nth_pixels"}};
+
+// An image whose channels are split in blocks: [N, C / block, block, H, W].
+Layout in_blocks(const Layout& image, std::int64_t block) {
+  const Shape& n = image.shape;
+  const Strides& s = image.strides;
+  return {{n[0], n[1] / block, block, n[2], n[3]},
+          {s[0], block * s[1], s[1], s[2], s[3]},
+          image.offset};
+}
+// Where its elements lie in oneDNN's nChw8c or nChw16c.
+Strides strides_of_blocks(const Shape& image, std::int64_t block) {
+  const std::int64_t channels = block * image[2] * image[3];
+  return {image[1] / block * channels, channels, 1, block * image[3], block};
+}
+memory::desc describe_blocks(const memory::desc& image, std::int64_t block) {
+  const auto tag = block == 16 ? memory::format_tag::nChw16c : memory::format_tag::nChw8c;
+  return {image.dims(), image.data_type(), tag};
+}
+
+// The forms that a convolution may have, the one of level 0 first. With AVX2 alone oneDNN 2.6.3
+// takes twice as long for direct convolutions of images with channels last as for those with blocks
+// of channels (3x3, 28 and 55 GFLOP/s a core), so that copying there and back pays; and has no
+// strides for some of size 1x1.
+struct Forms {
+  std::vector<Form> all = {Form::channels_last};
+  std::int64_t block = 8;  // channels: as many as a vector has numbers
+};
+
+Forms forms_of(const Graph& graph, const Anchored& anchored, const Problem& usual) {
+  const Node& node = graph[anchored.anchor];
+  const bool has_operands = std::any_of(anchored.steps.begin(), anchored.steps.end(),
+                                        [](const EpilogueStep& s) { return s.operand >= 0; });
+  Forms forms;
+  if (node.op != Op::conv2d || has_operands || !graph.is_constant(node.inputs[1])) return forms;
+  const std::string_view name = direct_desc(usual).impl_info_str();
+  if (name.find("avx512") != std::string_view::npos) forms.block = 16;
+  const Shape &weight = graph.type(node.inputs[1]).shape, &in = graph.type(node.inputs[0]).shape;
+  if (weight[2] * weight[3] == 1 && usual.left == memory::dims{0, 0} &&
+      usual.stride != memory::dims{1, 1})
+    forms.all.push_back(Form::nth_pixels);
+  else if (in[1] % forms.block == 0 && node.type.shape[1] % forms.block == 0 &&
+           node.attrs.integer("groups") == 1)
+    forms.all.push_back(Form::blocks_of_channels);
+  if (name == "jit:avx2") std::reverse(forms.all.begin(), forms.all.end());
+  return forms;
+}
+
+// What the schedule names, or level 0's.
+Form form_of(const Forms& forms, const std::string& schedule) {
+  if (schedule.empty()) return forms.all.front();
+  const std::string sketch = Schedule::parse(schedule).sketch;
+  for (const auto& [form, name] : kForms)
+    if (name == sketch && std::count(forms.all.begin(), forms.all.end(), form) > 0) return form;
+  return forms.all.front();
+}
+
+class Builder {
+ public:
+  Builder(const LaidOutGraph& laid, const Group& group, const Anchored& anchored)
+      : laid_(laid), group_(group), anchored_(anchored), node_(laid.graph[anchored.anchor]) {}
+
+  std::unique_ptr<Kernel> build() {
+    const ValueId weight = node_.inputs[1], result = anchored_.result;
+    const Shape& out_shape = node_.type.shape;
+    arguments_.push_back(image(DNNL_ARG_SRC, node_.inputs[0]));
+    if (!laid_.graph.is_constant(weight))
+      arguments_.push_back({DNNL_ARG_WEIGHTS, operand(weight),
+                            describe_weights(laid_.graph, node_, layout(weight))});
+    if (node_.inputs.size() > 2) arguments_.push_back(vector(DNNL_ARG_BIAS, node_.inputs[2]));
+    PostOps post = post_ops_of(anchored_.steps, [&](ValueId id) { return epilogue_operand(id); });
+    arguments_.insert(arguments_.end(), post.arguments.begin(), post.arguments.end());
+    Problem problem = problem_of(laid_.graph, anchored_, layout(weight), post.ops);
+    const Forms forms = forms_of(laid_.graph, anchored_, problem);
+    const Form form = form_of(forms, group_.schedule);
+    const std::int64_t block = forms.block;
+    if (form != Form::channels_last) arguments_.front() = reshaped(form, block, problem);
+    arguments_.push_back({DNNL_ARG_DST, group_.reads.size(), problem.out});
+
+    auto kernel = node_.op == Op::conv2d
+                      ? kernel_of<dnnl::convolution_forward>(direct_desc(problem))
+                      : kernel_of<dnnl::deconvolution_forward>(transposed_desc(problem));
+    kernel->pack_first(std::move(packings_));
+    if (form == Form::blocks_of_channels)
+      kernel->unpack_last(
+          {group_.reads.size(),
+           dtype(result),
+           {in_blocks(layout(result), block).shape, strides_of_blocks(out_shape, block), 0},
+           in_blocks(layout(result), block).strides});
+    else if (!same_layout(out_shape, layout(result).strides, channels_last(out_shape)))
+      kernel->unpack_last({group_.reads.size(),
+                           dtype(result),
+                           {out_shape, channels_last(out_shape), 0},
+                           layout(result).strides});
+    return kernel;
+  }
+
+ private:
+  const Layout& layout(ValueId id) const { return laid_.layouts[at(id)]; }
+  DType dtype(ValueId id) const { return laid_.graph.type(id).dtype; }
+  std::size_t operand(ValueId id) const {
+    return static_cast<std::size_t>(std::find(group_.reads.begin(), group_.reads.end(), id) -
+                                    group_.reads.begin());
+  }
+
+  // The image as a copy of that form, in which the problem reads it from here on.
+  Argument reshaped(Form form, std::int64_t block, Problem& problem) {
+    const ValueId value = node_.inputs[0];
+    Layout from = layout(value);
+    Strides to;
+    if (form == Form::blocks_of_channels) {
+      to = strides_of_blocks(from.shape, block);
+      from = in_blocks(from, block);
+      problem.x = describe_blocks(problem.x, block);
+      problem.out = describe_blocks(problem.out, block);
+    } else {
+      from.strides[2] *= problem.stride[0], from.strides[3] *= problem.stride[1];
+      from.shape[2] = node_.type.shape[2], from.shape[3] = node_.type.shape[3];
+      to = channels_last(from.shape);
+      problem.x = describe(dtype(value), from.shape, to), problem.stride = {1, 1};
+    }
+    int packing = arguments_.front().packing;
+    if (packing < 0) {
+      packing = static_cast<int>(packings_.size());
+      packings_.emplace_back();
+    }
+    packings_[static_cast<std::size_t>(packing)] = {
+        operand(value), dtype(value), {from.shape, from.strides, 0}, to};
+    return {DNNL_ARG_SRC, operand(value), problem.x, packing};
+  }
+
+  // Through a copy unless the operand lies as the primitive wants it.
+  Argument argument(int id, ValueId value, const Layout& from, const Strides& to) {
+    int packing = -1;
+    if (!same_layout(from.shape, from.strides, to)) {
+      packings_.push_back({operand(value), dtype(value), {from.shape, from.strides, 0}, to});
+      packing = static_cast<int>(packings_.size()) - 1;
+    }
+    return {id, operand(value), describe(dtype(value), from.shape, to), packing};
+  }
+  Argument image(int id, ValueId value) {
+    return argument(id, value, layout(value), channels_last(layout(value).shape));
+  }
+  Argument vector(int id, ValueId value) {
+    const Layout& from = layout(value);
+    std::int64_t stride = 1;
+    for (int axis = 0; axis < from.shape.rank(); ++axis)
+      if (from.shape[axis] > 1) stride = from.strides[axis];
+    return argument(id, value, {{num_elements(from.shape)}, {stride}, 0}, {1});
+  }
+  Argument epilogue_operand(ValueId id) {
+    if (laid_.graph.type(id).shape == node_.type.shape) return image(0, id);
+    Argument result = vector(0, id);
+    result.desc = describe_channels(dtype(id), node_.type.shape[1]);
+    return result;
+  }
+
+  template <class Primitive>
+  std::unique_ptr<OnednnKernel> kernel_of(const typename Primitive::primitive_desc& desc) {
+    auto kernel = std::make_unique<OnednnKernel>(Primitive(desc), std::move(arguments_),
+                                                 desc.scratchpad_desc(),
+                                                 std::string("onednn ") + desc.impl_info_str());
+    const ValueId weight = node_.inputs[1];
+    if (laid_.graph.is_constant(weight))
+      kernel->own(DNNL_ARG_WEIGHTS, packed(laid_.graph[weight].constant,
+                                           describe_weights(laid_.graph, node_, layout(weight)),
+                                           desc.weights_desc()));
+    return kernel;
+  }
+
+  const LaidOutGraph& laid_;
+  const Group& group_;
+  const Anchored& anchored_;
+  const Node& node_;
+  std::vector<Argument> arguments_;
+  std::vector<Packing> packings_;
+};
+
+std::optional<Anchored> match(const Graph& graph, const Group& group) {
+  if (auto direct = match_anchored(graph, group, Op::conv2d)) return direct;
+  auto transposed = match_anchored(graph, group, Op::conv_transpose2d);
+  // oneDNN 2.6 has no post-operations for all of these.
+  return transposed && transposed->steps.empty() ? transposed : std::nullopt;
+}
+
+// The share of the peak that the implementation oneDNN would choose reaches; nullopt when it would
+// choose a wrong one: its convolution through a matrix product takes a residual in channels-last
+// order for another element (2.6.3).
+std::optional<double> efficiency_of(const Graph& graph, const Anchored& anchored) {
+  const Node& node = graph[anchored.anchor];
+  if (node.op == Op::conv_transpose2d) return 0.3;
+  bool has_residual = false;
+  const PostOps post = post_ops_of(anchored.steps, [&](ValueId id) -> Argument {
+    const TensorType& type = graph.type(id);
+    const bool whole = type.shape == node.type.shape;
+    has_residual |= whole;
+    return {0, 0,
+            whole ? describe(type.dtype, type.shape, channels_last(type.shape))
+                  : describe_channels(type.dtype, node.type.shape[1])};
+  });
+  const Shape& weight = graph.type(node.inputs[1]).shape;
+  try {
+    const Problem problem = problem_of(graph, anchored, {weight, row_major(weight), 0}, post.ops);
+    const std::string name = direct_desc(problem).impl_info_str();
+    if (name.find("ref") != std::string::npos) return 0.002;
+    if (name.find("gemm") == std::string::npos) return 0.85;
+    return has_residual ? std::nullopt : std::optional(0.5);
+  } catch (const dnnl::error&) {
+    return std::nullopt;
+  }
+}
+
+std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+  const auto anchored = match(graph, group);
+  if (!anchored || !has_post_ops(anchored->steps)) return std::nullopt;
+  const Node& node = graph[anchored->anchor];
+  for (const ValueId id : {node.inputs[0], node.inputs[1], anchored->result})
+    if (num_elements(graph.type(id).shape) == 0) return std::nullopt;
+  for (const EpilogueStep& step : anchored->steps)
+    if (step.operand >= 0 && !(graph.type(step.operand).shape == node.type.shape) &&
+        !is_per_channel(graph.type(step.operand).shape, node.type.shape))
+      return std::nullopt;
+  for (const ValueId id : group.reads)
+    if (!onednn_supports(graph.type(id).dtype)) return std::nullopt;
+  if (!onednn_supports(graph.type(anchored->result).dtype)) return std::nullopt;
+  const bool is_short = graph.type(node.inputs[0]).dtype == bf16;
+  if (is_short && !machine.has_bf16) return std::nullopt;
+  const ThreadLimit limit(machine.threads);
+  const auto efficiency = efficiency_of(graph, *anchored);
+  if (!efficiency) return std::nullopt;
+  const Work work = work_of(graph, group);
+  const double rate = *efficiency * (is_short ? machine.bf16_gflops : machine.f32_gflops);
+  const double bandwidth =
+      work.bytes > machine.cache_bytes ? machine.memory_gbps : machine.cache_gbps;
+  return machine.dispatch_us + std::max(work.flops / rate, work.bytes / bandwidth) / 1e3;
+}
+
+// Where images may have another form than level 0's: the forms, each on any number of threads.
+std::optional<::tensor::Space> space(const Graph& graph, const Group& group,
+                                     const Machine& machine) {
+  const auto anchored = match(graph, group);
+  if (!anchored || !estimate(graph, group, machine)) return std::nullopt;
+  const Shape& weight = graph.type(graph[anchored->anchor].inputs[1]).shape;
+  const PostOps post = post_ops_of(anchored->steps, [](ValueId) { return Argument{}; });
+  const Forms forms = forms_of(
+      graph, *anchored, problem_of(graph, *anchored, {weight, row_major(weight), 0}, post.ops));
+  if (forms.all.size() < 2) return std::nullopt;
+  ::tensor::Space space;
+  for (const auto& [form, name] : kForms)
+    if (std::count(forms.all.begin(), forms.all.end(), form) > 0)
+      space.sketches.push_back({std::string(name), {threads_knob(machine)}});
+  space.fault = [](const Schedule&) { return std::string(); };
+  std::map<int, double> usual;
+  for (const int threads : threads_knob(machine).values)
+    usual[threads] = estimate(graph, group, with_threads(machine, threads)).value_or(HUGE_VAL);
+  constexpr double kOther = 1.2;  // with another form it takes so much longer, more or less
+  space.model_us = [=](const Schedule& s) {
+    const double time = usual.at(threads_of(s).value_or(machine.threads));
+    return form_of(forms, s.text()) == forms.all.front() ? time : kOther * time;
+  };
+  const Work work = work_of(graph, group);
+  space.features = [=, model = space.model_us](const Schedule& s) {
+    Features f;
+    f.flops = work.flops, f.memory_bytes = work.bytes;
+    f.threads = f.multiprocessors = threads_of(s).value_or(machine.threads);
+    const Form form = form_of(forms, s.text());
+    f.has_second_kernel = form != Form::channels_last;  // that copies
+    if (form == Form::blocks_of_channels) f.tile_columns = static_cast<double>(forms.block);
+    f.time.total = model(s);
+    return f.values();
+  };
+  const auto level0 = std::find_if(std::begin(kForms), std::end(kForms), [&](const auto& form) {
+    return form.first == forms.all.front();
+  });
+  space.choose({std::string(level0->second), {{threads_knob(machine).name, machine.threads}}});
+  return space;
+}
+
+std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,
+                              const Machine& machine) {
+  const ThreadLimit limit(machine.threads);
+  const Anchored anchored = *match(laid.graph, group);
+  return Builder(laid, group, anchored).build();
+}
+
+}  // namespace
+
+const Family kConv = {"conv", estimate, build, space};
+
+}  // namespace tensor::cpu
+#endif

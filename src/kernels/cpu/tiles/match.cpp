@@ -1,0 +1,139 @@
+#include "src/kernels/cpu/tiles/match.h"
+
+#include <algorithm>
+
+#include "src/kernels/match/block_shape.h"
+
+namespace tensor::cpu {
+namespace {
+
+class Matcher {
+ public:
+  Matcher(const Graph& graph, const Group& group) : graph_(graph), group_(group) {}
+
+  std::optional<TiledProduct> run() {
+    if (group_.writes.size() != 1 || !find_anchor()) return std::nullopt;
+    product_.result = group_.writes.front();
+    if (!shapes_fit()) return std::nullopt;
+    follow_sums();
+    return find_epilogue() ? std::optional(product_) : std::nullopt;
+  }
+
+ private:
+  bool is_read(ValueId id) const {
+    return std::find(group_.reads.begin(), group_.reads.end(), id) != group_.reads.end();
+  }
+
+  bool find_anchor() {
+    for (const ValueId id : group_.nodes) {
+      if (!graph_.is_op(id, Op::matmul) && !graph_.is_op(id, Op::conv2d)) continue;
+      if (product_.anchor >= 0) return false;
+      product_.anchor = product_.sums = id;
+    }
+    if (product_.anchor < 0) return false;
+    const auto& inputs = graph_[product_.anchor].inputs;
+    return std::all_of(inputs.begin(), inputs.end(), [&](ValueId id) { return is_read(id); }) &&
+           graph_.type(inputs[0]).dtype == bf16 && graph_.type(inputs[1]).dtype == bf16;
+  }
+
+  bool shapes_fit() {
+    const Node& node = graph_[product_.anchor];
+    const TensorType& result = graph_.type(product_.result);
+    if (!is_float(result.dtype) || !(result.shape == node.type.shape) ||
+        node.type.shape.rank() < 2 || num_elements(node.type.shape) == 0)
+      return false;
+    // A program on tiles tells columns from rows by their extent.
+    if (node.type.shape[column_axis(graph_, product_)] < 2) return false;
+    const Shape &left = graph_.type(node.inputs[0]).shape,
+                &right = graph_.type(node.inputs[1]).shape;
+    if (node.op == Op::conv2d)
+      return node.attrs.integer("groups") == 1 && graph_.is_constant(node.inputs[1]) &&
+             num_elements(right) > 0 && takes_own_bias(node);
+    return left.rank() >= 2 && right.rank() >= 2 && left.back() > 0 &&
+           right[right.rank() - 2] * right.back() == num_elements(right);
+  }
+
+  bool takes_own_bias(const Node& node) {
+    if (node.inputs.size() < 3) return true;
+    product_.bias = node.inputs[2];
+    return graph_.is_constant(product_.bias);
+  }
+
+  // Through casts, which are exact or wait for the result, and the sum with a bias.
+  void follow_sums() {
+    while (product_.sums != product_.result) {
+      std::vector<ValueId> readers;
+      for (const ValueId id : group_.nodes)
+        if (std::count(graph_[id].inputs.begin(), graph_[id].inputs.end(), product_.sums))
+          readers.push_back(id);
+      if (readers.size() != 1) return;
+      const Node& reader = graph_[readers.front()];
+      if (!is_float(reader.type.dtype)) return;
+      if (reader.op == Op::add && product_.bias < 0 && reader.inputs[0] != reader.inputs[1]) {
+        const ValueId other = reader.inputs[reader.inputs[0] == product_.sums ? 1 : 0];
+        if (!is_constant_vector(other) || !(reader.type.shape == graph_.type(product_.sums).shape))
+          return;
+        product_.bias = other;
+      } else if (reader.op != Op::astype) {
+        return;
+      }
+      taken_.push_back(readers.front());
+      product_.sums = readers.front();
+    }
+  }
+
+  // One number a column.
+  bool is_constant_vector(ValueId id) const {
+    if (!graph_.is_constant(id) || !is_float(graph_.type(id).dtype)) return false;
+    const Shape &own = graph_.type(id).shape, &shape = graph_[product_.anchor].type.shape;
+    const int lead = shape.rank() - own.rank(), column = column_axis(graph_, product_);
+    if (lead < 0 || column < lead) return false;
+    for (int axis = lead; axis < shape.rank(); ++axis)
+      if (own[axis - lead] != (axis == column ? shape[axis] : 1)) return false;
+    return true;
+  }
+
+  bool find_epilogue() {
+    Group& epilogue = product_.epilogue;
+    for (const ValueId id : group_.nodes)
+      if (id != product_.anchor && std::find(taken_.begin(), taken_.end(), id) == taken_.end())
+        epilogue.nodes.push_back(id);
+    if (epilogue.nodes.empty()) return product_.sums == product_.result;
+    if (epilogue.nodes.back() != product_.result) return false;
+    // A store rounds as the last cast does.
+    ValueId last = product_.result;
+    if (graph_.is_op(last, Op::astype) && is_float(graph_.type(graph_[last].inputs[0]).dtype) &&
+        epilogue.nodes.size() > 1)
+      epilogue.nodes.pop_back(), last = graph_[last].inputs[0];
+    if (epilogue.nodes.back() != last) return false;
+    epilogue.writes = {last};
+    for (const ValueId id : epilogue.nodes)
+      for (const ValueId input : graph_[id].inputs) {
+        const bool inside = std::binary_search(epilogue.nodes.begin(), epilogue.nodes.end(), input);
+        if (!inside && !is_read(input) && input != product_.sums) return false;
+        if (!inside && !std::count(epilogue.reads.begin(), epilogue.reads.end(), input))
+          epilogue.reads.push_back(input);
+      }
+    const auto shape = block_shape_of(graph_, epilogue);
+    return shape && !shape->has_rows &&
+           std::count(epilogue.reads.begin(), epilogue.reads.end(), product_.sums);
+  }
+
+  const Graph& graph_;
+  const Group& group_;
+  TiledProduct product_;
+  std::vector<ValueId> taken_;  // casts and the bias, which are no part of the epilogue
+};
+
+}  // namespace
+
+std::optional<TiledProduct> match_tiled_product(const Graph& graph, const Group& group) {
+  return Matcher(graph, group).run();
+}
+
+int column_axis(const Graph& graph, const TiledProduct& product) {
+  const Node& node = graph[product.anchor];
+  return node.op == Op::conv2d ? 1 : node.type.shape.rank() - 1;
+}
+
+}  // namespace tensor::cpu

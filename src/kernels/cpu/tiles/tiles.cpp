@@ -1,0 +1,337 @@
+// The tiles family: matmul and conv2d of bf16 by tile instructions (AMX), with whatever elementwise
+// operators follow applied to blocks of sums in float32 while these are in the cache. Convolutions
+// are products whose rows are gathered from the image, a part of them at a time. Constant weights
+// are packed once.
+#include <algorithm>
+#include <cstring>
+
+#include "src/core/rounding.h"
+#include "src/core/storage.h"
+#include "src/core/view.h"
+#include "src/kernels/cpu/blocks/program.h"
+#include "src/kernels/cpu/families.h"
+#include "src/kernels/cpu/tiles/match.h"
+#include "src/kernels/cpu/tiles/rows.h"
+#include "src/kernels/host/parallel.h"
+#include "src/kernels/host/strided_copy.h"
+#include "tensor/io.h"
+
+namespace tensor::cpu {
+namespace {
+
+constexpr std::int64_t kStrip = 16;      // columns
+constexpr std::int64_t kStep = 32;       // numbers of the depth that one instruction takes
+constexpr std::int64_t kBlockRows = 32;  // of sums at a time
+constexpr std::int64_t kMostStrips = 16;
+// Rows and weights of a thread's work at a time; together they fit a second-level cache of 2 MiB.
+constexpr std::int64_t kRowBytes = 1 << 20, kStripBytes = 200 << 10;
+constexpr double kLeastParallel = 2e6;  // multiplications
+
+// The right factor: a row of `depth` numbers for every column, in the order of TileRows.
+class Strips {
+ public:
+  Strips(const Layout& right, bool is_convolution, std::int64_t depth)
+      : depth_(depth), steps_(ceil_div(depth, kStep)) {
+    const int rank = right.shape.rank();
+    if (is_convolution) {
+      columns_ = right.shape[0], column_ = right.strides[0];
+      shape_ = {1, right.shape[2], right.shape[3], right.shape[1]};
+      strides_ = {0, right.strides[2], right.strides[3], right.strides[1]};
+    } else {
+      columns_ = right.shape.back(), column_ = right.strides.back();
+      shape_ = {1, right.shape[rank - 2]};
+      strides_ = {0, right.strides[rank - 2]};
+    }
+  }
+
+  std::int64_t columns() const { return columns_; }
+  std::int64_t steps() const { return steps_; }
+  std::int64_t count() const { return ceil_div(columns_, kStrip); }
+  std::int64_t words() const { return steps_ * kStrip * kStrip; }  // of a strip
+  std::int64_t room() const { return words() * 4; }                // bytes that packing takes
+
+  // One strip, through `room`.
+  void pack(const std::byte* from, std::int64_t strip, float* to, std::byte* room) const {
+    const std::int64_t first = strip * kStrip, pitch = steps_ * kStep;
+    Shape shape = shape_;
+    Strides strides = strides_, target = row_major(shape_);
+    shape[0] = std::min(kStrip, columns_ - first);
+    strides[0] = column_, target[0] = pitch;
+    if (depth_ < pitch) std::memset(room, 0, static_cast<std::size_t>(this->room()));
+    StridedCopy(shape, strides, target, 2).run(from + 2 * first * column_, room, 1);
+    simd::table().pack_columns(to, kStrip, reinterpret_cast<const float*>(room), pitch / 2,
+                               shape[0], pitch / 2);
+  }
+
+ private:
+  std::int64_t depth_, steps_, columns_ = 0, column_ = 0;
+  Shape shape_;  // of the weights of one column
+  Strides strides_;
+};
+
+class TileProductKernel : public Kernel {
+ public:
+  TileProductKernel(const LaidOutGraph& laid, const Group& group, const TiledProduct& product,
+                    const Machine& machine)
+      : threads_(machine.threads),
+        rows_(rows_of(laid, product)),
+        strips_(layout(laid, weights(laid, product)), laid.graph.is_op(product.anchor, Op::conv2d),
+                rows_->depth()) {
+    const Graph& graph = laid.graph;
+    left_ = operand(group, graph[product.anchor].inputs[0]);
+    right_ = operand(group, weights(laid, product));
+    place_result(laid, group, product);
+    choose_blocks();
+    if (!product.epilogue.nodes.empty()) {
+      for (const ValueId id : product.epilogue.reads)
+        operands_.push_back(id == product.sums ? 0 : operand(group, id));
+      epilogue_.emplace(laid, product.epilogue, *block_shape_of(graph, product.epilogue),
+                        product.sums,
+                        BlockProgram::TileSize{kBlockRows, pitch_, column_axis(graph, product)});
+    }
+    if (product.bias >= 0) copy_bias(graph[product.bias].constant);
+    if (graph.is_constant(weights(laid, product))) {
+      pack_constant(graph[weights(laid, product)].constant);
+    } else {
+      packed_bytes_ = strips_.count() * strips_.words() * 4;
+    }
+    place_scratch();
+  }
+
+  void run(std::span<std::byte* const> operands, std::byte* scratch) const override {
+    const auto* strips = reinterpret_cast<const float*>(packed_ ? packed_->data : scratch);
+    if (!packed_)
+      pack_all(operands[right_], reinterpret_cast<float*>(scratch), scratch + packed_bytes_,
+               thread_bytes_);
+    parallel_for(threads_, row_parts_ * column_parts_, [&](std::int64_t task, int thread) {
+      const std::int64_t part = task % column_parts_, row = task / column_parts_ * part_rows_;
+      run_part(operands, strips, {row, std::min(row + part_rows_, row_count_)},
+               {groups() * part / column_parts_, groups() * (part + 1) / column_parts_},
+               scratch + packed_bytes_ + thread_bytes_ * thread);
+    });
+  }
+  std::size_t scratch_bytes() const override {
+    return static_cast<std::size_t>(packed_bytes_ + thread_bytes_ * threads_);
+  }
+  std::string description() const override {
+    return "tiles, " + std::to_string(part_rows_) + " x " + std::to_string(pitch_) + " at a time" +
+           (in_place_ ? "" : ", rows gathered") + (first_.empty() ? "" : ", bias") +
+           (epilogue_ ? ", " + std::to_string(epilogue_->instruction_count()) + " instructions"
+                      : "");
+  }
+
+ private:
+  struct Range {
+    std::int64_t begin, end;
+  };
+
+  static const Layout& layout(const LaidOutGraph& laid, ValueId id) { return laid.layouts[at(id)]; }
+  static ValueId weights(const LaidOutGraph& laid, const TiledProduct& product) {
+    return laid.graph[product.anchor].inputs[1];
+  }
+  static std::unique_ptr<TileRows> rows_of(const LaidOutGraph& laid, const TiledProduct& product) {
+    const Node& node = laid.graph[product.anchor];
+    const Layout& left = layout(laid, node.inputs[0]);
+    return node.op == Op::conv2d
+               ? window_rows(left, layout(laid, node.inputs[1]).shape, node.attrs, node.type.shape)
+               : matrix_rows(left, node.type.shape);
+  }
+  static std::size_t operand(const Group& group, ValueId id) {
+    return static_cast<std::size_t>(std::find(group.reads.begin(), group.reads.end(), id) -
+                                    group.reads.begin());
+  }
+
+  void place_result(const LaidOutGraph& laid, const Group& group, const TiledProduct& product) {
+    result_ = group.reads.size();
+    dtype_ = laid.graph.type(product.result).dtype;
+    Shape shape = laid.graph.type(product.result).shape;
+    Strides strides = layout(laid, product.result).strides;
+    const int axis = column_axis(laid.graph, product);
+    column_ = strides[axis];
+    shape.erase(axis), strides.erase(axis);
+    row_count_ = num_elements(shape);
+    result_rows_ = Access(shape, strides);
+  }
+
+  // Weights are read once for every part of the rows, rows once for every group of strips.
+  void choose_blocks() {
+    const std::int64_t steps = strips_.steps(), depth = steps * kStep, count = strips_.count();
+    in_place_ = rows_->depth() == depth && rows_->row_bytes().has_value();
+    const std::int64_t fitting = kStripBytes / (strips_.words() * 4) / 2 * 2;
+    strips_at_once_ = std::min(std::clamp<std::int64_t>(fitting, 2, kMostStrips), count);
+    pitch_ = strips_at_once_ * kStrip;
+    // Rows of a multiple of 1 KiB would meet in the same lines of the cache.
+    row_pitch_ = 2 * depth + (2 * depth % 1024 == 0 ? 64 : 0);
+    const std::int64_t fit = std::max(kRowBytes / (2 * depth) / kBlockRows, std::int64_t{1});
+    const std::int64_t blocks = ceil_div(row_count_, kBlockRows);
+    const double work = static_cast<double>(row_count_) * static_cast<double>(strips_.columns()) *
+                        static_cast<double>(depth);
+    if (work < kLeastParallel) threads_ = 1;
+    std::int64_t part = std::min(fit, blocks);
+    // Rows that are gathered should not be gathered by several threads.
+    if (!in_place_ && blocks >= threads_) part = std::min(part, ceil_div(blocks, threads_));
+    part_rows_ = part * kBlockRows;
+    row_parts_ = ceil_div(blocks, part);
+    if (row_parts_ < (in_place_ ? 4 : 1) * threads_)
+      column_parts_ = std::min<std::int64_t>(groups(), in_place_ ? groups() : threads_);
+    // What stays in the cache needs not be brought there.
+    if (count * strips_.words() * 4 > kRowBytes)
+      next_lines_ = ceil_div(kStep, std::min(part, blocks));
+  }
+
+  void copy_bias(const Tensor& bias) {
+    first_.assign(static_cast<std::size_t>(strips_.count() * kStrip), 0.0f);
+    const std::vector<float> values = bias.to_vector<float>();
+    std::copy(values.begin(), values.end(), first_.begin());
+  }
+
+  void pack_constant(const Tensor& weights) {
+    const std::int64_t bytes = strips_.count() * strips_.words() * 4;
+    packed_ = detail::allocate(bytes);
+    const std::int64_t room = strips_.room();
+    const auto rooms = detail::allocate(room * threads_);
+    pack_all(detail::stored(weights).first(), reinterpret_cast<float*>(packed_->data), rooms->data,
+             room);
+    forget_pages(weights);
+  }
+
+  void pack_all(const std::byte* from, float* to, std::byte* rooms, std::int64_t room) const {
+    parallel_for(threads_, strips_.count(), [&](std::int64_t strip, int thread) {
+      strips_.pack(from, strip, to + strip * strips_.words(), rooms + room * thread);
+    });
+  }
+
+  void place_scratch() {
+    const auto take = [&](std::int64_t bytes) {
+      const std::int64_t offset = thread_bytes_;
+      thread_bytes_ += round_up(bytes, 64);
+      return offset;
+    };
+    const std::int64_t packing = packed_bytes_ > 0 ? strips_.room() : 0;
+    gathered_ = take(std::max(in_place_ ? 0 : part_rows_ * row_pitch_, packing));
+    sums_ = take(kBlockRows * pitch_ * 4);
+    program_ = take(epilogue_ ? epilogue_->tile_floats() * 4 : 0);
+  }
+
+  std::int64_t groups() const { return ceil_div(strips_.count(), strips_at_once_); }
+
+  // Rows with zeros behind them, up to a whole step.
+  void gather(const std::byte* from, const Range& rows, std::byte* to) const {
+    rows_->gather(from, rows.begin, rows.end - rows.begin, to, row_pitch_);
+    const std::int64_t used = 2 * rows_->depth(), whole = 2 * strips_.steps() * kStep;
+    if (used == whole) return;
+    for (std::int64_t row = rows.begin; row < rows.end; ++row, to += row_pitch_)
+      std::memset(to + used, 0, static_cast<std::size_t>(whole - used));
+  }
+
+  void run_part(std::span<std::byte* const> operands, const float* strips, const Range& rows,
+                const Range& groups, std::byte* scratch) const {
+    simd::TileProduct p;
+    const std::byte* left = scratch + gathered_;
+    p.a_row_bytes = row_pitch_;
+    if (in_place_) {
+      p.a_row_bytes = *rows_->row_bytes();
+      left = operands[left_] + rows.begin * p.a_row_bytes;
+    } else {
+      gather(operands[left_], rows, scratch + gathered_);
+    }
+    p.steps = strips_.steps();
+    p.strip_words = strips_.words();
+    p.next_lines = next_lines_;
+    p.to = reinterpret_cast<float*>(scratch + sums_);
+    p.to_row = pitch_;
+    for (std::int64_t group = groups.begin; group < groups.end; ++group) {
+      const std::int64_t strip = group * strips_at_once_;
+      p.strip_count = std::min(strips_at_once_, strips_.count() - strip);
+      p.strips = strips + strip * strips_.words();
+      p.first = first_.empty() ? nullptr : first_.data() + strip * kStrip;
+      auto* next = reinterpret_cast<const std::byte*>(p.strips + p.strip_count * strips_.words());
+      for (std::int64_t row = rows.begin; row < rows.end; row += kBlockRows) {
+        p.rows = std::min(kBlockRows, rows.end - row);
+        p.a = left + (row - rows.begin) * p.a_row_bytes;
+        p.next = next;
+        next += 64 * next_lines_ * p.steps * ceil_div(p.strip_count, 2);
+        simd::table().multiply_tiles(p);
+        finish(operands, {row, p.rows, strip * kStrip, columns_of(strip, p.strip_count)}, p.to,
+               reinterpret_cast<float*>(scratch + program_));
+      }
+    }
+  }
+
+  std::int64_t columns_of(std::int64_t strip, std::int64_t count) const {
+    return std::min(count * kStrip, strips_.columns() - strip * kStrip);
+  }
+
+  // The epilogue, and the way to the result.
+  void finish(std::span<std::byte* const> operands, const BlockProgram::Block& block, float* sums,
+              float* scratch) const {
+    if (epilogue_) {
+      std::byte* own[kMaxSlots];
+      for (std::size_t i = 0; i < operands_.size(); ++i) own[i] = operands[operands_[i]];
+      epilogue_->run_tile(block, pitch_, sums, {own, operands_.size()}, scratch);
+    }
+    const auto store = simd::table().store[static_cast<int>(dtype_)];
+    std::byte* to = operands[result_] + block.column * column_ * item_size(dtype_);
+    result_rows_.walk(
+        block.row, block.rows, [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
+          for (std::int64_t i = 0; i < count; ++i, sums += pitch_)
+            store(to + (offset + i * stride) * item_size(dtype_), column_, sums, block.columns);
+        });
+  }
+
+  int threads_;
+  std::unique_ptr<TileRows> rows_;
+  Strips strips_;
+  std::shared_ptr<detail::Storage> packed_;  // constant weights
+  std::vector<float> first_;                 // the bias, or empty
+  std::optional<BlockProgram> epilogue_;
+  std::vector<std::size_t> operands_;              // of the epilogue
+  std::size_t left_ = 0, right_ = 0, result_ = 0;  // operands
+  Access result_rows_;
+  std::int64_t column_ = 1;  // the result's stride
+  DType dtype_ = f32;
+  std::int64_t row_count_ = 0;
+  bool in_place_ = false;
+  std::int64_t strips_at_once_ = 1, pitch_ = 1, row_pitch_ = 0, next_lines_ = 0;
+  std::int64_t part_rows_ = 1, row_parts_ = 1, column_parts_ = 1;
+  // In bytes: weights packed in each run, the scratch of one thread, and where its parts begin.
+  std::int64_t packed_bytes_ = 0, thread_bytes_ = 0, gathered_ = 0, sums_ = 0, program_ = 0;
+};
+
+std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+  if (machine.tile_gflops <= 0) return std::nullopt;
+  const auto product = match_tiled_product(graph, group);
+  if (!product) return std::nullopt;
+  const Node& node = graph[product->anchor];
+  const auto elements = [&](ValueId id) {
+    return static_cast<double>(num_elements(graph.type(id).shape));
+  };
+  const Work work = work_of(graph, group);
+  const double bandwidth =
+      work.bytes > machine.cache_bytes ? machine.memory_gbps : machine.cache_gbps;
+  // Sums come from the first-level cache, gathered rows go through the second.
+  double others = elements(product->result) *
+                  (1 + static_cast<double>(product->epilogue.nodes.size())) /
+                  (4 * machine.simple_gops);
+  if (node.op == Op::conv2d) {
+    const double columns = static_cast<double>(node.type.shape[1]);
+    others += elements(product->anchor) / columns * elements(node.inputs[1]) / columns * 2 /
+              machine.cache_gbps;
+  }
+  if (!graph.is_constant(node.inputs[1])) others += elements(node.inputs[1]) / machine.simple_gops;
+  const double compute = work.flops / (0.5 * machine.tile_gflops) + others;
+  // No library lies in between, which tells where both wait for memory.
+  return 0.9 * machine.dispatch_us + std::max(compute, work.bytes / bandwidth) / 1e3;
+}
+
+std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,
+                              const Machine& machine) {
+  return std::make_unique<TileProductKernel>(laid, group, *match_tiled_product(laid.graph, group),
+                                             machine);
+}
+
+}  // namespace
+
+const Family kTileProduct = {"tiles", estimate, build};
+
+}  // namespace tensor::cpu

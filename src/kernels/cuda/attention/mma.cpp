@@ -1,0 +1,129 @@
+#include "src/kernels/cuda/attention/mma.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/core/rounding.h"
+#include "src/kernels/cuda/cheapest.h"
+#include "src/kernels/cuda/families.h"
+#include "src/kernels/cuda/gemm/mma.h"
+#include "tensor/error.h"
+
+namespace tensor::cuda {
+namespace {
+
+class Builder {
+ public:
+  Builder(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+          AttentionGroup match)
+      : laid_(laid), group_(group), machine_(machine), m_(std::move(match)) {}
+
+  Lowered run(const AttentionMmaSchedule* wanted) {
+    const AttentionProblem& p = m_.problem;
+    const AttentionMmaSchedule s =
+        wanted ? *wanted
+        : group_.schedule.empty()
+            ? attention_mma_schedules(p, machine_).front()
+            : attention_mma_schedule_of(attention_mma_space(p, machine_).of(group_.schedule));
+    if (const std::string fault = p.fault(s, machine_); !fault.empty())
+      internal_error("attention_mma", s.name(), ": ", fault);
+    epilogue_ = epilogue_of(laid_, group_, m_.result(), {});
+    middle_ = m_.middle_text(laid_, group_);
+    queries_ = m_.query_rows(laid_, group_, machine_, lowered_);
+    keys_ = m_.key_rows(laid_, group_, machine_, lowered_);
+    values_ = m_.value_rows(laid_, group_, machine_, lowered_);
+    Call call;
+    call.source.text = text_of(s);
+    call.launch.grid.x = static_cast<unsigned>(ceil_div(p.queries, s.queries()) * p.batches);
+    call.launch.block.x = static_cast<unsigned>(s.threads());
+    call.launch.shared_bytes = static_cast<unsigned>(p.shared_bytes(s));
+    call.launch.overlaps_previous = machine_.overlaps_launches;
+    call.arguments = {queries_.memory, keys_.memory, values_.memory};
+    for (const Epilogue* part : {&middle_, &epilogue_})
+      call.arguments.insert(call.arguments.end(), part->arguments.begin(), part->arguments.end());
+    std::string what = "attention_mma_" + std::string(name(m_.dtype)) + "_f32_" + s.name();
+    if (!middle_.name.empty()) what += "_" + middle_.name;
+    name_kernel(call, machine_, what);
+    lowered_.description = description_of(call);
+    lowered_.calls.push_back(std::move(call));
+    return std::move(lowered_);
+  }
+
+ private:
+  std::string text_of(const AttentionMmaSchedule& s) const {
+    const AttentionProblem& p = m_.problem;
+    const AttentionParameters parameters = attention_parameters(middle_, epilogue_);
+    const std::string element(device_type(m_.dtype));
+    return "#include \"attention_mma.h\"\nusing namespace tensor::device;\n" +
+           factor_text("QueryFactor", queries_.factor, m_.dtype) +
+           factor_text("KeyFactor", keys_.factor, m_.dtype) +
+           factor_text("ValueFactor", values_.factor, m_.dtype) +
+           "struct Schedule {\n  using Element = " + element + ";\n" +
+           constant_text("kWarps", s.warps) + constant_text("kSlabs", s.slabs) +
+           constant_text("kBlock", s.block) + constant_text("kStages", s.stages) +
+           flag_text("kIsAsync", machine_.copies_async) + flag_text("kKept", keeps_queries(p, s)) +
+           flag_text("kMiddle", m_.has_middle) +
+           "};\nstruct Problem {\n  using Queries = QueryFactor;\n  using Keys = KeyFactor;\n"
+           "  using Values = ValueFactor;\n" +
+           constant_text("kQueries", p.queries) + constant_text("kKeys", p.keys) +
+           constant_text("kDepth", p.depth) + constant_text("kFeatures", p.features) +
+           constant_text("kBatches", p.batches) +
+           "  static constexpr float kScale = " + literal(m_.kernel_scale(), f32) + ";\n};\n" +
+           middle_.text + epilogue_.text +
+           "using Attention = AttentionMma<Schedule, Problem, Middle, Epilogue>;\n"
+           "static_assert(Attention::kSharedBytes == " +
+           std::to_string(p.shared_bytes(s)) +
+           " && Attention::kThreads == " + std::to_string(s.threads()) +
+           ");\nextern \"C\" __global__ __launch_bounds__(Attention::kThreads, 1) void KERNEL(\n"
+           "    const " +
+           element + "* queries, const " + element + "* keys, const " + element + "* values" +
+           parameters.declarations + ") {\n  const Middle middle{" + parameters.of_middle +
+           "};\n  const Epilogue epilogue{" + parameters.of_epilogue +
+           "};\n  Attention::run(queries, keys, values, middle, epilogue);\n}\n";
+  }
+
+  const LaidOutGraph& laid_;
+  const Group& group_;
+  const Machine& machine_;
+  AttentionGroup m_;
+  Epilogue middle_, epilogue_;
+  Source queries_, keys_, values_;
+  Lowered lowered_;
+};
+
+// nullopt when the family does not take the group, or has no schedule for it.
+std::optional<AttentionProblem> accepted(const Graph& graph, const Group& group,
+                                         const Machine& machine) {
+  if (machine.device.capability == 90) return std::nullopt;
+  const auto m = match_attention_group(graph, group);
+  if (!m || multiplier_of(m->dtype, false, machine) != Multiplier::mma) return std::nullopt;
+  if (attention_mma_schedules(m->problem, machine).empty()) return std::nullopt;
+  return m->problem;
+}
+
+std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+  const auto p = accepted(graph, group, machine);
+  if (!p) return std::nullopt;
+  const AttentionMmaSchedule best = attention_mma_schedules(*p, machine).front();
+  return machine.launch_us + model_attention_mma(*p, best, machine).total;
+}
+
+std::optional<Space> space(const Graph& graph, const Group& group, const Machine& machine) {
+  const auto p = accepted(graph, group, machine);
+  return p ? std::optional(attention_mma_space(*p, machine)) : std::nullopt;
+}
+
+Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
+  return Builder(laid, group, machine, *match_attention_group(laid.graph, group)).run(nullptr);
+}
+
+}  // namespace
+
+Lowered lower_attention_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                            const AttentionMmaSchedule& schedule) {
+  return Builder(laid, group, machine, *match_attention_group(laid.graph, group)).run(&schedule);
+}
+
+const Family kAttentionMma = {"attention_mma", estimate, lower, space};
+
+}  // namespace tensor::cuda

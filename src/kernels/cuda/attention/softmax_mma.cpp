@@ -1,0 +1,158 @@
+#include "src/kernels/cuda/attention/softmax_mma.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/core/rounding.h"
+#include "src/kernels/cuda/cheapest.h"
+#include "src/kernels/cuda/families.h"
+#include "src/kernels/cuda/gemm/mma.h"
+#include "src/kernels/cuda/generated/pack_kernel.h"
+#include "tensor/error.h"
+
+namespace tensor::cuda {
+namespace {
+
+struct SoftmaxGroup : ScoresGroup {
+  SoftmaxProblem problem;
+  Product result;  // the weights and what becomes of them, as a product with the variable `sum`
+};
+
+std::optional<SoftmaxGroup> match(const Graph& graph, const Group& group) {
+  const auto a = match_attention_weights(graph, group);
+  if (!a) return std::nullopt;
+  // Constants, the weights of a dense layer, are packed by families of products.
+  if (graph.is_constant(root_of(graph, a->q)) || graph.is_constant(root_of(graph, a->k)))
+    return std::nullopt;
+  auto scores = scores_group(graph, *a);
+  if (!scores) return std::nullopt;
+  auto code = element_code(graph, a->after, {{a->weights, "sum"}});
+  if (!code) return std::nullopt;
+  const std::int64_t elements = scores->batches * scores->queries * scores->keys;
+  for (const ValueId id : group.writes)
+    if (num_elements(graph.type(id).shape) != elements) return std::nullopt;
+  for (const auto& load : code->loads)
+    if (num_elements(load.as) != elements) return std::nullopt;
+  SoftmaxGroup m{std::move(*scores), {}, {}};
+  m.problem = {m.batches,
+               m.queries,
+               m.keys,
+               m.depth,
+               epilogue_work(graph, {}, m.middle, m.nodes, elements),
+               epilogue_work(graph, group, *code, a->after, elements)};
+  m.problem.before.operations = m.operations();
+  m.result.batches = m.batches, m.result.rows = m.queries, m.result.features = m.keys;
+  m.result.elementwise = a->after;
+  m.result.code = std::move(*code);
+  return m;
+}
+
+class Builder {
+ public:
+  Builder(const LaidOutGraph& laid, const Group& group, const Machine& machine)
+      : laid_(laid), group_(group), machine_(machine), m_(*match(laid.graph, group)) {}
+
+  Lowered run(const SoftmaxSchedule* wanted) {
+    const SoftmaxProblem& p = m_.problem;
+    const SoftmaxSchedule s =
+        wanted ? *wanted
+        : group_.schedule.empty()
+            ? softmax_mma_schedules(p, machine_).front()
+            : attention_mma_schedule_of(softmax_mma_space(p, machine_).of(group_.schedule));
+    if (const std::string fault = p.fault(s, machine_); !fault.empty())
+      internal_error("softmax_mma", s.name(), ": ", fault);
+    epilogue_ = epilogue_of(laid_, group_, m_.result, {});
+    middle_ = m_.middle_text(laid_, group_);
+    queries_ = m_.query_rows(laid_, group_, machine_, lowered_);
+    keys_ = m_.key_rows(laid_, group_, machine_, lowered_);
+    Call call;
+    call.source.text = text_of(s);
+    call.launch.grid.x = static_cast<unsigned>(ceil_div(p.queries, s.queries()) * p.batches);
+    call.launch.block.x = static_cast<unsigned>(s.threads());
+    call.launch.shared_bytes = static_cast<unsigned>(p.shared_bytes(s));
+    call.launch.overlaps_previous = machine_.overlaps_launches;
+    call.arguments = {queries_.memory, keys_.memory};
+    std::string what = "softmax_mma_" + std::string(name(m_.dtype)) + "_f32_" + s.name();
+    for (const Epilogue* part : {&middle_, &epilogue_}) {
+      call.arguments.insert(call.arguments.end(), part->arguments.begin(), part->arguments.end());
+      if (!part->name.empty()) what += "_" + part->name;
+    }
+    name_kernel(call, machine_, what);
+    lowered_.description = description_of(call);
+    lowered_.calls.push_back(std::move(call));
+    return std::move(lowered_);
+  }
+
+ private:
+  std::string text_of(const SoftmaxSchedule& s) const {
+    const SoftmaxProblem& p = m_.problem;
+    const AttentionParameters parameters = attention_parameters(middle_, epilogue_);
+    const std::string element(device_type(m_.dtype));
+    return "#include \"softmax_mma.h\"\nusing namespace tensor::device;\n" +
+           factor_text("QueryFactor", queries_.factor, m_.dtype) +
+           factor_text("KeyFactor", keys_.factor, m_.dtype) +
+           "struct Schedule {\n  using Element = " + element + ";\n" +
+           constant_text("kWarps", s.warps) + constant_text("kSlabs", s.slabs) +
+           constant_text("kBlock", s.block) + constant_text("kStages", s.stages) +
+           flag_text("kIsAsync", machine_.copies_async) + flag_text("kKept", keeps_queries(p, s)) +
+           flag_text("kMiddle", m_.has_middle) + flag_text("kPairs", p.keys % 2 == 0) +
+           "};\nstruct Problem {\n  using Queries = QueryFactor;\n  using Keys = KeyFactor;\n" +
+           constant_text("kQueries", p.queries) + constant_text("kKeys", p.keys) +
+           constant_text("kDepth", p.depth) + constant_text("kBatches", p.batches) +
+           "  static constexpr float kScale = " + literal(m_.kernel_scale(), f32) + ";\n};\n" +
+           middle_.text + epilogue_.text +
+           "using Softmax = SoftmaxMma<Schedule, Problem, Middle, Epilogue>;\n"
+           "static_assert(Softmax::kSharedBytes == " +
+           std::to_string(p.shared_bytes(s)) +
+           " && Softmax::kThreads == " + std::to_string(s.threads()) +
+           ");\nextern \"C\" __global__ __launch_bounds__(Softmax::kThreads, 1) void KERNEL(\n"
+           "    const " +
+           element + "* queries, const " + element + "* keys" + parameters.declarations +
+           ") {\n  const Middle middle{" + parameters.of_middle + "};\n  const Epilogue epilogue{" +
+           parameters.of_epilogue + "};\n  Softmax::run(queries, keys, middle, epilogue);\n}\n";
+  }
+
+  const LaidOutGraph& laid_;
+  const Group& group_;
+  const Machine& machine_;
+  SoftmaxGroup m_;
+  Epilogue middle_, epilogue_;
+  Source queries_, keys_;
+  Lowered lowered_;
+};
+
+// nullopt when the family does not take the group, or has no schedule for it.
+std::optional<SoftmaxProblem> accepted(const Graph& graph, const Group& group,
+                                       const Machine& machine) {
+  const auto m = match(graph, group);
+  if (!m || multiplier_of(m->dtype, false, machine) != Multiplier::mma) return std::nullopt;
+  if (softmax_mma_schedules(m->problem, machine).empty()) return std::nullopt;
+  return m->problem;
+}
+
+std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+  const auto p = accepted(graph, group, machine);
+  if (!p) return std::nullopt;
+  const SoftmaxSchedule best = softmax_mma_schedules(*p, machine).front();
+  return machine.launch_us + model_softmax_mma(*p, best, machine).total;
+}
+
+std::optional<Space> space(const Graph& graph, const Group& group, const Machine& machine) {
+  const auto p = accepted(graph, group, machine);
+  return p ? std::optional(softmax_mma_space(*p, machine)) : std::nullopt;
+}
+
+Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
+  return Builder(laid, group, machine).run(nullptr);
+}
+
+}  // namespace
+
+Lowered lower_softmax_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                          const SoftmaxSchedule& schedule) {
+  return Builder(laid, group, machine).run(&schedule);
+}
+
+const Family kSoftmaxMma = {"softmax_mma", estimate, lower, space};
+
+}  // namespace tensor::cuda

@@ -1,0 +1,180 @@
+// The conv family: a convolution with its epilogue, in the fastest of the ways that can run it.
+#include "src/kernels/cuda/conv/conv.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+
+#include "src/core/rounding.h"
+#include "src/kernels/cuda/families.h"
+#include "tensor/error.h"
+
+namespace tensor::cuda {
+namespace {
+
+constexpr const ConvWay* kWays[] = {&kConvSm90, &kConvMma, &kConvTiled, &kConvDirect};
+
+struct Choice {
+  const ConvWay* way = nullptr;
+  double microseconds = 0;
+};
+
+// On Hopper its own instructions, where they can: of 45 convolutions of DETR, ViT and SETR of which
+// schedules of both ways were measured, none was faster with mma.sync, and most took twice as long.
+Choice choose(const Graph& graph, const Group& group, const Convolution& conv,
+              const Machine& machine) {
+  Choice best;
+  for (const ConvWay* way : kWays) {
+    if (way == &kConvMma && best.way == &kConvSm90) continue;
+    if (const auto time = way->estimate(graph, group, conv, machine);
+        time && (best.way == nullptr || *time < best.microseconds))
+      best = {way, *time};
+  }
+  return best;
+}
+
+// The sketches of all ways that might be the fastest: the models do not err by more.
+constexpr double kNear = 1.5;
+
+std::optional<Space> space_of(const Graph& graph, const Group& group, const Convolution& conv,
+                              const Machine& machine) {
+  const Choice best = choose(graph, group, conv, machine);
+  if (!best.way->space) return std::nullopt;
+  std::map<std::string, Space, std::less<>> spaces;
+  Space all;
+  for (const ConvWay* way : kWays) {
+    const auto time = way->estimate(graph, group, conv, machine);
+    if (!way->space || !time || *time > kNear * best.microseconds) continue;
+    Space one = way->space(graph, group, conv, machine);
+    all.sketches.insert(all.sketches.end(), one.sketches.begin(), one.sketches.end());
+    if (way == best.way) all.chosen = one.chosen;
+    spaces.emplace(way->sketch, std::move(one));
+  }
+  const auto shared = std::make_shared<const decltype(spaces)>(std::move(spaces));
+  all.fault = [shared](const Schedule& s) { return shared->at(s.sketch).fault(s); };
+  all.model_us = [shared](const Schedule& s) { return shared->at(s.sketch).model_us(s); };
+  all.features = [shared](const Schedule& s) { return shared->at(s.sketch).features(s); };
+  return all;
+}
+
+// The way that the group's schedule names, if it is one for this problem; otherwise the fastest.
+const ConvWay& way_of(const Graph& graph, const Group& group, const Convolution& conv,
+                      const Machine& machine) {
+  if (!group.schedule.empty()) {
+    const Schedule schedule = Schedule::parse(group.schedule);
+    const auto all = space_of(graph, group, conv, machine);
+    if (all && all->has(schedule))
+      for (const ConvWay* way : kWays)
+        if (way->sketch == schedule.sketch) return *way;
+  }
+  return *choose(graph, group, conv, machine).way;
+}
+
+std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+  const auto conv = match_convolution(graph, group);
+  if (!conv) return std::nullopt;
+  return choose(graph, group, *conv, machine).microseconds;
+}
+
+std::optional<Space> space(const Graph& graph, const Group& group, const Machine& machine) {
+  const auto conv = match_convolution(graph, group);
+  return conv ? space_of(graph, group, *conv, machine) : std::nullopt;
+}
+
+Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
+  const auto conv = match_convolution(laid.graph, group);
+  if (!conv) internal_error("conv", "the group was not accepted");
+  return way_of(laid.graph, group, *conv, machine).lower(laid, group, *conv, machine);
+}
+
+// Of the image's pixels those that no window has: windows that are smaller than their steps.
+double skipped_bytes(const Graph& graph, const Convolution& conv) {
+  const auto share = [](std::int64_t taps, std::int64_t stride) {
+    return std::min(1., static_cast<double>(taps) / static_cast<double>(stride));
+  };
+  if (conv.is_transposed) return 0;
+  const double bytes = static_cast<double>(num_elements(graph.type(conv.image).shape) *
+                                           item_size(graph.type(conv.image).dtype));
+  return bytes * (1 - share(conv.taps.h, conv.stride.h) * share(conv.taps.w, conv.stride.w));
+}
+
+}  // namespace
+
+ConvWork conv_work(const Graph& graph, const Group& group, const Convolution& conv) {
+  const Work work = work_of(graph, group);
+  const double image = packing_bytes(graph, conv), weights = weight_packing_bytes(graph, conv);
+  return {conv.pixels(),
+          conv.outputs,
+          product_depth(graph, conv),
+          static_cast<double>(item_size(conv.dtype)),
+          work.flops,
+          work.bytes - skipped_bytes(graph, conv) + image + weights,
+          (image > 0) + (weights > 0),
+          image + weights,
+          epilogue_work(graph, group, conv.code, conv.elementwise, conv.pixels() * conv.outputs)};
+}
+
+double conv_gbps(const ConvWork& work, const Machine& machine) {
+  return work.bytes < 0.5 * static_cast<double>(machine.device.l2_bytes) ? machine.l2_gbps
+                                                                         : machine.memory_gbps;
+}
+
+TimeParts model_conv_tiles(const ConvWork& work, const ConvTiles& tiles, const Machine& machine) {
+  // Of SETR-PUP's head on an H200: what comes from the second-level cache is under way for so long;
+  // a block begins and ends; and parts are added up.
+  constexpr double kLatencyUs = 1.7, kFillUs = 2, kAddUs = 3, kAddGbps = 2500;
+  const auto tiles_along = [](std::int64_t n, int tile) {
+    return static_cast<double>(ceil_div(n, tile));
+  };
+  const double processors = machine.device.multiprocessors;
+  const double blocks = tiles.parts * tiles_along(work.pixels, tiles.pixels) *
+                        tiles_along(work.outputs, tiles.outputs) / processors;
+  // Of a multiprocessor; the last ones have it to themselves.
+  const double turns = 0.5 * (std::ceil(blocks) + std::max(blocks, 1.));
+  const double resident = std::min<double>(tiles.resident, std::ceil(blocks));
+  const double rounds = std::ceil(blocks / tiles.resident);
+  const double depth = static_cast<double>(tiles.depth) / tiles.parts;
+  const double multiply =
+      2. * tiles.pixels * tiles.outputs * depth / (tiles.tflops / processors) / 1e6;
+  const double rate = std::min(0.85 * machine.l2_gbps / processors,
+                               resident * tiles.ahead_kib * 1.024 / kLatencyUs);
+  const double copy = (tiles.pixels + tiles.outputs) * depth * work.item_bytes / rate / 1e3;
+  const double compute = turns * std::max(multiply, copy) +
+                         kFillUs * (1 + (rounds - 1) * (tiles.resident == 1 ? 1 : 0.3));
+  const double memory = work.bytes / conv_gbps(work, machine) / 1e3;
+  const double overlap = tiles.resident == 1 ? 0.4 : 0.75;
+  double time =
+      machine.launch_us + std::max(compute, memory) + (1 - overlap) * std::min(compute, memory);
+  if (tiles.parts > 1)
+    time += kAddUs + static_cast<double>(tiles.parts * work.pixels * work.outputs) * sizeof(float) /
+                         kAddGbps / 1e3;
+  const double finish = time - machine.launch_us - std::max(compute, memory);
+  time += work.packings * (machine.launch_us + 1);
+  return {time, turns * multiply, finish, memory, turns * copy};
+}
+
+Features features_of(const ConvWork& work, const ConvTiles& tiles, const TimeParts& time,
+                     const Machine& machine) {
+  const auto along = [](std::int64_t extent, int tile) {
+    return std::ceil(static_cast<double>(extent) / tile);
+  };
+  Features f;
+  f.rows = static_cast<double>(work.pixels), f.columns = static_cast<double>(work.outputs);
+  f.depth = static_cast<double>(tiles.depth);
+  f.flops = work.flops, f.memory_bytes = work.bytes, f.item_bytes = work.item_bytes;
+  f.operations = work.epilogue.operations, f.read_bytes = work.epilogue.read_bytes;
+  f.written_bytes = work.epilogue.written_bytes;
+  f.tile_rows = tiles.pixels, f.tile_columns = tiles.outputs, f.splits = tiles.parts;
+  f.resident = tiles.resident;
+  const double count = along(work.pixels, tiles.pixels) * along(work.outputs, tiles.outputs);
+  f.blocks = count * tiles.parts;
+  f.cache_bytes = count * f.depth * work.item_bytes * (tiles.pixels + tiles.outputs);
+  f.time = time;
+  set_machine(f, machine);
+  return f;
+}
+
+const Family kConv = {"conv", estimate, lower, space};
+
+}  // namespace tensor::cuda

@@ -1,0 +1,199 @@
+// Convolutions on the cores for plain arithmetic: float32 exactly, and whatever else there is.
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "src/core/rounding.h"
+#include "src/kernels/cuda/conv/conv.h"
+
+namespace tensor::cuda {
+namespace {
+
+// The problem as it stands: any steps, nothing packed.
+TensorProblem plain_problem(const LaidOutGraph& laid, const Group& group, const Convolution& conv) {
+  TensorProblem p;
+  p.channels = conv.channels;
+  p.size = conv.size, p.taps = conv.taps, p.stride = conv.stride, p.padding = conv.padding,
+  p.dilation = conv.dilation;
+  p.steps = image_steps(laid, conv.image);
+  p.image = operand_pointer(laid, group, conv.image);
+  return p;
+}
+
+std::string types_text(const LaidOutGraph& laid, const Convolution& conv) {
+  const auto type = [&](ValueId id) { return std::string(device_type(laid.graph.type(id).dtype)); };
+  return "  using Image = " + type(conv.image) + ";\n  using Weight = " + type(conv.weight) +
+         ";\n  using Sum = " + (conv.dtype == f64 ? "double" : "float") + ";\n";
+}
+
+// ---- Tiles.
+
+constexpr int kTilePixels = 128, kDepthStep = 8;  // templates/conv_plain.h
+
+struct Tiling {
+  int outputs = 64, parts = 1, resident = 2;
+};
+constexpr int kOutputs[] = {64, 128}, kParts[] = {1, 2, 3, 4, 6, 8};
+
+ConvTiles tiles_of(const Tiling& t, const ConvWork& work, const Machine& machine) {
+  // What loads from shared memory leave of the rate: three or four for 32 or 64 products.
+  const double tflops = (t.outputs == 64 ? 0.6 : 0.8) * machine.f32_tflops;
+  return {kTilePixels, t.outputs, t.parts, work.depth, tflops, t.resident, 64};
+}
+
+// The depth is that of the convolution: nothing is packed.
+ConvWork plain_work(const Graph& graph, const Group& group, const Convolution& conv) {
+  ConvWork work = conv_work(graph, group, conv);
+  work.depth = conv.depth();
+  return work;
+}
+
+double model_tiling(const Tiling& t, const ConvWork& work, const Machine& machine) {
+  return model_conv_tiles(work, tiles_of(t, work, machine), machine).total;
+}
+
+Tiling choose_tiling(const ConvWork& work, const Machine& machine) {
+  Tiling best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const int outputs : kOutputs)
+    for (const int parts : {1, 2, 4, 8}) {
+      if (parts > 1 && work.depth / kDepthStep / parts < 16) continue;
+      const Tiling t{outputs, parts};
+      if (const double time = model_tiling(t, work, machine); time < least) best = t, least = time;
+    }
+  return best;
+}
+
+Schedule named(const Tiling& t) {
+  return {"window_plain", {{"outputs", t.outputs}, {"parts", t.parts}, {"resident", t.resident}}};
+}
+
+Tiling tiling_of(const Schedule& schedule) {
+  const auto number = [&](std::string_view name) { return schedule.value(name).value_or(1); };
+  return {number("outputs"), number("parts"), number("resident")};
+}
+
+std::string fault_of(const Tiling& t, const ConvWork& work, const Machine& machine) {
+  const std::int64_t tiles = ceil_div(work.pixels, kTilePixels) * ceil_div(work.outputs, t.outputs);
+  const std::int64_t processors = machine.device.multiprocessors;
+  if (t.outputs == 128 && work.outputs <= 64) return "more outputs than the convolution has";
+  if (t.resident > 1 && tiles * t.parts <= processors)
+    return "too few blocks for so many on a multiprocessor";
+  if (t.parts == 1) return {};
+  if (work.depth / kDepthStep / t.parts < 8) return "parts of eight steps at least";
+  if (tiles >= 2 * t.resident * processors) return "there are tiles enough without parts";
+  return {};
+}
+
+// The rule: threads have four or eight pixels of eight outputs.
+Space tiled_space(const Graph& graph, const Group& group, const Convolution& conv,
+                  const Machine& machine) {
+  const ConvWork work = plain_work(graph, group, conv);
+  Space space;
+  space.sketches = {{"window_plain",
+                     {{"outputs", {std::begin(kOutputs), std::end(kOutputs)}},
+                      {"parts", {std::begin(kParts), std::end(kParts)}},
+                      {"resident", {1, 2}}}}};
+  // What level 0 takes is always there, as room for blocks that there are not.
+  const Schedule level0 = named(choose_tiling(work, machine));
+  space.fault = [=](const Schedule& s) {
+    return s == level0 ? std::string() : fault_of(tiling_of(s), work, machine);
+  };
+  space.model_us = [=](const Schedule& s) { return model_tiling(tiling_of(s), work, machine); };
+  space.features = [=](const Schedule& schedule) {
+    const Tiling t = tiling_of(schedule);
+    const ConvTiles tiles = tiles_of(t, work, machine);
+    Features f = features_of(work, tiles, model_conv_tiles(work, tiles, machine), machine);
+    f.has_second_kernel = t.parts > 1;
+    f.sketch = schedule.sketch;
+    f.tile_depth = kDepthStep, f.stages = 2, f.threads = 256;
+    f.registers = kTilePixels * t.outputs / f.threads;
+    f.shared_bytes = 2. * kDepthStep * (kTilePixels + 4 + t.outputs) * sizeof(float);
+    // Threads in rows of outputs / 8 read pixels, and eight outputs, of their own.
+    const double pixels = f.registers / 8;
+    f.operand_bytes = f.blocks / t.parts * f.depth * f.threads * (pixels + 8) * sizeof(float);
+    return f.values();
+  };
+  space.choose(level0);
+  return space;
+}
+
+std::optional<double> estimate_tiled(const Graph& graph, const Group& group,
+                                     const Convolution& conv, const Machine& machine) {
+  if (conv.dtype == f64 || conv.groups != 1 || conv.is_transposed) return std::nullopt;
+  const ConvWork work = plain_work(graph, group, conv);
+  return model_tiling(choose_tiling(work, machine), work, machine);
+}
+
+Lowered lower_tiled(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
+                    const Machine& machine) {
+  const TensorProblem problem = plain_problem(laid, group, conv);
+  const Tiling tiling =
+      group.schedule.empty()
+          ? choose_tiling(plain_work(laid.graph, group, conv), machine)
+          : tiling_of(tiled_space(laid.graph, group, conv, machine).of(group.schedule));
+  const std::int64_t row = ceil_div(conv.outputs, tiling.outputs) * tiling.outputs;
+  Lowered lowered;
+  const Pointer weights =
+      add_weights(lowered, laid, group, conv, outputs_as_columns(conv, row), machine);
+  ConvLaunch launch;
+  launch.parts = tiling.parts;
+  launch.header = "conv_plain.h";
+  launch.text = "struct Problem {\n" + types_text(laid, conv) + problem_text(conv, problem) +
+                constant_text("kWeightRow", row) + constant_text("kTileOutputs", tiling.outputs) +
+                constant_text("kParts", launch.parts) + "};\n";
+  launch.run = "ConvPlain<Problem, E>::run(image, weights, epilogue, part);";
+  launch.parameters = {"const Problem::Image* image", "const Problem::Weight* weights"};
+  launch.arguments = {problem.image, weights};
+  launch.blocks = ceil_div(conv.pixels(), kTilePixels) * (row / tiling.outputs);
+  launch.resident = tiling.resident;
+  add_calls(lowered, launch, conv, conv_epilogue(laid, group, conv),
+            conv_name("tiled", name(conv.dtype), conv) +
+                (tiling.outputs == 64 ? "_128x64x8_s2" : "_128x128x8_s2") +
+                (launch.parts > 1 ? "_k" + std::to_string(launch.parts) : ""),
+            machine);
+  return lowered;
+}
+
+// ---- A loop.
+
+std::optional<double> estimate_direct(const Graph& graph, const Group& group,
+                                      const Convolution& conv, const Machine& machine) {
+  // Every multiplication reads two numbers, mostly from the first-level cache.
+  const Work work = work_of(graph, group);
+  const double rate = (conv.dtype == f64 ? 0.01 : 0.04) * machine.f32_tflops;
+  return machine.launch_us + 2 +
+         std::max(work.flops / rate / 1e6, work.bytes / machine.memory_gbps / 1e3);
+}
+
+Lowered lower_direct(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
+                     const Machine& machine) {
+  TensorProblem problem = plain_problem(laid, group, conv);
+  const ImageSteps w = image_steps(laid, conv.weight);
+  const bool turned = conv.is_transposed;
+  ConvLaunch launch;
+  launch.header = "conv_plain.h";
+  launch.text = "struct Problem {\n" + types_text(laid, conv) + problem_text(conv, problem) +
+                constant_text("kGroupChannels", conv.channels / conv.groups) +
+                constant_text("kGroupOutputs", conv.outputs / conv.groups) +
+                constant_text("kOutputStep", turned ? w.channel : w.image) +
+                constant_text("kInputStep", turned ? w.image : w.channel) +
+                constant_text("kTapRowStep", w.row) + constant_text("kTapColumnStep", w.column) +
+                "  static constexpr bool kIsTransposed = " + (turned ? "true" : "false") +
+                ";\n};\n";
+  launch.run = "convolve_directly<Problem>(image, weights, epilogue);";
+  launch.parameters = {"const Problem::Image* image", "const Problem::Weight* weights"};
+  launch.arguments = {problem.image, operand_pointer(laid, group, conv.weight)};
+  launch.blocks = ceil_div(conv.pixels() * conv.outputs, launch.threads);
+  Lowered lowered;
+  add_calls(lowered, launch, conv, conv_epilogue(laid, group, conv),
+            conv_name("direct", name(conv.dtype), conv), machine);
+  return lowered;
+}
+
+}  // namespace
+
+const ConvWay kConvTiled = {estimate_tiled, lower_tiled, tiled_space, "window_plain"};
+const ConvWay kConvDirect = {estimate_direct, lower_direct};
+
+}  // namespace tensor::cuda

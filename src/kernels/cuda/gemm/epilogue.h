@@ -1,0 +1,44 @@
+// The text of what follows each sum of a product: for every kernel of products, whatever
+// instructions it multiplies with, and for what attention does to scores and results.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/kernels/cuda/gemm/match.h"
+
+namespace tensor::cuda {
+
+/// The struct Epilogue of templates/gemm_sm90.h, which reads and writes operands. With a
+/// `corrections` pointer, of a normalised product, it has those of norm.h and the rows' sums, too.
+struct Epilogue {
+  std::string name;  // "add_gelu"
+  std::string text;
+  std::vector<std::string> parameters;  // of the kernel, its members in order: "const float* r0"
+  std::vector<Argument> arguments;
+  int loads = 0;                // values read for each element that differ from row to row
+  bool reads_constants = true;  // and nothing else
+};
+/// What the kernel itself moves in boxes, -1 for nothing: one of the group's writes, which the
+/// epilogue's staged() gives it, and one of the code's loads, which take() gets from it.
+struct Boxed {
+  int write = -1, load = -1;
+};
+Epilogue epilogue_of(const LaidOutGraph& laid, const Group& group, const Product& product,
+                     Boxed boxed, const std::string& name = "Epilogue",
+                     const std::optional<Pointer>& corrections = {});
+
+/// A value of the result's elements as tokens (rows) of features (depth), which lie next to each
+/// other. nullopt where no strides tell so.
+std::optional<Factor> rows_of_features(const LaidOutGraph& laid, ValueId value,
+                                       const Product& product);
+/// Which of the group's writes can be stored as boxes: 16-bit, rows at multiples of 16 bytes. -1
+/// when there is none.
+int boxed_write(const LaidOutGraph& laid, const Group& group, const Product& product);
+/// A value read and one written, both of one type and with every element of the result: a residual
+/// and its sum, for instance. All such pairs, and the first that can be moved in boxes, if any.
+std::vector<Boxed> addends(const Graph& graph, const Group& group, const Product& product);
+Boxed boxed_addend(const LaidOutGraph& laid, const Group& group, const Product& product);
+
+}  // namespace tensor::cuda

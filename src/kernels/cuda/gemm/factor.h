@@ -1,0 +1,65 @@
+// Stacks of matrices as the copy engine of Hopper takes them: rows of 16-bit elements or floats.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "src/core/rounding.h"
+#include "src/kernels/cuda/family.h"
+
+namespace tensor::cuda {
+
+/// A stack of matrices as it lies: element [batch, row, depth].
+struct Factor {
+  ValueId value = -1;
+  std::int64_t rows = 1, depth = 1;
+  std::int64_t row_stride = 0, depth_stride = 0;
+  Shape batch = {};           // axes along which matrices differ, merged where they can be
+  Strides batch_stride = {};  // of them
+  Dims batch_step = {};       // how many batches each of them spans
+  std::int64_t offset = 0;
+
+  /// Of a value [batch axes..., rows, depth], or, turned, [batch axes..., depth, rows], whose batch
+  /// axes may be broadcast to `batch`.
+  static Factor of(const Layout& layout, ValueId value, const Shape& batch, bool is_turned = false);
+  /// Dense rows, `pitch` elements long.
+  static Factor dense(ValueId value, std::int64_t batches, std::int64_t rows, std::int64_t depth,
+                      std::int64_t pitch);
+  /// Another axis of the batch, outside of those there are.
+  void add_axis(std::int64_t extent, std::int64_t stride, std::int64_t step);
+  /// With harmless strides along axes of extent 1, which mean nothing.
+  Factor settled() const;
+  /// With rows and depth exchanged.
+  Factor turned() const;
+  /// Whether boxes can be copied: elements of a row side by side, all else in steps of 16 bytes.
+  bool fits_boxes() const;
+};
+
+/// "struct NAME {...};": the factor for FactorTile of templates/gemm_tile.h. `more`: other members.
+std::string factor_text(const std::string& name, const Factor& factor, DType dtype,
+                        const std::string& more = "");
+
+/// Elements of 16 bits in 16 bytes, the least that the copy engine moves. Floats are held to the
+/// same, though half of it would do.
+inline constexpr std::int64_t kChunk = 8;
+inline std::int64_t in_chunks(std::int64_t elements) { return round_up(elements, kChunk); }
+
+/// A factor where a kernel reads or writes it.
+struct Source {
+  Factor factor;
+  Pointer memory;
+  bool is_turned = false;  // elements of a column side by side, not those of a row
+
+  /// Boxes of 128 bytes of depth (64 elements of 16 bits) by `box_rows` rows; turned, of 64 rows by
+  /// 64 of depth.
+  TensorMapOf map(DType dtype, int box_rows) const;
+  /// "static Corner<3> NAME(int x, int y, int batch) { return {{x, y, batch / 1 % 12}}; }": where
+  /// a box lies that begins at depth x and row y.
+  std::string corner_text(const std::string& name) const;
+};
+
+/// The factor copied to dense rows in scratch memory by a call of its own, which is added.
+Source copied(const Factor& factor, const Pointer& from, std::int64_t batches, DType dtype,
+              const Machine& machine, Lowered& lowered);
+
+}  // namespace tensor::cuda

@@ -1,0 +1,302 @@
+#include "src/kernels/cuda/gemm/mma.h"
+
+#include <algorithm>
+
+#include "src/core/rounding.h"
+#include "src/kernels/cuda/families.h"
+#include "tensor/error.h"
+
+namespace tensor::cuda {
+namespace {
+
+// A factor where the kernel reads it, and how many of its elements are moved together.
+struct Side : Source {
+  int chunk = 1;
+};
+
+Side side_of(const Factor& factor, const Pointer& memory, DType dtype) {
+  const auto chunk = static_cast<int>(16 / item_size(dtype));
+  Side source;
+  source.factor = factor.settled();
+  source.memory = memory;
+  const Factor& f = source.factor;
+  source.is_turned = f.row_stride == 1 && f.depth_stride != 1;
+  const auto is_aligned = [&](std::int64_t n) { return n % chunk == 0; };
+  const std::int64_t outer = source.is_turned ? f.depth_stride : f.row_stride;
+  if ((source.is_turned || f.depth_stride == 1) && is_aligned(outer) && is_aligned(f.offset) &&
+      std::all_of(f.batch_stride.begin(), f.batch_stride.end(), is_aligned))
+    source.chunk = chunk;
+  return source;
+}
+
+class Builder {
+ public:
+  Builder(const LaidOutGraph& laid, const Group& group, const Machine& machine, Product product,
+          Multiplier multiplier)
+      : laid_(laid),
+        group_(group),
+        machine_(machine),
+        product_(std::move(product)),
+        multiplier_(multiplier) {}
+
+  Lowered run(const TileSchedule* wanted) {
+    if (product_.is_shared && product_.batches > 1) {
+      const Product merged = with_merged_rows(product_);
+      if (left_factor(laid_, merged)) product_ = merged;
+    }
+    const GemmProblem problem = gemm_problem(laid_.graph, group_, product_);
+    schedule_ =
+        wanted ? *wanted
+        : group_.schedule.empty()
+            ? gemm_tile_schedules(problem, multiplier_, machine_).front()
+            : tile_schedule_of(gemm_tile_space(problem, multiplier_, machine_).of(group_.schedule));
+    epilogue_ = epilogue_of(laid_, group_, product_, {});
+    left_ = placed(*left_factor(laid_, product_));
+    right_ = placed_right();
+    if (is_plain() || !machine_.copies_async) schedule_.stages = 2;
+    if (schedule_.parts > 1)
+      lowered_.scratch_bytes = schedule_.parts * product_.batches * product_.rows *
+                               product_.features * std::int64_t{sizeof(float)};
+    add_product();
+    if (schedule_.parts > 1) add_sum();
+    return std::move(lowered_);
+  }
+
+ private:
+  bool is_plain() const { return multiplier_ == Multiplier::plain; }
+
+  int operand(ValueId id) const {
+    const auto& reads = group_.reads;
+    return static_cast<int>(std::find(reads.begin(), reads.end(), id) - reads.begin());
+  }
+
+  Side placed(const Factor& f) const {
+    Side side = side_of(f, {Pointer::Base::operand, operand(f.value), 0}, product_.dtype);
+    // Plain products keep to single elements: their sums take longer than their tiles.
+    if (is_plain()) side.chunk = 1;
+    return side;
+  }
+
+  Side placed_right() {
+    const Factor f = right_factor(laid_, product_);
+    const Side side = placed(f);
+    if (is_plain() || side.chunk > 1 || !product_.is_constant) return side;
+    const Source packed = packed_right(laid_, product_, operand(f.value), lowered_);
+    return side_of(packed.factor, packed.memory, product_.dtype);
+  }
+
+  bool is_async(const Side& s) const {
+    return !is_plain() && s.chunk > 1 && machine_.copies_async;
+  }
+
+  std::string factor_text_of(const char* name, const Side& s) const {
+    return factor_text(name, s.factor, product_.dtype,
+                       flag_text("kTurned", s.is_turned) + constant_text("kChunk", s.chunk) +
+                           flag_text("kIsAsync", is_async(s)));
+  }
+
+  std::string definitions() const {
+    const bool is_plain = this->is_plain();
+    const TileSchedule& s = schedule_;
+    return std::string("#include \"") + (is_plain ? "gemm_plain.h" : "gemm_mma.h") +
+           "\"\nusing namespace tensor::device;\n" + factor_text_of("LeftFactor", left_) +
+           factor_text_of("RightFactor", right_) +
+           "struct Schedule {\n  using Left = LeftFactor;\n  using Right = RightFactor;\n" +
+           constant_text("kRows", s.rows) + constant_text("kColumns", s.columns) +
+           constant_text("kParts", s.parts) + constant_text("kBand", 8) +
+           flag_text("kPairs", product_.features % 2 == 0) +
+           constant_text(is_plain ? "kThreadsY" : "kWarpsY", s.down) +
+           constant_text(is_plain ? "kThreadsX" : "kWarpsX", s.across) +
+           constant_text("kStages", s.stages) +
+           flag_text("kWide", machine_.device.capability >= 80) +
+           flag_text("kRightFirst", product_.is_constant) + "};\nstruct Problem {\n" +
+           constant_text("kRows", product_.rows) + constant_text("kFeatures", product_.features) +
+           constant_text("kDepth", product_.depth) + constant_text("kBatches", product_.batches) +
+           "};\n" + epilogue_.text + "using Gemm = " + (is_plain ? "GemmPlain" : "GemmMma") +
+           "<Schedule, Problem, Epilogue>;\n";
+  }
+
+  // ", PARAMETERS" and "MEMBER, MEMBER".
+  std::pair<std::string, std::string> epilogue_parameters() const {
+    std::string parameters, members;
+    for (const std::string& parameter : epilogue_.parameters) {
+      parameters += ",\n    " + parameter;
+      members += (members.empty() ? "" : ", ") + parameter.substr(parameter.rfind(' ') + 1);
+    }
+    return {parameters, members};
+  }
+
+  void add(Call call, std::int64_t blocks, int threads, const std::string& what) {
+    call.launch.grid.x = static_cast<unsigned>(blocks);
+    call.launch.block.x = static_cast<unsigned>(threads);
+    call.launch.overlaps_previous = machine_.overlaps_launches;
+    name_kernel(call, machine_, what);
+    lowered_.calls.push_back(std::move(call));
+  }
+
+  void add_product() {
+    const bool is_plain = this->is_plain();
+    const TileSchedule& s = schedule_;
+    const auto [parameters, members] = epilogue_parameters();
+    const int threads = s.threads(multiplier_);
+    const std::string type(device_type(product_.dtype));
+    const std::int64_t shared = is_plain ? 0 : shared_bytes();
+    Call call;
+    call.source.text =
+        definitions() +
+        (is_plain ? "" : "static_assert(Gemm::kSharedBytes == " + std::to_string(shared) + ");\n") +
+        "extern \"C\" __global__ __launch_bounds__(" + std::to_string(threads) +
+        ") void KERNEL(\n    const " + type + "* left, const " + type + "* right, float* partials" +
+        parameters + ") {\n  const Epilogue epilogue{" + members +
+        "};\n  Gemm::run(left, right, partials, epilogue);\n}\n";
+    call.launch.shared_bytes = static_cast<unsigned>(shared);
+    call.arguments = {left_.memory, right_.memory, Pointer{Pointer::Base::scratch, 0, 0}};
+    call.arguments.insert(call.arguments.end(), epilogue_.arguments.begin(),
+                          epilogue_.arguments.end());
+    const std::int64_t blocks = ceil_div(product_.rows, s.rows) *
+                                ceil_div(product_.features, s.columns) * product_.batches * s.parts;
+    std::string what =
+        std::string(is_plain ? "gemm_plain_" : "gemm_mma_") +
+        (multiplier_ == Multiplier::tf32 ? "tf32" : std::string(name(product_.dtype))) + "_f32_" +
+        s.name();
+    if (!epilogue_.name.empty()) what += "_" + epilogue_.name;
+    add(std::move(call), blocks, threads, what);
+    lowered_.description = description_of(lowered_.calls.back());
+  }
+
+  // As FactorTile::kBytes of both factors, in every stage.
+  std::int64_t shared_bytes() const {
+    const std::int64_t item = item_size(product_.dtype), depth = 64 / item;
+    const auto tile = [=](const Side& s, std::int64_t rows) {
+      const std::int64_t lines = s.is_turned ? depth : rows, across = s.is_turned ? rows : depth;
+      const std::int64_t pad = item == 4 && !s.is_turned ? 4 : 8;
+      return round_up(lines * (across + pad) * item, 128);
+    };
+    return schedule_.stages * (tile(left_, schedule_.rows) + tile(right_, schedule_.columns));
+  }
+
+  void add_sum() {
+    constexpr int kThreads = 256;
+    const auto [parameters, members] = epilogue_parameters();
+    Call call;
+    call.source.text = definitions() +
+                       "extern \"C\" __global__ __launch_bounds__(256) void KERNEL(\n"
+                       "    const float* partials" +
+                       parameters + ") {\n  const Epilogue epilogue{" + members +
+                       "};\n  Gemm::Tile::add_parts(epilogue, partials);\n}\n";
+    call.arguments = {Pointer{Pointer::Base::scratch, 0, 0}};
+    call.arguments.insert(call.arguments.end(), epilogue_.arguments.begin(),
+                          epilogue_.arguments.end());
+    const std::int64_t pairs =
+        product_.batches * product_.rows * product_.features / (product_.features % 2 == 0 ? 2 : 1);
+    const std::int64_t blocks =
+        std::clamp<std::int64_t>(ceil_div(pairs, kThreads), 1, 8 * machine_.device.multiprocessors);
+    std::string what = "add_parts_f32_p" + std::to_string(schedule_.parts);
+    if (!epilogue_.name.empty()) what += "_" + epilogue_.name;
+    add(std::move(call), blocks, kThreads, what);
+  }
+
+  const LaidOutGraph& laid_;
+  const Group& group_;
+  const Machine& machine_;
+  Product product_;
+  const Multiplier multiplier_;
+  TileSchedule schedule_;
+  Epilogue epilogue_;
+  Side left_, right_;
+  Lowered lowered_;
+};
+
+// ---- What each family takes.
+
+std::optional<Product> fitting(const Graph& graph, const Group& group) {
+  auto product = match_product(graph, group);
+  if (!product || product->dtype == f64 || product->row_sums >= 0) return std::nullopt;
+  const std::int64_t rows = product->rows * product->batches;
+  if (std::max({rows, product->features, product->depth}) >= INT32_MAX / 2) return std::nullopt;
+  return product;
+}
+
+// Hopper has a family of its own for operands of 16 bits.
+std::optional<Product> for_mma(const Graph& graph, const Group& group, const Machine& machine) {
+  auto product = fitting(graph, group);
+  if (!product) return std::nullopt;
+  const Multiplier multiplier = multiplier_of(product->dtype, product->is_tf32, machine);
+  const bool is_taken = multiplier == Multiplier::tf32 ||
+                        (multiplier == Multiplier::mma && machine.device.capability != 90);
+  return is_taken ? product : std::nullopt;
+}
+std::optional<Product> for_plain(const Graph& graph, const Group& group, const Machine& machine) {
+  auto product = fitting(graph, group);
+  if (!product || multiplier_of(product->dtype, product->is_tf32, machine) != Multiplier::plain)
+    return std::nullopt;
+  return product;
+}
+
+GemmProblem problem_of(const Product& product, const Graph& graph, const Group& group) {
+  return gemm_problem(graph, group, product.is_shared ? with_merged_rows(product) : product);
+}
+
+std::optional<double> time_of(const std::optional<Product>& product, const Graph& graph,
+                              const Group& group, const Machine& machine) {
+  if (!product) return std::nullopt;
+  const GemmProblem problem = problem_of(*product, graph, group);
+  const Multiplier multiplier = multiplier_of(product->dtype, product->is_tf32, machine);
+  const TileSchedule best = gemm_tile_schedules(problem, multiplier, machine).front();
+  return machine.launch_us + model_gemm_tiles(problem, best, multiplier, machine).total;
+}
+
+std::optional<Space> space_of(const std::optional<Product>& product, const Graph& graph,
+                              const Group& group, const Machine& machine) {
+  if (!product) return std::nullopt;
+  return gemm_tile_space(problem_of(*product, graph, group),
+                         multiplier_of(product->dtype, product->is_tf32, machine), machine);
+}
+
+std::optional<double> estimate_mma(const Graph& graph, const Group& group, const Machine& machine) {
+  return time_of(for_mma(graph, group, machine), graph, group, machine);
+}
+std::optional<double> estimate_plain(const Graph& graph, const Group& group,
+                                     const Machine& machine) {
+  return time_of(for_plain(graph, group, machine), graph, group, machine);
+}
+std::optional<Space> space_mma(const Graph& graph, const Group& group, const Machine& machine) {
+  return space_of(for_mma(graph, group, machine), graph, group, machine);
+}
+std::optional<Space> space_plain(const Graph& graph, const Group& group, const Machine& machine) {
+  return space_of(for_plain(graph, group, machine), graph, group, machine);
+}
+
+Lowered lower_by_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                     const TileSchedule* schedule) {
+  const Product product = *fitting(laid.graph, group);
+  const Multiplier multiplier = product.dtype == f32 ? Multiplier::tf32 : Multiplier::mma;
+  return Builder(laid, group, machine, product, multiplier).run(schedule);
+}
+Lowered lower_plainly(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                      const TileSchedule* schedule) {
+  return Builder(laid, group, machine, *fitting(laid.graph, group), Multiplier::plain)
+      .run(schedule);
+}
+Lowered lower_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
+  return lower_by_mma(laid, group, machine, nullptr);
+}
+Lowered lower_plain(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
+  return lower_plainly(laid, group, machine, nullptr);
+}
+
+}  // namespace
+
+Lowered lower_gemm_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                       const TileSchedule& schedule) {
+  return lower_by_mma(laid, group, machine, &schedule);
+}
+Lowered lower_gemm_plain(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                         const TileSchedule& schedule) {
+  return lower_plainly(laid, group, machine, &schedule);
+}
+
+const Family kGemmMma = {"gemm_mma", estimate_mma, lower_mma, space_mma};
+const Family kGemmPlain = {"gemm_plain", estimate_plain, lower_plain, space_plain};
+
+}  // namespace tensor::cuda

@@ -1,0 +1,48 @@
+// The families of products on registers: mma.sync on Tensor Cores (16-bit floats and tf32), and
+// plain float32. Schedules, the model that chooses one, and the kernels' text.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/kernels/cuda/gemm/problem.h"
+
+namespace tensor::cuda {
+
+/// See templates/gemm_mma.h and templates/gemm_plain.h.
+struct TileSchedule {
+  int rows = 64, columns = 64;  // of a tile
+  int down = 2, across = 2;     // warps of a block, or, of plain products, threads
+  int parts = 1;                // of the depth: more than 1 takes a second kernel that adds them
+  int stages = 2;               // of the ring
+
+  std::string name() const;  // "64x64x32_s3_p2"
+  int threads(Multiplier multiplier) const {
+    return down * across * (multiplier == Multiplier::plain ? 1 : 32);
+  }
+};
+
+/// Of a tile's depth that one step multiplies.
+int step_depth(Multiplier multiplier);
+/// How many blocks a multiprocessor holds: by registers, threads and shared memory.
+std::int64_t resident_blocks(const TileSchedule& schedule, Multiplier multiplier,
+                             const Machine& machine);
+/// Microseconds from the start to the end, by what bounds it.
+TimeParts model_gemm_tiles(const GemmProblem& problem, const TileSchedule& schedule,
+                           Multiplier multiplier, const Machine& machine);
+/// All schedules worth asking for, the one with the least time by the model first.
+std::vector<TileSchedule> gemm_tile_schedules(const GemmProblem& problem, Multiplier multiplier,
+                                              const Machine& machine);
+
+/// All that may be tried (gemm_mma_space.cpp), and what one of its schedules stands for.
+Space gemm_tile_space(const GemmProblem& problem, Multiplier multiplier, const Machine& machine);
+TileSchedule tile_schedule_of(const Schedule& schedule);
+
+/// Lower a group that is a product (match_product): of factors that Tensor Cores multiply, or of
+/// any but f64.
+Lowered lower_gemm_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                       const TileSchedule& schedule);
+Lowered lower_gemm_plain(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                         const TileSchedule& schedule);
+
+}  // namespace tensor::cuda

@@ -1,0 +1,121 @@
+// Which schedule a product on registers gets without measuring: a model of what bounds it.
+#include <algorithm>
+#include <cmath>
+
+#include "src/core/rounding.h"
+#include "src/kernels/cuda/cheapest.h"
+#include "src/kernels/cuda/gemm/mma.h"
+
+namespace tensor::cuda {
+namespace {
+
+// Warps down and across so that each has at most 64 by 32 sums of a tile.
+constexpr TileSchedule kMmaTiles[] = {{128, 128, 2, 4}, {128, 64, 4, 2}, {64, 128, 2, 4},
+                                      {64, 64, 2, 2},   {64, 32, 4, 1},  {32, 64, 2, 2},
+                                      {32, 32, 2, 1},   {16, 64, 1, 4},  {16, 128, 1, 4}};
+constexpr TileSchedule kPlainTiles[] = {{128, 128, 16, 16}, {128, 64, 16, 16}, {64, 128, 16, 16},
+                                        {64, 64, 16, 16},   {64, 64, 8, 16},   {32, 64, 8, 16},
+                                        {64, 32, 16, 8},    {32, 32, 8, 8},    {16, 64, 4, 16}};
+
+}  // namespace
+
+int step_depth(Multiplier multiplier) { return multiplier == Multiplier::mma ? 32 : 16; }
+
+std::string TileSchedule::name() const {
+  return std::to_string(rows) + "x" + std::to_string(columns) + "_s" + std::to_string(stages) +
+         (parts > 1 ? "_p" + std::to_string(parts) : "");
+}
+
+std::int64_t resident_blocks(const TileSchedule& s, Multiplier multiplier, const Machine& machine) {
+  const DeviceInfo& device = machine.device;
+  const double item = multiplier == Multiplier::mma ? 2 : 4, threads = s.threads(multiplier);
+  // Sums, operands and the rest.
+  const double registers = static_cast<double>(s.rows) * s.columns + 64.0 * threads;
+  const double shared =
+      s.stages * step_depth(multiplier) * item * (s.rows + s.columns) * 1.2 + 1024;
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::min(
+                                       {device.registers / registers, device.threads / threads,
+                                        static_cast<double>(device.shared_bytes) / shared, 16.0})));
+}
+
+TimeParts model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, Multiplier multiplier,
+                           const Machine& machine) {
+  const bool is_plain = multiplier == Multiplier::plain;
+  const DeviceInfo& device = machine.device;
+  const double block = step_depth(multiplier), item = multiplier == Multiplier::mma ? 2 : 4;
+  const std::int64_t tiles =
+      ceil_div(p.tokens, s.rows) * ceil_div(p.features, s.columns) * p.batches;
+  const std::int64_t steps = ceil_div(ceil_div(p.depth, step_depth(multiplier)), s.parts);
+  const std::int64_t blocks = tiles * s.parts, processors = device.multiprocessors;
+  const double on_one =
+      std::min(static_cast<double>(resident_blocks(s, multiplier, machine)),
+               std::ceil(static_cast<double>(blocks) / static_cast<double>(processors)));
+  const double rounds =
+      std::ceil(static_cast<double>(blocks) / (static_cast<double>(processors) * on_one));
+  // Clocks of a multiprocessor for one step of the depth of one block.
+  const double clock_mhz = 0.9e3 * device.clock_ghz;
+  const double tflops = is_plain ? 0.7 * machine.f32_tflops : mma_tflops(multiplier, machine);
+  const double flops_a_clock = tflops * 1e6 / clock_mhz / static_cast<double>(processors);
+  const double multiply = 2.0 * s.rows * s.columns * block / flops_a_clock;
+  const double warps = s.threads(multiplier) / 32.0;
+  // Operands from shared memory at 128 bytes a clock: each warp reads its own; of plain products,
+  // each thread fours of its rows and columns, which take two clocks a warp.
+  const double operands =
+      is_plain ? warps * block * (s.rows / s.down + s.columns / s.across) / 4.0 * 2
+               : warps * (s.rows / s.down + s.columns / s.across) * block * item / 128;
+  const double arrival = (s.rows + s.columns) * block * item / (device.capability >= 90 ? 48 : 32);
+  constexpr double kLatency = 700, kStart = 1500;
+  const double step = std::max(on_one * (std::max({multiply, operands, arrival}) + operands / 4),
+                               kLatency / (s.stages - 1));
+  const double elements = static_cast<double>(s.rows) * s.columns * on_one;
+  const double finish = s.parts > 1 ? elements * 4 / 24
+                                    : elements * (8 + p.operations) / 128 +
+                                          elements * (p.read_bytes + p.written_bytes) / 24;
+  const double clocks = rounds * (static_cast<double>(steps) * step + kStart + finish);
+  const double batches = static_cast<double>(p.batches), tokens = static_cast<double>(p.tokens),
+               features = static_cast<double>(p.features), depth = static_cast<double>(p.depth);
+  const double results = batches * tokens * features;
+  const double own = results * (p.read_bytes + p.written_bytes);
+  const double factors = batches * item * (tokens * depth + features * depth);
+  // Every tile reads its own rows and columns.
+  const double read = static_cast<double>(tiles * (s.rows + s.columns)) * depth * item;
+  const double between = s.parts > 1 ? results * 4 * s.parts : 0;
+  const double memory = (factors + (s.parts > 1 ? 0 : own)) / machine.memory_gbps / 1e3;
+  const double cache = (read + between) / machine.l2_gbps / 1e3;
+  constexpr double kSecond = 1.5;  // its own way there and back
+  const double second =
+      s.parts > 1 ? machine.launch_us + kSecond + (between + own) / machine.l2_gbps / 1e3 : 0;
+  return {std::max({clocks / clock_mhz, memory, cache}) + second,
+          rounds * static_cast<double>(steps) * on_one * multiply / clock_mhz,
+          rounds * finish / clock_mhz + second, memory, cache};
+}
+
+std::vector<TileSchedule> gemm_tile_schedules(const GemmProblem& p, Multiplier multiplier,
+                                              const Machine& machine) {
+  const bool is_plain = multiplier == Multiplier::plain;
+  std::vector<TileSchedule> candidates;
+  const std::int64_t steps = ceil_div(p.depth, step_depth(multiplier));
+  constexpr std::int64_t kMostScratch = 16 << 20;  // bytes, of parts of sums
+  const std::int64_t results = p.batches * p.tokens * p.features * std::int64_t{sizeof(float)};
+  const auto add_all = [&](auto& tiles) {
+    for (TileSchedule s : tiles) {
+      // They spill there, by a register or two.
+      if (!is_plain && machine.device.capability >= 100 && s.rows * s.columns == 128 * 64) continue;
+      for (const int parts : {1, 2, 3, 4, 6, 8, 12, 16}) {
+        if (parts > 1 && (steps < 4 * parts || parts * results > kMostScratch)) continue;
+        s.parts = parts;
+        s.stages = is_plain || machine.device.capability < 80 ? 2 : 4;
+        candidates.push_back(s);
+      }
+    }
+  };
+  if (is_plain)
+    add_all(kPlainTiles);
+  else
+    add_all(kMmaTiles);
+  return cheapest_first(candidates, [&](const TileSchedule& s) {
+    return model_gemm_tiles(p, s, multiplier, machine).total;
+  });
+}
+
+}  // namespace tensor::cuda

@@ -1,0 +1,150 @@
+// What may be tried for a product on registers: tiles of mma.sync, or of plain arithmetic.
+#include <algorithm>
+
+#include "src/core/rounding.h"
+#include "src/kernels/cuda/gemm/mma.h"
+
+namespace tensor::cuda {
+namespace {
+
+constexpr int kMostThreads = 256, kMostSums = 64;  // of a block; of a thread
+constexpr std::int64_t kMostScratch = 16 << 20;    // bytes, of parts of sums
+
+bool is_plain(Multiplier multiplier) { return multiplier == Multiplier::plain; }
+double item_bytes(Multiplier multiplier) { return multiplier == Multiplier::mma ? 2 : 4; }
+
+const std::vector<int> kParts = {1, 2, 3, 4, 6, 8, 12, 16};
+
+// ---- The rules: a GPU has one of them for a product.
+
+// Warps have parts of a tile in registers, of which a ring of stages holds the operands in shared
+// memory; the depth whole or in parts that a second kernel adds up.
+Sketch register_tiles(const Machine& machine) {
+  const bool is_async = machine.copies_async;
+  return {"register_tiles",
+          {{"rows", {16, 32, 64, 128, 256}},
+           {"columns", {32, 64, 128, 256}},
+           {"down", {1, 2, 4, 8}},
+           {"across", {1, 2, 4, 8}},
+           {"parts", kParts},
+           {"stages", is_async ? std::vector<int>{2, 3, 4, 5} : std::vector<int>{2}}}};
+}
+
+// Threads have squares of sums, in fours; two stages of operands.
+Sketch plain_tiles() {
+  return {"plain_tiles",
+          {{"rows", {16, 32, 64, 128, 256}},
+           {"columns", {32, 64, 128, 256}},
+           {"down", {4, 8, 16, 32}},
+           {"across", {8, 16, 32}},
+           {"parts", kParts}}};
+}
+
+// Why there is no such kernel, as far as is known: what spills was found by compiling.
+std::string impossible(const TileSchedule& s, Multiplier multiplier, const Machine& machine) {
+  const int threads = s.threads(multiplier), sums = s.rows * s.columns / threads;
+  if (threads > kMostThreads) return "256 threads at most";
+  if (sums > kMostSums) return "64 sums a thread at most";
+  if (is_plain(multiplier)) {
+    if (s.rows % (4 * s.down) != 0 || s.columns % (4 * s.across) != 0) return "sums in fours";
+    // A thread has 16 single elements of both factors, with their addresses, for as many rows and
+    // columns as threads.
+    if (2 * (s.rows + s.columns) > 3 * threads) return "too few threads to bring the operands";
+    return threads < 32 ? "a warp at least" : "";
+  }
+  if (s.rows % (16 * s.down) != 0 || s.columns % (16 * s.across) != 0)
+    return "16 rows and columns for each warp";
+  // What comes through registers takes 16 a thread for as many rows and columns as threads.
+  if (s.rows + s.columns > 2 * threads) return "too few threads to bring the operands";
+  if (machine.device.capability >= 100 && s.rows * s.columns == 128 * 64)
+    return "too few registers";
+  // Rows of 64 bytes, each with 16 more.
+  const std::int64_t shared = s.stages * 80 * std::int64_t{s.rows + s.columns} + 2048;
+  if (shared > machine.device.shared_block_bytes) return "too little shared memory";
+  return {};
+}
+
+// Of a kernel that there is: why nobody needs it.
+std::string pointless(const TileSchedule& s, const GemmProblem& p, Multiplier multiplier,
+                      const Machine& machine) {
+  const int sums = s.rows * s.columns / s.threads(multiplier);
+  if (sums < 16) return "more threads than sums to keep them busy";
+  if (s.rows >= 2 * round_up(p.tokens, 16)) return "more rows than the product has";
+  if (s.columns >= 2 * round_up(p.features, 32)) return "more columns than the product has";
+  const std::int64_t steps = ceil_div(p.depth, step_depth(multiplier));
+  if (s.stages > std::max<std::int64_t>(steps / s.parts, 2)) return "more stages than steps";
+  if (s.parts == 1) return {};
+  if (steps < 4 * s.parts) return "parts of four steps at least";
+  const std::int64_t results = p.batches * p.tokens * p.features;
+  if (s.parts * results * std::int64_t{sizeof(float)} > kMostScratch) return "too much scratch";
+  const std::int64_t tiles =
+      ceil_div(p.tokens, s.rows) * ceil_div(p.features, s.columns) * p.batches;
+  if (tiles >= 2 * machine.device.multiprocessors * resident_blocks(s, multiplier, machine))
+    return "there are tiles enough without parts";
+  return {};
+}
+
+Schedule named(const TileSchedule& s, Multiplier multiplier) {
+  Schedule named{is_plain(multiplier) ? "plain_tiles" : "register_tiles",
+                 {{"rows", s.rows},
+                  {"columns", s.columns},
+                  {"down", s.down},
+                  {"across", s.across},
+                  {"parts", s.parts}}};
+  if (!is_plain(multiplier)) named.values.emplace_back("stages", s.stages);
+  return named;
+}
+
+std::vector<float> features_of(const Schedule& schedule, const GemmProblem& p,
+                               Multiplier multiplier, const Machine& machine) {
+  const TileSchedule s = tile_schedule_of(schedule);
+  const double item = item_bytes(multiplier), depth = static_cast<double>(p.depth);
+  Features f = features_of(p, item, machine);
+  f.sketch = schedule.sketch;
+  f.tile_rows = s.rows, f.tile_columns = s.columns, f.tile_depth = step_depth(multiplier);
+  f.splits = s.parts, f.groups = s.down, f.row_blocks = s.across, f.stages = s.stages;
+  f.threads = s.threads(multiplier);
+  f.registers = s.rows * s.columns / f.threads;
+  f.shared_bytes = s.stages * item * (s.rows + s.columns) * f.tile_depth;
+  f.has_second_kernel = s.parts > 1;
+  const auto tiles =
+      static_cast<double>(ceil_div(p.tokens, s.rows) * ceil_div(p.features, s.columns) * p.batches);
+  f.blocks = tiles * s.parts;
+  f.resident = static_cast<double>(resident_blocks(s, multiplier, machine));
+  f.cache_bytes = tiles * depth * item * (s.rows + s.columns);
+  // Every warp, or thread, reads its own rows and columns.
+  f.operand_bytes = tiles * depth * item * (s.rows * s.across + s.columns * s.down);
+  f.time = model_gemm_tiles(p, s, multiplier, machine);
+  return f.values();
+}
+
+}  // namespace
+
+TileSchedule tile_schedule_of(const Schedule& schedule) {
+  const auto number = [&](std::string_view name, int otherwise) {
+    return schedule.value(name).value_or(otherwise);
+  };
+  return {number("rows", 16),  number("columns", 32), number("down", 1),
+          number("across", 1), number("parts", 1),    number("stages", 2)};
+}
+
+Space gemm_tile_space(const GemmProblem& p, Multiplier multiplier, const Machine& machine) {
+  Space space;
+  space.sketches = {is_plain(multiplier) ? plain_tiles() : register_tiles(machine)};
+  // What level 0 takes is always there, as tiles that are larger than the product.
+  const Schedule level0 = named(gemm_tile_schedules(p, multiplier, machine).front(), multiplier);
+  space.fault = [=](const Schedule& schedule) {
+    if (schedule == level0) return std::string();
+    const TileSchedule s = tile_schedule_of(schedule);
+    const std::string fault = impossible(s, multiplier, machine);
+    return fault.empty() ? pointless(s, p, multiplier, machine) : fault;
+  };
+  space.model_us = [=](const Schedule& s) {
+    return model_gemm_tiles(p, tile_schedule_of(s), multiplier, machine).total;
+  };
+  space.features = [=](const Schedule& s) { return features_of(s, p, multiplier, machine); };
+  space.choose(level0);
+  return space;
+}
+
+}  // namespace tensor::cuda

@@ -1,0 +1,67 @@
+#include "src/kernels/cuda/gemm/problem.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace tensor::cuda {
+
+EpilogueWork epilogue_work(const Graph& graph, const Group& group, const ElementCode& code,
+                           const std::vector<ValueId>& elementwise, std::int64_t elements) {
+  EpilogueWork work;
+  const auto bytes = [&](ValueId id) {
+    return static_cast<double>(num_elements(graph.type(id).shape) *
+                               item_size(graph.type(id).dtype)) /
+           static_cast<double>(elements);
+  };
+  for (const auto& load : code.loads) work.read_bytes += bytes(load.value);
+  for (const ValueId id : group.writes) work.written_bytes += bytes(id);
+  for (const ValueId id : elementwise) {
+    const Op op = graph[id].op;
+    const bool is_cheap = op == Op::add || op == Op::multiply || op == Op::subtract ||
+                          op == Op::astype || op == Op::relu || op == Op::maximum;
+    work.operations += is_cheap ? 1 : 16;
+  }
+  return work;
+}
+
+GemmProblem gemm_problem(const Graph& graph, const Group& group, const Product& product) {
+  const auto& [batches, rows, features] = std::tie(product.batches, product.rows, product.features);
+  const EpilogueWork work =
+      epilogue_work(graph, group, product.code, product.elementwise, batches * rows * features);
+  const bool staged = std::any_of(group.writes.begin(), group.writes.end(), [&](ValueId id) {
+    return item_size(graph.type(id).dtype) == 2 && product.features % 8 == 0;
+  });
+  const std::vector<Boxed> pairs = addends(graph, group, product);
+  int addend_bytes = 0;
+  if (!pairs.empty() && product.features % 8 == 0) {
+    const ValueId sum = group.writes[static_cast<std::size_t>(pairs.front().write)];
+    addend_bytes = static_cast<int>(item_size(graph.type(sum).dtype));
+  }
+  return {batches,
+          rows,
+          features,
+          product.depth,
+          work.read_bytes,
+          work.written_bytes,
+          work.operations,
+          staged,
+          product.is_constant,
+          product.norm.has_value(),
+          product.row_sums >= 0,
+          addend_bytes};
+}
+
+Features features_of(const GemmProblem& p, double item_bytes, const Machine& machine) {
+  Features f;
+  f.batches = static_cast<double>(p.batches), f.rows = static_cast<double>(p.tokens);
+  f.columns = static_cast<double>(p.features), f.depth = static_cast<double>(p.depth);
+  f.item_bytes = item_bytes;
+  f.operations = p.operations, f.read_bytes = p.read_bytes, f.written_bytes = p.written_bytes;
+  f.flops = 2 * f.batches * f.rows * f.columns * f.depth;
+  f.memory_bytes = f.batches * (f.item_bytes * f.depth * (f.rows + f.columns) +
+                                f.rows * f.columns * (f.read_bytes + f.written_bytes));
+  set_machine(f, machine);
+  return f;
+}
+
+}  // namespace tensor::cuda

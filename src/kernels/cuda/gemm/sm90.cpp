@@ -1,0 +1,278 @@
+#include "src/kernels/cuda/gemm/sm90.h"
+
+#include <algorithm>
+
+#include "src/kernels/cuda/families.h"
+#include "src/kernels/cuda/operands.h"
+#include "src/kernels/cuda/wgmma.h"
+#include "tensor/error.h"
+
+namespace tensor::cuda {
+namespace {
+
+std::string boolean_text(bool value) { return value ? "true" : "false"; }
+
+class Builder {
+ public:
+  Builder(const LaidOutGraph& laid, const Group& group, const Machine& machine, Product product)
+      : laid_(laid), group_(group), machine_(machine), product_(std::move(product)) {}
+
+  Lowered run(const GemmSchedule* wanted) {
+    if (product_.is_shared && product_.batches > 1) {
+      const Product merged = with_merged_rows(product_);
+      if (left_factor(laid_, merged)) product_ = merged;
+    }
+    problem_ = gemm_problem(laid_.graph, group_, product_);
+    boxed_.write = boxed_write(laid_, group_, product_);
+    problem_.staged = boxed_.write >= 0;
+    const Boxed addend = boxed_addend(laid_, group_, product_);
+    problem_.addend_bytes = addend.write < 0 ? 0 : item_bytes(addend.write);
+    GemmSchedule schedule = wanted                    ? *wanted
+                            : group_.schedule.empty() ? gemm_sm90_schedules(problem_, machine_)[0]
+                                                      : of_group();
+    check_row_sums();
+    const Source inputs = left_source();
+    const Source weights = right_source();
+    if (weights.is_turned) schedule.shares = 1;
+    if (schedule.boxes_addend(problem_)) boxed_ = addend;
+    if (!schedule.stages_outputs(problem_)) boxed_ = {};
+    if (const std::string fault = schedule.fault(machine_.device.shared_block_bytes, problem_);
+        !fault.empty())
+      internal_error("gemm_sm90", schedule.name(), ": ", fault);
+    add_kernel(schedule, weights, inputs);
+    return std::move(lowered_);
+  }
+
+ private:
+  GemmSchedule of_group() const {
+    return gemm_schedule_of(gemm_sm90_space(problem_, machine_).of(group_.schedule));
+  }
+
+  // The kernel counts on how they lie.
+  void check_row_sums() const {
+    for (const ValueId id : {product_.row_sums, product_.norm ? product_.norm->sums : -1}) {
+      if (id < 0) continue;
+      const Layout& layout = laid_.layouts[at(id)];
+      if (layout.strides != row_major(layout.shape) || layout.offset != 0)
+        internal_error("gemm_sm90", "row_sums that do not lie in rows");
+    }
+  }
+
+  ValueId written(int write) const { return group_.writes[static_cast<std::size_t>(write)]; }
+  int item_bytes(int write) const {
+    return static_cast<int>(item_size(laid_.graph.type(written(write)).dtype));
+  }
+
+  int operand(ValueId id) const { return operand_of(group_, id, false); }
+
+  Pointer memory_of(const Factor& f) const { return {Pointer::Base::operand, operand(f.value), 0}; }
+
+  Source left_source() {
+    const Factor f = left_factor(laid_, product_)->settled();
+    if (f.fits_boxes()) return {f, memory_of(f)};
+    return copied(f, memory_of(f), product_.batches, product_.dtype, machine_, lowered_);
+  }
+
+  Source right_source() {
+    const Factor f = right_factor(laid_, product_).settled();
+    if (product_.norm) return normalized_right(f.value);
+    if (f.fits_boxes()) return {f, memory_of(f)};
+    if (product_.is_constant) return packed_right(laid_, product_, operand(f.value), lowered_);
+    if (f.turned().settled().fits_boxes())
+      return {f.turned().settled().turned(), memory_of(f), true};
+    return copied(f, memory_of(f), product_.batches, product_.dtype, machine_, lowered_);
+  }
+
+  // What norm.h makes of the weights.
+  Source normalized_right(ValueId right) {
+    const NormalizedWeights form{product_.depth, product_.features, in_chunks(product_.depth),
+                                 product_.dtype};
+    const Norm& norm = *product_.norm;
+    lowered_.packed.push_back({{operand(right), operand(norm.weight), operand(norm.bias)},
+                               [form](const std::vector<Tensor>& constants) {
+                                 return form.pack(constants[0], constants[1], constants[2]);
+                               }});
+    const Pointer packed{Pointer::Base::packed, static_cast<int>(lowered_.packed.size()) - 1, 0};
+    corrections_ = {packed.base, packed.index, form.corrections_at()};
+    return {Factor::dense(right, 1, product_.features, product_.depth, form.pitch), packed};
+  }
+
+  // What is moved in boxes as factors: tokens as rows, features as depth.
+  Source output_source() const {
+    return {rows_of_features(laid_, written(boxed_.write), product_)->settled(),
+            {Pointer::Base::operand, static_cast<int>(group_.reads.size()) + boxed_.write, 0}};
+  }
+  Source addend_source() const {
+    const ValueId id = product_.code.loads[static_cast<std::size_t>(boxed_.load)].value;
+    const Factor f = rows_of_features(laid_, id, product_)->settled();
+    return {f, memory_of(f)};
+  }
+
+  void add_kernel(const GemmSchedule& s, const Source& weights, const Source& inputs) {
+    const Epilogue epilogue =
+        epilogue_of(laid_, group_, product_, boxed_, "Epilogue", corrections_);
+    const bool staged = boxed_.write >= 0;
+    const Source outputs = staged ? output_source() : inputs;
+    const Source addends = boxed_.load >= 0 ? addend_source() : outputs;
+    const DType output_type =
+        staged ? laid_.graph.type(written(boxed_.write)).dtype : product_.dtype;
+    Call call;
+    call.source.text = text_of(s, epilogue, weights, inputs, outputs, addends, output_type);
+    const int cluster = s.splits * s.shares;
+    const std::int64_t blocks = s.tiles(problem_) * s.splits;
+    const std::int64_t most =
+        s.splits > 1 ? blocks : machine_.device.multiprocessors / cluster * cluster;
+    call.launch.grid.x = static_cast<unsigned>(std::min(blocks, most));
+    call.launch.cluster = static_cast<unsigned>(cluster);
+    call.launch.block.x = static_cast<unsigned>(s.threads(problem_));
+    call.launch.shared_bytes = static_cast<unsigned>(s.needed_shared_bytes(problem_));
+    call.launch.overlaps_previous = true;
+    call.arguments = {weights.map(product_.dtype, s.features / s.shares),
+                      inputs.map(product_.dtype, s.tokens), outputs.map(output_type, s.box_rows()),
+                      addends.map(output_type, s.box_rows())};
+    call.arguments.insert(call.arguments.end(), epilogue.arguments.begin(),
+                          epilogue.arguments.end());
+    std::string what = "gemm_" + std::string(name(product_.dtype)) + "_f32_" + s.name();
+    if (product_.norm) what += "_norm";
+    if (product_.row_sums >= 0) what += "_sums";
+    if (!epilogue.name.empty()) what += "_" + epilogue.name;
+    name_kernel(call, machine_, what);
+    lowered_.description = description_of(call);
+    lowered_.calls.push_back(std::move(call));
+  }
+
+  // Whether the epilogue reads nothing but what is a constant for each feature.
+  static bool has_feature_inputs(const Epilogue& epilogue) {
+    return epilogue.loads == 0 && epilogue.reads_constants;
+  }
+
+  // Whether there are registers for all that the epilogue reads, besides the sums.
+  bool reads_first(const GemmSchedule& s, const Epilogue& epilogue) const {
+    const int most = s.groups == 3                      ? 72
+                     : s.groups == 2 && !s.hands_over() ? 56
+                     : s.blocks == 2                    ? 96
+                                                        : 128;
+    const int taken = product_.row_sums >= 0 ? 32 : 0;  // by the sums of rows, and their way
+    const int inputs = epilogue.loads * s.my_columns() / 2 * s.blocks;
+    return s.swapped && (inputs > 0 || has_feature_inputs(epilogue)) &&
+           inputs + s.columns() / 2 * s.blocks + taken <= most;
+  }
+
+  std::string text_of(const GemmSchedule& s, const Epilogue& epilogue, const Source& weights,
+                      const Source& inputs, const Source& outputs, const Source& addends,
+                      DType output_type) const {
+    const auto number = [](const char* name, std::int64_t value) {
+      return std::string("  static constexpr int ") + name + " = " + std::to_string(value) + ";\n";
+    };
+    const auto flag = [](const char* name, bool value) {
+      return std::string("  static constexpr bool ") + name + " = " + boolean_text(value) + ";\n";
+    };
+    const bool is_one_round = s.tiles(problem_) * s.splits <= machine_.device.multiprocessors;
+    const bool leaves_room =
+        s.leaves_room(problem_) &&
+        2 * (s.needed_shared_bytes(problem_) + 2048) <= machine_.device.shared_bytes;
+    std::string parameters, members;
+    for (const std::string& parameter : epilogue.parameters) {
+      parameters += ",\n    " + parameter;
+      members += (members.empty() ? "" : ", ") + parameter.substr(parameter.rfind(' ') + 1);
+    }
+    const WgmmaForm form{s.columns(), product_.dtype, false, weights.is_turned && s.swapped,
+                         weights.is_turned && !s.swapped};
+    return "#include \"gemm_sm90.h\"\nusing namespace tensor::device;\nstruct Schedule {\n"
+           "  using Input = " +
+           std::string(device_type(product_.dtype)) +
+           ";\n  using Output = " + std::string(device_type(output_type)) + ";\n" +
+           number("kTokens", s.tokens) + number("kFeatures", s.features) +
+           number("kStages", s.stages) + number("kGroups", s.groups) + number("kBlocks", s.blocks) +
+           number("kBand", s.band) + flag("kSwapped", s.swapped) +
+           flag("kHandsOver", s.hands_over()) + flag("kTakesTurns", s.takes_turns) +
+           flag("kTurned", weights.is_turned) + flag("kWeightsFirst", product_.is_constant) +
+           flag("kStaged", boxed_.write >= 0) + flag("kAddend", boxed_.load >= 0) +
+           flag("kPairs", product_.features % 2 == 0) + number("kSplits", s.splits) +
+           number("kShares", s.shares) + flag("kOnce", product_.is_constant && is_one_round) +
+           flag("kReadFirst", reads_first(s, epilogue)) +
+           flag("kFeatureInputs", has_feature_inputs(epilogue)) +
+           flag("kLaunchFirst", is_one_round && s.launches_first) +
+           flag("kNormalizes", product_.norm.has_value()) +
+           flag("kRowSums", product_.row_sums >= 0) + "};\nstruct Problem {\n" +
+           (product_.norm
+                ? "  static constexpr float kEps = " + literal(product_.norm->eps, f32) + ";\n"
+                : "") +
+           number("kTokens", product_.rows) + number("kFeatures", product_.features) +
+           number("kDepth", product_.depth) + number("kBatches", product_.batches) +
+           weights.corner_text("weights") + inputs.corner_text("inputs") +
+           outputs.corner_text("outputs") + addends.corner_text("addends") + "};\n" +
+           wgmma_text("Wgmma", form) + epilogue.text +
+           "using Gemm = GemmSm90<Schedule, Problem, Wgmma, Epilogue>;\n"
+           "static_assert(Gemm::kSharedBytes == " +
+           std::to_string(s.needed_shared_bytes(problem_)) +
+           " && Gemm::kThreads == " + std::to_string(s.threads(problem_)) +
+           ");\nextern \"C\" __global__ __launch_bounds__(Gemm::kThreads, " +
+           std::to_string(leaves_room ? 2 : 1) +
+           ") void KERNEL(\n"
+           "    const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap "
+           "inputs,\n    const __grid_constant__ TensorMap outputs, const __grid_constant__ "
+           "TensorMap addends" +
+           parameters +
+           ") {\n"
+           "  const Epilogue epilogue{" +
+           members +
+           "};\n"
+           "  Gemm::run(weights, inputs, outputs, addends, epilogue);\n}\n";
+  }
+
+  const LaidOutGraph& laid_;
+  const Group& group_;
+  const Machine& machine_;
+  Product product_;
+  GemmProblem problem_;
+  Boxed boxed_;
+  std::optional<Pointer> corrections_;  // of a normalised product
+  Lowered lowered_;
+};
+
+std::optional<Product> accepted(const Graph& graph, const Group& group, const Machine& machine) {
+  if (machine.device.capability != 90) return std::nullopt;
+  auto product = match_product(graph, group);
+  if (!product) product = match_normalized_product(graph, group);
+  if (!product || (product->dtype != f16 && product->dtype != bf16)) return std::nullopt;
+  const std::int64_t rows = product->rows * product->batches;
+  const bool fits_int = std::max({rows, product->features, product->depth}) < INT32_MAX / 2;
+  if (!fits_int) return std::nullopt;
+  return product;
+}
+
+std::optional<GemmProblem> problem_of(const Graph& graph, const Group& group,
+                                      const Machine& machine) {
+  auto product = accepted(graph, group, machine);
+  if (!product) return std::nullopt;
+  if (product->is_shared) product = with_merged_rows(*product);
+  return gemm_problem(graph, group, *product);
+}
+
+std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+  const auto problem = problem_of(graph, group, machine);
+  if (!problem) return std::nullopt;
+  return machine.launch_us +
+         model_gemm_sm90(*problem, gemm_sm90_schedules(*problem, machine).front(), machine).total;
+}
+
+std::optional<Space> space(const Graph& graph, const Group& group, const Machine& machine) {
+  const auto problem = problem_of(graph, group, machine);
+  return problem ? std::optional(gemm_sm90_space(*problem, machine)) : std::nullopt;
+}
+
+Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
+  return Builder(laid, group, machine, *accepted(laid.graph, group, machine)).run(nullptr);
+}
+
+}  // namespace
+
+Lowered lower_gemm_sm90(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                        const GemmSchedule& schedule) {
+  return Builder(laid, group, machine, *accepted(laid.graph, group, machine)).run(&schedule);
+}
+
+const Family kGemmSm90 = {"gemm_sm90", estimate, lower, space};
+
+}  // namespace tensor::cuda

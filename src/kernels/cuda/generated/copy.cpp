@@ -1,0 +1,173 @@
+// The copy family: concatenate, pad, take and take_along_axis, with elementwise operators behind.
+#include <algorithm>
+
+#include "src/kernels/cuda/families.h"
+#include "src/kernels/cuda/generated/pack_kernel.h"
+#include "src/ops/gather.h"
+#include "tensor/tensor.h"
+
+namespace tensor::cuda {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+int axis_of(const Graph& graph, ValueId id) {
+  const Node& node = graph[id];
+  return normalize_axis(node.attrs.integer("axis"), graph.type(node.inputs[0]).shape.rank(),
+                        "copy");
+}
+
+std::string& at(Texts& texts, int axis) { return texts[static_cast<std::size_t>(axis)]; }
+
+void declare(const Graph& graph, ValueId id, SourceWriter& w, const std::string& to) {
+  w.text << compute_type(graph.type(id).dtype) << " " << to << "[" << w.pack() << "];\n";
+}
+
+double once(const Graph&, ValueId) { return 1; }
+
+// ---- concatenate.
+
+bool accepts_concatenate(const Graph& graph, ValueId id) {
+  constexpr std::size_t kMostParts = 16;  // each is a branch
+  const auto& parts = graph[id].inputs;
+  return parts.size() <= kMostParts && std::all_of(parts.begin(), parts.end(), [&](ValueId part) {
+           return num_elements(graph.type(part).shape) > 0;
+         });
+}
+
+bool fits_concatenate(const Graph& graph, ValueId id, int inner, int pack) {
+  const int axis = axis_of(graph, id);
+  const auto& parts = graph[id].inputs;
+  return axis != inner || std::all_of(parts.begin(), parts.end(), [&](ValueId part) {
+           return graph.type(part).shape[axis] % pack == 0;
+         });
+}
+
+void write_concatenate(const Graph& graph, ValueId id, SourceWriter& w, const std::string& to) {
+  const int axis = axis_of(graph, id);
+  declare(graph, id, w, to);
+  std::int64_t start = 0;
+  const auto& parts = graph[id].inputs;
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    Texts place = w.coordinates();
+    const std::string own = at(place, axis);
+    const std::int64_t end = start + graph.type(parts[k]).shape[axis];
+    if (k > 0) w.text << "else ";
+    if (k + 1 < parts.size()) w.text << "if (" << own << " < " << end << ") ";
+    if (start > 0) at(place, axis) = own + " - " + std::to_string(start);
+    w.text << "{\n";
+    w.load(to, k, place, w.inner(), true);
+    w.text << "}\n";
+    start = end;
+  }
+}
+
+// ---- pad.
+
+bool accepts_pad(const Graph& graph, ValueId id) {
+  return num_elements(graph.type(graph[id].inputs[0]).shape) > 0;
+}
+
+bool fits_pad(const Graph& graph, ValueId id, int inner, int pack) {
+  return graph[id].attrs.dims("before")[inner] % pack == 0 &&
+         graph.type(graph[id].inputs[0]).shape[inner] % pack == 0;
+}
+
+void write_pad(const Graph& graph, ValueId id, SourceWriter& w, const std::string& to) {
+  const Dims before = graph[id].attrs.dims("before");
+  const Shape& inside = graph.type(graph[id].inputs[0]).shape;
+  Texts place = w.coordinates();
+  std::string condition = "true";
+  for (int axis = 0; axis < inside.rank(); ++axis) {
+    if (graph.type(id).shape[axis] == inside[axis]) continue;
+    if (before[axis] > 0) at(place, axis) += " - " + std::to_string(before[axis]);
+    // As an unsigned number a place before the first one is a large one.
+    condition += " && unsigned(" + at(place, axis) + ") < " + std::to_string(inside[axis]) + "u";
+  }
+  declare(graph, id, w, to);
+  w.text << "if (" << condition << ") {\n";
+  w.load(to, 0, place, w.inner(), true);
+  w.text << "} else {\n";
+  w.load(to, 1, {}, -1, false);
+  w.text << "}\n";
+}
+
+// ---- take and take_along_axis, of indices that are constant or were checked by who runs it: a
+// kernel cannot report wrong ones.
+
+bool indices_are_known(const Graph& graph, ValueId id) {
+  const Node& node = graph[id];
+  if (node.attrs.flag("checked", false)) return true;
+  if (!graph.is_constant(node.inputs[1])) return false;
+  const std::int64_t extent = graph.type(node.inputs[0]).shape[axis_of(graph, id)];
+  const auto indices = graph[node.inputs[1]].constant.to_vector<std::int64_t>();
+  return std::all_of(indices.begin(), indices.end(),
+                     [&](std::int64_t i) { return i >= -extent && i < extent; });
+}
+
+int index_rank(const Graph& graph, ValueId id) {
+  return graph.type(graph[id].inputs[1]).shape.rank();
+}
+
+bool fits_take(const Graph& graph, ValueId id, int inner, int pack) {
+  const int axis = axis_of(graph, id);
+  return pack == 1 || inner < axis || inner >= axis + index_rank(graph, id);
+}
+
+// Declares `index`, a place along `axis` of the first operand.
+void write_index(SourceWriter& w, const Texts& place, int axis) {
+  const std::string extent = std::to_string(w.operands[0].layout.shape[axis]);
+  w.text << "long long found[" << w.pack() << "];\n";
+  w.load("found", 1, place, -1, false);
+  w.text << "const int index = int(found[0] < 0 ? found[0] + " << extent << " : found[0]);\n";
+}
+
+void write_take(const Graph& graph, ValueId id, SourceWriter& w, const std::string& to) {
+  const int axis = axis_of(graph, id), indices = index_rank(graph, id);
+  const Texts& all = w.coordinates();
+  declare(graph, id, w, to);
+  w.text << "{\n";
+  write_index(w, Texts(all.begin() + axis, all.begin() + axis + indices), axis);
+  Texts place(all.begin(), all.begin() + axis);
+  place.push_back("index");
+  place.insert(place.end(), all.begin() + axis + indices, all.end());
+  const int along = w.inner() < axis ? w.inner() : w.inner() - indices + 1;
+  w.load(to, 0, place, w.pack() > 1 ? along : -1, true);
+  w.text << "}\n";
+}
+
+bool fits_take_along_axis(const Graph&, ValueId, int, int pack) { return pack == 1; }
+
+void write_take_along_axis(const Graph& graph, ValueId id, SourceWriter& w, const std::string& to) {
+  const int axis = axis_of(graph, id);
+  declare(graph, id, w, to);
+  w.text << "{\n";
+  write_index(w, w.coordinates(), axis);
+  Texts place = w.coordinates();
+  at(place, axis) = "index";
+  w.load(to, 0, place, -1, false);
+  w.text << "}\n";
+}
+
+constexpr PackSource kSources[] = {
+    {Op::concatenate, accepts_concatenate, fits_concatenate, write_concatenate, once},
+    {Op::pad, accepts_pad, fits_pad, write_pad, once},
+    {Op::take, indices_are_known, fits_take, write_take, once},
+    {Op::take_along_axis, indices_are_known, fits_take_along_axis, write_take_along_axis, once},
+};
+
+std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+  return estimate_packs(kSources, graph, group, machine);
+}
+
+Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
+  return lower_packs(kSources, "copy", laid, group, machine);
+}
+
+}  // namespace
+
+std::span<const PackSource> copy_sources() { return kSources; }
+
+const Family kCopy = {"copy", estimate, lower};
+
+}  // namespace tensor::cuda

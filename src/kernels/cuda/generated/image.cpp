@@ -1,0 +1,187 @@
+// The image family: pooling and resizing, with elementwise operators behind. Packs lie along the
+// channels where those are last in memory.
+#include <algorithm>
+
+#include "src/kernels/cuda/families.h"
+#include "src/kernels/cuda/generated/pack_kernel.h"
+#include "src/ops/pool.h"
+
+namespace tensor::cuda {
+namespace {
+
+// The pixels of a pack are made of the same ones only if it lies along images or channels.
+bool fits(const Graph&, ValueId, int inner, int pack) { return pack == 1 || inner <= 1; }
+
+void declare(const Graph& graph, ValueId id, SourceWriter& w, const std::string& to,
+             const std::string& start) {
+  const int elements = w.run() * w.pack();
+  w.text << compute_type(graph.type(id).dtype) << " " << to << "[" << elements
+         << "];\n#pragma unroll\nfor (int e = 0; e < " << elements << "; ++e) " << to
+         << "[e] = " << start << ";\n";
+}
+
+// ---- Pooling.
+
+Pool pool(const Graph& graph, ValueId id) { return pool_of(graph[id].attrs, "image"); }
+
+bool accepts_pool(const Graph& graph, ValueId id) {
+  return num_elements(graph.type(graph[id].inputs[0]).shape) > 0;
+}
+
+double window(const Graph& graph, ValueId id) {
+  const Pool p = pool(graph, id);
+  return static_cast<double>(p.kernel.h * p.kernel.w);
+}
+
+// Begins a loop over the part of the window that lies on the image, at `place` along an axis.
+void begin_window(SourceWriter& w, const std::string& place, const std::string& out,
+                  std::int64_t kernel, std::int64_t stride, std::int64_t padding,
+                  std::int64_t extent) {
+  constexpr int kMostUnrolled = 4;
+  const std::string step = "step_" + place;
+  w.text << "#pragma unroll " << (kernel <= kMostUnrolled ? kernel : 1) << "\nfor (int " << step
+         << " = 0; " << step << " < " << kernel << "; ++" << step << ") {\nconst int " << place
+         << " = " << out << " * " << stride << " - " << padding << " + " << step << ";\n";
+  if (padding > 0)
+    w.text << "if (" << place << " < 0 || " << place << " >= " << extent << ") continue;\n";
+}
+
+void write_pool(const Graph& graph, ValueId id, SourceWriter& w, const std::string& to,
+                const std::string& start, const std::string& fold) {
+  const Pool p = pool(graph, id);
+  const Shape& in = graph.type(graph[id].inputs[0]).shape;
+  const auto& c = w.coordinates();
+  declare(graph, id, w, to, start);
+  begin_window(w, "y", c[2], p.kernel.h, p.stride.h, p.padding.h, in[2]);
+  begin_window(w, "x", c[3], p.kernel.w, p.stride.w, p.padding.w, in[3]);
+  w.text << compute_type(graph.type(id).dtype) << " pixel[" << w.pack() << "];\n";
+  w.load("pixel", 0, {c[0], c[1], "y", "x"}, w.inner() <= 1 ? w.inner() : -1, true);
+  w.text << "#pragma unroll\nfor (int e = 0; e < " << w.pack() << "; ++e) " << to
+         << "[e] = " << fold << ";\n}\n}\n";
+}
+
+void write_max_pool(const Graph& graph, ValueId id, SourceWriter& w, const std::string& to) {
+  const DType dtype = graph.type(id).dtype;
+  const std::string type(compute_type(dtype));
+  write_pool(graph, id, w, to,
+             is_floating(dtype) ? "-" + type + "(kInfinity)"
+             : dtype == boolean ? "false"
+                                : "Limits<" + type + ">::kLeast",
+             "maximum(" + to + "[e], pixel[e])");
+}
+
+void write_avg_pool(const Graph& graph, ValueId id, SourceWriter& w, const std::string& to) {
+  write_pool(graph, id, w, to, "0", to + "[e] + pixel[e]");
+  const Pool p = pool(graph, id);
+  w.text << "#pragma unroll\nfor (int e = 0; e < " << w.pack() << "; ++e) " << to
+         << "[e] /= " << p.kernel.h * p.kernel.w << ";\n";
+}
+
+// ---- Resizing.
+
+bool accepts_interpolate(const Graph& graph, ValueId id) {
+  constexpr std::int64_t kMost = 16384;  // twice a product of two extents is an int
+  const Shape &in = graph.type(graph[id].inputs[0]).shape, &out = graph.type(id).shape;
+  const DType dtype = graph.type(id).dtype;
+  return num_elements(in) > 0 && std::max({in[2], in[3], out[2], out[3]}) <= kMost &&
+         (graph[id].attrs.text("mode") == "nearest" || (is_floating(dtype) && dtype != f64));
+}
+
+// Of an axis: "<7, 14".
+std::string extents_text(const Graph& graph, ValueId id, int axis) {
+  return "<" + std::to_string(graph.type(graph[id].inputs[0]).shape[axis]) + ", " +
+         std::to_string(graph.type(id).shape[axis]);
+}
+std::string corners_text(const Attrs& attrs) {
+  return attrs.flag("align_corners") ? ", true" : ", false";
+}
+
+// The type whose objects tell the taps of a place of an axis, and how many those are.
+std::pair<std::string, double> taps(const Graph& graph, ValueId id, int axis) {
+  const Attrs& attrs = graph[id].attrs;
+  const std::int64_t from = graph.type(graph[id].inputs[0]).shape[axis],
+                     to = graph.type(id).shape[axis];
+  const std::string extents = extents_text(graph, id, axis);
+  const std::string mode = attrs.text("mode");
+  if (from == to) return {"SameTaps", 1};
+  if (mode == "nearest") return {"NearestTaps" + extents + ">", 1};
+  const bool is_cubic = mode == "bicubic";
+  if (attrs.flag("antialias"))
+    return {
+        "AntialiasedTaps" + extents + (is_cubic ? ", true>" : ", false>"),
+        (is_cubic ? 4.0 : 2.0) * static_cast<double>(std::max(from, to)) / static_cast<double>(to) +
+            2};
+  const std::string corners = corners_text(attrs) + ">";
+  if (is_cubic) return {"CubicTaps" + extents + corners, 4};
+  return {"LinearTaps" + extents + corners, 2};
+}
+
+double all_taps(const Graph& graph, ValueId id) {
+  return taps(graph, id, 2).second * taps(graph, id, 3).second;
+}
+
+// Neighbours of an image that is enlarged are made of the same columns.
+int most_run(const Graph& graph, ValueId id) {
+  const Attrs& attrs = graph[id].attrs;
+  const std::int64_t from = graph.type(graph[id].inputs[0]).shape[3], to = graph.type(id).shape[3];
+  if (attrs.text("mode") != "bilinear" || attrs.flag("antialias") || from >= to) return 1;
+  int run = 8;
+  while (to % run != 0) run /= 2;
+  return run;
+}
+
+void write_interpolate(const Graph& graph, ValueId id, SourceWriter& w, const std::string& to) {
+  const auto& c = w.coordinates();
+  const std::string type(compute_type(graph.type(id).dtype));
+  constexpr double kMostUnrolled = 16;
+  const std::string unroll =
+      all_taps(graph, id) <= kMostUnrolled ? "#pragma unroll\n" : "#pragma unroll 1\n";
+  const bool has_runs = w.run() > 1;
+  const std::string columns = !has_runs ? taps(graph, id, 3).first
+                                        : "LinearRun" + extents_text(graph, id, 3) +
+                                              corners_text(graph[id].attrs) + ", " +
+                                              std::to_string(w.run()) + ">";
+  declare(graph, id, w, to, type + "(0)");
+  w.text << "{\nusing Rows = " << taps(graph, id, 2).first << ";\nusing Columns = " << columns
+         << ";\nconst Rows rows(" << c[2] << ");\nconst Columns columns(" << c[3] << ");\n"
+         << unroll << "for (int k = 0; k < Rows::kCount; ++k) {\n"
+         << unroll << "for (int l = 0; l < Columns::kCount; ++l) {\n"
+         << type << " pixel[" << w.pack() << "];\n";
+  w.load("pixel", 0, {c[0], c[1], "rows.place(k)", "columns.place(l)"},
+         w.inner() <= 1 ? w.inner() : -1, true);
+  const std::string pack = std::to_string(w.pack());
+  const std::string each = "#pragma unroll\nfor (int e = 0; e < " + pack + "; ++e) " + to;
+  if (has_runs)
+    w.text << "#pragma unroll\nfor (int r = 0; r < " << w.run()
+           << "; ++r) {\nif (!columns.reaches(l, r)) continue;\n"
+           << "const float weight = rows.weight(k) * columns.weight(l, r);\n"
+           << each << "[r * " << pack << " + e] += weight * pixel[e];\n}\n";
+  else if (graph[id].attrs.text("mode") == "nearest" || all_taps(graph, id) == 1)
+    w.text << each << "[e] = pixel[e];\n";
+  else
+    w.text << "const float weight = rows.weight(k) * columns.weight(l);\n"
+           << each << "[e] += weight * pixel[e];\n";
+  w.text << "}\n}\n}\n";
+}
+
+constexpr PackSource kSources[] = {
+    {Op::max_pool2d, accepts_pool, fits, write_max_pool, window},
+    {Op::avg_pool2d, accepts_pool, fits, write_avg_pool, window},
+    {Op::interpolate, accepts_interpolate, fits, write_interpolate, all_taps, most_run},
+};
+
+std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+  return estimate_packs(kSources, graph, group, machine);
+}
+
+Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
+  return lower_packs(kSources, "image", laid, group, machine);
+}
+
+}  // namespace
+
+std::span<const PackSource> image_sources() { return kSources; }
+
+const Family kImage = {"image", estimate, lower};
+
+}  // namespace tensor::cuda

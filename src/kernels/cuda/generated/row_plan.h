@@ -1,0 +1,64 @@
+// How a kernel over rows goes through memory: which axes are rows, and what a thread has of a row.
+#pragma once
+
+#include "src/kernels/cuda/generated/pack_kernel.h"
+#include "src/kernels/match/block_shape.h"
+
+namespace tensor::cuda {
+
+/// An operand over the rows and, if it has an element for each of them, over the columns.
+struct RowPlace {
+  Access rows, columns;
+  std::string row_offset() const { return offset_text(rows.extents, rows.strides, "row"); }
+  bool is_packed(int pack) const {
+    return columns.is_packed(pack) &&
+           std::all_of(rows.strides.begin(), rows.strides.end(),
+                       [&](std::int64_t stride) { return stride % pack == 0; });
+  }
+  bool depends_on_row() const {
+    for (int i = 0; i < rows.strides.rank(); ++i)
+      if (rows.strides[i] != 0) return true;
+    return false;
+  }
+};
+
+/// The rows of a group and the schedule of its kernel.
+class RowPlan {
+ public:
+  /// The group's rows, if it has any that a block can hold.
+  static std::optional<BlockShape> accept(const Graph& graph, const Group& group);
+  /// Of a group that is accepted.
+  RowPlan(const LaidOutGraph& laid, const Group& group, const Machine& machine);
+
+  BlockShape shape;
+  std::int64_t rows = 0, columns = 0;
+  bool rows_are_inside = false;  // memory has neighbouring rows closer than neighbouring columns
+  int pack = 1;                  // neighbouring elements of a thread
+  int packs = 1;                 // of a thread
+  int team = 32;                 // threads of a row
+  int block = 128;               // threads
+
+  /// Where a value lies, seen as `as`, for the elements of rows or for the rows alone.
+  RowPlace place(ValueId id, const Shape& as, BlockExtent extent) const;
+  /// Whether the threads of a row have exactly its elements.
+  bool is_exact() const { return std::int64_t{team} * packs * pack == columns; }
+  /// Whether lanes of a row would read from far apart.
+  bool is_scattered() const { return rows_are_inside && team > 1; }
+
+ private:
+  const Layout& layout(ValueId id) const { return laid_.layouts[at(id)]; }
+  std::int64_t place_among_rows(std::int64_t axis) const;
+  void order_axes();
+  std::vector<RowPlace> element_places() const;
+  void choose_schedule(const Machine& machine);
+
+  const LaidOutGraph& laid_;
+  const Graph& graph_;
+  const Group& group_;
+  Dims row_axes_, column_axes_;  // of the shape, as memory has them
+};
+
+/// Whether the row family runs this operator element by element.
+bool is_elementwise_of_rows(Op op);
+
+}  // namespace tensor::cuda

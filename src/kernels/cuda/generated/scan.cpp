@@ -1,0 +1,77 @@
+// The scan family: cumsum, a warp for every line.
+#include "src/core/rounding.h"
+#include "src/kernels/cuda/families.h"
+#include "src/kernels/cuda/generated/pack_kernel.h"
+
+namespace tensor::cuda {
+namespace {
+
+constexpr int kThreads = 128;  // of a block
+constexpr int kLines = kThreads / 32;
+
+std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+  constexpr double kStepUs = 0.1;  // 32 elements: a sum over the lanes, each waiting for the last
+  if (group.nodes.size() != 1) return std::nullopt;
+  const Node& node = graph[group.nodes[0]];
+  const Shape& shape = node.type.shape;
+  const std::int64_t count = num_elements(shape);
+  if (node.op != Op::cumsum || count == 0 || count >= std::int64_t{1} << 31) return std::nullopt;
+  const auto steps =
+      static_cast<double>((shape[static_cast<int>(node.attrs.integer("axis"))] + 31) / 32);
+  return machine.launch_us + kStepUs * steps + moving_us(machine, work_of(graph, group).bytes);
+}
+
+struct Lines {
+  Shape extents;
+  Strides strides;
+  std::int64_t step;  // along a line
+  Lines(const Layout& layout, int axis)
+      : extents(layout.shape), strides(layout.strides), step(layout.strides[axis]) {
+    extents.erase(axis);
+    strides.erase(axis);
+  }
+  std::string offset() const {
+    return offset_text(extents, strides, "line") + " + i64(j) * " + std::to_string(step);
+  }
+};
+
+Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
+  const ValueId id = group.nodes[0], from = laid.graph[id].inputs[0];
+  const Node& node = laid.graph[id];
+  const int axis = static_cast<int>(node.attrs.integer("axis"));
+  const auto layout = [&](ValueId value) { return laid.layouts[at(value)]; };
+  const std::int64_t length = node.type.shape[axis];
+  const std::int64_t lines = num_elements(node.type.shape) / length;
+  const std::string in(device_type(laid.graph.type(from).dtype)), out(device_type(node.type.dtype)),
+      total = is_floating(node.type.dtype) ? "double" : "i64", end = std::to_string(length);
+  Call call;
+  call.source.text =
+      "#include \"scan.h\"\nusing namespace tensor::device;\n"
+      "extern \"C\" __global__ __launch_bounds__(" +
+      std::to_string(kThreads) + ") void KERNEL(const " + in + "* from, " + out +
+      "* to) {\nlaunch_next();\nwait_for_previous();\nconst int lane = threadIdx.x % 32;\n"
+      "const int line = blockIdx.x * " +
+      std::to_string(kLines) + " + threadIdx.x / 32;\nif (line >= " + std::to_string(lines) +
+      ") return;\n" + total + " sum = 0;\nfor (int begin = 0; begin < " + end +
+      "; begin += 32) {\nconst int j = begin + lane;\n" + total + " x = 0;\nif (j < " + end +
+      ") x = convert<" + total + ">(value_of(from[" + Lines(layout(from), axis).offset() +
+      "]));\nx = plus(sum, running_sum(x, lane));\nif (j < " + end + ") to[" +
+      Lines(layout(id), axis).offset() + "] = stored<" + out + ">(convert<Compute<" + out +
+      ">>(x));\nsum = __shfl_sync(0xffffffffu, x, 31);\n}\n}\n";
+  call.launch.grid = {static_cast<unsigned>(ceil_div(lines, kLines))};
+  call.launch.block = {kThreads};
+  call.launch.overlaps_previous = machine.overlaps_launches;
+  call.arguments.emplace_back(Pointer{Pointer::Base::operand, 0, 0});
+  call.arguments.emplace_back(Pointer{Pointer::Base::operand, 1, 0});
+  name_kernel(call, machine, "scan_" + std::string(name(node.type.dtype)) + "_cumsum");
+  Lowered lowered;
+  lowered.description = description_of(call);
+  lowered.calls.push_back(std::move(call));
+  return lowered;
+}
+
+}  // namespace
+
+const Family kScan = {"scan", estimate, lower};
+
+}  // namespace tensor::cuda

@@ -1,0 +1,16 @@
+// The kernels' own headers, src/kernels/cuda/templates, as texts: they are part of the library.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tensor::cuda {
+
+/// By the names that kernels include them by.
+const std::vector<std::pair<std::string, std::string>>& device_headers();
+
+/// A checksum of all of them: another one means that kernels may take other times.
+const std::string& device_headers_checksum();
+
+}  // namespace tensor::cuda

@@ -1,0 +1,281 @@
+#include "src/kernels/match/block_shape.h"
+
+#include <algorithm>
+
+#include "src/core/view.h"
+
+namespace tensor {
+namespace {
+
+using simd::Code;
+
+constexpr OpCode kCodes[] = {
+    {Op::negative, Code::negative, true, false, 1, 0},
+    {Op::abs, Code::abs, true, false, 1, 0},
+    {Op::sign, Code::sign, true, false, 1, 0},
+    {Op::square, Code::square, false, false, 1, 0},
+    {Op::sqrt, Code::sqrt, false, false, 1, 0},
+    {Op::rsqrt, Code::rsqrt, false, false, 1, 0},
+    {Op::reciprocal, Code::reciprocal, false, false, 1, 0},
+    {Op::exp, Code::exp, false, false, 1, 1},
+    {Op::expm1, Code::expm1, false, false, 1, 10},
+    {Op::log, Code::log, false, false, 1, 1},
+    {Op::log1p, Code::log1p, false, false, 1, 10},
+    {Op::sin, Code::sin, false, false, 1, 1},
+    {Op::cos, Code::cos, false, false, 1, 1},
+    {Op::tanh, Code::tanh, false, false, 1, 1},
+    {Op::erf, Code::erf, false, false, 1, 1},
+    {Op::sigmoid, Code::sigmoid, false, false, 1, 1},
+    {Op::relu, Code::relu, true, false, 1, 0},
+    {Op::gelu, Code::gelu, false, false, 1, 1},
+    {Op::gelu_tanh, Code::gelu_tanh, false, false, 1, 1},
+    {Op::silu, Code::silu, false, false, 1, 1},
+    {Op::hardswish, Code::hardswish, false, false, 1, 0},
+    {Op::floor, Code::floor, true, false, 1, 0},
+    {Op::ceil, Code::ceil, true, false, 1, 0},
+    {Op::round, Code::round, true, false, 1, 0},
+    {Op::isnan, Code::isnan, true, true, 1, 0},
+    {Op::isfinite, Code::isfinite, true, true, 1, 0},
+    {Op::logical_not, Code::logical_not, true, true, 1, 0},
+    {Op::astype, Code::copy, true, true, 1, 0},
+    {Op::copy, Code::copy, true, true, 1, 0},
+    {Op::add, Code::add, false, false, 1, 0},
+    {Op::subtract, Code::subtract, false, false, 1, 0},
+    {Op::multiply, Code::multiply, false, false, 1, 0},
+    {Op::divide, Code::divide, false, false, 1, 0},
+    {Op::floor_divide, Code::floor_divide, false, false, 1, 10},
+    {Op::remainder, Code::remainder, false, false, 1, 10},
+    {Op::power, Code::power, false, false, 1, 10},
+    {Op::maximum, Code::maximum, true, true, 1, 0},
+    {Op::minimum, Code::minimum, true, true, 1, 0},
+    {Op::equal, Code::equal, true, true, 1, 0},
+    {Op::not_equal, Code::not_equal, true, true, 1, 0},
+    {Op::less, Code::less, true, true, 1, 0},
+    {Op::less_equal, Code::less_equal, true, true, 1, 0},
+    {Op::greater, Code::greater, true, true, 1, 0},
+    {Op::greater_equal, Code::greater_equal, true, true, 1, 0},
+    {Op::logical_and, Code::logical_and, true, true, 1, 0},
+    {Op::logical_or, Code::logical_or, true, true, 1, 0},
+    {Op::logical_xor, Code::logical_xor, true, true, 1, 0},
+    {Op::where, Code::where, true, true, 1, 0},
+    {Op::sum, Code::row_sum, false, false, 1, 0},
+    {Op::mean, Code::row_mean, false, false, 1, 0},
+    {Op::max, Code::row_max, true, false, 1, 0},
+    {Op::min, Code::row_min, true, false, 1, 0},
+    {Op::var, Code::row_var, false, false, 3, 0},
+    {Op::softmax, Code::softmax, false, false, 3, 1},
+    {Op::log_softmax, Code::log_softmax, false, false, 3, 1},
+    {Op::layer_norm, Code::layer_norm, false, false, 3, 0},
+};
+
+bool is_small_integer(DType dtype) {
+  return dtype == boolean || dtype == u8 || dtype == i8 || dtype == i16;
+}
+bool is_wide_integer(DType dtype) { return dtype == i32 || dtype == i64; }
+
+// Whether every number of one integer type is one of another.
+bool holds_all_of(DType wide, DType narrow) {
+  if (narrow == boolean || narrow == wide) return true;
+  return item_size(wide) > item_size(narrow) && (narrow == u8 || wide != u8);
+}
+
+bool is_member(const Group& group, ValueId id) {
+  return std::binary_search(group.nodes.begin(), group.nodes.end(), id);
+}
+
+// Also through views.
+bool has_reader_inside(const Graph& graph, const Group& group, ValueId id) {
+  const auto reads = [&](ValueId input) {
+    while (input != id && graph[input].kind == NodeKind::operation &&
+           info(graph[input].op).pattern == Pattern::view)
+      input = graph[input].inputs[0];
+    return input == id;
+  };
+  return std::any_of(group.nodes.begin(), group.nodes.end(), [&](ValueId n) {
+    return std::any_of(graph[n].inputs.begin(), graph[n].inputs.end(), reads);
+  });
+}
+
+// Whether the types of an operator's operands and result keep their meaning as floats.
+bool types_fit(const Graph& graph, const Group& group, ValueId id, const OpCode& code) {
+  const Node& node = graph[id];
+  const DType to = node.type.dtype;
+  if (node.op == Op::astype) {
+    const DType from = graph.type(node.inputs[0]).dtype;
+    if (to == f64 || from == f64) return false;
+    if (is_wide_integer(from) &&
+        (is_member(group, node.inputs[0]) || !(is_float(to) || to == boolean)))
+      return false;
+    if (is_float(to) || to == boolean) return true;
+    // A store saturates, as a float does that becomes an integer; integers wrap around.
+    return !has_reader_inside(graph, group, id) && (is_float(from) || holds_all_of(to, from));
+  }
+  const auto fits = [&](DType dtype) {
+    return is_float(dtype) || (code.on_integers && is_small_integer(dtype));
+  };
+  return (fits(to) || to == boolean) &&
+         std::all_of(node.inputs.begin(), node.inputs.end(),
+                     [&](ValueId input) { return fits(graph.type(input).dtype); });
+}
+
+// The axes that an operator takes as its rows; nullopt when it is elementwise.
+std::optional<Dims> row_axes(const Graph& graph, ValueId id) {
+  const Node& node = graph[id];
+  const int rank = graph.type(node.inputs[0]).shape.rank();
+  if (node.op == Op::layer_norm) return Dims{rank - 1};
+  if (node.op == Op::softmax || node.op == Op::log_softmax)
+    return Dims{normalize_axis(node.attrs.integer("axis"), rank, "row")};
+  if (info(node.op).pattern != Pattern::reduction) return std::nullopt;
+  Dims axes;
+  for (const auto axis : node.attrs.dims("axis")) axes.push_back(normalize_axis(axis, rank, "row"));
+  std::sort(axes.begin(), axes.end());
+  return axes;
+}
+
+// A view of a member that leaves its elements in their order: a reshape by axes of extent 1.
+std::optional<ValueId> member_behind(const Graph& graph, const Group& group, ValueId id) {
+  const Shape shape = squeezed(graph.type(id).shape);
+  while (!is_member(group, id)) {
+    const Node& node = graph[id];
+    if (node.kind != NodeKind::operation || node.op != Op::reshape) return std::nullopt;
+    id = node.inputs[0];
+    if (!(squeezed(graph.type(id).shape) == shape)) return std::nullopt;
+  }
+  return id;
+}
+
+class Classifier {
+ public:
+  Classifier(const Graph& graph, const Group& group) : graph_(graph), group_(group) {}
+
+  std::optional<BlockShape> run() {
+    for (const ValueId id : group_.nodes) {
+      const OpCode* code = op_code(graph_[id].op);
+      if (!code || !types_fit(graph_, group_, id, *code) ||
+          num_elements(graph_.type(id).shape) == 0)
+        return std::nullopt;
+    }
+    if (!find_block()) return std::nullopt;
+    for (const ValueId id : group_.nodes)
+      if (!place(id)) return std::nullopt;
+    return block_;
+  }
+
+ private:
+  // The block is what the reductions work on, or else what is written.
+  bool find_block() {
+    Shape shape = graph_.type(group_.writes.front()).shape;
+    for (const ValueId id : group_.nodes) {
+      const auto axes = row_axes(graph_, id);
+      if (!axes) continue;
+      const Shape& input = graph_.type(graph_[id].inputs[0]).shape;
+      Dims columns;
+      int place = 0;
+      for (int axis = 0; axis < input.rank(); ++axis) {
+        if (axes->contains(axis) && input[axis] != 1) columns.push_back(place);
+        place += input[axis] != 1;
+      }
+      if (block_.has_rows && !(block_.extents == squeezed(input) && block_.columns == columns))
+        return false;
+      block_.has_rows = true;
+      block_.extents = squeezed(input);
+      block_.columns = columns;
+    }
+    if (!block_.has_rows) block_.extents = squeezed(shape);
+    // Rows of one element would be told from their sums by nothing.
+    if (block_.has_rows && block_.columns.empty()) return false;
+    for (int axis = 0; axis < block_.extents.rank(); ++axis)
+      if (!block_.columns.contains(axis)) rows_.push_back(block_.extents[axis]);
+    return num_elements(block_.extents) > 0;
+  }
+
+  bool place(ValueId id) {
+    const Node& node = graph_[id];
+    const Shape shape = squeezed(node.type.shape);
+    const bool reduces = row_axes(graph_, id).has_value();
+    BlockExtent extent;
+    if (shape == block_.extents)
+      extent = BlockExtent::element;
+    else if (block_.has_rows && shape == rows_)
+      extent = BlockExtent::row;
+    else
+      return false;
+    for (std::size_t k = 0; k < node.inputs.size(); ++k)
+      if (!operand_fits(node, k, extent, reduces)) return false;
+    block_.members[id] = extent;
+    return true;
+  }
+
+  bool operand_fits(const Node& node, std::size_t k, BlockExtent extent, bool reduces) {
+    const ValueId input = node.inputs[k];
+    const auto known = block_.members.find(input);
+    if (known == block_.members.end()) {
+      if (std::find(group_.reads.begin(), group_.reads.end(), input) != group_.reads.end())
+        return true;
+      const auto member = member_behind(graph_, group_, input);
+      if (!member || !block_.members.contains(*member)) return false;
+      block_.members[input] = block_.members.at(*member);
+    }
+    const BlockExtent operand = block_.members.at(input);
+    if (reduces) return k == 0 && operand == BlockExtent::element;
+    if (operand == BlockExtent::element) return extent == BlockExtent::element;
+    if (extent == BlockExtent::row) return true;
+    return is_row_of(graph_.type(input).shape, node.type.shape);
+  }
+
+  // Whether a value of one number a row is broadcast along the rows, and not along other axes.
+  bool is_row_of(const Shape& row, const Shape& shape) const {
+    int place = block_.extents.rank() - 1;
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+      if (shape[axis] == 1) continue;
+      const int own = axis - (shape.rank() - row.rank());
+      const std::int64_t extent = own < 0 ? 1 : row[own];
+      if ((extent == 1) != block_.columns.contains(place)) return false;
+      --place;
+    }
+    return true;
+  }
+
+  const Graph& graph_;
+  const Group& group_;
+  BlockShape block_;
+  Shape rows_;
+};
+
+}  // namespace
+
+bool is_float(DType dtype) { return dtype == f32 || dtype == f16 || dtype == bf16; }
+
+const OpCode* op_code(Op op) {
+  const auto row = std::find_if(std::begin(kCodes), std::end(kCodes),
+                                [&](const OpCode& c) { return c.op == op; });
+  return row == std::end(kCodes) ? nullptr : row;
+}
+
+std::int64_t BlockShape::column_count() const {
+  std::int64_t count = 1;
+  for (const auto axis : columns) count *= extents[static_cast<int>(axis)];
+  return count;
+}
+std::int64_t BlockShape::row_count() const { return num_elements(extents) / column_count(); }
+
+std::optional<BlockShape> block_shape_of(const Graph& graph, const Group& group) {
+  return Classifier(graph, group).run();
+}
+
+Shape squeezed(const Shape& shape) {
+  Shape result;
+  for (const auto extent : shape)
+    if (extent != 1) result.push_back(extent);
+  return result;
+}
+
+Strides squeezed_strides(const Layout& layout, const Shape& shape) {
+  const Strides strides = broadcast_strides(layout.shape, layout.strides, shape);
+  Strides result;
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (shape[axis] != 1) result.push_back(strides[axis]);
+  return result;
+}
+
+}  // namespace tensor
