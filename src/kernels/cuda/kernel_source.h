@@ -1,6 +1,7 @@
 // What is compiled to a kernel, and how the kernel is launched: data that needs no GPU.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,11 @@ namespace tensor::cuda {
 
 /// Of device memory.
 using Address = unsigned long long;
+
+/// How the tensor memory accelerator finds a tensor: opaque, passed to kernels by value.
+struct alignas(64) TensorMapBytes {
+  std::uint64_t words[16];
+};
 
 /// What a kernel is compiled from.
 struct KernelSource {

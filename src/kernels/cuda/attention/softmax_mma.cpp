@@ -148,6 +148,11 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machi
 
 }  // namespace
 
+std::optional<SoftmaxProblem> softmax_problem(const Graph& graph, const Group& group) {
+  const auto m = match(graph, group);
+  return m ? std::optional(m->problem) : std::nullopt;
+}
+
 Lowered lower_softmax_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,
                           const SoftmaxSchedule& schedule) {
   return Builder(laid, group, machine).run(&schedule);

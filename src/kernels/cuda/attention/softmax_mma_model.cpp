@@ -4,6 +4,7 @@
 #include "src/core/rounding.h"
 #include "src/kernels/cuda/attention/softmax_mma.h"
 #include "src/kernels/cuda/cheapest.h"
+#include "src/kernels/cuda/generated/pack_kernel.h"
 
 namespace tensor::cuda {
 
@@ -28,11 +29,6 @@ std::string SoftmaxProblem::fault(const SoftmaxSchedule& s, const Machine& machi
     return "needs " + std::to_string(needed) + " bytes of shared memory, a block has " +
            std::to_string(most);
   return {};
-}
-
-std::optional<SoftmaxProblem> softmax_problem(const Graph& graph, const Group& group) {
-  const auto m = match(graph, group);
-  return m ? std::optional(m->problem) : std::nullopt;
 }
 
 double resident_blocks(const SoftmaxProblem& p, const SoftmaxSchedule& s, const Machine& machine) {

@@ -39,11 +39,6 @@ struct LaunchConfig {
   unsigned attribute_count;
 };
 
-/// How the tensor memory accelerator finds a tensor: opaque, passed to kernels by value.
-struct alignas(64) TensorMapBytes {
-  std::uint64_t words[16];
-};
-
 /// The functions used, by what they do. A result of 0 is success.
 struct Driver {
   /// Opened and initialised once. UserError, naming what was tried, when there is none.

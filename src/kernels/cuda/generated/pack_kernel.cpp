@@ -55,11 +55,11 @@ std::optional<Parts> parts_of(std::span<const PackSource> table, const Graph& gr
   const std::int64_t count = num_elements(parts.shape);
   if (count == 0 || count > std::numeric_limits<std::int32_t>::max() - (1 << 20))
     return std::nullopt;
-  const Shape squeezed = squeezed(parts.shape);
+  const Shape axes = squeezed(parts.shape);
   parts.is_uniform = true;
   for (const auto& [id, shape] : parts.code.shapes) {
     if (num_elements(shape) != count) return std::nullopt;
-    parts.is_uniform &= squeezed(shape) == squeezed;
+    parts.is_uniform &= squeezed(shape) == axes;
   }
   for (const ValueId id : group.writes)
     if (!(parts.code.shapes.at(id) == graph.type(id).shape)) return std::nullopt;
