@@ -425,38 +425,4 @@ FusionPlan no_fusion(const Graph& graph, const CostFn& cost) {
   return plan;
 }
 
-FusionPlan greedy_fusion(const Graph& graph, const CostFn& cost) {
-  const Wiring wires = wiring(graph);
-  std::vector<int> group_of(static_cast<std::size_t>(graph.size()), -1);
-  std::vector<Group> groups;
-  for (ValueId id = 0; id < graph.size(); ++id) {
-    if (!is_compute(graph, id)) continue;
-    Group own = make_group(graph, wires, {id});
-    own = costed(own, cost(graph, own));
-    // Only the group of the latest producer can take the operator in without closing a circle.
-    int latest = -1;
-    for (const ValueId input : graph[id].inputs)
-      latest = std::max(latest, group_of[at(wires.root[at(input)])]);
-    if (latest >= 0) {
-      std::vector<ValueId> nodes = groups[static_cast<std::size_t>(latest)].nodes;
-      nodes.push_back(id);
-      Group merged = make_group(graph, wires, std::move(nodes));
-      merged = costed(merged, cost(graph, merged));
-      if (merged.family >= 0 &&
-          merged.microseconds <=
-              groups[static_cast<std::size_t>(latest)].microseconds + own.microseconds) {
-        groups[static_cast<std::size_t>(latest)] = std::move(merged);
-        group_of[at(id)] = latest;
-        continue;
-      }
-    }
-    group_of[at(id)] = static_cast<int>(groups.size());
-    groups.push_back(std::move(own));
-  }
-  FusionPlan plan;
-  plan.groups = std::move(groups);
-  for (const Group& group : plan.groups) plan.microseconds += group.microseconds;
-  return plan;
-}
-
 }  // namespace tensor

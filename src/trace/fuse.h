@@ -96,10 +96,8 @@ struct Fusion {
 Fusion fuse_with_alternatives(const Graph& graph, const CostFn& cost, double share,
                               const FuseLimits& limits = {});
 
-/// Every operator by itself, and a fuser that merges an operator into its producer's group whenever
-/// that is cheaper: what `fuse` is compared with.
+/// Every operator by itself.
 FusionPlan no_fusion(const Graph& graph, const CostFn& cost);
-FusionPlan greedy_fusion(const Graph& graph, const CostFn& cost);
 
 /// Whether a node is an operator that takes time (not an input, a constant or a view).
 bool is_compute(const Graph& graph, ValueId id);

@@ -12,6 +12,7 @@
 
 #include "tensor/creation.h"
 #include "tests/seed.h"
+#include "tests/trace/greedy_fusion.h"
 
 namespace tn = tensor;
 using tn::Graph;
@@ -260,11 +261,11 @@ TEST(Fuse, PlanRunsEveryOperatorOnceAndInOrder) {
     const Graph graph = random_graph(random);
     const tn::CostFn cost = random_cost(5);
     for (const auto& plan :
-         {tn::fuse(graph, cost), tn::greedy_fusion(graph, cost), tn::no_fusion(graph, cost)})
+         {tn::fuse(graph, cost), tn::check::greedy_fusion(graph, cost), tn::no_fusion(graph, cost)})
       expect_runs(graph, plan);
     EXPECT_LE(tn::fuse(graph, cost).microseconds, tn::no_fusion(graph, cost).microseconds + 1e-9);
     EXPECT_LE(tn::fuse(graph, cost).microseconds,
-              tn::greedy_fusion(graph, cost).microseconds + 1e-9);
+              tn::check::greedy_fusion(graph, cost).microseconds + 1e-9);
   }
 }
 
@@ -313,7 +314,7 @@ TEST(Fuse, ManyBranchesArePlanned) {
     const tn::CostFn cost = random_cost(seed);
     const tn::FusionPlan plan = tn::fuse(graph, cost);
     EXPECT_LE(plan.microseconds, tn::no_fusion(graph, cost).microseconds);
-    EXPECT_LE(plan.microseconds, tn::greedy_fusion(graph, cost).microseconds);
+    EXPECT_LE(plan.microseconds, tn::check::greedy_fusion(graph, cost).microseconds);
   }
 }
 
