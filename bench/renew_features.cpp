@@ -5,7 +5,7 @@
 #include <set>
 
 #include "bench/main.h"
-#include "bench/models.h"
+#include "bench/nine_models.h"
 #include "src/compile.h"
 #include "src/kernels/cuda/family.h"
 #include "src/trace/isolate.h"
@@ -94,7 +94,7 @@ void run(const std::vector<std::string>& logs) {
   for (const Measurement& m : lines) problems.insert(m.problem);
   Renewal renewal(std::move(problems));
   for (const int batch : kBatches)
-    for (const bench::Case& model : bench::nine_models(batch)) {
+    for (const bench::Case& model : bench::nine_cases(batch)) {
       const bench::Workload work = model.make(f16);
       renewal.add_model(detail::prepare(work.function, {work.inputs[0].type()},
                                         {.dtype = f16, .device = "cuda"}, renewal.target()));

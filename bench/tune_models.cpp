@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "bench/commit.h"
-#include "bench/models.h"
+#include "bench/nine_models.h"
 #include "src/kernels/cuda/templates.h"
 #include "src/tune/table.h"
 #include "src/tune/worker.h"
@@ -345,7 +345,7 @@ void tune_one(const bench::Case& c, Options& o) {
 
 int run(int argc, char** argv) {
   Options o = parse(argc, argv);
-  std::vector<bench::Case> cases = bench::nine_models(o.batch);
+  std::vector<bench::Case> cases = bench::nine_cases(o.batch);
   for (const std::string& name : o.models)
     if (std::none_of(cases.begin(), cases.end(), [&](auto& c) { return c.name == name; }))
       fail("tune_models", "does not know the model ", name, "\n", kHelp);

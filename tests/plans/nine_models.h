@@ -1,5 +1,5 @@
-// The nine models of the GTCO paper (Table I) as laid-out graphs, made without running them, and
-// what the programs run. In f32 their weights take no memory.
+// The nine models (bench/nine_models.h) as laid-out graphs, made without running them, and what the
+// programs run. In f32 their weights take no memory.
 #pragma once
 
 #include <functional>
@@ -7,11 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "models/common/nine_models.h"
+#include "bench/nine_models.h"
 #include "models/detr/detr_program.h"
 #include "models/setr/setr_program.h"
 #include "models/vit/vit_program.h"
-#include "models/vit/vit_standard.h"
 #include "src/trace/layout.h"
 #include "src/trace/passes/passes.h"
 #include "src/trace/trace.h"
@@ -73,32 +72,12 @@ inline tn::LaidOutGraph laid_out(models::Program& program,
 
 inline std::map<std::string, std::function<tn::LaidOutGraph()>> nine_models(
     const tn::Precision& precision = {}, std::int64_t batch = 1) {
-  using models::detr::Detr;
-  using models::setr::Setr;
-  using models::vit::Vit;
-  const auto vit = [=](const std::string& name, const tn::Shape& pixels) {
-    return laid_out<Vit>(
-        Vit::sized(models::vit::standard_config(name)), pixels, precision,
-        [](const Vit& m, const tn::Tensor& x) -> std::vector<tn::Tensor> { return {m(x).logits}; });
-  };
-  const auto setr = [=](const std::string& name, const tn::Shape& pixels) {
-    return laid_out<Setr>(
-        Setr::sized(models::setr::SetrConfig::standard(name, pixels[2])), pixels, precision,
-        [](const Setr& m, const tn::Tensor& x) -> std::vector<tn::Tensor> { return {m(x)}; });
-  };
-  const auto detr = [=](int encoder_layers, const tn::Shape& pixels) {
-    return laid_out<Detr>(Detr::sized({.encoder_layers = encoder_layers}), pixels, precision,
-                          [](const Detr& m, const tn::Tensor& x) -> std::vector<tn::Tensor> {
-                            const auto out = m(x);
-                            return {out.logits, out.pred_boxes};
-                          });
-  };
   std::map<std::string, std::function<tn::LaidOutGraph()>> all;
-  for (const models::PaperModel& model : models::kNineModels)
-    all[std::string(model.name)] = [=, name = std::string(model.name)] {
+  for (const bench::PaperModel& model : bench::nine_models())
+    all[model.name] = [=] {
+      const bench::Network net = model.make();
       const tn::Shape pixels{batch, 3, model.image.height, model.image.width};
-      if (model.encoder_layers > 0) return detr(model.encoder_layers, pixels);
-      return name.starts_with("vit") ? vit(name, pixels) : setr(name, pixels);
+      return laid_out(net.parameters, net.function, {{pixels, tn::f32}}, precision);
     };
   return all;
 }
