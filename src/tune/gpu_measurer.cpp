@@ -31,8 +31,7 @@ class TrialsOnDevice {
     return *difference_;
   }
   /// Kept for as long as they take a fourth of the device's memory: tasks take turns.
-  std::shared_ptr<ProblemOnDevice> of(const Problem& problem,
-                                      std::span<const OperandBlock> reads) {
+  std::shared_ptr<ProblemOnDevice> of(const Problem& problem, std::span<const OperandBlock> reads) {
     constexpr std::int64_t kShare = 4;
     const auto known = std::find_if(kept_.begin(), kept_.end(),
                                     [&](const Kept& kept) { return kept.first == &problem; });
@@ -135,9 +134,8 @@ class GpuTrial : public Trial {
     }
     for (std::size_t i = 0; i < writes().size(); ++i) {
       const auto at = static_cast<cuda::Address>(writes()[i].first_at());
-      const GpuDifference::Found found =
-          shared_.difference()(writes()[i].value, loop_->results().address(i) + at,
-                               trusted->address(i) + at);
+      const GpuDifference::Found found = shared_.difference()(
+          writes()[i].value, loop_->results().address(i) + at, trusted->address(i) + at);
       std::string fault =
           problem_.reference().fault_beside_trusted(found.difference, found.largest);
       if (!fault.empty()) return fault;

@@ -15,7 +15,7 @@ namespace tensor {
 namespace {
 
 constexpr std::uint64_t kSeed = 20231;
-constexpr std::int64_t kLine = 1024;        // bytes: what kernels may count on of an address
+constexpr std::int64_t kLine = 1024;  // bytes: what kernels may count on of an address
 // Elements that are drawn; of more they are repeated. A prime number, so that no two rows are the
 // same.
 constexpr std::int64_t kDrawn = 1'048'583;
