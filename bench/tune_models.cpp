@@ -14,6 +14,7 @@
 
 #include "bench/commit.h"
 #include "bench/nine_models.h"
+#include "src/compile.h"
 #include "src/kernels/cuda/templates.h"
 #include "src/tune/table.h"
 #include "src/tune/worker.h"
@@ -56,6 +57,8 @@ constexpr const char* kHelp =
 struct Options {
   tensor::CompileOptions compile;
   tensor::TuneOptions tune;
+  tensor::Ablation ablation;
+  tensor::RecordOptions record;
   int batch = 1;
   bool tunes = true;
   std::string folder = "tune-logs", against, best, without;
@@ -76,11 +79,14 @@ T number(std::string_view option, std::string_view text) {
 }
 
 void leave_out(Options& o, const std::string& list) {
-  const std::map<std::string, bool*> switches = {
-      {"model", &o.tune.use_model},         {"evolution", &o.tune.use_evolution},
-      {"scheduler", &o.tune.use_scheduler}, {"sketches", &o.tune.use_sketches},
-      {"partition", &o.tune.use_partition}, {"whole", &o.tune.use_whole},
-      {"fusion", &o.compile.fuse},          {"tuning", &o.tunes}};
+  const std::map<std::string, bool*> switches = {{"model", &o.ablation.use_model},
+                                                 {"evolution", &o.ablation.use_evolution},
+                                                 {"scheduler", &o.ablation.use_scheduler},
+                                                 {"sketches", &o.ablation.use_sketches},
+                                                 {"partition", &o.ablation.use_partition},
+                                                 {"whole", &o.ablation.use_whole},
+                                                 {"fusion", &o.compile.fuse},
+                                                 {"tuning", &o.tunes}};
   std::istringstream words(list);
   for (std::string word; std::getline(words, word, ',');) {
     const auto known = switches.find(word);
@@ -109,8 +115,8 @@ Options parse(int argc, char** argv) {
       {"--logs", [&](auto& text) { o.folder = text; }},
       {"--against", [&](auto& text) { o.against = text; }},
       {"--best", [&](auto& text) { o.best = text; }},
-      {"--record", [&](auto& text) { o.tune.record = number<int>("--record", text); }},
-      {"--only", [&](auto& text) { o.tune.record_only = text; }},
+      {"--record", [&](auto& text) { o.record.problems = number<int>("--record", text); }},
+      {"--only", [&](auto& text) { o.record.only = text; }},
       {"--without", [&](auto& text) { leave_out(o, o.without = text); }}};
   for (int i = 1; i < argc; ++i) {
     const std::string text = argv[i];
@@ -329,11 +335,11 @@ void tune_one(const bench::Case& c, Options& o) {
   tensor::TuneSummary summary;
   summary.log = o.tune.log;
   if (o.tunes) {
-    summary = tensor::tune(work.function, types, o.compile, o.tune);
+    summary = tensor::detail::tune(work.function, types, o.compile, o.tune, o.ablation, o.record);
     std::cerr << summary;
   }
   o.logs.push_back(o.tune.log);
-  if (o.tune.record > 0) return print(std::cout, c.name, o, summary, {});
+  if (o.record.problems > 0) return print(std::cout, c.name, o, summary, {});
   const Whole whole = time_in_child(
       work, o.compile, o.against.empty() ? Paths() : Paths{o.against + name.str()}, {o.tune.log});
   if (whole.error.empty())

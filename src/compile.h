@@ -1,10 +1,10 @@
-// compile and tune for a target that is not one of this machine's devices: an emulated GPU, in
-// tests.
+// compile for a target that is not one of this machine's devices: an emulated GPU, in tests. tune
+// with parts of it left out, in the benchmark programs.
 #pragma once
 
 #include "src/runtime/target.h"
 #include "src/trace/layout.h"
-#include "src/tune/tuner.h"
+#include "src/tune/ablation.h"
 #include "tensor/compile.h"
 #include "tensor/tune.h"
 
@@ -18,10 +18,9 @@ LaidOutGraph prepare(const TensorFunction& function, const std::vector<TensorTyp
 Executable compile(const TensorFunction& function, const std::vector<TensorType>& inputs,
                    const CompileOptions& options, Target target);
 
-/// As tensor::tune, for `target`, measured by what `make` gives.
+/// As tensor::tune, without what the ablation leaves out; or a recording instead.
 TuneSummary tune(const TensorFunction& function, const std::vector<TensorType>& inputs,
-                 const CompileOptions& options, const TuneOptions& tuning, Target target,
-                 Tuner::Limits limits, const Tuner::MakeMeasurer& make,
-                 Tuner::MakeTimer make_timer = nullptr);
+                 const CompileOptions& options, const TuneOptions& tuning, const Ablation& ablation,
+                 const RecordOptions& record = {});
 
 }  // namespace tensor::detail

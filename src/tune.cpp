@@ -8,6 +8,7 @@
 #include "src/tune/cpu_measurer.h"
 #include "src/tune/gpu_measurer.h"
 #include "src/tune/tuned_cost.h"
+#include "src/tune/tuner.h"
 
 namespace tensor {
 namespace {
@@ -17,14 +18,13 @@ namespace {
 constexpr Worker::Limits kOnCpu{.item_seconds = 30, .idle_seconds = 600},
     kOnGpu{.item_seconds = 20, .idle_seconds = 600};
 
-}  // namespace
-
-TuneSummary detail::tune(const TensorFunction& function, const std::vector<TensorType>& inputs,
-                         const CompileOptions& options, const TuneOptions& tuning, Target target,
-                         Tuner::Limits limits, const Tuner::MakeMeasurer& make,
-                         Tuner::MakeTimer make_timer) {
-  LaidOutGraph laid = prepare(function, inputs, options, target);
-  const std::string path = tuning.log.empty() ? user_log() : tuning.log;
+// On a target that `make` measures and `make_timer` times whole models of.
+TuneSummary tune_target(const TensorFunction& function, const std::vector<TensorType>& inputs,
+                        const CompileOptions& options, const TuneOptions& tuning,
+                        detail::Target target, Tuner::Limits limits,
+                        const Tuner::MakeMeasurer& make, Tuner::MakeTimer make_timer) {
+  LaidOutGraph laid = detail::prepare(function, inputs, options, target);
+  const std::string path = tuning.log.empty() ? standard_log() : tuning.log;
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
@@ -33,7 +33,7 @@ TuneSummary detail::tune(const TensorFunction& function, const std::vector<Tenso
          ": name another log (--tune-log), or for the default one a folder with TENSOR_CACHE_DIR");
   Log log(path);
   std::vector<Measurement> known = known_measurements(options.tune_logs);
-  if (options.tune_logs || path != user_log()) {
+  if (options.tune_logs || path != standard_log()) {
     std::vector<Measurement> own = read_log(path).measurements;
     std::move(own.begin(), own.end(), std::back_inserter(known));
   }
@@ -43,17 +43,25 @@ TuneSummary detail::tune(const TensorFunction& function, const std::vector<Tenso
       .run();
 }
 
-TuneSummary tune(const TensorFunction& function, const std::vector<TensorType>& inputs,
-                 const CompileOptions& options, const TuneOptions& tuning) {
+void validate(const TuneOptions& tuning) {
   if (!(tuning.seconds >= 0) || std::isinf(tuning.seconds) || tuning.trials < 0)
     fail("tune", "got ", tuning.seconds, " s and ", tuning.trials, " schedules, need 0 or more");
   if (!(tuning.goal_us >= 0))
     fail("tune", "got a goal of ", tuning.goal_us, " us, need 0 (none) or more");
+}
+
+}  // namespace
+
+TuneSummary detail::tune(const TensorFunction& function, const std::vector<TensorType>& inputs,
+                         const CompileOptions& options, const TuneOptions& tuning,
+                         const Ablation& ablation, const RecordOptions& record) {
+  validate(tuning);
+  Tuner::Limits limits{.ablation = ablation, .record = record};
   if (options.device.is_cuda()) {
     const int index = options.device.index();
-    const Tuner::Limits limits{.first = 4, .slot = 16, .side_by_side = 2, .overlap = true};
-    const detail::Target target = detail::cuda_target(ask_for_device(index));
-    return detail::tune(
+    limits.first = 4, limits.slot = 16, limits.side_by_side = 2, limits.overlap = true;
+    const Target target = cuda_target(ask_for_device(index));
+    return tune_target(
         function, inputs, options, tuning, target, limits,
         [=](const auto& problems, auto stop) {
           return std::make_unique<ChildMeasurer>(gpu_measuring(index, problems), kOnGpu,
@@ -64,9 +72,9 @@ TuneSummary tune(const TensorFunction& function, const std::vector<TensorType>& 
         });
   }
   const cpu::Machine machine = cpu::this_machine(options.threads);
-  const detail::Target target = detail::cpu_target(machine);
-  return detail::tune(
-      function, inputs, options, tuning, target, {},
+  const Target target = cpu_target(machine);
+  return tune_target(
+      function, inputs, options, tuning, target, limits,
       [=](const auto& problems, auto stop) {
         return std::make_unique<ChildMeasurer>(cpu_measuring(machine, problems), kOnCpu,
                                                std::move(stop));
@@ -75,5 +83,12 @@ TuneSummary tune(const TensorFunction& function, const std::vector<TensorType>& 
         return plan_timer(partitions, target, std::move(stop));
       });
 }
+
+TuneSummary tune(const TensorFunction& function, const std::vector<TensorType>& inputs,
+                 const CompileOptions& options, const TuneOptions& tuning) {
+  return detail::tune(function, inputs, options, tuning, Ablation());
+}
+
+std::string user_log() { return standard_log(); }
 
 }  // namespace tensor

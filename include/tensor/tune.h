@@ -41,21 +41,6 @@ struct TuneOptions {
   std::function<void(const TuneProgress&)> progress = nullptr;
   /// Asked several times a second: ends tuning. What was measured is kept, and used.
   std::function<bool()> stop = nullptr;
-
-  // What tuning is made of. Left out for comparison only: bench/README.md has what came of it.
-  bool use_model = true;      ///< the learned cost model; else chance chooses among children
-  bool use_evolution = true;  ///< else schedules are drawn at random
-  bool use_scheduler = true;  ///< time goes to groups by what it gains; else in turns
-  bool use_sketches = true;   ///< all structures; else the one that the analytic model takes
-  bool use_partition = true;  ///< fusion by measured times; else by the estimates
-  bool use_whole = true;      ///< on a GPU, the last choice by the whole model's time
-
-  /// If above 0, nothing is tuned. Takes the `record` heaviest problems of the untuned plan that
-  /// have at least 100 schedules, or of those whose text in the log includes `record_only`; for
-  /// each it measures the analytic model's choice and then random schedules, `trials` of each
-  /// problem. Searches can be compared on a log of these.
-  int record = 0;
-  std::string record_only = {};
 };
 
 /// Groups of one problem in the tuned plan.

@@ -16,6 +16,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "src/core/cache_folder.h"
 #include "src/core/checksum.h"
 #include "src/io/atomic_file.h"
 #include "tensor/error.h"
@@ -240,6 +241,8 @@ LogContents parse_log(std::string_view text, std::string_view name) {
 LogContents read_log(const std::string& path) {
   return parse_log(LockedFile(path, LockedFile::For::reading).text(), path);
 }
+
+std::string standard_log() { return cache_folder() + "/tuned.jsonl"; }
 
 LogContents read_logs(std::span<const std::string> paths) {
   LogContents all;

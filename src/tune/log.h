@@ -51,6 +51,9 @@ LogContents parse_log(std::string_view text, std::string_view name);
 LogContents read_logs(std::span<const std::string> paths);
 LogContents read_log(const std::string& path);
 
+/// The log that is written, and read, where no other is named: user_log().
+std::string standard_log();
+
 /// Writes what the logs hold to `path`, duplicates and damaged lines left out; `path` may be among
 /// them, and others may be appending to it. What was read is returned. UserError as above, and when
 /// `path` cannot be written, which leaves it as it was.

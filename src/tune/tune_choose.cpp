@@ -170,7 +170,7 @@ std::optional<Tuner::Plans> Tuner::divided_like(const FusionPlan& wanted) const 
 // First what the log says as it is, then of measured and estimated what is another, and what the
 // log said when tuning began: what was measured since must not make the model slower.
 std::vector<Tuner::Plans> Tuner::partitions() const {
-  if (!limits_.fuse || !options_.use_partition) return {plan(table(), true)};
+  if (!limits_.fuse || !limits_.ablation.use_partition) return {plan(table(), true)};
   Partition chosen;
   if (const auto table = this->table())
     chosen = chosen_partition(laid_.graph, estimated(), target_, *table);
@@ -186,7 +186,7 @@ std::vector<Tuner::Plans> Tuner::partitions() const {
 // operators: what is likely by what the kernels take alone. What is new in them is measured.
 std::vector<Tuner::Plans> Tuner::without_heaviest(const Plans& plans) {
   std::vector<Plans> all = {plans};
-  if (!limits_.fuse || !options_.use_partition) return all;
+  if (!limits_.fuse || !limits_.ablation.use_partition) return all;
   std::map<std::string, double> times;
   for (const Group& group : plans.apart.groups)
     if (group.nodes.size() > 1) times[problem_text(laid_.graph, group)] += group.microseconds;

@@ -24,14 +24,14 @@ std::vector<int> Tuner::recorded_tasks() const {
   std::vector<std::pair<double, int>> tasks;
   for (std::size_t i = 0; i < tasks_.size(); ++i) {
     const Entry& entry = tasks_[i];
-    const std::string& only = options_.record_only;
+    const std::string& only = limits_.record.only;
     if (entry.problem->text().find(only) == std::string::npos ||
         (only.empty() && entry.problem->space().size() < kLeastSpace))
       continue;
     tasks.emplace_back(-entry.weight * entry.before_us, static_cast<int>(i));
   }
   std::sort(tasks.begin(), tasks.end());
-  tasks.resize(std::min(tasks.size(), static_cast<std::size_t>(options_.record)));
+  tasks.resize(std::min(tasks.size(), static_cast<std::size_t>(limits_.record.problems)));
   std::vector<int> heaviest;
   for (const auto& [time, task] : tasks) heaviest.push_back(task);
   return heaviest;

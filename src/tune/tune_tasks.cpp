@@ -40,13 +40,13 @@ void hint_again(Search& search, const Table& table, const std::string& device) {
 
 std::unique_ptr<Search> Tuner::search_for(const Problem& problem) const {
   Space space = problem.space();
-  if (!options_.use_sketches)
+  if (!limits_.ablation.use_sketches)
     std::erase_if(space.sketches,
                   [&](const Sketch& sketch) { return sketch.name != space.chosen.sketch; });
   SearchOptions how;
   how.seed = options_.seed;
-  how.use_model = options_.use_model;
-  how.use_evolution = options_.use_evolution;
+  how.use_model = limits_.ablation.use_model;
+  how.use_evolution = limits_.ablation.use_evolution;
   auto search = std::make_unique<Search>(problem.text(), "", std::move(space), how);
   const std::string &device = target_.tuned_as, &text = problem.text();
   const std::string twin = target_.bf16_is_like_f16 ? twin_text(text) : text;
@@ -57,7 +57,7 @@ std::unique_ptr<Search> Tuner::search_for(const Problem& problem) const {
           .push_back(m);
   std::transform(own.begin(), own.end(), own.begin(), in_joined_space);
   search->resume(own);
-  if (options_.record > 0) return search;  // what others found is not drawn at random
+  if (limits_.record.problems > 0) return search;  // what others found is not drawn at random
   const Table table(others, target_.kernels);
   std::vector<Table::Entry> hints = table.hints(device, text);
   if (const auto best = table.find(device, twin)) hints.insert(hints.begin(), *best);

@@ -8,11 +8,10 @@
 #include <tuple>
 
 #include "src/core/checksum.h"
-#include "src/kernels/cuda/driver/kernel_cache.h"
 #include "src/trace/isolate.h"
 #include "src/trace/parallel.h"
 #include "src/tune/problem.h"
-#include "tensor/tune.h"
+#include "tensor/compile.h"
 
 namespace tensor {
 namespace {
@@ -221,7 +220,7 @@ std::vector<Measurement> known_measurements(const std::optional<std::vector<std:
   std::vector<Measurement> all, more = read_logs(files).measurements;
   if (has_shipped) all = shipped_measurements(device);
   std::error_code error;
-  if (const std::string own = user_log(); !logs && std::filesystem::exists(own, error))
+  if (const std::string own = standard_log(); !logs && std::filesystem::exists(own, error))
     more = read_log(own).measurements;
   std::move(more.begin(), more.end(), std::back_inserter(all));
   return all;
@@ -234,7 +233,5 @@ std::shared_ptr<const Table> table_for(const detail::Target& target,
   if (measurements.empty()) return nullptr;
   return std::make_shared<const Table>(measurements, target.kernels);
 }
-
-std::string user_log() { return cuda::KernelCache::standard_folder() + "/tuned.jsonl"; }
 
 }  // namespace tensor

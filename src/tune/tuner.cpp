@@ -49,11 +49,13 @@ Tuner::Tuner(LaidOutGraph laid, detail::Target target, const TuneOptions& option
       log_(log),
       model_(CostModel::shipped(target_.tuned_as, options.seed)),
       measurer_(make(problems_, [this] { return !over().empty(); })),
-      make_timer_(options.use_whole && options.record == 0 ? std::move(make_timer) : nullptr),
+      make_timer_(limits_.ablation.use_whole && limits_.record.problems == 0 ? std::move(make_timer)
+                                                                             : nullptr),
       end_s_(options.seconds * (make_timer_ ? kSearchShare : 1)),
       model_bytes_(constant_bytes(laid_.graph)) {
   target_.cost = remembered(target_.cost);  // the model is planned many times
-  if (options_.record > 0) options_.use_evolution = options_.use_partition = false;
+  if (limits_.record.problems > 0)
+    limits_.ablation.use_evolution = limits_.ablation.use_partition = false;
 }
 
 // ---- Plans
@@ -65,7 +67,7 @@ std::shared_ptr<const Table> Tuner::table() const {
 // By estimates where `table` is null. With `final` set, what was not measured is not trusted.
 Tuner::Plans Tuner::plan(const std::shared_ptr<const Table>& table, bool is_final) const {
   if (!limits_.fuse) return merged(no_fusion(laid_.graph, tuned_cost(target_, table)));
-  if (!options_.use_partition)
+  if (!limits_.ablation.use_partition)
     return merged(fusion_by({Partition::kEstimated}, laid_.graph, target_, table));
   if (is_final) return merged(tuned_fusion(laid_.graph, target_, table));
   Fusion fusion = fuse_with_alternatives(laid_.graph, tuned_cost(target_, table), kNearly);
@@ -149,7 +151,7 @@ void Tuner::measure(const std::vector<Slot>& slots) {
     learn(slot, std::span(measured).subspan(next, slot.schedules.size()));
     next += slot.schedules.size();
   }
-  if (options_.use_model && options_.use_evolution) {
+  if (limits_.ablation.use_model && limits_.ablation.use_evolution) {
     std::vector<Sample> samples;
     for (const Entry& task : tasks_)
       samples.insert(samples.end(), task.search->samples().begin(), task.search->samples().end());
@@ -212,7 +214,7 @@ std::vector<int> Tuner::next_tasks() {
   const auto entry_of = [&](int i) -> const Entry& {
     return tasks_[static_cast<std::size_t>(in_plan[static_cast<std::size_t>(i)])];
   };
-  if (!options_.use_scheduler) {
+  if (!limits_.ablation.use_scheduler) {
     for (std::size_t tried = 0; tried < in_plan.size() && chosen.size() < limits_.side_by_side;
          ++tried, ++turn_)
       if (const int i = static_cast<int>(turn_ % in_plan.size());
@@ -267,7 +269,7 @@ void Tuner::tell(int task) {
   if (const double sum = best_sum(); std::isfinite(sum)) told_us_ = sum;
   progress.before_us = before_us_, progress.best_us = told_us_;
   const Entry& entry = tasks_[static_cast<std::size_t>(task)];
-  progress.what = options_.record > 0 ? recorded(entry) : entry.operators;
+  progress.what = limits_.record.problems > 0 ? recorded(entry) : entry.operators;
   options_.progress(progress);
 }
 
@@ -305,7 +307,7 @@ std::string Tuner::search(const Plans& before) {
 TuneSummary Tuner::run() {
   const Plans before = plan(nullptr, false);
   if (make_timer_) began_ = plan(table(), true).apart;
-  const std::string end = options_.record > 0 ? record(before) : search(before);
+  const std::string end = limits_.record.problems > 0 ? record(before) : search(before);
   if (make_timer_) choose();
   const Plans after = plan(table(), true);
   adopt(after);

@@ -13,6 +13,7 @@
 
 #include "src/runtime/target.h"
 #include "src/trace/layout.h"
+#include "src/tune/ablation.h"
 #include "src/tune/cost_model.h"
 #include "src/tune/log.h"
 #include "src/tune/plan_timer.h"
@@ -40,6 +41,8 @@ class Tuner {
     bool fuse = true;              // else one kernel an operator
     bool overlap = false;          // kernels with their neighbors: what is fastest in the whole
                                    // model is chosen one by one
+    Ablation ablation = {};
+    RecordOptions record = {};
   };
 
   /// `known`: measurements of this and other devices, from logs. `log` takes the new ones. Without

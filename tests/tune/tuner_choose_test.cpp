@@ -91,8 +91,9 @@ TEST_F(Tuning, TimesNoWholeModelWhenThatIsOff) {
   int asked = 0;
   const auto summary = [&](bool use_whole) {
     std::filesystem::remove(path_);
+    ablation_.use_whole = use_whole;
     return tune_with(
-        {.trials = 100, .use_whole = use_whole}, {}, vit(),
+        {.trials = 100}, {}, vit(),
         [](const auto& problems, auto) { return std::make_unique<FakeGpu>(problems, made_up); },
         [&](const Partitions& partitions, auto) -> TimePlans {
           return [&, partitions](std::span<const Variant> variants) {

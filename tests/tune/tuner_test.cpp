@@ -48,7 +48,7 @@ TEST_F(Tuning, MakesPlansFasterAndSaysHow) {
 // What searches are compared on: nothing that a search has chosen.
 TEST_F(Tuning, RecordsTheHeaviestProblemsAtRandom) {
   TuneOptions options;
-  options.record = 2;
+  record_.problems = 2;
   options.trials = 70;
   const TuneSummary summary = tune(options);
   EXPECT_EQ(summary.trials, std::ssize(lines()));
@@ -76,19 +76,19 @@ TEST_F(Tuning, RecordsTheHeaviestProblemsAtRandom) {
     for (const Measurement& m : measured) schedules.insert(m.family + m.schedule);
     EXPECT_EQ(std::ssize(schedules), options.trials);
   }
-  EXPECT_EQ(recorded, options.record);
+  EXPECT_EQ(recorded, record_.problems);
 
   options.trials = 80;  // goes on
   EXPECT_EQ(tune(options).trials, 20);
-  options.record_only = "no such operator";
+  record_.only = "no such operator";
   EXPECT_EQ(tune(options).trials, 0);
 
   // No hints: what older kernels did best does not come first.
   std::vector<Measurement> older = lines();
   for (Measurement& m : older) m.kernels = "older";
   std::filesystem::remove(path_);
-  options = {.trials = 2, .record = 1};
-  tune(options, made_up, older);
+  record_ = {.problems = 1};
+  tune({.trials = 2}, made_up, older);
   std::set<std::string> seen;
   for (const Measurement& m : lines())
     if (seen.insert(m.problem).second) {
@@ -175,7 +175,8 @@ TEST_F(Tuning, MeasurementsOverturnFusions) {
   EXPECT_LT(summary.after_us, summary.before_us);
   // The partition stays as it is when it is not tuned.
   std::filesystem::remove(path_);
-  EXPECT_TRUE(tune({.use_partition = false}, slow_attention).overturned.empty());
+  ablation_.use_partition = false;
+  EXPECT_TRUE(tune({}, slow_attention).overturned.empty());
 }
 
 // A kernel that was never measured is not taken because it was estimated too well.
@@ -220,11 +221,11 @@ TEST_F(Tuning, StopsWhenToldAndKeepsWhatItHas) {
 }
 
 TEST_F(Tuning, OnlyTheSketchOfTheModelWhenSketchesAreOff) {
-  tune({.trials = 400, .use_sketches = false},
-       [&](const Problem& problem, const Schedule& schedule) {
-         EXPECT_EQ(schedule.sketch, problem.space().chosen.sketch);
-         return made_up(problem, schedule);
-       });
+  ablation_.use_sketches = false;
+  tune({.trials = 400}, [&](const Problem& problem, const Schedule& schedule) {
+    EXPECT_EQ(schedule.sketch, problem.space().chosen.sketch);
+    return made_up(problem, schedule);
+  });
 }
 
 // In turns every problem is measured about as often as any other; else those that gain most.
@@ -232,8 +233,8 @@ TEST_F(Tuning, ProblemsTakeTurnsWhenTheSchedulerIsOff) {
   const auto spread = [&](bool use_scheduler) {
     std::filesystem::remove(path_);
     std::int64_t least = INT64_MAX, most = 0;
-    const TuneSummary summary =
-        tune({.trials = 300, .use_scheduler = use_scheduler, .use_partition = false});
+    ablation_ = {.use_scheduler = use_scheduler, .use_partition = false};
+    const TuneSummary summary = tune({.trials = 300});
     for (const TunedGroup& group : summary.groups) {
       if (group.trials >= group.space) continue;  // nothing was left to measure
       least = std::min(least, group.trials), most = std::max(most, group.trials);

@@ -99,8 +99,13 @@ class Tuning : public testing::Test {
     detail::Target target = h200();
     if (!device_.empty()) target.tuned_as = device_;
     return Tuner(laid, std::move(target), options,
-                 {.first = 3, .slot = 4, .side_by_side = 2, .overlap = overlap_}, known, log, make,
-                 make_timer)
+                 {.first = 3,
+                  .slot = 4,
+                  .side_by_side = 2,
+                  .overlap = overlap_,
+                  .ablation = ablation_,
+                  .record = record_},
+                 known, log, make, make_timer)
         .run();
   }
   std::vector<Measurement> lines() const { return read_log(path_).measurements; }
@@ -116,6 +121,8 @@ class Tuning : public testing::Test {
   const check::TemporaryFolder folder_;
   const std::string path_ = folder_ / "log.jsonl";
   bool overlap_ = true;
+  Ablation ablation_;
+  RecordOptions record_;
   std::string device_;  // another name than the data sheet's
 };
 

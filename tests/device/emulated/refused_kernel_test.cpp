@@ -1,4 +1,5 @@
 // Kernels in the cache on disk that the driver refuses: another one has put them there, say.
+#include "src/core/cache_folder.h"
 #include "src/kernels/cuda/driver/kernel_cache.h"
 #include "src/kernels/cuda/driver/load.h"
 #include "src/kernels/cuda/templates.h"
@@ -58,7 +59,7 @@ TEST_F(RefusedKernel, IsCompiledOnceMore) {
   of_another_name.source.text.replace(at, 6, "digits");
   const Cubin refused[] = {rubbish(), compiler_.compile(call.source, "sm_80"),
                            compiler_.compile(of_another_name.source, architecture_)};
-  KernelCache cache(KernelCache::standard_folder());
+  KernelCache cache(cache_folder());
   const std::string key = compiler_.key(call.source, architecture_);
   for (const Cubin& bad : refused) {
     const auto give_bad = [&] { return bad; };

@@ -10,12 +10,12 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <vector>
 
+#include "src/core/cache_folder.h"
 #include "src/core/checksum.h"
 #include "src/io/atomic_file.h"
 #include "src/io/bytes.h"
@@ -91,18 +91,7 @@ std::string folder_trouble(const std::string& folder) {
 KernelCache::KernelCache(std::string folder, std::int64_t most_bytes)
     : folder_(std::move(folder)), most_bytes_(most_bytes), trouble_(folder_trouble(folder_)) {}
 
-KernelCache KernelCache::standard() { return KernelCache(standard_folder()); }
-
-std::string KernelCache::standard_folder() {
-  const auto variable = [](const char* name) {
-    const char* text = std::getenv(name);
-    return std::string(text ? text : "");
-  };
-  if (const std::string folder = variable("TENSOR_CACHE_DIR"); !folder.empty()) return folder;
-  if (const std::string folder = variable("XDG_CACHE_HOME"); !folder.empty())
-    return folder + "/tensor/kernels";
-  return variable("HOME") + "/.cache/tensor/kernels";
-}
+KernelCache KernelCache::standard() { return KernelCache(cache_folder()); }
 
 std::string KernelCache::trouble() const {
   const std::lock_guard lock(mutex_);

@@ -20,10 +20,8 @@ class KernelCache {
   /// Keeps entries in `folder`, made with access for its owner alone if it is not there; drops the
   /// least recently used ones beyond `most_bytes`.
   explicit KernelCache(std::string folder, std::int64_t most_bytes = kMostBytes);
-  /// In standard_folder().
+  /// In cache_folder() (src/core/cache_folder.h).
   static KernelCache standard();
-  /// TENSOR_CACHE_DIR, else under XDG_CACHE_HOME, else in ~/.cache/tensor/kernels.
-  static std::string standard_folder();
 
   /// The entry of `key` if it is on disk, otherwise what `make` gives, which is stored. Of several
   /// processes that want the same new entry one makes it and the others wait. An entry that is as
