@@ -18,11 +18,30 @@ namespace {
 constexpr Worker::Limits kOnCpu{.item_seconds = 30, .idle_seconds = 600},
     kOnGpu{.item_seconds = 20, .idle_seconds = 600};
 
-// On a target that `make` measures and `make_timer` times whole models of.
+Tuner::MakeMeasurer measures_on_cpu(const cpu::Machine& machine) {
+  return [=](const auto& problems, auto stop) {
+    return std::make_unique<ChildMeasurer>(cpu_measuring(machine, problems), kOnCpu,
+                                           std::move(stop));
+  };
+}
+
+Tuner::MakeMeasurer measures_on_gpu(int index) {
+  return [=](const auto& problems, auto stop) {
+    return std::make_unique<ChildMeasurer>(gpu_measuring(index, problems), kOnGpu, std::move(stop));
+  };
+}
+
+Tuner::MakeTimer times_on(const detail::Target& target) {
+  return [=](const auto& partitions, auto stop) {
+    return plan_timer(partitions, target, std::move(stop));
+  };
+}
+
+// On a target that these instruments measure.
 TuneSummary tune_target(const TensorFunction& function, const std::vector<TensorType>& inputs,
                         const CompileOptions& options, const TuneOptions& tuning,
                         detail::Target target, Tuner::Limits limits,
-                        const Tuner::MakeMeasurer& make, Tuner::MakeTimer make_timer) {
+                        const Tuner::Instruments& instruments) {
   LaidOutGraph laid = detail::prepare(function, inputs, options, target);
   const std::string path = tuning.log.empty() ? standard_log() : tuning.log;
   std::error_code error;
@@ -38,8 +57,8 @@ TuneSummary tune_target(const TensorFunction& function, const std::vector<Tensor
     std::move(own.begin(), own.end(), std::back_inserter(known));
   }
   limits.fuse = options.fuse;
-  return Tuner(std::move(laid), std::move(target), tuning, limits, std::move(known), log, make,
-               std::move(make_timer))
+  return Tuner(std::move(laid), std::move(target), tuning, limits, std::move(known), log,
+               instruments)
       .run();
 }
 
@@ -61,27 +80,13 @@ TuneSummary detail::tune(const TensorFunction& function, const std::vector<Tenso
     const int index = options.device.index();
     limits.first = 4, limits.slot = 16, limits.side_by_side = 2, limits.overlap = true;
     const Target target = cuda_target(ask_for_device(index));
-    return tune_target(
-        function, inputs, options, tuning, target, limits,
-        [=](const auto& problems, auto stop) {
-          return std::make_unique<ChildMeasurer>(gpu_measuring(index, problems), kOnGpu,
-                                                 std::move(stop));
-        },
-        [=](const auto& partitions, auto stop) {
-          return plan_timer(partitions, target, std::move(stop));
-        });
+    return tune_target(function, inputs, options, tuning, target, limits,
+                       {measures_on_gpu(index), times_on(target)});
   }
   const cpu::Machine machine = cpu::this_machine(options.threads);
   const Target target = cpu_target(machine);
-  return tune_target(
-      function, inputs, options, tuning, target, limits,
-      [=](const auto& problems, auto stop) {
-        return std::make_unique<ChildMeasurer>(cpu_measuring(machine, problems), kOnCpu,
-                                               std::move(stop));
-      },
-      [=](const auto& partitions, auto stop) {
-        return plan_timer(partitions, target, std::move(stop));
-      });
+  return tune_target(function, inputs, options, tuning, target, limits,
+                     {measures_on_cpu(machine), times_on(target)});
 }
 
 TuneSummary tune(const TensorFunction& function, const std::vector<TensorType>& inputs,

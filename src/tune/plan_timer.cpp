@@ -182,4 +182,17 @@ bool is_faster(std::span<const double> times, std::span<const double> others, do
   return slower <= (times.size() < kFew ? 0U : 1U) && middle(times) <= (1 - gain) * middle(others);
 }
 
+Faster find_faster(const std::vector<Variant>& variants, const TimePlans& time) {
+  const std::vector<std::vector<double>> times = time(variants);
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < times.size() && !times[0].empty(); ++i)
+    if (is_faster(times[i], times[0]) && (best == 0 || middle(times[i]) < middle(times[best])))
+      best = i;
+  if (best == 0) return {};
+  const std::vector<Variant> both = {variants[0], variants[best]};
+  std::vector<std::vector<double>> again = time(both);
+  if (!is_faster(again[1], again[0])) return {};
+  return {best, std::move(again[0]), std::move(again[1])};
+}
+
 }  // namespace tensor

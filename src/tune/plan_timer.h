@@ -42,4 +42,14 @@ bool slows_down(std::span<const double> times);
 /// median.
 bool is_faster(std::span<const double> times, std::span<const double> others, double gain = 0.002);
 
+/// What is faster than the first of several variants, and the times of both.
+struct Faster {
+  std::size_t best = 0;  // or the first itself, without times
+  std::vector<double> before, after;
+};
+
+/// The fastest of them is timed once more, beside the first alone: of several that are about as
+/// fast, one is likely to look faster in the first rounds by chance.
+Faster find_faster(const std::vector<Variant>& variants, const TimePlans& time);
+
 }  // namespace tensor

@@ -105,7 +105,7 @@ class Tuning : public testing::Test {
                   .overlap = overlap_,
                   .ablation = ablation_,
                   .record = record_},
-                 known, log, make, make_timer)
+                 known, log, {make, make_timer})
         .run();
   }
   std::vector<Measurement> lines() const { return read_log(path_).measurements; }

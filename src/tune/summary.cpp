@@ -1,86 +1,78 @@
-// What tuning came to: before and after, group by group, and the fusions that measurements decided.
+#include "src/tune/summary.h"
+
 #include <algorithm>
-#include <cmath>
 #include <iomanip>
+#include <map>
 #include <ostream>
 #include <sstream>
 
 #include "src/runtime/describe.h"
-#include "src/tune/tuner.h"
+#include "src/trace/isolate.h"
 
 namespace tensor {
 
-const Tuner::Entry* Tuner::entry_of(const LaidOutGraph& laid, const Group& group) const {
-  const auto known = task_by_text_.find(problem_text(laid.graph, group));
-  if (known == task_by_text_.end() || known->second < 0) return nullptr;
-  return &tasks_[static_cast<std::size_t>(known->second)];
-}
+namespace {
 
-// Measured where a group was, estimated where not.
-double Tuner::measured_sum(const Plans& plans, bool is_tuned) const {
-  double sum = 0;
-  for (const Group& group : plans.merged.second.groups) {
-    const Entry* entry = entry_of(plans.merged.first, group);
-    const double best = entry && entry->search->best() ? entry->search->best()->microseconds : 0;
-    const double measured = !entry ? 0 : is_tuned ? best : entry->before_us;
-    sum += measured > 0 ? measured : group.microseconds;
+TunedGroup tuned_group(const TuningParts& parts, const LaidOutGraph& laid, const Group& group,
+                       const std::string& problem) {
+  TunedGroup row;
+  row.operators = detail::operators_of(laid.graph, group);
+  row.problem = problem;
+  row.where = detail::place_of(laid.graph, group);
+  row.after = Problem::joined(std::string(parts.target.family_name(group.family)), group.schedule);
+  if (const TuningTask* task = parts.tasks.find(laid, group)) {
+    row.before_us = task->before_us;
+    row.before = task->level0().text();
+    row.after_us = task->measured_us();
+    row.space = task->problem->space().size();
+    row.trials = std::ssize(task->search->samples());
+    row.failures = static_cast<std::int64_t>(task->failures());
   }
-  return sum;
+  return row;
 }
 
-TuneSummary Tuner::summary(const Plans& before, const Plans& after) const {
-  TuneSummary result;
-  result.device = target_.tuned_as;
-  result.log = log_.path();
-  result.seconds = seconds();
-  result.trials = trials_;
-  result.failures = failures_;
-  result.before_us = measured_sum(before, false);
-  result.after_us = measured_sum(after, true);
-  result.overturned = overturned(before, after);
-  result.chosen = chosen_;
+// A row a problem, in the order of the plan.
+std::vector<TunedGroup> tuned_groups(const TuningParts& parts, const ModelPlan& after) {
+  std::vector<TunedGroup> rows;
   std::map<std::string, std::size_t> known;
   const auto& [laid, plan] = after.merged;
   for (const Group& group : plan.groups) {
-    const std::string where = detail::place_of(laid.graph, group);
-    const auto [at, is_new] =
-        known.try_emplace(problem_text(laid.graph, group), result.groups.size());
-    if (is_new) {
-      TunedGroup& row = result.groups.emplace_back();
-      row.operators = detail::operators_of(laid.graph, group);
-      row.problem = at->first;
-      row.where = where;
-      row.after = Problem::joined(std::string(target_.family_name(group.family)), group.schedule);
-      if (const Entry* entry = entry_of(laid, group)) {
-        const Search& search = *entry->search;
-        row.before_us = entry->before_us;
-        row.before = entry->problem->space().chosen.text();
-        if (search.best()) row.after_us = search.best()->microseconds;
-        row.space = entry->problem->space().size();
-        row.trials = std::ssize(search.samples());
-        row.failures = std::count_if(search.samples().begin(), search.samples().end(),
-                                     [](const Sample& s) { return std::isinf(s.microseconds); });
-      }
-    }
-    TunedGroup& row = result.groups[at->second];
+    const auto [at, is_new] = known.try_emplace(problem_text(laid.graph, group), rows.size());
+    if (is_new) rows.push_back(tuned_group(parts, laid, group, at->first));
+    TunedGroup& row = rows[at->second];
     ++row.count;
-    row.where = detail::merged_place(row.where, where);
+    row.where = detail::merged_place(row.where, detail::place_of(laid.graph, group));
   }
+  return rows;
+}
+
+}  // namespace
+
+TuneSummary summarize(const TuningParts& parts, const ModelPlan& before, const ModelPlan& after) {
+  TuneSummary result;
+  result.device = parts.target.tuned_as;
+  result.log = parts.records.log_path();
+  result.seconds = parts.progress.seconds();
+  result.trials = parts.progress.trials();
+  result.failures = parts.progress.failures();
+  result.before_us = parts.tasks.sum(before, false);
+  result.after_us = parts.tasks.sum(after, true);
+  result.groups = tuned_groups(parts, after);
+  result.overturned = overturned(parts.planner.graph(), before.apart, after.apart);
   return result;
 }
 
-// Groups of the untuned plan that the tuned one has not, and what it has in their place.
-std::vector<std::string> Tuner::overturned(const Plans& before, const Plans& after) const {
+std::vector<std::string> overturned(const Graph& graph, const FusionPlan& before,
+                                    const FusionPlan& after) {
   struct Change {
     int count = 0;
     std::string from, to, where;
   };
-  const Graph& graph = laid_.graph;
   std::map<ValueId, const Group*> now;  // by operator
-  for (const Group& group : after.apart.groups)
+  for (const Group& group : after.groups)
     for (const ValueId id : group.nodes) now[id] = &group;
   std::vector<Change> changes;
-  for (const Group& group : before.apart.groups) {
+  for (const Group& group : before.groups) {
     std::vector<const Group*> parts;
     for (const ValueId id : group.nodes)
       if (const Group* part = now.at(id); std::count(parts.begin(), parts.end(), part) == 0)
