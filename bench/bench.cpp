@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "bench/commit.h"
+#include "bench/main.h"
 #include "src/kernels/cuda/driver/device.h"
 #include "tensor/creation.h"
 
@@ -95,22 +96,16 @@ void time_on_device(benchmark::State& state, Prepared& p) {
   count(state, p, seconds);
 }
 
-/// The number after "--threads=" and the like; false for another option.
-bool number(std::string_view argument, std::string_view option, int least, int& value) {
-  if (!argument.starts_with(option)) return false;
-  const std::string text(argument.substr(option.size()));
-  std::istringstream in(text);
-  if (!(in >> value) || !in.eof() || value < least)
-    tensor::fail(option, "got \"", text, "\", need a whole number of at least ", least);
-  return true;
-}
+constexpr const char* kHelp =
+    "--threads=N  threads of compiled functions (one a core)\n"
+    "--batch=N    images at a time, for models (1)\n"
+    "--eager      models on the reference operators, too\n"
+    "--device=D   cpu, cuda or cuda:1 (cpu)\n"
+    "--narrow-residuals   models in bf16 and f16 store the residual stream so, too\n"
+    "and the options of Google Benchmark, which --help lists.\n\n";
 
 void print_help() {
-  std::cout << "--threads=N  threads of compiled functions (one a core)\n"
-               "--batch=N    images at a time, for models (1)\n"
-               "--eager      models on the reference operators, too\n"
-               "--device=D   cpu, cuda or cuda:1 (cpu)\n"
-               "--narrow-residuals   models in bf16 and f16 store the residual stream so, too\n\n";
+  std::cout << kHelp;
   benchmark::PrintDefaultHelp();
 }
 
@@ -119,22 +114,14 @@ void print_help() {
 Options parse(int& argc, char** argv) {
   benchmark::Initialize(&argc, argv, print_help);
   Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view argument = argv[i];
-    constexpr std::string_view kDevice = "--device=";
-    if (argument == "--eager")
-      options.eager = true;
-    else if (argument == "--narrow-residuals")
-      options.narrow_residuals = true;
-    else if (argument.starts_with(kDevice))
-      options.device = argument.substr(kDevice.size());
-    else if (!number(argument, "--threads=", 0, options.threads) &&
-             !number(argument, "--batch=", 1, options.batch))
-      tensor::fail(
-          argv[0], "does not know \"", argument,
-          "\", need --threads=N, --batch=N, --eager, --device=NAME, --narrow-residuals or an "
-          "option that --help lists");
-  }
+  const OptionSetters known = {
+      {"--threads=", [&](auto& text) { options.threads = number<int>("--threads", text); }},
+      {"--batch=", [&](auto& text) { options.batch = number<int>("--batch", text, 1); }},
+      {"--eager", [&](auto&) { options.eager = true; }},
+      {"--device=", [&](auto& text) { options.device = text; }},
+      {"--narrow-residuals", [&](auto&) { options.narrow_residuals = true; }}};
+  const std::vector<std::string> others = take_options(argc, argv, known, kHelp);
+  if (!others.empty()) tensor::fail(argv[0], "got ", others[0], ", need options\n", kHelp);
   const int threads = options.threads > 0
                           ? options.threads
                           : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));

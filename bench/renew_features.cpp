@@ -87,8 +87,9 @@ class Renewal {
   std::map<std::string, Known> known_;
 };
 
-void run(const std::vector<std::string>& logs) {
-  if (logs.empty() || logs[0].starts_with("--")) fail("renew_features", "got no log\n", kHelp);
+void run(int argc, char** argv) {
+  const std::vector<std::string> logs = bench::take_options(argc, argv, {}, kHelp);
+  if (logs.empty()) fail("renew_features", "got no log\n", kHelp);
   const std::vector<Measurement> lines = read_logs(logs).measurements;
   std::set<std::string> problems;
   for (const Measurement& m : lines) problems.insert(m.problem);
@@ -114,5 +115,5 @@ void run(const std::vector<std::string>& logs) {
 }  // namespace tensor
 
 int main(int argc, char** argv) {
-  return bench::run_main(argc, argv, tensor::kHelp, [&] { tensor::run({argv + 1, argv + argc}); });
+  return bench::run_main(argc, argv, tensor::kHelp, [&] { tensor::run(argc, argv); });
 }

@@ -6,7 +6,6 @@
 #include <iostream>
 #include <map>
 #include <numeric>
-#include <string_view>
 
 #include "bench/commit.h"
 #include "bench/main.h"
@@ -83,15 +82,14 @@ void evaluate(std::ostream& out, const Tasks& tasks, const std::vector<Sample>& 
   print(out << ", ", "analytic", by_analytic, problems);
 }
 
-void run(std::vector<std::string> arguments) {
+void run(int argc, char** argv) {
   std::string save, merged;
-  for (const auto& [option, value] : {std::pair{"--save=", &save}, std::pair{"--merge=", &merged}})
-    if (!arguments.empty() && arguments[0].starts_with(option)) {
-      *value = arguments[0].substr(std::string_view(option).size());
-      arguments.erase(arguments.begin());
-    }
-  if (arguments.empty() || arguments[0].starts_with("--"))
-    fail("tune_model", "got no log\n", kHelp);
+  const std::vector<std::string> arguments =
+      bench::take_options(argc, argv,
+                          {{"--save=", [&](auto& text) { save = text; }},
+                           {"--merge=", [&](auto& text) { merged = text; }}},
+                          kHelp);
+  if (arguments.empty()) fail("tune_model", "got no log\n", kHelp);
   if (!merged.empty()) {
     const LogContents contents = merge_logs(arguments, merged);
     std::cerr << merged << ": " << contents.measurements.size() << " lines; left out "
@@ -131,5 +129,5 @@ void run(std::vector<std::string> arguments) {
 }  // namespace tensor
 
 int main(int argc, char** argv) {
-  return bench::run_main(argc, argv, tensor::kHelp, [&] { tensor::run({argv + 1, argv + argc}); });
+  return bench::run_main(argc, argv, tensor::kHelp, [&] { tensor::run(argc, argv); });
 }

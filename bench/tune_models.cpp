@@ -1,7 +1,6 @@
 // Tunes the nine models one after the other in one process, and times each as a whole before and
 // after: one line of JSON a model.
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -13,6 +12,7 @@
 #include <string_view>
 
 #include "bench/commit.h"
+#include "bench/main.h"
 #include "bench/nine_models.h"
 #include "src/compile.h"
 #include "src/kernels/cuda/templates.h"
@@ -24,6 +24,7 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using bench::quoted;
 using tensor::fail;
 using tensor::Tensor;
 
@@ -68,16 +69,6 @@ struct Options {
 
 // ---- The command line
 
-template <class T>
-T number(std::string_view option, std::string_view text) {
-  T value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || at != end || value < 0)
-    fail(option, "got \"", text, "\", need a number of 0 or more");
-  return value;
-}
-
 void leave_out(Options& o, const std::string& list) {
   const std::map<std::string, bool*> switches = {{"model", &o.ablation.use_model},
                                                  {"evolution", &o.ablation.use_evolution},
@@ -101,34 +92,25 @@ bool yes_or_no(std::string_view option, std::string_view text) {
 }
 
 Options parse(int argc, char** argv) {
+  using bench::number;
   Options o;
-  const std::map<std::string, std::function<void(const std::string&)>> known = {
-      {"--device", [&](auto& text) { o.compile.device = text; }},
-      {"--dtype", [&](auto& text) { o.compile.dtype = tensor::parse_dtype(text); }},
-      {"--narrow-residuals",
+  const bench::OptionSetters known = {
+      {"--device=", [&](auto& text) { o.compile.device = text; }},
+      {"--dtype=", [&](auto& text) { o.compile.dtype = tensor::parse_dtype(text); }},
+      {"--narrow-residuals=",
        [&](auto& text) { o.compile.narrow_residuals = yes_or_no("--narrow-residuals", text); }},
-      {"--batch", [&](auto& text) { o.batch = std::max(1, number<int>("--batch", text)); }},
-      {"--threads", [&](auto& text) { o.compile.threads = number<int>("--threads", text); }},
-      {"--seconds", [&](auto& text) { o.tune.seconds = number<double>("--seconds", text); }},
-      {"--trials", [&](auto& text) { o.tune.trials = number<std::int64_t>("--trials", text); }},
-      {"--seed", [&](auto& text) { o.tune.seed = number<std::uint64_t>("--seed", text); }},
-      {"--logs", [&](auto& text) { o.folder = text; }},
-      {"--against", [&](auto& text) { o.against = text; }},
-      {"--best", [&](auto& text) { o.best = text; }},
-      {"--record", [&](auto& text) { o.record.problems = number<int>("--record", text); }},
-      {"--only", [&](auto& text) { o.record.only = text; }},
-      {"--without", [&](auto& text) { leave_out(o, o.without = text); }}};
-  for (int i = 1; i < argc; ++i) {
-    const std::string text = argv[i];
-    const std::size_t equals = text.find('=');
-    const auto option = known.find(text.substr(0, equals));
-    if (option != known.end() && equals != std::string::npos)
-      option->second(text.substr(equals + 1));
-    else if (text.starts_with("--"))
-      fail("tune_models", "got ", text, "\n", kHelp);
-    else
-      o.models.push_back(text);
-  }
+      {"--batch=", [&](auto& text) { o.batch = std::max(1, number<int>("--batch", text)); }},
+      {"--threads=", [&](auto& text) { o.compile.threads = number<int>("--threads", text); }},
+      {"--seconds=", [&](auto& text) { o.tune.seconds = number<double>("--seconds", text); }},
+      {"--trials=", [&](auto& text) { o.tune.trials = number<std::int64_t>("--trials", text); }},
+      {"--seed=", [&](auto& text) { o.tune.seed = number<std::uint64_t>("--seed", text); }},
+      {"--logs=", [&](auto& text) { o.folder = text; }},
+      {"--against=", [&](auto& text) { o.against = text; }},
+      {"--best=", [&](auto& text) { o.best = text; }},
+      {"--record=", [&](auto& text) { o.record.problems = number<int>("--record", text); }},
+      {"--only=", [&](auto& text) { o.record.only = text; }},
+      {"--without=", [&](auto& text) { leave_out(o, o.without = text); }}};
+  o.models = bench::take_options(argc, argv, known, kHelp);
   return o;
 }
 
@@ -227,7 +209,7 @@ void print_texts(std::ostream& out, const char* name, const std::vector<std::str
   out << '"' << name << "\": [";
   const char* separator = "";
   for (const std::string& text : texts) {
-    out << separator << std::quoted(text);
+    out << separator << quoted(text);
     separator = ", ";
   }
   out << ']';
@@ -236,11 +218,11 @@ void print_texts(std::ostream& out, const char* name, const std::vector<std::str
 void print_subgraphs(std::ostream& out, const tensor::TuneSummary& summary) {
   const char* separator = "";
   for (const tensor::TunedGroup& g : summary.groups) {
-    out << separator << "{\"operators\": " << std::quoted(g.operators)
-        << ", \"problem\": " << std::quoted(g.problem) << ", \"where\": " << std::quoted(g.where)
+    out << separator << "{\"operators\": " << quoted(g.operators)
+        << ", \"problem\": " << quoted(g.problem) << ", \"where\": " << quoted(g.where)
         << ", \"weight\": " << g.count << ", \"before_us\": " << g.before_us
-        << ", \"after_us\": " << g.after_us << ", \"before\": " << std::quoted(g.before)
-        << ", \"after\": " << std::quoted(g.after) << ", \"space\": " << g.space
+        << ", \"after_us\": " << g.after_us << ", \"before\": " << quoted(g.before)
+        << ", \"after\": " << quoted(g.after) << ", \"space\": " << g.space
         << ", \"trials\": " << g.trials << ", \"failures\": " << g.failures << "}";
     separator = ", ";
   }
@@ -255,18 +237,18 @@ void print_whole(std::ostream& out, const tensor::TuneSummary& s, const Whole& w
         << ", \"plan_seconds_after\": " << w.compile_after_s << ", \"difference\": " << w.difference
         << ", ";
   else
-    out << "\"error\": " << std::quoted(w.error) << ", ";
+    out << "\"error\": " << quoted(w.error) << ", ";
 }
 
 void print(std::ostream& out, const std::string& model, const Options& o,
            const tensor::TuneSummary& s, const std::optional<Whole>& whole) {
   std::ostringstream text;
-  text << "{\"model\": " << std::quoted(model) << ", \"commit\": \"" << bench::commit()
+  text << "{\"model\": " << quoted(model) << ", \"commit\": \"" << bench::commit()
        << "\", \"batch\": " << o.batch << ", \"dtype\": \"" << o.compile.dtype
        << "\", \"narrow_residuals\": " << (o.compile.narrow_residuals ? "true" : "false")
-       << ", \"device\": " << std::quoted(s.device) << ", \"against\": " << std::quoted(o.against)
-       << ", \"without\": " << std::quoted(o.without) << ", \"log\": " << std::quoted(s.log)
-       << ", \"tune_seconds\": " << s.seconds << ", \"end\": " << std::quoted(s.end)
+       << ", \"device\": " << quoted(s.device) << ", \"against\": " << quoted(o.against)
+       << ", \"without\": " << quoted(o.without) << ", \"log\": " << quoted(s.log)
+       << ", \"tune_seconds\": " << s.seconds << ", \"end\": " << quoted(s.end)
        << ", \"trials\": " << s.trials << ", \"failures\": " << s.failures << ", ";
   if (whole) print_whole(text, s, *whole);
   text << "\"sum_before_us\": " << s.before_us << ", \"sum_after_us\": " << s.after_us
@@ -349,7 +331,7 @@ void tune_one(const bench::Case& c, Options& o) {
   if (!whole.error.empty()) fail("the whole model", whole.error);
 }
 
-int run(int argc, char** argv) {
+void run(int argc, char** argv) {
   Options o = parse(argc, argv);
   std::vector<bench::Case> cases = bench::nine_cases(o.batch);
   for (const std::string& name : o.models)
@@ -376,20 +358,11 @@ int run(int argc, char** argv) {
     }
   }
   if (!o.best.empty()) write_best(o.logs, o.best, o.compile.device.is_cuda());
-  return failed == 0 ? 0 : 1;
+  if (failed > 0) fail("tune_models", failed, " of ", cases.size(), " models failed, see above");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 2 && argv[1] == std::string_view("--help")) {
-    std::cout << kHelp;
-    return 0;
-  }
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << "\n";
-    return 1;
-  }
+  return bench::run_main(argc, argv, kHelp, [&] { run(argc, argv); });
 }

@@ -3,11 +3,9 @@
 // of some problems (tune_models --help says how to make one), so this runs anywhere; as many seeds
 // as wanted cost nothing.
 #include <algorithm>
-#include <charconv>
 #include <iostream>
 #include <map>
 #include <set>
-#include <string_view>
 
 #include "bench/commit.h"
 #include "bench/curve.h"
@@ -39,36 +37,23 @@ constexpr const char* kHelp =
     "them, which it comes upon after half of these trials on average.\n";
 
 Options parse(int argc, char** argv) {
-  Options options;
-  std::map<std::string, std::size_t*> numbers = {{"--seeds=", &options.seeds},
-                                                 {"--trials=", &options.trials},
-                                                 {"--batch=", &options.batch},
-                                                 {"--least=", &options.least}};
-  for (int i = 1; i < argc; ++i) {
-    const std::string text = argv[i];
-    const std::size_t end = text.find('=') + 1;
-    const auto number = numbers.find(text.substr(0, end));
-    if (text.starts_with("--model=")) {
-      options.model = text.substr(end);
-    } else if (text == "--transfer") {
-      options.transfers = true;
-    } else if (text.starts_with("--teach=")) {
-      options.lessons.push_back(text.substr(end));
-    } else if (end > 0 && number != numbers.end()) {
-      const char* last = text.data() + text.size();
-      const auto [at, error] = std::from_chars(text.data() + end, last, *number->second);
-      if (error != std::errc() || at != last || *number->second == 0)
-        fail("tune_search", "got ", text, ", need a number above 0");
-    } else if (text.starts_with("--")) {
-      fail("tune_search", "got ", text, "\n", kHelp);
-    } else {
-      options.logs.push_back(text);
-    }
-  }
-  if (options.logs.empty()) fail("tune_search", "got no log\n", kHelp);
-  if (options.transfers && !options.model.empty())
+  Options o;
+  const auto set = [](const char* option, std::size_t& value) {
+    return [=, &value](auto& text) { value = bench::number<std::size_t>(option, text, 1); };
+  };
+  o.logs = bench::take_options(argc, argv,
+                               {{"--seeds=", set("--seeds", o.seeds)},
+                                {"--trials=", set("--trials", o.trials)},
+                                {"--batch=", set("--batch", o.batch)},
+                                {"--least=", set("--least", o.least)},
+                                {"--model=", [&](auto& text) { o.model = text; }},
+                                {"--transfer", [&](auto&) { o.transfers = true; }},
+                                {"--teach=", [&](auto& text) { o.lessons.push_back(text); }}},
+                               kHelp);
+  if (o.logs.empty()) fail("tune_search", "got no log\n", kHelp);
+  if (o.transfers && !o.model.empty())
     fail("tune_search", "got --transfer and --model, need one of them\n", kHelp);
-  return options;
+  return o;
 }
 
 struct Method {
@@ -128,15 +113,6 @@ class Starts {
   std::map<std::set<std::size_t>, std::string> learned_;
 };
 
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return result + '"';
-}
-
 // The trials at which the curve falls, and its length: [[1, 5.2], [7, 4.9], [1000, 4.9]].
 void print_steps(std::ostream& out, const std::vector<double>& curve) {
   out << '[';
@@ -183,10 +159,10 @@ void print_task(std::ostream& out, const Options& options, const Recording& reco
   const Measured level0 = recording.measured(recording.space().chosen);
   const double level0_us = level0.error.empty() ? level0.microseconds[0] : 0;
   if (level0_us > 0) outcome.level0.push_back(level0_us / recording.best_us());
-  out << "    {\"problem\": " << quoted(recording.problem())
-      << ", \"device\": " << quoted(recording.device()) << ", \"schedules\": " << recording.size()
-      << ", \"best_us\": " << recording.best_us() << ", \"level0_us\": " << level0_us
-      << ",\n     \"curves\": [";
+  out << "    {\"problem\": " << bench::quoted(recording.problem())
+      << ", \"device\": " << bench::quoted(recording.device())
+      << ", \"schedules\": " << recording.size() << ", \"best_us\": " << recording.best_us()
+      << ", \"level0_us\": " << level0_us << ",\n     \"curves\": [";
   const char* separator = "\n";
   const std::string start = starts.have_any() ? starts.of(recording.problem()) : "";
   for (std::size_t seed = 1; seed <= options.seeds; ++seed) {
