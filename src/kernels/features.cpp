@@ -24,8 +24,8 @@ double fill(double extent, double tile) {
   return tile > 0 ? extent / (along(extent, tile) * tile) : 1;
 }
 
-// Rounds of blocks, as many at a time as the multiprocessors hold.
-double waves(const Features& f) { return f.blocks / (f.multiprocessors * f.resident); }
+// Rounds of blocks, as many at a time as the processors hold.
+double waves(const Features& f) { return f.blocks / (f.processors * f.resident); }
 
 double steps(const Features& f) { return along(f.depth, f.tile_depth) / f.splits; }
 
@@ -93,8 +93,9 @@ constexpr Row kRows[] = {
     {"log2 cache us", [](const Features& f) { return log2_us(f.time.cache); }},
     {"model us", [](const Features& f) { return f.time.total; }},
 
-    {"multiprocessors", [](const Features& f) { return f.multiprocessors; }},
-    {"tensor TFLOP/s", [](const Features& f) { return f.tensor_tflops; }},
+    // In a GPU's words: models that were trained carry a checksum of the names.
+    {"multiprocessors", [](const Features& f) { return f.processors; }},
+    {"tensor TFLOP/s", [](const Features& f) { return f.peak_tflops; }},
     {"memory GB/s", [](const Features& f) { return f.memory_gbps; }},
     {"cache GB/s", [](const Features& f) { return f.cache_gbps; }},
     {"clock GHz", [](const Features& f) { return f.clock_ghz; }},

@@ -44,15 +44,17 @@ struct Features {
 
   // How they fit.
   double blocks = 1;         // of the grid
-  double resident = 1;       // blocks of a multiprocessor
+  double resident = 1;       // blocks of a processor
   double cache_bytes = 0;    // that all tiles read
   double operand_bytes = 0;  // that instructions read from shared memory, of all blocks
   TimeParts time;
 
-  // The machine.
-  double multiprocessors = 1, most_threads = 1;  // resident, a multiprocessor
-  double most_shared_bytes = 0;                  // of a multiprocessor
-  double tensor_tflops = 0, memory_gbps = 0, cache_gbps = 0, clock_ghz = 0;
+  // The machine. A cost model is of one kind of device, GPUs or CPUs.
+  double processors = 1;         // a GPU's multiprocessors; on a CPU, the threads that run it
+  double most_threads = 1;       // resident, a processor
+  double most_shared_bytes = 0;  // of a processor
+  double peak_tflops = 0;        // of products: by Tensor Cores in 16 bits; on a CPU, in f32
+  double memory_gbps = 0, cache_gbps = 0, clock_ghz = 0;
 
   /// As many as feature_names(): logarithms of extents, bytes and times, shares as they are, and
   /// for every sketch whether it is this one.

@@ -86,7 +86,7 @@ std::optional<::tensor::Space> space_of(const Family& family, const Graph& graph
     Features f;
     f.sketch = kLoops;
     f.flops = work.flops, f.memory_bytes = work.bytes;
-    f.threads = f.multiprocessors = threads;
+    f.threads = f.processors = threads;
     return f.values();
   };
   space.chosen = {kLoops, {{kThreads, machine.threads}}};

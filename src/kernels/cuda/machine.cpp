@@ -97,10 +97,10 @@ double mma_tflops(Multiplier multiplier, const Machine& machine) {
 }
 
 void set_machine(Features& f, const Machine& m) {
-  f.multiprocessors = m.device.multiprocessors;
+  f.processors = m.device.multiprocessors;
   f.most_threads = m.device.threads;
   f.most_shared_bytes = static_cast<double>(m.device.shared_bytes);
-  f.tensor_tflops = m.tensor_tflops, f.clock_ghz = m.device.clock_ghz;
+  f.peak_tflops = m.tensor_tflops, f.clock_ghz = m.device.clock_ghz;
   f.memory_gbps = m.memory_gbps, f.cache_gbps = m.l2_gbps;
 }
 

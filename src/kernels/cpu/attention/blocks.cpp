@@ -65,9 +65,9 @@ Features facts(const AttentionBlocks& b, const AttentionExtents& e, const Machin
   f.shared_bytes = f.tile_rows * f.tile_columns * sizeof(float);
   f.cache_bytes = f.item_bytes * f.blocks * f.columns * (f.depth + f.second) *
                   static_cast<double>(ceil_div(ceil_div(e.queries, b.parts), b.queries));
-  f.multiprocessors = machine.threads, f.threads = 1;
+  f.processors = machine.threads, f.threads = 1;
   f.memory_gbps = machine.memory_gbps, f.cache_gbps = machine.cache_gbps;
-  f.tensor_tflops = machine.f32_gflops / 1e3;
+  f.peak_tflops = machine.f32_gflops / 1e3;
   return f;
 }
 

@@ -382,7 +382,7 @@ std::optional<::tensor::Space> space(const Graph& graph, const Group& group,
   space.features = [=, model = space.model_us](const Schedule& s) {
     Features f;
     f.flops = work.flops, f.memory_bytes = work.bytes;
-    f.threads = f.multiprocessors = threads_of(s).value_or(machine.threads);
+    f.threads = f.processors = threads_of(s).value_or(machine.threads);
     const Form form = form_of(forms, s.text());
     f.has_second_kernel = form != Form::channels_last;  // that copies
     if (form == Form::blocks_of_channels) f.tile_columns = static_cast<double>(forms.block);

@@ -380,11 +380,11 @@ std::optional<::tensor::Space> space(const Graph& graph, const Group& group,
   f.flops = work.flops, f.memory_bytes = work.bytes;
   f.item_bytes = static_cast<double>(item_size(left.dtype));
   f.memory_gbps = machine.memory_gbps, f.cache_gbps = machine.cache_gbps;
-  f.tensor_tflops = machine.f32_gflops / 1e3;
+  f.peak_tflops = machine.f32_gflops / 1e3;
   space.features = [=, model = space.model_us](const Schedule& s) {
     Features own = f;
     own.sketch = s.sketch;
-    own.threads = own.multiprocessors = threads_of(s).value_or(machine.threads);
+    own.threads = own.processors = threads_of(s).value_or(machine.threads);
     own.time.total = model(s);
     return own.values();
   };
