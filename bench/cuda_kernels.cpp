@@ -244,9 +244,11 @@ std::vector<Candidate> candidates_of(const Problem& p, std::size_t most, const M
   }
   const auto attended = attention_problem(p.laid.graph, p.group);
   if (!attended) {
-    const GroupCost cost = cuda_cost(machine)(p.laid.graph, p.group);
-    const Family& family = cuda_families()[static_cast<std::size_t>(cost.family)];
-    Lowered lowered = family.lower(p.laid, p.group, machine);
+    Families families(cuda_families(), machine);
+    Group group = p.group;
+    const GroupCost cost = families.cost(p.laid, group);
+    group.family = cost.family;
+    Lowered lowered = families.build(p.laid, group);
     const std::string name = lowered.description;
     all.push_back({&p, name, std::move(lowered), cost.microseconds - machine.launch_us});
     return all;

@@ -39,12 +39,12 @@ class Renewal {
   }
 
   void add_model(const LaidOutGraph& laid) {
-    for (const CostFn& cost : {target_.cost, tuned_cost(target_, table_)}) {
-      const Fusion fusion = fuse_with_alternatives(laid.graph, cost, kShare);
+    for (const CostFn& cost : {target_.cost(), tuned_cost(target_, table_)}) {
+      const Fusion fusion = fuse_with_alternatives(propose_parallel(laid), cost, kShare);
       for (const Group& group : fusion.alternatives) add(laid, group);
       add_plan(laid, fusion.plan);
     }
-    add_plan(laid, tuned_fusion(laid.graph, target_, table_));
+    add_plan(laid, tuned_fusion(propose_parallel(laid), target_, table_));
   }
   const detail::Target& target() const { return target_; }
 
@@ -98,7 +98,8 @@ void run(int argc, char** argv) {
     for (const bench::Case& model : bench::nine_cases(batch)) {
       const bench::Workload work = model.make(f16);
       renewal.add_model(detail::prepare(work.function, {work.inputs[0].type()},
-                                        {.dtype = f16, .device = "cuda"}, renewal.target()));
+                                        {.dtype = f16, .device = "cuda"}, renewal.target())
+                            .laid);
       std::cerr << model.name << " with " << batch << " images\n";
     }
   std::size_t renewed = 0, left_out = 0;

@@ -3,20 +3,37 @@
 #pragma once
 
 #include "src/runtime/target.h"
-#include "src/trace/layout.h"
+#include "src/trace/parallel.h"
 #include "src/tune/ablation.h"
 #include "tensor/compile.h"
 #include "tensor/tune.h"
 
 namespace tensor::detail {
 
-/// The stages before fusion: traced, simplified, cast, laid out.
-LaidOutGraph prepare(const TensorFunction& function, const std::vector<TensorType>& inputs,
-                     const CompileOptions& options, const Target& target);
+/// How far to compile, and what there is then: what is to be fused, and the program.
+enum class Until : std::uint8_t { fusible, linked };
+struct Compilation {
+  Fusible fusible;
+  std::shared_ptr<const Program> program;  // null unless linked
+};
 
-/// As tensor::compile, for `target` in place of options.device and options.threads.
-Executable compile(const TensorFunction& function, const std::vector<TensorType>& inputs,
-                   const CompileOptions& options, Target target);
+/// The compiler: all stages, for `target` in place of options.device and options.threads.
+Compilation compile_until(Until until, const TensorFunction& function,
+                          const std::vector<TensorType>& inputs, const CompileOptions& options,
+                          Target target);
+
+/// The stages before fusion.
+inline Fusible prepare(const TensorFunction& function, const std::vector<TensorType>& inputs,
+                       const CompileOptions& options, const Target& target) {
+  return compile_until(Until::fusible, function, inputs, options, target).fusible;
+}
+
+/// As tensor::compile.
+inline Executable compile(const TensorFunction& function, const std::vector<TensorType>& inputs,
+                          const CompileOptions& options, Target target) {
+  return Executable(
+      compile_until(Until::linked, function, inputs, options, std::move(target)).program);
+}
 
 /// As tensor::tune, without what the ablation leaves out; or a recording instead.
 TuneSummary tune(const TensorFunction& function, const std::vector<TensorType>& inputs,

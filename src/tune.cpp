@@ -42,7 +42,7 @@ TuneSummary tune_target(const TensorFunction& function, const std::vector<Tensor
                         const CompileOptions& options, const TuneOptions& tuning,
                         detail::Target target, Tuner::Limits limits,
                         const Tuner::Instruments& instruments) {
-  LaidOutGraph laid = detail::prepare(function, inputs, options, target);
+  Fusible fusible = detail::prepare(function, inputs, options, target);
   const std::string path = tuning.log.empty() ? standard_log() : tuning.log;
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
@@ -57,7 +57,7 @@ TuneSummary tune_target(const TensorFunction& function, const std::vector<Tensor
     std::move(own.begin(), own.end(), std::back_inserter(known));
   }
   limits.fuse = options.fuse;
-  return Tuner(std::move(laid), std::move(target), tuning, limits, std::move(known), log,
+  return Tuner(std::move(fusible), std::move(target), tuning, limits, std::move(known), log,
                instruments)
       .run();
 }

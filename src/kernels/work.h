@@ -1,7 +1,7 @@
 // What a group must do at least, whatever runs it.
 #pragma once
 
-#include "src/trace/fuse.h"
+#include "src/trace/group.h"
 
 namespace tensor {
 

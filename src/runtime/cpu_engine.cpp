@@ -25,17 +25,17 @@ std::byte* contiguous(const Tensor& x, std::shared_ptr<Storage>& packed, int thr
 
 }  // namespace
 
-CpuEngine::CpuEngine(const Program& program, const cpu::Machine& machine)
-    : program_(program), machine_(machine) {
+CpuEngine::CpuEngine(const Program& program, CpuKernels kernels, int threads)
+    : program_(program), threads_(threads) {
   for (const ValueId id : program.placement.constants)
     constants_.push_back(stored(program.laid.graph[id].constant).first());
-  for (std::size_t g = 0; g < program.plan.groups.size(); ++g) add_group(g);
+  for (std::size_t g = 0; g < kernels.groups.size(); ++g)
+    add_group(g, std::move(kernels.groups[g]));
   for (const std::size_t i : program.placement.copied_outputs) add_copy(i);
 }
 
-void CpuEngine::add_group(std::size_t index) {
+void CpuEngine::add_group(std::size_t index, std::unique_ptr<cpu::Kernel> kernel) {
   const Group& group = program_.plan.groups[index];
-  auto kernel = cpu::build_group(program_.laid, group, machine_);
   std::vector<Location> operands;
   for (const ValueId id : group.reads) operands.push_back(program_.placement.of(id));
   for (const ValueId id : group.writes) operands.push_back(program_.placement.of(id));
@@ -45,8 +45,7 @@ void CpuEngine::add_group(std::size_t index) {
 void CpuEngine::add_copy(std::size_t output) {
   const Graph& graph = program_.laid.graph;
   const ValueId id = graph.outputs()[output];
-  auto kernel =
-      cpu::copy_kernel(program_.laid.layouts[at(id)], graph.type(id).dtype, machine_.threads);
+  auto kernel = cpu::copy_kernel(program_.laid.layouts[at(id)], graph.type(id).dtype, threads_);
   add(-1, std::move(kernel), {program_.placement.of(id), {Place::output, output, 0}});
 }
 
@@ -94,7 +93,7 @@ void CpuEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outp
                     const Observer& observe) const {
   const auto context = contexts_.take([&] { return new_context(); });
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    context->inputs[i] = contiguous(inputs[i], context->packed[i], machine_.threads);
+    context->inputs[i] = contiguous(inputs[i], context->packed[i], threads_);
   for (std::size_t i = 0; i < outputs.size(); ++i) context->outputs[i] = stored(outputs[i]).first();
   std::byte* const scratch = context->arena->data + program_.placement.memory.bytes;
   for (std::size_t i = 0; i < bound_.size(); ++i) {

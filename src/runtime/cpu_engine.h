@@ -7,9 +7,14 @@
 
 namespace tensor::detail {
 
+struct CpuKernels : Kernels {
+  std::vector<std::unique_ptr<cpu::Kernel>> groups;
+  std::string description(std::size_t group) const override { return groups[group]->description(); }
+};
+
 class CpuEngine : public Engine {
  public:
-  CpuEngine(const Program& program, const cpu::Machine& machine);
+  CpuEngine(const Program& program, CpuKernels kernels, int threads);
 
   void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const override;
   std::vector<std::vector<double>> time(const std::vector<Tensor>& inputs,
@@ -37,7 +42,7 @@ class CpuEngine : public Engine {
   };
   using Observer = std::function<void(std::size_t step, bool begins)>;
 
-  void add_group(std::size_t index);
+  void add_group(std::size_t index, std::unique_ptr<cpu::Kernel> kernel);
   void add_copy(std::size_t output);
   void add(int group, std::unique_ptr<cpu::Kernel> kernel, std::vector<Location> operands);
   std::unique_ptr<Context> new_context() const;
@@ -46,7 +51,7 @@ class CpuEngine : public Engine {
            const Observer& observe) const;
 
   const Program& program_;
-  cpu::Machine machine_;
+  int threads_;
   std::vector<Step> steps_;
   std::vector<Bound> bound_;                 // by step
   std::vector<const std::byte*> constants_;  // of the graph's nodes, which keep them alive

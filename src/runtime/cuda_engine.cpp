@@ -25,9 +25,16 @@ std::int64_t take(std::int64_t& taken, std::int64_t bytes) {
 
 }  // namespace
 
-CudaEngine::CudaEngine(const Program& program, cuda::Device& device, const cuda::Machine& machine)
+std::vector<Kernels::Source> CudaKernels::sources(std::size_t group) const {
+  std::vector<Source> result;
+  for (const cuda::Call& call : groups[group].calls)
+    result.push_back({call.entry, call.source.whole_text()});
+  return result;
+}
+
+CudaEngine::CudaEngine(const Program& program, cuda::Device& device, CudaKernels kernels)
     : program_(program), device_(device), wires_(wiring(program.laid.graph)) {
-  lower(machine);
+  load(std::move(kernels));
   place();
   upload_constants();
   name_steps();
@@ -35,18 +42,18 @@ CudaEngine::CudaEngine(const Program& program, cuda::Device& device, const cuda:
 
 // ---- Building
 
-void CudaEngine::lower(const cuda::Machine& machine) {
+void CudaEngine::load(CudaKernels kernels) {
   std::vector<const cuda::Call*> calls;
   for (std::size_t g = 0; g < program_.plan.groups.size(); ++g) {
     const Group& group = program_.plan.groups[g];
-    Bound step{&group, {}, cuda::lower_group(program_.laid, group, machine), {}, {}};
+    Bound step{&group, {}, std::move(kernels.groups[g]), {}, {}};
     steps_.push_back({static_cast<int>(g), step.lowered.description});
     bound_.push_back(std::move(step));
   }
   for (const Bound& step : bound_)
     for (const cuda::Call& call : step.lowered.calls) calls.push_back(&call);
-  const auto kernels = cuda::load_kernels(device_, calls);
-  auto next = kernels.begin();
+  const auto loaded = cuda::load_kernels(device_, calls);
+  auto next = loaded.begin();
   for (Bound& step : bound_)
     for (std::size_t i = 0; i < step.lowered.calls.size(); ++i) step.kernels.push_back(*next++);
 }

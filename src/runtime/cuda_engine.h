@@ -18,9 +18,15 @@
 
 namespace tensor::detail {
 
+struct CudaKernels : Kernels {
+  std::vector<cuda::Lowered> groups;
+  std::string description(std::size_t group) const override { return groups[group].description; }
+  std::vector<Source> sources(std::size_t group) const override;
+};
+
 class CudaEngine : public Engine {
  public:
-  CudaEngine(const Program& program, cuda::Device& device, const cuda::Machine& machine);
+  CudaEngine(const Program& program, cuda::Device& device, CudaKernels kernels);
 
   void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const override;
   std::vector<std::vector<double>> time(const std::vector<Tensor>& inputs,
@@ -69,7 +75,7 @@ class CudaEngine : public Engine {
   using Lease = Pool<Context>::Lease;
 
   // cuda_engine.cpp: building and recording.
-  void lower(const cuda::Machine& machine);
+  void load(CudaKernels kernels);
   void place();
   void upload_constants();
   void name_steps();

@@ -58,7 +58,8 @@ std::string merged_place(const std::string& a, const std::string& b) {
   return result;
 }
 
-std::string plan_text(const Graph& graph, const FusionPlan& plan, const Target& target) {
+std::string plan_text(const LaidOutGraph& laid, const FusionPlan& plan, const Target& target) {
+  const Graph& graph = laid.graph;
   struct Kind {
     int count = 0;
     const Group* group = nullptr;  // the first of them
@@ -77,7 +78,7 @@ std::string plan_text(const Graph& graph, const FusionPlan& plan, const Target& 
       std::ostringstream apart;
       apart << std::fixed << std::setprecision(1);
       for (const ValueId id : group.nodes) {
-        const double us = target.cost(graph, make_group(graph, wires, {id})).microseconds;
+        const double us = target.offers->cost(laid, make_group(graph, wires, {id})).microseconds;
         kind.apart_us += us;
         apart << (id == group.nodes.front() ? "" : ", ") << info(graph[id].op).name << ' ' << us;
       }
@@ -97,10 +98,38 @@ std::string plan_text(const Graph& graph, const FusionPlan& plan, const Target& 
     const Group& group = *kind.group;
     text << '\n' << std::setw(4) << kind.count << " x " << operators_of(graph, group) << " ->";
     for (const ValueId id : group.writes) text << ' ' << graph.type(id);
-    text << "\n       " << target.family_name(group.family) << ", " << group.microseconds << " us";
+    text << "\n       " << target.offers->name(group.family) << ", " << group.microseconds << " us";
     if (group.nodes.size() > 1) text << "; apart " << kind.apart_us << ": " << kind.apart;
     text << '\n';
     if (!kind.place.empty()) text << "       " << kind.place << '\n';
+  }
+  return text.str();
+}
+
+std::string schedule_text(const LaidOutGraph& laid, const FusionPlan& plan, const Target& target,
+                          const Kernels& kernels) {
+  struct Kind {
+    int count = 0;
+    std::string place;
+  };
+  std::map<std::string, Kind> kinds;
+  std::vector<std::string> order;
+  for (std::size_t g = 0; g < plan.groups.size(); ++g) {
+    const Group& group = plan.groups[g];
+    const std::string text = operators_of(laid.graph, group) + "\n       " +
+                             std::string(target.offers->name(group.family)) + ": " +
+                             (group.schedule.empty() ? "one way only" : group.schedule) +
+                             "\n       " + kernels.description(g);
+    const auto [kind, is_new] = kinds.try_emplace(text, Kind{0, place_of(laid.graph, group)});
+    if (is_new) order.push_back(text);
+    ++kind->second.count;
+    kind->second.place = merged_place(kind->second.place, place_of(laid.graph, group));
+  }
+  std::ostringstream text;
+  for (const std::string& kind : order) {
+    const auto& [count, place] = kinds.at(kind);
+    text << '\n' << std::setw(4) << count << " x " << kind << '\n';
+    if (!place.empty()) text << "       " << place << '\n';
   }
   return text.str();
 }

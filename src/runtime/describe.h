@@ -20,6 +20,10 @@ std::string merged_place(const std::string& a, const std::string& b);
 /// A plan for people: every kind of group with how often it occurs, what runs it, its estimate,
 /// what it writes, where in the model it stands, and what its operators are estimated to take
 /// apart.
-std::string plan_text(const Graph& graph, const FusionPlan& plan, const Target& target);
+std::string plan_text(const LaidOutGraph& laid, const FusionPlan& plan, const Target& target);
+
+/// How every kind of group runs, for people: family, schedule and kernel.
+std::string schedule_text(const LaidOutGraph& laid, const FusionPlan& plan, const Target& target,
+                          const Kernels& kernels);
 
 }  // namespace tensor::detail

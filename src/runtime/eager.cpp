@@ -7,7 +7,6 @@
 #include <sstream>
 #include <unordered_map>
 
-#include "src/kernels/cuda/family.h"
 #include "src/ops/on_device.h"
 #include "src/runtime/device_memory.h"
 #include "src/runtime/program.h"
@@ -102,7 +101,7 @@ std::shared_ptr<const Program> compile_one(Op op, std::span<const Tensor> inputs
   LaidOutGraph laid = lay_out(graph, layouts);
   if (result) laid.layouts[at(value)] = *result;
   detail::Target target = detail::target_of(device, 0);
-  FusionPlan plan = fuse(laid.graph, target.cost);
+  FusionPlan plan = fuse({laid}, target.cost());
   return detail::link(std::move(laid), std::move(plan), std::move(target));
 }
 
@@ -135,10 +134,9 @@ bool has_indices_in_range(Op op, std::span<const Tensor> inputs, const Attrs& at
                      [&](std::int64_t i) { return i >= -extent && i < extent; });
 }
 
-// Of a program of one operator.
+// Of a program of one operator: by the last family, as every target has it.
 bool runs_on_host(const Program& program) {
-  const auto host = std::ssize(cuda::cuda_families()) - 1;
-  return program.plan.groups.front().family == host;
+  return program.plan.groups.front().family == program.target.offers->families() - 1;
 }
 
 Tensor apply_on_host(Op op, std::span<const Tensor> inputs, const Attrs& attrs,

@@ -68,6 +68,12 @@ void check_inputs(const Program& program, const std::vector<Tensor>& inputs) {
 }
 
 std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan, Target target) {
+  auto kernels = target.lower(laid, plan);
+  return link(std::move(laid), std::move(plan), std::move(kernels), std::move(target));
+}
+
+std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan,
+                                    std::unique_ptr<Kernels> kernels, Target target) {
   const auto program = std::make_shared<Program>();
   program->laid = std::move(laid);
   program->plan = std::move(plan);
@@ -76,7 +82,8 @@ std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan, Target t
   const Graph& graph = program->laid.graph;
   for (const ValueId id : graph.inputs()) program->inputs.push_back(graph.type(id));
   for (const ValueId id : graph.outputs()) program->outputs.push_back(graph.type(id));
-  program->engine = program->target.build(*program);
+  program->engine = program->target.build(*program, std::move(kernels));
+  program->target.offers->forget();
   return program;
 }
 

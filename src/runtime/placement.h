@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/runtime/memory_plan.h"
-#include "src/trace/fuse.h"
+#include "src/trace/group.h"
 #include "src/trace/layout.h"
 
 namespace tensor::detail {

@@ -76,12 +76,17 @@ Text node_json(const Graph& graph, ValueId id, std::map<std::string, Tensor>& co
   return json;
 }
 
-// The nodes alone, or beside them what measurements chose: family and schedule.
-Text group_json(const Graph& graph, const Group& group, const detail::Target& target) {
-  if (group.schedule.empty() && group.family == target.cost(graph, group).family)
-    return group.nodes;
-  Text json = {{"nodes", group.nodes}, {"family", std::string(target.family_name(group.family))}};
-  if (!group.schedule.empty()) json["schedule"] = group.schedule;
+// The nodes alone, or beside them what measurements chose: family and schedule. Another machine may
+// like others better, so what the families of this one took of themselves is left out.
+Text group_json(const LaidOutGraph& laid, const Group& group, const detail::Target& target) {
+  const std::vector<Offer> offers = target.offers->of(isolate(laid, group));
+  const auto own = std::find_if(offers.begin(), offers.end(),
+                                [&](const Offer& offer) { return offer.family == group.family; });
+  const bool is_usual = group.schedule.empty() || (own != offers.end() && own->space() &&
+                                                   group.schedule == own->space()->chosen.text());
+  if (is_usual && group.family == target.offers->cost(laid, group).family) return group.nodes;
+  Text json = {{"nodes", group.nodes}, {"family", std::string(target.offers->name(group.family))}};
+  if (!is_usual) json["schedule"] = group.schedule;
   return json;
 }
 
@@ -186,14 +191,13 @@ std::string schedule_of(const Json& json) {
 
 // Of the family that the file names, where this device has it and it takes the group; otherwise of
 // the best by estimate.
-GroupCost cost_of(const Json& json, const Graph& graph, const Group& group,
+GroupCost cost_of(const Json& json, const LaidOutGraph& laid, const Group& group,
                   const detail::Target& target) {
   const std::string name = json.is_object() ? json.text("family", "") : "";
-  for (int family = 0; family < target.families; ++family)
-    if (!name.empty() && target.family_name(family) == name)
-      if (const auto time = target.estimate(family, graph, group))
-        return {family, *time, schedule_of(json)};
-  GroupCost cost = target.cost(graph, group);
+  if (!name.empty())
+    for (const Offer& offer : target.offers->of(isolate(laid, group)))
+      if (offer.name == name) return {offer.family, offer.microseconds, schedule_of(json)};
+  GroupCost cost = target.offers->cost(laid, group);
   cost.schedule = schedule_of(json);
   return cost;
 }
@@ -223,7 +227,8 @@ void check_group(const Json& json, const Wiring& wires, const Group& group) {
 }
 
 // Every operator in one group, and groups in an order in which their inputs are there.
-FusionPlan plan_of(const Json& json, const Graph& graph, const detail::Target& target) {
+FusionPlan plan_of(const Json& json, const LaidOutGraph& laid, const detail::Target& target) {
+  const Graph& graph = laid.graph;
   const Wiring wires = wiring(graph);
   std::vector<bool> done(static_cast<std::size_t>(graph.size()), false);
   for (ValueId id = 0; id < graph.size(); ++id)
@@ -243,7 +248,7 @@ FusionPlan plan_of(const Json& json, const Graph& graph, const detail::Target& t
     for (const ValueId id : group.reads)
       if (!done[static_cast<std::size_t>(wires.root[static_cast<std::size_t>(id)])])
         fail(json[g].path(), "reads the value ", id, " before it is computed");
-    const GroupCost c = cost_of(json[g], graph, group, target);
+    const GroupCost c = cost_of(json[g], laid, group, target);
     if (c.family < 0)
       fail(json[g].path(), "no kernel of this build runs this group: compile the model again");
     group.family = c.family;
@@ -272,7 +277,7 @@ void Executable::save(const std::string& path,
   plan["outputs"] = p.laid.graph.outputs();
   plan["groups"] = Text::array();
   for (const Group& group : p.plan.groups)
-    plan["groups"].push_back(group_json(p.laid.graph, group, p.target));
+    plan["groups"].push_back(group_json(p.laid, group, p.target));
   std::map<std::string, std::string> metadata = about;
   if (!metadata.emplace("plan", plan.dump()).second)
     fail("save", "the entry \"plan\" is the plan itself: give it another name");
@@ -298,7 +303,7 @@ std::shared_ptr<const detail::Program> detail::read_program(Safetensors file,
   LaidOutGraph laid = lay_out(graph);
   if (laid.graph.size() != written)
     fail(path, "its graph has a view that no layout can express: compile the model again");
-  FusionPlan plan = plan_of(json["groups"], laid.graph, target);
+  FusionPlan plan = plan_of(json["groups"], laid, target);
   return link(std::move(laid), std::move(plan), std::move(target));
 }
 

@@ -30,11 +30,11 @@ std::vector<double> step_times(const Program& program, const std::vector<Tensor>
   return medians;
 }
 
-double apart_us(const Program& program, const Group& group, const CostFn& cost,
-                const Wiring& wires) {
+double apart_us(const Program& program, const Group& group, const Wiring& wires) {
   double total = 0;
   for (const ValueId id : group.nodes)
-    total += cost(program.laid.graph, make_group(program.laid.graph, wires, {id})).microseconds;
+    total += program.target.offers->cost(program.laid, make_group(program.laid.graph, wires, {id}))
+                 .microseconds;
   return total;
 }
 
@@ -67,7 +67,7 @@ std::vector<Row> rows_of(const Program& program, const std::vector<double>& time
     row.us += times[i];
     row.roofline += program.target.roofline_us(program.laid.graph, group);
     row.estimate += group.microseconds;
-    row.apart += apart_us(program, group, program.target.cost, wires);
+    row.apart += apart_us(program, group, wires);
     row.gflop += work.flops / 1e9;
     row.megabytes += work.bytes / 1e6;
     row.where = detail::merged_place(row.where, where);

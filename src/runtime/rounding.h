@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "src/trace/fuse.h"
+#include "src/trace/group.h"
 
 namespace tensor {
 

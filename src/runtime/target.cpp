@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include "src/kernels/cuda/family.h"
-#include "src/kernels/cuda/gemm/mma.h"
 #include "src/kernels/cuda/templates.h"
 #include "src/runtime/cpu_engine.h"
 #include "src/runtime/cuda_engine.h"
@@ -55,23 +54,12 @@ Target cuda_target(const cuda::DeviceInfo& info) {
   target.device = Device("cuda:" + std::to_string(info.index));
   target.name = info.name, target.tuned_as = info.tuned_as();
   target.driver = driver_version(), target.kernels = cuda::device_headers_checksum();
-  target.cost = cuda::cuda_cost(machine);
-  const auto family = [](int index) -> const cuda::Family& {
-    return cuda::cuda_families()[static_cast<std::size_t>(index)];
-  };
-  target.families = static_cast<int>(cuda::cuda_families().size());
+  const auto families = std::make_shared<cuda::Families>(cuda::cuda_families(), machine);
+  target.offers = families;
   target.folds_norms = info.capability == 90;
   // The same instructions at the same rate, where there are Tensor Cores for both.
   target.bf16_is_like_f16 =
       cuda::multiplier_of(bf16, false, machine) == cuda::multiplier_of(f16, false, machine);
-  target.family_name = [family](int index) { return family(index).name; };
-  target.estimate = [=](int index, const Graph& graph, const Group& group) {
-    return family(index).estimate(graph, group, machine);
-  };
-  target.space = [=](int index, const Graph& graph, const Group& group) {
-    const auto space = family(index).space;
-    return space ? space(graph, group, machine) : std::nullopt;
-  };
   const cuda::Ceilings ceilings = cuda::ceilings_of(machine);
   if (ceilings.are_measured) target.peak_rates = "measured, those of f32 assumed";
   target.roofline_us = [machine, ceilings](const Graph& graph, const Group& group) {
@@ -82,8 +70,14 @@ Target cuda_target(const cuda::DeviceInfo& info) {
                                                     : std::max(machine.f32_tflops, rounded);
     return std::max(work.flops / (peak * 1e6), work.bytes / (ceilings.memory_gbps * 1e3));
   };
-  target.build = [machine](const Program& program) -> std::unique_ptr<Engine> {
-    return std::make_unique<CudaEngine>(program, cuda::Device::get(machine.device.index), machine);
+  target.lower = [families](const LaidOutGraph& laid, const FusionPlan& plan) {
+    auto kernels = std::make_unique<CudaKernels>();
+    for (const Group& group : plan.groups) kernels->groups.push_back(families->build(laid, group));
+    return kernels;
+  };
+  target.build = [index = info.index](const Program& program, std::unique_ptr<Kernels> kernels) {
+    return std::make_unique<CudaEngine>(program, cuda::Device::get(index),
+                                        std::move(static_cast<CudaKernels&>(*kernels)));
   };
   return target;
 }
@@ -94,18 +88,8 @@ Target cpu_target(const cpu::Machine& machine) {
   const std::string processor = proc_text("/proc/cpuinfo", "model name");
   target.tuned_as = (processor.empty() ? "cpu" : processor) + ", " + target.name;
   target.multiplies_bf16 = machine.has_bf16;
-  target.cost = cpu::cpu_cost(machine);
-  const auto family = [](int index) -> const cpu::Family& {
-    return cpu::cpu_families()[static_cast<std::size_t>(index)];
-  };
-  target.families = static_cast<int>(cpu::cpu_families().size());
-  target.family_name = [family](int index) { return family(index).name; };
-  target.estimate = [=](int index, const Graph& graph, const Group& group) {
-    return family(index).estimate(graph, group, machine);
-  };
-  target.space = [=](int index, const Graph& graph, const Group& group) {
-    return cpu::space_of(family(index), graph, group, machine);
-  };
+  const auto families = std::make_shared<cpu::Families>(cpu::cpu_families(), machine);
+  target.offers = families;
   target.roofline_us = [machine](const Graph& graph, const Group& group) {
     const Work work = work_of(graph, group);
     const double bandwidth =
@@ -114,10 +98,23 @@ Target cpu_target(const cpu::Machine& machine) {
     const double peak = reads_narrow(graph, group) ? narrow : machine.f32_gflops;
     return std::max(work.flops / (peak * 1e3), work.bytes / (bandwidth * 1e3));
   };
-  target.build = [machine](const Program& program) -> std::unique_ptr<Engine> {
-    return std::make_unique<CpuEngine>(program, machine);
+  target.lower = [families](const LaidOutGraph& laid, const FusionPlan& plan) {
+    auto kernels = std::make_unique<CpuKernels>();
+    for (const Group& group : plan.groups) kernels->groups.push_back(families->build(laid, group));
+    return kernels;
+  };
+  target.build = [threads = machine.threads](const Program& program,
+                                             std::unique_ptr<Kernels> kernels) {
+    return std::make_unique<CpuEngine>(program, std::move(static_cast<CpuKernels&>(*kernels)),
+                                       threads);
   };
   return target;
+}
+
+CostFn Target::cost() const {
+  return [offers = offers](const LaidOutGraph& laid, const Group& group) {
+    return offers->cost(laid, group);
+  };
 }
 
 Target target_of(const Device& device, int threads) {

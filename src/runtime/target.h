@@ -3,11 +3,11 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "src/kernels/cpu/kernel.h"
-#include "src/kernels/cuda/driver/device.h"
+#include "src/kernels/cuda/machine.h"
+#include "src/kernels/family.h"
 #include "src/trace/fuse.h"
 #include "tensor/device.h"
 
@@ -16,14 +16,26 @@ namespace tensor::detail {
 struct Program;
 class Engine;
 
+/// The kernels of a plan, group by group, before they are bound to memory.
+class Kernels {
+ public:
+  virtual ~Kernels() = default;
+  /// What runs a group: "sm90a_gemm_f16_f32_128x128x64_s4_add".
+  virtual std::string description(std::size_t group) const = 0;
+  /// Kernels that were generated for a group, each as one text that needs no other file.
+  struct Source {
+    std::string name, text;
+  };
+  virtual std::vector<Source> sources(std::size_t) const { return {}; }
+};
+
 struct Target {
   Device device;
   std::string name;      // for reports: "2 threads", "NVIDIA H200"
   std::string tuned_as;  // of measurements: those of one name can be compared
   std::string driver;    // what may make a difference beside it
   std::string kernels;   // another text is other kernels; empty where the version alone tells
-  CostFn cost;
-  int families = 0;
+  std::shared_ptr<Offers> offers;  // what its families can do
   /// Whether it has instructions for products of bf16. Programs that are to be compiled in bf16 are
   /// compiled in f32 where it has not: nothing would be gained.
   bool multiplies_bf16 = true;
@@ -33,16 +45,16 @@ struct Target {
   /// Whether kernels are as fast in bf16 as in f16, so that what was measured of one type serves
   /// the other.
   bool bf16_is_like_f16 = false;
-  /// Microseconds that a family thinks it takes, nullopt when it declines the group.
-  std::function<std::optional<double>(int family, const Graph&, const Group&)> estimate;
-  /// What may be tried for a group that the family accepts; nullopt where there is one way only.
-  std::function<std::optional<Space>(int family, const Graph&, const Group&)> space;
-  std::function<std::string_view(int family)> family_name;
   /// The least time that the device needs for a group's work, in microseconds.
   std::function<double(const Graph&, const Group&)> roofline_us;
   std::string peak_rates = "assumed";  // how the rates behind it are known, for reports
-  /// Builds the kernels of a program whose values are placed.
-  std::function<std::unique_ptr<Engine>(const Program&)> build;
+  /// Makes a plan's kernels, each group by its family as its schedule says.
+  std::function<std::unique_ptr<Kernels>(const LaidOutGraph&, const FusionPlan&)> lower;
+  /// Binds them to the values of a program, which are placed.
+  std::function<std::unique_ptr<Engine>(const Program&, std::unique_ptr<Kernels>)> build;
+
+  /// The cheapest offer's time: what fusion goes by where nothing was measured.
+  CostFn cost() const;
 };
 
 Target cpu_target(const cpu::Machine& machine);

@@ -6,7 +6,6 @@
 #include <unordered_map>
 
 #include "src/trace/node_set.h"
-#include "src/trace/parallel.h"
 
 namespace tensor {
 namespace {
@@ -14,22 +13,21 @@ namespace {
 // The compute operators in the order in which they are planned, with the edges among them; views
 // are contracted.
 struct ComputeGraph {
+  const Fusible& fusible;
   const Graph& graph;
   const Wiring wires;
-  const std::vector<Parallel> parallel;
   std::vector<ValueId> ids;  // of operator i
   std::vector<int> index;    // of a value; -1 when no operator computes it
   std::vector<std::vector<int>> producers, consumers;
   std::vector<NodeSet> ancestors;
 
-  explicit ComputeGraph(const Graph& g)
-      : graph(g), wires(wiring(g)), parallel(parallel_products(g, wires)) {
+  explicit ComputeGraph(const Fusible& f) : fusible(f), graph(f.laid.graph), wires(wiring(graph)) {
     order();
     producers.resize(ids.size());
     consumers.resize(ids.size());
     ancestors.assign(ids.size(), NodeSet(size()));
     for (int i = 0; i < size(); ++i) {
-      for (const ValueId input : g[ids[at(i)]].inputs) {
+      for (const ValueId input : graph[ids[at(i)]].inputs) {
         const int p = index[at(wires.root[at(input)])];
         if (p < 0 || std::count(producers[at(i)].begin(), producers[at(i)].end(), p)) continue;
         producers[at(i)].push_back(p);
@@ -67,7 +65,7 @@ struct ComputeGraph {
     // Of chains that agree for some operators and then part, all versions together.
     std::vector<std::vector<const Parallel*>> families;
     std::map<ValueId, std::size_t> family_of;
-    for (const Parallel& chains : parallel) {
+    for (const Parallel& chains : fusible.parallel) {
       const auto known = family_of.find(chains.front().front());
       const std::size_t family = known == family_of.end() ? families.size() : known->second;
       if (family == families.size()) families.emplace_back();
@@ -150,13 +148,13 @@ std::vector<Group> in_program_order(const Wiring& wires, std::vector<Group> grou
 
 class Planner {
  public:
-  Planner(const Graph& graph, const CostFn& cost, const FuseLimits& limits)
-      : g_(graph), cost_(cost), limits_(limits), structures_(graph) {}
+  Planner(const Fusible& fusible, const CostFn& cost, const FuseLimits& limits)
+      : g_(fusible), cost_(cost), limits_(limits), structures_(fusible.laid) {}
 
   FusionPlan run() {
     choices_.resize(at(g_.size()));
     for (int top = 0; top < g_.size(); ++top) find_cones(top);
-    for (const Parallel& chains : g_.parallel) find_runs(chains);
+    for (const ParallelRun& run : g_.fusible.runs) add_run(run);
     NodeSet all(g_.size());
     for (int i = 0; i < g_.size(); ++i) all.add(i);
     best(all);
@@ -253,29 +251,16 @@ class Planner {
     });
   }
 
-  // Every run of neighbours among parallel products, as one group, and those that are all readers
-  // of their left operand with what makes it.
-  void find_runs(const Parallel& chains) {
-    for (std::size_t begin = 0; begin < chains.size(); ++begin)
-      for (std::size_t end = begin + 2; end <= chains.size() && end - begin <= at(limits_.parallel);
-           ++end) {
-        ParallelRun run{{},
-                        Parallel(chains.begin() + static_cast<std::ptrdiff_t>(begin),
-                                 chains.begin() + static_cast<std::ptrdiff_t>(end))};
-        NodeSet set(g_.size());
-        std::vector<int> sinks;
-        for (const Chain& chain : run.chains) {
-          for (const ValueId id : chain) set.add(g_.index[at(id)]);
-          sinks.push_back(g_.index[at(chain.back())]);
-        }
-        add_choice(set, sinks, &run);
-        Chain lead = lead_of(g_.graph, g_.wires, run.chains);
-        for (; !lead.empty(); lead.pop_back()) {
-          run.lead.insert(run.lead.begin(), lead.back());
-          set.add(g_.index[at(lead.back())]);
-          add_choice(set, sinks, &run);
-        }
-      }
+  // Parallel products as one group: the last operator of any chain may be the group's last.
+  void add_run(const ParallelRun& run) {
+    NodeSet set(g_.size());
+    std::vector<int> sinks;
+    for (const ValueId id : run.lead) set.add(g_.index[at(id)]);
+    for (const Chain& chain : run.chains) {
+      for (const ValueId id : chain) set.add(g_.index[at(id)]);
+      sinks.push_back(g_.index[at(chain.back())]);
+    }
+    add_choice(set, sinks, &run);
   }
 
   void add_choice(const NodeSet& set, const std::vector<int>& sinks,
@@ -295,10 +280,10 @@ class Planner {
     const auto [known, is_new] = costs_.try_emplace(structures_.of(group));
     if (is_new) {
       if (run) {
-        const Merged merged = merged_alone(g_.graph, *run);
-        known->second = cost_(merged.graph, merged.group);
+        const Isolated merged = merged_alone(g_.fusible.laid, *run);
+        known->second = cost_(merged.laid, merged.group);
       } else {
-        known->second = cost_(g_.graph, group);
+        known->second = cost_(g_.fusible.laid, group);
       }
     }
     return known->second;
@@ -402,24 +387,24 @@ class Planner {
 
 }  // namespace
 
-FusionPlan fuse(const Graph& graph, const CostFn& cost, const FuseLimits& limits) {
-  return Planner(graph, cost, limits).run();
+FusionPlan fuse(const Fusible& fusible, const CostFn& cost, const FuseLimits& limits) {
+  return Planner(fusible, cost, limits).run();
 }
 
-Fusion fuse_with_alternatives(const Graph& graph, const CostFn& cost, double share,
+Fusion fuse_with_alternatives(const Fusible& fusible, const CostFn& cost, double share,
                               const FuseLimits& limits) {
-  Planner planner(graph, cost, limits);
+  Planner planner(fusible, cost, limits);
   FusionPlan plan = planner.run();
   return {std::move(plan), planner.alternatives(share)};
 }
 
-FusionPlan no_fusion(const Graph& graph, const CostFn& cost) {
-  const Wiring wires = wiring(graph);
+FusionPlan no_fusion(const LaidOutGraph& laid, const CostFn& cost) {
+  const Wiring wires = wiring(laid.graph);
   FusionPlan plan;
-  for (ValueId id = 0; id < graph.size(); ++id) {
-    if (!is_compute(graph, id)) continue;
-    const Group group = make_group(graph, wires, {id});
-    plan.groups.push_back(costed(group, cost(graph, group)));
+  for (ValueId id = 0; id < laid.graph.size(); ++id) {
+    if (!is_compute(laid.graph, id)) continue;
+    const Group group = make_group(laid.graph, wires, {id});
+    plan.groups.push_back(costed(group, cost(laid, group)));
     plan.microseconds += plan.groups.back().microseconds;
   }
   return plan;

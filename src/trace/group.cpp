@@ -1,10 +1,8 @@
-// Groups of operators: how a graph is wired without its views, a group's reads and writes, and its
-// structure as text.
+#include "src/trace/group.h"
+
 #include <algorithm>
 #include <sstream>
 #include <unordered_map>
-
-#include "src/trace/fuse.h"
 
 namespace tensor {
 namespace {
@@ -61,16 +59,18 @@ Group make_group(const Graph& graph, const Wiring& wiring, std::vector<ValueId> 
   return group;
 }
 
-Structures::Structures(const Graph& graph) : graph_(graph) {
+Structures::Structures(const Graph& graph, const std::vector<Layout>* layouts) : graph_(graph) {
   std::unordered_map<std::string, int> numbers;
   std::ostringstream text;
   const auto number = [&] {
     const int next = static_cast<int>(numbers.size());
     return numbers.try_emplace(text.str(), next).first->second;
   };
-  for (const Node& node : graph.nodes()) {
+  for (ValueId id = 0; id < graph_.size(); ++id) {
+    const Node& node = graph_[id];
     text.str("");
     text << (node.kind == NodeKind::constant ? "constant " : "value ") << node.type;
+    if (layouts) text << (*layouts)[at(id)].strides << (*layouts)[at(id)].offset;
     outside_.push_back(number());
     if (node.kind == NodeKind::operation)
       text << ' ' << static_cast<int>(node.op) << '(' << node.attrs << ')';

@@ -4,8 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/trace/fuse.h"
-#include "src/trace/layout.h"
+#include "src/trace/group.h"
 
 namespace tensor {
 

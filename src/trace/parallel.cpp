@@ -367,21 +367,48 @@ ParallelRun run_of(const Graph& graph, const Group& group) {
   return are_parallel && leads_to(graph, run.lead, left) ? run : ParallelRun();
 }
 
-Merged merged_alone(const Graph& graph, const ParallelRun& run) {
+Fusible propose_parallel(LaidOutGraph laid) {
+  Fusible result{std::move(laid)};
+  const Graph& graph = result.laid.graph;
+  const Wiring wires = wiring(graph);
+  result.parallel = parallel_products(graph, wires);
+  for (const Parallel& chains : result.parallel)
+    for (std::size_t begin = 0; begin < chains.size(); ++begin)
+      for (std::size_t end = begin + 2; end <= std::min(chains.size(), begin + kMostParallel);
+           ++end) {
+        ParallelRun run;
+        run.chains.assign(chains.begin() + static_cast<std::ptrdiff_t>(begin),
+                          chains.begin() + static_cast<std::ptrdiff_t>(end));
+        result.runs.push_back(run);
+        Chain lead = lead_of(graph, wires, run.chains);
+        for (; !lead.empty(); lead.pop_back()) {
+          run.lead.insert(run.lead.begin(), lead.back());
+          result.runs.push_back(run);
+        }
+      }
+  return result;
+}
+
+Isolated merged_alone(const LaidOutGraph& laid, const ParallelRun& run) {
   const auto& [lead, chains] = run;
+  const Graph& graph = laid.graph;
   Rewriter rewriter(graph);
   Graph& to = rewriter.to();
+  std::vector<Layout> layouts;  // of its nodes
+  const auto put = [&](ValueId id, ValueId as) {
+    rewriter.replace(id, as);
+    layouts.push_back(laid.layouts[at(id)]);
+  };
   // The lead and the views among it, from what it reads.
   const ValueId left = left_of(graph, chains);
   const ValueId read = lead.empty() ? left : carried(graph, lead.front());
-  rewriter.replace(read, to.add_input(graph.type(read)));
+  put(read, to.add_input(graph.type(read)));
   for (const ValueId id : lead)
-    if (const ValueId sums = told(graph, id); sums >= 0)
-      rewriter.replace(sums, to.add_input(graph.type(sums)));
+    if (const ValueId sums = told(graph, id); sums >= 0) put(sums, to.add_input(graph.type(sums)));
   const auto keep = [&](auto&& self, ValueId id) -> void {
     if (rewriter(id) >= 0) return;
     for (const ValueId input : graph[id].inputs) self(self, input);
-    rewriter.replace(id, rewriter.keep(id));
+    put(id, rewriter.keep(id));
   };
   keep(keep, left);
   std::vector<ValueId> nodes;
@@ -396,10 +423,12 @@ Merged merged_alone(const Graph& graph, const ParallelRun& run) {
         const Shape shape = step == 0 ? Shape{type.shape[0], width} : Shape{width};
         return to.add_constant(broadcast_to(zeros({}, type.dtype), shape));
       });
+  for (ValueId id = static_cast<ValueId>(layouts.size()); id < to.size(); ++id)
+    layouts.push_back({to.type(id).shape, row_major(to.type(id).shape), 0});
   nodes.insert(nodes.end(), wide.begin(), wide.end());
   to.set_outputs({nodes.back()});
-  Merged result{std::move(to), {}};
-  result.group = make_group(result.graph, wiring(result.graph), std::move(nodes));
+  Isolated result{{std::move(to), std::move(layouts)}, {}};
+  result.group = make_group(result.laid.graph, wiring(result.laid.graph), std::move(nodes));
   return result;
 }
 

@@ -5,8 +5,7 @@
 
 #include <utility>
 
-#include "src/trace/fuse.h"
-#include "src/trace/layout.h"
+#include "src/trace/isolate.h"
 
 namespace tensor {
 
@@ -43,13 +42,18 @@ Chain lead_of(const Graph& graph, const Wiring& wiring, const Parallel& chains);
 /// A group of operators as the parallel chains it is made of; empty when it is not.
 ParallelRun run_of(const Graph& graph, const Group& group);
 
+/// A graph that is to be fused, and what of it may run as one: every run of neighbours among
+/// parallel chains, by itself and with each lead that it can have.
+struct Fusible {
+  LaidOutGraph laid;
+  std::vector<Parallel> parallel = {};  // whose operators are planned together
+  std::vector<ParallelRun> runs = {};
+};
+Fusible propose_parallel(LaidOutGraph laid);
+
 /// The one matmul that parallel chains become, with their lead, in a graph of its own. Its weights
 /// take no memory: it is there to be costed.
-struct Merged {
-  Graph graph;
-  Group group;
-};
-Merged merged_alone(const Graph& graph, const ParallelRun& run);
+Isolated merged_alone(const LaidOutGraph& laid, const ParallelRun& run);
 
 /// Lowers the plan's groups of parallel chains: constants side by side, one matmul with one
 /// epilogue, and for every chain's result a view of some of its columns; leads stay as they are.

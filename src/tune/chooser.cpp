@@ -203,7 +203,7 @@ bool Chooser::choose_schedule(const TuningTask& task) {
 // ---- What was chosen
 
 std::string Chooser::scheduled(const Group& group) const {
-  return Problem::joined(std::string(parts_.target.family_name(group.family)), group.schedule);
+  return Problem::joined(std::string(parts_.target.offers->name(group.family)), group.schedule);
 }
 
 void Chooser::note_partition(const Partition& before, const Partition& after,

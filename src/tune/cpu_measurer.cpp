@@ -34,7 +34,9 @@ class CpuTrial : public Trial {
   CpuTrial(const Problem& problem, const Schedule& schedule, const cpu::Machine& machine)
       : problem_(problem), group_(problem.group(schedule)), machine_(machine) {}
 
-  void compile() override { kernel_ = cpu::build_group(problem_.alone().laid, group_, machine_); }
+  void compile() override {
+    kernel_ = cpu::Families(cpu::cpu_families(), machine_).build(problem_.alone().laid, group_);
+  }
 
   void check() override {
     run();

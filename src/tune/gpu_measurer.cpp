@@ -68,7 +68,8 @@ class GpuTrial : public Trial {
 
   // All that takes time and no GPU. Code is loaded later: that would disturb what is timed now.
   void compile() override {
-    lowered_ = cuda::lower_group(problem_.alone().laid, group_, cuda::machine_of(device_.info()));
+    const cuda::Machine machine = cuda::machine_of(device_.info());
+    lowered_ = cuda::Families(cuda::cuda_families(), machine).build(problem_.alone().laid, group_);
     if (lowered_.on_host) fail("tune", "runs on the host, where GPU time is not taken");
     for (const cuda::Call& call : lowered_.calls)
       cubins_.push_back(cuda::compiled(call, device_.info()));

@@ -9,7 +9,6 @@
 
 #include "src/runtime/target.h"
 #include "src/trace/fuse.h"
-#include "src/trace/layout.h"
 #include "src/tune/table.h"
 #include "src/tune/tuned_cost.h"
 
@@ -37,11 +36,11 @@ class Planner {
     bool by_times = true;  // else by estimates, whatever was measured
   };
 
-  /// `laid` and `target` must outlive it.
-  Planner(const LaidOutGraph& laid, const detail::Target& target, const Options& options)
-      : laid_(laid), target_(target), options_(options) {}
+  /// `fusible` and `target` must outlive it.
+  Planner(const Fusible& fusible, const detail::Target& target, const Options& options)
+      : fusible_(fusible), target_(target), options_(options) {}
 
-  const Graph& graph() const { return laid_.graph; }
+  const Graph& graph() const { return fusible_.laid.graph; }
   /// Whether there are several partitions to choose from.
   bool has_choice() const { return options_.fuse && options_.by_times; }
 
@@ -62,7 +61,7 @@ class Planner {
  private:
   ModelPlan merged(FusionPlan apart) const;
 
-  const LaidOutGraph& laid_;
+  const Fusible& fusible_;
   const detail::Target& target_;
   Options options_;
 };

@@ -15,18 +15,19 @@ constexpr char kDot = '.';
 std::pair<const Offer*, Schedule> taken(const std::vector<Offer>& offers,
                                         const Schedule& schedule) {
   const std::size_t dot = std::min(schedule.sketch.find(kDot), schedule.sketch.size());
-  const std::string family = schedule.sketch.substr(0, dot);
+  const std::string_view family = std::string_view(schedule.sketch).substr(0, dot);
   for (const Offer& offer : offers) {
-    if (offer.name != family || offer.space.has_value() != (dot < schedule.sketch.size())) continue;
+    if (offer.name != family || (offer.space() != nullptr) != (dot < schedule.sketch.size()))
+      continue;
     Schedule own = schedule;
-    own.sketch = offer.space ? schedule.sketch.substr(dot + 1) : "";
+    own.sketch = offer.space() ? schedule.sketch.substr(dot + 1) : "";
     return {&offer, own};
   }
   return {nullptr, schedule};
 }
 
 Sketch named(const Offer& offer, Sketch sketch) {
-  sketch.name = offer.name + kDot + sketch.name;
+  sketch.name = std::string(offer.name) + kDot + sketch.name;
   return sketch;
 }
 
@@ -36,29 +37,29 @@ Space joined_space(const std::vector<Offer>& offers) {
   for (const Offer& offer : offers) {
     const bool is_better = offer.microseconds < best;
     best = std::min(best, offer.microseconds);
-    if (offer.space) {
-      for (const Sketch& sketch : offer.space->sketches)
-        all.sketches.push_back(named(offer, sketch));
-      if (is_better) all.chosen = offer.space->chosen;
-      if (is_better) all.chosen.sketch = offer.name + kDot + all.chosen.sketch;
+    const std::string name(offer.name);
+    if (const Space* space = offer.space()) {
+      for (const Sketch& sketch : space->sketches) all.sketches.push_back(named(offer, sketch));
+      if (is_better) all.chosen = space->chosen;
+      if (is_better) all.chosen.sketch = name + kDot + all.chosen.sketch;
     } else {
-      all.sketches.push_back({offer.name, {}});
-      if (is_better) all.chosen = {offer.name, {}};
+      all.sketches.push_back({name, {}});
+      if (is_better) all.chosen = {name, {}};
     }
   }
   all.fault = [&offers](const Schedule& schedule) -> std::string {
     const auto [offer, own] = taken(offers, schedule);
     if (!offer) return "no family of this name takes the group";
-    return offer->space ? offer->space->fault(own) : "";
+    return offer->space() ? offer->space()->fault(own) : "";
   };
   all.model_us = [&offers](const Schedule& schedule) {
     const auto [offer, own] = taken(offers, schedule);
     if (!offer) return std::numeric_limits<double>::infinity();
-    return offer->space ? offer->space->model_us(own) : offer->microseconds;
+    return offer->space() ? offer->space()->model_us(own) : offer->microseconds;
   };
   all.features = [&offers](const Schedule& schedule) {
     const auto [offer, own] = taken(offers, schedule);
-    if (offer && offer->space) return offer->space->features(own);
+    if (offer && offer->space()) return offer->space()->features(own);
     Features estimated;
     if (offer) estimated.time.total = offer->microseconds;
     return estimated.values();
@@ -70,15 +71,10 @@ Space joined_space(const std::vector<Offer>& offers) {
 
 std::vector<Offer> offers_of(const detail::Target& target, const Isolated& alone) {
   constexpr double kHopeless = 8;  // times the best one's estimate
-  std::vector<Offer> all;
+  std::vector<Offer> all = target.offers->of(alone);
+  std::erase_if(all, [](const Offer& offer) { return offer.name == "host"; });
   double best = std::numeric_limits<double>::infinity();
-  for (int family = 0; family < target.families; ++family) {
-    const std::string name(target.family_name(family));
-    const auto time = target.estimate(family, alone.laid.graph, alone.group);
-    if (!time || name == "host") continue;
-    all.push_back({family, name, *time, target.space(family, alone.laid.graph, alone.group)});
-    best = std::min(best, *time);
-  }
+  for (const Offer& offer : all) best = std::min(best, offer.microseconds);
   std::erase_if(all, [&](const Offer& offer) { return offer.microseconds > kHopeless * best; });
   return all;
 }
@@ -97,7 +93,7 @@ Problem::Problem(std::string text, Isolated alone, std::vector<Offer> offers, do
 Choice Problem::choice(const Schedule& schedule) const {
   const auto [offer, own] = taken(offers_, schedule);
   if (!offer) return {};
-  return {offer->family, offer->space ? own.text() : ""};
+  return {offer->family, offer->space() ? own.text() : ""};
 }
 
 std::string Problem::joined(const std::string& family, const std::string& schedule) {
@@ -121,9 +117,8 @@ Group Problem::group(const Schedule& schedule) const {
 }
 
 const Reference& Problem::reference() const {
-  std::call_once(made_, [this] {
-    reference_ = std::make_unique<const Reference>(alone_, reference_effort_);
-  });
+  std::call_once(
+      made_, [this] { reference_ = std::make_unique<const Reference>(alone_, reference_effort_); });
   return *reference_;
 }
 

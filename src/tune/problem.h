@@ -14,14 +14,6 @@
 
 namespace tensor {
 
-/// A family of kernels that takes a group, and what it may try.
-struct Offer {
-  int family = 0;
-  std::string name;                 // of the family
-  double microseconds = 0;          // its estimate
-  std::optional<Space> space = {};  // nullopt: the family knows one way only
-};
-
 /// Of all families of the target that may be tried: not those that think they take many times as
 /// long as the best one, nor the host.
 std::vector<Offer> offers_of(const detail::Target& target, const Isolated& alone);

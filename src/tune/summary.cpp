@@ -19,7 +19,7 @@ TunedGroup tuned_group(const TuningParts& parts, const LaidOutGraph& laid, const
   row.operators = detail::operators_of(laid.graph, group);
   row.problem = problem;
   row.where = detail::place_of(laid.graph, group);
-  row.after = Problem::joined(std::string(parts.target.family_name(group.family)), group.schedule);
+  row.after = Problem::joined(std::string(parts.target.offers->name(group.family)), group.schedule);
   if (const TuningTask* task = parts.tasks.find(laid, group)) {
     row.before_us = task->before_us;
     row.before = task->level0().text();

@@ -23,110 +23,114 @@ void keep_device(std::vector<Measurement>& measurements, const std::string& devi
   std::erase_if(measurements, [&](const Measurement& m) { return m.device != device; });
 }
 
-// -1 if this build has no family of that name.
-int family_of(const detail::Target& target, std::string_view name) {
-  for (int family = 0; family < target.families; ++family)
-    if (target.family_name(family) == name) return family;
-  return -1;
-}
-
-// Logs outlive the spaces that they are about: whether this build can still run the group so.
-bool can_run(const detail::Target& target, const Graph& graph, const Group& group,
-             const Table::Entry& entry) {
-  const int family = family_of(target, entry.family);
-  if (family < 0 || !target.estimate(family, graph, group)) return false;
-  if (entry.schedule.empty()) return true;  // as the family likes
-  try {
-    const Schedule schedule = Schedule::parse(entry.schedule);
-    const auto space = target.space(family, graph, group);
-    return space && space->has(schedule);
-  } catch (const UserError&) {  // a text of another version
-    return false;
+// The offer that was measured, nullptr where this build has none: logs outlive the spaces that they
+// are about.
+const Offer* offer_of(const std::vector<Offer>& offers, const Table::Entry& entry) {
+  for (const Offer& offer : offers) {
+    if (offer.name != entry.family) continue;
+    if (entry.schedule.empty()) return &offer;  // as the family likes
+    try {
+      const Schedule schedule = Schedule::parse(entry.schedule);
+      return offer.space() && offer.space()->has(schedule) ? &offer : nullptr;
+    } catch (const UserError&) {  // a text of another version
+      return nullptr;
+    }
   }
+  return nullptr;
 }
 
 // What was measured of a group, or else of its twin, less what failed in this type.
 std::optional<GroupCost> measured_cost(const detail::Target& target, const Table& table,
-                                       const Graph& graph, const Group& group) {
+                                       const LaidOutGraph& laid, const Group& group) {
   const std::string& device = target.tuned_as;
-  const std::string problem = problem_text(graph, group);
+  const std::string problem = problem_text(laid.graph, group);
+  std::vector<Offer> offers;  // asked for once something was measured
   const auto is_usable = [&](const Table::Entry& entry) {
-    return !table.has_failed(device, problem, entry) && can_run(target, graph, group, entry);
+    if (table.has_failed(device, problem, entry)) return false;
+    if (offers.empty()) offers = target.offers->of(isolate(laid, group));
+    return offer_of(offers, entry) != nullptr;
   };
   std::optional<Table::Entry> entry = table.find(device, problem, is_usable);
   if (!entry && target.bf16_is_like_f16) entry = table.find(device, twin_text(problem), is_usable);
   if (!entry) return std::nullopt;
-  return GroupCost{family_of(target, entry->family), entry->microseconds, entry->schedule};
+  return GroupCost{offer_of(offers, *entry)->family, entry->microseconds, entry->schedule};
 }
 
 // The estimate of a group of which no usable time is known. If what the family would take has been
 // tried and has failed, nothing else is worse.
-GroupCost estimated_cost(const detail::Target& target, const Table& table, const Graph& graph,
+GroupCost estimated_cost(const detail::Target& target, const Table& table, const LaidOutGraph& laid,
                          const Group& group) {
   constexpr double kFailed = 1e6;
-  GroupCost cost = target.cost(graph, group);
-  const std::string problem = problem_text(graph, group);
-  if (cost.family < 0 || !table.has_failures(target.tuned_as, problem)) return cost;
-  const auto space = target.space(cost.family, graph, group);
-  const Table::Entry chosen = {target.tuned_as, std::string(target.family_name(cost.family)),
-                               space ? space->chosen.text() : cost.schedule};
+  GroupCost cost;
+  const Offer* best = nullptr;
+  const std::vector<Offer> offers = target.offers->of(isolate(laid, group));
+  for (const Offer& offer : offers)
+    if (offer.microseconds < cost.microseconds) {
+      best = &offer;
+      cost = {offer.family, offer.microseconds};
+    }
+  const std::string problem = problem_text(laid.graph, group);
+  if (!best || !table.has_failures(target.tuned_as, problem)) return cost;
+  const Table::Entry chosen = {target.tuned_as, std::string(best->name),
+                               best->space() ? best->space()->chosen.text() : cost.schedule};
   if (table.has_failed(target.tuned_as, problem, chosen)) cost.microseconds *= kFailed;
   return cost;
 }
 
 // What was measured of a group of a plan; of parallel products of the one that they become.
 std::optional<GroupCost> measured_part(const detail::Target& target, const Table& table,
-                                       const Graph& graph, const Group& group) {
-  const ParallelRun run = run_of(graph, group);
-  if (run.empty()) return measured_cost(target, table, graph, group);
-  const Merged merged = merged_alone(graph, run);
-  return measured_cost(target, table, merged.graph, merged.group);
+                                       const LaidOutGraph& laid, const Group& group) {
+  const ParallelRun run = run_of(laid.graph, group);
+  if (run.empty()) return measured_cost(target, table, laid, group);
+  const Isolated merged = merged_alone(laid, run);
+  return measured_cost(target, table, merged.laid, merged.group);
 }
 
 // The same costs, but what a partition does without cannot be had, be it in this type or its twin.
 CostFn without(CostFn cost, const Partition& partition, bool with_twins) {
   if (partition.without.empty()) return cost;
-  return [=](const Graph& graph, const Group& group) -> GroupCost {
+  return [=](const LaidOutGraph& laid, const Group& group) -> GroupCost {
     if (group.nodes.size() > 1) {
-      const std::string text = problem_text(graph, group);
+      const std::string text = problem_text(laid.graph, group);
       if (partition.without.contains(crc32_digits(text))) return {};
       if (with_twins && partition.without.contains(crc32_digits(twin_text(text)))) return {};
     }
-    return cost(graph, group);
+    return cost(laid, group);
   };
 }
 
-FusionPlan measured_fusion(const Partition& partition, const Graph& graph,
+FusionPlan measured_fusion(const Partition& partition, const Fusible& fusible,
                            const detail::Target& target,
                            const std::shared_ptr<const Table>& table) {
   const auto fuse_by = [&](CostFn cost) {
-    return fuse(graph, without(std::move(cost), partition, target.bf16_is_like_f16));
+    return fuse(fusible, without(std::move(cost), partition, target.bf16_is_like_f16));
   };
-  if (!table) return fuse_by(target.cost);
+  if (!table) return fuse_by(target.cost());
   std::vector<double> ratios;  // of measured times to estimates
-  FusionPlan plan = fuse_by([&](const Graph& of, const Group& group) {
+  FusionPlan plan = fuse_by([&](const LaidOutGraph& of, const Group& group) {
     const GroupCost estimate = estimated_cost(target, *table, of, group);
     const auto measured = measured_cost(target, *table, of, group);
     if (measured) ratios.push_back(measured->microseconds / estimate.microseconds);
     return measured.value_or(estimate);
   });
-  const bool is_measured = std::all_of(
-      plan.groups.begin(), plan.groups.end(),
-      [&](const Group& group) { return measured_part(target, *table, graph, group).has_value(); });
+  const bool is_measured =
+      std::all_of(plan.groups.begin(), plan.groups.end(), [&](const Group& group) {
+        return measured_part(target, *table, fusible.laid, group).has_value();
+      });
   if (ratios.empty() || is_measured) return plan;
   // What is a little better is not worth the change, which nobody has measured.
   constexpr double kMargin = 1.05;
   return fuse_by(tuned_cost(target, table, kMargin * std::max(1.0, median(ratios))));
 }
 
-FusionPlan estimated_fusion(const Partition& partition, const Graph& graph,
+FusionPlan estimated_fusion(const Partition& partition, const Fusible& fusible,
                             const detail::Target& target,
                             const std::shared_ptr<const Table>& table) {
-  FusionPlan plan = fuse(graph, without(target.cost, partition, target.bf16_is_like_f16));
+  FusionPlan plan = fuse(fusible, without(target.cost(), partition, target.bf16_is_like_f16));
   if (!table) return plan;
   plan.microseconds = 0;
   for (Group& group : plan.groups) {
-    if (const auto measured = measured_part(target, *table, graph, group))
+    if (const auto measured = measured_part(target, *table, fusible.laid, group))
       std::tie(group.family, group.microseconds, group.schedule) =
           std::tie(measured->family, measured->microseconds, measured->schedule);
     plan.microseconds += group.microseconds;
@@ -149,21 +153,12 @@ std::vector<Measurement> shipped_measurements(const std::string& device) {
 
 CostFn tuned_cost(const detail::Target& target, std::shared_ptr<const Table> table,
                   double caution) {
-  if (!table) return target.cost;
-  return [=](const Graph& graph, const Group& group) -> GroupCost {
-    if (const auto measured = measured_cost(target, *table, graph, group)) return *measured;
-    GroupCost cost = estimated_cost(target, *table, graph, group);
+  if (!table) return target.cost();
+  return [=](const LaidOutGraph& laid, const Group& group) -> GroupCost {
+    if (const auto measured = measured_cost(target, *table, laid, group)) return *measured;
+    GroupCost cost = estimated_cost(target, *table, laid, group);
     cost.microseconds *= caution;
     return cost;
-  };
-}
-
-CostFn remembered(CostFn cost) {
-  return [cost = std::move(cost), known = std::make_shared<std::map<std::string, GroupCost>>()](
-             const Graph& graph, const Group& group) {
-    const auto [at, is_new] = known->try_emplace(problem_text(graph, group));
-    if (is_new) at->second = cost(graph, group);
-    return at->second;
   };
 }
 
@@ -174,22 +169,20 @@ std::string Partition::text() const {
   return Problem::joined(costs, schedule);
 }
 
-FusionPlan fusion_by(const Partition& partition, const Graph& graph, const detail::Target& target,
-                     const std::shared_ptr<const Table>& table) {
+FusionPlan fusion_by(const Partition& partition, const Fusible& fusible,
+                     const detail::Target& target, const std::shared_ptr<const Table>& table) {
   return partition.costs == Partition::kEstimated
-             ? estimated_fusion(partition, graph, target, table)
-             : measured_fusion(partition, graph, target, table);
+             ? estimated_fusion(partition, fusible, target, table)
+             : measured_fusion(partition, fusible, target, table);
 }
 
-FusionPlan tuned_fusion(const Graph& graph, const detail::Target& target,
+FusionPlan tuned_fusion(const Fusible& fusible, const detail::Target& target,
                         const std::shared_ptr<const Table>& table) {
-  if (!table || !table->has_choice(kModel)) return fusion_by({}, graph, target, table);
-  detail::Target remembering = target;
-  remembering.cost = remembered(target.cost);
+  if (!table || !table->has_choice(kModel)) return fusion_by({}, fusible, target, table);
   const Partition plain{Partition::kEstimated};
-  FusionPlan estimated = fusion_by(plain, graph, remembering, table);
-  const Partition chosen = chosen_partition(graph, estimated, target, *table);
-  return chosen == plain ? estimated : fusion_by(chosen, graph, remembering, table);
+  FusionPlan estimated = fusion_by(plain, fusible, target, table);
+  const Partition chosen = chosen_partition(fusible.laid.graph, estimated, target, *table);
+  return chosen == plain ? estimated : fusion_by(chosen, fusible, target, table);
 }
 
 Partition chosen_partition(const Graph& graph, const FusionPlan& estimated,

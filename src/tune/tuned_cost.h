@@ -19,9 +19,6 @@ namespace tensor {
 CostFn tuned_cost(const detail::Target& target, std::shared_ptr<const Table> table,
                   double caution = 1);
 
-/// The same costs, each calculated once for groups of one problem_text.
-CostFn remembered(CostFn cost);
-
 /// The partitions of a model that can be compared by its whole time.
 struct Partition {
   /// The cheapest by tuned_cost. Estimates of what was not measured count as much higher as those
@@ -43,10 +40,10 @@ struct Partition {
 };
 
 /// The partition of that description; `table` may be null.
-FusionPlan fusion_by(const Partition& partition, const Graph& graph, const detail::Target& target,
-                     const std::shared_ptr<const Table>& table);
+FusionPlan fusion_by(const Partition& partition, const Fusible& fusible,
+                     const detail::Target& target, const std::shared_ptr<const Table>& table);
 /// By the partition that the table holds for this model, or else the measured one.
-FusionPlan tuned_fusion(const Graph& graph, const detail::Target& target,
+FusionPlan tuned_fusion(const Fusible& fusible, const detail::Target& target,
                         const std::shared_ptr<const Table>& table);
 
 /// The one that the table holds for a model.

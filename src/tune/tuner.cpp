@@ -10,12 +10,6 @@
 namespace tensor {
 namespace {
 
-// The model is planned many times.
-detail::Target with_remembered_cost(detail::Target target) {
-  target.cost = remembered(target.cost);
-  return target;
-}
-
 // Of a recording the trials are those of each problem.
 TuneOptions without_trials(TuneOptions options) {
   options.trials = 0;
@@ -44,17 +38,18 @@ std::string operators_of(const TuningTask& task) { return task.operators; }
 
 }  // namespace
 
-Tuner::Tuner(LaidOutGraph laid, detail::Target target, const TuneOptions& options,
+Tuner::Tuner(Fusible fusible, detail::Target target, const TuneOptions& options,
              const Limits& limits, std::vector<Measurement> known, Log& log,
              const Instruments& instruments)
-    : laid_(std::move(laid)),
-      target_(with_remembered_cost(std::move(target))),
+    : fusible_(std::move(fusible)),
+      target_(std::move(target)),
       options_(options),
       limits_(adjusted(limits)),
       make_timer_(limits_.ablation.use_whole ? instruments.make_timer : nullptr),
-      planner_(laid_, target_, {.fuse = limits_.fuse, .by_times = limits_.ablation.use_partition}),
+      planner_(fusible_, target_,
+               {.fuse = limits_.fuse, .by_times = limits_.ablation.use_partition}),
       records_(std::move(known), target_, log),
-      tasks_(laid_, target_, records_, task_options(limits_, options.seed)),
+      tasks_(fusible_.laid, target_, records_, task_options(limits_, options.seed)),
       progress_(is_recording() ? without_trials(options) : options, tasks_,
                 is_recording() ? Recorder::describe : operators_of),
       prober_(instruments.make_measurer(tasks_.problems(),

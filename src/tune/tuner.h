@@ -40,7 +40,7 @@ class Tuner {
   };
 
   /// `known`: measurements of this and other devices, from logs. `log` takes the new ones.
-  Tuner(LaidOutGraph laid, detail::Target target, const TuneOptions& options, const Limits& limits,
+  Tuner(Fusible fusible, detail::Target target, const TuneOptions& options, const Limits& limits,
         std::vector<Measurement> known, Log& log, const Instruments& instruments);
   Tuner(const Tuner&) = delete;
   Tuner& operator=(const Tuner&) = delete;
@@ -54,7 +54,7 @@ class Tuner {
   bool measure_fresh(const std::vector<TuningTask*>& fresh);
   bool measure_slots();
 
-  LaidOutGraph laid_;
+  Fusible fusible_;
   detail::Target target_;
   TuneOptions options_;
   Limits limits_;

@@ -12,6 +12,7 @@
 #include "tests/cuda/compiled.h"
 #include "tests/cuda/conv_cases.h"
 #include "tests/cuda/on_device.h"
+#include "tests/families.h"
 
 namespace tensor::cuda {
 namespace {
@@ -43,9 +44,9 @@ TEST(Conv, CompilesWithoutSpills) {
       const ConvCase& c = cases[i % cases.size()];
       const Machine m = machine(capabilities[turn % std::size(capabilities)]);
       const auto t = traced_group(c);
-      ASSERT_TRUE(kConv.estimate(t.laid.graph, t.group, m)) << c.name << '\n' << t.laid.graph;
+      ASSERT_TRUE(estimate_of(kConv, t.laid, t.group, m)) << c.name << '\n' << t.laid.graph;
       SCOPED_TRACE(c.name + " " + m.device.name);
-      expect_compiles(kConv.lower(t.laid, t.group, m), m);
+      expect_compiles(built_by(kConv, t.laid, t.group, m), m);
     }
 }
 
@@ -58,7 +59,7 @@ TEST(Conv, ImagesOfModelsCompileForHopper) {
     for (const ConvShape& shape : model_shapes()) {
       const ConvCase c = conv_cases(shape, dtype)[2];  // with a residual
       const auto t = traced_group(c);
-      const Lowered lowered = kConv.lower(t.laid, t.group, m);
+      const Lowered lowered = built_by(kConv, t.laid, t.group, m);
       SCOPED_TRACE(c.name);
       if (schedules.insert(lowered.description).second) expect_compiles(lowered, m);
     }
@@ -68,7 +69,7 @@ TEST(Conv, TakesOneConvolutionAndWhatIsElementwise) {
   const Tensor w = testing::constant_of({8, 8, 3, 3}, 1, f16);
   const auto accepts = [&](const TensorFunction& f) {
     const auto t = traced_group({"", f, {{{1, 8, 5, 6}, f16}}});
-    return kConv.estimate(t.laid.graph, t.group, machine(80)).has_value();
+    return estimate_of(kConv, t.laid, t.group, machine(80)).has_value();
   };
   using Tensors = std::vector<Tensor>;
   const auto conv = [&](const Tensor& x) { return conv2d(x, w, {}, {.padding = 1}); };

@@ -14,7 +14,7 @@
 namespace tensor::emulator {
 namespace {
 
-using cuda::Kernel;
+using cuda::Launch;
 
 TEST(Emulator, ThreadsAndBlocksAreNumbered) {
   const Trial trial{kTrialHead + R"(

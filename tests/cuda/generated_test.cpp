@@ -9,6 +9,7 @@
 #include "tests/cuda/emulator/group_case.h"
 #include "tests/cuda/generated_cases.h"
 #include "tests/cuda/on_device.h"
+#include "tests/families.h"
 
 namespace tensor::cuda {
 namespace {
@@ -33,10 +34,10 @@ TEST(GeneratedKernels, CompileForEveryArchitecture) {
     const LaidOutGraph& laid = group_case.laid();
     const Group& group = group_case.group();
     const Family& family = family_of(c);
-    const auto time = family.estimate(laid.graph, group, machine);
+    const auto time = estimate_of(family, laid, group, machine);
     ASSERT_TRUE(time) << c.name << '\n' << laid.graph;
     EXPECT_GT(*time, 0) << c.name;
-    for (const Call& call : family.lower(laid, group, machine).calls) {
+    for (const Call& call : built_by(family, laid, group, machine).calls) {
       SCOPED_TRACE(c.name + "\n" + call.source.text);
       const std::string log =
           Compiler::get().compile(call.source, machine.device.architecture()).log;
@@ -52,7 +53,7 @@ void expect_right(const testing::GeneratedCase& c, int capability, std::mt19937*
   emulator::GroupCase group(c.function, testing::inputs_of(c), random);
   const auto lower = [&](const LaidOutGraph& laid, const Group& one, Machine machine) {
     machine.device.multiprocessors = c.multiprocessors;
-    return family_of(c).lower(laid, one, machine);
+    return built_by(family_of(c), laid, one, machine);
   };
   emulator::expect_emulated(group, lower, capability);
 }

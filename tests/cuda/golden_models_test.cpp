@@ -8,6 +8,7 @@
 
 #include "src/compile.h"
 #include "src/core/storage.h"
+#include "src/runtime/cuda_engine.h"
 #include "src/runtime/program.h"
 #include "tests/cuda/emulator/emulator.h"
 #include "tests/models/golden.h"
@@ -44,14 +45,10 @@ class OnDevice {
 // Runs single steps only, which is what verify asks for.
 class EmulatedEngine : public detail::Engine {
  public:
-  EmulatedEngine(const detail::Program& program, int capability)
-      : program_(program), capability_(capability) {
-    const cuda::Machine machine = cuda::machine_of(cuda::typical_device(capability));
-    for (std::size_t g = 0; g < program.plan.groups.size(); ++g) {
-      const Group& group = program.plan.groups[g];
-      lowered_.push_back(cuda::lower_group(program.laid, group, machine));
-      steps_.push_back({static_cast<int>(g), lowered_.back().description});
-    }
+  EmulatedEngine(const detail::Program& program, std::vector<cuda::Lowered> lowered, int capability)
+      : program_(program), capability_(capability), lowered_(std::move(lowered)) {
+    for (std::size_t g = 0; g < lowered_.size(); ++g)
+      steps_.push_back({static_cast<int>(g), lowered_[g].description});
   }
 
   void run_step(std::size_t step, std::span<std::byte* const> operands) const override {
@@ -104,17 +101,13 @@ class EmulatedEngine : public detail::Engine {
 };
 
 detail::Target emulated(int capability) {
-  const cuda::Machine machine = cuda::machine_of(cuda::typical_device(capability));
-  detail::Target target;
+  detail::Target target = detail::cuda_target(cuda::typical_device(capability));
   target.device = "cuda";
-  target.name = "emulated " + machine.device.name;
-  target.cost = cuda::cuda_cost(machine);
-  target.family_name = [](int family) {
-    return cuda::cuda_families()[static_cast<std::size_t>(family)].name;
-  };
   target.roofline_us = [](const Graph&, const Group&) { return 0.0; };
-  target.build = [capability](const detail::Program& program) -> std::unique_ptr<detail::Engine> {
-    return std::make_unique<EmulatedEngine>(program, capability);
+  target.build = [capability](const detail::Program& program,
+                              std::unique_ptr<detail::Kernels> kernels) {
+    return std::make_unique<EmulatedEngine>(
+        program, std::move(static_cast<detail::CudaKernels&>(*kernels).groups), capability);
   };
   return target;
 }

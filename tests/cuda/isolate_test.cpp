@@ -7,6 +7,7 @@
 
 #include "src/kernels/cuda/family.h"
 #include "src/trace/parallel.h"
+#include "tests/families.h"
 #include "tests/plans/nine_models.h"
 
 namespace tensor::cuda {
@@ -29,7 +30,8 @@ struct Found {
 
 Found found_in(const LaidOutGraph& graph, int capability) {
   const Machine machine = machine_of(typical_device(capability));
-  const auto [laid, plan] = merge_parallel(graph, fuse(graph.graph, cuda_cost(machine)));
+  const auto [laid, plan] =
+      merge_parallel(graph, fuse(propose_parallel(graph), cuda_cost(machine)));
   Found found;
   for (const Group& group : plan.groups) {
     ++found.groups;
@@ -54,20 +56,16 @@ TEST(IsolatedKernels, GroupsOfThePlanAreThoseThatWereCosted) {
   const Machine machine = machine_of(typical_device(90));
   const LaidOutGraph graph = small_vit(2);
   std::set<std::string> costed;
-  const CostFn cost = [&](const Graph& of, const Group& group) {
-    costed.insert(problem_text(of, group));
+  const CostFn cost = [&](const LaidOutGraph& of, const Group& group) {
+    costed.insert(problem_text(of.graph, group));
     return cuda_cost(machine)(of, group);
   };
-  const auto [laid, plan] = merge_parallel(graph, fuse(graph.graph, cost));
+  const auto [laid, plan] = merge_parallel(graph, fuse(propose_parallel(graph), cost));
   for (const Group& group : plan.groups) {
     const std::string text = problem_text(laid.graph, group);
     EXPECT_TRUE(costed.contains(text)) << text;
-    const Isolated alone = isolate(laid, group);
-    EXPECT_GE(cuda_families()[static_cast<std::size_t>(group.family)]
-                  .estimate(alone.laid.graph, alone.group, machine)
-                  .value_or(-1),
-              0)
-        << text;
+    const Family& family = cuda_families()[static_cast<std::size_t>(group.family)];
+    EXPECT_GE(estimate_of(family, laid, group, machine).value_or(-1), 0) << text;
   }
 }
 

@@ -14,6 +14,7 @@
 #include "src/tune/tuned_cost.h"
 #include "tests/cuda/compiled.h"
 #include "tests/cuda/kernel_names.h"
+#include "tests/families.h"
 #include "tests/plans/nine_models.h"
 
 namespace tensor::cuda {
@@ -25,7 +26,9 @@ class Kernels {
   explicit Kernels(int capability) : machine_(machine_of(typical_device(capability))) {}
 
   // Of a plan that nothing was measured for.
-  void add(const LaidOutGraph& graph) { add(graph, fuse(graph.graph, cuda_cost(machine_))); }
+  void add(const LaidOutGraph& graph) {
+    add(graph, fuse(propose_parallel(graph), cuda_cost(machine_)));
+  }
   void add(const LaidOutGraph& graph, const FusionPlan& fused) {
     const auto [laid, plan] = merge_parallel(graph, fused);
     for (const Group& group : plan.groups)
@@ -72,7 +75,7 @@ void add_shipped_plans(Kernels& kernels) {
   for (const int batch : {1, 8, 64})
     for (const auto& [name, make] : nine::nine_models(nine::on_gpu(f16, 90), batch)) {
       const LaidOutGraph laid = make();
-      kernels.add(laid, tuned_fusion(laid.graph, target, table));
+      kernels.add(laid, tuned_fusion(propose_parallel(laid), target, table));
     }
 }
 

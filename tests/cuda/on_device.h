@@ -8,6 +8,7 @@
 #include "src/core/storage.h"
 #include "src/kernels/cuda/driver/load.h"
 #include "tests/cuda/emulator/group_case.h"
+#include "tests/families.h"
 
 namespace tensor::emulator {
 
@@ -108,7 +109,10 @@ inline void expect_on_device(GroupCase& group, const cuda::Family& family) {
   if (!group.accepted(family, machine_of_device()))
     ADD_FAILURE() << family.name << " declines\n" << group.laid().graph;
   else
-    expect_on_device(group, GroupCase::Lower(family.lower));
+    expect_on_device(group, GroupCase::Lower([&](const LaidOutGraph& laid, const Group& g,
+                                                 const cuda::Machine& machine) {
+                       return built_by(family, laid, g, machine);
+                     }));
 }
 /// A function compiled for that GPU (Planned).
 inline void expect_plan_on_device(const TensorFunction& function, const Tensors& inputs,

@@ -13,6 +13,7 @@
 #include "tests/cuda/compiled.h"
 #include "tests/cuda/on_device.h"
 #include "tests/cuda/space_testing.h"
+#include "tests/families.h"
 #include "tests/plans/nine_models.h"
 #include "tests/seed.h"
 
@@ -273,7 +274,7 @@ TEST(SoftmaxMma, SchedulesAtRandomAreRight) {
 TEST(SoftmaxMma, EveryScheduleLowers) {
   const Sample s = sample("two passes and whole rows", 130, 197, f16, 90);
   const emulator::GroupCase group(s.function, s.inputs);
-  const auto space = kSoftmaxMma.space(group.laid().graph, group.group(), s.machine());
+  const auto space = space_of(kSoftmaxMma, group.laid(), group.group(), s.machine());
   ASSERT_TRUE(space);
   ASSERT_GT(space->size(), 0);
   for (const Schedule& schedule : space->all())
@@ -292,7 +293,7 @@ TEST(SoftmaxMma, SchedulesAtRandomCompileWithoutSpills) {
                              {1, 8, 300, 1050, 32, Middle::mask, After::scaled_sum}}) {
       const emulator::GroupCase t = softmax_case(p);
       const Machine on = machine(capability);
-      const auto space = kSoftmaxMma.space(t.laid().graph, t.group(), on);
+      const auto space = space_of(kSoftmaxMma, t.laid(), t.group(), on);
       ASSERT_TRUE(space);
       const Isolated alone = isolate(t.laid(), t.group());
       for (const Schedule& s : drawn(*space, std::max<std::size_t>(more_schedules(), 1), random))
@@ -347,7 +348,8 @@ TEST(SoftmaxMma, IsPlannedWhereWeightsAreWanted) {
 TEST(SoftmaxMma, TheNineModelsDoWithout) {
   for (const int capability : {80, 90})
     for (const auto& [name, model] : nine::nine_models(nine::on_gpu(f16, capability)))
-      for (const Group& group : fuse(model().graph, cuda_cost(machine(capability))).groups)
+      for (const Group& group :
+           fuse(propose_parallel(model()), cuda_cost(machine(capability))).groups)
         EXPECT_NE(cuda_families()[static_cast<std::size_t>(group.family)].name, kSoftmaxMma.name)
             << name << " on sm_" << capability;
 }

@@ -13,6 +13,7 @@
 #include "tests/cuda/attention_cases.h"
 #include "tests/cuda/conv_cases.h"
 #include "tests/cuda/space_testing.h"
+#include "tests/families.h"
 #include "tests/plans/nine_models.h"
 
 namespace tensor::cuda {
@@ -84,18 +85,18 @@ TEST(SpaceMma, AttentionHasWholeRowsWhereRegistersHoldThem) {
 
 TEST(SpaceMma, ConvolutionsHaveTheWaysOfTheirType) {
   const testing::ConvShape shape{"", {1, 256, 25, 42}, 256, 3, {.padding = 1}};
-  const auto space_of = [&](DType dtype, int capability, bool is_tf32) {
+  const auto of_type = [&](DType dtype, int capability, bool is_tf32) {
     auto t = testing::traced_group(testing::conv_cases(shape, dtype)[1]);
     if (is_tf32) t.laid.graph = round_products(t.laid.graph);
-    return *kConv.space(t.laid.graph, t.group, machine(capability));
+    return *space_of(kConv, t.laid, t.group, machine(capability));
   };
-  EXPECT_EQ(sketches_of(space_of(f32, 80, false)), Names{"window_plain"});
-  EXPECT_EQ(sketches_of(space_of(f32, 80, true)), Names{"window_mma"});
-  EXPECT_EQ(sketches_of(space_of(f32, 75, true)), Names{"window_plain"});
-  EXPECT_EQ(sketches_of(space_of(f16, 75, false)), Names{"window_mma"});
-  EXPECT_EQ(sketches_of(space_of(bf16, 75, false)), Names{"window_plain"});
-  EXPECT_TRUE(sketches_of(space_of(f16, 90, false)).contains("window_tma"));
-  const Space mma = space_of(f16, 80, false), plain = space_of(f32, 80, false);
+  EXPECT_EQ(sketches_of(of_type(f32, 80, false)), Names{"window_plain"});
+  EXPECT_EQ(sketches_of(of_type(f32, 80, true)), Names{"window_mma"});
+  EXPECT_EQ(sketches_of(of_type(f32, 75, true)), Names{"window_plain"});
+  EXPECT_EQ(sketches_of(of_type(f16, 75, false)), Names{"window_mma"});
+  EXPECT_EQ(sketches_of(of_type(bf16, 75, false)), Names{"window_plain"});
+  EXPECT_TRUE(sketches_of(of_type(f16, 90, false)).contains("window_tma"));
+  const Space mma = of_type(f16, 80, false), plain = of_type(f32, 80, false);
   const auto of_tile = [&](const std::string& text) { return fault(mma, "window_mma " + text); };
   EXPECT_EQ(of_tile("pixels=64 outputs=64 down=2 across=2 stages=4 resident=1 parts=2"), "");
   EXPECT_EQ(of_tile("pixels=128 outputs=64 down=2 across=2 stages=4 resident=1 parts=1"), "");
@@ -131,11 +132,12 @@ constexpr Target kTargets[] = {{75, f16}, {80, bf16},      {89, f16}, {100, f16}
 // Calls f(family, isolated group) for the groups of a model that have a space, each problem once.
 void each_group(const LaidOutGraph& graph, const Machine& on,
                 const std::function<void(const Family&, const Isolated&)>& f) {
-  const auto [laid, plan] = merge_parallel(graph, fuse(graph.graph, cuda_cost(on)));
+  const auto [laid, plan] = merge_parallel(graph, fuse(propose_parallel(graph), cuda_cost(on)));
   std::set<std::string> seen;
   for (const Group& group : plan.groups) {
     const Family& family = cuda_families()[static_cast<std::size_t>(group.family)];
-    if (!family.space || !seen.insert(problem_text(laid.graph, group)).second) continue;
+    if (!seen.insert(problem_text(laid.graph, group)).second || !space_of(family, laid, group, on))
+      continue;
     f(family, isolate(laid, group));
   }
 }
@@ -148,11 +150,11 @@ TEST(SpaceMma, HoldsWhatLevelZeroTakes) {
       each_group(
           model(name, target.dtype, target.is_tf32), on,
           [&](const Family& family, const Isolated& alone) {
-            const auto space = family.space(alone.laid.graph, alone.group, on);
+            const auto space = space_of(family, alone.laid, alone.group, on);
             if (!space) return;
             sizes[std::string(family.name)].insert(space->size());
             EXPECT_TRUE(space->has(space->chosen)) << family.name << ' ' << space->chosen.text();
-            const double estimate = family.estimate(alone.laid.graph, alone.group, on).value_or(-1);
+            const double estimate = estimate_of(family, alone.laid, alone.group, on).value_or(-1);
             EXPECT_NEAR(space->model_us(space->chosen), estimate, on.launch_us + 1e-6 * estimate)
                 << family.name << ' ' << space->chosen.text();
           });
@@ -240,7 +242,7 @@ TEST(SpaceMma, SchedulesAtRandomCompileWithoutSpills) {
       const Machine on = machine(target.capability);
       each_group(model(name, target.dtype, target.is_tf32), on,
                  [&](const Family& family, const Isolated& alone) {
-                   const auto space = family.space(alone.laid.graph, alone.group, on);
+                   const auto space = space_of(family, alone.laid, alone.group, on);
                    if (!space || (more == 0 && turn++ % 6 != 0)) return;
                    for (const Schedule& s : drawn(*space, std::max<std::size_t>(more, 1), random))
                      expect_compiles(family, alone, s, on, kSpilled);

@@ -13,6 +13,7 @@
 #include "tensor/error.h"
 #include "tests/cuda/conv_cases.h"
 #include "tests/cuda/space_testing.h"
+#include "tests/families.h"
 #include "tests/plans/nine_models.h"
 
 namespace tensor::cuda {
@@ -107,12 +108,12 @@ TEST(Space, AttentionHasWholeRowsWhereRegistersHoldThem) {
 }
 
 TEST(Space, ConvolutionsAreSplitWhereTilesAreFew) {
-  const auto space_of = [](const testing::ConvShape& shape) {
+  const auto of_shape = [](const testing::ConvShape& shape) {
     const auto t = testing::traced_group(testing::conv_cases(shape, f16)[0]);
-    return *kConv.space(t.laid.graph, t.group, h200());
+    return *space_of(kConv, t.laid, t.group, h200());
   };
-  const Space few = space_of({"few", {1, 512, 25, 42}, 512, 3, {.padding = 1}}),
-              many = space_of({"many", {8, 64, 200, 334}, 64, 3, {.padding = 1}});
+  const Space few = of_shape({"few", {1, 512, 25, 42}, 512, 3, {.padding = 1}}),
+              many = of_shape({"many", {8, 64, 200, 334}, 64, 3, {.padding = 1}});
   const auto fault = [](const Space& space, const std::string& text) {
     return space.fault(Schedule::parse("window_tma " + text));
   };
@@ -134,14 +135,14 @@ TEST(Space, SizesForViT) {
   for (const std::int64_t batch : {1, 8}) {
     const LaidOutGraph graph =
         nine::nine_models(nine::on_gpu(f16, 90), batch).at("vit-base-patch16-224")();
-    const auto [laid, plan] = merge_parallel(graph, fuse(graph.graph, cuda_cost(h200())));
+    const auto [laid, plan] =
+        merge_parallel(graph, fuse(propose_parallel(graph), cuda_cost(h200())));
     std::set<std::string> seen;
     for (const Group& group : plan.groups) {
       const Family& family = cuda_families()[static_cast<std::size_t>(group.family)];
       const std::string problem = problem_text(laid.graph, group);
-      if (!family.space || !seen.insert(problem).second) continue;
-      const auto space = family.space(laid.graph, group, h200());
-      ASSERT_TRUE(space) << problem;
+      const auto space = space_of(family, laid, group, h200());
+      if (!space || !seen.insert(problem).second) continue;
       std::cout << "batch " << batch << ", " << family.name << ": " << space->size()
                 << " schedules";
       std::map<std::string, int> count;
@@ -162,17 +163,20 @@ TEST(Space, HoldsWhatLevelZeroTakes) {
   for (const std::int64_t batch : {1, 64})
     for (const char* name : {"detr-resnet-50-e3", "setr-pup", "vit-huge-patch14-224"}) {
       const LaidOutGraph graph = nine::nine_models(nine::on_gpu(f16, 90), batch).at(name)();
-      const auto [laid, plan] = merge_parallel(graph, fuse(graph.graph, cuda_cost(h200())));
+      const auto [laid, plan] =
+          merge_parallel(graph, fuse(propose_parallel(graph), cuda_cost(h200())));
       std::set<std::string> seen;
       for (const Group& group : plan.groups) {
         const Family& family = cuda_families()[static_cast<std::size_t>(group.family)];
-        if (!family.space || !seen.insert(problem_text(laid.graph, group)).second) continue;
-        const auto space = family.space(laid.graph, group, h200());
+        if (!seen.insert(problem_text(laid.graph, group)).second ||
+            !space_of(family, laid, group, h200()))
+          continue;
+        const auto space = space_of(family, laid, group, h200());
         if (!space) continue;
         EXPECT_TRUE(space->has(space->chosen)) << family.name << ' ' << space->chosen.text() << ": "
                                                << space->fault(space->chosen) << '\n'
                                                << *seen.rbegin();
-        const double estimate = family.estimate(laid.graph, group, h200()).value_or(-1);
+        const double estimate = estimate_of(family, laid, group, h200()).value_or(-1);
         // Estimates count the launch, which schedules do not change.
         EXPECT_NEAR(space->model_us(space->chosen), estimate, h200().launch_us + 1e-6 * estimate)
             << family.name << ' ' << space->chosen.text();
@@ -248,12 +252,15 @@ TEST(Space, SchedulesAtRandomCompileWithoutSpills) {
   for (const auto& [name, batch] :
        {std::pair{"vit-base-patch16-224", 1}, {"vit-base-patch16-224", 8}, {"setr-pup", 1}}) {
     const LaidOutGraph graph = nine::nine_models(nine::on_gpu(f16, 90), batch).at(name)();
-    const auto [laid, plan] = merge_parallel(graph, fuse(graph.graph, cuda_cost(h200())));
+    const auto [laid, plan] =
+        merge_parallel(graph, fuse(propose_parallel(graph), cuda_cost(h200())));
     for (const Group& group : plan.groups) {
       const Family& family = cuda_families()[static_cast<std::size_t>(group.family)];
-      if (!family.space || !seen.insert(problem_text(laid.graph, group)).second) continue;
+      if (!seen.insert(problem_text(laid.graph, group)).second ||
+          !space_of(family, laid, group, h200()))
+        continue;
       const Isolated alone = isolate(laid, group);
-      const auto space = family.space(alone.laid.graph, alone.group, h200());
+      const auto space = space_of(family, alone.laid, alone.group, h200());
       if (!space) continue;
       for (const Schedule& s : drawn(*space, count, random))
         expect_compiles(family, alone, s, h200());

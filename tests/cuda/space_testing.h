@@ -19,6 +19,7 @@
 #include "tensor/tensor.h"
 #include "tests/cuda/compiled.h"
 #include "tests/cuda/emulator/group_case.h"
+#include "tests/families.h"
 
 namespace tensor::cuda {
 
@@ -59,7 +60,7 @@ inline std::size_t more_schedules() {
 inline Lowered lower_with(const Family& family, const LaidOutGraph& laid, Group group,
                           const std::string& schedule, const Machine& machine) {
   group.schedule = schedule;
-  return family.lower(laid, group, machine);
+  return built_by(family, laid, group, machine);
 }
 
 inline std::string entries_of(const Lowered& lowered) {
@@ -113,7 +114,7 @@ inline Tensor random_tensor(const Shape& shape, DType dtype, int seed) {
 inline void expect_right_at_random(const Sample& sample, std::size_t count, std::mt19937& random) {
   emulator::GroupCase group(sample.function, sample.inputs, nullptr, sample.pass);
   const Machine machine = sample.machine();
-  const auto space = sample.family->space(group.laid().graph, group.group(), machine);
+  const auto space = space_of(*sample.family, group.laid(), group.group(), machine);
   ASSERT_TRUE(space) << sample.name;
   expect_sound(*space, sample.name);
   const auto kernels = [&](const std::string& schedule) {

@@ -7,6 +7,7 @@
 #include "src/tune/gpu_loop.h"
 #include "tensor/tensor.h"
 #include "tests/cuda/emulator/emulator.h"
+#include "tests/families.h"
 
 namespace tensor {
 namespace {
@@ -24,7 +25,7 @@ class TunedKernels : public testing::Test {
   void expect_right(const TensorFunction& f, const std::vector<TensorType>& inputs) {
     const cuda::Machine machine = cuda::machine_of(cuda::typical_device(90));
     const LaidOutGraph laid = lay_out(trace(f, inputs));
-    for (const Group& group : fuse(laid.graph, cuda::cuda_cost(machine)).groups) {
+    for (const Group& group : fuse(propose_parallel(laid), cuda::cuda_cost(machine)).groups) {
       const Isolated alone = isolate(laid, group);
       SCOPED_TRACE(problem_text(laid.graph, group));
       const cuda::Lowered lowered = cuda::lower_group(alone.laid, alone.group, machine);

@@ -13,6 +13,7 @@
 #include "src/kernels/cuda/family.h"
 #include "src/trace/parallel.h"
 #include "tests/cuda/compiled.h"
+#include "tests/families.h"
 #include "tests/models/golden.h"
 #include "tests/plans/nine_models.h"
 
@@ -46,7 +47,7 @@ void expect_kernels(const std::string& name, const LaidOutGraph& laid) {
   SCOPED_TRACE(name);
   const auto begin = std::chrono::steady_clock::now();
   const Machine machine = machine_of(typical_device(90));
-  const FusionPlan plan = fuse(laid.graph, cuda_cost(machine));
+  const FusionPlan plan = fuse(propose_parallel(laid), cuda_cost(machine));
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
   const Summary summary = summary_of(laid, plan);
   std::cout << name << ": planned in " << time.count() << " ms, " << plan.microseconds
@@ -85,7 +86,7 @@ TEST(WholeModels, GeneratedKernelsOfLargeBatchesCompileWithoutSpills) {
        {std::pair{"vit-base-patch16-224", 64}, {"setr-pup", 8}, {"detr-resnet-50-e6", 4}}) {
     const LaidOutGraph laid = nine::nine_models(nine::on_gpu(f16, 90), batch).at(name)();
     const auto before = seen.size();
-    for (const Group& group : fuse(laid.graph, cuda_cost(machine)).groups) {
+    for (const Group& group : fuse(propose_parallel(laid), cuda_cost(machine)).groups) {
       const Family& family = cuda_families()[static_cast<std::size_t>(group.family)];
       EXPECT_NE(family.name, "host");
       if (products.contains(family.name)) continue;

@@ -13,6 +13,7 @@
 #include "src/tune/sampler.h"
 #include "tests/device/gpu.h"
 #include "tests/error_of.h"
+#include "tests/families.h"
 
 namespace tensor {
 namespace {
@@ -45,7 +46,7 @@ class TrialsOnGpu : public OnGpu {
         trace([](const Tensors& in) -> Tensors { return {gelu(linear(in[0], in[2])) + in[1]}; },
               {{{40, 7, 16}, f16}, {{40, 7, 24}, f16}, {{24, 16}, f16}}));
     detail::Target target = detail::cuda_target(cuda::Device::get().info());
-    FusionPlan plan = fuse(laid.graph, target.cost);
+    FusionPlan plan = fuse(propose_parallel(laid), target.cost());
 
     // Of all families that take it.
     void emplace_in(std::deque<Problem>& problems) const {
@@ -99,7 +100,7 @@ TEST_F(TrialsOnGpu, ReadsAreThoseOfTheHost) {
       lay_out(trace([](const Tensors& in) -> Tensors { return {in[0] + in[1]}; },
                     {{{20, 700, 90}, f16}, {{90}, f16}}));
   const FusionPlan plan =
-      fuse(laid.graph, cuda::cuda_cost(cuda::machine_of(cuda::typical_device(90))));
+      fuse(propose_parallel(laid), cuda::cuda_cost(cuda::machine_of(cuda::typical_device(90))));
   const Isolated alone = isolate(laid, plan.groups.front());
   const Reference reference(alone, 1 << 10);
   ASSERT_FALSE(reference.is_whole());
@@ -113,8 +114,7 @@ TEST_F(TrialsOnGpu, ReadsAreThoseOfTheHost) {
     got.memory = got.memory.copy();
     there.download(got, i, got.all());
     EXPECT_EQ(std::memcmp(got.bytes().data(), all[i].bytes().data(), all[i].bytes().size()), 0);
-    EXPECT_EQ(std::memcmp(same[i].bytes().data(), all[i].bytes().data(), all[i].bytes().size()),
-              0);
+    EXPECT_EQ(std::memcmp(same[i].bytes().data(), all[i].bytes().data(), all[i].bytes().size()), 0);
   }
 }
 

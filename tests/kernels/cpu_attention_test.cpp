@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "src/kernels/host/simd/table.h"
+#include "tests/families.h"
 #include "tests/kernels/group_testing.h"
 
 namespace tn = tensor;
@@ -386,7 +387,7 @@ TEST(Attention, SchedulesSayHowItIsCut) {
   const tn::LaidOutGraph laid = tn::lay_out(graph);
   tn::Group group = whole_group(laid.graph);
   const tn::cpu::Machine machine = tn::cpu::this_machine(2);
-  const auto space = family("attention").space(laid.graph, group, machine);
+  const auto space = space_of(family("attention"), laid, group, machine);
   ASSERT_TRUE(space);
   EXPECT_TRUE(space->has(space->chosen)) << space->chosen.text();
   std::cout << space->size() << " schedules, chosen " << space->chosen.text() << '\n';
@@ -394,7 +395,7 @@ TEST(Attention, SchedulesSayHowItIsCut) {
   EXPECT_EQ(space->features(space->chosen).size(), tn::feature_names().size());
   const auto described = [&](const std::string& schedule) {
     group.schedule = schedule;
-    return family("attention").build(laid, group, machine)->description();
+    return built_by(family("attention"), laid, group, machine)->description();
   };
   EXPECT_EQ(described(space->chosen.text()), described(""));
   EXPECT_NE(described("streamed parts=2 queries=32 keys=64").find("blocks of 32 x 64"),

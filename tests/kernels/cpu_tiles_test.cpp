@@ -164,7 +164,7 @@ TEST(Tiles, Declines) {
   tn::cpu::Machine machine = tn::cpu::this_machine();
   machine.tile_gflops = 0;
   const tn::Graph graph = graph_of(product, {x});
-  EXPECT_FALSE(family("tiles").estimate(graph, whole_group(graph), machine));
+  EXPECT_FALSE(estimate_of(family("tiles"), lay_out(graph), whole_group(graph), machine));
   EXPECT_TRUE(
       declines([&](const Tensors& in) -> Tensors { return {tn::matmul(in[0], w.astype(tn::f32))}; },
                {x.astype(tn::f32)}));

@@ -16,6 +16,7 @@
 #include "src/kernels/cpu/kernel.h"
 #include "src/trace/trace.h"
 #include "tensor/tensor.h"
+#include "tests/families.h"
 #include "tests/seed.h"
 
 namespace tensor::testing {
@@ -53,7 +54,8 @@ inline Graph graph_of(const TensorFunction& f, const Tensors& inputs) {
 /// Whether a family takes the function as one group.
 inline bool accepts(std::string_view name, const TensorFunction& f, const Tensors& inputs) {
   const Graph graph = graph_of(f, inputs);
-  return family(name).estimate(graph, whole_group(graph), cpu::this_machine()).has_value();
+  return estimate_of(family(name), lay_out(graph), whole_group(graph), cpu::this_machine())
+      .has_value();
 }
 
 /// Memory of a layout between guards, filled with a byte that is a NaN in every floating type.
@@ -158,18 +160,18 @@ inline GroupRun run_group(std::string_view name, const TensorFunction& f, const 
 
   const cpu::Machine machine =
       cpu::this_machine(random ? 1 + static_cast<int>((*random)() % 3) : 2);
-  const auto estimate = family(name).estimate(laid.graph, group, machine);
+  const auto estimate = estimate_of(family(name), laid, group, machine);
   if (!estimate) {
     ADD_FAILURE() << name << " declines\n" << laid.graph;
     return result;
   }
   EXPECT_GT(*estimate, 0);
-  if (random && (*random)() % 2 && family(name).space)
-    if (const auto space = family(name).space(laid.graph, group, machine)) {
+  if (random && (*random)() % 2)
+    if (const auto space = space_of(family(name), laid, group, machine)) {
       const std::vector<Schedule> all = space->all();
       group.schedule = all[(*random)() % all.size()].text();
     }
-  const auto kernel = family(name).build(laid, group, machine);
+  const auto kernel = built_by(family(name), laid, group, machine);
   result.kernel = kernel->description() + (group.schedule.empty() ? "" : ", " + group.schedule);
 
   std::vector<std::byte*> operands;

@@ -18,6 +18,7 @@
 #include "src/trace/parallel.h"
 #include "src/trace/passes/cast.h"
 #include "src/trace/passes/clean.h"
+#include "tests/families.h"
 #include "tests/plans/nine_models.h"
 #include "tests/trace/greedy_fusion.h"
 
@@ -64,10 +65,10 @@ TEST(Plans, NeverWorseThanNoFusionAndGreedyFusionAndLittleMemoryIsWasted) {
     SCOPED_TRACE(name);
     const tn::LaidOutGraph laid = make();
     const auto begin = std::chrono::steady_clock::now();
-    const tn::FusionPlan plan = tn::fuse(laid.graph, cost);
+    const tn::FusionPlan plan = tn::fuse(tn::propose_parallel(laid), cost);
     const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
-    const double none = tn::no_fusion(laid.graph, cost).microseconds;
-    const double greedy = tn::check::greedy_fusion(laid.graph, cost).microseconds;
+    const double none = tn::no_fusion(laid, cost).microseconds;
+    const double greedy = tn::check::greedy_fusion(laid, cost).microseconds;
     EXPECT_LT(plan.microseconds, none);
     EXPECT_LE(plan.microseconds, greedy * (1 + 1e-9));  // both are sums in some order
     const auto [merged, lowered] = tn::merge_parallel(laid, plan);
@@ -89,14 +90,14 @@ TEST(Plans, ProductsMergeWhereStartingAKernelIsDear) {
   const tn::LaidOutGraph laid = nine::nine_models().at("detr-resnet-50-e3")();
   const auto widest = [&] {
     const tn::CostFn cost = tn::cpu::cpu_cost(machine);
-    const tn::FusionPlan plan = tn::fuse(laid.graph, cost);
+    const tn::FusionPlan plan = tn::fuse(tn::propose_parallel(laid), cost);
     std::size_t most = 0;
     for (const tn::Group& group : plan.groups)
       most = std::max(most, tn::run_of(laid.graph, group).chains.size());
     const auto [merged, lowered] = tn::merge_parallel(laid, plan);
     tn::verify(merged.graph, "test");
     for (const tn::Group& group : lowered.groups) {
-      const tn::GroupCost own = cost(merged.graph, group);
+      const tn::GroupCost own = cost(merged, group);
       EXPECT_EQ(own.family, group.family);
       EXPECT_NEAR(own.microseconds, group.microseconds, 1e-6 * group.microseconds);
     }
@@ -111,7 +112,8 @@ TEST(Plans, ProductsMergeWhereStartingAKernelIsDear) {
 std::map<std::string, int> kinds_of(const std::string& model) {
   const tn::LaidOutGraph laid = nine::nine_models().at(model)();
   std::map<std::string, int> count;
-  for (const tn::Group& group : tn::fuse(laid.graph, tn::cpu::cpu_cost(two_cores())).groups)
+  for (const tn::Group& group :
+       tn::fuse(tn::propose_parallel(laid), tn::cpu::cpu_cost(two_cores())).groups)
     ++count[tn::detail::operators_of(laid.graph, group)];
   return count;
 }
@@ -149,7 +151,8 @@ TEST(Plans, AttentionIsOneGroupInBf16) {
     for (const auto& [model, layers] : {std::pair("vit-base-patch16-224", 12), {"setr-pup", 24}}) {
       const tn::LaidOutGraph laid = nine::nine_models({.dtype = tn::bf16}).at(model)();
       int found = 0;
-      for (const tn::Group& group : tn::fuse(laid.graph, tn::cpu::cpu_cost(machine)).groups) {
+      for (const tn::Group& group :
+           tn::fuse(tn::propose_parallel(laid), tn::cpu::cpu_cost(machine)).groups) {
         const auto softmax =
             std::find_if(group.nodes.begin(), group.nodes.end(),
                          [&](tn::ValueId id) { return laid.graph[id].op == tn::Op::softmax; });
@@ -187,8 +190,9 @@ std::string difference_of(const std::string& expected, const std::string& got) {
 // the tests AreThoseThatWereReviewed with TENSOR_RENEW_PLANS=1.
 void expect_reviewed(const std::string& file_name, const std::string& title,
                      const tn::LaidOutGraph& laid, const tn::detail::Target& target) {
-  const auto [merged, plan] = tn::merge_parallel(laid, tn::fuse(laid.graph, target.cost));
-  const std::string got = "# " + title + "\n" + tn::detail::plan_text(merged.graph, plan, target);
+  const auto [merged, plan] =
+      tn::merge_parallel(laid, tn::fuse(tn::propose_parallel(laid), target.cost()));
+  const std::string got = "# " + title + "\n" + tn::detail::plan_text(merged, plan, target);
   const std::string path = TENSOR_TEST_DATA "/../plans/" + file_name;
   if (std::getenv("TENSOR_RENEW_PLANS")) {
     ASSERT_TRUE(std::ofstream(path) << got) << path;

@@ -442,7 +442,7 @@ TEST(Compile, NormsAreGivenSumsWhereTheyCanBeFolded) {
   };
   const auto sums_rows = [&](int capability, tn::CompileOptions options) {
     const auto target = tn::detail::cuda_target(tn::cuda::typical_device(capability));
-    const tn::Graph graph = tn::detail::prepare(f, {{{5, 8}, tn::f32}}, options, target).graph;
+    const tn::Graph graph = tn::detail::prepare(f, {{{5, 8}, tn::f32}}, options, target).laid.graph;
     int sums = 0;
     for (tn::ValueId id = 0; id < graph.size(); ++id) sums += graph.is_op(id, tn::Op::row_sums);
     return sums == 1;

@@ -32,6 +32,7 @@ class Dump : public testing::Test {
 TEST_F(Dump, PrintsWhatIsAskedFor) {
   const std::pair<const char*, const char*> kMarks[] = {{"graph", "-- traced\n"},
                                                         {"plan", "-- plan\n"},
+                                                        {"schedule", "-- schedules\n"},
                                                         {"time", "stage fuse: "},
                                                         {"dot", "digraph"}};
   EXPECT_EQ(printed(""), "");
@@ -50,11 +51,13 @@ TEST_F(Dump, RefusesOtherWords) {
   for (const char* words : {"plans", "graph,plans", "graph plans"}) {
     ::setenv("TENSOR_DUMP", words, 1);
     const std::string wrong = words == std::string("graph,plans") ? "plans" : words;
-    EXPECT_EQ(tn::check::error_of([] {
-                tn::compile([](const std::vector<tn::Tensor>& in) { return in; }, {{{2}, tn::f32}});
-              }),
-              "TENSOR_DUMP: got \"" + wrong +
-                  "\", need graph, plan, time or dot, or several with commas between them");
+    EXPECT_EQ(
+        tn::check::error_of([] {
+          tn::compile([](const std::vector<tn::Tensor>& in) { return in; }, {{{2}, tn::f32}});
+        }),
+        "TENSOR_DUMP: got \"" + wrong +
+            "\", need graph, dot, plan, schedule, source or time, or several with commas between "
+            "them");
   }
 }
 

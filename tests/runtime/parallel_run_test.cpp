@@ -10,6 +10,7 @@
 #include "src/trace/trace.h"
 #include "tensor/nn.h"
 #include "tensor/tensor.h"
+#include "tests/families.h"
 #include "tests/temporary_folder.h"
 
 namespace tn = tensor;
@@ -36,7 +37,7 @@ TEST(Parallel, MergedProductsRunAndAreSaved) {
       tn::eliminate_common_and_dead(tn::fold_constants(tn::trace(f, {inputs[0].type()}, names))));
   tn::cpu::Machine machine = tn::cpu::this_machine(2);
   machine.dispatch_us = 100;  // starting a kernel is dear: merging pays
-  const tn::FusionPlan plan = tn::fuse(laid.graph, tn::cpu::cpu_cost(machine));
+  const tn::FusionPlan plan = tn::fuse(tn::propose_parallel(laid), tn::cpu::cpu_cost(machine));
   auto [merged, lowered] = tn::merge_parallel(laid, plan);
   const tn::Executable fast(tn::detail::link(merged, lowered, tn::detail::cpu_target(machine)));
 

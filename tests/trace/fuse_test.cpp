@@ -1,5 +1,5 @@
 // The fusion program against exhaustive search on random graphs.
-#include "src/trace/parallel.h"
+#include "src/trace/fuse.h"
 
 #include <gtest/gtest.h>
 
@@ -131,22 +131,27 @@ tn::ParallelRun as_run(const Graph& graph, const tn::Wiring& wires,
   return {};
 }
 
+tn::Fusible random_fusible(std::mt19937& random) {
+  return tn::propose_parallel(tn::lay_out(random_graph(random)));
+}
+
 // A cost that is random but the same for equal structures; a third of the groups of several
 // operators have no kernel.
 tn::CostFn random_cost(unsigned seed) {
-  return [seed](const Graph& graph, const Group& group) -> tn::GroupCost {
-    const std::string structure = tn::Structures(graph).of(group);
+  return [seed](const tn::LaidOutGraph& laid, const Group& group) -> tn::GroupCost {
+    const std::string structure = tn::Structures(laid).of(group);
     std::seed_seq sequence{static_cast<unsigned>(std::hash<std::string>()(structure)), seed};
     std::mt19937 random(sequence);
     const double cost = 1 + static_cast<double>(random() % 1000) / 100;
     if (group.nodes.size() == 1) return {0, cost};
-    if (!is_cone(graph, group) || random() % 3 == 0) return {};
+    if (!is_cone(laid.graph, group) || random() % 3 == 0) return {};
     return {1, cost};
   };
 }
 
 // The cheapest partition by trying them all.
-double exhaustive(const Graph& graph, const tn::CostFn& cost) {
+double exhaustive(const tn::LaidOutGraph& laid, const tn::CostFn& cost) {
+  const Graph& graph = laid.graph;
   const tn::Wiring wires = tn::wiring(graph);
   const std::vector<tn::Parallel> parallel = tn::parallel_products(graph, wires);
   std::vector<ValueId> operators;
@@ -169,10 +174,10 @@ double exhaustive(const Graph& graph, const tn::CostFn& cost) {
     const Group group = tn::make_group(graph, wires, nodes);
     tn::GroupCost c;
     if (is_cone(graph, group)) {
-      c = cost(graph, group);
+      c = cost(laid, group);
     } else if (const tn::ParallelRun run = as_run(graph, wires, parallel, group); !run.empty()) {
-      const tn::Merged merged = tn::merged_alone(graph, run);
-      c = cost(merged.graph, merged.group);
+      const tn::Isolated merged = tn::merged_alone(laid, run);
+      c = cost(merged.laid, merged.group);
     }
     if (c.family >= 0) price[set] = c.microseconds;
   }
@@ -193,10 +198,11 @@ TEST(Fuse, EqualsExhaustiveSearchOnRandomGraphs) {
   std::mt19937 random(static_cast<unsigned>(tn::check::seed()));
   int merged = 0, led = 0;
   for (int round = 0; round < 2500; ++round) {
-    const Graph graph = random_graph(random);
+    const tn::Fusible fusible = random_fusible(random);
+    const Graph& graph = fusible.laid.graph;
     const tn::CostFn cost = random_cost(static_cast<unsigned>(round));
-    const tn::FusionPlan plan = tn::fuse(graph, cost, {.merging = 0});
-    ASSERT_NEAR(plan.microseconds, exhaustive(graph, cost), 1e-9)
+    const tn::FusionPlan plan = tn::fuse(fusible, cost, {.merging = 0});
+    ASSERT_NEAR(plan.microseconds, exhaustive(fusible.laid, cost), 1e-9)
         << "TENSOR_SEED=" << tn::check::seed() << " round " << round << "\n"
         << graph;
     for (const Group& group : plan.groups) {
@@ -236,15 +242,16 @@ TEST(Fuse, ElementwiseGroupsJoinWhatTheyRead) {
   std::mt19937 random(static_cast<unsigned>(tn::check::seed()));
   int joined = 0;
   for (int round = 0; round < 500; ++round) {
-    const Graph graph = random_graph(random);
+    const tn::Fusible fusible = random_fusible(random);
+    const Graph& graph = fusible.laid.graph;
     const tn::CostFn cones = random_cost(static_cast<unsigned>(round));
-    const tn::CostFn cost = [&](const Graph& of, const Group& group) -> tn::GroupCost {
-      if (group.nodes.size() == 1 || is_cone(of, group)) return cones(of, group);
+    const tn::CostFn cost = [&](const tn::LaidOutGraph& of, const Group& group) -> tn::GroupCost {
+      if (group.nodes.size() == 1 || is_cone(of.graph, group)) return cones(of, group);
       return {2, 1};
     };
-    const tn::FusionPlan plan = tn::fuse(graph, cost, {.merging = 0});
+    const tn::FusionPlan plan = tn::fuse(fusible, cost, {.merging = 0});
     expect_runs(graph, plan);
-    const auto apart = tn::fuse(graph, cost, {.merging = 0, .joins = false});
+    const auto apart = tn::fuse(fusible, cost, {.merging = 0, .joins = false});
     EXPECT_LE(plan.microseconds, apart.microseconds + 1e-9);
     for (const Group& group : apart.groups)
       EXPECT_TRUE(is_cone(graph, group) || !tn::run_of(graph, group).empty());
@@ -258,14 +265,16 @@ TEST(Fuse, ElementwiseGroupsJoinWhatTheyRead) {
 TEST(Fuse, PlanRunsEveryOperatorOnceAndInOrder) {
   std::mt19937 random(3);
   for (int round = 0; round < 200; ++round) {
-    const Graph graph = random_graph(random);
+    const tn::Fusible fusible = random_fusible(random);
+    const Graph& graph = fusible.laid.graph;
     const tn::CostFn cost = random_cost(5);
-    for (const auto& plan :
-         {tn::fuse(graph, cost), tn::check::greedy_fusion(graph, cost), tn::no_fusion(graph, cost)})
+    for (const auto& plan : {tn::fuse(fusible, cost), tn::check::greedy_fusion(fusible.laid, cost),
+                             tn::no_fusion(fusible.laid, cost)})
       expect_runs(graph, plan);
-    EXPECT_LE(tn::fuse(graph, cost).microseconds, tn::no_fusion(graph, cost).microseconds + 1e-9);
-    EXPECT_LE(tn::fuse(graph, cost).microseconds,
-              tn::check::greedy_fusion(graph, cost).microseconds + 1e-9);
+    EXPECT_LE(tn::fuse(fusible, cost).microseconds,
+              tn::no_fusion(fusible.laid, cost).microseconds + 1e-9);
+    EXPECT_LE(tn::fuse(fusible, cost).microseconds,
+              tn::check::greedy_fusion(fusible.laid, cost).microseconds + 1e-9);
   }
 }
 
@@ -276,21 +285,23 @@ TEST(Fuse, AlternativesAreWhatWouldChangeThePlan) {
   std::mt19937 random(8);
   std::size_t found = 0;
   for (unsigned round = 0; round < 300; ++round) {
-    const Graph graph = random_graph(random);
+    const tn::Fusible fusible = random_fusible(random);
+    const Graph& graph = fusible.laid.graph;
     const tn::CostFn cost = random_cost(round);
-    const tn::Structures structures(graph);
-    const auto [plan, alternatives] = tn::fuse_with_alternatives(graph, cost, kShare, limits);
-    EXPECT_EQ(plan.microseconds, tn::fuse(graph, cost, limits).microseconds);
+    const tn::Structures structures(fusible.laid);
+    const auto [plan, alternatives] = tn::fuse_with_alternatives(fusible, cost, kShare, limits);
+    EXPECT_EQ(plan.microseconds, tn::fuse(fusible, cost, limits).microseconds);
     found += alternatives.size();
     for (const Group& alternative : alternatives) {
       const std::string structure = structures.of(alternative);
       for (const Group& group : plan.groups) EXPECT_NE(structures.of(group), structure);
-      const tn::CostFn faster = [&](const Graph& g, const Group& group) {
-        tn::GroupCost c = cost(g, group);
-        if (&g == &graph && structures.of(group) == structure) c.microseconds *= 1 - 1.01 * kShare;
+      const tn::CostFn faster = [&](const tn::LaidOutGraph& of, const Group& group) {
+        tn::GroupCost c = cost(of, group);
+        if (&of == &fusible.laid && structures.of(group) == structure)
+          c.microseconds *= 1 - 1.01 * kShare;
         return c;
       };
-      EXPECT_LT(tn::fuse(graph, faster, limits).microseconds, plan.microseconds) << graph;
+      EXPECT_LT(tn::fuse(fusible, faster, limits).microseconds, plan.microseconds) << graph;
     }
   }
   EXPECT_GT(found, 50u);
@@ -310,11 +321,12 @@ TEST(Fuse, ManyBranchesArePlanned) {
     outputs.push_back(i % 5 == 0 ? y : graph.add(tn::Op::softmax, {y}, {{"axis", 1}}));
   }
   graph.set_outputs(outputs);
+  const tn::Fusible fusible = tn::propose_parallel(tn::lay_out(graph));
   for (const unsigned seed : {1, 2, 3}) {
     const tn::CostFn cost = random_cost(seed);
-    const tn::FusionPlan plan = tn::fuse(graph, cost);
-    EXPECT_LE(plan.microseconds, tn::no_fusion(graph, cost).microseconds);
-    EXPECT_LE(plan.microseconds, tn::check::greedy_fusion(graph, cost).microseconds);
+    const tn::FusionPlan plan = tn::fuse(fusible, cost);
+    EXPECT_LE(plan.microseconds, tn::no_fusion(fusible.laid, cost).microseconds);
+    EXPECT_LE(plan.microseconds, tn::check::greedy_fusion(fusible.laid, cost).microseconds);
   }
 }
 

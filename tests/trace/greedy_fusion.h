@@ -10,11 +10,12 @@
 
 namespace tensor::check {
 
-inline FusionPlan greedy_fusion(const Graph& graph, const CostFn& cost) {
+inline FusionPlan greedy_fusion(const LaidOutGraph& laid, const CostFn& cost) {
+  const Graph& graph = laid.graph;
   const Wiring wires = wiring(graph);
   const auto costed = [&](std::vector<ValueId> nodes) {
     Group group = make_group(graph, wires, std::move(nodes));
-    const GroupCost c = cost(graph, group);
+    const GroupCost c = cost(laid, group);
     group.family = c.family;
     group.microseconds = c.microseconds;
     group.schedule = c.schedule;

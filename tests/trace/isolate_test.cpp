@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "src/trace/parallel.h"
+#include "src/trace/fuse.h"
 #include "src/trace/passes/cast.h"
 #include "src/trace/passes/clean.h"
 #include "src/trace/trace.h"
@@ -107,15 +107,15 @@ TEST(Isolate, NormsOfMergedProducts) {
   };
   const LaidOutGraph laid = lay_out(eliminate_common_and_dead(
       cast_norms(cast_products(fold_constants(trace(function, {{{5, 8}, f32}})), f16), f16)));
-  const CostFn cost = [](const Graph& graph, const Group& group) -> GroupCost {
+  const CostFn cost = [](const LaidOutGraph& of, const Group& group) -> GroupCost {
     std::map<Op, int> count;
-    for (const ValueId id : group.nodes) ++count[graph[id].op];
+    for (const ValueId id : group.nodes) ++count[of.graph[id].op];
     const bool is_normalized_product =
         count[Op::layer_norm] == 1 && count[Op::matmul] == 1 && count[Op::row_sums] == 0;
     if (group.nodes.size() > 1 && (!is_normalized_product || group.writes.size() > 1)) return {};
     return {0, 10.0};
   };
-  const auto [merged, plan] = merge_parallel(laid, fuse(laid.graph, cost));
+  const auto [merged, plan] = merge_parallel(laid, fuse(propose_parallel(laid), cost));
   const auto group = std::find_if(plan.groups.begin(), plan.groups.end(),
                                   [](const Group& g) { return g.nodes.size() > 1; });
   ASSERT_NE(group, plan.groups.end());
@@ -126,10 +126,10 @@ TEST(Isolate, NormsOfMergedProducts) {
             "%7 = constant f16(64, 10); %8 = matmul(%6, %7); %9 = astype(%8, dtype=\"f32\"); "
             "return %9");
   // The text of the group as it was costed is the same.
-  for (const Group& apart : fuse(laid.graph, cost).groups)
+  for (const Group& apart : fuse(propose_parallel(laid), cost).groups)
     if (const ParallelRun run = run_of(laid.graph, apart); !run.empty()) {
-      const Merged alone = merged_alone(laid.graph, run);
-      EXPECT_EQ(problem_text(alone.graph, alone.group), problem_text(merged.graph, *group));
+      const Isolated alone = merged_alone(laid, run);
+      EXPECT_EQ(problem_text(alone.laid.graph, alone.group), problem_text(merged.graph, *group));
     }
   const Isolated alone = isolate(merged, *group);
   verify(alone.laid.graph, "isolated");

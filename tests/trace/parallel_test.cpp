@@ -1,5 +1,5 @@
 // Parallel products: which are found, and what they are lowered to.
-#include "src/trace/parallel.h"
+#include "src/trace/fuse.h"
 
 #include <gtest/gtest.h>
 
@@ -37,7 +37,8 @@ std::vector<tn::Parallel> found(const tn::LaidOutGraph& laid) {
 
 // Costs of 10 microseconds for a product with any epilogue and of one for any other operator:
 // whatever can be merged is.
-tn::GroupCost ten_a_product(const tn::Graph& graph, const tn::Group& group) {
+tn::GroupCost ten_a_product(const tn::LaidOutGraph& laid, const tn::Group& group) {
+  const tn::Graph& graph = laid.graph;
   int products = 0;
   for (const tn::ValueId id : group.nodes) products += graph.is_op(id, tn::Op::matmul);
   const bool is_chain =
@@ -47,21 +48,21 @@ tn::GroupCost ten_a_product(const tn::Graph& graph, const tn::Group& group) {
 }
 
 // The same, but whatever makes a product's left operand costs nothing in the product's group.
-tn::GroupCost leads_are_free(const tn::Graph& graph, const tn::Group& group) {
+tn::GroupCost leads_are_free(const tn::LaidOutGraph& laid, const tn::Group& group) {
   const auto product = std::find_if(group.nodes.begin(), group.nodes.end(), [&](tn::ValueId id) {
-    return graph.is_op(id, tn::Op::matmul);
+    return laid.graph.is_op(id, tn::Op::matmul);
   });
-  if (product == group.nodes.end()) return ten_a_product(graph, group);
+  if (product == group.nodes.end()) return ten_a_product(laid, group);
   tn::Group rest = group;
   rest.nodes.assign(product, group.nodes.end());
-  return ten_a_product(graph, rest);
+  return ten_a_product(laid, rest);
 }
 
 // The plan with all that can be merged, before and after its lowering: equal costs, an equal
 // result, no copies, and as many products as are wanted.
 tn::LaidOutGraph expect_merged(const tn::LaidOutGraph& laid, const Tensors& inputs, int products,
                                double ulps, const tn::CostFn& cost = ten_a_product) {
-  const tn::FusionPlan plan = tn::fuse(laid.graph, cost);
+  const tn::FusionPlan plan = tn::fuse(tn::propose_parallel(laid), cost);
   const auto [merged, after] = tn::merge_parallel(laid, plan);
   tn::verify(merged.graph, "test");
   EXPECT_EQ(after.groups.size(), plan.groups.size());
@@ -73,7 +74,7 @@ tn::LaidOutGraph expect_merged(const tn::LaidOutGraph& laid, const Tensors& inpu
   }
   EXPECT_EQ(count, products) << merged.graph;
   for (const tn::Group& group : after.groups)
-    EXPECT_EQ(cost(merged.graph, group).family, 0) << merged.graph;
+    EXPECT_EQ(cost(merged, group).family, 0) << merged.graph;
   tn::check::expect_near(tn::interpret(merged.graph, inputs), tn::interpret(laid.graph, inputs),
                          ulps);
   return merged;
@@ -166,7 +167,7 @@ TEST(Parallel, WhatMakesTheirOperandJoinsTheProducts) {
   const Tensors inputs = {random.normal({2, 5, 12})};
   const tn::LaidOutGraph laid = laid_out(block, inputs);
   // exp, the wide product, and the two products of attention with what stands beside them.
-  const tn::FusionPlan plan = tn::fuse(laid.graph, leads_are_free);
+  const tn::FusionPlan plan = tn::fuse(tn::propose_parallel(laid), leads_are_free);
   EXPECT_EQ(plan.microseconds, 1 + 30) << laid.graph;
   const auto [merged, after] = tn::merge_parallel(laid, plan);
   int found = 0;
@@ -193,7 +194,8 @@ TEST(Parallel, NormsBetweenCastsJoinTheProducts) {
   const tn::Graph traced = tn::fold_scale(tn::fold_constants(tn::trace(block, {inputs[0].type()})));
   const tn::LaidOutGraph laid = tn::lay_out(
       tn::eliminate_common_and_dead(tn::cast_norms(tn::cast_products(traced, tn::f16), tn::f16)));
-  const auto [merged, after] = tn::merge_parallel(laid, tn::fuse(laid.graph, leads_are_free));
+  const auto [merged, after] =
+      tn::merge_parallel(laid, tn::fuse(tn::propose_parallel(laid), leads_are_free));
   int found = 0;
   for (const tn::Group& group : after.groups) {
     if (group.nodes.size() == 1 || !merged.graph.is_op(group.nodes[1], tn::Op::layer_norm))
@@ -327,7 +329,7 @@ TEST(Parallel, EverythingElseStaysAsItWasLaidOut) {
             tn::interpolate(tn::exp(wide.reshape({1, 6, 3, 10})), {4, 5})};
   };
   const auto laid = laid_out(f, {random.normal({5, 16}), random.normal({1, 3, 3, 5})});
-  const tn::FusionPlan plan = tn::fuse(laid.graph, ten_a_product);
+  const tn::FusionPlan plan = tn::fuse(tn::propose_parallel(laid), ten_a_product);
   const auto [merged, after] = tn::merge_parallel(laid, plan);
   const auto operators = [](const tn::Graph& graph, const tn::FusionPlan& p) {
     std::vector<std::vector<tn::Op>> result;
@@ -366,13 +368,14 @@ TEST(Parallel, AMergedGroupMustSaveEnough) {
   const tn::LaidOutGraph laid = laid_out(f, {random.normal({5, 4})});
   // A product of 6 columns takes 100 us, one of 12 columns what is given.
   const auto merges = [&](double wide) {
-    const tn::CostFn cost = [&](const tn::Graph& graph, const tn::Group& group) -> tn::GroupCost {
+    const tn::CostFn cost = [&](const tn::LaidOutGraph& of,
+                                const tn::Group& group) -> tn::GroupCost {
       if (group.nodes.size() > 1) return {};
-      const tn::Shape& shape = graph.type(group.nodes[0]).shape;  // a sum's has no axes
+      const tn::Shape& shape = of.graph.type(group.nodes[0]).shape;  // a sum's has no axes
       return {0, shape.rank() > 0 && shape.back() == 12 ? wide : 100};
     };
-    const tn::FusionPlan plan = tn::fuse(laid.graph, cost, {.merging = 0.02});
-    const double saved = tn::no_fusion(laid.graph, cost).microseconds - plan.microseconds;
+    const tn::FusionPlan plan = tn::fuse(tn::propose_parallel(laid), cost, {.merging = 0.02});
+    const double saved = tn::no_fusion(laid, cost).microseconds - plan.microseconds;
     EXPECT_NEAR(saved, plan.groups.size() == 3 ? 200 - wide : 0, 1e-9);
     return plan.groups.size() == 3;
   };

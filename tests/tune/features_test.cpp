@@ -15,6 +15,7 @@
 #include "src/trace/layout.h"
 #include "src/trace/trace.h"
 #include "tensor/tensor.h"
+#include "tests/families.h"
 
 namespace tensor {
 namespace {
@@ -101,15 +102,15 @@ std::map<std::string, std::string> features_by_schedule() {
       for (ValueId id = 0; id < laid.graph.size(); ++id)
         if (is_compute(laid.graph, id)) nodes.push_back(id);
       const Group group = make_group(laid.graph, wiring(laid.graph), nodes);
-      for (int family = 0; family < target.families; ++family) {
-        const auto space = target.space(family, laid.graph, group);
+      for (int family = 0; family < target.offers->families(); ++family) {
+        const auto space = space_of(target, laid, group, family);
         if (!space) continue;
         std::map<std::string, std::vector<Schedule>> by_sketch;
         for (const Schedule& s : space->all()) by_sketch[s.sketch].push_back(s);
         for (const auto& [sketch, schedules] : by_sketch) {
           const Schedule& middle = schedules[schedules.size() / 2];
           result["sm_" + std::to_string(capability) + ", " + c.name + ": " +
-                 std::string(target.family_name(family)) + ' ' + middle.text()] =
+                 std::string(target.offers->name(family)) + ' ' + middle.text()] =
               text_of(space->features(middle));
         }
       }

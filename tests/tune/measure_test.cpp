@@ -21,6 +21,7 @@
 #include "src/tune/tuned_cost.h"
 #include "tensor/io.h"
 #include "tensor/tensor.h"
+#include "tests/families.h"
 #include "tests/temporary_folder.h"
 
 namespace tensor {
@@ -36,7 +37,7 @@ struct Example {
     return {relu(linear(in[0].swapaxes(0, 1), weight, bias)) * 2};
   };
   LaidOutGraph laid = lay_out(trace(f, {{{64, 30}, f32}}));
-  FusionPlan plan = fuse(laid.graph, cpu::cpu_cost(cpu::this_machine(2)));
+  FusionPlan plan = fuse(propose_parallel(laid), cpu::cpu_cost(cpu::this_machine(2)));
   Isolated alone = isolate(laid, plan.groups.front());
 };
 
@@ -93,9 +94,14 @@ TEST(Problem, JoinsTheSpacesOfItsFamilies) {
     s.chosen = Schedule::parse("tiled rows=1");
     return s;
   };
-  const Problem problem(
-      "text", Example().alone,
-      {{3, "slow", 9, space(4, 8)}, {5, "fast", 6, space(3, 5)}, {7, "plain", 7}});
+  const auto offer = [&](int family, const char* name, double us, int count) {
+    Offer one{family, name, us};
+    if (count > 0) one.lazy = std::make_shared<Offer::LazySpace>();
+    if (count > 0) one.lazy->make = [=] { return space(count, us - 1); };
+    return one;
+  };
+  const Problem problem("text", Example().alone,
+                        {offer(3, "slow", 9, 4), offer(5, "fast", 6, 3), offer(7, "plain", 7, 0)});
   EXPECT_EQ(problem.space().size(), 3 + 2 + 1);
   EXPECT_EQ(problem.space().chosen.text(), "fast.tiled rows=1");
   const auto expect = [&](const char* text, int family, const char* own, double us,
@@ -315,15 +321,15 @@ TEST_F(CpuTuning, ThreadsOfAScheduleAreThoseThatRun) {
   const cpu::Machine machine = cpu::this_machine(4);
   const LaidOutGraph laid = lay_out(
       trace([](const Tensors& in) -> Tensors { return {exp(in[0])}; }, {{{1000, 1000}, f32}}));
-  Group group = fuse(laid.graph, cpu::cpu_cost(machine)).groups.front();
+  Group group = fuse(propose_parallel(laid), cpu::cpu_cost(machine)).groups.front();
   const cpu::Family& family = cpu::cpu_families()[static_cast<std::size_t>(group.family)];
-  const auto space = cpu::space_of(family, laid.graph, group, machine);
+  const auto space = space_of(family, laid, group, machine);
   ASSERT_TRUE(space.has_value());
   EXPECT_EQ(space->size(), 3);  // 1, 2 and 4 threads
   EXPECT_TRUE(space->has(space->chosen));
   EXPECT_GT(space->model_us(Schedule::parse("loops threads=1")),
             space->model_us(Schedule::parse("loops threads=4")));
-  EXPECT_FALSE(cpu::space_of(family, laid.graph, group, cpu::this_machine(1)).has_value());
+  EXPECT_FALSE(space_of(family, laid, group, cpu::this_machine(1)).has_value());
   for (const char* schedule : {"", "loops threads=1", "loops threads=4", "loops threads=3"}) {
     group.schedule = schedule;
     EXPECT_NE(cpu::build_group(laid, group, machine), nullptr);

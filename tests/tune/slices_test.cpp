@@ -12,6 +12,7 @@
 #include "src/tune/reference.h"
 #include "tensor/tensor.h"
 #include "tests/error_of.h"
+#include "tests/families.h"
 
 namespace tensor {
 namespace {
@@ -25,7 +26,7 @@ struct Images {
   LaidOutGraph laid = lay_out(
       trace([this](const Tensors& in) -> Tensors { return {gelu(linear(in[0], weight)) + in[1]}; },
             {{{40, 7, 12}, f32}, {{40, 7, 24}, f32}}));
-  FusionPlan plan = fuse(laid.graph, cpu::cpu_cost(cpu::this_machine(2)));
+  FusionPlan plan = fuse(propose_parallel(laid), cpu::cpu_cost(cpu::this_machine(2)));
   Isolated alone = isolate(laid, plan.groups.front());
 
   std::vector<OperandBlock> run(const Reference& reference) const {
@@ -99,7 +100,7 @@ TEST(Slices, AreTakenWhereTheyDoNotDependOnEachOther) {
                gain = random.normal({6}), many = random.normal({20, 4, 6});
   const auto sliced = [](const TensorFunction& f, const Shape& shape) {
     const LaidOutGraph laid = lay_out(trace(f, {{shape, f32}}));
-    Group group = no_fusion(laid.graph, cpu::cpu_cost(cpu::this_machine(1))).groups.back();
+    Group group = no_fusion(laid, cpu::cpu_cost(cpu::this_machine(1))).groups.back();
     const auto slices = Slices::of(isolate(laid, group), 1);
     if (slices) {
       EXPECT_EQ(slices->indices().size(), 3u);

@@ -10,6 +10,7 @@
 #include "src/trace/isolate.h"
 #include "src/trace/parallel.h"
 #include "tensor/tensor.h"
+#include "tests/families.h"
 #include "tests/plans/nine_models.h"
 #include "tests/temporary_folder.h"
 
@@ -22,10 +23,11 @@ detail::Target gpu(int capability) { return detail::cuda_target(cuda::typical_de
 LaidOutGraph network(DType dtype, const detail::Target& target) {
   const Tensor first = Generator(1).normal({384, 1536}), second = Generator(2).normal({1536, 384});
   return detail::prepare(
-      [&](const std::vector<Tensor>& in) {
-        return std::vector{matmul(gelu(matmul(in[0], first)), second)};
-      },
-      {{{197, 384}, f32}}, {.dtype = dtype}, target);
+             [&](const std::vector<Tensor>& in) {
+               return std::vector{matmul(gelu(matmul(in[0], first)), second)};
+             },
+             {{{197, 384}, f32}}, {.dtype = dtype}, target)
+      .laid;
 }
 
 // A line of the log: the group of the plan took so long, run so.
@@ -33,7 +35,7 @@ Measurement line(const detail::Target& target, const Graph& graph, const Group& 
                  const std::string& schedule, double microseconds) {
   Measurement m;
   m.problem = problem_text(graph, group);
-  m.family = target.family_name(group.family);
+  m.family = target.offers->name(group.family);
   m.schedule = schedule;
   m.device = target.tuned_as;
   m.version = "1.0.0";
@@ -46,8 +48,8 @@ Measurement line(const detail::Target& target, const Graph& graph, const Group& 
 std::vector<Measurement> log_of(const LaidOutGraph& laid, const detail::Target& target,
                                 std::size_t count = 1) {
   std::vector<Measurement> log;
-  for (const Group& group : fuse(laid.graph, target.cost).groups) {
-    const auto space = target.space(group.family, laid.graph, group);
+  for (const Group& group : fuse(propose_parallel(laid), target.cost()).groups) {
+    const auto space = space_of(target, laid, group, group.family);
     if (!space) continue;
     const std::vector<Schedule> all = space->all();
     for (std::size_t i = 0; i < count; ++i)
@@ -59,7 +61,7 @@ std::vector<Measurement> log_of(const LaidOutGraph& laid, const detail::Target& 
 
 FusionPlan plan_of(const LaidOutGraph& laid, const detail::Target& target,
                    const std::vector<Measurement>& log) {
-  return tuned_fusion(laid.graph, target, std::make_shared<const Table>(log));
+  return tuned_fusion(propose_parallel(laid), target, std::make_shared<const Table>(log));
 }
 
 // How many groups of the plan are run as one of the log's lines says, and take as long.
@@ -68,7 +70,7 @@ std::size_t taken(const FusionPlan& plan, const detail::Target& target,
   std::size_t count = 0;
   for (const Group& group : plan.groups)
     count += std::any_of(log.begin(), log.end(), [&](const Measurement& m) {
-      return target.family_name(group.family) == m.family && group.schedule == m.schedule &&
+      return target.offers->name(group.family) == m.family && group.schedule == m.schedule &&
              group.microseconds == median(m.microseconds);
     });
   return count;
@@ -99,7 +101,8 @@ TEST(StaleLogs, GiveTheNextBestScheduleThatThereIs) {
     log.insert(log.end(), bad.begin(), bad.end());
     EXPECT_EQ(taken(plan_of(laid, target, log), target, good), good.size()) << target.name;
     // Nothing else: as if there were no log.
-    const FusionPlan plan = plan_of(laid, target, bad), want = fuse(laid.graph, target.cost);
+    const FusionPlan plan = plan_of(laid, target, bad),
+                     want = fuse(propose_parallel(laid), target.cost());
     EXPECT_EQ(plan.microseconds, want.microseconds);
     ASSERT_EQ(plan.groups.size(), want.groups.size());
     for (std::size_t i = 0; i < plan.groups.size(); ++i)
@@ -112,8 +115,8 @@ TEST(StaleLogs, GiveNoScheduleThatHasAFault) {
   const detail::Target target = gpu(90);
   const LaidOutGraph laid = network(bf16, target);
   std::size_t faults = 0;
-  for (const Group& group : fuse(laid.graph, target.cost).groups) {
-    const auto space = target.space(group.family, laid.graph, group);
+  for (const Group& group : fuse(propose_parallel(laid), target.cost()).groups) {
+    const auto space = space_of(target, laid, group, group.family);
     if (!space) continue;
     for (const Sketch& sketch : space->sketches)
       for (std::int64_t i = 0; i < sketch.combinations(); ++i) {
@@ -134,7 +137,7 @@ TEST(StaleLogs, LeaveProgramsAsTheyAre) {
   const TensorFunction f = [=](const std::vector<Tensor>& in) {
     return std::vector{relu(matmul(in[0], weight))};
   };
-  const LaidOutGraph laid = detail::prepare(f, {x.type()}, {}, target);
+  const LaidOutGraph laid = detail::prepare(f, {x.type()}, {}, target).laid;
   const std::vector<Measurement> good = log_of(laid, target);
   ASSERT_FALSE(good.empty());
   const check::TemporaryFolder folder;
@@ -154,9 +157,9 @@ TEST(FailedKernels, AreAvoided) {
   const detail::Target target = gpu(90);
   const LaidOutGraph laid = network(f16, target);
   std::vector<Measurement> log;
-  for (const Group& group : fuse(laid.graph, target.cost).groups) {
+  for (const Group& group : fuse(propose_parallel(laid), target.cost()).groups) {
     if (group.nodes.size() < 2) continue;
-    const auto space = target.space(group.family, laid.graph, group);
+    const auto space = space_of(target, laid, group, group.family);
     Measurement m = line(target, laid.graph, group, space ? space->chosen.text() : "", 1);
     m.microseconds.clear(), m.error = "wrong result";
     log.push_back(m);
@@ -166,9 +169,9 @@ TEST(FailedKernels, AreAvoided) {
     for (const Measurement& m : log) EXPECT_NE(problem_text(laid.graph, group), m.problem);
   // Another schedule works.
   for (Measurement m : std::vector<Measurement>(log)) {
-    for (const Group& group : fuse(laid.graph, target.cost).groups)
+    for (const Group& group : fuse(propose_parallel(laid), target.cost()).groups)
       if (problem_text(laid.graph, group) == m.problem) {
-        const auto space = target.space(group.family, laid.graph, group);
+        const auto space = space_of(target, laid, group, group.family);
         if (!space) continue;
         m.error.clear(), m.microseconds = {group.microseconds / 2};
         const std::vector<Schedule> all = space->all();
@@ -198,7 +201,8 @@ TEST(Twins, HaveTheOtherNarrowType) {
 
   const detail::Target target = gpu(90);
   const LaidOutGraph half = network(f16, target), brain = network(bf16, target);
-  const FusionPlan plan = fuse(half.graph, target.cost), other = fuse(brain.graph, target.cost);
+  const FusionPlan plan = fuse(propose_parallel(half), target.cost()),
+                   other = fuse(propose_parallel(brain), target.cost());
   ASSERT_EQ(plan.groups.size(), other.groups.size());
   for (std::size_t i = 0; i < plan.groups.size(); ++i)
     EXPECT_EQ(twin_text(problem_text(half.graph, plan.groups[i])),
@@ -212,7 +216,8 @@ TEST(Twins, ServeEachOtherOnAGpu) {
       const auto log = log_of(network(measured, target), target);
       ASSERT_GE(log.size(), 2u);
       const LaidOutGraph laid = network(wanted, target);
-      const FusionPlan untuned = fuse(laid.graph, target.cost), plan = plan_of(laid, target, log);
+      const FusionPlan untuned = fuse(propose_parallel(laid), target.cost()),
+                       plan = plan_of(laid, target, log);
       EXPECT_EQ(taken(untuned, target, log), 0u);
       EXPECT_EQ(taken(plan, target, log), log.size()) << capability << " " << wanted;
       // Nothing else may run as the log says: of float32 there is no twin.

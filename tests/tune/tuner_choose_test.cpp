@@ -56,7 +56,7 @@ TEST_F(Tuning, ChoosesAmongTheFastestByTheTimeOfTheWholeModel) {
             summary.chosen.size());
   const auto planned = [&](const std::vector<Measurement>& known) {
     const auto table = std::make_shared<const Table>(known);
-    return merge_parallel(vit(), tuned_fusion(vit().graph, h200(), table));
+    return merge_parallel(vit(), tuned_fusion(propose_parallel(vit()), h200(), table));
   };
   const auto [laid, plan] = planned(all);
   const auto [laid_alone, plan_alone] = planned(alone);
@@ -175,7 +175,7 @@ TEST_F(Tuning, MeasuresLevel0WhereTheLogHasTheBestOnly) {
             const auto chosen =
                 level0.find(problem_text(partitions[second.partition].first.graph, group));
             if (asked > 0 || chosen == level0.end()) continue;
-            const std::string family(h200().family_name(group.family));
+            const std::string family(h200().offers->name(group.family));
             EXPECT_EQ(Problem::joined(family, group.schedule), chosen->second);
             ++compared;
           }
@@ -212,12 +212,14 @@ TEST_F(Tuning, ChoosesTheEstimatedFusionWhereTheWholeModelIsFasterByIt) {
   };
   const LaidOutGraph bf16_vit = vit_in(bf16);
   const auto estimated = [](const LaidOutGraph& laid) {
-    return nodes_of(fuse(laid.graph, h200().cost));
+    return nodes_of(fuse(propose_parallel(laid), h200().cost()));
   };
   const auto planned = [&](const LaidOutGraph& laid) {
-    return nodes_of(tuned_fusion(laid.graph, h200(), std::make_shared<const Table>(lines())));
+    return nodes_of(
+        tuned_fusion(propose_parallel(laid), h200(), std::make_shared<const Table>(lines())));
   };
-  const Nodes fast = nodes_of(merge_parallel(vit(), fuse(vit().graph, h200().cost)).second);
+  const Nodes fast =
+      nodes_of(merge_parallel(vit(), fuse(propose_parallel(vit()), h200().cost())).second);
   bool is_fast = true;  // that by estimates, in the whole model
   const auto tune_again = [&] {
     TuneOptions options;
@@ -259,7 +261,7 @@ TEST_F(Tuning, ChoosesTheEstimatedFusionWhereTheWholeModelIsFasterByIt) {
 // Alone all groups are as fast as estimated, but two of them slow the whole model down.
 TEST_F(Tuning, LeavesOutFusionsThatSlowTheWholeModelDown) {
   std::set<std::string> slow, seen;  // the residual connections and activations of all layers
-  const FusionPlan estimated = fuse(vit().graph, h200().cost);
+  const FusionPlan estimated = fuse(propose_parallel(vit()), h200().cost());
   for (const Group& group : estimated.groups)
     if (const std::string operators = detail::operators_of(vit().graph, group),
         text = problem_text(vit().graph, group);
@@ -299,7 +301,7 @@ TEST_F(Tuning, LeavesOutFusionsThatSlowTheWholeModelDown) {
   EXPECT_TRUE(summary.chosen[0].starts_with("fusion, measured -> measured.without "))
       << summary.chosen[0];
   const auto planned = [&](const LaidOutGraph& laid) {
-    return tuned_fusion(laid.graph, h200(), std::make_shared<const Table>(lines()));
+    return tuned_fusion(propose_parallel(laid), h200(), std::make_shared<const Table>(lines()));
   };
   EXPECT_EQ(count_slow(vit(), planned(vit())), 0);
   const LaidOutGraph bf16_vit = vit_in(bf16);
@@ -327,7 +329,7 @@ TEST_F(Tuning, EndsWithNoSlowerFusionThanItBeganWith) {
   };
   tune({.trials = 200}, answer(3));
   const auto planned = [&](const std::vector<Measurement>& known) {
-    return tuned_fusion(vit().graph, h200(), std::make_shared<const Table>(known));
+    return tuned_fusion(propose_parallel(vit()), h200(), std::make_shared<const Table>(known));
   };
   // Level 0's schedules are measured again, and now those of what was not fused are fast.
   std::vector<Measurement> known = lines();
@@ -359,14 +361,16 @@ TEST_F(Tuning, EndsWithNoSlowerFusionThanItBeganWith) {
 TEST(PlanTimer, TimesWholePlansInAChild) {
   const Tensor weight = Generator(2).normal({32, 32});
   const detail::Target target = detail::target_of("cpu", 1);
-  const LaidOutGraph laid = detail::prepare(
-      [&](const std::vector<Tensor>& in) { return std::vector{relu(matmul(in[0], weight))}; },
-      {{{16, 32}, f32}}, {}, target);
-  const FusionPlan plan = fuse(laid.graph, target.cost);
+  const LaidOutGraph laid =
+      detail::prepare(
+          [&](const std::vector<Tensor>& in) { return std::vector{relu(matmul(in[0], weight))}; },
+          {{{16, 32}, f32}}, {}, target)
+          .laid;
+  const FusionPlan plan = fuse(propose_parallel(laid), target.cost());
   FusionPlan bad = plan;
   bad.groups[0].schedule = "no schedule!";
   bool is_stopped = false;
-  const FusionPlan apart = no_fusion(laid.graph, target.cost);
+  const FusionPlan apart = no_fusion(laid, target.cost());
   ASSERT_GT(apart.groups.size(), plan.groups.size());
   const TimePlans time =
       plan_timer({{laid, plan}, {laid, apart}}, target, [&] { return is_stopped; });

@@ -47,13 +47,13 @@ TEST_F(Tuning, TheLogTellsWhatWasMeasuredAndFailuresAreNeverChosen) {
       }
   // The plan has the best of the table.
   const auto shared = std::make_shared<const Table>(lines());
-  for (const Group& group : tuned_fusion(vit().graph, h200(), shared).groups) {
+  for (const Group& group : tuned_fusion(propose_parallel(vit()), h200(), shared).groups) {
     if (!run_of(vit().graph, group).empty()) continue;
     const auto best = shared->find(h200().tuned_as, problem_text(vit().graph, group));
     ASSERT_TRUE(best);
     EXPECT_EQ(group.schedule, best->schedule);
     EXPECT_EQ(group.microseconds, best->microseconds);
-    EXPECT_EQ(h200().family_name(group.family), best->family);
+    EXPECT_EQ(h200().offers->name(group.family), best->family);
   }
 }
 

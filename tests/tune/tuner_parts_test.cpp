@@ -14,13 +14,14 @@ class Parts : public Tuning {
  protected:
   // The tasks of the plan by estimates.
   std::vector<TuningTask*> adopt() {
-    return tasks_.adopt(Planner(vit(), target_, {}).hoped_for(nullptr));
+    return tasks_.adopt(Planner(fusible_, target_, {}).hoped_for(nullptr));
   }
   static void learn(TuningTask& task, double us) {
     task.search->learn(std::vector{task.level0()}, std::vector<Measured>{{{us}, ""}});
     task.history.push_back(us);
   }
 
+  const Fusible fusible_ = propose_parallel(vit());
   const detail::Target target_ = h200();
   Log log_{path_};
   Records records_{{}, target_, log_};
@@ -141,9 +142,9 @@ TEST_F(Parts, RecordsHaveWhatIsWrittenByTheTarget) {
 }
 
 TEST_F(Parts, PlansFollowTheSwitches) {
-  const ModelPlan apart = Planner(vit(), target_, {.fuse = false}).plan(nullptr),
-                  hoped = Planner(vit(), target_, {}).hoped_for(nullptr),
-                  estimated = Planner(vit(), target_, {.by_times = false}).hoped_for(nullptr);
+  const ModelPlan apart = Planner(fusible_, target_, {.fuse = false}).plan(nullptr),
+                  hoped = Planner(fusible_, target_, {}).hoped_for(nullptr),
+                  estimated = Planner(fusible_, target_, {.by_times = false}).hoped_for(nullptr);
   for (const Group& group : apart.apart.groups) EXPECT_EQ(group.nodes.size(), 1u);
   EXPECT_TRUE(divide_alike(hoped.apart, estimated.apart));
   EXPECT_FALSE(divide_alike(hoped.apart, apart.apart));

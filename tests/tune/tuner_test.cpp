@@ -183,20 +183,20 @@ TEST_F(Tuning, MeasurementsOverturnFusions) {
 TEST_F(Tuning, EstimatesAreNotTrustedMoreThanTimes) {
   const LaidOutGraph& laid = vit();
   const detail::Target target = h200();
-  const FusionPlan plan = fuse(laid.graph, target.cost);
+  const FusionPlan plan = fuse(propose_parallel(laid), target.cost());
   std::vector<Measurement> slow;  // all groups of the plan take twice their estimate
   for (const Group& group : merge_parallel(laid, plan).second.groups) {
     Measurement m;
     const LaidOutGraph& merged = merge_parallel(laid, plan).first;
     m.problem = problem_text(merged.graph, group);
-    m.family = target.family_name(group.family);
+    m.family = target.offers->name(group.family);
     m.device = target.tuned_as;
     m.version = "1.0.0";
     m.microseconds = {2 * group.microseconds};
     slow.push_back(m);
   }
   const auto table = std::make_shared<const Table>(slow);
-  const FusionPlan careful = tuned_fusion(laid.graph, target, table);
+  const FusionPlan careful = tuned_fusion(propose_parallel(laid), target, table);
   ASSERT_EQ(careful.groups.size(), plan.groups.size());
   for (std::size_t i = 0; i < plan.groups.size(); ++i)
     EXPECT_EQ(careful.groups[i].nodes, plan.groups[i].nodes);

@@ -98,7 +98,7 @@ class Tuning : public testing::Test {
     known.insert(known.end(), own.begin(), own.end());
     detail::Target target = h200();
     if (!device_.empty()) target.tuned_as = device_;
-    return Tuner(laid, std::move(target), options,
+    return Tuner(propose_parallel(laid), std::move(target), options,
                  {.first = 3,
                   .slot = 4,
                   .side_by_side = 2,
@@ -112,8 +112,8 @@ class Tuning : public testing::Test {
   static std::string plan_of(const LaidOutGraph& laid, const std::vector<Measurement>& known) {
     const auto table =
         known.empty() ? nullptr : std::make_shared<const Table>(known, h200().kernels);
-    const FusionPlan plan = tuned_fusion(laid.graph, h200(), table);
-    std::string text = detail::plan_text(laid.graph, plan, h200());
+    const FusionPlan plan = tuned_fusion(propose_parallel(laid), h200(), table);
+    std::string text = detail::plan_text(laid, plan, h200());
     for (const Group& group : plan.groups) text += std::to_string(group.nodes[0]) + group.schedule;
     return text;
   }

@@ -1,13 +1,12 @@
-// The table of kernel families, the cost function made from it, and how many threads a group has.
+// The table of kernel families, and how many threads a group has.
 #include "src/kernels/cpu/families.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "src/kernels/work.h"
 #ifdef TENSOR_WITH_ONEDNN
-#include "src/kernels/cpu/onednn/onednn.h"
+#include "src/kernels/cpu/onednn.h"
 #include "src/trace/isolate.h"
 #include "tensor/error.h"
 #endif
@@ -22,20 +21,6 @@ std::span<const Family> cpu_families() {
   };
   return table;
 }
-
-CostFn cpu_cost(const Machine& machine) {
-  return [machine](const Graph& graph, const Group& group) {
-    GroupCost best;
-    const auto families = cpu_families();
-    for (std::size_t i = 0; i < families.size(); ++i)
-      if (const auto time = families[i].estimate(graph, group, machine);
-          time && *time < best.microseconds)
-        best = {static_cast<int>(i), *time};
-    return best;
-  };
-}
-
-// ---- Threads: all of them are too many for a small group.
 
 namespace {
 
@@ -65,22 +50,18 @@ Machine with_threads(const Machine& machine, int threads) {
   return m;
 }
 
-std::optional<::tensor::Space> space_of(const Family& family, const Graph& graph,
-                                        const Group& group, const Machine& machine) {
-  if (family.space)
-    if (auto own = family.space(graph, group, machine)) return own;
-  if (machine.threads < 2) return std::nullopt;
-  ::tensor::Space space;
+namespace {
+
+Space loops_space(const Work& work, const Machine& machine, const Estimate& microseconds) {
+  Space space;
   const Sketch::Knob threads = threads_knob(machine);
   space.sketches = {{kLoops, {threads}}};
   space.fault = [](const Schedule&) { return std::string(); };
   std::map<int, double> estimates;
-  for (const int n : threads.values)
-    estimates[n] = family.estimate(graph, group, with_threads(machine, n)).value_or(HUGE_VAL);
+  for (const int n : threads.values) estimates[n] = microseconds(with_threads(machine, n));
   space.model_us = [estimates](const Schedule& s) {
     return estimates.at(threads_of(s).value_or(1));
   };
-  const Work work = work_of(graph, group);
   space.features = [work](const Schedule& s) {
     const double threads = threads_of(s).value_or(1);
     Features f;
@@ -93,25 +74,40 @@ std::optional<::tensor::Space> space_of(const Family& family, const Graph& graph
   return space;
 }
 
-std::unique_ptr<Kernel> build_group(const LaidOutGraph& laid, const Group& group,
-                                    const Machine& machine) {
-  const Family& family = cpu_families()[static_cast<std::size_t>(group.family)];
-  Machine m = machine;
-  if (!group.schedule.empty()) {
-    const std::vector<int> counts = threads_knob(machine).values;
-    const auto threads = threads_of(Schedule::parse(group.schedule));
-    if (threads && std::count(counts.begin(), counts.end(), *threads) > 0)
-      m = with_threads(machine, *threads);
-  }
+// With as many threads as the schedule says.
+Machine scheduled(const Machine& machine, const std::string& schedule) {
+  if (schedule.empty()) return machine;
+  const std::vector<int> counts = threads_knob(machine).values;
+  const auto threads = threads_of(Schedule::parse(schedule));
+  return threads && std::count(counts.begin(), counts.end(), *threads) > 0
+             ? with_threads(machine, *threads)
+             : machine;
+}
+
+std::unique_ptr<Kernel> built(const Build& build, const Isolated& alone, const Machine& machine) {
+  const Machine scheduled_machine = scheduled(machine, alone.group.schedule);
 #ifdef TENSOR_WITH_ONEDNN
   try {
-    return family.build(laid, group, m);
+    return build(alone, scheduled_machine);
   } catch (const dnnl::error& error) {
-    internal_error(family.name, error.what(), ": ", problem_text(laid.graph, group));
+    internal_error("oneDNN", error.what(), ": ", problem_text(alone.laid.graph, alone.group));
   }
 #else
-  return family.build(laid, group, m);
+  return build(alone, scheduled_machine);
 #endif
+}
+
+}  // namespace
+
+Implementation implementation(const Isolated& alone, const Machine& machine,
+                              const Estimate& microseconds, const Build& build,
+                              std::function<Space()> space) {
+  if (!space && machine.threads > 1)
+    space = [=, work = work_of(alone.laid.graph, alone.group)] {
+      return loops_space(work, machine, microseconds);
+    };
+  return {microseconds(machine),
+          [=](const Isolated& group) { return built(build, group, machine); }, std::move(space)};
 }
 
 }  // namespace tensor::cpu

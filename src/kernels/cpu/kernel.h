@@ -1,18 +1,16 @@
-// CPU kernels: how a fused group runs on this machine. Each family is one row of cpu_families(): it
-// declines a group by returning nothing, otherwise estimates its time and builds it.
+// CPU kernels: how a fused group runs on this machine. Each family is one row of cpu_families().
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "src/kernels/family.h"
 #include "src/kernels/features.h"
-#include "src/kernels/schedule.h"
 #include "src/kernels/work.h"
-#include "src/trace/fuse.h"
-#include "src/trace/layout.h"
 
 namespace tensor::cpu {
 
@@ -49,36 +47,29 @@ class Kernel {
   virtual std::string description() const = 0;
 };
 
-struct Family {
-  std::string_view name;
-  /// Microseconds on `machine`, nullopt when the family cannot run the group.
-  std::optional<double> (*estimate)(const Graph& graph, const Group& group, const Machine& machine);
-  /// Builds an accepted group. The layouts are those of `laid.graph`, which the group belongs to.
-  /// With the group's schedule, where that is one of its space; otherwise with the chosen one.
-  std::unique_ptr<Kernel> (*build)(const LaidOutGraph& laid, const Group& group,
-                                   const Machine& machine);
-  /// What may be tried for an accepted group; null where there is one way only.
-  std::optional<::tensor::Space> (*space)(const Graph& graph, const Group& group,
-                                          const Machine& machine) = nullptr;
-};
+using Implementation = ::tensor::Implementation<std::unique_ptr<Kernel>>;
+using Family = ::tensor::Family<Machine, std::unique_ptr<Kernel>>;
+using Families = ::tensor::Families<Machine, std::unique_ptr<Kernel>>;
 
 /// The table in families.cpp; the last family, reference, runs any single operator.
 std::span<const Family> cpu_families();
 
-/// The cheapest family of a group.
-CostFn cpu_cost(const Machine& machine);
+// ---- Threads: all of them are too many for a small group.
 
 /// The machine as if it had so many threads of those it has.
 Machine with_threads(const Machine& machine, int threads);
 /// The knob of schedules that say how many threads run a kernel: 1, 2, 4, ... or all.
 Sketch::Knob threads_knob(const Machine& machine);
 std::optional<int> threads_of(const Schedule& schedule);
-/// What may be tried for a group that the family accepts: the family's space, or where it has none
-/// how many threads the loops run on ("loops threads=4"); nullopt for one thread.
-std::optional<::tensor::Space> space_of(const Family& family, const Graph& graph,
-                                        const Group& group, const Machine& machine);
-/// Builds a group of a plan by its family, as its schedule says.
-std::unique_ptr<Kernel> build_group(const LaidOutGraph& laid, const Group& group,
-                                    const Machine& machine);
+
+/// Of the kernels of one problem: microseconds, and the kernel, with any number of the threads.
+using Estimate = std::function<double(const Machine&)>;
+using Build = std::function<std::unique_ptr<Kernel>(const Isolated&, const Machine&)>;
+
+/// A family's answer. Without a space of its own, what may be tried is on how many threads the
+/// loops run ("loops threads=4").
+Implementation implementation(const Isolated& alone, const Machine& machine,
+                              const Estimate& microseconds, const Build& build,
+                              std::function<Space()> space = nullptr);
 
 }  // namespace tensor::cpu

@@ -7,7 +7,7 @@
 #include "src/kernels/cpu/kernel.h"
 #include "src/kernels/host/simd/table.h"
 #ifdef TENSOR_WITH_ONEDNN
-#include "src/kernels/cpu/onednn/onednn.h"
+#include "src/kernels/cpu/onednn.h"
 #endif
 
 namespace tensor::cpu {

@@ -18,17 +18,18 @@ class ReferenceKernel : public Kernel {
   ReferenceOperator reference_;
 };
 
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
-  const auto time = reference_us(graph, group);
-  return time ? std::optional(machine.dispatch_us + *time) : std::nullopt;
-}
-
-std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group, const Machine&) {
-  return std::make_unique<ReferenceKernel>(ReferenceOperator(laid, group));
+std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+  const auto time = reference_us(alone.laid.graph, alone.group);
+  if (!time) return std::nullopt;
+  return implementation(
+      alone, machine, [time](const Machine& m) { return m.dispatch_us + *time; },
+      [](const Isolated& one, const Machine&) {
+        return std::make_unique<ReferenceKernel>(ReferenceOperator(one.laid, one.group));
+      });
 }
 
 }  // namespace
 
-const Family kReference = {"reference", estimate, build};
+const Family kReference = {"reference", consider};
 
 }  // namespace tensor::cpu

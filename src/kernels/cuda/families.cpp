@@ -1,10 +1,9 @@
-// The table of kernel families, the cost function made from it, and the names of kernels.
+// The table of kernel families, and the names of kernels.
 #include "src/kernels/cuda/families.h"
 
 #include <cstdio>
 
 #include "src/kernels/cuda/templates.h"
-#include "src/trace/isolate.h"
 #include "tensor/error.h"
 
 namespace tensor::cuda {
@@ -14,24 +13,6 @@ std::span<const Family> cuda_families() {
       kAttentionSm90, kAttentionMma, kSoftmaxMma, kGemmSm90, kGemmMma, kGemmPlain, kConv,
       kPointwise,     kCopy,         kImage,      kRow,      kReduce,  kScan,      kHost};
   return table;
-}
-
-CostFn cuda_cost(const Machine& machine) {
-  return [machine](const Graph& graph, const Group& group) {
-    GroupCost best;
-    const auto families = cuda_families();
-    for (std::size_t i = 0; i < families.size(); ++i)
-      if (const auto time = families[i].estimate(graph, group, machine);
-          time && *time < best.microseconds)
-        best = {static_cast<int>(i), *time};
-    return best;
-  };
-}
-
-Lowered lower_group(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
-  const Isolated alone = isolate(laid, group);
-  return cuda_families()[static_cast<std::size_t>(group.family)].lower(alone.laid, alone.group,
-                                                                       machine);
 }
 
 void name_kernel(Call& call, const Machine& machine, const std::string& what) {

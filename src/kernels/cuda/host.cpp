@@ -9,22 +9,23 @@ namespace {
 
 constexpr double kSynchronizeUs = 33;  // the GPU stands still meanwhile
 
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
-  const auto compute = cpu::reference_us(graph, group);
-  if (!compute) return std::nullopt;
-  return kSynchronizeUs + *compute + work_of(graph, group).bytes / machine.host_gbps / 1e3;
-}
-
-Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine&) {
+Lowered lower(const Isolated& alone) {
   Lowered lowered;
-  lowered.on_host = [reference = cpu::ReferenceOperator(laid, group)](
+  lowered.on_host = [reference = cpu::ReferenceOperator(alone.laid, alone.group)](
                         std::span<std::byte* const> operands) { reference.run(operands); };
   lowered.description = "on the host";
   return lowered;
 }
 
+std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+  const auto compute = cpu::reference_us(alone.laid.graph, alone.group);
+  if (!compute) return std::nullopt;
+  const double bytes = work_of(alone.laid.graph, alone.group).bytes;
+  return Implementation{kSynchronizeUs + *compute + bytes / machine.host_gbps / 1e3, lower};
+}
+
 }  // namespace
 
-const Family kHost = {"host", estimate, lower};
+const Family kHost = {"host", consider};
 
 }  // namespace tensor::cuda

@@ -22,6 +22,9 @@ struct KernelSource {
   std::string text;
   std::vector<std::pair<std::string, std::string>> headers = {};  // name as included, text
   std::vector<std::string> options = {};  // besides architecture and language
+
+  /// The text with its headers in place of their includes: what can be compiled as it stands.
+  std::string whole_text() const;
 };
 
 struct Grid {

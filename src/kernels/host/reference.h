@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "src/trace/fuse.h"
+#include "src/trace/group.h"
 #include "src/trace/layout.h"
 
 namespace tensor::cpu {

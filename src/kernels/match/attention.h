@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "src/trace/fuse.h"
+#include "src/trace/group.h"
 
 namespace tensor {
 

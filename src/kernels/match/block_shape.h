@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "src/kernels/host/simd/table.h"
-#include "src/trace/fuse.h"
+#include "src/trace/group.h"
 
 namespace tensor {
 

@@ -9,6 +9,7 @@
 #include "src/ops/op.h"
 #include "src/trace/parallel.h"
 #include "tests/cuda/kernel_names.h"
+#include "tests/families.h"
 
 namespace tensor::emulator {
 namespace {
@@ -239,7 +240,7 @@ Tensor GroupCase::view_of(ValueId id) {
 }
 
 bool GroupCase::accepted(const cuda::Family& family, const cuda::Machine& machine) const {
-  return family.estimate(laid_.graph, group(), machine).has_value();
+  return estimate_of(family, laid_, group(), machine).has_value();
 }
 
 const std::map<ValueId, GroupCase::Reference>& GroupCase::reference() {
@@ -343,7 +344,7 @@ std::pair<LaidOutGraph, FusionPlan> plan_of(const TensorFunction& function, cons
   precision.folds_norms = machine.device.capability == 90;
   for (const Pass& pass : passes_for(precision)) graph = pass.run(graph);
   const LaidOutGraph laid = lay_out(graph);
-  return merge_parallel(laid, fuse(laid.graph, cuda::cuda_cost(machine)));
+  return merge_parallel(laid, fuse(propose_parallel(laid), cuda::cuda_cost(machine)));
 }
 
 }  // namespace
@@ -395,14 +396,18 @@ void expect_emulated(GroupCase& group, const GroupCase::Lower& lower, int capabi
 
 void expect_emulated(GroupCase& group, const cuda::Family& family, int capability, int seeds) {
   const cuda::Machine machine = cuda::machine_of(cuda::typical_device(capability));
-  const auto estimate = family.estimate(group.laid().graph, group.group(), machine);
+  const auto estimate = estimate_of(family, group.laid(), group.group(), machine);
   if (!estimate) {
     ADD_FAILURE() << family.name << " declines\n" << group.laid().graph;
     return;
   }
   EXPECT_GT(*estimate, 0);
-  expect_names(family.lower(group.laid(), group.group(), machine));
-  expect_emulated(group, GroupCase::Lower(family.lower), capability, seeds);
+  expect_names(built_by(family, group.laid(), group.group(), machine));
+  const GroupCase::Lower lower = [&](const LaidOutGraph& laid, const Group& g,
+                                     const cuda::Machine& on) {
+    return built_by(family, laid, g, on);
+  };
+  expect_emulated(group, lower, capability, seeds);
 }
 
 }  // namespace tensor::emulator

@@ -297,9 +297,18 @@ class AttentionKernel : public Kernel {
                sums_ = 0, state_ = 0, program_ = 0;
 };
 
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
-  if (group.nodes.size() > kMostNodes) return std::nullopt;
-  const auto a = match_attention(graph, group);
+AttentionExtents extents_of(const Graph& graph, const Attention& a, bool has_tiles) {
+  const Shape& result = graph.type(a.result).shape;
+  const std::int64_t queries = result[result.rank() - 2], features = result.back();
+  const std::int64_t batches = num_elements(result) / std::max<std::int64_t>(queries * features, 1);
+  return {batches,  queries,  graph.type(a.scores).shape.back(), graph.type(a.q).shape.back(),
+          features, has_tiles};
+}
+
+std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+  const Graph& graph = alone.laid.graph;
+  if (alone.group.nodes.size() > kMostNodes) return std::nullopt;
+  const auto a = match_attention(graph, alone.group);
   if (!a) return std::nullopt;
   const auto elements = [&](ValueId id) {
     return static_cast<double>(num_elements(graph.type(id).shape));
@@ -308,36 +317,26 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
   const double depth = static_cast<double>(graph.type(a->q).shape.back());
   const double flops = 2 * scores * (depth + static_cast<double>(graph.type(a->v).shape.back()));
   const double packing = elements(a->q) + elements(a->k) + elements(a->v) + elements(a->result);
-  const double rate = !multiplies_pairs(*a, machine) ? machine.f32_gflops
-                      : machine.tile_gflops > 0      ? machine.tile_gflops
-                                                     : machine.bf16_gflops;
-  const double elementwise =
-      (packing + scores * static_cast<double>(a->middle.nodes.size())) / machine.simple_gops;
-  return machine.dispatch_us +
-         (flops / (0.95 * rate) + scores / machine.special_gops + elementwise) / 1e3;
-}
-
-std::optional<::tensor::Space> space(const Graph& graph, const Group& group,
-                                     const Machine& machine) {
-  const auto time = estimate(graph, group, machine);
-  if (!time) return std::nullopt;
-  const Attention a = *match_attention(graph, group);
-  const Shape& result = graph.type(a.result).shape;
-  const std::int64_t queries = result[result.rank() - 2], features = result.back();
-  return attention_space({num_elements(result) / std::max<std::int64_t>(queries * features, 1),
-                          queries, graph.type(a.scores).shape.back(), graph.type(a.q).shape.back(),
-                          features, multiplies_pairs(a, machine) && machine.tile_gflops > 0},
-                         machine, *time);
-}
-
-std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,
-                              const Machine& machine) {
-  return std::make_unique<AttentionKernel>(laid, group, *match_attention(laid.graph, group),
-                                           machine);
+  const double simple = packing + scores * static_cast<double>(a->middle.nodes.size());
+  const Estimate microseconds = [=](const Machine& m) {
+    const double rate = !multiplies_pairs(*a, m) ? m.f32_gflops
+                        : m.tile_gflops > 0      ? m.tile_gflops
+                                                 : m.bf16_gflops;
+    return m.dispatch_us +
+           (flops / (0.95 * rate) + scores / m.special_gops + simple / m.simple_gops) / 1e3;
+  };
+  const AttentionExtents extents =
+      extents_of(graph, *a, multiplies_pairs(*a, machine) && machine.tile_gflops > 0);
+  return implementation(
+      alone, machine, microseconds,
+      [=](const Isolated& one, const Machine& m) {
+        return std::make_unique<AttentionKernel>(one.laid, one.group, *a, m);
+      },
+      [=] { return attention_space(extents, machine, microseconds(machine)); });
 }
 
 }  // namespace
 
-const Family kAttention = {"attention", estimate, build, space};
+const Family kAttention = {"attention", consider};
 
 }  // namespace tensor::cpu

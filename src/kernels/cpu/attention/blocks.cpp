@@ -93,12 +93,11 @@ AttentionBlocks blocks_of(const Schedule& schedule) {
   return {number("parts"), number("queries"), number("keys")};
 }
 
-::tensor::Space attention_space(const AttentionExtents& e, const Machine& machine,
-                                double usual_us) {
+Space attention_space(const AttentionExtents& e, const Machine& machine, double usual_us) {
   const AttentionBlocks usual = usual_blocks(e, machine.threads);
   std::vector<int> keys = {64, 128, 192, 256, 384, 512, 768, 1024};
   if (e.keys < std::numeric_limits<int>::max()) keys = with(keys, e.keys);
-  ::tensor::Space space;
+  Space space;
   space.sketches = {{"streamed",
                      {{"parts", with({1, 2, 3, 4, 6, 8, 12, 16}, usual.parts)},
                       {"queries", with({8, 16, 32, 48, 64, 96, 128}, usual.queries)},

@@ -23,8 +23,7 @@ struct AttentionBlocks {
 AttentionBlocks usual_blocks(const AttentionExtents& extents, int threads);
 
 /// `usual_us`: what the usual blocks are estimated to take.
-::tensor::Space attention_space(const AttentionExtents& extents, const Machine& machine,
-                                double usual_us);
+Space attention_space(const AttentionExtents& extents, const Machine& machine, double usual_us);
 AttentionBlocks blocks_of(const Schedule& schedule);
 
 }  // namespace tensor::cpu

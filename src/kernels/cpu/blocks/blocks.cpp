@@ -35,42 +35,39 @@ std::optional<BlockShape> accept(const Graph& graph, const Group& group, bool ha
   return shape && shape->has_rows == has_rows ? shape : std::nullopt;
 }
 
-double microseconds(const Graph& graph, const Group& group, const BlockShape& shape,
-                    const Machine& machine) {
+template <bool has_rows>
+std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+  const Graph& graph = alone.laid.graph;
+  const Group& group = alone.group;
+  const auto shape = accept(graph, group, has_rows);
+  if (!shape) return std::nullopt;
   const double elements =
-      static_cast<double>(shape.row_count()) * static_cast<double>(shape.column_count());
+      static_cast<double>(shape->row_count()) * static_cast<double>(shape->column_count());
   double simple = 0, hard = 0;
   for (const ValueId id : group.nodes) {
     const OpCode& code = *op_code(graph[id].op);
-    const bool by_row = shape.members.at(id) == BlockExtent::row && code.passes == 1 &&
+    const bool by_row = shape->members.at(id) == BlockExtent::row && code.passes == 1 &&
                         info(graph[id].op).pattern != Pattern::reduction;
-    const double count = by_row ? static_cast<double>(shape.row_count()) : elements;
+    const double count = by_row ? static_cast<double>(shape->row_count()) : elements;
     simple += count * code.passes;
     hard += count * code.series;
   }
-  const double compute = simple / machine.simple_gops + hard / machine.special_gops;
   const double bytes = work_of(graph, group).bytes;
-  const double rate = bytes > machine.cache_bytes ? machine.memory_gbps : machine.cache_gbps;
-  return machine.dispatch_us + (compute + bytes / rate) / 1e3;
-}
-
-template <bool has_rows>
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
-  const auto shape = accept(graph, group, has_rows);
-  if (!shape) return std::nullopt;
-  return microseconds(graph, group, *shape, machine);
-}
-
-template <bool has_rows>
-std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,
-                              const Machine& machine) {
-  return std::make_unique<BlockKernel>(laid, group, *accept(laid.graph, group, has_rows),
-                                       machine.threads);
+  return implementation(
+      alone, machine,
+      [=](const Machine& m) {
+        const double compute = simple / m.simple_gops + hard / m.special_gops;
+        const double rate = bytes > m.cache_bytes ? m.memory_gbps : m.cache_gbps;
+        return m.dispatch_us + (compute + bytes / rate) / 1e3;
+      },
+      [=](const Isolated& one, const Machine& m) {
+        return std::make_unique<BlockKernel>(one.laid, one.group, *shape, m.threads);
+      });
 }
 
 }  // namespace
 
-const Family kPointwise = {"pointwise", estimate<false>, build<false>};
-const Family kRow = {"row", estimate<true>, build<true>};
+const Family kPointwise = {"pointwise", consider<false>};
+const Family kRow = {"row", consider<true>};
 
 }  // namespace tensor::cpu

@@ -177,24 +177,26 @@ class Builder {
   std::vector<Part> parts_;
 };
 
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
-  if (group.nodes.size() != 1) return std::nullopt;
-  const Op op = graph[group.nodes.front()].op;
+std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+  if (alone.group.nodes.size() != 1) return std::nullopt;
+  const Op op = alone.laid.graph[alone.group.nodes.front()].op;
   if (op != Op::copy && op != Op::concatenate && op != Op::pad && op != Op::take)
     return std::nullopt;
-  const double bytes = work_of(graph, group).bytes;
-  const double rate = bytes > machine.cache_bytes ? machine.memory_gbps : machine.cache_gbps;
-  return machine.dispatch_us + bytes / (rate * 1e3);
-}
-
-std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,
-                              const Machine& machine) {
-  return Builder(laid, group, machine.threads).build();
+  const double bytes = work_of(alone.laid.graph, alone.group).bytes;
+  return implementation(
+      alone, machine,
+      [bytes](const Machine& m) {
+        const double rate = bytes > m.cache_bytes ? m.memory_gbps : m.cache_gbps;
+        return m.dispatch_us + bytes / (rate * 1e3);
+      },
+      [](const Isolated& one, const Machine& m) {
+        return Builder(one.laid, one.group, m.threads).build();
+      });
 }
 
 }  // namespace
 
-const Family kCopy = {"copy", estimate, build};
+const Family kCopy = {"copy", consider};
 
 std::unique_ptr<Kernel> copy_kernel(const Layout& from, DType dtype, int threads) {
   const StridedCopy copy(from.shape, from.strides, row_major(from.shape), item_size(dtype));

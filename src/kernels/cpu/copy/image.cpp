@@ -195,9 +195,10 @@ bool has_short_lists(const Graph& graph, const Node& node) {
   return true;
 }
 
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
-  if (group.nodes.size() != 1) return std::nullopt;
-  const Node& node = graph[group.nodes.front()];
+std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+  const Graph& graph = alone.laid.graph;
+  if (alone.group.nodes.size() != 1) return std::nullopt;
+  const Node& node = graph[alone.group.nodes.front()];
   if (node.op != Op::max_pool2d && node.op != Op::avg_pool2d && node.op != Op::interpolate)
     return std::nullopt;
   const DType dtype = node.type.dtype;
@@ -211,19 +212,20 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
   } else if (node.attrs.text("mode") == "bicubic") {
     taps = 4;
   }
-  const Work work = work_of(graph, group);
-  const double rate = work.bytes > machine.cache_bytes ? machine.memory_gbps : machine.cache_gbps;
-  return machine.dispatch_us +
-         (2 * taps * work.flops / machine.simple_gops + work.bytes / rate) / 1e3;
-}
-
-std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,
-                              const Machine& machine) {
-  return std::make_unique<ImageKernel>(laid, group, machine.threads);
+  const Work work = work_of(graph, alone.group);
+  return implementation(
+      alone, machine,
+      [=](const Machine& m) {
+        const double rate = work.bytes > m.cache_bytes ? m.memory_gbps : m.cache_gbps;
+        return m.dispatch_us + (2 * taps * work.flops / m.simple_gops + work.bytes / rate) / 1e3;
+      },
+      [](const Isolated& one, const Machine& m) {
+        return std::make_unique<ImageKernel>(one.laid, one.group, m.threads);
+      });
 }
 
 }  // namespace
 
-const Family kImage = {"image", estimate, build};
+const Family kImage = {"image", consider};
 
 }  // namespace tensor::cpu

@@ -3,11 +3,10 @@
 // Constant weights are packed once, in the order that the primitive asks for.
 #ifdef TENSOR_WITH_ONEDNN
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "src/kernels/cpu/families.h"
-#include "src/kernels/cpu/onednn/onednn.h"
+#include "src/kernels/cpu/onednn.h"
 #include "src/kernels/features.h"
 #include "src/kernels/host/parallel.h"
 #include "src/ops/pair.h"
@@ -147,13 +146,14 @@ struct Forms {
   std::int64_t block = 8;  // channels: as many as a vector has numbers
 };
 
-Forms forms_of(const Graph& graph, const Anchored& anchored, const Problem& usual) {
+// `name`: of the implementation that oneDNN would choose of images as they lie.
+Forms forms_of(const Graph& graph, const Anchored& anchored, const Problem& usual,
+               std::string_view name) {
   const Node& node = graph[anchored.anchor];
   const bool has_operands = std::any_of(anchored.steps.begin(), anchored.steps.end(),
                                         [](const EpilogueStep& s) { return s.operand >= 0; });
   Forms forms;
   if (node.op != Op::conv2d || has_operands || !graph.is_constant(node.inputs[1])) return forms;
-  const std::string_view name = direct_desc(usual).impl_info_str();
   if (name.find("avx512") != std::string_view::npos) forms.block = 16;
   const Shape &weight = graph.type(node.inputs[1]).shape, &in = graph.type(node.inputs[0]).shape;
   if (weight[2] * weight[3] == 1 && usual.left == memory::dims{0, 0} &&
@@ -164,6 +164,11 @@ Forms forms_of(const Graph& graph, const Anchored& anchored, const Problem& usua
     forms.all.push_back(Form::blocks_of_channels);
   if (name == "jit:avx2") std::reverse(forms.all.begin(), forms.all.end());
   return forms;
+}
+
+// Empty for a transposed convolution, which has one form.
+std::string implementation_of(const Node& node, const Problem& problem) {
+  return node.op == Op::conv2d ? direct_desc(problem).impl_info_str() : "";
 }
 
 // What the schedule names, or level 0's.
@@ -191,7 +196,8 @@ class Builder {
     PostOps post = post_ops_of(anchored_.steps, [&](ValueId id) { return epilogue_operand(id); });
     arguments_.insert(arguments_.end(), post.arguments.begin(), post.arguments.end());
     Problem problem = problem_of(laid_.graph, anchored_, layout(weight), post.ops);
-    const Forms forms = forms_of(laid_.graph, anchored_, problem);
+    const Forms forms =
+        forms_of(laid_.graph, anchored_, problem, implementation_of(node_, problem));
     const Form form = form_of(forms, group_.schedule);
     const std::int64_t block = forms.block;
     if (form != Form::channels_last) arguments_.front() = reshaped(form, block, problem);
@@ -303,12 +309,16 @@ std::optional<Anchored> match(const Graph& graph, const Group& group) {
   return transposed && transposed->steps.empty() ? transposed : std::nullopt;
 }
 
-// The share of the peak that the implementation oneDNN would choose reaches; nullopt when it would
-// choose a wrong one: its convolution through a matrix product takes a residual in channels-last
-// order for another element (2.6.3).
-std::optional<double> efficiency_of(const Graph& graph, const Anchored& anchored) {
+// What oneDNN would choose: the share of the peak that it reaches, and the forms that images may
+// have. nullopt when it would choose a wrong one: its convolution through a matrix product takes a
+// residual in channels-last order for another element (2.6.3).
+struct Choice {
+  double efficiency = 0.3;
+  Forms forms = {};
+};
+std::optional<Choice> choice_of_onednn(const Graph& graph, const Anchored& anchored) {
   const Node& node = graph[anchored.anchor];
-  if (node.op == Op::conv_transpose2d) return 0.3;
+  if (node.op == Op::conv_transpose2d) return Choice{};
   bool has_residual = false;
   const PostOps post = post_ops_of(anchored.steps, [&](ValueId id) -> Argument {
     const TensorType& type = graph.type(id);
@@ -321,64 +331,52 @@ std::optional<double> efficiency_of(const Graph& graph, const Anchored& anchored
   const Shape& weight = graph.type(node.inputs[1]).shape;
   try {
     const Problem problem = problem_of(graph, anchored, {weight, row_major(weight), 0}, post.ops);
-    const std::string name = direct_desc(problem).impl_info_str();
-    if (name.find("ref") != std::string::npos) return 0.002;
-    if (name.find("gemm") == std::string::npos) return 0.85;
-    return has_residual ? std::nullopt : std::optional(0.5);
+    const std::string name = implementation_of(node, problem);
+    const bool is_reference = name.find("ref") != std::string::npos;
+    const bool is_product = name.find("gemm") != std::string::npos;
+    if (is_product && has_residual && !is_reference) return std::nullopt;
+    return Choice{is_reference ? 0.002
+                  : is_product ? 0.5
+                               : 0.85,
+                  forms_of(graph, anchored, problem, name)};
   } catch (const dnnl::error&) {
     return std::nullopt;
   }
 }
 
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
-  const auto anchored = match(graph, group);
-  if (!anchored || !has_post_ops(anchored->steps)) return std::nullopt;
-  const Node& node = graph[anchored->anchor];
-  for (const ValueId id : {node.inputs[0], node.inputs[1], anchored->result})
-    if (num_elements(graph.type(id).shape) == 0) return std::nullopt;
-  for (const EpilogueStep& step : anchored->steps)
+bool fits(const Graph& graph, const Group& group, const Anchored& anchored,
+          const Machine& machine) {
+  if (!has_post_ops(anchored.steps)) return false;
+  const Node& node = graph[anchored.anchor];
+  for (const ValueId id : {node.inputs[0], node.inputs[1], anchored.result})
+    if (num_elements(graph.type(id).shape) == 0) return false;
+  for (const EpilogueStep& step : anchored.steps)
     if (step.operand >= 0 && !(graph.type(step.operand).shape == node.type.shape) &&
         !is_per_channel(graph.type(step.operand).shape, node.type.shape))
-      return std::nullopt;
+      return false;
   for (const ValueId id : group.reads)
-    if (!onednn_supports(graph.type(id).dtype)) return std::nullopt;
-  if (!onednn_supports(graph.type(anchored->result).dtype)) return std::nullopt;
-  const bool is_short = graph.type(node.inputs[0]).dtype == bf16;
-  if (is_short && !machine.has_bf16) return std::nullopt;
-  const ThreadLimit limit(machine.threads);
-  const auto efficiency = efficiency_of(graph, *anchored);
-  if (!efficiency) return std::nullopt;
-  const Work work = work_of(graph, group);
-  const double rate = *efficiency * (is_short ? machine.bf16_gflops : machine.f32_gflops);
-  const double bandwidth =
-      work.bytes > machine.cache_bytes ? machine.memory_gbps : machine.cache_gbps;
-  return machine.dispatch_us + std::max(work.flops / rate, work.bytes / bandwidth) / 1e3;
+    if (!onednn_supports(graph.type(id).dtype)) return false;
+  return onednn_supports(graph.type(anchored.result).dtype) &&
+         (graph.type(node.inputs[0]).dtype != bf16 || machine.has_bf16);
 }
 
 // Where images may have another form than level 0's: the forms, each on any number of threads.
-std::optional<::tensor::Space> space(const Graph& graph, const Group& group,
-                                     const Machine& machine) {
-  const auto anchored = match(graph, group);
-  if (!anchored || !estimate(graph, group, machine)) return std::nullopt;
-  const Shape& weight = graph.type(graph[anchored->anchor].inputs[1]).shape;
-  const PostOps post = post_ops_of(anchored->steps, [](ValueId) { return Argument{}; });
-  const Forms forms = forms_of(
-      graph, *anchored, problem_of(graph, *anchored, {weight, row_major(weight), 0}, post.ops));
-  if (forms.all.size() < 2) return std::nullopt;
-  ::tensor::Space space;
+Space space_of(const Forms& forms, const Work& work, const Machine& machine,
+               const Estimate& microseconds) {
+  Space space;
+  const Sketch::Knob knob = threads_knob(machine);
   for (const auto& [form, name] : kForms)
     if (std::count(forms.all.begin(), forms.all.end(), form) > 0)
-      space.sketches.push_back({std::string(name), {threads_knob(machine)}});
+      space.sketches.push_back({std::string(name), {knob}});
   space.fault = [](const Schedule&) { return std::string(); };
   std::map<int, double> usual;
-  for (const int threads : threads_knob(machine).values)
-    usual[threads] = estimate(graph, group, with_threads(machine, threads)).value_or(HUGE_VAL);
+  for (const int threads : knob.values)
+    usual[threads] = microseconds(with_threads(machine, threads));
   constexpr double kOther = 1.2;  // with another form it takes so much longer, more or less
   space.model_us = [=](const Schedule& s) {
     const double time = usual.at(threads_of(s).value_or(machine.threads));
     return form_of(forms, s.text()) == forms.all.front() ? time : kOther * time;
   };
-  const Work work = work_of(graph, group);
   space.features = [=, model = space.model_us](const Schedule& s) {
     Features f;
     f.flops = work.flops, f.memory_bytes = work.bytes;
@@ -392,20 +390,39 @@ std::optional<::tensor::Space> space(const Graph& graph, const Group& group,
   const auto level0 = std::find_if(std::begin(kForms), std::end(kForms), [&](const auto& form) {
     return form.first == forms.all.front();
   });
-  space.choose({std::string(level0->second), {{threads_knob(machine).name, machine.threads}}});
+  space.choose({std::string(level0->second), {{knob.name, machine.threads}}});
   return space;
 }
 
-std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,
-                              const Machine& machine) {
+std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+  const Graph& graph = alone.laid.graph;
+  const auto anchored = match(graph, alone.group);
+  if (!anchored || !fits(graph, alone.group, *anchored, machine)) return std::nullopt;
   const ThreadLimit limit(machine.threads);
-  const Anchored anchored = *match(laid.graph, group);
-  return Builder(laid, group, anchored).build();
+  const auto chosen = choice_of_onednn(graph, *anchored);
+  if (!chosen) return std::nullopt;
+  const bool is_short = graph.type(graph[anchored->anchor].inputs[0]).dtype == bf16;
+  const Work work = work_of(graph, alone.group);
+  const Estimate microseconds = [=](const Machine& m) {
+    const double rate = chosen->efficiency * (is_short ? m.bf16_gflops : m.f32_gflops);
+    const double bandwidth = work.bytes > m.cache_bytes ? m.memory_gbps : m.cache_gbps;
+    return m.dispatch_us + std::max(work.flops / rate, work.bytes / bandwidth) / 1e3;
+  };
+  std::function<Space()> space;
+  if (chosen->forms.all.size() > 1)
+    space = [=] { return space_of(chosen->forms, work, machine, microseconds); };
+  return implementation(
+      alone, machine, microseconds,
+      [=](const Isolated& one, const Machine& m) {
+        const ThreadLimit limit(m.threads);
+        return Builder(one.laid, one.group, *anchored).build();
+      },
+      space);
 }
 
 }  // namespace
 
-const Family kConv = {"conv", estimate, build, space};
+const Family kConv = {"conv", consider};
 
 }  // namespace tensor::cpu
 #endif

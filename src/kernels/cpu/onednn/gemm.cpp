@@ -6,12 +6,11 @@
 // takes a quarter to a third less time than the convolution that reads residuals.
 #ifdef TENSOR_WITH_ONEDNN
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <string_view>
 
 #include "src/kernels/cpu/families.h"
-#include "src/kernels/cpu/onednn/onednn.h"
+#include "src/kernels/cpu/onednn.h"
 #include "src/kernels/host/parallel.h"
 
 namespace tensor::cpu {
@@ -330,8 +329,8 @@ class Builder {
   std::vector<Packing> packings_;
 };
 
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
-  const auto anchored = match_anchored(graph, group, Op::matmul);
+std::optional<Anchored> match(const Graph& graph, const Group& group, const Machine& machine) {
+  auto anchored = match_anchored(graph, group, Op::matmul);
   if (!anchored || !has_post_ops(anchored->steps)) return std::nullopt;
   const Node& node = graph[anchored->anchor];
   if (num_elements(node.type.shape) == 0 || graph.type(node.inputs[0]).shape.back() == 0)
@@ -346,28 +345,18 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
   // oneDNN rounds no result of float32 factors.
   if (!onednn_supports(result) || (factor == f32 && result != f32)) return std::nullopt;
   if (factor == bf16 && !machine.has_bf16) return std::nullopt;
-  const Work work = work_of(graph, group);
-  const double rate = factor == bf16 ? machine.bf16_gflops : machine.f32_gflops;
-  const double compute = work.flops / (rate * 1e3),
-               traffic = work.bytes / (machine.cache_gbps * 1e3);
-  return machine.dispatch_us + std::max(compute, traffic);
+  return anchored;
 }
 
-// A product with one constant matrix may be either. Of others only their threads are chosen, as
-// space_of() does.
-std::optional<::tensor::Space> space(const Graph& graph, const Group& group,
-                                     const Machine& machine) {
-  if (!estimate(graph, group, machine)) return std::nullopt;
-  const Node& product = graph[match_anchored(graph, group, Op::matmul)->anchor];
-  const TensorType &left = graph.type(product.inputs[0]), &right = graph.type(product.inputs[1]);
-  if (!graph.is_constant(product.inputs[1]) || right.shape.rank() != 2) return std::nullopt;
-  ::tensor::Space space;
+// Of a product with one constant matrix, which may be either.
+Space space_of(const TensorType& left, const TensorType& right, const Work& work,
+               const Machine& machine, const Estimate& microseconds) {
+  Space space;
   const Sketch::Knob threads = threads_knob(machine);
   space.sketches = {{std::string(kAsConvolution), {threads}}, {std::string(kAsProduct), {threads}}};
   space.fault = [](const Schedule&) { return std::string(); };
   std::map<int, double> usual;
-  for (const int n : threads.values)
-    usual[n] = estimate(graph, group, with_threads(machine, n)).value_or(HUGE_VAL);
+  for (const int n : threads.values) usual[n] = microseconds(with_threads(machine, n));
   constexpr double kUnpacked = 1.2;  // weights as they lie take so much longer, more or less
   space.model_us = [=](const Schedule& s) {
     const double time = usual.at(threads_of(s).value_or(machine.threads));
@@ -376,7 +365,6 @@ std::optional<::tensor::Space> space(const Graph& graph, const Group& group,
   Features f;
   f.rows = static_cast<double>(num_elements(left.shape) / left.shape.back());
   f.columns = static_cast<double>(right.shape[1]), f.depth = static_cast<double>(right.shape[0]);
-  const Work work = work_of(graph, group);
   f.flops = work.flops, f.memory_bytes = work.bytes;
   f.item_bytes = static_cast<double>(item_size(left.dtype));
   f.memory_gbps = machine.memory_gbps, f.cache_gbps = machine.cache_gbps;
@@ -392,16 +380,32 @@ std::optional<::tensor::Space> space(const Graph& graph, const Group& group,
   return space;
 }
 
-std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,
-                              const Machine& machine) {
-  const ThreadLimit limit(machine.threads);
-  const Anchored anchored = *match_anchored(laid.graph, group, Op::matmul);
-  return Builder(laid, group, anchored).build();
+std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+  const Graph& graph = alone.laid.graph;
+  const auto anchored = match(graph, alone.group, machine);
+  if (!anchored) return std::nullopt;
+  const Node& product = graph[anchored->anchor];
+  const TensorType left = graph.type(product.inputs[0]), right = graph.type(product.inputs[1]);
+  const Work work = work_of(graph, alone.group);
+  const Estimate microseconds = [=](const Machine& m) {
+    const double rate = left.dtype == bf16 ? m.bf16_gflops : m.f32_gflops;
+    return m.dispatch_us + std::max(work.flops / (rate * 1e3), work.bytes / (m.cache_gbps * 1e3));
+  };
+  std::function<Space()> space;
+  if (graph.is_constant(product.inputs[1]) && right.shape.rank() == 2)
+    space = [=] { return space_of(left, right, work, machine, microseconds); };
+  return implementation(
+      alone, machine, microseconds,
+      [=](const Isolated& one, const Machine& m) {
+        const ThreadLimit limit(m.threads);
+        return Builder(one.laid, one.group, *anchored).build();
+      },
+      space);
 }
 
 }  // namespace
 
-const Family kGemm = {"gemm", estimate, build, space};
+const Family kGemm = {"gemm", consider};
 
 }  // namespace tensor::cpu
 #endif

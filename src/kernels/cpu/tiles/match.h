@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "src/trace/fuse.h"
+#include "src/trace/group.h"
 
 namespace tensor::cpu {
 

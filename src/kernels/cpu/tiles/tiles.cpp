@@ -298,40 +298,42 @@ class TileProductKernel : public Kernel {
   std::int64_t packed_bytes_ = 0, thread_bytes_ = 0, gathered_ = 0, sums_ = 0, program_ = 0;
 };
 
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
   if (machine.tile_gflops <= 0) return std::nullopt;
-  const auto product = match_tiled_product(graph, group);
+  const Graph& graph = alone.laid.graph;
+  const auto product = match_tiled_product(graph, alone.group);
   if (!product) return std::nullopt;
   const Node& node = graph[product->anchor];
   const auto elements = [&](ValueId id) {
     return static_cast<double>(num_elements(graph.type(id).shape));
   };
-  const Work work = work_of(graph, group);
-  const double bandwidth =
-      work.bytes > machine.cache_bytes ? machine.memory_gbps : machine.cache_gbps;
+  const Work work = work_of(graph, alone.group);
   // Sums come from the first-level cache, gathered rows go through the second.
-  double others = elements(product->result) *
-                  (1 + static_cast<double>(product->epilogue.nodes.size())) /
-                  (4 * machine.simple_gops);
+  const double finished =
+      elements(product->result) * (1 + static_cast<double>(product->epilogue.nodes.size()));
+  double gathered = 0, packed = 0;
   if (node.op == Op::conv2d) {
     const double columns = static_cast<double>(node.type.shape[1]);
-    others += elements(product->anchor) / columns * elements(node.inputs[1]) / columns * 2 /
-              machine.cache_gbps;
+    gathered = elements(product->anchor) / columns * elements(node.inputs[1]) / columns * 2;
   }
-  if (!graph.is_constant(node.inputs[1])) others += elements(node.inputs[1]) / machine.simple_gops;
-  const double compute = work.flops / (0.5 * machine.tile_gflops) + others;
-  // No library lies in between, which tells where both wait for memory.
-  return 0.9 * machine.dispatch_us + std::max(compute, work.bytes / bandwidth) / 1e3;
-}
-
-std::unique_ptr<Kernel> build(const LaidOutGraph& laid, const Group& group,
-                              const Machine& machine) {
-  return std::make_unique<TileProductKernel>(laid, group, *match_tiled_product(laid.graph, group),
-                                             machine);
+  if (!graph.is_constant(node.inputs[1])) packed = elements(node.inputs[1]);
+  return implementation(
+      alone, machine,
+      [=](const Machine& m) {
+        const double others =
+            finished / (4 * m.simple_gops) + gathered / m.cache_gbps + packed / m.simple_gops;
+        const double compute = work.flops / (0.5 * m.tile_gflops) + others;
+        const double bandwidth = work.bytes > m.cache_bytes ? m.memory_gbps : m.cache_gbps;
+        // No library lies in between, which tells where both wait for memory.
+        return 0.9 * m.dispatch_us + std::max(compute, work.bytes / bandwidth) / 1e3;
+      },
+      [=](const Isolated& one, const Machine& m) {
+        return std::make_unique<TileProductKernel>(one.laid, one.group, *product, m);
+      });
 }
 
 }  // namespace
 
-const Family kTileProduct = {"tiles", estimate, build};
+const Family kTileProduct = {"tiles", consider};
 
 }  // namespace tensor::cpu

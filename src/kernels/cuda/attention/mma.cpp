@@ -91,30 +91,18 @@ class Builder {
   Lowered lowered_;
 };
 
-// nullopt when the family does not take the group, or has no schedule for it.
-std::optional<AttentionProblem> accepted(const Graph& graph, const Group& group,
-                                         const Machine& machine) {
+std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
   if (machine.device.capability == 90) return std::nullopt;
-  const auto m = match_attention_group(graph, group);
+  const auto m = match_attention_group(alone.laid.graph, alone.group);
   if (!m || multiplier_of(m->dtype, false, machine) != Multiplier::mma) return std::nullopt;
-  if (attention_mma_schedules(m->problem, machine).empty()) return std::nullopt;
-  return m->problem;
-}
-
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
-  const auto p = accepted(graph, group, machine);
-  if (!p) return std::nullopt;
-  const AttentionMmaSchedule best = attention_mma_schedules(*p, machine).front();
-  return machine.launch_us + model_attention_mma(*p, best, machine).total;
-}
-
-std::optional<Space> space(const Graph& graph, const Group& group, const Machine& machine) {
-  const auto p = accepted(graph, group, machine);
-  return p ? std::optional(attention_mma_space(*p, machine)) : std::nullopt;
-}
-
-Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
-  return Builder(laid, group, machine, *match_attention_group(laid.graph, group)).run(nullptr);
+  const auto schedules = attention_mma_schedules(m->problem, machine);
+  if (schedules.empty()) return std::nullopt;
+  return Implementation{
+      machine.launch_us + model_attention_mma(m->problem, schedules.front(), machine).total,
+      [=](const Isolated& group) {
+        return Builder(group.laid, group.group, machine, *m).run(nullptr);
+      },
+      [=] { return attention_mma_space(m->problem, machine); }};
 }
 
 }  // namespace
@@ -124,6 +112,6 @@ Lowered lower_attention_mma(const LaidOutGraph& laid, const Group& group, const 
   return Builder(laid, group, machine, *match_attention_group(laid.graph, group)).run(&schedule);
 }
 
-const Family kAttentionMma = {"attention_mma", estimate, lower, space};
+const Family kAttentionMma = {"attention_mma", consider};
 
 }  // namespace tensor::cuda

@@ -122,24 +122,18 @@ class Builder {
   Lowered lowered_;
 };
 
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
   if (machine.device.capability != 90) return std::nullopt;
-  const auto m = match_attention_group(graph, group);
+  const auto m = match_attention_group(alone.laid.graph, alone.group);
   if (!m) return std::nullopt;
   const auto schedules = attention_sm90_schedules(m->problem, machine);
   if (schedules.empty()) return std::nullopt;
-  return machine.launch_us + model_attention_sm90(m->problem, schedules.front(), machine).total;
-}
-
-std::optional<Space> space(const Graph& graph, const Group& group, const Machine& machine) {
-  if (machine.device.capability != 90) return std::nullopt;
-  const auto m = match_attention_group(graph, group);
-  if (!m || attention_sm90_schedules(m->problem, machine).empty()) return std::nullopt;
-  return attention_sm90_space(m->problem, machine);
-}
-
-Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
-  return Builder(laid, group, machine, *match_attention_group(laid.graph, group)).run(nullptr);
+  return Implementation{
+      machine.launch_us + model_attention_sm90(m->problem, schedules.front(), machine).total,
+      [=](const Isolated& group) {
+        return Builder(group.laid, group.group, machine, *m).run(nullptr);
+      },
+      [=] { return attention_sm90_space(m->problem, machine); }};
 }
 
 }  // namespace
@@ -149,6 +143,6 @@ Lowered lower_attention_sm90(const LaidOutGraph& laid, const Group& group, const
   return Builder(laid, group, machine, *match_attention_group(laid.graph, group)).run(&schedule);
 }
 
-const Family kAttentionSm90 = {"attention_sm90", estimate, lower, space};
+const Family kAttentionSm90 = {"attention_sm90", consider};
 
 }  // namespace tensor::cuda

@@ -49,8 +49,8 @@ std::optional<SoftmaxGroup> match(const Graph& graph, const Group& group) {
 
 class Builder {
  public:
-  Builder(const LaidOutGraph& laid, const Group& group, const Machine& machine)
-      : laid_(laid), group_(group), machine_(machine), m_(*match(laid.graph, group)) {}
+  Builder(const LaidOutGraph& laid, const Group& group, const Machine& machine, SoftmaxGroup match)
+      : laid_(laid), group_(group), machine_(machine), m_(std::move(match)) {}
 
   Lowered run(const SoftmaxSchedule* wanted) {
     const SoftmaxProblem& p = m_.problem;
@@ -121,29 +121,17 @@ class Builder {
   Lowered lowered_;
 };
 
-// nullopt when the family does not take the group, or has no schedule for it.
-std::optional<SoftmaxProblem> accepted(const Graph& graph, const Group& group,
-                                       const Machine& machine) {
-  const auto m = match(graph, group);
+std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+  const auto m = match(alone.laid.graph, alone.group);
   if (!m || multiplier_of(m->dtype, false, machine) != Multiplier::mma) return std::nullopt;
-  if (softmax_mma_schedules(m->problem, machine).empty()) return std::nullopt;
-  return m->problem;
-}
-
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
-  const auto p = accepted(graph, group, machine);
-  if (!p) return std::nullopt;
-  const SoftmaxSchedule best = softmax_mma_schedules(*p, machine).front();
-  return machine.launch_us + model_softmax_mma(*p, best, machine).total;
-}
-
-std::optional<Space> space(const Graph& graph, const Group& group, const Machine& machine) {
-  const auto p = accepted(graph, group, machine);
-  return p ? std::optional(softmax_mma_space(*p, machine)) : std::nullopt;
-}
-
-Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
-  return Builder(laid, group, machine).run(nullptr);
+  const auto schedules = softmax_mma_schedules(m->problem, machine);
+  if (schedules.empty()) return std::nullopt;
+  return Implementation{
+      machine.launch_us + model_softmax_mma(m->problem, schedules.front(), machine).total,
+      [=](const Isolated& group) {
+        return Builder(group.laid, group.group, machine, *m).run(nullptr);
+      },
+      [=] { return softmax_mma_space(m->problem, machine); }};
 }
 
 }  // namespace
@@ -155,9 +143,9 @@ std::optional<SoftmaxProblem> softmax_problem(const Graph& graph, const Group& g
 
 Lowered lower_softmax_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,
                           const SoftmaxSchedule& schedule) {
-  return Builder(laid, group, machine).run(&schedule);
+  return Builder(laid, group, machine, *match(laid.graph, group)).run(&schedule);
 }
 
-const Family kSoftmaxMma = {"softmax_mma", estimate, lower, space};
+const Family kSoftmaxMma = {"softmax_mma", consider};
 
 }  // namespace tensor::cuda

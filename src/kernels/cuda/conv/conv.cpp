@@ -15,77 +15,77 @@ namespace {
 
 constexpr const ConvWay* kWays[] = {&kConvSm90, &kConvMma, &kConvTiled, &kConvDirect};
 
-struct Choice {
-  const ConvWay* way = nullptr;
-  double microseconds = 0;
+// A convolution and all ways that can run it, each with its time.
+struct Ways {
+  std::shared_ptr<const Isolated> alone;
+  Convolution conv;
+  Machine machine;
+  std::vector<std::pair<const ConvWay*, double>> all;
+  std::pair<const ConvWay*, double> best;
+
+  const Graph& graph() const { return alone->laid.graph; }
+  Space space() const;
+  const ConvWay& of(const std::string& schedule) const;
 };
 
 // On Hopper its own instructions, where they can: of 45 convolutions of DETR, ViT and SETR of which
 // schedules of both ways were measured, none was faster with mma.sync, and most took twice as long.
-Choice choose(const Graph& graph, const Group& group, const Convolution& conv,
-              const Machine& machine) {
-  Choice best;
+std::shared_ptr<const Ways> ways_of(const Isolated& alone, Convolution conv,
+                                    const Machine& machine) {
+  const auto ways = std::make_shared<Ways>(
+      Ways{std::make_shared<const Isolated>(alone), std::move(conv), machine, {}, {}});
   for (const ConvWay* way : kWays) {
-    if (way == &kConvMma && best.way == &kConvSm90) continue;
-    if (const auto time = way->estimate(graph, group, conv, machine);
-        time && (best.way == nullptr || *time < best.microseconds))
-      best = {way, *time};
+    const auto time = way->estimate(ways->graph(), alone.group, ways->conv, machine);
+    if (!time) continue;
+    ways->all.emplace_back(way, *time);
+    const bool is_hopeless = way == &kConvMma && ways->best.first == &kConvSm90;
+    if (!ways->best.first || (!is_hopeless && *time < ways->best.second)) ways->best = {way, *time};
   }
-  return best;
+  return ways;
 }
 
 // The sketches of all ways that might be the fastest: the models do not err by more.
 constexpr double kNear = 1.5;
 
-std::optional<Space> space_of(const Graph& graph, const Group& group, const Convolution& conv,
-                              const Machine& machine) {
-  const Choice best = choose(graph, group, conv, machine);
-  if (!best.way->space) return std::nullopt;
+Space Ways::space() const {
   std::map<std::string, Space, std::less<>> spaces;
-  Space all;
-  for (const ConvWay* way : kWays) {
-    const auto time = way->estimate(graph, group, conv, machine);
-    if (!way->space || !time || *time > kNear * best.microseconds) continue;
-    Space one = way->space(graph, group, conv, machine);
-    all.sketches.insert(all.sketches.end(), one.sketches.begin(), one.sketches.end());
-    if (way == best.way) all.chosen = one.chosen;
+  Space joined;
+  for (const auto& [way, time] : all) {
+    if (!way->space || time > kNear * best.second) continue;
+    Space one = way->space(graph(), alone->group, conv, machine);
+    joined.sketches.insert(joined.sketches.end(), one.sketches.begin(), one.sketches.end());
+    if (way == best.first) joined.chosen = one.chosen;
     spaces.emplace(way->sketch, std::move(one));
   }
   const auto shared = std::make_shared<const decltype(spaces)>(std::move(spaces));
-  all.fault = [shared](const Schedule& s) { return shared->at(s.sketch).fault(s); };
-  all.model_us = [shared](const Schedule& s) { return shared->at(s.sketch).model_us(s); };
-  all.features = [shared](const Schedule& s) { return shared->at(s.sketch).features(s); };
-  return all;
+  joined.fault = [shared](const Schedule& s) { return shared->at(s.sketch).fault(s); };
+  joined.model_us = [shared](const Schedule& s) { return shared->at(s.sketch).model_us(s); };
+  joined.features = [shared](const Schedule& s) { return shared->at(s.sketch).features(s); };
+  return joined;
 }
 
-// The way that the group's schedule names, if it is one for this problem; otherwise the fastest.
-const ConvWay& way_of(const Graph& graph, const Group& group, const Convolution& conv,
-                      const Machine& machine) {
-  if (!group.schedule.empty()) {
-    const Schedule schedule = Schedule::parse(group.schedule);
-    const auto all = space_of(graph, group, conv, machine);
-    if (all && all->has(schedule))
-      for (const ConvWay* way : kWays)
+// The way that a schedule names, if it is one for this problem; otherwise the fastest.
+const ConvWay& Ways::of(const std::string& text) const {
+  if (!text.empty() && best.first->space) {
+    const Schedule schedule = Schedule::parse(text);
+    if (space().has(schedule))
+      for (const auto& [way, time] : all)
         if (way->sketch == schedule.sketch) return *way;
   }
-  return *choose(graph, group, conv, machine).way;
+  return *best.first;
 }
 
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
-  const auto conv = match_convolution(graph, group);
+std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+  auto conv = match_convolution(alone.laid.graph, alone.group);
   if (!conv) return std::nullopt;
-  return choose(graph, group, *conv, machine).microseconds;
-}
-
-std::optional<Space> space(const Graph& graph, const Group& group, const Machine& machine) {
-  const auto conv = match_convolution(graph, group);
-  return conv ? space_of(graph, group, *conv, machine) : std::nullopt;
-}
-
-Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
-  const auto conv = match_convolution(laid.graph, group);
-  if (!conv) internal_error("conv", "the group was not accepted");
-  return way_of(laid.graph, group, *conv, machine).lower(laid, group, *conv, machine);
+  const auto ways = ways_of(alone, std::move(*conv), machine);
+  if (!ways->best.first) return std::nullopt;
+  Implementation implementation{ways->best.second, [ways](const Isolated& group) {
+                                  return ways->of(group.group.schedule)
+                                      .lower(group.laid, group.group, ways->conv, ways->machine);
+                                }};
+  if (ways->best.first->space) implementation.space = [ways] { return ways->space(); };
+  return implementation;
 }
 
 // Of the image's pixels those that no window has: windows that are smaller than their steps.
@@ -175,6 +175,6 @@ Features features_of(const ConvWork& work, const ConvTiles& tiles, const TimePar
   return f;
 }
 
-const Family kConv = {"conv", estimate, lower, space};
+const Family kConv = {"conv", consider};
 
 }  // namespace tensor::cuda

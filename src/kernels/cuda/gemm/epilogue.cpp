@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "src/core/view.h"
-#include "src/kernels/cuda/operands.h"
+#include "src/kernels/cuda/generated/operands.h"
 
 namespace tensor::cuda {
 namespace {

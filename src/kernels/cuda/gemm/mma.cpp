@@ -85,9 +85,7 @@ class Builder {
     return side_of(packed.factor, packed.memory, product_.dtype);
   }
 
-  bool is_async(const Side& s) const {
-    return !is_plain() && s.chunk > 1 && machine_.copies_async;
-  }
+  bool is_async(const Side& s) const { return !is_plain() && s.chunk > 1 && machine_.copies_async; }
 
   std::string factor_text_of(const char* name, const Side& s) const {
     return factor_text(name, s.factor, product_.dtype,
@@ -217,86 +215,52 @@ std::optional<Product> fitting(const Graph& graph, const Group& group) {
   return product;
 }
 
+// A product that this multiplies.
+Implementation implementation_of(const Isolated& alone, const Product& product,
+                                 Multiplier multiplier, const Machine& machine) {
+  const GemmProblem problem = gemm_problem(alone.laid.graph, alone.group,
+                                           product.is_shared ? with_merged_rows(product) : product);
+  const TileSchedule best = gemm_tile_schedules(problem, multiplier, machine).front();
+  return {machine.launch_us + model_gemm_tiles(problem, best, multiplier, machine).total,
+          [=](const Isolated& group) {
+            return Builder(group.laid, group.group, machine, product, multiplier).run(nullptr);
+          },
+          [=] { return gemm_tile_space(problem, multiplier, machine); }};
+}
+
 // Hopper has a family of its own for operands of 16 bits.
-std::optional<Product> for_mma(const Graph& graph, const Group& group, const Machine& machine) {
-  auto product = fitting(graph, group);
+std::optional<Implementation> consider_mma(const Isolated& alone, const Machine& machine) {
+  const auto product = fitting(alone.laid.graph, alone.group);
   if (!product) return std::nullopt;
   const Multiplier multiplier = multiplier_of(product->dtype, product->is_tf32, machine);
-  const bool is_taken = multiplier == Multiplier::tf32 ||
-                        (multiplier == Multiplier::mma && machine.device.capability != 90);
-  return is_taken ? product : std::nullopt;
+  if (multiplier == Multiplier::plain ||
+      (multiplier == Multiplier::mma && machine.device.capability == 90))
+    return std::nullopt;
+  return implementation_of(alone, *product, multiplier, machine);
 }
-std::optional<Product> for_plain(const Graph& graph, const Group& group, const Machine& machine) {
-  auto product = fitting(graph, group);
+
+std::optional<Implementation> consider_plain(const Isolated& alone, const Machine& machine) {
+  const auto product = fitting(alone.laid.graph, alone.group);
   if (!product || multiplier_of(product->dtype, product->is_tf32, machine) != Multiplier::plain)
     return std::nullopt;
-  return product;
-}
-
-GemmProblem problem_of(const Product& product, const Graph& graph, const Group& group) {
-  return gemm_problem(graph, group, product.is_shared ? with_merged_rows(product) : product);
-}
-
-std::optional<double> time_of(const std::optional<Product>& product, const Graph& graph,
-                              const Group& group, const Machine& machine) {
-  if (!product) return std::nullopt;
-  const GemmProblem problem = problem_of(*product, graph, group);
-  const Multiplier multiplier = multiplier_of(product->dtype, product->is_tf32, machine);
-  const TileSchedule best = gemm_tile_schedules(problem, multiplier, machine).front();
-  return machine.launch_us + model_gemm_tiles(problem, best, multiplier, machine).total;
-}
-
-std::optional<Space> space_of(const std::optional<Product>& product, const Graph& graph,
-                              const Group& group, const Machine& machine) {
-  if (!product) return std::nullopt;
-  return gemm_tile_space(problem_of(*product, graph, group),
-                         multiplier_of(product->dtype, product->is_tf32, machine), machine);
-}
-
-std::optional<double> estimate_mma(const Graph& graph, const Group& group, const Machine& machine) {
-  return time_of(for_mma(graph, group, machine), graph, group, machine);
-}
-std::optional<double> estimate_plain(const Graph& graph, const Group& group,
-                                     const Machine& machine) {
-  return time_of(for_plain(graph, group, machine), graph, group, machine);
-}
-std::optional<Space> space_mma(const Graph& graph, const Group& group, const Machine& machine) {
-  return space_of(for_mma(graph, group, machine), graph, group, machine);
-}
-std::optional<Space> space_plain(const Graph& graph, const Group& group, const Machine& machine) {
-  return space_of(for_plain(graph, group, machine), graph, group, machine);
-}
-
-Lowered lower_by_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,
-                     const TileSchedule* schedule) {
-  const Product product = *fitting(laid.graph, group);
-  const Multiplier multiplier = product.dtype == f32 ? Multiplier::tf32 : Multiplier::mma;
-  return Builder(laid, group, machine, product, multiplier).run(schedule);
-}
-Lowered lower_plainly(const LaidOutGraph& laid, const Group& group, const Machine& machine,
-                      const TileSchedule* schedule) {
-  return Builder(laid, group, machine, *fitting(laid.graph, group), Multiplier::plain)
-      .run(schedule);
-}
-Lowered lower_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
-  return lower_by_mma(laid, group, machine, nullptr);
-}
-Lowered lower_plain(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
-  return lower_plainly(laid, group, machine, nullptr);
+  return implementation_of(alone, *product, Multiplier::plain, machine);
 }
 
 }  // namespace
 
 Lowered lower_gemm_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,
                        const TileSchedule& schedule) {
-  return lower_by_mma(laid, group, machine, &schedule);
+  const Product product = *fitting(laid.graph, group);
+  const Multiplier multiplier = product.dtype == f32 ? Multiplier::tf32 : Multiplier::mma;
+  return Builder(laid, group, machine, product, multiplier).run(&schedule);
 }
 Lowered lower_gemm_plain(const LaidOutGraph& laid, const Group& group, const Machine& machine,
                          const TileSchedule& schedule) {
-  return lower_plainly(laid, group, machine, &schedule);
+  return Builder(laid, group, machine, *fitting(laid.graph, group), Multiplier::plain)
+      .run(&schedule);
 }
 
-const Family kGemmMma = {"gemm_mma", estimate_mma, lower_mma, space_mma};
-const Family kGemmPlain = {"gemm_plain", estimate_plain, lower_plain, space_plain};
+const Family kGemmMma = {"gemm_mma", consider_mma};
+const Family kGemmPlain = {"gemm_plain", consider_plain};
 
 }  // namespace tensor::cuda

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "src/kernels/cuda/families.h"
-#include "src/kernels/cuda/operands.h"
+#include "src/kernels/cuda/generated/operands.h"
 #include "src/kernels/cuda/wgmma.h"
 #include "tensor/error.h"
 
@@ -242,28 +242,18 @@ std::optional<Product> accepted(const Graph& graph, const Group& group, const Ma
   return product;
 }
 
-std::optional<GemmProblem> problem_of(const Graph& graph, const Group& group,
-                                      const Machine& machine) {
-  auto product = accepted(graph, group, machine);
+std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+  const Graph& graph = alone.laid.graph;
+  const auto product = accepted(graph, alone.group, machine);
   if (!product) return std::nullopt;
-  if (product->is_shared) product = with_merged_rows(*product);
-  return gemm_problem(graph, group, *product);
-}
-
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
-  const auto problem = problem_of(graph, group, machine);
-  if (!problem) return std::nullopt;
-  return machine.launch_us +
-         model_gemm_sm90(*problem, gemm_sm90_schedules(*problem, machine).front(), machine).total;
-}
-
-std::optional<Space> space(const Graph& graph, const Group& group, const Machine& machine) {
-  const auto problem = problem_of(graph, group, machine);
-  return problem ? std::optional(gemm_sm90_space(*problem, machine)) : std::nullopt;
-}
-
-Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
-  return Builder(laid, group, machine, *accepted(laid.graph, group, machine)).run(nullptr);
+  const GemmProblem problem =
+      gemm_problem(graph, alone.group, product->is_shared ? with_merged_rows(*product) : *product);
+  const GemmSchedule best = gemm_sm90_schedules(problem, machine).front();
+  return Implementation{machine.launch_us + model_gemm_sm90(problem, best, machine).total,
+                        [=](const Isolated& group) {
+                          return Builder(group.laid, group.group, machine, *product).run(nullptr);
+                        },
+                        [=] { return gemm_sm90_space(problem, machine); }};
 }
 
 }  // namespace
@@ -273,6 +263,6 @@ Lowered lower_gemm_sm90(const LaidOutGraph& laid, const Group& group, const Mach
   return Builder(laid, group, machine, *accepted(laid.graph, group, machine)).run(&schedule);
 }
 
-const Family kGemmSm90 = {"gemm_sm90", estimate, lower, space};
+const Family kGemmSm90 = {"gemm_sm90", consider};
 
 }  // namespace tensor::cuda

@@ -156,18 +156,14 @@ constexpr PackSource kSources[] = {
     {Op::take_along_axis, indices_are_known, fits_take_along_axis, write_take_along_axis, once},
 };
 
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
-  return estimate_packs(kSources, graph, group, machine);
-}
-
-Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
-  return lower_packs(kSources, "copy", laid, group, machine);
+std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+  return consider_packs(kSources, "copy", alone, machine);
 }
 
 }  // namespace
 
 std::span<const PackSource> copy_sources() { return kSources; }
 
-const Family kCopy = {"copy", estimate, lower};
+const Family kCopy = {"copy", consider};
 
 }  // namespace tensor::cuda

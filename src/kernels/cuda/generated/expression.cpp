@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "src/trace/fuse.h"
+#include "src/trace/group.h"
 #include "tensor/tensor.h"
 
 namespace tensor::cuda {

@@ -170,18 +170,14 @@ constexpr PackSource kSources[] = {
     {Op::interpolate, accepts_interpolate, fits, write_interpolate, all_taps, most_run},
 };
 
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
-  return estimate_packs(kSources, graph, group, machine);
-}
-
-Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
-  return lower_packs(kSources, "image", laid, group, machine);
+std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+  return consider_packs(kSources, "image", alone, machine);
 }
 
 }  // namespace
 
 std::span<const PackSource> image_sources() { return kSources; }
 
-const Family kImage = {"image", estimate, lower};
+const Family kImage = {"image", consider};
 
 }  // namespace tensor::cuda

@@ -87,17 +87,15 @@ D reordered(const D& dims, const Dims& order) {
 
 class Generator {
  public:
-  Generator(std::span<const PackSource> table, const LaidOutGraph& laid, const Group& group,
-            const Machine& machine)
+  Generator(std::span<const PackSource> table, Parts parts, const LaidOutGraph& laid,
+            const Group& group, const Machine& machine)
       : table_(table),
         laid_(laid),
         graph_(laid.graph),
         group_(group),
         machine_(machine),
+        parts_(std::move(parts)),
         operands_(laid.graph, group) {
-    auto parts = parts_of(table, graph_, group);
-    if (!parts) internal_error("pack kernel", "a group that it declines");
-    parts_ = std::move(*parts);
     choose_order();
     order_for_runs();
     for (const auto& load : parts_.code.loads) loads_.push_back(access(load.value, load.as, false));
@@ -438,9 +436,11 @@ void SourceWriter::load(const std::string& to, std::size_t operand,
          << ");\n";
 }
 
-std::optional<double> estimate_packs(std::span<const PackSource> sources, const Graph& graph,
-                                     const Group& group, const Machine& machine) {
-  const auto parts = parts_of(sources, graph, group);
+std::optional<Implementation> consider_packs(std::span<const PackSource> sources,
+                                             std::string_view family, const Isolated& alone,
+                                             const Machine& machine) {
+  const Graph& graph = alone.laid.graph;
+  const auto parts = parts_of(sources, graph, alone.group);
   if (!parts) return std::nullopt;
   const auto count = static_cast<double>(num_elements(parts->shape));
   double compute = 0, again = 0;  // bytes that are loaded more than once
@@ -450,13 +450,12 @@ std::optional<double> estimate_packs(std::span<const PackSource> sources, const 
     compute += computing_us(machine, graph[id].op, count * loads);
     again += (loads - 1) * count * static_cast<double>(item_size(graph.type(id).dtype));
   }
-  return machine.launch_us + compute + moving_us(machine, work_of(graph, group).bytes) +
-         again / machine.l2_gbps / 1e3;
-}
-
-Lowered lower_packs(std::span<const PackSource> sources, std::string_view family,
-                    const LaidOutGraph& laid, const Group& group, const Machine& machine) {
-  return Generator(sources, laid, group, machine).lower(family);
+  const double moving = moving_us(machine, work_of(graph, alone.group).bytes);
+  return Implementation{
+      machine.launch_us + compute + moving + again / machine.l2_gbps / 1e3,
+      [=](const Isolated& group) {
+        return Generator(sources, *parts, group.laid, group.group, machine).lower(family);
+      }};
 }
 
 double moving_us(const Machine& machine, double bytes) {

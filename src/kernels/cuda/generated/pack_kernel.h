@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "src/kernels/cuda/generated/expression.h"
-#include "src/kernels/cuda/operands.h"
+#include "src/kernels/cuda/generated/operands.h"
 
 namespace tensor::cuda {
 
@@ -83,12 +83,11 @@ struct PackSource {
 std::span<const PackSource> copy_sources();
 std::span<const PackSource> image_sources();
 
-/// Whether the group is elementwise operators behind sources of this table, at least one of them
-/// unless the table is empty; its time in microseconds.
-std::optional<double> estimate_packs(std::span<const PackSource> sources, const Graph& graph,
-                                     const Group& group, const Machine& machine);
-Lowered lower_packs(std::span<const PackSource> sources, std::string_view family,
-                    const LaidOutGraph& laid, const Group& group, const Machine& machine);
+/// The answer of a family of that name: it takes groups of elementwise operators behind sources of
+/// this table, at least one of them unless the table is empty.
+std::optional<Implementation> consider_packs(std::span<const PackSource> sources,
+                                             std::string_view family, const Isolated& alone,
+                                             const Machine& machine);
 
 /// Time to move so many bytes, from the second-level cache when they fit there, with the latency
 /// that any kernel has.

@@ -5,16 +5,12 @@
 namespace tensor::cuda {
 namespace {
 
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
-  return estimate_packs({}, graph, group, machine);
-}
-
-Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
-  return lower_packs({}, "pointwise", laid, group, machine);
+std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+  return consider_packs({}, "pointwise", alone, machine);
 }
 
 }  // namespace
 
-const Family kPointwise = {"pointwise", estimate, lower};
+const Family kPointwise = {"pointwise", consider};
 
 }  // namespace tensor::cuda

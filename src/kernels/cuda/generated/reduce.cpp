@@ -102,15 +102,13 @@ std::optional<Parts> parts_of(const Graph& graph, const Group& group) {
 
 class Generator {
  public:
-  Generator(const LaidOutGraph& laid, const Group& group, const Machine& machine)
+  Generator(Parts parts, const LaidOutGraph& laid, const Group& group, const Machine& machine)
       : laid_(laid),
         graph_(laid.graph),
         group_(group),
         machine_(machine),
+        parts_(std::move(parts)),
         operands_(laid.graph, group) {
-    auto parts = parts_of(graph_, group);
-    if (!parts) internal_error("reduce", "a group that it declines");
-    parts_ = std::move(*parts);
     const Node& node = graph_[parts_.reduction];
     shape_ = squeezed(graph_.type(node.inputs[0]).shape);
     results_ = num_elements(node.type.shape);
@@ -317,25 +315,25 @@ class Generator {
   Operands operands_;
 };
 
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
   // Rows in registers are faster where the row family takes the group.
   constexpr double kMergingUs = 1;
-  const auto parts = parts_of(graph, group);
+  const Graph& graph = alone.laid.graph;
+  const auto parts = parts_of(graph, alone.group);
   if (!parts) return std::nullopt;
   const Node& node = graph[parts->reduction];
   const auto elements = static_cast<double>(num_elements(graph.type(node.inputs[0]).shape));
   double compute = computing_us(machine, node.op, 4 * elements);
   for (const ValueId id : parts->before) compute += computing_us(machine, graph[id].op, elements);
-  return machine.launch_us + kMergingUs + compute +
-         2 * moving_us(machine, work_of(graph, group).bytes);
-}
-
-Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
-  return Generator(laid, group, machine).lower();
+  return Implementation{machine.launch_us + kMergingUs + compute +
+                            2 * moving_us(machine, work_of(graph, alone.group).bytes),
+                        [=](const Isolated& group) {
+                          return Generator(*parts, group.laid, group.group, machine).lower();
+                        }};
 }
 
 }  // namespace
 
-const Family kReduce = {"reduce", estimate, lower};
+const Family kReduce = {"reduce", consider};
 
 }  // namespace tensor::cuda

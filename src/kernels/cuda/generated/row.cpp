@@ -33,14 +33,13 @@ const Fold& fold_of(Op op) {
 
 class Generator {
  public:
-  Generator(const LaidOutGraph& laid, const Group& group, const Machine& machine)
-      : plan_(laid, group, machine),
+  Generator(const BlockShape& shape, const LaidOutGraph& laid, const Group& group,
+            const Machine& machine)
+      : plan_(shape, laid, group, machine),
         graph_(laid.graph),
         group_(group),
         machine_(machine),
         operands_(laid.graph, group) {}
-
-  bool is_scattered() const { return plan_.is_scattered(); }
 
   Lowered lower() {
     const std::string body = write_body();
@@ -299,8 +298,13 @@ class Generator {
   std::string early_, loads_, code_;  // before and after earlier kernels have ended, and the rest
 };
 
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
+std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
   constexpr double kFoldUs = 0.15;  // through shuffles and shared memory, where nothing hides it
+  // How much longer elements are under way to lanes that read far apart. The reduce family, which
+  // has lanes across such rows, is faster where it takes the group.
+  constexpr double kScattered = 4;
+  const Graph& graph = alone.laid.graph;
+  const Group& group = alone.group;
   const auto shape = RowPlan::accept(graph, group);
   if (!shape) return std::nullopt;
   const auto elements = static_cast<double>(num_elements(shape->extents));
@@ -312,19 +316,15 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Mac
                             by_row ? static_cast<double>(shape->row_count()) : elements);
     if (!is_elementwise_of_rows(graph[id].op)) folds += kFoldUs;
   }
-  return machine.launch_us + folds + compute + moving_us(machine, work_of(graph, group).bytes);
-}
-
-Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
-  Generator generator(laid, group, machine);
-  // Layouts are not known when a group is chosen; the other family has lanes across the rows.
-  if (generator.is_scattered() && kReduce.estimate(laid.graph, group, machine))
-    return kReduce.lower(laid, group, machine);
-  return generator.lower();
+  double moving = moving_us(machine, work_of(graph, group).bytes);
+  if (RowPlan(*shape, alone.laid, group, machine).is_scattered()) moving *= kScattered;
+  return Implementation{machine.launch_us + folds + compute + moving, [=](const Isolated& one) {
+                          return Generator(*shape, one.laid, one.group, machine).lower();
+                        }};
 }
 
 }  // namespace
 
-const Family kRow = {"row", estimate, lower};
+const Family kRow = {"row", consider};
 
 }  // namespace tensor::cuda

@@ -34,8 +34,9 @@ std::optional<BlockShape> RowPlan::accept(const Graph& graph, const Group& group
   return shape;
 }
 
-RowPlan::RowPlan(const LaidOutGraph& laid, const Group& group, const Machine& machine)
-    : shape(*accept(laid.graph, group)),
+RowPlan::RowPlan(BlockShape rows_of, const LaidOutGraph& laid, const Group& group,
+                 const Machine& machine)
+    : shape(std::move(rows_of)),
       rows(shape.row_count()),
       columns(shape.column_count()),
       laid_(laid),

@@ -27,8 +27,8 @@ class RowPlan {
  public:
   /// The group's rows, if it has any that a block can hold.
   static std::optional<BlockShape> accept(const Graph& graph, const Group& group);
-  /// Of a group that is accepted.
-  RowPlan(const LaidOutGraph& laid, const Group& group, const Machine& machine);
+  /// Of a group that is accepted, with these rows.
+  RowPlan(BlockShape rows_of, const LaidOutGraph& laid, const Group& group, const Machine& machine);
 
   BlockShape shape;
   std::int64_t rows = 0, columns = 0;

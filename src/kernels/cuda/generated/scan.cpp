@@ -9,18 +9,6 @@ namespace {
 constexpr int kThreads = 128;  // of a block
 constexpr int kLines = kThreads / 32;
 
-std::optional<double> estimate(const Graph& graph, const Group& group, const Machine& machine) {
-  constexpr double kStepUs = 0.1;  // 32 elements: a sum over the lanes, each waiting for the last
-  if (group.nodes.size() != 1) return std::nullopt;
-  const Node& node = graph[group.nodes[0]];
-  const Shape& shape = node.type.shape;
-  const std::int64_t count = num_elements(shape);
-  if (node.op != Op::cumsum || count == 0 || count >= std::int64_t{1} << 31) return std::nullopt;
-  const auto steps =
-      static_cast<double>((shape[static_cast<int>(node.attrs.integer("axis"))] + 31) / 32);
-  return machine.launch_us + kStepUs * steps + moving_us(machine, work_of(graph, group).bytes);
-}
-
 struct Lines {
   Shape extents;
   Strides strides;
@@ -70,8 +58,24 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machi
   return lowered;
 }
 
+std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+  const Graph& graph = alone.laid.graph;
+  const Group& group = alone.group;
+  constexpr double kStepUs = 0.1;  // 32 elements: a sum over the lanes, each waiting for the last
+  if (group.nodes.size() != 1) return std::nullopt;
+  const Node& node = graph[group.nodes[0]];
+  const Shape& shape = node.type.shape;
+  const std::int64_t count = num_elements(shape);
+  if (node.op != Op::cumsum || count == 0 || count >= std::int64_t{1} << 31) return std::nullopt;
+  const auto steps =
+      static_cast<double>((shape[static_cast<int>(node.attrs.integer("axis"))] + 31) / 32);
+  return Implementation{
+      machine.launch_us + kStepUs * steps + moving_us(machine, work_of(graph, group).bytes),
+      [=](const Isolated& one) { return lower(one.laid, one.group, machine); }};
+}
+
 }  // namespace
 
-const Family kScan = {"scan", estimate, lower};
+const Family kScan = {"scan", consider};
 
 }  // namespace tensor::cuda

@@ -1,4 +1,4 @@
-#include "src/kernels/cpu/onednn/epilogue.h"
+#include "src/kernels/cpu/epilogue.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "src/kernels/cuda/operands.h"
+#include "src/kernels/cuda/generated/operands.h"
 
 #include <algorithm>
 

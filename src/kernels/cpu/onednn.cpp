@@ -1,5 +1,5 @@
 #ifdef TENSOR_WITH_ONEDNN
-#include "src/kernels/cpu/onednn/onednn.h"
+#include "src/kernels/cpu/onednn.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,8 +5,8 @@
 #include <dnnl.hpp>
 
 #include "src/core/pool.h"
+#include "src/kernels/cpu/epilogue.h"
 #include "src/kernels/cpu/kernel.h"
-#include "src/kernels/cpu/onednn/epilogue.h"
 #include "src/kernels/host/strided_copy.h"
 
 namespace tensor::cpu {

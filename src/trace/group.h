@@ -1,0 +1,65 @@
+// Groups of operators, of which each runs as one kernel, and how a graph is wired without its
+// views.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/trace/layout.h"
+
+namespace tensor {
+
+/// Whether a node is an operator that takes time (not an input, a constant or a view).
+bool is_compute(const Graph& graph, ValueId id);
+bool is_view(const Graph& graph, ValueId id);
+/// The value whose memory it is: the one behind views. Wiring::root knows it of all values.
+ValueId root_of(const Graph& graph, ValueId id);
+
+/// How the operators of a graph are connected when views are taken for the values they rename.
+struct Wiring {
+  std::vector<ValueId> root;  // of every value: the value whose memory it is
+  std::vector<std::vector<ValueId>>
+      readers;                 // of every root: the compute operators that read it, ascending
+  std::vector<bool> returned;  // of every root: the caller gets it or a view of it
+};
+Wiring wiring(const Graph& graph);
+
+/// Operators that run as one kernel.
+struct Group {
+  int family = -1;
+  std::vector<ValueId>
+      nodes;  // ascending; views are not members, they belong to the values they rename
+  std::vector<ValueId> reads;   // values from outside that the nodes read, views included
+  std::vector<ValueId> writes;  // members that somebody outside reads
+  double microseconds = 0;
+  /// How the family runs it (Schedule::text, kernels/schedule.h); empty: as the family likes.
+  std::string schedule = {};
+};
+
+/// The group of these nodes, not yet costed.
+Group make_group(const Graph& graph, const Wiring& wiring, std::vector<ValueId> nodes);
+
+/// Texts that two groups of a graph share only if they compute the same function of their reads:
+/// operators, attributes, types, wiring, and which members are written; of a laid-out graph also
+/// how all of that lies. Groups of repeated blocks are costed and reported once by it.
+class Structures {
+ public:
+  explicit Structures(const Graph& graph) : Structures(graph, nullptr) {}
+  explicit Structures(const LaidOutGraph& laid) : Structures(laid.graph, &laid.layouts) {}
+  std::string of(const Group& group) const;
+
+ private:
+  Structures(const Graph& graph, const std::vector<Layout>* layouts);
+
+  const Graph& graph_;
+  // Of every node a number, equal for equal operators, attributes and types (and layouts); and one
+  // that is equal for equal types (and layouts), by which a group knows what it reads.
+  std::vector<int> inside_, outside_;
+};
+
+struct FusionPlan {
+  std::vector<Group> groups;  // in an order in which they can run
+  double microseconds = 0;    // the sum of the groups' costs
+};
+
+}  // namespace tensor

@@ -1,0 +1,82 @@
+// The compiler asks every family once about every problem of a model, from fusion to lowering.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <map>
+#include <utility>
+
+#include "src/compile.h"
+#include "src/kernels/cuda/family.h"
+#include "tensor/creation.h"
+#include "tensor/ops.h"
+#include "tests/cuda/no_engine.h"
+
+namespace tensor {
+namespace {
+
+using Tensors = std::vector<Tensor>;
+
+// How often the family at each place of a table was asked about a problem.
+std::map<std::pair<std::size_t, std::string>, int> questions;
+
+template <std::size_t place>
+std::optional<cuda::Implementation> counted(const Isolated& alone, const cuda::Machine& machine) {
+  ++questions[{place, problem_key(alone)}];
+  return cuda::cuda_families()[place].consider(alone, machine);
+}
+
+// The families of a table, each of which counts.
+template <std::size_t... places>
+std::span<const cuda::Family> counting(std::index_sequence<places...>) {
+  static const std::array table = {
+      cuda::Family{cuda::cuda_families()[places].name, counted<places>}...};
+  return table;
+}
+
+constexpr std::size_t kFamilies = 14;
+
+// Two equal blocks: attention with queries, keys and values side by side, and layer_norm folded
+// into products where that can be; a convolution before them and sums behind.
+Tensors model(const Tensors& in) {
+  const auto weight = [](const Shape& shape) { return full(shape, 0.01, f32); };
+  Tensor x = relu(conv2d(in[0], weight({64, 3, 4, 4}), weight({64}), {.stride = 4}));
+  x = x.reshape({1, 64, 64}).swapaxes(1, 2);
+  const Tensor q = weight({64, 64}), k = weight({64, 64}), v = weight({64, 64}),
+               up = weight({64, 256}), down = weight({256, 64}), gain = weight({64}),
+               bias = weight({64});
+  for (int block = 0; block < 2; ++block) {
+    const Tensor y = layer_norm(x, gain, bias);
+    const auto heads = [&](const Tensor& w) {
+      return matmul(y, w).reshape({1, 64, 2, 32}).swapaxes(1, 2);
+    };
+    const Tensor attended = scaled_dot_product_attention(heads(q), heads(k), heads(v));
+    x = x + attended.swapaxes(1, 2).reshape({1, 64, 64});
+    x = x + matmul(gelu(matmul(layer_norm(x, gain, bias), up)), down);
+  }
+  return {softmax(mean(x, {1}), -1)};
+}
+
+TEST(Families, AreAskedOnceAboutEachProblem) {
+  ASSERT_EQ(cuda::cuda_families().size(), kFamilies) << "the table of this test is another";
+  for (const int capability : {75, 80, 90}) {
+    const cuda::Machine machine = cuda::machine_of(cuda::typical_device(capability));
+    detail::Target target = testing::target_without_gpu(capability);
+    const auto families =
+        std::make_shared<cuda::Families>(counting(std::make_index_sequence<kFamilies>()), machine);
+    target.offers = families;
+    target.lower = [&](const LaidOutGraph& laid, const FusionPlan& plan) {
+      for (const Group& group : plan.groups)
+        EXPECT_FALSE(families->build(laid, group).description.empty());
+      return std::unique_ptr<detail::Kernels>();
+    };
+    questions.clear();
+    detail::compile_until(detail::Until::linked, model, {{{1, 3, 32, 32}, f32}}, {.dtype = f16},
+                          target);
+    EXPECT_GT(questions.size(), 20 * kFamilies);
+    for (const auto& [question, count] : questions)
+      EXPECT_EQ(count, 1) << cuda::cuda_families()[question.first].name << ": " << question.second;
+  }
+}
+
+}  // namespace
+}  // namespace tensor
