@@ -46,6 +46,7 @@ TENSOR_API Tensor gelu(const Tensor& x);       ///< x/2 (1 + erf(x / sqrt 2))
 TENSOR_API Tensor gelu_tanh(const Tensor& x);  ///< the tanh approximation
 TENSOR_API Tensor silu(const Tensor& x);
 TENSOR_API Tensor hardswish(const Tensor& x);
+TENSOR_API Tensor softplus(const Tensor& x);  ///< log(1 + exp(x)), without overflow
 TENSOR_API Tensor floor(const Tensor& x);
 TENSOR_API Tensor ceil(const Tensor& x);
 TENSOR_API Tensor round(const Tensor& x);  ///< halves to even

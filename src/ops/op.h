@@ -8,101 +8,11 @@
 #include <string_view>
 
 #include "src/core/view.h"
+#include "src/ops/opcode.h"
 #include "tensor/attrs.h"
 #include "tensor/handle.h"
 
 namespace tensor {
-
-enum class Op : std::uint8_t {
-  // pointwise.cpp: unary, binary, ternary
-  negative,
-  abs,
-  sign,
-  square,
-  sqrt,
-  rsqrt,
-  reciprocal,
-  exp,
-  expm1,
-  log,
-  log1p,
-  sin,
-  cos,
-  tanh,
-  erf,
-  sigmoid,
-  relu,
-  gelu,
-  gelu_tanh,
-  silu,
-  hardswish,
-  floor,
-  ceil,
-  round,
-  isnan,
-  isfinite,
-  logical_not,
-  astype,
-  copy,
-  add,
-  subtract,
-  multiply,
-  divide,
-  floor_divide,
-  remainder,
-  power,
-  maximum,
-  minimum,
-  equal,
-  not_equal,
-  less,
-  less_equal,
-  greater,
-  greater_equal,
-  logical_and,
-  logical_or,
-  logical_xor,
-  where,
-  // reduce.cpp
-  sum,
-  mean,
-  prod,
-  max,
-  min,
-  var,
-  any,
-  all,
-  argmax,
-  argmin,
-  // scan.cpp
-  cumsum,
-  sort,
-  argsort,
-  // matmul.cpp
-  matmul,
-  // softmax.cpp, layer_norm.cpp
-  softmax,
-  log_softmax,
-  layer_norm,
-  row_sums,  // which compile() alone makes
-  // conv2d.cpp, pool.cpp, resize.cpp
-  conv2d,
-  conv_transpose2d,
-  max_pool2d,
-  avg_pool2d,
-  interpolate,
-  // view.cpp
-  reshape,
-  transpose,
-  slice,
-  broadcast_to,
-  // gather.cpp
-  concatenate,
-  pad,
-  take,
-  take_along_axis,
-  count_,
-};
 
 /// The elements of a row that row_sums adds up at a time.
 inline constexpr std::int64_t kSummed = 64;
@@ -142,6 +52,21 @@ struct Layout {
   std::int64_t offset = 0;  // in elements, from the input's first element
 };
 
+/// What the compiled kernels know of an elementwise operator.
+struct Elementwise {
+  /// The function that computes it on a GPU, of CUDA's library or of templates/numbers.h.
+  std::string_view device = {};
+  int instructions = 2;      // that an element takes there, roughly
+  int series = 0;            // that an element takes on a CPU; one lane at a time counts as ten
+  bool is_exact = false;     // operands that a 16-bit float holds give a result that it holds
+  bool on_integers = false;  // floats compute it right for integers of 8 and 16 bits and bool, too
+  /// The reference in f32, for vector programs where there is no vector code of the operator.
+  FloatLoop floats = nullptr;
+  /// The operators that it is composed of, in place of all the above: kernels compute these, and
+  /// round only the result.
+  Tensor (*formula)(std::span<const Tensor>) = nullptr;
+};
+
 struct OpInfo {
   Op op;
   std::string_view name;
@@ -157,6 +82,7 @@ struct OpInfo {
   /// View operators only: nullopt when the strides force a copy (then `eval` copies).
   std::optional<Layout> (*view)(const TensorType&, const Strides&, const Attrs&) = nullptr;
   Promotion promotion = Promotion::none;
+  Elementwise elementwise = {};
 };
 
 /// The row of an operator.

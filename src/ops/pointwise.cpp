@@ -1,7 +1,6 @@
-// Elementwise operators. Adding one: its function in ops.h, its enumerator in op.h, and here its
-// row and its function.
+// Elementwise operators. Adding one: its function in ops.h, its enumerator in opcode.h, and here
+// its row and its function. All kernels follow from the row.
 #include <cmath>
-#include <numbers>
 #include <vector>
 
 #include "src/core/dispatch.h"
@@ -9,10 +8,14 @@
 #include "src/core/storage.h"
 #include "src/ops/op.h"
 #include "src/ops/promote.h"
+#include "src/ops/scalar.h"
+#include "tensor/creation.h"
 #include "tensor/ops.h"
 
 namespace tensor {
 namespace {
+
+using namespace scalar;
 
 // ---- Kernels: a scalar function over the storage type T, computed in Compute<T>.
 
@@ -31,6 +34,18 @@ void binary_loop(std::byte* const* data, const std::int64_t* strides, std::int64
   for (; count > 0; --count, out += strides[0], a += strides[1], b += strides[2])
     *reinterpret_cast<R*>(out) = R(f(static_cast<Compute<T>>(*reinterpret_cast<const T*>(a)),
                                      static_cast<Compute<T>>(*reinterpret_cast<const T*>(b))));
+}
+
+// The same in float only, for vector programs.
+template <auto f, int inputs>
+void float_loop(float* to, const float* const* from, const std::int64_t* strides,
+                std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    if constexpr (inputs == 1)
+      to[i] = static_cast<float>(f(from[0][i * strides[0]]));
+    else
+      to[i] = static_cast<float>(f(from[0][i * strides[0]], from[1][i * strides[1]]));
+  }
 }
 
 enum class Domain { floating, number, any };  // which element types an operator is defined on
@@ -63,122 +78,6 @@ void eval_binary(std::span<const ConstView> in, const Attrs&, const View& out) {
     using T = typename Tag::type;
     run_strided(out, in, binary_loop<T, std::conditional_t<to_bool, bool, T>, f>);
   });
-}
-
-// ---- Scalar functions that the standard library lacks.
-
-// Integer arithmetic wraps around as NumPy's does, without the undefined behaviour of signed
-// overflow.
-template <class T, class F>
-T wrap(T a, T b, F f) {
-  if constexpr (std::is_same_v<T, bool>)
-    return f(a, b) != 0;
-  else if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(f(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
-  else
-    return f(a, b);
-}
-
-template <class T>
-T negated(T x) {
-  return wrap(T(0), x, [](auto, auto y) { return -y; });
-}
-
-template <class T>
-T magnitude(T x) {
-  if constexpr (std::is_floating_point_v<T>)
-    return std::fabs(x);
-  else if constexpr (std::is_same_v<T, bool> || std::is_unsigned_v<T>)
-    return x;
-  else
-    return x < 0 ? negated(x) : x;
-}
-
-template <class T>
-T floor_div(T a, T b) {
-  if constexpr (std::is_integral_v<T>) {
-    if (b == 0) return 0;
-    if constexpr (std::is_signed_v<T>)
-      if (b == -1) return wrap(T(0), a, [](auto x, auto y) { return x - y; });
-    const T quotient = static_cast<T>(a / b);
-    return static_cast<T>(quotient - ((a % b != 0) && ((a < 0) != (b < 0))));
-  } else {
-    // numpy.floor_divide: from the remainder, so that a == q * b + r holds with the remainder of
-    // the same sign as b.
-    if (b == 0) return a / b;
-    T rest = std::fmod(a, b);
-    T quotient = (a - rest) / b;
-    if (rest != 0 && (b < 0) != (rest < 0)) quotient -= 1;
-    if (quotient == 0) return std::copysign(T(0), a / b);
-    const T floored = std::floor(quotient);
-    return quotient - floored > T(0.5) ? floored + 1 : floored;
-  }
-}
-
-template <class T>
-T modulo(T a, T b) {
-  if constexpr (std::is_integral_v<T>) {
-    if (b == 0) return 0;
-    if constexpr (std::is_signed_v<T>)
-      if (b == -1) return 0;
-    const T rest = static_cast<T>(a % b);
-    return rest != 0 && ((rest < 0) != (b < 0)) ? static_cast<T>(rest + b) : rest;
-  } else {
-    T rest = std::fmod(a, b);
-    if (rest == 0) return std::copysign(T(0), b);
-    return (b < 0) != (rest < 0) ? rest + b : rest;
-  }
-}
-
-template <class T>
-T raised(T base, T exponent) {
-  if constexpr (std::is_integral_v<T>) {
-    std::uint64_t result = 1, factor = static_cast<std::uint64_t>(base);
-    if constexpr (std::is_signed_v<T>)
-      if (exponent < 0)
-        fail("power",
-             "integers to negative integer powers are not allowed: convert to a floating type");
-    for (auto left = static_cast<std::uint64_t>(exponent); left > 0; left >>= 1, factor *= factor)
-      if (left & 1) result *= factor;
-    return static_cast<T>(result);
-  } else {
-    return std::pow(base, exponent);
-  }
-}
-
-template <class T>
-T greater_or_nan(T a, T b) {
-  return a >= b || a != a ? a : b;
-}
-template <class T>
-T less_or_nan(T a, T b) {
-  return a <= b || a != a ? a : b;
-}
-
-template <class T>
-T sign_of(T x) {
-  return x != x ? x : T((x > T(0)) - (x < T(0)));
-}
-
-template <class T>
-T logistic(T x) {
-  return T(1) / (T(1) + std::exp(-x));
-}
-
-template <class T>
-T gelu_by_erf(T x) {
-  return x / 2 * (1 + std::erf(x * T(std::numbers::sqrt2 / 2)));
-}
-
-template <class T>
-T relu6(T x) {
-  return less_or_nan(greater_or_nan(x, T(0)), T(6));
-}
-
-template <class T>
-T gelu_by_tanh(T x) {
-  const T inner = T(std::numbers::sqrt2 * std::numbers::inv_sqrtpi) * (x + T(0.044715) * x * x * x);
-  return T(0.5) * x * (T(1) + std::tanh(inner));
 }
 
 // ---- Type rules.
@@ -239,36 +138,108 @@ void eval_where(std::span<const ConstView> in, const Attrs&, const View& out) {
            [&]<class Tag>(Tag) { run_strided(out, in, where_loop<typename Tag::type>); });
 }
 
+// ---- Operators that are composed of others.
+
+template <auto f>
+inline constexpr bool kIsUnary = std::is_invocable_v<decltype(f), const Tensor&>;
+
+template <auto f>
+Tensor call_formula(std::span<const Tensor> x) {
+  if constexpr (kIsUnary<f>)
+    return f(x[0]);
+  else
+    return f(x[0], x[1]);
+}
+
+// Like all kernels, this rounds to 16 bits only the result.
+template <auto f>
+void eval_formula(std::span<const ConstView> in, const Attrs& attrs, const View& out) {
+  std::vector<Tensor> operands;
+  for (const ConstView& x : in) {
+    operands.push_back(empty(x.shape, x.dtype == f64 ? f64 : f32));
+    eval_cast(std::span(&x, 1), attrs, mutable_view(operands.back()));
+  }
+  const Tensor result = call_formula<f>(operands);
+  const ConstView view = const_view(result);
+  eval_cast(std::span(&view, 1), attrs, out);
+}
+
 // ---- The table.
 
+struct Cost {
+  int instructions = 2;  // on a GPU
+  int series = 0;        // on a CPU
+};
+
+// `device`: the operator's function on a GPU where it has not the operator's name.
 constexpr OpInfo row(Op op, std::string_view name, int inputs, decltype(OpInfo::infer) infer,
-                     decltype(OpInfo::eval) eval, Promotion promotion) {
-  return {op, name, inputs, inputs, Pattern::elementwise, infer, eval, nullptr, promotion};
+                     decltype(OpInfo::eval) eval, Promotion promotion, std::string_view device = {},
+                     Cost cost = {}) {
+  OpInfo info{op, name, inputs, inputs, Pattern::elementwise, infer, eval, nullptr, promotion, {}};
+  info.elementwise.device = device.empty() ? name : device;
+  info.elementwise.instructions = cost.instructions;
+  info.elementwise.series = cost.series;
+  return info;
+}
+constexpr OpInfo with(OpInfo info, FloatLoop floats) {
+  info.elementwise.floats = floats;
+  return info;
+}
+constexpr OpInfo exact(OpInfo info) {
+  info.elementwise.is_exact = true;
+  return info;
+}
+constexpr OpInfo exact_on_integers(OpInfo info) {
+  info.elementwise.on_integers = true;
+  return exact(info);
+}
+
+// Without a cost it is that of a library's function, which a CPU calls for each lane.
+template <auto f>
+constexpr OpInfo floating(Op op, std::string_view name, Cost cost = {20, 10},
+                          std::string_view device = {}) {
+  return with(row(op, name, 1, infer_unary, eval_unary<Domain::floating, false, f>,
+                  Promotion::floating, device, cost),
+              float_loop<f, 1>);
 }
 template <auto f>
-constexpr OpInfo floating(Op op, std::string_view name) {
-  return row(op, name, 1, infer_unary, eval_unary<Domain::floating, false, f>, Promotion::floating);
+constexpr OpInfo composed(Op op, std::string_view name) {
+  OpInfo info = kIsUnary<f> ? row(op, name, 1, infer_unary, eval_formula<f>, Promotion::floating)
+                            : row(op, name, 2, infer_binary, eval_formula<f>, Promotion::floating);
+  info.elementwise = {.formula = call_formula<f>};
+  return info;
 }
 template <auto f>
-constexpr OpInfo rounding(Op op, std::string_view name) {
-  return row(op, name, 1, infer_unary, eval_unary<Domain::floating, false, f>, Promotion::whole);
+constexpr OpInfo rounding(Op op, std::string_view name, std::string_view device) {
+  return exact(with(row(op, name, 1, infer_unary, eval_unary<Domain::floating, false, f>,
+                        Promotion::whole, device),
+                    float_loop<f, 1>));
 }
 template <auto f, Domain domain = Domain::number>
-constexpr OpInfo unary(Op op, std::string_view name, Promotion promotion = Promotion::numbers) {
-  return row(op, name, 1, infer_unary, eval_unary<domain, false, f>, promotion);
+constexpr OpInfo unary(Op op, std::string_view name, Promotion promotion = Promotion::numbers,
+                       std::string_view device = {}) {
+  return with(row(op, name, 1, infer_unary, eval_unary<domain, false, f>, promotion, device),
+              float_loop<f, 1>);
 }
 template <auto f>
-constexpr OpInfo predicate(Op op, std::string_view name) {
-  return row(op, name, 1, infer_unary_bool, eval_unary<Domain::any, true, f>, Promotion::same);
+constexpr OpInfo predicate(Op op, std::string_view name, std::string_view device = {}) {
+  return exact_on_integers(with(
+      row(op, name, 1, infer_unary_bool, eval_unary<Domain::any, true, f>, Promotion::same, device),
+      float_loop<f, 1>));
 }
 template <auto f, Domain domain = Domain::any>
-constexpr OpInfo binary(Op op, std::string_view name, Promotion promotion = Promotion::common) {
-  return row(op, name, 2, infer_binary, eval_binary<domain, false, f>, promotion);
+constexpr OpInfo binary(Op op, std::string_view name, Promotion promotion = Promotion::common,
+                        std::string_view device = {}, Cost cost = {}) {
+  return with(
+      row(op, name, 2, infer_binary, eval_binary<domain, false, f>, promotion, device, cost),
+      float_loop<f, 2>);
 }
 template <auto f>
 constexpr OpInfo compare(Op op, std::string_view name,
                          Promotion promotion = Promotion::comparison) {
-  return row(op, name, 2, infer_binary_bool, eval_binary<Domain::any, true, f>, promotion);
+  return exact_on_integers(
+      with(row(op, name, 2, infer_binary_bool, eval_binary<Domain::any, true, f>, promotion),
+           float_loop<f, 2>));
 }
 
 constexpr auto kAdd = [](auto a, auto b) { return a + b; };
@@ -276,51 +247,62 @@ constexpr auto kSubtract = [](auto a, auto b) { return a - b; };
 constexpr auto kMultiply = [](auto a, auto b) { return a * b; };
 
 constexpr OpInfo kRows[] = {
-    unary<[](auto x) { return negated(x); }>(Op::negative, "negative"),
-    unary<[](auto x) { return magnitude(x); }, Domain::any>(Op::abs, "abs", Promotion::same),
-    unary<[](auto x) { return sign_of(x); }>(Op::sign, "sign"),
+    exact(unary<[](auto x) { return negated(x); }>(Op::negative, "negative")),
+    exact(unary<[](auto x) { return magnitude(x); }, Domain::any>(Op::abs, "abs", Promotion::same,
+                                                                  "absolute")),
+    exact(unary<[](auto x) { return sign_of(x); }>(Op::sign, "sign")),
     unary<[](auto x) { return wrap(x, x, kMultiply); }>(Op::square, "square", Promotion::small),
-    floating<[](auto x) { return std::sqrt(x); }>(Op::sqrt, "sqrt"),
-    floating<[](auto x) { return 1 / std::sqrt(x); }>(Op::rsqrt, "rsqrt"),
-    floating<[](auto x) { return 1 / x; }>(Op::reciprocal, "reciprocal"),
-    floating<[](auto x) { return std::exp(x); }>(Op::exp, "exp"),
-    floating<[](auto x) { return std::expm1(x); }>(Op::expm1, "expm1"),
-    floating<[](auto x) { return std::log(x); }>(Op::log, "log"),
-    floating<[](auto x) { return std::log1p(x); }>(Op::log1p, "log1p"),
-    floating<[](auto x) { return std::sin(x); }>(Op::sin, "sin"),
-    floating<[](auto x) { return std::cos(x); }>(Op::cos, "cos"),
-    floating<[](auto x) { return std::tanh(x); }>(Op::tanh, "tanh"),
-    floating<[](auto x) { return std::erf(x); }>(Op::erf, "erf"),
-    floating<[](auto x) { return logistic(x); }>(Op::sigmoid, "sigmoid"),
-    unary<[](auto x) { return greater_or_nan(x, decltype(x)(0)); }>(Op::relu, "relu"),
-    floating<[](auto x) { return gelu_by_erf(x); }>(Op::gelu, "gelu"),
-    floating<[](auto x) { return gelu_by_tanh(x); }>(Op::gelu_tanh, "gelu_tanh"),
-    floating<[](auto x) { return x * logistic(x); }>(Op::silu, "silu"),
-    floating<[](auto x) { return x * relu6(x + 3) / 6; }>(Op::hardswish, "hardswish"),
-    rounding<[](auto x) { return std::floor(x); }>(Op::floor, "floor"),
-    rounding<[](auto x) { return std::ceil(x); }>(Op::ceil, "ceil"),
-    rounding<[](auto x) { return std::nearbyint(x); }>(Op::round, "round"),
-    predicate<[](auto x) { return x != x; }>(Op::isnan, "isnan"),
-    predicate<[](auto x) { return std::isfinite(static_cast<double>(x)); }>(Op::isfinite,
-                                                                            "isfinite"),
+    floating<[](auto x) { return std::sqrt(x); }>(Op::sqrt, "sqrt", {10, 0}, "square_root"),
+    floating<[](auto x) { return 1 / std::sqrt(x); }>(Op::rsqrt, "rsqrt", {10, 0},
+                                                      "reciprocal_square_root"),
+    floating<[](auto x) { return 1 / x; }>(Op::reciprocal, "reciprocal", {10, 0}),
+    floating<[](auto x) { return std::exp(x); }>(Op::exp, "exp", {10, 1}, "exponential"),
+    floating<[](auto x) { return std::expm1(x); }>(Op::expm1, "expm1", {20, 10},
+                                                   "exponential_less_1"),
+    floating<[](auto x) { return std::log(x); }>(Op::log, "log", {10, 1}, "logarithm"),
+    floating<[](auto x) { return std::log1p(x); }>(Op::log1p, "log1p", {20, 10},
+                                                   "logarithm_of_1_plus"),
+    floating<[](auto x) { return std::sin(x); }>(Op::sin, "sin", {60, 1}, "sine"),
+    floating<[](auto x) { return std::cos(x); }>(Op::cos, "cos", {60, 1}, "cosine"),
+    floating<[](auto x) { return std::tanh(x); }>(Op::tanh, "tanh", {20, 1}, "hyperbolic_tangent"),
+    floating<[](auto x) { return std::erf(x); }>(Op::erf, "erf", {20, 1}, "error_function"),
+    floating<[](auto x) { return logistic(x); }>(Op::sigmoid, "sigmoid", {10, 1}),
+    exact(unary<[](auto x) { return greater_or_nan(x, decltype(x)(0)); }>(Op::relu, "relu")),
+    floating<[](auto x) { return gelu_by_erf(x); }>(Op::gelu, "gelu", {20, 1}),
+    floating<[](auto x) { return gelu_by_tanh(x); }>(Op::gelu_tanh, "gelu_tanh", {20, 1}),
+    floating<[](auto x) { return x * logistic(x); }>(Op::silu, "silu", {10, 1}),
+    floating<[](auto x) { return x * relu6(x + 3) / 6; }>(Op::hardswish, "hardswish", {2, 0}),
+    composed<[](const Tensor& x) { return maximum(x, 0) + log1p(exp(-abs(x))); }>(Op::softplus,
+                                                                                  "softplus"),
+    rounding<[](auto x) { return std::floor(x); }>(Op::floor, "floor", "round_down"),
+    rounding<[](auto x) { return std::ceil(x); }>(Op::ceil, "ceil", "round_up"),
+    rounding<[](auto x) { return std::nearbyint(x); }>(Op::round, "round", "round_to_even"),
+    predicate<[](auto x) { return x != x; }>(Op::isnan, "isnan", "is_nan"),
+    predicate<[](auto x) { return std::isfinite(static_cast<double>(x)); }>(
+        Op::isfinite, "isfinite", "is_finite"),
     predicate<[](auto x) { return !x; }>(Op::logical_not, "logical_not"),
-    row(Op::astype, "astype", 1, infer_astype, eval_cast, Promotion::none),
-    row(Op::copy, "copy", 1, infer_unary, eval_cast, Promotion::same),
+    exact_on_integers(
+        row(Op::astype, "astype", 1, infer_astype, eval_cast, Promotion::none, "convert")),
+    exact_on_integers(row(Op::copy, "copy", 1, infer_unary, eval_cast, Promotion::same, "convert")),
 
-    binary<[](auto a, auto b) { return wrap(a, b, kAdd); }>(Op::add, "add"),
+    binary<[](auto a, auto b) { return wrap(a, b, kAdd); }>(Op::add, "add", Promotion::common,
+                                                            "plus"),
     binary<[](auto a, auto b) { return wrap(a, b, kSubtract); }, Domain::number>(
-        Op::subtract, "subtract", Promotion::arithmetic),
-    binary<[](auto a, auto b) { return wrap(a, b, kMultiply); }>(Op::multiply, "multiply"),
-    binary<[](auto a, auto b) { return a / b; }, Domain::floating>(Op::divide, "divide",
-                                                                   Promotion::quotient),
+        Op::subtract, "subtract", Promotion::arithmetic, "minus"),
+    binary<[](auto a, auto b) { return wrap(a, b, kMultiply); }>(Op::multiply, "multiply",
+                                                                 Promotion::common, "times"),
+    binary<[](auto a, auto b) { return a / b; }, Domain::floating>(
+        Op::divide, "divide", Promotion::quotient, "divided", {10, 0}),
     binary<[](auto a, auto b) { return floor_div(a, b); }, Domain::number>(
-        Op::floor_divide, "floor_divide", Promotion::counting),
-    binary<[](auto a, auto b) { return modulo(a, b); }, Domain::number>(Op::remainder, "remainder",
-                                                                        Promotion::counting),
-    binary<[](auto a, auto b) { return raised(a, b); }, Domain::number>(Op::power, "power",
-                                                                        Promotion::counting),
-    binary<[](auto a, auto b) { return greater_or_nan(a, b); }>(Op::maximum, "maximum"),
-    binary<[](auto a, auto b) { return less_or_nan(a, b); }>(Op::minimum, "minimum"),
+        Op::floor_divide, "floor_divide", Promotion::counting, "", {60, 10}),
+    binary<[](auto a, auto b) { return modulo(a, b); }, Domain::number>(
+        Op::remainder, "remainder", Promotion::counting, "remainder_of", {60, 10}),
+    binary<[](auto a, auto b) { return raised(a, b); }, Domain::number>(
+        Op::power, "power", Promotion::counting, "raised", {60, 10}),
+    exact_on_integers(
+        binary<[](auto a, auto b) { return greater_or_nan(a, b); }>(Op::maximum, "maximum")),
+    exact_on_integers(
+        binary<[](auto a, auto b) { return less_or_nan(a, b); }>(Op::minimum, "minimum")),
     compare<[](auto a, auto b) { return a == b; }>(Op::equal, "equal"),
     compare<[](auto a, auto b) { return a != b; }>(Op::not_equal, "not_equal"),
     compare<[](auto a, auto b) { return a < b; }>(Op::less, "less"),
@@ -333,7 +315,8 @@ constexpr OpInfo kRows[] = {
                                                    Promotion::logical),
     compare<[](auto a, auto b) { return bool(a) != bool(b); }>(Op::logical_xor, "logical_xor",
                                                                Promotion::logical),
-    row(Op::where, "where", 3, infer_where, eval_where, Promotion::none),
+    exact_on_integers(
+        row(Op::where, "where", 3, infer_where, eval_where, Promotion::none, "choose")),
 };
 
 // The type that an operator's inputs are brought to; nullopt when the result is as the input.
@@ -401,6 +384,7 @@ Tensor gelu(const Tensor& x) { return elementwise(Op::gelu, {x}); }
 Tensor gelu_tanh(const Tensor& x) { return elementwise(Op::gelu_tanh, {x}); }
 Tensor silu(const Tensor& x) { return elementwise(Op::silu, {x}); }
 Tensor hardswish(const Tensor& x) { return elementwise(Op::hardswish, {x}); }
+Tensor softplus(const Tensor& x) { return elementwise(Op::softplus, {x}); }
 Tensor floor(const Tensor& x) { return elementwise(Op::floor, {x}); }
 Tensor ceil(const Tensor& x) { return elementwise(Op::ceil, {x}); }
 Tensor round(const Tensor& x) { return elementwise(Op::round, {x}); }

@@ -35,6 +35,7 @@ inline constexpr UnaryRow kUnaryRows[] = {
     {"gelu_tanh", kAllTypes, -6, 6},
     {"silu", kAllTypes, -20, 20},
     {"hardswish", kAllTypes, -6, 6},
+    {"softplus", kAllTypes, -20, 20},
     {"floor", kAllTypes, -20, 20},
     {"ceil", kAllTypes, -20, 20},
     {"round", kAllTypes, -20, 20},

@@ -41,11 +41,11 @@ struct Unary {
   bool is_exact;
 };
 constexpr Unary kUnary[] = {
-    {tn::negative, true}, {tn::abs, true},        {tn::sign, true},  {tn::square, true},
-    {tn::relu, true},     {tn::floor, true},      {tn::ceil, true},  {tn::round, true},
-    {tn::exp, false},     {tn::tanh, false},      {tn::erf, false},  {tn::sigmoid, false},
-    {tn::gelu, false},    {tn::gelu_tanh, false}, {tn::silu, false}, {tn::hardswish, true},
-    {tn::sin, false},     {tn::cos, false},
+    {tn::negative, true}, {tn::abs, true},        {tn::sign, true},      {tn::square, true},
+    {tn::relu, true},     {tn::floor, true},      {tn::ceil, true},      {tn::round, true},
+    {tn::exp, false},     {tn::tanh, false},      {tn::erf, false},      {tn::sigmoid, false},
+    {tn::gelu, false},    {tn::gelu_tanh, false}, {tn::silu, false},     {tn::hardswish, true},
+    {tn::sin, false},     {tn::cos, false},       {tn::softplus, false},
 };
 constexpr Tensor (*kBinary[])(const Tensor&, const Tensor&) = {tn::add, tn::subtract, tn::multiply,
                                                                tn::maximum, tn::minimum};
@@ -210,6 +210,34 @@ TEST(Pointwise, SpecialValues) {
     check([&](const Tensors& in) -> Tensors { return {f(in[0])}; }, 6 * 0x1p-23);
   check([&](const Tensors& in) -> Tensors { return {tn::power(tn::abs(in[0]), 2.5)}; },
         6 * 0x1p-23);
+}
+
+// As one operator on f32, rounded once: between a composed operator's parts there is no rounding.
+TEST(Pointwise, ComposedOperatorsRoundOnce) {
+  tn::Generator random(3);
+  for (const tn::DType dtype : {tn::f32, tn::f16, tn::bf16}) {
+    const Tensors inputs{random.normal({7, 65}).astype(dtype) * 4,
+                         random.normal({65}).astype(dtype)};
+    expect_close(
+        run_group(
+            "pointwise", [](const Tensors& in) -> Tensors { return {tn::softplus(in[0] + in[1])}; },
+            inputs, &random_engine()),
+        8 * 0x1p-23);
+  }
+}
+
+// A group has room for so many operators, and a composed one counts as its parts.
+TEST(Pointwise, DeclinesTooManyOperators) {
+  const auto times = [](int n) {
+    return [n](const Tensors& in) -> Tensors {
+      Tensor x = in[0];
+      for (int i = 0; i < n; ++i) x = tn::softplus(x);
+      return {x};
+    };
+  };
+  const Tensors inputs{tn::linspace(-3, 3, 10).astype(tn::f32)};
+  EXPECT_TRUE(accepts("pointwise", times(2), inputs));   // 12 operators
+  EXPECT_FALSE(accepts("pointwise", times(3), inputs));  // 18
 }
 
 TEST(Pointwise, Declines) {

@@ -11,12 +11,14 @@
 #include <vector>
 
 #include "src/kernels/host/simd/table.h"
+#include "src/ops/op.h"
 #include "tensor/dtype.h"
 #include "tensor/error.h"
 #include "tests/seed.h"
 
 namespace tn = tensor;
 using namespace tensor::simd;
+using tensor::Op;
 
 namespace {
 
@@ -29,13 +31,16 @@ std::vector<const Table*> all_tables() {
   return {first, first + count};
 }
 
-std::vector<float> run(const Table& table, Code code, const std::vector<float>& a,
-                       const std::vector<float>& b = {}) {
+std::vector<float> run(const Table& table, Op op, const std::vector<float>& a,
+                       const std::vector<float>& b = {}, Storage type = Storage::f32) {
   std::vector<float> to(a.size(), kNan);
   const Slot slots[] = {{to.data(), Extent::element},
                         {const_cast<float*>(a.data()), Extent::element},
                         {const_cast<float*>(b.data()), Extent::element}};
-  const Instruction instruction{code, 0, 1, 2, 0, 0};
+  Instruction instruction{op, 0, 1};
+  if (!b.empty()) instruction.b = 2;
+  instruction.type = type;
+  instruction.reference = tn::info(op).elementwise.floats;
   table.execute(&instruction, 1, slots, 1, static_cast<std::int64_t>(a.size()));
   return to;
 }
@@ -90,7 +95,7 @@ TEST(SimdTablesDeathTest, OnlyKnownInstructionSetsAreTaken) {
 }
 
 struct Function {
-  Code code;
+  Op op;
   double (*exact)(double);
   double most_ulps;
   double low, high;  // where it is promised
@@ -98,40 +103,39 @@ struct Function {
 
 TEST(SimdFunctions, AreWithinTheirUlps) {
   const Function functions[] = {
-      {Code::exp, std::exp, 2, -kInfinity, kInfinity},
-      {Code::log, std::log, 4, -kInfinity, kInfinity},
-      {Code::tanh, std::tanh, 4, -kInfinity, kInfinity},
-      {Code::erf, std::erf, 4, -kInfinity, kInfinity},
-      {Code::sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, 4, -kInfinity, kInfinity},
-      {Code::sqrt, std::sqrt, 0.5, -kInfinity, kInfinity},
-      {Code::expm1, std::expm1, 2, -kInfinity, kInfinity},
-      {Code::log1p, std::log1p, 2, -kInfinity, kInfinity},
-      {Code::floor, std::floor, 0, -kInfinity, kInfinity},
-      {Code::ceil, std::ceil, 0, -kInfinity, kInfinity},
-      {Code::round, std::nearbyint, 0, -kInfinity, kInfinity},
+      {Op::exp, std::exp, 2, -kInfinity, kInfinity},
+      {Op::log, std::log, 4, -kInfinity, kInfinity},
+      {Op::tanh, std::tanh, 4, -kInfinity, kInfinity},
+      {Op::erf, std::erf, 4, -kInfinity, kInfinity},
+      {Op::sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, 4, -kInfinity, kInfinity},
+      {Op::sqrt, std::sqrt, 0.5, -kInfinity, kInfinity},
+      {Op::expm1, std::expm1, 2, -kInfinity, kInfinity},
+      {Op::log1p, std::log1p, 2, -kInfinity, kInfinity},
+      {Op::floor, std::floor, 0, -kInfinity, kInfinity},
+      {Op::ceil, std::ceil, 0, -kInfinity, kInfinity},
+      {Op::round, std::nearbyint, 0, -kInfinity, kInfinity},
   };
   for (const Table* table : all_tables())
     for (const Function& f : functions) {
-      const std::vector<float> got = run(*table, f.code, inputs());
+      const std::vector<float> got = run(*table, f.op, inputs());
       double worst = 0;
       float at = 0;
       for (std::size_t i = 0; i < got.size(); ++i) {
         const double error = ulps(got[i], f.exact(static_cast<double>(inputs()[i])));
         if (error > worst) worst = error, at = inputs()[i];
       }
-      EXPECT_LE(worst, f.most_ulps)
-          << table->name << " code " << static_cast<int>(f.code) << " at " << at;
+      EXPECT_LE(worst, f.most_ulps) << table->name << " " << tn::info(f.op).name << " at " << at;
     }
 }
 
 // The angle is reduced by pi / 2 in 55 bits, so near a zero the error is absolute.
 TEST(SimdFunctions, SineAndCosine) {
   for (const Table* table : all_tables())
-    for (const Code code : {Code::sin, Code::cos}) {
-      const std::vector<float> got = run(*table, code, inputs());
+    for (const Op op : {Op::sin, Op::cos}) {
+      const std::vector<float> got = run(*table, op, inputs());
       for (std::size_t i = 0; i < got.size(); ++i) {
         const double x = static_cast<double>(inputs()[i]);
-        const double exact = code == Code::sin ? std::sin(x) : std::cos(x);
+        const double exact = op == Op::sin ? std::sin(x) : std::cos(x);
         if (std::isnan(exact)) {
           ASSERT_TRUE(std::isnan(got[i]));
           continue;
@@ -148,19 +152,19 @@ TEST(SimdFunctions, Activations) {
     return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
   };
   for (const Table* table : all_tables()) {
-    const auto check = [&](Code code, auto exact) {
-      const std::vector<float> got = run(*table, code, inputs());
+    const auto check = [&](Op op, auto exact) {
+      const std::vector<float> got = run(*table, op, inputs());
       for (std::size_t i = 0; i < got.size(); ++i) {
         const double x = static_cast<double>(inputs()[i]);
         if (!(std::abs(x) < 1e12)) continue;
         ASSERT_NEAR(static_cast<double>(got[i]), exact(x), 6e-7 * std::abs(x) + 1e-38)
-            << table->name << " code " << static_cast<int>(code) << " at " << x;
+            << table->name << " " << tn::info(op).name << " at " << x;
       }
     };
-    check(Code::gelu, [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2)); });
-    check(Code::gelu_tanh, gelu_tanh);
-    check(Code::silu, [](double x) { return x / (1 + std::exp(-x)); });
-    check(Code::hardswish, [](double x) { return x * std::min(std::max(x + 3, 0.0), 6.0) / 6; });
+    check(Op::gelu, [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2)); });
+    check(Op::gelu_tanh, gelu_tanh);
+    check(Op::silu, [](double x) { return x / (1 + std::exp(-x)); });
+    check(Op::hardswish, [](double x) { return x * std::min(std::max(x + 3, 0.0), 6.0) / 6; });
   }
 }
 
@@ -168,8 +172,8 @@ TEST(SimdFunctions, SignedZerosAndNanInExtremes) {
   const std::vector<float> a = {0.0f, -0.0f, kNan, 1, kInfinity, -1},
                            b = {-0.0f, 0.0f, 1, kNan, 3, 2};
   for (const Table* table : all_tables()) {
-    const std::vector<float> high = run(*table, Code::maximum, a, b),
-                             low = run(*table, Code::minimum, a, b);
+    const std::vector<float> high = run(*table, Op::maximum, a, b),
+                             low = run(*table, Op::minimum, a, b);
     EXPECT_FALSE(std::signbit(high[0]));
     EXPECT_TRUE(std::signbit(high[1]));
     EXPECT_TRUE(std::isnan(high[2]) && std::isnan(high[3]) && std::isnan(low[2]) &&
@@ -177,9 +181,9 @@ TEST(SimdFunctions, SignedZerosAndNanInExtremes) {
     EXPECT_EQ(high[4], kInfinity);
     EXPECT_EQ(low[4], 3);
     EXPECT_EQ(low[5], -1);
-    EXPECT_TRUE(std::signbit(run(*table, Code::sin, {-0.0f})[0]));
-    EXPECT_TRUE(std::signbit(run(*table, Code::tanh, {-0.0f})[0]));
-    EXPECT_TRUE(std::signbit(run(*table, Code::ceil, {-0.5f})[0]));
+    EXPECT_TRUE(std::signbit(run(*table, Op::sin, {-0.0f})[0]));
+    EXPECT_TRUE(std::signbit(run(*table, Op::tanh, {-0.0f})[0]));
+    EXPECT_TRUE(std::signbit(run(*table, Op::ceil, {-0.5f})[0]));
   }
 }
 
@@ -210,7 +214,7 @@ TEST(SimdFunctions, ShortFloats) {
       table->store[type](narrow.data(), 1, inputs().data(),
                          static_cast<std::int64_t>(narrow.size()));
       const std::vector<float> rounded =
-          run(*table, is_half ? Code::round_f16 : Code::round_bf16, inputs());
+          run(*table, Op::astype, inputs(), {}, is_half ? Storage::f16 : Storage::bf16);
       for (std::size_t i = 0; i < narrow.size(); ++i) {
         const float x = inputs()[i];
         const std::uint16_t expected = is_half ? tn::Float16(x).bits : tn::BFloat16(x).bits;

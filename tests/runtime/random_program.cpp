@@ -381,7 +381,7 @@ void Program::smooth() {
   const auto add = [&](auto f, double bound) {
     append([a, f](const Tensors& v) { return f(v[a]); }, bound);
   };
-  switch (pick(14)) {
+  switch (pick(15)) {
     case 0:
       return add([](const Tensor& x) { return tn::sin(tn::clip(x, -3, 3)); }, 1);
     case 1:
@@ -400,6 +400,8 @@ void Program::smooth() {
       return add([](const Tensor& x) { return tn::hardswish(x); }, m);
     case 8:
       return add([](const Tensor& x) { return tn::gelu_tanh(x); }, m);
+    case 9:
+      return add([](const Tensor& x) { return tn::softplus(x); }, m + 1);
     default: {
       const auto& table = smooth_functions();
       const Function f = table[static_cast<std::size_t>(pick(static_cast<int>(table.size())))];

@@ -7,17 +7,6 @@
 namespace tensor::cpu {
 namespace {
 
-bool is_unary(Op op) {
-  constexpr Op kUnary[] = {Op::relu, Op::gelu, Op::gelu_tanh, Op::silu,   Op::sigmoid, Op::tanh,
-                           Op::abs,  Op::sqrt, Op::square,    Op::astype, Op::negative};
-  return std::find(std::begin(kUnary), std::end(kUnary), op) != std::end(kUnary);
-}
-
-bool is_binary(Op op, bool value_comes_first) {
-  if (op == Op::add || op == Op::multiply) return true;
-  return value_comes_first && (op == Op::subtract || op == Op::divide);
-}
-
 std::optional<double> number_of(const Graph& graph, ValueId id) {
   if (!graph.is_constant(id) || graph[id].constant.size() != 1) return std::nullopt;
   return graph[id].constant.item<double>();
@@ -25,11 +14,10 @@ std::optional<double> number_of(const Graph& graph, ValueId id) {
 
 std::optional<EpilogueStep> step_of(const Graph& graph, ValueId id, ValueId value) {
   const Node& node = graph[id];
-  if (node.inputs.size() == 1)
-    return is_unary(node.op) ? std::optional(EpilogueStep{node.op}) : std::nullopt;
+  if (node.inputs.size() == 1) return EpilogueStep{node.op};
   if (node.inputs.size() != 2 || node.inputs[0] == node.inputs[1]) return std::nullopt;
   const bool first = node.inputs[0] == value;
-  if (!is_binary(node.op, first)) return std::nullopt;
+  if (!first && node.op != Op::add && node.op != Op::multiply) return std::nullopt;
   const ValueId other = node.inputs[first ? 1 : 0];
   if (const auto number = number_of(graph, other)) return EpilogueStep{node.op, -1, *number};
   return EpilogueStep{node.op, other};

@@ -21,9 +21,10 @@ struct Anchored {
   std::vector<EpilogueStep> steps;
 };
 
-/// A group of exactly one operator `anchor` and a chain of elementwise operators from it to the
-/// only value written, all in f32, f16 or bf16: casts between those may wait for the result, others
-/// (to integers, bool) compute. nullopt when the group is anything else.
+/// A group of exactly one operator `anchor` and a chain of operators from it to the only value
+/// written, all of one shape in f32, f16 or bf16: casts between those may wait for the result,
+/// others (to integers, bool) compute. nullopt when the group is anything else. Which operators the
+/// library has is has_post_ops' to say (onednn.h).
 std::optional<Anchored> match_anchored(const Graph& graph, const Group& group, Op anchor);
 
 }  // namespace tensor::cpu

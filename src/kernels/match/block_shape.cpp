@@ -3,69 +3,20 @@
 #include <algorithm>
 
 #include "src/core/view.h"
+#include "src/kernels/elementwise.h"
 
 namespace tensor {
 namespace {
 
-using simd::Code;
-
-constexpr OpCode kCodes[] = {
-    {Op::negative, Code::negative, true, false, 1, 0},
-    {Op::abs, Code::abs, true, false, 1, 0},
-    {Op::sign, Code::sign, true, false, 1, 0},
-    {Op::square, Code::square, false, false, 1, 0},
-    {Op::sqrt, Code::sqrt, false, false, 1, 0},
-    {Op::rsqrt, Code::rsqrt, false, false, 1, 0},
-    {Op::reciprocal, Code::reciprocal, false, false, 1, 0},
-    {Op::exp, Code::exp, false, false, 1, 1},
-    {Op::expm1, Code::expm1, false, false, 1, 10},
-    {Op::log, Code::log, false, false, 1, 1},
-    {Op::log1p, Code::log1p, false, false, 1, 10},
-    {Op::sin, Code::sin, false, false, 1, 1},
-    {Op::cos, Code::cos, false, false, 1, 1},
-    {Op::tanh, Code::tanh, false, false, 1, 1},
-    {Op::erf, Code::erf, false, false, 1, 1},
-    {Op::sigmoid, Code::sigmoid, false, false, 1, 1},
-    {Op::relu, Code::relu, true, false, 1, 0},
-    {Op::gelu, Code::gelu, false, false, 1, 1},
-    {Op::gelu_tanh, Code::gelu_tanh, false, false, 1, 1},
-    {Op::silu, Code::silu, false, false, 1, 1},
-    {Op::hardswish, Code::hardswish, false, false, 1, 0},
-    {Op::floor, Code::floor, true, false, 1, 0},
-    {Op::ceil, Code::ceil, true, false, 1, 0},
-    {Op::round, Code::round, true, false, 1, 0},
-    {Op::isnan, Code::isnan, true, true, 1, 0},
-    {Op::isfinite, Code::isfinite, true, true, 1, 0},
-    {Op::logical_not, Code::logical_not, true, true, 1, 0},
-    {Op::astype, Code::copy, true, true, 1, 0},
-    {Op::copy, Code::copy, true, true, 1, 0},
-    {Op::add, Code::add, false, false, 1, 0},
-    {Op::subtract, Code::subtract, false, false, 1, 0},
-    {Op::multiply, Code::multiply, false, false, 1, 0},
-    {Op::divide, Code::divide, false, false, 1, 0},
-    {Op::floor_divide, Code::floor_divide, false, false, 1, 10},
-    {Op::remainder, Code::remainder, false, false, 1, 10},
-    {Op::power, Code::power, false, false, 1, 10},
-    {Op::maximum, Code::maximum, true, true, 1, 0},
-    {Op::minimum, Code::minimum, true, true, 1, 0},
-    {Op::equal, Code::equal, true, true, 1, 0},
-    {Op::not_equal, Code::not_equal, true, true, 1, 0},
-    {Op::less, Code::less, true, true, 1, 0},
-    {Op::less_equal, Code::less_equal, true, true, 1, 0},
-    {Op::greater, Code::greater, true, true, 1, 0},
-    {Op::greater_equal, Code::greater_equal, true, true, 1, 0},
-    {Op::logical_and, Code::logical_and, true, true, 1, 0},
-    {Op::logical_or, Code::logical_or, true, true, 1, 0},
-    {Op::logical_xor, Code::logical_xor, true, true, 1, 0},
-    {Op::where, Code::where, true, true, 1, 0},
-    {Op::sum, Code::row_sum, false, false, 1, 0},
-    {Op::mean, Code::row_mean, false, false, 1, 0},
-    {Op::max, Code::row_max, true, false, 1, 0},
-    {Op::min, Code::row_min, true, false, 1, 0},
-    {Op::var, Code::row_var, false, false, 3, 0},
-    {Op::softmax, Code::softmax, false, false, 3, 1},
-    {Op::log_softmax, Code::log_softmax, false, false, 3, 1},
-    {Op::layer_norm, Code::layer_norm, false, false, 3, 0},
+struct RowOp {
+  Op op;
+  VectorOp code;
+};
+constexpr RowOp kRowOps[] = {
+    {Op::sum, {false, false, 1, 0}},         {Op::mean, {false, false, 1, 0}},
+    {Op::max, {true, false, 1, 0}},          {Op::min, {true, false, 1, 0}},
+    {Op::var, {false, false, 3, 0}},         {Op::softmax, {false, false, 3, 1}},
+    {Op::log_softmax, {false, false, 3, 1}}, {Op::layer_norm, {false, false, 3, 0}},
 };
 
 bool is_small_integer(DType dtype) {
@@ -97,7 +48,7 @@ bool has_reader_inside(const Graph& graph, const Group& group, ValueId id) {
 }
 
 // Whether the types of an operator's operands and result keep their meaning as floats.
-bool types_fit(const Graph& graph, const Group& group, ValueId id, const OpCode& code) {
+bool types_fit(const Graph& graph, const Group& group, ValueId id, const VectorOp& code) {
   const Node& node = graph[id];
   const DType to = node.type.dtype;
   if (node.op == Op::astype) {
@@ -150,7 +101,7 @@ class Classifier {
 
   std::optional<BlockShape> run() {
     for (const ValueId id : group_.nodes) {
-      const OpCode* code = op_code(graph_[id].op);
+      const auto code = vector_op(graph_[id].op);
       if (!code || !types_fit(graph_, group_, id, *code) ||
           num_elements(graph_.type(id).shape) == 0)
         return std::nullopt;
@@ -246,10 +197,15 @@ class Classifier {
 
 bool is_float(DType dtype) { return dtype == f32 || dtype == f16 || dtype == bf16; }
 
-const OpCode* op_code(Op op) {
-  const auto row = std::find_if(std::begin(kCodes), std::end(kCodes),
-                                [&](const OpCode& c) { return c.op == op; });
-  return row == std::end(kCodes) ? nullptr : row;
+std::optional<VectorOp> vector_op(Op op) {
+  if (is_elementwise(op)) {
+    const Elementwise& row = info(op).elementwise;
+    const ElementCost& cost = element_cost(op);
+    return VectorOp{row.is_exact, row.on_integers, cost.operators, cost.series};
+  }
+  const auto row = std::find_if(std::begin(kRowOps), std::end(kRowOps),
+                                [&](const RowOp& r) { return r.op == op; });
+  return row == std::end(kRowOps) ? std::nullopt : std::optional(row->code);
 }
 
 std::int64_t BlockShape::column_count() const {

@@ -5,23 +5,20 @@
 #include <map>
 #include <optional>
 
-#include "src/kernels/host/simd/table.h"
 #include "src/trace/group.h"
 
 namespace tensor {
 
-/// A vector instruction for an operator.
-struct OpCode {
-  Op op;
-  simd::Code code;
+/// What a vector program makes of an operator.
+struct VectorOp {
   bool is_exact;     // operands representable in the narrow type give a representable result
   bool on_integers;  // right for u8, i8, i16 and bool as well, which floats hold exactly
   // The cost of an element: passes over it, each as long as an addition, and functions by series,
-  // of which the rarest go lane by lane.
+  // of which those that go lane by lane count ten.
   int passes, series;
 };
-/// nullptr when there is none.
-const OpCode* op_code(Op op);
+/// nullopt when it has no place there.
+std::optional<VectorOp> vector_op(Op op);
 
 /// Whether a value has a number for every element of the block, or one for every row.
 enum class BlockExtent : std::uint8_t { element, row };

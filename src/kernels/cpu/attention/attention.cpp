@@ -13,6 +13,7 @@
 #include "src/kernels/cpu/attention/blocks.h"
 #include "src/kernels/cpu/blocks/program.h"
 #include "src/kernels/cpu/families.h"
+#include "src/kernels/elementwise.h"
 #include "src/kernels/host/parallel.h"
 #include "src/kernels/match/attention.h"
 
@@ -20,7 +21,6 @@ namespace tensor::cpu {
 namespace {
 
 constexpr std::int64_t kMostLanes = 16;
-constexpr std::size_t kMostNodes = 16;
 
 bool multiplies_pairs(const Attention& a, const Machine& machine) {
   return machine.has_bf16 && simd::table().product_pairs && a.product_dtype == bf16;
@@ -307,7 +307,7 @@ AttentionExtents extents_of(const Graph& graph, const Attention& a, bool has_til
 
 std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
   const Graph& graph = alone.laid.graph;
-  if (alone.group.nodes.size() > kMostNodes) return std::nullopt;
+  if (operator_count(graph, alone.group.nodes) > kMostOperators) return std::nullopt;
   const auto a = match_attention(graph, alone.group);
   if (!a) return std::nullopt;
   const auto elements = [&](ValueId id) {
@@ -317,7 +317,8 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
   const double depth = static_cast<double>(graph.type(a->q).shape.back());
   const double flops = 2 * scores * (depth + static_cast<double>(graph.type(a->v).shape.back()));
   const double packing = elements(a->q) + elements(a->k) + elements(a->v) + elements(a->result);
-  const double simple = packing + scores * static_cast<double>(a->middle.nodes.size());
+  const double simple =
+      packing + scores * static_cast<double>(operator_count(graph, a->middle.nodes));
   const Estimate microseconds = [=](const Machine& m) {
     const double rate = !multiplies_pairs(*a, m) ? m.f32_gflops
                         : m.tile_gflops > 0      ? m.tile_gflops

@@ -2,11 +2,10 @@
 // rows): block programs.
 #include "src/kernels/cpu/blocks/program.h"
 #include "src/kernels/cpu/families.h"
+#include "src/kernels/elementwise.h"
 
 namespace tensor::cpu {
 namespace {
-
-constexpr std::size_t kMostNodes = 16;  // each needs at most five slots of a program
 
 class BlockKernel : public Kernel {
  public:
@@ -27,7 +26,7 @@ class BlockKernel : public Kernel {
 };
 
 std::optional<BlockShape> accept(const Graph& graph, const Group& group, bool has_rows) {
-  if (group.nodes.size() > kMostNodes) return std::nullopt;
+  if (operator_count(graph, group.nodes) > kMostOperators) return std::nullopt;
   // Sums of rows are given to layer_norm for kernels of a GPU only.
   for (const ValueId id : group.nodes)
     if (graph.is_op(id, Op::layer_norm) && graph[id].inputs.size() > 3) return std::nullopt;
@@ -45,9 +44,8 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
       static_cast<double>(shape->row_count()) * static_cast<double>(shape->column_count());
   double simple = 0, hard = 0;
   for (const ValueId id : group.nodes) {
-    const OpCode& code = *op_code(graph[id].op);
-    const bool by_row = shape->members.at(id) == BlockExtent::row && code.passes == 1 &&
-                        info(graph[id].op).pattern != Pattern::reduction;
+    const VectorOp code = *vector_op(graph[id].op);
+    const bool by_row = shape->members.at(id) == BlockExtent::row && is_elementwise(graph[id].op);
     const double count = by_row ? static_cast<double>(shape->row_count()) : elements;
     simple += count * code.passes;
     hard += count * code.series;

@@ -4,6 +4,7 @@
 
 #include "src/kernels/cpu/blocks/access.h"
 #include "src/kernels/cpu/kernel.h"
+#include "src/kernels/host/simd/table.h"
 #include "src/kernels/match/block_shape.h"
 
 namespace tensor::cpu {
@@ -74,7 +75,9 @@ class BlockProgram {
   std::int64_t buffer_floats_ = 0;  // of one thread
 };
 
-/// The number of values that a program may hold; larger groups are declined.
+/// The number of values that a program may hold.
 inline constexpr int kMaxSlots = 96;
+/// Groups of more operators are declined: each needs at most five values.
+inline constexpr std::size_t kMostOperators = 16;
 
 }  // namespace tensor::cpu

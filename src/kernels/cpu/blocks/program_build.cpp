@@ -1,5 +1,6 @@
 // Making a block program: the order of the axes, the instructions, and where every value lies.
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <numeric>
 #include <tuple>
@@ -7,10 +8,10 @@
 #include "src/core/rounding.h"
 #include "src/core/storage.h"
 #include "src/kernels/cpu/blocks/program.h"
+#include "src/kernels/elementwise.h"
 
 namespace tensor::cpu {
 
-using simd::Code;
 using simd::Extent;
 using simd::Instruction;
 
@@ -65,7 +66,7 @@ class BlockProgramBuilder {
     tile_ = tile;
     for (const ValueId id : group_.nodes) lower(id);
     std::int16_t result = values_.at(group_.writes.front());
-    if (extent_of(result) != Extent::element) result = emit(Code::copy, Extent::element, {result});
+    if (extent_of(result) != Extent::element) result = emit(Op::copy, Extent::element, {result});
     plan(result).place = Place::tile;
     program_.block_rows_ = size.rows;
     program_.block_columns_ = size.pitch;
@@ -170,12 +171,12 @@ class BlockProgramBuilder {
   BlockProgram::SlotPlan& plan(std::int16_t slot) const {
     return program_.slots_[static_cast<std::size_t>(slot)];
   }
-  std::int16_t emit(Code code, Extent extent, std::initializer_list<std::int16_t> operands,
-                    float number = 0) {
-    Instruction instruction{code, new_slot(extent), -1, -1, -1, number};
-    std::int16_t* const places[] = {&instruction.a, &instruction.b, &instruction.c};
-    std::size_t k = 0;
-    for (const std::int16_t operand : operands) *places[k++] = operand;
+  using Operands = std::array<std::int16_t, 3>;
+  static constexpr Operands kNone = {-1, -1, -1};
+
+  std::int16_t emit(Op op, Extent extent, Operands in) {
+    Instruction instruction{op, new_slot(extent), in[0], in[1], in[2]};
+    instruction.reference = info(op).elementwise.floats;
     program_.code_.push_back(instruction);
     return instruction.to;
   }
@@ -183,42 +184,60 @@ class BlockProgramBuilder {
   void lower(ValueId id) {
     const Node& node = graph()[id];
     const Extent extent = shape_.members.at(id) == BlockExtent::row ? Extent::row : Extent::element;
-    const OpCode code = *op_code(node.op);
-    const bool on_rows = code.code >= Code::row_sum;
-    std::int16_t in[3] = {-1, -1, -1};
+    const bool on_rows = !is_elementwise(node.op);
+    Operands in = kNone;
     for (std::size_t k = 0; k < node.inputs.size(); ++k)
       in[k] = on_rows && k == 0 ? operand(node.inputs[k], graph().type(node.inputs[0]).shape,
                                           Extent::element, true)
                                 : operand(node.inputs[k], node.type.shape, extent, false);
-    std::int16_t slot;
-    if (code.code == Code::copy) {
-      slot = convert(in[0], graph().type(node.inputs[0]).dtype, node.type.dtype);
-    } else {
-      const char* number = node.op == Op::layer_norm ? "eps"
-                           : node.op == Op::var      ? "ddof"
-                                                     : nullptr;
-      slot = emit(code.code, extent, {in[0], in[1], in[2]},
-                  number ? static_cast<float>(node.attrs.number(number, 0)) : 0);
-      if (!code.is_exact && is_short_float(node.type.dtype)) round(slot, node.type.dtype);
-    }
+    const Graph* formula = formula_of(node.op, f32);
+    std::int16_t slot =
+        formula ? lower_formula(*formula, extent, in) : lower_operator(graph(), id, extent, in);
+    if (!vector_op(node.op)->is_exact && is_short_float(node.type.dtype))
+      round(slot, node.type.dtype);
     const bool is_written =
         std::find(group_.writes.begin(), group_.writes.end(), id) != group_.writes.end();
-    if (is_written && extent_of(slot) != extent) slot = emit(Code::copy, extent, {slot});
+    if (is_written && extent_of(slot) != extent) slot = emit(Op::copy, extent, {slot, -1, -1});
     values_[id] = slot;
   }
 
-  void round(std::int16_t slot, DType dtype) {
-    program_.code_.push_back(
-        {dtype == f16 ? Code::round_f16 : Code::round_bf16, slot, slot, -1, -1, 0});
+  std::int16_t lower_operator(const Graph& graph, ValueId id, Extent extent, const Operands& in) {
+    const Node& node = graph[id];
+    if (node.op == Op::astype || node.op == Op::copy)
+      return convert(in[0], graph.type(node.inputs[0]).dtype, node.type.dtype);
+    const std::int16_t slot = emit(node.op, extent, in);
+    const char* number = node.op == Op::layer_norm ? "eps" : node.op == Op::var ? "ddof" : nullptr;
+    if (number) program_.code_.back().number = static_cast<float>(node.attrs.number(number, 0));
+    return slot;
   }
+
+  // The operators of a composed one, each on the block's extent.
+  std::int16_t lower_formula(const Graph& formula, Extent extent, const Operands& operands) {
+    std::vector<std::int16_t> slots(operands.begin(), operands.begin() + formula.inputs().size());
+    for (ValueId id = static_cast<ValueId>(slots.size()); id < formula.size(); ++id) {
+      const Node& node = formula[id];
+      Operands in = kNone;
+      for (std::size_t k = 0; k < node.inputs.size(); ++k) in[k] = slots[at(node.inputs[k])];
+      slots.push_back(node.kind == NodeKind::constant ? constant_number(node.constant)
+                                                      : lower_operator(formula, id, extent, in));
+    }
+    return slots[at(formula.outputs().front())];
+  }
+
+  void round(std::int16_t slot, DType dtype) {
+    program_.code_.push_back({Op::astype, slot, slot});
+    program_.code_.back().type = storage_of(dtype);
+  }
+  static simd::Storage storage_of(DType dtype) { return static_cast<simd::Storage>(dtype); }
 
   // Stores convert to integers, everything else holds floats.
   std::int16_t convert(std::int16_t from, DType source, DType target) {
     if (source == target) return from;
-    if (target == boolean) return emit(Code::to_boolean, extent_after(from), {from});
-    if (is_short_float(target) && source != boolean && source != u8 && source != i8)
-      return emit(target == f16 ? Code::round_f16 : Code::round_bf16, extent_after(from), {from});
-    return from;
+    const bool rounds = is_short_float(target) && source != boolean && source != u8 && source != i8;
+    if (target != boolean && !rounds) return from;
+    const std::int16_t slot = emit(Op::astype, extent_after(from), {from, -1, -1});
+    program_.code_.back().type = storage_of(target);
+    return slot;
   }
   // An instruction's result is an element or a number a row, whatever its operand.
   Extent extent_after(std::int16_t from) const {
@@ -232,10 +251,13 @@ class BlockProgramBuilder {
       return values_.at(member);
     }
     if (graph().is_constant(id) && graph()[id].constant.size() == 1 && !as_elements)
-      return constant({static_cast<float>(graph()[id].constant.item<double>())}, Extent::number);
+      return constant_number(graph()[id].constant);
     return read(id, as, reader, as_elements);
   }
 
+  std::int16_t constant_number(const Tensor& value) {
+    return constant({static_cast<float>(value.item<double>())}, Extent::number);
+  }
   std::int16_t constant(std::vector<float> values, Extent extent) {
     const std::int16_t slot = new_slot(extent);
     plan(slot).place = Place::constant;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/kernels/cpu/blocks/program.h"
+#include "src/kernels/elementwise.h"
 #include "src/kernels/match/block_shape.h"
 
 namespace tensor::cpu {
@@ -115,7 +117,7 @@ class Matcher {
           epilogue.reads.push_back(input);
       }
     const auto shape = block_shape_of(graph_, epilogue);
-    return shape && !shape->has_rows &&
+    return shape && !shape->has_rows && operator_count(graph_, epilogue.nodes) <= kMostOperators &&
            std::count(epilogue.reads.begin(), epilogue.reads.end(), product_.sums);
   }
 

@@ -12,6 +12,7 @@
 #include "src/kernels/cpu/families.h"
 #include "src/kernels/cpu/tiles/match.h"
 #include "src/kernels/cpu/tiles/rows.h"
+#include "src/kernels/elementwise.h"
 #include "src/kernels/host/parallel.h"
 #include "src/kernels/host/strided_copy.h"
 #include "tensor/io.h"
@@ -309,8 +310,8 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
   };
   const Work work = work_of(graph, alone.group);
   // Sums come from the first-level cache, gathered rows go through the second.
-  const double finished =
-      elements(product->result) * (1 + static_cast<double>(product->epilogue.nodes.size()));
+  const double finished = elements(product->result) *
+                          (1 + static_cast<double>(operator_count(graph, product->epilogue.nodes)));
   double gathered = 0, packed = 0;
   if (node.op == Op::conv2d) {
     const double columns = static_cast<double>(node.type.shape[1]);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "src/kernels/elementwise.h"
+
 namespace tensor::cuda {
 
 EpilogueWork epilogue_work(const Graph& graph, const Group& group, const ElementCode& code,
@@ -15,12 +17,8 @@ EpilogueWork epilogue_work(const Graph& graph, const Group& group, const Element
   };
   for (const auto& load : code.loads) work.read_bytes += bytes(load.value);
   for (const ValueId id : group.writes) work.written_bytes += bytes(id);
-  for (const ValueId id : elementwise) {
-    const Op op = graph[id].op;
-    const bool is_cheap = op == Op::add || op == Op::multiply || op == Op::subtract ||
-                          op == Op::astype || op == Op::relu || op == Op::maximum;
-    work.operations += is_cheap ? 1 : 16;
-  }
+  for (const ValueId id : elementwise)
+    work.operations += element_cost(graph[id].op).instructions > 2 ? 16 : 1;
   return work;
 }
 

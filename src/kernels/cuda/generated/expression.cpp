@@ -1,74 +1,17 @@
 #include "src/kernels/cuda/generated/expression.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 
+#include "src/kernels/elementwise.h"
 #include "src/trace/group.h"
 #include "tensor/tensor.h"
 
 namespace tensor::cuda {
 namespace {
-
-struct Row {
-  Op op;
-  std::string_view function;  // in templates/numbers.h
-  int instructions;           // of an element, roughly
-};
-
-constexpr Row kFunctions[] = {
-    {Op::negative, "negative", 2},
-    {Op::abs, "absolute", 2},
-    {Op::sign, "sign", 2},
-    {Op::square, "square", 2},
-    {Op::sqrt, "square_root", 10},
-    {Op::rsqrt, "reciprocal_square_root", 10},
-    {Op::reciprocal, "reciprocal", 10},
-    {Op::exp, "exponential", 10},
-    {Op::expm1, "exponential_less_1", 20},
-    {Op::log, "logarithm", 10},
-    {Op::log1p, "logarithm_of_1_plus", 20},
-    {Op::sin, "sine", 60},
-    {Op::cos, "cosine", 60},
-    {Op::tanh, "hyperbolic_tangent", 20},
-    {Op::erf, "error_function", 20},
-    {Op::sigmoid, "sigmoid", 10},
-    {Op::relu, "relu", 2},
-    {Op::gelu, "gelu", 20},
-    {Op::gelu_tanh, "gelu_tanh", 20},
-    {Op::silu, "silu", 10},
-    {Op::hardswish, "hardswish", 2},
-    {Op::floor, "round_down", 2},
-    {Op::ceil, "round_up", 2},
-    {Op::round, "round_to_even", 2},
-    {Op::isnan, "is_nan", 2},
-    {Op::isfinite, "is_finite", 2},
-    {Op::logical_not, "logical_not", 2},
-    {Op::astype, "convert", 2},
-    {Op::copy, "convert", 2},
-    {Op::add, "plus", 2},
-    {Op::subtract, "minus", 2},
-    {Op::multiply, "times", 2},
-    {Op::divide, "divided", 10},
-    {Op::floor_divide, "floor_divide", 60},
-    {Op::remainder, "remainder_of", 60},
-    {Op::power, "raised", 60},
-    {Op::maximum, "maximum", 2},
-    {Op::minimum, "minimum", 2},
-    {Op::equal, "equal", 2},
-    {Op::not_equal, "not_equal", 2},
-    {Op::less, "less", 2},
-    {Op::less_equal, "less_equal", 2},
-    {Op::greater, "greater", 2},
-    {Op::greater_equal, "greater_equal", 2},
-    {Op::logical_and, "logical_and", 2},
-    {Op::logical_or, "logical_or", 2},
-    {Op::logical_xor, "logical_xor", 2},
-    {Op::where, "choose", 2},
-};
 
 template <class T>
 std::string shortest(T value) {
@@ -102,7 +45,7 @@ class Writer {
   std::optional<ElementCode> run() {
     for (const ValueId id : nodes_) {
       const Node& node = graph_[id];
-      if (device_function(node.op).empty() || !power_is_defined(node)) return std::nullopt;
+      if (!is_elementwise(node.op) || !power_is_defined(node)) return std::nullopt;
       whole_ = std::max(whole_, num_elements(node.type.shape));
     }
     for (std::size_t i = nodes_.size(); i-- > 0;)
@@ -163,11 +106,7 @@ class Writer {
 
   std::string operand_text(ValueId operand, const Shape& as) {
     if (const ValueId known = known_behind(operand); known >= 0) return code_.results.at(known);
-    if (const auto constant = single_constant(graph_, operand)) {
-      if (kind_of(constant->dtype()) == Kind::integer)
-        return literal(constant->to_vector<std::int64_t>()[0], constant->dtype());
-      return literal(constant->to_vector<double>()[0], constant->dtype());
-    }
+    if (const auto constant = single_constant(graph_, operand)) return number(*constant);
     for (const auto& load : code_.loads)
       if (load.value == operand && load.as == as) return load.name;
     // Numbers of their own, so that equal groups have equal texts.
@@ -179,15 +118,38 @@ class Writer {
   void write(ValueId id) {
     const Node& node = graph_[id];
     const Shape as = code_.shapes[id];
+    std::vector<std::string> operands;
+    for (const ValueId input : node.inputs) operands.push_back(operand_text(input, as));
+    const Graph* formula = formula_of(node.op, node.type.dtype);
+    code_.results[id] = formula ? declare_formula(*formula, operands) : declare(node, operands);
+  }
+
+  static std::string number(const Tensor& constant) {
+    if (kind_of(constant.dtype()) == Kind::integer)
+      return literal(constant.item<std::int64_t>(), constant.dtype());
+    return literal(constant.item<double>(), constant.dtype());
+  }
+
+  std::string declare(const Node& node, const std::vector<std::string>& operands) {
     const std::string type(compute_type(node.type.dtype));
-    std::string text(device_function(node.op));
+    std::string text(info(node.op).elementwise.device);
     if (node.op == Op::astype || node.op == Op::copy) text += "<" + type + ">";
     text += "(";
-    for (std::size_t i = 0; i < node.inputs.size(); ++i)
-      text += (i > 0 ? ", " : "") + operand_text(node.inputs[i], as);
+    for (std::size_t i = 0; i < operands.size(); ++i) text += (i > 0 ? ", " : "") + operands[i];
     const std::string name = "v" + std::to_string(written_++);
     code_.body += "const " + type + " " + name + " = " + text + ");\n";
-    code_.results[id] = name;
+    return name;
+  }
+
+  std::string declare_formula(const Graph& formula, std::vector<std::string> values) {
+    for (ValueId id = static_cast<ValueId>(values.size()); id < formula.size(); ++id) {
+      const Node& node = formula[id];
+      std::vector<std::string> operands;
+      for (const ValueId input : node.inputs) operands.push_back(values[at(input)]);
+      values.push_back(node.kind == NodeKind::constant ? number(node.constant)
+                                                       : declare(node, operands));
+    }
+    return values[at(formula.outputs().front())];
   }
 
   const Graph& graph_;
@@ -208,30 +170,6 @@ std::string_view device_type(DType dtype) {
 
 std::string_view compute_type(DType dtype) {
   return dtype == f16 || dtype == bf16 ? "float" : device_type(dtype);
-}
-
-namespace {
-
-const Row* device_row(Op op) {
-  // Asked for every node of every group that fusion looks at.
-  static const auto rows = [] {
-    std::array<const Row*, static_cast<std::size_t>(Op::count_)> by_op{};
-    for (const Row& row : kFunctions) by_op[static_cast<std::size_t>(row.op)] = &row;
-    return by_op;
-  }();
-  return rows[static_cast<std::size_t>(op)];
-}
-
-}  // namespace
-
-std::string_view device_function(Op op) {
-  const Row* row = device_row(op);
-  return row ? row->function : std::string_view();
-}
-
-std::optional<int> device_instructions(Op op) {
-  const Row* row = device_row(op);
-  return row ? std::optional(row->instructions) : std::nullopt;
 }
 
 std::string literal(std::int64_t value, DType dtype) {

@@ -17,12 +17,6 @@ std::string_view device_type(DType dtype);
 /// What they are calculated in: "float" for the 16-bit floats, otherwise device_type.
 std::string_view compute_type(DType dtype);
 
-/// The device function of an elementwise operator, which takes its operands in compute types; empty
-/// when there is none.
-std::string_view device_function(Op op);
-/// How many instructions it takes, roughly; nullopt when there is none.
-std::optional<int> device_instructions(Op op);
-
 /// One element of a group of elementwise operators.
 struct ElementCode {
   /// What the body reads from outside: before it, `name` must hold the element of `value`,

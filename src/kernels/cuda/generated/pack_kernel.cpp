@@ -7,6 +7,7 @@
 
 #include "src/core/rounding.h"
 #include "src/core/view.h"
+#include "src/kernels/elementwise.h"
 #include "src/kernels/match/block_shape.h"
 #include "tensor/error.h"
 
@@ -382,7 +383,7 @@ class Generator {
 // Instructions of an element of an operator, roughly.
 double instructions(Op op) {
   if (op == Op::softmax || op == Op::log_softmax) return 20;
-  return device_instructions(op).value_or(2);
+  return element_cost(op).instructions;
 }
 
 }  // namespace

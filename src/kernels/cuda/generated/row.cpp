@@ -262,7 +262,7 @@ class Generator {
 
   std::string write_body() {
     for (const ValueId id : group_.nodes)
-      if (is_elementwise_of_rows(graph_[id].op))
+      if (is_elementwise(graph_[id].op))
         write_elementwise(id);
       else
         write_row_operator(id);
@@ -310,11 +310,10 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
   const auto elements = static_cast<double>(num_elements(shape->extents));
   double compute = 0, folds = 0;
   for (const ValueId id : group.nodes) {
-    const bool by_row =
-        shape->members.at(id) == BlockExtent::row && is_elementwise_of_rows(graph[id].op);
+    const bool by_row = shape->members.at(id) == BlockExtent::row && is_elementwise(graph[id].op);
     compute += computing_us(machine, graph[id].op,
                             by_row ? static_cast<double>(shape->row_count()) : elements);
-    if (!is_elementwise_of_rows(graph[id].op)) folds += kFoldUs;
+    if (!is_elementwise(graph[id].op)) folds += kFoldUs;
   }
   double moving = moving_us(machine, work_of(graph, group).bytes);
   if (RowPlan(*shape, alone.laid, group, machine).is_scattered()) moving *= kScattered;

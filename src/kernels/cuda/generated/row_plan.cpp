@@ -23,8 +23,6 @@ D chosen(const D& dims, const Dims& axes) {
 
 }  // namespace
 
-bool is_elementwise_of_rows(Op op) { return !device_function(op).empty(); }
-
 std::optional<BlockShape> RowPlan::accept(const Graph& graph, const Group& group) {
   if (group.nodes.size() > kMostNodes) return std::nullopt;
   auto shape = block_shape_of(graph, group);
@@ -95,7 +93,7 @@ std::vector<RowPlace> RowPlan::element_places() const {
   std::vector<RowPlace> places;
   for (const ValueId id : group_.nodes) {
     const Node& node = graph_[id];
-    const bool is_elementwise_here = is_elementwise_of_rows(node.op);
+    const bool is_elementwise_here = is_elementwise(node.op);
     if (is_elementwise_here && shape.members.at(id) == BlockExtent::row) continue;
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
       const ValueId input = node.inputs[k];

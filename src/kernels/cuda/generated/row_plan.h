@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/kernels/cuda/generated/pack_kernel.h"
+#include "src/kernels/elementwise.h"
 #include "src/kernels/match/block_shape.h"
 
 namespace tensor::cuda {
@@ -57,8 +58,5 @@ class RowPlan {
   const Group& group_;
   Dims row_axes_, column_axes_;  // of the shape, as memory has them
 };
-
-/// Whether the row family runs this operator element by element.
-bool is_elementwise_of_rows(Op op);
 
 }  // namespace tensor::cuda

@@ -108,6 +108,19 @@ void choose(const Instruction& instruction, const Slot* slots, std::int64_t rows
   }
 }
 
+// Operators that are rare enough for one lane at a time.
+void by_reference(const Instruction& instruction, const Slot* slots, std::int64_t rows,
+                  std::int64_t columns) {
+  const int operands = instruction.b < 0 ? 1 : 2;
+  const Lines lines(instruction, slots, rows, columns, operands);
+  for (std::int64_t line = 0; line < lines.count; ++line) {
+    const Line a = lines(instruction.a, line), b = operands == 1 ? a : lines(instruction.b, line);
+    const float* const from[] = {a.data, b.data};
+    const std::int64_t strides[] = {!a.is_number, !b.is_number};
+    instruction.reference(lines.to(line), from, strides, lines.length);
+  }
+}
+
 // ---- Functions of one vector.
 Floats same(Floats x) { return x; }
 Floats negative(Floats x) { return -x; }
@@ -120,36 +133,6 @@ Floats isnan(Floats x) { return truth(x != x); }
 Floats isfinite(Floats x) { return truth(magnitude(x) < splat(__builtin_inff())); }
 Floats logical_not(Floats x) { return truth(x == Floats{}); }
 Floats to_boolean(Floats x) { return truth(x != Floats{}); }
-
-// Functions that are rare enough for the C library.
-template <float (*f)(float)>
-Floats by_lane(Floats x) {
-  for (int i = 0; i < kLanes; ++i) x[i] = f(x[i]);
-  return x;
-}
-template <float (*f)(float, float)>
-Floats by_lane(Floats x, Floats y) {
-  for (int i = 0; i < kLanes; ++i) x[i] = f(x[i], y[i]);
-  return x;
-}
-float expm1_of(float x) { return __builtin_expm1f(x); }
-float log1p_of(float x) { return __builtin_log1pf(x); }
-float power_of(float x, float y) { return __builtin_powf(x, y); }
-float remainder_of(float a, float b) {
-  const float rest = __builtin_fmodf(a, b);
-  if (rest == 0) return __builtin_copysignf(0.0f, b);
-  return (b < 0) != (rest < 0) ? rest + b : rest;
-}
-// As numpy.floor_divide: from the remainder.
-float floor_divide_of(float a, float b) {
-  if (b == 0) return a / b;
-  const float rest = __builtin_fmodf(a, b);
-  float quotient = (a - rest) / b;
-  if (rest != 0 && (b < 0) != (rest < 0)) quotient -= 1;
-  if (quotient == 0) return __builtin_copysignf(0.0f, a / b);
-  const float floored = __builtin_floorf(quotient);
-  return quotient - floored > 0.5f ? floored + 1 : floored;
-}
 
 // ---- Functions of two vectors.
 Floats add(Floats a, Floats b) { return a + b; }
@@ -166,69 +149,71 @@ Floats logical_and(Floats a, Floats b) { return truth((a != Floats{}) & (b != Fl
 Floats logical_or(Floats a, Floats b) { return truth((a != Floats{}) | (b != Floats{})); }
 Floats logical_xor(Floats a, Floats b) { return truth((a != Floats{}) ^ (b != Floats{})); }
 
+void convert(const Instruction& instruction, const Slot* slots, std::int64_t rows,
+             std::int64_t columns) {
+  const Run run = instruction.type == Storage::boolean ? unary<to_boolean>
+                  : instruction.type == Storage::f16   ? unary<round_f16>
+                  : instruction.type == Storage::bf16  ? unary<round_bf16>
+                                                       : unary<same>;
+  run(instruction, slots, rows, columns);
+}
+
 struct Row {
-  Code code;
+  Op op;
   Run run;
 };
 constexpr Row kRows[] = {
-    {Code::copy, unary<same>},
-    {Code::negative, unary<negative>},
-    {Code::abs, unary<magnitude>},
-    {Code::sign, unary<sign>},
-    {Code::square, unary<square>},
-    {Code::sqrt, unary<square_root>},
-    {Code::rsqrt, unary<reciprocal_root>},
-    {Code::reciprocal, unary<reciprocal>},
-    {Code::exp, unary<exp>},
-    {Code::expm1, unary<by_lane<expm1_of>>},
-    {Code::log, unary<log>},
-    {Code::log1p, unary<by_lane<log1p_of>>},
-    {Code::sin, unary<sin>},
-    {Code::cos, unary<cos>},
-    {Code::tanh, unary<tanh>},
-    {Code::erf, unary<erf>},
-    {Code::sigmoid, unary<sigmoid>},
-    {Code::relu, unary<relu>},
-    {Code::gelu, unary<gelu>},
-    {Code::gelu_tanh, unary<gelu_tanh>},
-    {Code::silu, unary<silu>},
-    {Code::hardswish, unary<hardswish>},
-    {Code::floor, unary<floor>},
-    {Code::ceil, unary<ceil>},
-    {Code::round, unary<nearest>},
-    {Code::isnan, unary<isnan>},
-    {Code::isfinite, unary<isfinite>},
-    {Code::logical_not, unary<logical_not>},
-    {Code::to_boolean, unary<to_boolean>},
-    {Code::round_f16, unary<round_f16>},
-    {Code::round_bf16, unary<round_bf16>},
-    {Code::add, binary<add>},
-    {Code::subtract, binary<subtract>},
-    {Code::multiply, binary<multiply>},
-    {Code::divide, binary<divide>},
-    {Code::floor_divide, binary<by_lane<floor_divide_of>>},
-    {Code::remainder, binary<by_lane<remainder_of>>},
-    {Code::power, binary<by_lane<power_of>>},
-    {Code::maximum, binary<larger>},
-    {Code::minimum, binary<smaller>},
-    {Code::equal, binary<equal>},
-    {Code::not_equal, binary<not_equal>},
-    {Code::less, binary<less>},
-    {Code::less_equal, binary<less_equal>},
-    {Code::greater, binary<greater>},
-    {Code::greater_equal, binary<greater_equal>},
-    {Code::logical_and, binary<logical_and>},
-    {Code::logical_or, binary<logical_or>},
-    {Code::logical_xor, binary<logical_xor>},
-    {Code::where, choose},
+    {Op::astype, convert},
+    {Op::copy, unary<same>},
+    {Op::negative, unary<negative>},
+    {Op::abs, unary<magnitude>},
+    {Op::sign, unary<sign>},
+    {Op::square, unary<square>},
+    {Op::sqrt, unary<square_root>},
+    {Op::rsqrt, unary<reciprocal_root>},
+    {Op::reciprocal, unary<reciprocal>},
+    {Op::exp, unary<exp>},
+    {Op::log, unary<log>},
+    {Op::sin, unary<sin>},
+    {Op::cos, unary<cos>},
+    {Op::tanh, unary<tanh>},
+    {Op::erf, unary<erf>},
+    {Op::sigmoid, unary<sigmoid>},
+    {Op::relu, unary<relu>},
+    {Op::gelu, unary<gelu>},
+    {Op::gelu_tanh, unary<gelu_tanh>},
+    {Op::silu, unary<silu>},
+    {Op::hardswish, unary<hardswish>},
+    {Op::floor, unary<floor>},
+    {Op::ceil, unary<ceil>},
+    {Op::round, unary<nearest>},
+    {Op::isnan, unary<isnan>},
+    {Op::isfinite, unary<isfinite>},
+    {Op::logical_not, unary<logical_not>},
+    {Op::add, binary<add>},
+    {Op::subtract, binary<subtract>},
+    {Op::multiply, binary<multiply>},
+    {Op::divide, binary<divide>},
+    {Op::maximum, binary<larger>},
+    {Op::minimum, binary<smaller>},
+    {Op::equal, binary<equal>},
+    {Op::not_equal, binary<not_equal>},
+    {Op::less, binary<less>},
+    {Op::less_equal, binary<less_equal>},
+    {Op::greater, binary<greater>},
+    {Op::greater_equal, binary<greater_equal>},
+    {Op::logical_and, binary<logical_and>},
+    {Op::logical_or, binary<logical_or>},
+    {Op::logical_xor, binary<logical_xor>},
+    {Op::where, choose},
 };
 
 }  // namespace
 
-Run elementwise(Code code) {
+Run elementwise(Op op) {
   for (const Row& row : kRows)
-    if (row.code == code) return row.run;
-  return nullptr;
+    if (row.op == op) return row.run;
+  return by_reference;
 }
 
 }  // namespace tensor::simd::TENSOR_SIMD_ISA

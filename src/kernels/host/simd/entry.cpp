@@ -5,11 +5,11 @@ namespace tensor::simd::TENSOR_SIMD_ISA {
 namespace {
 
 struct Runs {
-  Run of[static_cast<int>(Code::count_)];
+  Run of[static_cast<int>(Op::count_)];
   Runs() {
-    for (int i = 0; i < static_cast<int>(Code::count_); ++i) {
-      const Run run = elementwise(static_cast<Code>(i));
-      of[i] = run ? run : rowwise(static_cast<Code>(i));
+    for (int i = 0; i < static_cast<int>(Op::count_); ++i) {
+      const Run run = rowwise(static_cast<Op>(i));
+      of[i] = run ? run : elementwise(static_cast<Op>(i));
     }
   }
 };
@@ -18,7 +18,7 @@ void execute(const Instruction* code, int count, const Slot* slots, std::int64_t
              std::int64_t columns) {
   static const Runs runs;
   for (int i = 0; i < count; ++i)
-    runs.of[static_cast<int>(code[i].code)](code[i], slots, rows, columns);
+    runs.of[static_cast<int>(code[i].op)](code[i], slots, rows, columns);
 }
 
 Table make_table() {

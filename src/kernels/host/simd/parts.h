@@ -8,9 +8,10 @@ namespace tensor::simd::TENSOR_SIMD_ISA {
 using Run = void (*)(const Instruction& instruction, const Slot* slots, std::int64_t rows,
                      std::int64_t columns);
 
-/// Nullptr for the codes of the other file.
-Run elementwise(Code code);
-Run rowwise(Code code);
+/// What runs an elementwise operator: vector code, or its reference where there is none.
+Run elementwise(Op op);
+/// What runs an operator on whole rows, nullptr for any other.
+Run rowwise(Op op);
 
 void fill_conversions(Table& table);
 void fill_lines(Table& table);

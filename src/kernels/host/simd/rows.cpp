@@ -200,20 +200,25 @@ void layer_norm(const Instruction& instruction, const Slot* slots, std::int64_t 
 }
 
 struct Row {
-  Code code;
+  Op op;
   Run run;
 };
 constexpr Row kRows[] = {
-    {Code::row_sum, row_sum},         {Code::row_mean, row_mean},     {Code::row_max, row_max},
-    {Code::row_min, row_min},         {Code::row_var, row_var},       {Code::softmax, softmax},
-    {Code::log_softmax, log_softmax}, {Code::layer_norm, layer_norm},
+    {Op::sum, row_sum},
+    {Op::mean, row_mean},
+    {Op::max, row_max},
+    {Op::min, row_min},
+    {Op::var, row_var},
+    {Op::softmax, softmax},
+    {Op::log_softmax, log_softmax},
+    {Op::layer_norm, layer_norm},
 };
 
 }  // namespace
 
-Run rowwise(Code code) {
+Run rowwise(Op op) {
   for (const Row& row : kRows)
-    if (row.code == code) return row.run;
+    if (row.op == op) return row.run;
   return nullptr;
 }
 

@@ -2,86 +2,20 @@
 // blocks of floats, conversions, small matrix products. Chosen at run time through a table of
 // plain functions.
 //
-// The sources in this folder may include C headers and each other only: an inline function of the
-// standard library compiled here for a newer instruction set could be the copy that the linker
-// keeps for everybody.
+// The sources in this folder may include C headers, each other and the list of operators only: an
+// inline function of the standard library compiled here for a newer instruction set could be the
+// copy that the linker keeps for everybody.
 #pragma once
 
 #include <cstdint>
+
+#include "src/ops/opcode.h"
 
 namespace tensor::simd {
 
 /// Element types in memory, in the order of tensor::DType.
 enum class Storage : std::uint8_t { boolean, u8, i8, i16, i32, i64, f16, bf16, f32, count_ };
 inline constexpr int kStorages = static_cast<int>(Storage::count_);
-
-/// What one instruction of a vector program does; truth values are 0 and 1.
-enum class Code : std::uint8_t {
-  // to = f(a)
-  copy,
-  negative,
-  abs,
-  sign,
-  square,
-  sqrt,
-  rsqrt,
-  reciprocal,
-  exp,
-  expm1,
-  log,
-  log1p,
-  sin,
-  cos,
-  tanh,
-  erf,
-  sigmoid,
-  relu,
-  gelu,
-  gelu_tanh,
-  silu,
-  hardswish,
-  floor,
-  ceil,
-  round,
-  isnan,
-  isfinite,
-  logical_not,
-  to_boolean,
-  round_f16,
-  round_bf16,
-  // to = f(a, b)
-  add,
-  subtract,
-  multiply,
-  divide,
-  floor_divide,
-  remainder,
-  power,
-  maximum,
-  minimum,
-  equal,
-  not_equal,
-  less,
-  less_equal,
-  greater,
-  greater_equal,
-  logical_and,
-  logical_or,
-  logical_xor,
-  // to = a ? b : c
-  where,
-  // One number a row, from a row of elements: to.row = f(a.element)
-  row_sum,
-  row_mean,
-  row_max,
-  row_min,
-  row_var,  // divided by columns - number
-  // Rows to rows; layer_norm has the weight b and the bias c (-1: absent), and eps as its number.
-  softmax,
-  log_softmax,
-  layer_norm,
-  count_,
-};
 
 /// How a slot of a program on rows x columns elements is laid out.
 enum class Extent : std::uint8_t {
@@ -96,12 +30,19 @@ struct Slot {
   Extent extent;
 };
 
-/// Operands are positions in an array of slots. `to` is an element slot, or a row slot when no
-/// operand is an element or a column; it may be the slot of an operand of the same extent.
+/// An operator on slots, whose operands are positions in an array of them. All values are floats,
+/// truth values 0 and 1. `to` is an element slot, or a row slot when no operand is an element or a
+/// column; it may be the slot of an operand of the same extent.
+///
+/// An elementwise operator is to = op(a, b, c). Reductions give one number a row: to.row =
+/// op(a.element). softmax, log_softmax and layer_norm give rows of rows; layer_norm has the weight
+/// b and the bias c.
 struct Instruction {
-  Code code;
-  std::int16_t to, a, b, c;
-  float number;
+  Op op;
+  std::int16_t to, a = -1, b = -1, c = -1;  // -1: absent
+  float number = 0;                         // eps of layer_norm, ddof of var
+  Storage type = Storage::f32;              // what astype converts to: boolean, f16 or bf16 round
+  FloatLoop reference = nullptr;            // runs operators that have no vector code
 };
 
 /// A part of a large product of bf16: at most 32 rows by a number of strips, which are 16 columns

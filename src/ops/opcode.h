@@ -1,0 +1,106 @@
+// The operators by number, for the vector kernels as well: their sources may include C headers and
+// each other only (src/kernels/host/simd/table.h), and this one.
+#pragma once
+
+#include <cstdint>
+
+namespace tensor {
+
+enum class Op : std::uint8_t {
+  // pointwise.cpp: unary, binary, ternary
+  negative,
+  abs,
+  sign,
+  square,
+  sqrt,
+  rsqrt,
+  reciprocal,
+  exp,
+  expm1,
+  log,
+  log1p,
+  sin,
+  cos,
+  tanh,
+  erf,
+  sigmoid,
+  relu,
+  gelu,
+  gelu_tanh,
+  silu,
+  hardswish,
+  softplus,
+  floor,
+  ceil,
+  round,
+  isnan,
+  isfinite,
+  logical_not,
+  astype,
+  copy,
+  add,
+  subtract,
+  multiply,
+  divide,
+  floor_divide,
+  remainder,
+  power,
+  maximum,
+  minimum,
+  equal,
+  not_equal,
+  less,
+  less_equal,
+  greater,
+  greater_equal,
+  logical_and,
+  logical_or,
+  logical_xor,
+  where,
+  // reduce.cpp
+  sum,
+  mean,
+  prod,
+  max,
+  min,
+  var,
+  any,
+  all,
+  argmax,
+  argmin,
+  // scan.cpp
+  cumsum,
+  sort,
+  argsort,
+  // matmul.cpp
+  matmul,
+  // softmax.cpp, layer_norm.cpp
+  softmax,
+  log_softmax,
+  layer_norm,
+  row_sums,  // which compile() alone makes
+  // conv2d.cpp, pool.cpp, resize.cpp
+  conv2d,
+  conv_transpose2d,
+  max_pool2d,
+  avg_pool2d,
+  interpolate,
+  // view.cpp
+  reshape,
+  transpose,
+  slice,
+  broadcast_to,
+  // gather.cpp
+  concatenate,
+  pad,
+  take,
+  take_along_axis,
+  count_,
+};
+
+/// An elementwise operator on a line of floats: to[i] = f(from[k][i * strides[k]]...). Truth values
+/// are 0 and 1; `to` may be an operand whose stride is 1.
+using FloatLoop = void (*)(float* to, const float* const* from, const std::int64_t* strides,
+                           std::int64_t count);
+
+}  // namespace tensor
