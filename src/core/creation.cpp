@@ -7,11 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "src/core/device_memory.h"
+#include "src/core/device_seam.h"
 #include "src/core/dispatch.h"
 #include "src/core/storage.h"
-#include "tensor/index.h"
-#include "tensor/ops.h"
 
 namespace tensor {
 namespace {
@@ -129,17 +127,6 @@ Tensor from_memory(const void* data, const Shape& shape, DType dtype,
                  strides, true);
 }
 
-namespace detail {
-Tensor stack_equal(const std::vector<Tensor>& rows) {
-  if (rows.empty()) fail("array", "got no rows: use empty(shape) for a tensor without elements");
-  for (const Tensor& row : rows)
-    if (!(row.shape() == rows.front().shape()))
-      fail("array", "got rows of the shapes ", rows.front().shape(), " and ", row.shape(),
-           ", need equal ones");
-  return stack(rows);
-}
-}  // namespace detail
-
 // ---- Random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2,
 // 3", SC 2011).
 
@@ -217,8 +204,8 @@ Tensor Generator::normal(const Shape& shape, double mean, double deviation, DTyp
       }
     };
     constexpr std::int64_t kWorthAThread = 1 << 16;  // pairs
-    const std::int64_t threads = std::min<std::int64_t>(std::thread::hardware_concurrency(),
-                                                        pairs / kWorthAThread);
+    const std::int64_t threads =
+        std::min<std::int64_t>(std::thread::hardware_concurrency(), pairs / kWorthAThread);
     if (threads < 2 || has_spare_) return make(*this, 0, pairs);
     // A count makes two draws: everybody begins where the pairs before would have led to.
     std::vector<std::jthread> running;

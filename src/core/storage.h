@@ -48,8 +48,4 @@ const TensorImpl& stored(const Tensor& x);
 
 Tensor make_tensor(TensorImpl impl);
 
-/// `result`, copied where it lies in x's memory: for functions that always copy in NumPy. What is
-/// traced is never written, and stays as it is.
-Tensor apart(const Tensor& result, const Tensor& x);
-
 }  // namespace tensor::detail

@@ -8,6 +8,9 @@
 
 namespace tensor {
 
+/// Whether elements of these strides lie row-major without gaps.
+bool is_contiguous(const Shape& shape, const Strides& strides);
+
 template <class Byte>
 struct BasicView {
   Byte* data = nullptr;  // the first element

@@ -35,6 +35,15 @@ Tensor stack(const std::vector<Tensor>& parts, int axis) {
   return concatenate(expanded, at);
 }
 
+Tensor detail::stack_equal(const std::vector<Tensor>& rows) {
+  if (rows.empty()) fail("array", "got no rows: use empty(shape) for a tensor without elements");
+  for (const Tensor& row : rows)
+    if (!(row.shape() == rows.front().shape()))
+      fail("array", "got rows of the shapes ", rows.front().shape(), " and ", row.shape(),
+           ", need equal ones");
+  return stack(rows);
+}
+
 Tensor tile(const Tensor& x, const Dims& reps) {
   // A new axis in front of every axis that is repeated, stretched and merged with it.
   const int rank = std::max(x.rank(), reps.rank());

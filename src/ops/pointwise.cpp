@@ -357,7 +357,7 @@ std::span<const OpInfo> pointwise_ops() { return kRows; }
 Tensor elementwise(Op op, std::span<const Tensor> inputs) {
   const OpInfo& row = info(op);
   const auto dtype = working_type(row, inputs);
-  if (!dtype) return detail::apart(inputs[0], inputs[0]);
+  if (!dtype) return apart(inputs[0], inputs[0]);
   std::vector<Tensor> promoted;
   for (const Tensor& x : inputs) promoted.push_back(cast(x, *dtype));
   return apply_op(op, promoted);
@@ -420,7 +420,7 @@ Tensor logical_xor(const Tensor& a, const Tensor& b) {
   return elementwise(Op::logical_xor, {a, b});
 }
 
-Tensor astype(const Tensor& x, DType dtype) { return detail::apart(cast(x, dtype), x); }
+Tensor astype(const Tensor& x, DType dtype) { return apart(cast(x, dtype), x); }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   const Tensor choices[] = {a, b};
@@ -432,7 +432,7 @@ Tensor clip(const Tensor& x, const Tensor& low, const Tensor& high) {
   // As in NumPy, an integer beyond the type's range bounds nothing; on the wrong side it throws.
   Tensor result = out_of_range(low, x.dtype()) < 0 ? x : maximum(x, low);
   if (out_of_range(high, x.dtype()) <= 0) result = minimum(result, high);
-  return detail::apart(result, x);
+  return apart(result, x);
 }
 
 }  // namespace tensor

@@ -4,7 +4,9 @@
 #include <optional>
 
 #include "src/core/dispatch.h"
+#include "src/core/storage.h"
 #include "src/ops/op.h"
+#include "tensor/ops.h"
 
 namespace tensor {
 namespace {
@@ -76,6 +78,10 @@ DType floating_type(DType dtype) {
 Tensor cast(const Tensor& x, DType dtype) {
   if (x.dtype() == dtype && !x.is_weak()) return x;
   return apply_op(Op::astype, {x}, {{"dtype", dtype}});
+}
+
+Tensor apart(const Tensor& result, const Tensor& x) {
+  return detail::impl(result).recorder || !result.shares_storage(x) ? result : copy(result);
 }
 
 }  // namespace tensor

@@ -32,4 +32,8 @@ DType floating_type(DType dtype);
 /// x as `dtype` (x itself when it already is).
 Tensor cast(const Tensor& x, DType dtype);
 
+/// `result`, copied where it lies in x's memory: for functions that always copy in NumPy. What is
+/// traced is never written, and stays as it is.
+Tensor apart(const Tensor& result, const Tensor& x);
+
 }  // namespace tensor

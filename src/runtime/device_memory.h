@@ -1,7 +1,7 @@
-// Memory and streams of GPUs, kept for the next user: what src/core/device_memory.h asks for.
+// Memory and streams of GPUs, kept for the next user: what src/core/device_seam.h asks for.
 #pragma once
 
-#include "src/core/device_memory.h"
+#include "src/core/device_seam.h"
 #include "src/core/pool.h"
 #include "src/kernels/cuda/driver/device.h"
 

@@ -8,7 +8,7 @@
 
 #include "src/runtime/placement.h"
 #include "src/runtime/target.h"
-#include "tensor/compile.h"
+#include "tensor/executable.h"
 #include "tensor/io.h"
 
 namespace tensor::detail {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "src/trace/graph.h"
-#include "tensor/compile.h"
+#include "tensor/function.h"
 
 namespace tensor {
 

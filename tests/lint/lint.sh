@@ -28,6 +28,18 @@ may_include models 'tensor/' 'models/'
 may_include examples 'tensor/'
 may_include bench 'tensor/' 'models/' 'bench/' 'src/kernels/' 'src/trace/' 'src/tune/' 'src/compile.h'
 
+# may_not_include ROOM PATTERN: nor these, though the pattern above would let them pass.
+may_not_include() {
+  local bad
+  bad=$(grep -rnE "#include \"($2)\"" "$1" --include=*.h --include=*.cpp)
+  [ -z "$bad" ] || complain "$1 includes what is built on it:" "$bad"
+}
+may_not_include src/core 'tensor/(ops|index|io|nn|function|executable|compile|tune)\.h'
+may_not_include src/ops 'tensor/(io|nn|function|executable|compile|tune)\.h'
+may_not_include src/trace 'tensor/(nn|executable|compile|tune)\.h'
+may_not_include src/kernels 'tensor/(nn|executable|compile|tune)\.h'
+may_not_include src/runtime 'tensor/(nn|compile|tune)\.h'
+
 foreign=$(grep -rnE '#include <(Eigen|nlohmann|CLI|stb|turbojpeg|dnnl|dlpack|httplib)' include)
 [ -z "$foreign" ] || complain "public headers include other libraries:" "$foreign"
 served=$(grep -rlF '#include <httplib.h>' --include=*.h --include=*.cpp src models examples bench tests | grep -vE '^(models|tests)/server/')

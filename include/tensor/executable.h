@@ -1,0 +1,102 @@
+// Executable: what compile() makes of a function. It runs, reports, and is saved and read back.
+#pragma once
+
+#include <iosfwd>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensor/device.h"
+#include "tensor/handle.h"
+
+namespace tensor {
+
+namespace detail {
+struct Program;
+}
+
+/// Bytes of GPU memory that an executable holds, without the code of its kernels, which the driver
+/// keeps: a few kilobytes each.
+struct DeviceMemory {
+  std::int64_t weights = 0;  ///< constants, in the layout that the kernels need
+  std::int64_t arena = 0;    ///< intermediate values, for the largest number of concurrent calls
+  std::int64_t other = 0;    ///< scratch, and copies of inputs and outputs that are on the host
+  std::int64_t total() const { return weights + arena + other; }
+};
+
+/// A compiled function. Immutable and cheap to copy. Any number of threads may run it at a time;
+/// each call uses an arena of its own, which is then reused.
+class TENSOR_API Executable {
+ public:
+  explicit Executable(std::shared_ptr<const detail::Program> program)
+      : program_(std::move(program)) {}
+
+  /// Inputs of the types it was compiled for (UserError otherwise), on the host or on the device it
+  /// was compiled for. Inputs may have any strides. Outputs are newly allocated, on the device if
+  /// any input is.
+  std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const;
+  /// Writes into the given outputs, each on the host or on the device, wherever the inputs are. On
+  /// the device, only what is not aligned or not contiguous is copied. Outputs must be
+  /// contiguous and share no memory with the inputs or each other (UserError otherwise, before
+  /// anything is written). After warm-up (once this many concurrent calls have been made) nothing
+  /// is allocated, except by operators that have only a reference kernel and inside oneDNN.
+  void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const;
+
+  const std::vector<TensorType>& input_types() const;
+  const std::vector<TensorType>& output_types() const;
+  std::int64_t arena_bytes() const;  ///< memory for intermediate values, for each concurrent call
+  std::int64_t arena_lower_bound() const;  ///< the most that is alive at any step
+  std::size_t group_count() const;
+  DeviceMemory device_memory() const;  ///< all 0 on the CPU
+
+  // report, time and profile begin with one warm-up run. Inputs are as for a call.
+
+  /// Runs `repeats` times (at least once) and prints a table, with one row for groups of equal
+  /// structure: operators, place in the model, time (median), roofline time as a share of it,
+  /// kernel, and the estimated times of the group and of its operators as separate kernels.
+  void report(std::ostream& out, const std::vector<Tensor>& inputs, int repeats = 10) const;
+  /// The microseconds of each of `repeats` runs; on a GPU without copying inputs and outputs.
+  std::vector<double> time(const std::vector<Tensor>& inputs, int repeats) const;
+  /// Runs once and writes the time of every group as a Chrome trace (open it in
+  /// https://ui.perfetto.dev). UserError if the file cannot be written.
+  void profile(const std::string& path, const std::vector<Tensor>& inputs) const;
+
+  /// Writes graph, partition and weights as one file (safetensors with a "plan" in its metadata).
+  /// `about` is added to the metadata: what the plan was made from, for example. UserError if it
+  /// has an entry "plan" of its own, or if the file cannot be written.
+  void save(const std::string& path, const std::map<std::string, std::string>& about = {}) const;
+
+  const detail::Program& program() const { return *program_; }
+
+ private:
+  std::shared_ptr<const detail::Program> program_;
+};
+
+/// Reads what `save` wrote and builds its kernels for this machine, without tracing or planning.
+/// UserError on a file that is truncated, has a damaged structure, is of a newer version or is no
+/// plan, and if there is no such device. Changed weights are not detected: safetensors files have
+/// no checksum. `threads` and `device` as in CompileOptions.
+TENSOR_API Executable load_executable(const std::string& path, int threads = 0,
+                                      const Device& device = {});
+
+/// How one group's kernel compares with the reference operators on the same inputs.
+struct GroupCheck {
+  std::string operators;  ///< "matmul, add, gelu"
+  std::string where;      ///< by the names of the model's parameters
+  std::string kernel;
+  double error = 0;  ///< the largest difference, relative to the largest magnitude of the reference
+  /// What rounding explains: a few eps of the storage type, times sqrt of the longest sum.
+  double bound = 0;
+  bool ok() const { return error <= bound; }
+};
+
+/// Runs every group on inputs computed by the reference operators and compares its outputs with
+/// theirs, in the order of execution. A NaN that only one of the two has is an infinite error (on
+/// the CPU, relu behind a product may make 0 of it: see ops.h). Values are freed after their last
+/// use. UserError on inputs of types other than those that it was compiled for.
+TENSOR_API std::vector<GroupCheck> verify(const Executable& executable,
+                                          const std::vector<Tensor>& inputs);
+
+}  // namespace tensor
