@@ -6,6 +6,7 @@
 #include <concepts>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,9 +25,34 @@ TENSOR_API Tensor ones(const Shape& shape, DType dtype = f32);
 /// UserError on a C++ integer that does not fit into the integer type.
 TENSOR_API Tensor full(const Shape& shape, const Tensor& value);
 TENSOR_API Tensor full(const Shape& shape, const Tensor& value, DType dtype);
-/// On the device of x, as is ones_like.
-TENSOR_API Tensor zeros_like(const Tensor& x);
-TENSOR_API Tensor ones_like(const Tensor& x);
+/// One extent is a shape, too: zeros(3) is zeros({3}).
+template <std::integral I>
+Tensor empty(I extent, DType dtype = f32, const Device& device = {}) {
+  return empty(Shape{static_cast<std::int64_t>(extent)}, dtype, device);
+}
+template <std::integral I>
+Tensor zeros(I extent, DType dtype = f32) {
+  return zeros(Shape{static_cast<std::int64_t>(extent)}, dtype);
+}
+template <std::integral I>
+Tensor ones(I extent, DType dtype = f32) {
+  return ones(Shape{static_cast<std::int64_t>(extent)}, dtype);
+}
+template <std::integral I>
+Tensor full(I extent, const Tensor& value) {
+  return full(Shape{static_cast<std::int64_t>(extent)}, value);
+}
+template <std::integral I>
+Tensor full(I extent, const Tensor& value, DType dtype) {
+  return full(Shape{static_cast<std::int64_t>(extent)}, value, dtype);
+}
+/// As empty, zeros, ones and full, with the shape of x, on its device, and of its type unless
+/// another is named.
+TENSOR_API Tensor empty_like(const Tensor& x, std::optional<DType> dtype = std::nullopt);
+TENSOR_API Tensor zeros_like(const Tensor& x, std::optional<DType> dtype = std::nullopt);
+TENSOR_API Tensor ones_like(const Tensor& x, std::optional<DType> dtype = std::nullopt);
+TENSOR_API Tensor full_like(const Tensor& x, const Tensor& value,
+                            std::optional<DType> dtype = std::nullopt);
 
 /// start, start + step, ... below stop (above it when step is negative). Integers alone give i64.
 /// UserError on a step of 0.
@@ -71,6 +97,11 @@ Tensor array(const std::vector<T>& values) {
 template <class T>
 Tensor array(const std::vector<T>& values, const Shape& shape) {
   return array(std::span<const T>(values), shape);
+}
+/// array({1, 2, 3, 4}, {2, 2}): the same of values in braces.
+template <class T>
+requires std::is_arithmetic_v<T> Tensor array(std::initializer_list<T> values, const Shape& shape) {
+  return array(std::span<const T>(values.begin(), values.size()), shape);
 }
 /// array({1, 2}), array({{1, 2}, {3, 4}}) and one level more. The element type is T's: i32 for int,
 /// f64 for double. Throws UserError when the rows differ in length.

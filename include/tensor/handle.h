@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "tensor/axes.h"
 #include "tensor/device.h"
 #include "tensor/dtype.h"
 #include "tensor/error.h"
@@ -25,6 +26,7 @@ namespace tensor {
 
 class Index;
 class IndexedTensor;
+class RowIterator;
 template <class T>
 class Elements;
 
@@ -82,6 +84,12 @@ class TENSOR_API Tensor {
   /// copy, or this tensor where it is there already or is traced. UserError where there is no such
   /// device or not enough memory.
   Tensor to(const Device& device) const;
+  /// The same elements as `dtype`: this tensor where they are, else astype(dtype).
+  template <std::same_as<DType> D>  // so that x.to({}) means a device
+  Tensor to(D dtype) const {
+    return dtype == this->dtype() && !is_weak() ? *this : astype(dtype);
+  }
+  Tensor to(const Device& device, DType dtype) const { return to(device).to(dtype); }
 
   /// The first element; `T` must be the element type exactly, and the elements in this process's
   /// memory (UserError otherwise: bring them there with to("cpu")).
@@ -126,6 +134,17 @@ class TENSOR_API Tensor {
       return is_floating(dtype()) ? detail::saturated<T>(number_at(element))
                                   : static_cast<T>(integer_at(element));
   }
+  /// The only element, as item() gives it: static_cast<float>(x(0, 1)), `if (all(a == b))`.
+  /// UserError on any other size, where a condition would be ambiguous, and on a traced tensor,
+  /// whose value cannot decide what is traced: use where().
+  template <class T>
+  requires std::is_arithmetic_v<T>
+  explicit operator T() const {
+    if constexpr (std::is_same_v<T, bool>)
+      return truth();
+    else
+      return item<T>();
+  }
   /// A reference to one element in this process's memory; `T` must be the element type exactly.
   /// Indices as in `item`. UserError for writing when the memory is read-only.
   template <class T, std::integral... I>
@@ -142,7 +161,8 @@ class TENSOR_API Tensor {
 
   /// NumPy indexing: integers, slice(a, b, step), all_of_axis, newaxis, ellipsis give a view; a
   /// boolean mask or an integer tensor gives a copy. Assigning to the result writes into this
-  /// tensor either way.
+  /// tensor either way (see IndexedTensor): x(x < 0) = 0. That needs no mutable x, since `const` is
+  /// the handle's and not the elements'; only is_read_only() protects these.
   template <class... I>
   IndexedTensor operator()(const I&... indices) const;
   /// NumPy's index as text: x["1:3, ..., ::-1"]; x[i] is x(i).
@@ -151,16 +171,39 @@ class TENSOR_API Tensor {
   template <std::integral I>
   requires(!std::same_as<I, bool>) IndexedTensor operator[](I index) const;
 
-  // The most used operators as methods; include/tensor/ops.h has them all.
+  /// Iteration over the first axis: for (const Tensor& row : x). The rows are x(0), x(1) and so on,
+  /// so `for (auto row : x) row += 1` writes into x. UserError on a 0-d tensor.
+  RowIterator begin() const;
+  RowIterator end() const;
+
+  // The operators that are methods in NumPy, too; tensor/ops.h has them all, and what they do.
   Tensor reshape(const Shape& shape) const;
   Tensor transpose() const;
   Tensor transpose(const Dims& axes) const;
   Tensor swapaxes(int a, int b) const;
   Tensor expand_dims(int axis) const;
-  Tensor squeeze() const;
+  Tensor squeeze(const Axes& axis = {}) const;
   Tensor flatten() const;  ///< one axis, always a copy; reshape({-1}) is a view where it can be
   Tensor astype(DType dtype) const;
   Tensor copy() const;  ///< contiguous, own storage
+  Tensor sum(const Axes& axis = {}, bool keepdims = false) const;
+  Tensor mean(const Axes& axis = {}, bool keepdims = false) const;
+  Tensor prod(const Axes& axis = {}, bool keepdims = false) const;
+  Tensor max(const Axes& axis = {}, bool keepdims = false) const;
+  Tensor min(const Axes& axis = {}, bool keepdims = false) const;
+  Tensor var(const Axes& axis = {}, bool keepdims = false, double ddof = 0) const;
+  Tensor std(const Axes& axis = {}, bool keepdims = false, double ddof = 0) const;
+  Tensor any(const Axes& axis = {}, bool keepdims = false) const;
+  Tensor all(const Axes& axis = {}, bool keepdims = false) const;
+  Tensor argmax(const Axes& axis = {}, bool keepdims = false) const;
+  Tensor argmin(const Axes& axis = {}, bool keepdims = false) const;
+  Tensor cumsum(int axis) const;
+  Tensor argsort(int axis = -1) const;
+  Tensor clip(const Tensor& low, const Tensor& high) const;
+  Tensor round() const;
+  Tensor dot(const Tensor& other) const;
+  Tensor take(const Tensor& indices, int axis) const;
+  Tensor repeat(std::int64_t repeats, int axis) const;
 
   const std::shared_ptr<detail::TensorImpl>& impl() const { return impl_; }
 
@@ -186,6 +229,7 @@ class TENSOR_API Tensor {
   const void* raw_element(std::span<const std::int64_t> indices, std::byte* copy) const;
   double number_at(const void* element) const;
   std::int64_t integer_at(const void* element) const;
+  bool truth() const;
   void require_dtype(DType dtype) const;
   void require_contiguous() const;
   void require_writable(std::string_view where) const;

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
+#include <iterator>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -9,10 +11,6 @@
 #include "tensor/handle.h"
 
 namespace tensor {
-
-/// NumPy's None as a bound of a slice: "from the beginning" or "to the end".
-struct None {};
-inline constexpr None none;
 
 /// NumPy's start:stop:step. Bounds out of range are clamped; a step of 0 throws UserError when it
 /// is used.
@@ -68,26 +66,71 @@ TENSOR_API std::vector<Index> parse_index(std::string_view text);
 TENSOR_API Tensor get_index(const Tensor& x, const std::vector<Index>& indices);
 
 /// x[indices] = value, with value broadcast and converted to x's type. Throws UserError when x is
-/// read-only, and on a C++ integer that does not fit x's type.
+/// read-only or traced, and on a C++ integer that does not fit x's type.
 TENSOR_API void set_index(const Tensor& x, const std::vector<Index>& indices, const Tensor& value);
 
-/// The result of x(...): a Tensor, and while it is a temporary also a place to assign to.
+/// The result of x(...): a Tensor, and a place to write to. `=` sets elements; `+=` and its
+/// relatives compute with them and write the result back. Values are broadcast and converted to the
+/// elements' type. UserError as in set_index, and from `+=` where the elements' type is of a lower
+/// kind than the result, as with integers += 0.5.
+///
+/// The expression itself writes into x, whatever the index: x(0) = y, x(mask) += 1. A result with a
+/// name, as `row` after `auto row = x(0)`, writes into its own elements, as in NumPy: they are x's
+/// where it is a view, and those of a copy where x was indexed by a mask or an integer tensor. A
+/// handle declared as Tensor, as `Tensor row = x(0)`, is rebound by assignment as every other.
 class TENSOR_API IndexedTensor : public Tensor {
  public:
   IndexedTensor(Tensor base, std::vector<Index> indices)
       : Tensor(get_index(base, indices)), base_(std::move(base)), indices_(std::move(indices)) {}
+  IndexedTensor(const IndexedTensor&) = default;
+  IndexedTensor(IndexedTensor&&) noexcept = default;
+  ~IndexedTensor() = default;
 
-  void operator=(const Tensor& value) && { set_index(base_, indices_, value); }
-  void operator=(const IndexedTensor& value) && { set_index(base_, indices_, value); }
-  /// UserError where x's type is not of the result's kind, as with integers += 0.5.
+  void operator=(const IndexedTensor& value) &&;
+  void operator=(const Tensor& value) &&;
   void operator+=(const Tensor& value) &&;
   void operator-=(const Tensor& value) &&;
   void operator*=(const Tensor& value) &&;
   void operator/=(const Tensor& value) &&;
 
+  void operator=(const IndexedTensor& value) &;
+  void operator=(const Tensor& value) &;
+  void operator+=(const Tensor& value) &;
+  void operator-=(const Tensor& value) &;
+  void operator*=(const Tensor& value) &;
+  void operator/=(const Tensor& value) &;
+
  private:
   Tensor base_;
   std::vector<Index> indices_;
+};
+
+/// Walks along the first axis of a tensor: x(0), x(1), ...
+class RowIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = Tensor;
+  using difference_type = std::ptrdiff_t;
+  using pointer = void;
+  using reference = IndexedTensor;
+
+  RowIterator() = default;
+  RowIterator(Tensor tensor, std::int64_t row) : tensor_(std::move(tensor)), row_(row) {}
+  IndexedTensor operator*() const { return {tensor_, {row_}}; }
+  RowIterator& operator++() {
+    ++row_;
+    return *this;
+  }
+  RowIterator operator++(int) {
+    RowIterator before = *this;
+    ++row_;
+    return before;
+  }
+  friend bool operator==(const RowIterator& a, const RowIterator& b) { return a.row_ == b.row_; }
+
+ private:
+  Tensor tensor_;
+  std::int64_t row_ = 0;
 };
 
 template <class... I>

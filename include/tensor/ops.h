@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tensor/attrs.h"
+#include "tensor/axes.h"
 #include "tensor/handle.h"
 #include "tensor/index.h"
 
@@ -82,6 +83,19 @@ TENSOR_API Tensor logical_and(const Tensor& a, const Tensor& b);
 TENSOR_API Tensor logical_or(const Tensor& a, const Tensor& b);
 TENSOR_API Tensor logical_xor(const Tensor& a, const Tensor& b);
 
+// ---- Comparing up to rounding, and whole tensors.
+/// bool: |a - b| <= atol + rtol |b|, in f32 or f64. Infinities are close to themselves alone, NaN
+/// only to NaN, and that with `equal_nan`.
+TENSOR_API Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
+                          bool equal_nan = false);
+/// Whether all of isclose(...) is true; of no elements it is. The shapes broadcast. UserError where
+/// a tensor is traced and so has no values yet: use all(isclose(a, b)) there.
+TENSOR_API bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
+                         bool equal_nan = false);
+/// Whether a and b have the same shape and equal elements, of whatever types; with `equal_nan` NaN
+/// equals NaN. UserError on traced tensors of one shape: use all(a == b).
+TENSOR_API bool array_equal(const Tensor& a, const Tensor& b, bool equal_nan = false);
+
 /// a where `condition` is true (a number: not 0), b elsewhere, in the common type of a and b.
 TENSOR_API Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 /// minimum(maximum(x, low), high); NaN stays. An integer below (low) or above (high) all that x's
@@ -103,30 +117,13 @@ inline Tensor operator>=(const Tensor& a, const Tensor& b) { return greater_equa
 inline Tensor operator&(const Tensor& a, const Tensor& b) { return logical_and(a, b); }
 inline Tensor operator|(const Tensor& a, const Tensor& b) { return logical_or(a, b); }
 inline Tensor operator!(const Tensor& x) { return logical_not(x); }
-/// Rebinds the handle to a new tensor; use x(...) += y to write into shared elements.
+/// Rebinds the handle to a new tensor; x(...) += y and `auto row = x(0); row += y` write into x.
 inline Tensor& operator+=(Tensor& a, const Tensor& b) { return a = add(a, b); }
 inline Tensor& operator-=(Tensor& a, const Tensor& b) { return a = subtract(a, b); }
 inline Tensor& operator*=(Tensor& a, const Tensor& b) { return a = multiply(a, b); }
 inline Tensor& operator/=(Tensor& a, const Tensor& b) { return a = divide(a, b); }
 
 // ---- Reductions. `keepdims` leaves the reduced axes in the result, with extent 1.
-/// The axes of a reduction: none at all (every axis), one, or a list.
-class Axes {
- public:
-  Axes() = default;
-  Axes(None) {}
-  Axes(int axis) : all_(false), axes_{axis} {}
-  Axes(std::initializer_list<std::int64_t> axes) : all_(false), axes_(axes) {}
-  Axes(const Dims& axes) : all_(false), axes_(axes) {}
-  bool every() const { return all_; }  ///< no axis was named
-  /// Sorted, each in [0, rank). Throws UserError on a repeated or impossible axis.
-  TENSOR_API Dims resolve(int rank, std::string_view where) const;
-
- private:
-  bool all_ = true;
-  Dims axes_;
-};
-
 /// In sum and prod integers and bool give i64, which wraps around.
 TENSOR_API Tensor sum(const Tensor& x, const Axes& axis = {}, bool keepdims = false);
 /// Integers and bool give f64, as in var and std; NaN over no elements.
@@ -138,6 +135,7 @@ TENSOR_API Tensor min(const Tensor& x, const Axes& axis = {}, bool keepdims = fa
 /// Divided by n - ddof.
 TENSOR_API Tensor var(const Tensor& x, const Axes& axis = {}, bool keepdims = false,
                       double ddof = 0);
+/// With `using namespace tensor`, `std` alone would mean two things: write x.std() there.
 TENSOR_API Tensor std(const Tensor& x, const Axes& axis = {}, bool keepdims = false,
                       double ddof = 0);
 /// bool: whether any element, or every one, is nonzero, as NaN is. Of none: false, true.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tensor/attrs.h"
+#include "tensor/axes.h"
 #include "tensor/creation.h"
 #include "tensor/dtype.h"
 #include "tensor/error.h"

@@ -71,11 +71,6 @@ Tensor zeros(const Shape& shape, DType dtype) {
   return result;
 }
 
-Tensor ones(const Shape& shape, DType dtype) { return full(shape, 1, dtype); }
-
-Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), x.dtype()).to(x.device()); }
-Tensor ones_like(const Tensor& x) { return ones(x.shape(), x.dtype()).to(x.device()); }
-
 Tensor arange(std::int64_t start, std::int64_t stop, std::int64_t step) {
   if (step == 0) fail("arange", "got a step of 0, need a positive or negative one");
   // Unsigned, because the distance between two 64-bit integers may need 64 bits itself.

@@ -117,6 +117,19 @@ std::int64_t Tensor::integer_at(const void* element) const {
   });
 }
 
+bool Tensor::truth() const {
+  if (!defined())
+    fail("condition", "got an undefined tensor (default constructed): ask defined() for that");
+  if (detail::impl(*this).recorder)
+    fail("trace", "a condition asks for the value of a traced tensor (", type(),
+         "), which exists only when the compiled function runs: choose with where()");
+  if (size() != 1)
+    fail("condition", "whether the shape ", shape(),
+         " is true is ambiguous, need one element: use all() or any(), or compare whole tensors ",
+         "with array_equal()");
+  return item<bool>();
+}
+
 void Tensor::require_dtype(DType wanted) const {
   if (dtype() != wanted)
     fail("data", "this tensor holds ", dtype(), ", got a request for ", wanted,

@@ -142,6 +142,14 @@ const std::vector<Binding>& bindings() {
        [](In in, const Attrs& a) -> Out { return {astype(in[0], a.dtype("dtype"))}; }},
       {"where", 3, 3, {}, [](In in, const Attrs&) -> Out { return {where(in[0], in[1], in[2])}; }},
       {"clip", 3, 3, {}, [](In in, const Attrs&) -> Out { return {clip(in[0], in[1], in[2])}; }},
+      {"isclose",
+       2,
+       2,
+       {"rtol", "atol", "equal_nan"},
+       [](In in, const Attrs& a) -> Out {
+         return {isclose(in[0], in[1], a.number("rtol", 1e-5), a.number("atol", 1e-8),
+                         a.flag("equal_nan", false))};
+       }},
       {"sum", 1, 1, {"axis", "keepdims"}, reduction<sum>},
       {"mean", 1, 1, {"axis", "keepdims"}, reduction<mean>},
       {"prod", 1, 1, {"axis", "keepdims"}, reduction<prod>},

@@ -1,6 +1,7 @@
-// Operators made of others, without a kernel of their own: full, stack, tile, repeat, tril, triu.
+// Operators made of others, without a kernel of their own.
 #include <algorithm>
 
+#include "src/core/storage.h"
 #include "src/ops/promote.h"
 #include "tensor/creation.h"
 #include "tensor/ops.h"
@@ -14,12 +15,61 @@ Tensor diagonals(const Tensor& x, std::string_view where) {
   return (arange(x.shape(-1)) - arange(x.shape(-2)).expand_dims(1)).to(x.device());
 }
 
+// The type in which a and b are compared up to rounding: no narrower than f32, so that the
+// tolerances are not lost.
+DType tolerant_type(const Tensor& a, const Tensor& b) {
+  const Tensor both[] = {a, b};
+  const DType common = result_type(both, "isclose");
+  return common == f16 || common == bf16 ? f32 : is_floating(common) ? common : f64;
+}
+
+void require_values(const Tensor& x, std::string_view where, std::string_view mend) {
+  if (detail::impl(x).recorder)
+    fail(where, "asks for the values of a traced tensor (", x.type(),
+         "), which exist only when the compiled function runs: use ", mend);
+}
+
 }  // namespace
+
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  broadcast_shapes(a.shape(), b.shape(), "isclose");
+  const DType dtype = tolerant_type(a, b);
+  const Tensor x = cast(a, dtype), y = cast(b, dtype);
+  const Tensor close = ((abs(x - y) <= atol + rtol * abs(y)) & isfinite(y)) | (x == y);
+  return equal_nan ? close | (isnan(x) & isnan(y)) : close;
+}
+
+bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  for (const Tensor& x : {a, b}) require_values(x, "allclose", "all(isclose(a, b))");
+  return all(isclose(a, b, rtol, atol, equal_nan)).item<bool>();
+}
+
+bool array_equal(const Tensor& a, const Tensor& b, bool equal_nan) {
+  if (!(a.shape() == b.shape())) return false;
+  for (const Tensor& x : {a, b}) require_values(x, "array_equal", "all(a == b)");
+  const Tensor same = a == b;
+  return all(equal_nan ? same | ((a != a) & (b != b)) : same).item<bool>();
+}
 
 Tensor full(const Shape& shape, const Tensor& value) { return full(shape, value, value.dtype()); }
 Tensor full(const Shape& shape, const Tensor& value, DType dtype) {
   check_fits(value, dtype, "full", "name a wider type");
   return copy(broadcast_to(cast(value, dtype), shape));
+}
+
+Tensor ones(const Shape& shape, DType dtype) { return full(shape, 1, dtype); }
+
+Tensor empty_like(const Tensor& x, std::optional<DType> dtype) {
+  return empty(x.shape(), dtype.value_or(x.dtype()), x.device());
+}
+Tensor zeros_like(const Tensor& x, std::optional<DType> dtype) {
+  return zeros(x.shape(), dtype.value_or(x.dtype())).to(x.device());
+}
+Tensor ones_like(const Tensor& x, std::optional<DType> dtype) {
+  return ones(x.shape(), dtype.value_or(x.dtype())).to(x.device());
+}
+Tensor full_like(const Tensor& x, const Tensor& value, std::optional<DType> dtype) {
+  return full(x.shape(), value, dtype.value_or(x.dtype())).to(x.device());
 }
 
 Tensor stack(const std::vector<Tensor>& parts, int axis) {

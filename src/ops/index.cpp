@@ -294,6 +294,10 @@ Tensor get_index(const Tensor& x, const std::vector<Index>& indices) {
 }
 
 void set_index(const Tensor& x, const std::vector<Index>& indices, const Tensor& value) {
+  if (detail::impl(x).recorder)
+    fail("assignment", "a traced tensor (", x.type(), ") has no elements to write into before the ",
+         "compiled function runs: make a new one with where(), concatenate() or pad(), or declare ",
+         "the target as Tensor, which += and = rebind");
   if (x.is_read_only())
     fail("assignment",
          "the target is read-only (a mapped file or a broadcast): write into a copy()");
@@ -316,10 +320,10 @@ void set_index(const Tensor& x, const std::vector<Index>& indices, const Tensor&
 
 namespace {
 
-// What was computed in place of elements of that type. NumPy's rule "same_kind": range and
+// What was computed in place of the target's elements. NumPy's rule "same_kind": range and
 // precision may be lost, but no fractions and no signs.
-Tensor in_place(const Tensor& result, DType dtype) {
-  const DType from = result.dtype();
+Tensor in_place(const Tensor& result, const Tensor& target) {
+  const DType from = result.dtype(), dtype = target.dtype();
   const bool unsign = dtype == u8 && kind_of(from) == Kind::integer && from != u8;
   if (kind_of(from) > kind_of(dtype) || unsign)
     fail("assignment", "the result is ", from, ", which ", dtype,
@@ -330,17 +334,34 @@ Tensor in_place(const Tensor& result, DType dtype) {
 
 }  // namespace
 
+void IndexedTensor::operator=(const IndexedTensor& value) && { set_index(base_, indices_, value); }
+void IndexedTensor::operator=(const Tensor& value) && { set_index(base_, indices_, value); }
 void IndexedTensor::operator+=(const Tensor& value) && {
-  set_index(base_, indices_, in_place(add(*this, value), dtype()));
+  set_index(base_, indices_, in_place(add(*this, value), *this));
 }
 void IndexedTensor::operator-=(const Tensor& value) && {
-  set_index(base_, indices_, in_place(subtract(*this, value), dtype()));
+  set_index(base_, indices_, in_place(subtract(*this, value), *this));
 }
 void IndexedTensor::operator*=(const Tensor& value) && {
-  set_index(base_, indices_, in_place(multiply(*this, value), dtype()));
+  set_index(base_, indices_, in_place(multiply(*this, value), *this));
 }
 void IndexedTensor::operator/=(const Tensor& value) && {
-  set_index(base_, indices_, in_place(divide(*this, value), dtype()));
+  set_index(base_, indices_, in_place(divide(*this, value), *this));
+}
+
+void IndexedTensor::operator=(const IndexedTensor& value) & { set_index(*this, {ellipsis}, value); }
+void IndexedTensor::operator=(const Tensor& value) & { set_index(*this, {ellipsis}, value); }
+void IndexedTensor::operator+=(const Tensor& value) & {
+  set_index(*this, {ellipsis}, in_place(add(*this, value), *this));
+}
+void IndexedTensor::operator-=(const Tensor& value) & {
+  set_index(*this, {ellipsis}, in_place(subtract(*this, value), *this));
+}
+void IndexedTensor::operator*=(const Tensor& value) & {
+  set_index(*this, {ellipsis}, in_place(multiply(*this, value), *this));
+}
+void IndexedTensor::operator/=(const Tensor& value) & {
+  set_index(*this, {ellipsis}, in_place(divide(*this, value), *this));
 }
 
 // ---- Index text.

@@ -69,6 +69,7 @@ inline constexpr BinaryRow kBinaryRows[] = {
     {"less_equal", kAllTypes, -2, 2, -2, 2, true},
     {"greater", kAllTypes, -2, 2, -2, 2, true},
     {"greater_equal", kAllTypes, -2, 2, -2, 2, true},
+    {"isclose", kAllTypes, -2, 2, -2, 2, true},
     {"logical_and", kAllTypes, -1, 1, -1, 1, true},
     {"logical_or", kAllTypes, -1, 1, -1, 1, true},
     {"logical_xor", kAllTypes, -1, 1, -1, 1, true},

@@ -38,6 +38,35 @@ TEST(Creation, Filled) {
   EXPECT_FALSE(full({2}, 1).is_read_only());
 }
 
+TEST(Creation, OneExtent) {
+  EXPECT_EQ(zeros(3).type(), (TensorType{{3}, f32}));
+  EXPECT_EQ(ones(std::size_t{2}, i8).to_vector<int>(), (std::vector<int>{1, 1}));
+  EXPECT_EQ(empty(4, f64).type(), (TensorType{{4}, f64}));
+  EXPECT_EQ(full(2, 7).to_vector<int>(), (std::vector<int>{7, 7}));
+  EXPECT_EQ(full(2, 7, f16).type(), (TensorType{{2}, f16}));
+  EXPECT_EQ(zeros({}).rank(), 0);  // not an extent of 0
+  EXPECT_EQ(zeros({0}).shape(), (Shape{0}));
+  EXPECT_EQ(error_of([] { zeros(-1); }), "shape: got (-1,), need extents of at least 0");
+}
+
+TEST(Creation, LikeAnother) {
+  const Tensor x = arange(6).reshape({2, 3}).transpose();
+  for (const Tensor& y : {empty_like(x), zeros_like(x), ones_like(x), full_like(x, 7)}) {
+    EXPECT_EQ(y.type(), x.type());
+    EXPECT_TRUE(y.is_contiguous());
+    EXPECT_FALSE(y.is_read_only());
+  }
+  const TensorType half{{3, 2}, f16};
+  EXPECT_EQ(empty_like(x, f16).type(), half);
+  EXPECT_EQ(zeros_like(x, f16).type(), half);
+  EXPECT_EQ(ones_like(x, f16).type(), half);
+  EXPECT_EQ(full_like(x, 0.5, f16).to_vector<double>(), (std::vector<double>(6, 0.5)));
+  EXPECT_EQ(full_like(x, 2.9).to_vector<int>(), (std::vector<int>(6, 2)));
+  EXPECT_EQ(full_like(x, array({1, 2})).to_vector<int>(), (std::vector<int>{1, 2, 1, 2, 1, 2}));
+  EXPECT_EQ(error_of([] { full_like(zeros(2, u8), 300); }),
+            "full: the number 300 does not fit into u8: name a wider type");
+}
+
 TEST(Creation, EmptyIsAlignedAndChecked) {
   const Tensor x = empty({3, 5}, f64);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(x.data<double>()) % 64, 0u);
@@ -140,6 +169,18 @@ TEST(Creation, ArrayFromLists) {
               array({{1, 2}, {3}});
             }),
             "array: got rows of the shapes (2,) and (1,), need equal ones");
+}
+
+TEST(Creation, ArrayFromAListInAShape) {
+  const Tensor x = array({1, 2, 3, 4, 5, 6}, {3, 2});
+  EXPECT_EQ(x.type(), (TensorType{{3, 2}, i32}));
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(array({2.5}, {1, 1}).type(), (TensorType{{1, 1}, f64}));
+  EXPECT_EQ(array<float>({1, 2}, {2, 1}).dtype(), f32);
+  EXPECT_EQ(error_of([] {
+              array({1, 2, 3}, {2, 2});
+            }),
+            "array: got 3 values for the shape (2, 2), need 4");
 }
 
 TEST(Creation, ArrayFromSpans) {

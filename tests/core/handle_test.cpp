@@ -98,6 +98,56 @@ TEST(Handle, ItemConvertsAsAstypeDoes) {
   EXPECT_EQ(x.item<Float16>(0).bits, Float16(0.5).bits);
 }
 
+TEST(Handle, OneElementIsANumber) {
+  const Tensor x = array({{1.5f, -2.5f}, {0.f, 300.f}});
+  EXPECT_EQ(static_cast<float>(x(0, 1)), -2.5f);
+  EXPECT_EQ(static_cast<int>(x(0, 0)), 1);
+  EXPECT_EQ(double(full({1, 1}, 0.25)), 0.25);
+  EXPECT_EQ(static_cast<std::uint8_t>(x(1, 1)), 255);  // as astype
+  static_assert(!std::is_convertible_v<Tensor, double> && !std::is_convertible_v<Tensor, bool>);
+  EXPECT_EQ(error_of([&] { static_cast<void>(static_cast<float>(x(0))); }),
+            "item: got 0 indices for the shape (2,), need 1 (none is enough for a tensor of one "
+            "element only)");
+}
+
+TEST(Handle, OneElementIsACondition) {
+  const Tensor a = array({1, 2}), b = array({1, 3});
+  if (all(a == a))
+    SUCCEED();
+  else
+    FAIL();
+  EXPECT_FALSE(all(a == b));
+  EXPECT_TRUE(any(a == b) && !all(a == b));
+  EXPECT_TRUE(array({0.5}) ? true : false);
+  EXPECT_FALSE(zeros({1, 1}) ? true : false);
+  const std::string ambiguous =
+      " is true is ambiguous, need one element: use all() or any(), or compare whole tensors with "
+      "array_equal()";
+  EXPECT_EQ(error_of([&] {
+              if (a == b) FAIL();
+            }),
+            "condition: whether the shape (2,)" + ambiguous);
+  EXPECT_EQ(error_of([&] {
+              if (zeros({0})) FAIL();
+            }),
+            "condition: whether the shape (0,)" + ambiguous);
+  EXPECT_EQ(error_of([&] {
+              if (Tensor()) FAIL();
+            }),
+            "condition: got an undefined tensor (default constructed): ask defined() for that");
+}
+
+TEST(Handle, ToConvertsTheType) {
+  const Tensor x = array({1.f, 2.5f});
+  EXPECT_EQ(x.to(f16).dtype(), f16);
+  EXPECT_EQ(x.to(f64).to_vector<double>(), (std::vector<double>{1, 2.5}));
+  EXPECT_TRUE(x.to(f32).shares_storage(x));
+  EXPECT_EQ(x.to("cpu", i32).to_vector<int>(), (std::vector<int>{1, 2}));
+  EXPECT_TRUE(x.to("cpu", f32).shares_storage(x));
+  EXPECT_EQ(x.to({}).dtype(), f32);  // the default device
+  EXPECT_FALSE(Tensor(1.5).to(f64).is_weak());
+}
+
 template <class T>
 concept TakesZeroAsDevice = requires(const T& x) {
   x.to(0);

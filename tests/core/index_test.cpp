@@ -167,6 +167,115 @@ TEST(Assignment, OneIndexedTensorToAnother) {
   EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{0, 1, 2, 3}));
 }
 
+// As in NumPy: a view with a name writes into what it is a view of.
+TEST(Assignment, ANamedViewWritesIntoItsTensor) {
+  Tensor x = arange(6).reshape({2, 3});
+  auto row = x(0);
+  row += 1;
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{1, 2, 3, 3, 4, 5}));
+  row -= array({1, 0, 1});
+  row *= 3;
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{0, 6, 6, 3, 4, 5}));
+  EXPECT_EQ(row.to_vector<int>(), (std::vector<int>{0, 6, 6}));
+  row = 5;
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{5, 5, 5, 3, 4, 5}));
+  auto other = x(1);
+  row = other;
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{3, 4, 5, 3, 4, 5}));
+  auto column = x[":, 1"];
+  column = Tensor(array({8, 9}));
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{3, 8, 5, 3, 9, 5}));
+  Tensor y = full({2, 2}, 8.0);
+  auto half = y(1);
+  half /= 4;
+  EXPECT_EQ(y.to_vector<int>(), (std::vector<int>{8, 8, 2, 2}));
+  auto same = x(ellipsis);
+  same = x["::-1"];
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{3, 9, 5, 3, 8, 5}));
+}
+
+// Also as in NumPy: what a mask or positions chose is a copy once it has a name, and only the
+// expression itself writes back.
+TEST(Assignment, ANamedSelectionIsACopy) {
+  const Tensor x = arange(4);
+  x(x > 1) += 10;
+  x(array({0, 0, 1})) += 1;  // a repeated position once
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{1, 2, 12, 13}));
+  auto large = x(x > 10);
+  large += 1;
+  EXPECT_EQ(large.to_vector<int>(), (std::vector<int>{13, 14}));
+  large = 0;
+  EXPECT_EQ(large.to_vector<int>(), (std::vector<int>{0, 0}));
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{1, 2, 12, 13}));
+}
+
+TEST(Assignment, AHandleIsRebound) {
+  const Tensor x = arange(4).reshape({2, 2});
+  Tensor row = x(0);
+  row += 1;
+  row = x(1);
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(row.to_vector<int>(), (std::vector<int>{2, 3}));
+  Tensor y = x;
+  y(0) = 7;
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{7, 7, 2, 3}));
+}
+
+// Those of a name are the expression's; the type, shape and memory must allow the result.
+TEST(Assignment, ANamedViewRefusesWhatTheExpressionRefuses) {
+  Tensor x = ones({2, 3}, i32);
+  auto row = x(0);
+  EXPECT_EQ(error_of([&] { row += 0.5; }),
+            "assignment: the result is f64, which i32 cannot hold: convert the target with "
+            "astype(f64) first, or the result with astype(i32)");
+  EXPECT_EQ(error_of([&] {
+              row += zeros({2, 3}, i32);
+            }),
+            "assignment: cannot stretch the shape (2, 3) to (3,): only axes of extent 1 stretch");
+  const Tensor wide = broadcast_to(array({1, 2}), {2, 2});
+  auto shared = wide(0, slice(0, 1));
+  EXPECT_EQ(
+      error_of([&] { shared = 3; }),
+      "assignment: the target is read-only (a mapped file or a broadcast): write into a copy()");
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>(6, 1)));
+}
+
+template <class T>
+concept IsAddedToInPlace = requires(T& x) {
+  x += 1;
+};
+
+TEST(Assignment, ConstNamesArePlacesNoMore) {
+  static_assert(IsAddedToInPlace<IndexedTensor> && !IsAddedToInPlace<const IndexedTensor>);
+  const Tensor x = array({-1, 2});
+  x(x < 0) = 0;  // const is the handle's
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{0, 2}));
+}
+
+TEST(Rows, AreViewsOfTheFirstAxis) {
+  static_assert(std::input_iterator<RowIterator>);
+  const Tensor x = arange(6).reshape({3, 2});
+  std::vector<int> sums;
+  for (const Tensor& row : x) sums.push_back(sum(row).item<int>());
+  EXPECT_EQ(sums, (std::vector<int>{1, 5, 9}));
+  for (auto row : x) row += 1;
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{1, 2, 3, 4, 5, 6}));
+  const std::vector<Tensor> rows(x.begin(), x.end());
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_TRUE(rows[1].shares_storage(x));
+  EXPECT_EQ(rows[1].to_vector<int>(), (std::vector<int>{3, 4}));
+  auto i = x.begin();
+  EXPECT_EQ((*i++).item<int>(0), 1);
+  EXPECT_EQ((*i).item<int>(0), 3);
+  for (const Tensor& number : x(0)) EXPECT_EQ(number.rank(), 0);
+  for (const Tensor& row : zeros({0, 4})) FAIL() << row;
+  EXPECT_EQ(error_of([] {
+              for (const Tensor& row : Tensor(1.5)) FAIL() << row;
+            }),
+            "iteration: got a 0-d tensor (f64), which has no rows: read its number with item(), or "
+            "all elements of any tensor with elements<T>()");
+}
+
 // A repeated position keeps what was written last.
 TEST(Assignment, RepeatedPositions) {
   Tensor x = zeros({3}, i64);

@@ -265,6 +265,9 @@ void add_pointwise_references(References& table) {
   table["less_equal"] = binary(Rule::predicate, [](Exact a, Exact b) { return Exact(a <= b); });
   table["greater"] = binary(Rule::predicate, [](Exact a, Exact b) { return Exact(a > b); });
   table["greater_equal"] = binary(Rule::predicate, [](Exact a, Exact b) { return Exact(a >= b); });
+  table["isclose"] = binary(Rule::predicate, [](Exact a, Exact b) {
+    return Exact(a == b || (std::isfinite(b) && std::fabs(a - b) <= 1e-8L + 1e-5L * std::fabs(b)));
+  });
   table["logical_and"] =
       binary(Rule::logical, [](Exact a, Exact b) { return Exact(a != 0 && b != 0); });
   table["logical_or"] =

@@ -56,6 +56,19 @@ TEST(Trace, PrintsOneNodeALine) {
   EXPECT_NE(tn::to_dot(graph).find("v1 -> v2 [label=\"f32(2, 3)\"]"), std::string::npos);
 }
 
+TEST(Trace, HandlesAreReboundAndRowsWalked) {
+  const tn::Graph graph = tn::trace(
+      [](const auto& in) -> std::vector<Tensor> {
+        Tensor total = in[0](0);
+        for (const Tensor& row : in[0]) total += row;
+        return {total};
+      },
+      {{{2, 3}, tn::f32}});
+  std::ostringstream text;
+  text << graph;
+  EXPECT_NE(text.str().find("add("), std::string::npos) << text.str();
+}
+
 TEST(Trace, ValuesOfTracedTensorsAreRefused) {
   const tn::TensorType type{{2, 3}, tn::f32};
   const auto refused = [&](auto body) {
@@ -71,7 +84,29 @@ TEST(Trace, ValuesOfTracedTensorsAreRefused) {
   EXPECT_NE(refused([](const Tensor& x) { x.item(0, 0); }).find("traced tensor (f32(2, 3))"),
             std::string::npos);
   EXPECT_NE(refused([](const Tensor& x) { x(x > 0); }).find("traced tensor"), std::string::npos);
-  EXPECT_NE(refused([](const Tensor& x) { x(0) = 1; }).find("traced tensor"), std::string::npos);
+  const std::string unwritten =
+      "has no elements to write into before the compiled function runs: make a new one with "
+      "where(), concatenate() or pad(), or declare the target as Tensor, which += and = rebind";
+  EXPECT_EQ(refused([](const Tensor& x) { x(0) = 1; }),
+            "assignment: a traced tensor (f32(2, 3)) " + unwritten);
+  EXPECT_EQ(refused([](const Tensor& x) {
+              auto row = x(0);
+              row += 1;
+            }),
+            "assignment: a traced tensor (f32(3,)) " + unwritten);
+  EXPECT_EQ(refused([](const Tensor& x) {
+              if (tn::all(x > 0)) return;
+            }),
+            "trace: a condition asks for the value of a traced tensor (bool()), which exists only "
+            "when the compiled function runs: choose with where()");
+  EXPECT_EQ(refused([](const Tensor& x) { tn::allclose(x, 1); }),
+            "allclose: asks for the values of a traced tensor (f32(2, 3)), which exist only when "
+            "the compiled function runs: use all(isclose(a, b))");
+  EXPECT_EQ(refused([](const Tensor& x) {
+              tn::array_equal(tn::ones({2, 3}), x);
+            }),
+            "array_equal: asks for the values of a traced tensor (f32(2, 3)), which exist only "
+            "when the compiled function runs: use all(a == b)");
   EXPECT_NE(refused([](const Tensor& x) { std::ostringstream() << x; }).find("no error"),
             std::string::npos);
 }
