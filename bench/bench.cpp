@@ -55,10 +55,10 @@ Prepared prepare(const Case& c, tensor::DType dtype, bool eager, const Options& 
   if (!eager) {
     const Clock::time_point begin = Clock::now();
     result.executable = tensor::compile(result.work.function, result.work.inputs,
-                                        {.dtype = dtype,
-                                         .narrow_residuals = options.narrow_residuals,
-                                         .device = options.device,
+                                        {.device = options.device,
+                                         .dtype = dtype,
                                          .threads = options.threads,
+                                         .narrow_residuals = options.narrow_residuals,
                                          .names = result.work.weights});
     result.compile_seconds = seconds_since(begin);
     for (const tensor::TensorType& type : result.executable->output_types())

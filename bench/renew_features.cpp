@@ -98,7 +98,7 @@ void run(int argc, char** argv) {
     for (const bench::Case& model : bench::nine_cases(batch)) {
       const bench::Workload work = model.make(f16);
       renewal.add_model(detail::prepare(work.function, {work.inputs[0].type()},
-                                        {.dtype = f16, .device = "cuda"}, renewal.target())
+                                        {.device = "cuda", .dtype = f16}, renewal.target())
                             .laid);
       std::cerr << model.name << " with " << batch << " images\n";
     }

@@ -3,6 +3,7 @@
 // (GTCO, section IV-B); every group is lowered to a kernel. Intermediate values share one arena.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -24,10 +25,12 @@ namespace tensor {
 inline constexpr const char* kShippedLogs = "(shipped)";
 
 struct CompileOptions {
+  Device device = {};  ///< "cuda" or "cuda:1" for a GPU
   /// The type in which operands of products, and on CUDA images between convolutions, are stored:
   /// f32, bf16, or on CUDA f16. Sums are float32. A CPU without bf16 instructions computes in f32
   /// instead of bf16.
   DType dtype = f32;
+  int threads = 0;  ///< 0: one per core
   /// With dtype f32 on CUDA: Tensor Cores multiply float32 rounded to tf32, which has a mantissa of
   /// ten bits (from sm_80 on; older GPUs compute in float32). Sums and all stored values stay
   /// float32.
@@ -37,9 +40,7 @@ struct CompileOptions {
   /// tokens, but less accurate: one more rounding per block, and in f16 sums above 65504 become
   /// infinite.
   bool narrow_residuals = false;
-  Device device = {};  ///< "cuda" or "cuda:1" for a GPU
-  int threads = 0;     ///< 0: one per core
-  bool fuse = true;    ///< false: one kernel per operator, for comparison
+  bool fuse = true;  ///< false: one kernel per operator, for comparison
   /// Measurements to plan from (tune.h); nothing is measured here. Only measurements taken on the
   /// same device model are used (on GPUs from sm_80 on, f16 and bf16 stand in for each other).
   /// Unset: the shipped logs and the user's own. Empty: none. With kShippedLogs among
@@ -110,30 +111,53 @@ class CompiledFunction {
 
 namespace detail {
 
-/// The compiled function of a function's type, if it is one of trees.
+/// A type without references and const; the result of x(...) counts as the tensor that it is.
+template <class T>
+using Plain = std::conditional_t<std::derived_from<std::remove_cvref_t<T>, Tensor>, Tensor,
+                                 std::remove_cvref_t<T>>;
+
+/// The compiled function of a function's type, if it is one of trees or of vectors.
 template <class F>
 struct CompiledAs {};
 template <class F>
 requires requires { &F::operator(); }
 struct CompiledAs<F> : CompiledAs<decltype(&F::operator())> {};
 template <class Result, class... Inputs>
-requires(TensorTree<std::remove_cvref_t<Result>> &&
-         (TensorTree<std::remove_cvref_t<Inputs>> &&
-          ...)) struct CompiledAs<Result (*)(Inputs...)> {
-  using Type = CompiledFunction<std::remove_cvref_t<Result>, std::remove_cvref_t<Inputs>...>;
+requires(TensorTree<Plain<Result>> &&
+         (TensorTree<Plain<Inputs>> && ...)) struct CompiledAs<Result (*)(Inputs...)> {
+  using Type = CompiledFunction<Plain<Result>, Plain<Inputs>...>;
+};
+template <class Result, class Input>
+requires(std::same_as<Plain<Result>, std::vector<Tensor>>&&
+             std::same_as<Plain<Input>, std::vector<Tensor>>) struct CompiledAs<Result (*)(Input)> {
+  using Type = Compiled;
 };
 template <class F, class Result, class... Inputs>
 struct CompiledAs<Result (F::*)(Inputs...) const> : CompiledAs<Result (*)(Inputs...)> {};
+
+template <class F>
+concept Compilable = requires {
+  typename CompiledAs<F>::Type;
+};
 
 }  // namespace detail
 
 /// compile(attention), where attention is a function, a lambda or an object with one operator()
 /// (const, no template), such as a model: from tensors or structs of tensors to one of these. The
-/// object is copied; its tensors are shared. The result has the type CompiledFunction.
-template <class F>
-requires requires { typename detail::CompiledAs<F>::Type; }
+/// object is copied; its tensors are shared. The result has the type CompiledFunction; that of a
+/// function from std::vector<Tensor> to std::vector<Tensor> has the type Compiled.
+template <detail::Compilable F>
 auto compile(F function, const CompileOptions& options = {}) {
   return typename detail::CompiledAs<F>::Type(std::move(function), options);
+}
+/// Anything else does not compile, and says why.
+template <class F>
+void compile(F, const CompileOptions& = {}) {
+  static_assert(detail::Compilable<F>,
+                "tensor::compile needs a function whose types it can see, from tensors or structs "
+                "of tensors (TensorTree in tensor/tree.h) to one of these. In place of a lambda of "
+                "auto write [](const tensor::Tensor& x) { ... }; an operator() must be const, no "
+                "template, and the only one");
 }
 
 }  // namespace tensor

@@ -75,11 +75,11 @@ void Session::advance(std::int64_t steps) {
 tensor::CompileOptions Session::compile_options(const StateDict& inputs) {
   const bool is_tf32 = options_.dtype == "tf32";
   tensor::CompileOptions how =
-      with_names(program_, {.dtype = tensor::parse_dtype(is_tf32 ? "f32" : options_.dtype),
+      with_names(program_, {.device = options_.device,
+                            .dtype = tensor::parse_dtype(is_tf32 ? "f32" : options_.dtype),
+                            .threads = static_cast<int>(options_.threads.value_or(0)),
                             .tf32 = is_tf32,
-                            .narrow_residuals = options_.narrow_residuals,
-                            .device = options_.device,
-                            .threads = static_cast<int>(options_.threads.value_or(0))});
+                            .narrow_residuals = options_.narrow_residuals});
   if (!options_.tune_log.empty())
     how.tune_logs = std::vector<std::string>{tensor::kShippedLogs, options_.tune_log};
   if (options_.tune.empty() || is_tuned_) return how;

@@ -10,7 +10,7 @@ class DigitsOnGpu : public OnGpu {};
 TEST_F(DigitsOnGpu, HaveTheSameTopClassInSixteenBits) {
   for (const DType dtype : {f16, bf16}) {
     SCOPED_TRACE(name(dtype));
-    digits::expect_same_classes({.dtype = dtype, .device = "cuda"});
+    digits::expect_same_classes({.device = "cuda", .dtype = dtype});
   }
 }
 

@@ -13,7 +13,7 @@ TEST_F(ModelsOnGpu, ReferenceCheckpointsAreRight) {
   for (const std::string& folder : golden::folders(""))
     for (const DType dtype : {f16, bf16}) {
       SCOPED_TRACE(name(dtype));
-      golden::expect_right(folder, {.dtype = dtype, .device = "cuda"});
+      golden::expect_right(folder, {.device = "cuda", .dtype = dtype});
     }
 }
 
@@ -28,7 +28,7 @@ TEST_P(StandardModelsOnGpu, KernelsAreRight) {
   nn::randomize(model.parameters, 20);
   const nn::StateDict inputs = {{"pixel_values", random_.normal({1, 3, c.height, c.width})}};
   const models::NamedExecutable fast =
-      models::compile_named(model.run, inputs, {.dtype = dtype, .device = "cuda"});
+      models::compile_named(model.run, inputs, {.device = "cuda", .dtype = dtype});
   golden::expect_verified(fast.executable, fast.arguments(inputs));
 }
 

@@ -58,7 +58,7 @@ TEST_F(RunOnGpu, AgreesWithTheEagerRunInEveryType) {
   // larger than the sum.
   for (const auto& [dtype, eps] : {std::pair(f32, 0x1p-23), {f16, 0x1p-11}, {bf16, 0x1p-8}}) {
     SCOPED_TRACE(name(dtype));
-    const Executable fast = compile(f, Tensors{image_}, {.dtype = dtype, .device = "cuda"});
+    const Executable fast = compile(f, Tensors{image_}, {.device = "cuda", .dtype = dtype});
     expect_near(fast({image_}), want, 64 * eps);
     expect_near(fast({image_(ellipsis, slice(none, none, -1))
                           .copy()(ellipsis, slice(none, none, -1))}),  // not contiguous
@@ -73,7 +73,7 @@ TEST_F(RunOnGpu, AgreesWithTheEagerRunInEveryType) {
 
 TEST_F(RunOnGpu, AThousandRunsAndEightThreadsGiveTheSameBits) {
   const auto f = [this](const Tensors& in) { return block(in); };
-  const Executable fast = compile(f, Tensors{image_}, {.dtype = f16, .device = "cuda"});
+  const Executable fast = compile(f, Tensors{image_}, {.device = "cuda", .dtype = f16});
   const Tensors first = fast({image_});
   int different = 0;
   for (int i = 0; i < 1000; ++i) different += !same_bits(fast({image_}), first);
@@ -90,7 +90,7 @@ TEST_F(RunOnGpu, AThousandRunsAndEightThreadsGiveTheSameBits) {
 
 TEST_F(RunOnGpu, PlansAreSavedAndLoaded) {
   const auto f = [this](const Tensors& in) { return block(in); };
-  const Executable fast = compile(f, Tensors{image_}, {.dtype = f16, .device = "cuda"});
+  const Executable fast = compile(f, Tensors{image_}, {.device = "cuda", .dtype = f16});
   const check::TemporaryFolder folder;
   const std::string path = folder / "plan.safetensors";
   fast.save(path);

@@ -144,7 +144,7 @@ TEST_F(ProgramsOnGpu, AThousandRunsOfAVitGiveTheSameBits) {
   nn::randomize(vit, 12);
   const Tensor x = random_.normal({1, 3, config.image.height, config.image.width}).to(gpu_);
   const auto fast = compile([&](const Tensors& in) -> Tensors { return {vit(in[0]).logits}; },
-                            Tensors{x}, {.dtype = f16, .device = gpu_});
+                            Tensors{x}, {.device = gpu_, .dtype = f16});
   Tensors got{empty(fast.output_types()[0].shape, f32, gpu_)};
   fast.run({x}, got);
   const Tensor first = got[0].to("cpu");

@@ -210,7 +210,7 @@ TEST_F(RunOnDevice, EveryTypeOfNumbersAgreesWithTheEagerRun) {
     for (const Device& device : devices()) {
       SCOPED_TRACE(testing::Message() << device);
       const Executable fast = compile(
-          f, Tensors{x, image}, {.dtype = numbers.dtype, .tf32 = numbers.tf32, .device = device});
+          f, Tensors{x, image}, {.device = device, .dtype = numbers.dtype, .tf32 = numbers.tf32});
       for (const Tensors& in : {Tensors{x, image}, Tensors{x.to(device), image.to(device)}}) {
         const Tensors got = fast(in);
         for (std::size_t i = 0; i < want.size(); ++i)

@@ -97,6 +97,31 @@ TEST(Tree, FunctionsAndLambdasAreCompiled) {
   EXPECT_EQ(constant().to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 2, 3}));
 }
 
+TEST(Tree, FunctionsOfVectorsAreCompiledAlone) {
+  const auto sums = tn::compile([](const std::vector<Tensor>& in) {
+    return std::vector<Tensor>{in[0] + in[1], in[0] - in[1]};
+  });
+  static_assert(std::is_same_v<decltype(sums), const tn::Compiled>);
+  const Tensor x = whole_numbers({3}, 7), y = whole_numbers({3}, 8);
+  EXPECT_EQ(sums({x, y})[0].to_vector<float>(), (x + y).to_vector<float>());
+  EXPECT_EQ(sums({x, y})[1].to_vector<float>(), (x - y).to_vector<float>());
+  const tn::TensorFunction stored = [](const std::vector<Tensor>& in) { return in; };
+  static_assert(std::is_same_v<decltype(tn::compile(stored)), tn::Compiled>);
+}
+
+TEST(Tree, TheResultOfAnIndexIsATensor) {
+  const auto first = tn::compile([](const Tensor& x) { return x(0); });
+  const Tensor x = whole_numbers({2, 3}, 9);
+  EXPECT_EQ(first(x).to_vector<float>(), x(0).to_vector<float>());
+}
+
+// The options that people write come first, in that order.
+TEST(Tree, OptionsInTheUsualOrder) {
+  const auto f = tn::compile([](const Tensor& x) { return x * 2; },
+                             {.device = "cpu", .dtype = tn::bf16, .threads = 1});
+  EXPECT_EQ(f(tn::ones({2})).to_vector<float>(), (std::vector<float>{2, 2}));
+}
+
 TEST(Tree, EveryMemberNeedsATensor) {
   const std::string undefined =
       "tensor: this tensor is undefined (default constructed): give it a value first";

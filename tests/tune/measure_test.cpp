@@ -216,7 +216,7 @@ TEST(GpuMeasurer, TunesOnAGpu) {
   const std::string log = folder / "log.jsonl";
   const TuneSummary summary =
       tune(example.f, {{{64, 30}, f32}},
-           {.dtype = f16, .device = "cuda", .tune_logs = std::vector<std::string>()},
+           {.device = "cuda", .dtype = f16, .tune_logs = std::vector<std::string>()},
            {.seconds = 20, .log = log});
   std::cout << summary;
   EXPECT_GT(summary.trials, 0);
@@ -227,7 +227,7 @@ TEST(GpuMeasurer, TunesOnAGpu) {
   const Tensor x = Generator(13).normal({64, 30});
   const Executable fast =
       compile(example.f, Tensors{x},
-              {.dtype = f16, .device = "cuda", .tune_logs = std::vector<std::string>{log}});
+              {.device = "cuda", .dtype = f16, .tune_logs = std::vector<std::string>{log}});
   const Tensor want = example.f({x})[0], got = fast({x})[0];
   EXPECT_LE(max(abs(got - want)).item(), 0x1p-7 * max(abs(want)).item());
   for (const GroupCheck& check : verify(fast, {x})) EXPECT_TRUE(check.ok()) << check.kernel;

@@ -265,7 +265,7 @@ TEST_F(EmulatedGpu, AModelTakesItsWeightsItsArenaAndLittleMore) {
   const auto f = [&](const Tensors& in) -> Tensors { return {model(in[0], {}).logits}; };
   const std::int64_t before = driver_counts().allocated_bytes;
   const Executable fast = compile(f, std::vector<TensorType>{{{1, 3, 224, 224}, f32}},
-                                  {.dtype = f16, .device = "cuda:2"});
+                                  {.device = "cuda:2", .dtype = f16});
   const std::int64_t taken = driver_counts().allocated_bytes - before;
   constexpr std::int64_t kMore = std::int64_t{64} << 20;
   EXPECT_GE(fast.device_memory().weights, 2 * parameters);

@@ -32,7 +32,7 @@ std::string tune_a_product() {
   const TensorFunction f = [&](const Tensors& in) -> Tensors {
     return {softmax(matmul(in[0], in[1]), 0) + in[2]};
   };
-  CompileOptions how{.dtype = f16, .device = "cuda", .tune_logs = std::vector<std::string>()};
+  CompileOptions how{.device = "cuda", .dtype = f16, .tune_logs = std::vector<std::string>()};
   const TuneSummary summary =
       tune(f, {a.type(), b.type(), bias.type()}, how, {.seconds = 0, .trials = 8, .log = path});
   std::cerr << summary;
