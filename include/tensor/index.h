@@ -106,7 +106,7 @@ class TENSOR_API IndexedTensor : public Tensor {
 };
 
 /// Walks along the first axis of a tensor: x(0), x(1), ...
-class RowIterator {
+class TENSOR_API RowIterator {
  public:
   using iterator_category = std::input_iterator_tag;
   using value_type = Tensor;
@@ -116,7 +116,7 @@ class RowIterator {
 
   RowIterator() = default;
   RowIterator(Tensor tensor, std::int64_t row) : tensor_(std::move(tensor)), row_(row) {}
-  IndexedTensor operator*() const { return {tensor_, {row_}}; }
+  IndexedTensor operator*() const;
   RowIterator& operator++() {
     ++row_;
     return *this;

@@ -10,5 +10,6 @@
 #include "tensor/handle.h"
 #include "tensor/index.h"
 #include "tensor/ops.h"
+#include "tensor/print.h"
 #include "tensor/shape.h"
 #include "tensor/version.h"

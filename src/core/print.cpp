@@ -1,9 +1,11 @@
-// Printing a tensor as NumPy 2.4 prints an array with str() and its default options: 8 digits,
-// lines of 75 characters, three items at either end of an axis when there are more than 1000
-// elements. (NumPys before 2.3 use exponents from 1e8 on, for scalars from 1e16 on, in every type.)
+// Printing a tensor as NumPy 2.4 prints an array with str(). (NumPys before 2.3 use exponents from
+// 1e8 on, for scalars from 1e16 on, in every type.)
+#include "tensor/print.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <mutex>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -15,9 +17,8 @@
 namespace tensor {
 namespace {
 
-constexpr int kPrecision = 8;
-constexpr std::size_t kLineWidth = 75;
-constexpr std::int64_t kThreshold = 1000, kEdgeItems = 3;
+std::mutex options_mutex;
+PrintOptions current_options;
 
 using Words = std::vector<std::string>;  // the elements as text, all of one width
 
@@ -61,14 +62,14 @@ Parts plain_parts(const Decimal& x) {
   return {sign + digits.substr(0, point), digits.substr(point)};
 }
 
-// At most kPrecision digits behind the point.
+// At most `precision` digits behind the point.
 template <class T>
-Parts plain_parts_of(T x) {
+Parts plain_parts_of(T x, int precision) {
   Parts parts = plain_parts(shortest_decimal(x));
-  if (parts.fraction.size() > kPrecision) {
-    const std::string text = rounded_text(static_cast<double>(x), kPrecision);
-    const std::size_t point = text.find('.');
-    parts = {text.substr(0, point), text.substr(point + 1)};
+  if (parts.fraction.size() > static_cast<std::size_t>(precision)) {
+    const std::string text = rounded_text(static_cast<double>(x), precision);
+    const std::size_t point = std::min(text.find('.'), text.size());  // none without a fraction
+    parts = {text.substr(0, point), text.substr(std::min(point + 1, text.size()))};
   }
   parts.fraction = without_trailing_zeros(parts.fraction);
   return parts;
@@ -85,11 +86,11 @@ std::string mantissa_text(const Decimal& x) {
 }
 
 template <class T>
-Words plain_words(const std::vector<T>& finite) {
+Words plain_words(const std::vector<T>& finite, int precision) {
   std::vector<Parts> parts;
   std::size_t left = 0, right = 0;
   for (const T x : finite) {
-    parts.push_back(plain_parts_of(x));
+    parts.push_back(plain_parts_of(x, precision));
     left = std::max(left, parts.back().whole.size());
     right = std::max(right, parts.back().fraction.size());
   }
@@ -101,14 +102,14 @@ Words plain_words(const std::vector<T>& finite) {
 }
 
 template <class T>
-Words exponent_words(const std::vector<T>& finite) {
+Words exponent_words(const std::vector<T>& finite, int precision) {
   std::size_t count = 0, exponent_digits = 2, left = 1;
   std::vector<Decimal> shortest;
   for (const T x : finite) {
     Decimal decimal = shortest_decimal(x);
     shortest.push_back(decimal);
-    if (decimal.digits.size() > kPrecision + 1)
-      decimal = rounded_decimal(static_cast<double>(x), kPrecision);
+    if (decimal.digits.size() > static_cast<std::size_t>(precision) + 1)
+      decimal = rounded_decimal(static_cast<double>(x), precision);
     count = std::max(count, without_trailing_zeros(decimal.digits.substr(1)).size());
     exponent_digits = std::max(exponent_digits, std::to_string(std::abs(decimal.exponent)).size());
     if (decimal.negative) left = 2;
@@ -145,7 +146,7 @@ bool needs_exponents(const std::vector<T>& finite) {
 }
 
 template <class T>
-Words floating_words(const std::vector<T>& values) {
+Words floating_words(const std::vector<T>& values, int precision) {
   std::vector<T> finite;
   Words special;  // the others, in order
   for (const T x : values) {
@@ -155,7 +156,8 @@ Words floating_words(const std::vector<T>& values) {
     else
       special.push_back(std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
   }
-  const Words numbers = needs_exponents(finite) ? exponent_words(finite) : plain_words(finite);
+  const Words numbers =
+      needs_exponents(finite) ? exponent_words(finite, precision) : plain_words(finite, precision);
   const std::size_t width = std::max(longest(numbers), longest(special));
   Words words;
   auto number = numbers.begin();
@@ -193,9 +195,9 @@ std::string alone_text(T x) {
 }
 
 template <class T>
-Words words_of(const std::vector<T>& values) {
+Words words_of(const std::vector<T>& values, int precision) {
   if constexpr (!std::is_integral_v<T>) {
-    return floating_words(values);
+    return floating_words(values, precision);
   } else {
     Words words;
     for (const T x : values) words.push_back(alone_text(x));
@@ -212,15 +214,16 @@ Words words_of(const std::vector<T>& values) {
 struct Excerpt {
   Shape shape;
   bool summarised;
+  std::int64_t edge_items;
 
-  bool cuts(int axis) const { return summarised && shape[axis] > 2 * kEdgeItems; }
+  bool cuts(int axis) const { return summarised && shape[axis] > 2 * edge_items; }
   // Calls body(index) for the shown indices along an axis, and gap() where some are left out.
   template <class Body, class Gap>
   void along(int axis, const Body& body, const Gap& gap) const {
     for (std::int64_t i = 0; i < shape[axis]; ++i) {
-      if (cuts(axis) && i == kEdgeItems) {
+      if (cuts(axis) && i == edge_items) {
         gap();
-        i = shape[axis] - kEdgeItems;
+        i = shape[axis] - edge_items;
       }
       body(i);
     }
@@ -240,8 +243,11 @@ void collect(const ConstView& x, const Excerpt& excerpt, int axis, std::int64_t 
 // Writes nested rows; `words` are taken one after the other.
 class Writer {
  public:
-  Writer(std::ostream& out, const Excerpt& excerpt, const Words& words)
-      : out_(out), excerpt_(excerpt), next_(words.begin()) {}
+  Writer(std::ostream& out, const Excerpt& excerpt, const Words& words, int line_width)
+      : out_(out),
+        excerpt_(excerpt),
+        next_(words.begin()),
+        line_width_(static_cast<std::size_t>(line_width)) {}
 
   void write(int axis) {
     out_ << '[';
@@ -268,7 +274,7 @@ class Writer {
   // A line has room for the closing brackets of all axes, unless a single word is too long for it.
   void write_row(int axis) {
     const std::string indent(static_cast<std::size_t>(axis) + 1, ' ');
-    const std::size_t width = kLineWidth - std::min(kLineWidth, indent.size());
+    const std::size_t width = line_width_ - std::min(line_width_, indent.size());
     std::string line = indent;
     bool first_line = true;
     const auto put_line = [&] {
@@ -292,9 +298,28 @@ class Writer {
   std::ostream& out_;
   const Excerpt& excerpt_;
   Words::const_iterator next_;
+  std::size_t line_width_;
 };
 
 }  // namespace
+
+void set_print_options(const PrintOptions& options) {
+  const auto check = [](const char* name, int value, int least) {
+    if (value < least)
+      fail("set_print_options", "got the ", name, " ", value, ", need at least ", least);
+  };
+  check("precision", options.precision, 0);
+  check("line_width", options.line_width, 1);
+  check("threshold", options.threshold, 0);
+  check("edge_items", options.edge_items, 1);
+  const std::lock_guard lock(options_mutex);
+  current_options = options;
+}
+
+PrintOptions print_options() {
+  const std::lock_guard lock(options_mutex);
+  return current_options;
+}
 
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   if (!tensor.defined()) return out << "undefined";
@@ -302,7 +327,8 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   if (tensor.size() == 0) return out << "[]";
   const Tensor here = tensor.to(Device());
   const ConstView x = const_view(here);
-  const Excerpt excerpt{x.shape, tensor.size() > kThreshold};
+  const PrintOptions how = print_options();
+  const Excerpt excerpt{x.shape, tensor.size() > how.threshold, how.edge_items};
   dispatch(x.dtype, [&]<class Tag>(Tag) {
     using T = typename Tag::type;
     if (x.rank() == 0) {
@@ -311,7 +337,7 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
     }
     std::vector<T> values;
     collect(x, excerpt, 0, 0, values);
-    Writer(out, excerpt, words_of(values)).write(0);
+    Writer(out, excerpt, words_of(values, how.precision), how.line_width).write(0);
   });
   return out;
 }

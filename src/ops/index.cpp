@@ -364,6 +364,8 @@ void IndexedTensor::operator/=(const Tensor& value) & {
   set_index(*this, {ellipsis}, in_place(divide(*this, value), *this));
 }
 
+IndexedTensor RowIterator::operator*() const { return tensor_(row_); }
+
 // ---- Index text.
 
 namespace {

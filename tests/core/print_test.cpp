@@ -9,6 +9,7 @@
 #include "src/core/view.h"
 #include "src/trace/trace.h"
 #include "tensor/tensor.h"
+#include "tests/error_of.h"
 
 namespace tensor {
 namespace {
@@ -99,6 +100,41 @@ TEST(Print, NumbersAndWhatHasNoValues) {
       },
       {{{2, 3}, f32}});
   EXPECT_EQ(text, "f32(2, 3)");
+}
+
+// Texts of numpy.printoptions.
+TEST(Print, Options) {
+  const Tensor x = array({{1.5, -2.0, 0.25}, {4.0, 1 / 3.0, -1.0}}), n = arange(12);
+  const auto with = [](const PrintOptions& options, const Tensor& what) {
+    set_print_options(options);
+    const std::string text = printed(what);
+    set_print_options({});
+    return text;
+  };
+  EXPECT_EQ(with({.precision = 3}, x), "[[ 1.5   -2.     0.25 ]\n [ 4.     0.333 -1.   ]]");
+  EXPECT_EQ(with({.precision = 3}, array({1e10 / 3, 1e-5})), "[3.333e+09 1.000e-05]");
+  EXPECT_EQ(with({.precision = 3}, Tensor(1 / 3.0)), "0.3333333333333333");
+  EXPECT_EQ(with({.precision = 0}, x), "[[ 2. -2.  0.]\n [ 4.  0. -1.]]");
+  EXPECT_EQ(with({.precision = 0}, array({0.4, 0.6, -0.3})), "[ 0.  1. -0.]");
+  EXPECT_EQ(with({.precision = 0}, array({1.0, 2.5, 1e9 / 3, std::nan("")})),
+            "[1.e+00 2.e+00 3.e+08    nan]");
+  EXPECT_EQ(with({.precision = 12}, x(1)), "[ 4.              0.333333333333 -1.            ]");
+  EXPECT_EQ(with({.precision = 2, .line_width = 20}, x),
+            "[[ 1.5  -2.\n   0.25]\n [ 4.    0.33\n  -1.  ]]");
+  EXPECT_EQ(with({.line_width = 20}, n), "[ 0  1  2  3  4  5\n  6  7  8  9 10 11]");
+  EXPECT_EQ(with({.threshold = 5, .edge_items = 1}, n), "[ 0 ... 11]");
+  EXPECT_EQ(with({.threshold = 5, .edge_items = 1}, n.reshape({3, 4}) * 0.5),
+            "[[0.  ... 1.5]\n ...\n [4.  ... 5.5]]");
+  EXPECT_EQ(with({.threshold = 12, .edge_items = 1}, n), "[ 0  1  2  3  4  5  6  7  8  9 10 11]");
+  EXPECT_EQ(print_options().precision, 8);
+  EXPECT_EQ(check::error_of([] { set_print_options({.precision = -1}); }),
+            "set_print_options: got the precision -1, need at least 0");
+  EXPECT_EQ(check::error_of([] { set_print_options({.line_width = 0}); }),
+            "set_print_options: got the line_width 0, need at least 1");
+  EXPECT_EQ(check::error_of([] { set_print_options({.threshold = -1}); }),
+            "set_print_options: got the threshold -1, need at least 0");
+  EXPECT_EQ(check::error_of([] { set_print_options({.edge_items = 0}); }),
+            "set_print_options: got the edge_items 0, need at least 1");
 }
 
 // The state of the stream (width, base, precision) is its owner's.
