@@ -1,12 +1,12 @@
-"""Renders the newest measurements in bench/results/gpu as the tables of bench/README.md, and draws some of them.
+"""Prints the newest measurements in bench/results/gpu as the tables of bench/README.md: one of the GPU, one of tuning.
 
-    python bench/gpu_table.py             # prints the tables
-    python bench/gpu_table.py --write     # puts them into bench/README.md, the drawings beside the results
-    python bench/gpu_table.py --check     # fails if others are there
+    python bench/gpu_table.py                     # prints them
+    python bench/gpu_table.py --write             # puts them into bench/README.md
+    python bench/gpu_table.py --check             # fails if others are there
+    python bench/gpu_table.py kernels search      # prints all that is known of these kinds
 
-Files are named by their date and what they hold: -models and -compiled (peers/compare_gpu.py), -kernels (peers/compare_kernels.py),
--tuned, -level0, -minutes and -ablation (tune_models), -search (tune_search on recordings of tune_models --record), -cost-model (tune_model and
-tune_search).
+The kinds are models, compiled, kernels, tests, tuned, level0, minutes, ablation, search and cost-model: the ends of the
+files' names (run_gpu.py writes them).
 """
 
 import json
@@ -14,16 +14,11 @@ import math
 import pathlib
 import re
 import statistics
+import sys
 
-import plots
-from plots import BLUE, GREEN, GREY, ORANGE, PALE_BLUE, PALE_ORANGE
-from table import line, put
+from table import put, table
 
 RESULTS = pathlib.Path(__file__).resolve().parent / "results/gpu"
-BEGIN, END = "<!-- gpu tables -->\n", "<!-- end of gpu tables -->\n"
-
-
-SEARCHES_SINCE = "2026-11-24"  # before, level 0 was another
 
 
 def newest(kind):
@@ -54,23 +49,11 @@ def runs(kind):
     seen, kept = set(), []
     for file in sorted(RESULTS.glob(f"*-{kind}.json"), reverse=True):
         run = json.loads(file.read_text())
-        if kind == "search" and run["date"] < SEARCHES_SINCE:
-            continue
         rows = [row for row in rows_of(kind, run) if keys_of(kind, row) - seen]
         seen |= {key for row in rows for key in keys_of(kind, row)}
         if rows:
             kept.insert(0, with_rows(kind, run, rows))
     return kept
-
-
-def together(kind, kept):
-    """The rows of these runs as one; those of models in the order of the longest run."""
-    rows = [row for run in kept for row in rows_of(kind, run)]
-    if kind != "search":
-        order = [(row["batch"], row["model"]) for row in max(
-            (json.loads(file.read_text())["results"] for file in RESULTS.glob(f"*-{kind}.json")), key=len)]
-        rows.sort(key=lambda row: order.index((row["batch"], row["model"])))
-    return with_rows(kind, kept[-1], rows)
 
 
 def mean(ratios):
@@ -81,27 +64,6 @@ def mean(ratios):
 def mean_sentence(what, ratios):
     """Empty where there is nothing of which to take the mean."""
     return f"\n{what}: {mean(ratios):.3f}.\n" if ratios else ""
-
-
-def image(name, what):
-    return f"\n![{what}](results/gpu/{name}.svg)\n"
-
-
-def named(row):
-    """The model, with how many images where they are more than one."""
-    return row["model"] if row["batch"] == 1 else f"{row['model']}, {row['batch']} images"
-
-
-def draw_gains(rows, names):
-    """A bar each: by how many percent the time before is longer than the one after."""
-    gains = [100 * (row["before_ms"] / row["after_ms"] - 1) for row in rows]
-    return plots.bars([("gain over level 0", BLUE)], [(name, [gain]) for name, gain in zip(names, gains)],
-                      lambda gain: f"{gain:+.1f} %", (min(0, *gains), max(gains)))
-
-
-def table(heads, rows, text_columns=1):
-    aligns = ["---"] * text_columns + ["--:"] * (len(heads) - text_columns)
-    return line(heads) + "|" + "|".join(aligns) + "|\n" + "".join(map(line, rows))
 
 
 def header(run, what):
@@ -148,15 +110,7 @@ def models(run):
         header(run, "Models, milliseconds")
         + f"Ceilings in the same run: {ceilings['gemm8192_float16_TF']:.0f} TFLOP/s, {ceilings['read_TBs']:.2f} TB/s read.\n\n"
         + table(["model", "batch", "tensor", "narrow residuals", "PyTorch", "PyTorch ÷ tensor", "floor", "groups"], rows)
-        + image("models", "Bars of the floor, tensor and PyTorch for each model.")
     )
-
-
-def draw_models(run):
-    series = {"floor_ms": ("floor of products and weights", GREY), "tensor_ms": ("tensor", BLUE),
-              "torch_graph_ms": ("PyTorch, CUDA graph", ORANGE)}
-    return plots.bars(list(series.values()), [(named(row), [row.get(key) for key in series]) for row in run["results"]],
-                      lambda ms: f"{ms:.3f} ms", note="each model on a scale of its own")
 
 
 COMPILED = ("best", "autotune")  # modes
@@ -213,17 +167,12 @@ def tuned(run):
              "before ms", "after ms", "gain", "of the kernels alone", "fusions overturned"]
     return (header(run, "Tuning") + "\n" + table(heads, rows)
             + mean_sentence("Geometric mean of the gains at batch 1", gains)
-            + image("tuned", "Bars of the gain over level 0 for each model.")
             + listed(run, "overturned", "Fusions overturned in") + listed(run, "chosen", "Chosen by the time of the whole of"))
 
 
 def listed(run, key, what):
     return "".join(f"\n{what} {row['model']}:\n\n" + "".join(f"- {text}\n" for text in row[key])
                    for row in run["results"] if row.get(key))
-
-
-def draw_tuned(run):
-    return draw_gains(run["results"], map(named, run["results"]))
 
 
 def level0(run):
@@ -235,8 +184,7 @@ def level0(run):
     ratios = [row["before_ms"] / row["after_ms"] for row in run["results"] if row["batch"] == 1]
     return (header(run, "What is taken without measuring (level 0) beside the tuned plans that ship, milliseconds by turns")
             + "\n" + table(["model", "batch", "level 0", "tuned", "level 0 ÷ tuned"], rows)
-            + mean_sentence("Geometric mean at batch 1", ratios)
-            + image("level0", "Bars of the gain of the tuned plans over level 0 for each model."))
+            + mean_sentence("Geometric mean at batch 1", ratios))
 
 
 def minutes(run):
@@ -247,13 +195,7 @@ def minutes(run):
     ]
     return header(run, "A short tune beside a long one, their plans by turns") + "\n" + table(
         ["model", "tuned s", "trials", "long tune s, at most", "ms after the short one", "after the long one", "ratio"], rows
-    ) + image("minutes", "Bars of the time after a short and after a long tune.")
-
-
-def draw_minutes(run):
-    series = [("after the short tune", PALE_BLUE), ("after the long one", BLUE)]
-    return plots.bars(series, [(named(row), [row["short_ms"], row["long_ms"]]) for row in run["results"]],
-                      lambda ms: f"{ms:.4f} ms", note="each model on a scale of its own")
+    )
 
 
 def without(row):
@@ -269,14 +211,7 @@ def ablation(run):
     ]
     return header(run, "With a part left out") + "\n" + table(
         ["model", "without", "trials", "tuned s", "before ms", "after ms", "÷ with all"], rows, 2
-    ) + image("ablation", "Bars of the time of the tuned plan without each part.")
-
-
-def draw_ablation(run):
-    assert len({row["model"] for row in run["results"]}) == 1
-    rows = [(f"without {without(row)}" if row["without"] else "all parts", [row["after_ms"]]) for row in run["results"]]
-    return plots.bars([(f"tuned {run['results'][0]['model']}", BLUE)], rows, lambda ms: f"{ms:.3f} ms",
-                      scale=(0, max(row["after_ms"] for row in run["results"])))
+    )
 
 
 def described(problem):
@@ -307,20 +242,10 @@ def ranking(run):
     for key in ("rank correlation", "top-8 recall", "best of first 4"):
         heads += [f"{key}, learned", "analytic"]
     return (header(run, "How the cost model ranks what tuning measured of a model of which it has learned nothing")
-            + "\n" + table(heads, rows) + image("cost-model", "Bars of rank correlation and top-8 recall for each log left out."))
+            + "\n" + table(heads, rows))
 
 
-def draw_ranking(run):
-    series = {("rank_correlation", "learned"): ("rank correlation, learned", BLUE),
-              ("rank_correlation", "analytic"): ("analytic", PALE_BLUE),
-              ("top8_recall", "learned"): ("top-8 recall, learned", ORANGE),
-              ("top8_recall", "analytic"): ("analytic", PALE_ORANGE)}
-    groups = [(left_out(row), [row[model][key] for key, model in series])
-              for row in run["ranking"]["left_out"] if row["problems"]]
-    return plots.bars(list(series.values()), groups, lambda value: f"{value:.2f}", (0, 1))
-
-
-METHODS = {"random": ("random", GREY), "evolution": ("evolution", ORANGE), "full": ("anew", BLUE), "started": ("started", GREEN)}
+METHODS = {"random": "random", "evolution": "evolution", "full": "anew", "started": "started"}
 WHAT_THEY_ARE = ("Evolution has no model, \"anew\" one that learns from these trials only, \"started\" one that had learned from "
                  "the logs of models that do not have the subgraph, and goes on")
 
@@ -339,7 +264,7 @@ def searched(search):
     for name, of in (("median", statistics.median), ("mean", statistics.mean)):
         rows.append([f"{name} of {len(search['tasks'])}", "", f"**{of(level0):.3f}**"]
                     + [f"**{of(medians[key]):.3g}**" for key in METHODS])
-    names = [f"**{name}**" if key == "started" else name for key, (name, _) in METHODS.items()]
+    names = [f"**{name}**" if key == "started" else name for key, name in METHODS.items()]
     return table(["subgraph", "recorded", "level 0 ÷ best", *names], rows)
 
 
@@ -412,26 +337,83 @@ def search(run):
             + f"Trials until the best is that of all that were recorded ({run['search']['trials']:,} at most) by random search, medians of {seeds_of(run['search'])} seeds. "
             f"{WHAT_THEY_ARE}; level 0 is what is taken without measuring, of what was recorded:\n\n"
             + searched(run["search"])
-            + "\n" + exhaustive(run["search"])
-            + image("search", "The best time so far, trial by trial, by each search, a panel a subgraph."))
+            + "\n" + exhaustive(run["search"]))
 
 
-def draw_search(run):
-    tasks = run["search"]["tasks"]
-    return plots.curves(run["search"], [described(task["problem"]) for task in tasks], METHODS)
+def newest_rows(kind):
+    """Of each model, number of images and type the last row."""
+    rows = {}
+    for run in runs(kind):
+        rows |= {(row["model"], row["batch"], row.get("dtype", "f16")): row for row in run["results"]}
+    return rows
 
 
-KINDS = {"models": (models, draw_models), "compiled": (compiled, None), "kernels": (kernels, None), "tests": (tests, None),
-         "tuned": (tuned, draw_tuned),
-         "level0": (level0, draw_tuned), "minutes": (minutes, draw_minutes), "ablation": (ablation, draw_ablation),
-         "search": (search, draw_search), "cost-model": (ranking, draw_ranking)}
+def of_the_gpu():
+    """The table of models, and a line for each kind of kernel."""
+    [run] = runs("models")
+    compilers = newest_rows("compiled")
+    rows = []
+    for row in run["results"]:
+        one = compilers.get((row["model"], row["batch"], row["dtype"]))
+        rows.append([row["model"], str(row["batch"]), f"{row['tensor_ms']:.3f}", f"{row['narrow_ms']:.3f}",
+                     peer_cell(row, "graph"), *faster(row, ["graph"]), *(faster(one, COMPILED) if one else ["–"]),
+                     f"{row['floor_ms']:.3f}", f"{row['kernel_groups']:.0f}", f"{row['GPU_MB']:,.0f}"])
+    heads = ["model", "images", "tensor", "narrow residuals", "PyTorch", "PyTorch ÷ tensor", "torch.compile ÷ tensor", "floor",
+             "kernels", "GPU MB"]
+    return f"{run['gpu']['name']}, torch {run['versions']['torch']}. Milliseconds in float16. {clocks(run)}\n" + table(
+        heads, rows) + "\n" + kernel_lines()
+
+
+def kind_of(kernel):
+    family, shape, *epilogue = kernel.split("/")
+    if family != "gemm":
+        return {"conv": "convolutions", "softmax": "products with a softmax"}.get(family, family)
+    if epilogue == ["narrow_residual"]:
+        return "products, 64 images, residual of 16 bits"
+    if epilogue == ["plain"]:
+        return f"{shape}".replace("x", " x ")
+    wide = int(shape.split("x")[0]) > 10000
+    return f"products, {'64 images' if wide else 'one image'}" + (", residual of 32 bits" if wide and "residual" in epilogue else "")
+
+
+def kernel_lines():
+    [run] = runs("kernels")
+    ratios = {}
+    for row in run["results"]:
+        ratios.setdefault(kind_of(row["kernel"]), []).append(row["torch_us"] / row["chosen_us"])
+    return table(["kernels alone", "how many", "PyTorch ÷ tensor, least", "mean", "most"],
+                 [[kind, str(len(of)), f"{min(of):.2f}", f"**{mean(of):.2f}**", f"{max(of):.2f}"] for kind, of in ratios.items()])
+
+
+def of_tuning():
+    """The newest tuning of each model with one image, on the GPU and on a CPU."""
+    shipped, rows = newest_rows("level0"), []
+    order = [key for key in shipped]
+    for key, row in sorted(newest_rows("tuned").items(), key=lambda one: order.index(one[0]) if one[0] in order else len(order)):
+        if row["batch"] == 1:
+            plan = shipped.get(key)
+            rows.append(["H200", *tuning_row(row), f"{PAPER_SECONDS[row['model']]:,}" if row["model"] in PAPER_SECONDS else "–",
+                         f"{plan['before_ms'] / plan['after_ms']:.3f}" if plan else "–"])
+    for file in sorted((RESULTS.parent / "cpu").glob("*-tuned.json"))[-1:]:
+        run = json.loads(file.read_text())
+        rows += [[run["machine"].get("label", run["machine"]["cpu"]), *tuning_row(row), "–", "–"] for row in run["results"]]
+    gains = [float(row[5].strip("*")) for row in rows if row[0] == "H200"]
+    return table(["device", "model", "type", "level 0 ms", "tuned ms", "gain", "schedules", "s", "the paper's s",
+                  "level 0 ÷ shipped"], rows, 3) + mean_sentence("Geometric mean of the gains on the H200", gains)
+
+
+def tuning_row(row):
+    digits = 3 if row["before_ms"] < 10 else 1
+    return [row["model"], row["dtype"], f"{row['before_ms']:.{digits}f}", f"{row['after_ms']:.{digits}f}",
+            f"**{row['before_ms'] / row['after_ms']:.3f}**", f"{row['trials']:,}", f"{row['tune_seconds']:.0f}"]
+
+
+KINDS = {"models": models, "compiled": compiled, "kernels": kernels, "tests": tests, "tuned": tuned, "level0": level0,
+         "minutes": minutes, "ablation": ablation, "search": search, "cost-model": ranking}
 
 if __name__ == "__main__":
-    tables, drawings = [], {}
-    for kind, (render, draw) in KINDS.items():
-        kept = runs(kind)
-        rendered = [render(run) for run in kept]
-        tables += [text.split("\n![")[0] for text in rendered[:-1]] + rendered[-1:]  # one drawing has them all
-        if draw and kept:
-            drawings[RESULTS / f"{kind}.svg"] = draw(together(kind, kept) if len(kept) > 1 else kept[-1])
-    put("\n".join(tables) or "No results yet.\n", BEGIN, END, drawings)
+    if sys.argv[1:] and not sys.argv[1].startswith("-"):
+        print("\n".join(KINDS[kind](run) for kind in sys.argv[1:] for run in runs(kind)))
+    else:
+        put(of_the_gpu(), "gpu table")
+        put(of_tuning(), "tuning table")

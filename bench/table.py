@@ -1,8 +1,10 @@
-"""Renders the newest measurements of bench/results, by model and processor, as tables of bench/README.md, one a run.
+"""Prints the measurements of bench/results on CPUs as the tables of bench/README.md and of the front page.
 
-    python bench/table.py             # prints it
-    python bench/table.py --write     # puts it into bench/README.md
-    python bench/table.py --check     # fails if bench/README.md has another one
+    python bench/table.py             # prints them
+    python bench/table.py --write     # puts them into bench/README.md and README.md
+    python bench/table.py --check     # fails if other ones are there
+
+Of every processor, model and type the newest run counts, unless its rows are marked as disturbed.
 """
 
 import json
@@ -10,8 +12,20 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-README, BEGIN, END = HERE / "README.md", "<!-- table -->\n", "<!-- end of table -->\n"
+README, FRONT = HERE / "README.md", HERE.parent / "README.md"
 PEERS = ["torch", "torch.compile", "onnxruntime"]
+
+
+def table(heads, rows, text_columns=1):
+    aligns = ["---"] * text_columns + ["--:"] * (len(heads) - text_columns)
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in [heads, *rows]).replace(
+        " |\n", " |\n|" + "|".join(aligns) + "|\n", 1)
+
+
+def processor(run):
+    """As compare.py --label calls it, or as the system does."""
+    machine = run["machine"]
+    return machine.get("label", f"{machine['cpu']} ({machine['flags']})")
 
 
 def cell(row):
@@ -20,87 +34,77 @@ def cell(row):
     return f"{row['median_ms']:,.1f}" if "median_ms" in row else "failed"
 
 
-def line(cells):
-    return "| " + " | ".join(cells) + " |\n"
-
-
-def times(rows):
-    """Medians in milliseconds, and how many times as long the fastest peer takes."""
-    text = line(["model", "type", "tensor", *PEERS, "fastest peer ÷ tensor"]) + "|---|---|--:|--:|--:|--:|--:|\n"
-    engines_of = {}
-    for row in rows:
-        engines_of.setdefault((row["model"], row["dtype"]), {})[row["engine"]] = row
-    for (model, dtype), engines in engines_of.items():
-        ours = engines.get("tensor", {}).get("median_ms")
+def times(runs):
+    """A row a processor, model and type: medians in milliseconds, how many times as long the fastest peer takes, and what
+    else is known of this library's run (the peak of its process has the benchmark's random weights twice)."""
+    found = {}
+    for run in runs:
+        for row in run["results"]:
+            found.setdefault((processor(run), row["model"], row["dtype"]), {})[row["engine"]] = row
+    rows, families = [], ["vit", "detr", "setr"]
+    for (name, model, dtype), engines in sorted(found.items(), key=lambda one: (one[0][0], families.index(one[0][1].split("-")[0]))):
+        tensor = engines.get("tensor", {})
         theirs = [engines[peer]["median_ms"] for peer in PEERS if "median_ms" in engines.get(peer, {})]
+        ours = tensor.get("median_ms")
         ratio = f"**{min(theirs) / ours:.2f}**" if ours and theirs else "–"
-        text += line([model, dtype, *(cell(engines.get(engine)) for engine in ["tensor", *PEERS]), ratio])
-    return text
+        more = [f"{tensor[key]:,.0f}" if key in tensor else "–" for key in ("compile_ms", "groups", "arena_MB")]
+        rows.append([name, model, dtype, cell(engines.get("tensor")), *(cell(engines.get(peer)) for peer in PEERS), ratio, *more])
+    return table(["cores", "model", "type", "tensor", *PEERS, "fastest peer ÷ tensor", "compile ms", "groups", "arena MB"],
+                 rows, 3)
 
 
-def details(rows):
-    """What else is known of this library's runs, and how far the single runs lie apart."""
-    heads = ["model", "type", "min – max ms", "GFLOP/s", "× f32", "compile ms", "groups", "weights MB", "arena MB"]
-    text = line([*heads, "peak MB"]) + "|---|---" + "|--:" * 8 + "|\n"
-    ours = [row for row in rows if row["engine"] == "tensor" and "median_ms" in row]
-    f32 = {row["model"]: row["median_ms"] for row in ours if row["dtype"] == "f32"}
-    for row in ours:
-        spread = f"{row['min_ms']:,.1f} – {row['max_ms']:,.1f}"
-        speed_up = f"{f32[row['model']] / row['median_ms']:.2f}" if row["model"] in f32 else "–"
-        rate = f"{row['gflop'] / row['median_ms'] * 1e3:,.0f}"
-        numbers = [f"{row[key]:,.0f}" for key in ("compile_ms", "groups", "weights_MB")]
-        memory = [f"{row['arena_MB']:,.1f}", f"{row['peak_MB']:,}"]
-        text += line([row["model"], row["dtype"], spread, rate, speed_up, *numbers, *memory])
-    return text
-
-
-def render(result):
-    machine, versions = result["machine"], result["versions"]
-    names = ", ".join(f"{name} {version}" for name, version in versions.items())
-    failures = [row for row in result["results"] if "failure" in row]
-    return (
-        f"{result['date']}, {result['threads']} threads on {machine['cores']} cores of {machine['cpu']} "
-        f"({machine['flags']}), {machine['memory_GB']} GB, {machine['system']}. {names}.\n\n"
-        f"Milliseconds of one image, medians:\n\n{times(result['results'])}\n"
-        f"This library in detail (the weights as stored in f32; peak of the whole process):\n\n"
-        f"{details(result['results'])}"
-        + "".join(f"\n{row['model']} {row['dtype']} on {row['engine']} failed: {row['failure']}\n" for row in failures)
-    )
+def versions(runs):
+    """A sentence about what was compared."""
+    told = {}
+    for run in runs:
+        for name in ("torch", "transformers", "onnxruntime", "python"):
+            if name in run["versions"]:
+                told.setdefault(name, set()).add(run["versions"][name])
+    names = ", ".join(f"{name} {' or '.join(sorted(values))}" for name, values in told.items())
+    return f"{', '.join(sorted({run['machine']['system'] for run in runs}))}, {names}. Milliseconds of one image, medians.\n"
 
 
 def current():
-    """The runs, oldest first, each with those of its rows that no later run on such a processor measured again."""
-    runs = [json.loads(path.read_text()) for path in (HERE / "results").glob("*.json")]
+    """The runs, each with those of its rows that no later run on such a processor measured again."""
+    runs = [json.loads(path.read_text()) for path in (HERE / "results").glob("*-*.json")]
     runs.sort(key=lambda run: run["date"])
+    for run in runs:
+        run["results"] = [row for row in run["results"] if "disturbed" not in row]
 
     def key(run, row):
-        return run["machine"]["cpu"], run["machine"]["flags"], row["model"], row["dtype"]
+        return processor(run), row["model"], row["dtype"]
 
     latest = {key(run, row): run["date"] for run in runs for row in run["results"]}
-    for run in runs:
-        rows = [row for row in run["results"] if latest[key(run, row)] == run["date"]]
-        if rows:
-            yield {**run, "results": rows}
+    return [{**run, "results": [row for row in run["results"] if latest[key(run, row)] == run["date"]]} for run in runs]
 
 
-def put(text, begin, end, drawings={}):
-    """Prints it, or, as the command line says, puts it between two lines of bench/README.md or compares it with them.
+ENGINES = {"tensor": "this library (`vit`, C++)", "tensor, plan": "the same with a plan file", "onnxruntime": "ONNX Runtime (Python)",
+           "torch": "PyTorch (TorchScript, Python)", "python": "Python and NumPy alone"}
 
-    So it does with the drawings {file: what it holds}.
-    """
+
+def footprint(result):
+    """The front page's table, of peers/footprint.py's result."""
+    def megabytes(engine, part):
+        return f"{result['bytes'][engine][part] / 1e6:,.0f}" if engine in result["bytes"] else "–"
+
+    rows = [[ENGINES[engine], megabytes(engine, "own"), megabytes(engine, "all"), f"{row['peak_MB']:,}", f"{row['median_s']:.2f}"]
+            for engine, row in result["engines"].items()]
+    return table(["", "its library, MB", "all it needs, MB", "peak memory, MB", "cold start, s"], rows)
+
+
+def put(text, name, file=README):
+    """Prints it, or, as the command line says, puts it between two comments of a file or compares it with what is there."""
     if len(sys.argv) == 1:
-        return print(text, end="")
-    before, rest = README.read_text().split(begin)
-    _, after = rest.split(end)
-    wanted = {README: before + begin + text + end + after, **drawings}
-    others = [file for file, text in wanted.items() if not file.exists() or file.read_text() != text]
+        return print(text)
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+    before, rest = file.read_text().split(begin)
+    now, after = rest.split(end)
     if sys.argv[1] == "--write":
-        for file in others:
-            file.write_text(wanted[file])
-    elif others:
-        names = ", ".join(str(file.relative_to(HERE)) for file in others)
-        sys.exit(f"not what the results say: {names} in bench; run {sys.argv[0]} --write")
+        file.write_text(before + begin + text + end + after)
+    elif now != text:
+        sys.exit(f"{file}: {name} is not what the results say; run {sys.argv[0]} --write")
 
 
 if __name__ == "__main__":
-    put("\n".join(render(run) for run in current()) or "No results yet.\n", BEGIN, END)
+    put(versions(current()) + "\n" + times(current()), "cpu table")
+    put(footprint(json.loads((HERE / "results/footprint.json").read_text())), "footprint", FRONT)

@@ -216,6 +216,7 @@ def arguments():
     parser.add_argument("--seconds", type=float, default=3, help="of one turn, about (3); at least 3 runs")
     parser.add_argument("--limit", type=float, default=600, help="seconds to get ready in (600)")
     parser.add_argument("--binary", default=str(ROOT / "build/release/bench/bench_models"))
+    parser.add_argument("--label", help="what the tables call this processor")
     parser.add_argument("--out", help="the JSON file (bench/results/DATE.json)")
     options = parser.parse_args()
     if not pathlib.Path(options.binary).exists():
@@ -234,7 +235,7 @@ def main():
     result = {
         "date": now.strftime("%Y-%m-%d %H:%M UTC"),
         "command": " ".join(["bench/peers/compare.py", *sys.argv[1:]]),
-        "machine": machine(),
+        "machine": machine() | ({"label": options.label} if options.label else {}),
         "load_before": round(load, 2),
         "threads": options.threads,
         "versions": {
@@ -256,7 +257,7 @@ def main():
                 result["results"].append(row)
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(json.dumps(result, indent=1) + "\n")  # what is measured stays if the rest fails
-    print(table.render(result))
+    print(table.times([result]))
     print(f"written to {out}", file=sys.stderr)
 
 

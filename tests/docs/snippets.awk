@@ -8,6 +8,7 @@
 #   ```text               right after one of those that run: exactly what it prints. With "text like", digits and
 #                         the width of columns may differ.
 #   | NumPy | tensor | value |    rows whose tensor expression prints the value (scripts/numpy_table.py)
+#   | It says | Do this |         rows that begin with an error's text in backticks: the sources throw it, … being what differs
 #
 # Any other C++, and any other shell block that names a checkpoint of ours, is an error: nothing stands untested.
 
@@ -87,7 +88,7 @@ FNR == 1 {
   sub(/.*\//, "", suite)
   sub(/\.md$/, "", suite)
   gsub(/[^A-Za-z0-9]/, "_", suite)
-  inside = table = 0
+  inside = table = errors = 0
   given = ""
 }
 
@@ -120,7 +121,11 @@ inside { block = block $0 "\n"; next }
 /^\| NumPy \| tensor \| value \|$/ { table = 1; next }
 table && /^\|[-| :]+\|$/ { next }
 table && /^\|/ { row($0); next }
-{ table = 0 }
+/^\| It says \| Do this \|$/ { errors = 1; next }
+errors && /^\|[-| :]+\|$/ { next }
+errors && /^\| `[^`]+`/ { body = body test(FNR) "{ docs::expect_thrown(" raw(substr($0, 4, index(substr($0, 4), "`") - 1)) "); }\n"; next }
+errors && /^\|/ { complain("a row without an error's text in backticks") }
+{ table = errors = 0 }
 
 END {
   if (failed) exit 1

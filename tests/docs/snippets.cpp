@@ -4,6 +4,7 @@
 
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -88,6 +89,52 @@ void expect_quoted(const std::string& file, const std::string& lines) {
   text << "\n" << in.rdbuf();
   EXPECT_NE(text.str().find("\n" + lines), std::string::npos) << "not in " << file << ":\n"
                                                               << lines;
+}
+
+namespace {
+
+/// The sources, in which literals that follow each other are one.
+const std::string& all_literals() {
+  static const std::string all = [] {
+    std::ostringstream files;
+    for (const char* folder : {"src", "models", "tests"})
+      for (const auto& entry : fs::recursive_directory_iterator(fs::path(DOCS_SOURCE) / folder))
+        if (const auto kind = entry.path().extension(); kind == ".cpp" || kind == ".txt")
+          files << std::ifstream(entry.path()).rdbuf();
+    const std::string text = files.str();
+    std::string joined;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      const std::size_t next = text[i] == '"' ? text.find_first_not_of(" \n", i + 1) : i;
+      if (next > i + 1 && next != std::string::npos && text[next] == '"')
+        i = next;
+      else
+        joined += text[i];
+    }
+    return joined;
+  }();
+  return all;
+}
+
+/// Literals escape their quotes.
+bool is_literal(std::string text) {
+  for (std::size_t i = 0; (i = text.find('"', i)) != std::string::npos; i += 2)
+    text.insert(i, 1, '\\');
+  return all_literals().find(text) != std::string::npos;
+}
+
+}  // namespace
+
+void expect_thrown(const std::string& text) {
+  const std::string ellipsis = "…";
+  for (std::size_t begin = 0, end; begin < text.size(); begin = end + ellipsis.size()) {
+    end = std::min(text.find(ellipsis, begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    // What stands before the first colon is an argument of its own.
+    const std::size_t colon = part.find(": ");
+    EXPECT_TRUE(is_literal(part) ||
+                (colon != std::string::npos && is_literal(part.substr(colon + 2))))
+        << "no source has \"" << part << '"';
+  }
 }
 
 std::string on_one_line(const std::string& text) {

@@ -31,6 +31,9 @@ void expect_like(const Output& got, const std::string& want);
 /// The lines stand in this file of the repository, one after the other.
 void expect_quoted(const std::string& file, const std::string& lines);
 
+/// The text of an error stands in the sources, in parts where it has an ellipsis for what differs.
+void expect_thrown(const std::string& text);
+
 /// As NumPy prints, on one line: "[[0 1] [2 3]]".
 std::string on_one_line(const std::string& text);
 

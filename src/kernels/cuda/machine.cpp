@@ -76,8 +76,8 @@ Ceilings ceilings_of(const Machine& machine) {
     const char* name;
     Ceilings ceilings;
   };
-  // Products of 8192 x 8192 and reading 4 GiB with PyTorch (bench/peers/gpu_peers.py): the medians
-  // of the nine runs in bench/results/gpu/*-models.json up to 2026-11-23.
+  // These are medians of PyTorch's products of 8192 x 8192 and of its reading 4 GiB, over the runs
+  // in bench/results/gpu/ceilings.json (bench/peers/gpu_peers.py measures them).
   static const Row kMeasured[] = {{"NVIDIA H200", {750, 774, 4406, true}}};
   for (const Row& row : kMeasured)
     if (machine.device.name == row.name) return row.ceilings;
