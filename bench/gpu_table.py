@@ -16,7 +16,7 @@ import re
 import statistics
 import sys
 
-from table import put, table
+from table import paragraph, put, table
 
 RESULTS = pathlib.Path(__file__).resolve().parent / "results/gpu"
 
@@ -360,8 +360,8 @@ def of_the_gpu():
                      f"{row['floor_ms']:.3f}", f"{row['kernel_groups']:.0f}", f"{row['GPU_MB']:,.0f}"])
     heads = ["model", "images", "tensor", "narrow residuals", "PyTorch", "PyTorch ÷ tensor", "torch.compile ÷ tensor", "floor",
              "kernels", "GPU MB"]
-    return f"{run['gpu']['name']}, torch {run['versions']['torch']}. Milliseconds in float16. {clocks(run)}\n" + table(
-        heads, rows) + "\n" + kernel_lines()
+    about = f"{run['gpu']['name']}, torch {run['versions']['torch']}. Milliseconds in float16. {clocks(run)}"
+    return paragraph(about) + "\n" + table(heads, rows) + "\n" + kernel_lines()
 
 
 def kind_of(kernel):

@@ -10,6 +10,7 @@ Of every processor, model and type the newest run counts, unless its rows are ma
 import json
 import pathlib
 import sys
+import textwrap
 
 HERE = pathlib.Path(__file__).resolve().parent
 README, FRONT = HERE / "README.md", HERE.parent / "README.md"
@@ -20,6 +21,10 @@ def table(heads, rows, text_columns=1):
     aligns = ["---"] * text_columns + ["--:"] * (len(heads) - text_columns)
     return "".join(f"| {' | '.join(cells)} |\n" for cells in [heads, *rows]).replace(
         " |\n", " |\n|" + "|".join(aligns) + "|\n", 1)
+
+
+def paragraph(text):
+    return textwrap.fill(text, 112, break_long_words=False, break_on_hyphens=False) + "\n"
 
 
 def processor(run):
@@ -61,7 +66,8 @@ def versions(runs):
             if name in run["versions"]:
                 told.setdefault(name, set()).add(run["versions"][name])
     names = ", ".join(f"{name} {' or '.join(sorted(values))}" for name, values in told.items())
-    return f"{', '.join(sorted({run['machine']['system'] for run in runs}))}, {names}. Milliseconds of one image, medians.\n"
+    system = ", ".join(sorted({run["machine"]["system"] for run in runs}))
+    return paragraph(f"{system}, {names}. Milliseconds of one image, medians.")
 
 
 def current():
