@@ -86,14 +86,14 @@ def commands(build, folder, threads):
 
 
 def run(command):
-    """Seconds from start to end, and the most memory, in MB."""
+    """Seconds from start to end, those of all threads on a core, and the most memory, in MB."""
     begin = time.perf_counter()
     process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - begin
     if status:
         sys.exit(f"failed: {' '.join(map(str, command))}")
-    return seconds, usage.ru_maxrss * 1024 / 1e6
+    return seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6
 
 
 def libraries(file):
@@ -124,6 +124,13 @@ def sizes(build):
             "torch": {"own": torch["libtorch_cpu.so"], "all": sum(torch.values())}}
 
 
+def summary(times):
+    seconds, on_cores, peaks = zip(*times)
+    return {"median_s": round(statistics.median(seconds), 3), "least_s": round(min(seconds), 3),
+            "cores_s": round(statistics.median(on_cores), 3), "peak_MB": round(statistics.median(peaks)),
+            "seconds": [round(one, 3) for one in seconds]}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parents[1] / "build/shared")
@@ -151,10 +158,7 @@ def main():
         "versions": {"python": platform.python_version(),
                      **{name: importlib.metadata.version(name) for name in ("torch", "onnxruntime", "numpy")}},
         "bytes": sizes(options.build), "difference": difference,
-        "engines": {engine: {"median_s": round(statistics.median(s for s, _ in times), 3),
-                             "least_s": round(min(s for s, _ in times), 3),
-                             "peak_MB": round(statistics.median(mb for _, mb in times)),
-                             "seconds": [round(s, 3) for s, _ in times]} for engine, times in runs.items()},
+        "engines": {engine: summary(times) for engine, times in runs.items()},
     }
     (HERE.parent / "results/footprint.json").write_text(json.dumps(result, indent=1) + "\n")
     print(table.footprint(result))
