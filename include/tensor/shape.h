@@ -43,7 +43,7 @@ class TENSOR_API Dims {
   void erase(int position);
   bool contains(std::int64_t value) const;
 
-  friend bool operator==(const Dims& a, const Dims& b);
+  friend TENSOR_API bool operator==(const Dims& a, const Dims& b);
 
  private:
   std::array<std::int64_t, kMaxRank> values_{};
