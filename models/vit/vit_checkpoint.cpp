@@ -221,8 +221,7 @@ VitConfig huggingface_config(const Checkpoint& checkpoint, const Names& names) {
   checkpoint.agree(config, "intermediate_size", c.mlp, "weights of the MLP");
   if (c.pooler > 0)
     checkpoint.agree(config, "pooler_output_size", c.pooler, "weights of the pooler");
-  if (c.classes > 0)
-    checkpoint.agree(config, "num_labels", c.classes, "weights of the classifier");
+  if (c.classes > 0) checkpoint.agree(config, "num_labels", c.classes, "weights of the classifier");
   if (config.has("patch_size") && !(size_setting(config["patch_size"]) == c.patch))
     tensor::fail(config["patch_size"].path(), "does not fit the patch embeddings in ",
                  checkpoint.folder, ", which are for ", c.patch.height, " x ", c.patch.width);

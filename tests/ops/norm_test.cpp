@@ -171,9 +171,13 @@ TEST(RowSums, AreThoseOf64Elements) {
   ASSERT_EQ(sums.type(), (TensorType{{3, 2, 3, 2}, f32}));
   const Tensor want = stack({sum(pieces, -1), sum(square(pieces), -1)}, -1).transpose({2, 0, 1, 3});
   EXPECT_LE(max(abs(sums - want)).item<float>(), 64 * 0x1p-24f * max(abs(want)).item<float>());
-  EXPECT_EQ(error_of([] { apply_op(Op::row_sums, {zeros({2, 65})}); }),
+  EXPECT_EQ(error_of([] {
+              apply_op(Op::row_sums, {zeros({2, 65})});
+            }),
             "row_sums: got f32(2, 65), need rows of a multiple of 64 elements");
-  EXPECT_EQ(error_of([] { apply_op(Op::row_sums, {zeros({2, 0})}); }),
+  EXPECT_EQ(error_of([] {
+              apply_op(Op::row_sums, {zeros({2, 0})});
+            }),
             "row_sums: got f32(2, 0), need rows of a multiple of 64 elements");
   // Given to layer_norm they change nothing.
   const Tensor wide = x.astype(f32), one = ones({192});
