@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -214,9 +215,8 @@ double allowed(const Case& c, double operand, double expected) {
     case Op::gelu:  // the series, and what the reference loses in 1 + erf
     case Op::gelu_tanh:
       return scale * 4 * unit + result * own + least;
-    case Op::softplus:  // its steps are those of the reference, but for the C library that runs
-                        // them
-      return result * (2 * unit + own) + least;
+    case Op::astype:  // f64 becomes f32 before it becomes 16 bits, which rounds twice
+      return c.from == f64 ? result * own + (own > 0 ? least : 0) : 0;
     default:
       return 0;
   }
@@ -313,14 +313,12 @@ TEST(Expressions, ComposedOperators) {
   const std::vector<ValueId> nodes = {product, result};
   const auto code = element_code(g, nodes);
   ASSERT_TRUE(code);
-  EXPECT_EQ(code->body,
-            "const float v0 = times(x0, x1);\n"
-            "const float v1 = maximum(v0, 0.0f);\n"
-            "const float v2 = absolute(v0);\n"
-            "const float v3 = negative(v2);\n"
-            "const float v4 = exponential(v3);\n"
-            "const float v5 = logarithm_of_1_plus(v4);\n"
-            "const float v6 = plus(v1, v5);\n");
+  // The C++ compiler chooses which operand of a sum it evaluates first.
+  EXPECT_EQ(std::count(code->body.begin(), code->body.end(), '\n'), 7) << code->body;
+  for (const char* part :
+       {"const float v0 = times(x0, x1);\n", " = maximum(v0, 0.0f);\n", " = absolute(v0);\n",
+        " = negative(v", " = exponential(v", " = logarithm_of_1_plus(v", "const float v6 = plus(v"})
+    EXPECT_NE(code->body.find(part), std::string::npos) << part << " in\n" << code->body;
   EXPECT_EQ(code->results.at(result), "v6");
 }
 
