@@ -93,7 +93,8 @@ def footprint(result):
     def megabytes(engine, part):
         return f"{result['bytes'][engine][part] / 1e6:,.0f}" if engine in result["bytes"] else "–"
 
-    rows = [[ENGINES[engine], megabytes(engine, "own"), megabytes(engine, "all"), f"{row['peak_MB']:,}", f"{row['median_s']:.2f}"]
+    rows = [[ENGINES[engine], megabytes(engine, "own"), megabytes(engine, "all"), f"{row['peak_MB']:,}",
+             f"{row['median_s']:.2f} ({row['least_s']:.2f} to {max(row['seconds']):.2f})"]
             for engine, row in result["engines"].items()]
     return table(["", "its library, MB", "all it needs, MB", "peak memory, MB", "cold start, s"], rows)
 
