@@ -1,8 +1,12 @@
-# tensor_target(NAME): the language level, warnings and sanitizers that every target of this project shares.
+# Without depend mode a file that is not in the cache goes through the preprocessor twice; without the sloppiness none
+# that uses a precompiled header is kept.
 find_program(TENSOR_CCACHE ccache)
 if(TENSOR_CCACHE AND PROJECT_IS_TOP_LEVEL)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${TENSOR_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros
+                                  ${TENSOR_CCACHE})
 endif()
+
+# tensor_target(NAME): the language level, warnings and sanitizers that every target of this project shares.
 
 function(tensor_target name)
   target_compile_features(${name} PUBLIC cxx_std_20)
