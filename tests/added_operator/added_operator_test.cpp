@@ -8,6 +8,7 @@
 #include "tensor/compile.h"
 #include "tests/cuda/compiled.h"
 #include "tests/cuda/emulator/group_case.h"
+#include "tests/families.h"
 #include "tests/kernels/group_testing.h"
 
 namespace tensor {
@@ -66,7 +67,7 @@ void expect_on_gpu(const TensorFunction& f, const Tensors& inputs, const cuda::F
   emulator::expect_emulated(group, family, capability);
   if (!cuda::no_compiler().empty()) return;
   const cuda::Machine machine = cuda::machine_of(cuda::typical_device(capability));
-  for (const cuda::Call& call : family.lower(group.laid(), group.group(), machine).calls)
+  for (const cuda::Call& call : built_by(family, group.laid(), group.group(), machine).calls)
     cuda::expect_no_trouble(call.source, machine.device.architecture());
 }
 
