@@ -28,7 +28,7 @@ inline Fusible prepare(const TensorFunction& function, const std::vector<TensorT
   return compile_until(Until::fusible, function, inputs, options, target).fusible;
 }
 
-/// As tensor::compile.
+/// This is tensor::compile for such a target.
 inline Executable compile(const TensorFunction& function, const std::vector<TensorType>& inputs,
                           const CompileOptions& options, Target target) {
   return Executable(

@@ -47,11 +47,6 @@ inline const Space* space_of(const detail::Target& target, const LaidOutGraph& l
   return nullptr;
 }
 
-inline CostFn cost_of(std::shared_ptr<Offers> offers) {
-  return
-      [offers](const LaidOutGraph& laid, const Group& group) { return offers->cost(laid, group); };
-}
-
 }  // namespace tensor
 
 namespace tensor::cpu {

@@ -1,14 +1,23 @@
 #include "src/kernels/family.h"
 
+#include <algorithm>
 #include <locale>
 #include <sstream>
 
 namespace tensor {
 namespace {
 
-// Single numbers become part of kernels' text, and indices are checked before a kernel takes them.
-bool values_count(const Tensor& constant) {
-  return constant.size() == 1 || !is_floating(constant.dtype());
+// A single number becomes part of a kernel's text, and whether a kernel takes indices depends on
+// their range. No two numbers share a text.
+void write_values(std::ostringstream& key, const Tensor& constant) {
+  if (is_floating(constant.dtype())) {
+    if (constant.size() == 1) key << ' ' << std::hexfloat << constant.item<double>();
+    return;
+  }
+  if (constant.size() == 0) return;
+  const auto values = constant.to_vector<std::int64_t>();
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  key << ' ' << *least << ' ' << *most;
 }
 
 void write(std::ostringstream& key, const Isolated& alone, ValueId id) {
@@ -19,8 +28,7 @@ void write(std::ostringstream& key, const Isolated& alone, ValueId id) {
     key << static_cast<int>(node.op) << '(' << node.attrs << ')';
     for (const ValueId input : node.inputs) key << '%' << input;
   }
-  if (node.kind == NodeKind::constant && values_count(node.constant))
-    for (const double value : node.constant.to_vector<double>()) key << ' ' << value;
+  if (node.kind == NodeKind::constant) write_values(key, node.constant);
   key << ';';
 }
 
@@ -35,7 +43,6 @@ const Space* Offer::space() const {
 std::string problem_key(const Isolated& alone) {
   std::ostringstream key;
   key.imbue(std::locale::classic());
-  key << std::hexfloat;  // no two numbers share a text
   for (ValueId id = 0; id < alone.laid.graph.size(); ++id) write(key, alone, id);
   for (const auto* values : {&alone.group.nodes, &alone.group.reads, &alone.group.writes}) {
     for (const ValueId id : *values) key << '%' << id;
@@ -44,11 +51,23 @@ std::string problem_key(const Isolated& alone) {
   return key.str();
 }
 
+const Offer* cheapest(std::span<const Offer> offers) {
+  const auto best = std::min_element(
+      offers.begin(), offers.end(),
+      [](const Offer& a, const Offer& b) { return a.microseconds < b.microseconds; });
+  return best == offers.end() ? nullptr : &*best;
+}
+
 GroupCost Offers::cost(const LaidOutGraph& laid, const Group& group) {
-  GroupCost best;
-  for (const Offer& offer : of(isolate(laid, group)))
-    if (offer.microseconds < best.microseconds) best = {offer.family, offer.microseconds};
-  return best;
+  const std::vector<Offer> offers = of(isolate(laid, group));
+  const Offer* best = cheapest(offers);
+  return best ? GroupCost{best->family, best->microseconds} : GroupCost();
+}
+
+CostFn cost_of(std::shared_ptr<Offers> offers) {
+  return [offers = std::move(offers)](const LaidOutGraph& laid, const Group& group) {
+    return offers->cost(laid, group);
+  };
 }
 
 FusionPlan scheduled(const LaidOutGraph& laid, FusionPlan plan, Offers& offers) {

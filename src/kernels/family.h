@@ -57,15 +57,18 @@ struct Offer {
   std::shared_ptr<LazySpace> lazy = nullptr;
 };
 
-/// All of an isolated group that families may look at: its operators, types and layouts, and the
-/// values of single numbers and of indices. Groups of one key share their kernels.
+/// The first of those that take the least time, nullptr if there is none.
+const Offer* cheapest(std::span<const Offer> offers);
+
+/// All of an isolated group that families may look at: its operators, types and layouts, the values
+/// of single numbers and the range of indices. Groups of one key share their kernels.
 std::string problem_key(const Isolated& alone);
 
 /// What the families of a device offer. Any number of threads may ask.
 class Offers {
  public:
   virtual ~Offers() = default;
-  /// Of the families that take the group, in the order of their table.
+  /// What the families offer that take the group, in the order of their table.
   virtual std::vector<Offer> of(const Isolated& alone) = 0;
   virtual int families() const = 0;
   virtual std::string_view name(int family) const = 0;
@@ -76,8 +79,11 @@ class Offers {
   GroupCost cost(const LaidOutGraph& laid, const Group& group);
 };
 
-/// Every group with the schedule that its kernel will have: what it asks for, where that is one of
-/// its family's space, otherwise the one that the family takes of itself.
+/// Their costs, as fusion asks for them.
+CostFn cost_of(std::shared_ptr<Offers> offers);
+
+/// The plan with the schedule of every group that its kernel will have: what it asks for, where
+/// that is one of its family's space, otherwise the one that the family takes of itself.
 FusionPlan scheduled(const LaidOutGraph& laid, FusionPlan plan, Offers& offers);
 
 /// The families of a table on a machine.
@@ -98,12 +104,17 @@ class Families final : public Offers {
     known_.clear();
   }
 
-  /// Builds a group of a plan by its family, as if nothing else were in its graph.
+  /// Builds a group of a plan by its family, as if nothing else were in its graph. Where nobody has
+  /// asked about the problem, only that family is asked.
   Built build(const LaidOutGraph& laid, const Group& group) {
     const Isolated alone = isolate(laid, group);
-    const auto known = answers(alone);
-    for (std::size_t i = 0; i < known->offers.size(); ++i)
-      if (known->offers[i].family == group.family) return known->answers[i].build(alone);
+    if (const auto known = recalled(alone)) {
+      for (std::size_t i = 0; i < known->offers.size(); ++i)
+        if (known->offers[i].family == group.family) return known->answers[i].build(alone);
+    } else {
+      const auto& row = table_[static_cast<std::size_t>(group.family)];
+      if (const auto answer = row.consider(alone, machine_)) return answer->build(alone);
+    }
     internal_error("build", "the family ", name(group.family), " does not take ",
                    problem_text(alone.laid.graph, alone.group));
   }
@@ -113,6 +124,14 @@ class Families final : public Offers {
     std::vector<Offer> offers;
     std::vector<Implementation<Built>> answers;  // one for each offer
   };
+
+  // nullptr where nobody has asked about the problem.
+  std::shared_ptr<const Known> recalled(const Isolated& alone) {
+    const std::string key = problem_key(alone);
+    const std::lock_guard lock(mutex_);
+    const auto known = known_.find(key);
+    return known == known_.end() ? nullptr : known->second;
+  }
 
   std::shared_ptr<const Known> answers(const Isolated& alone) {
     const std::string key = problem_key(alone);

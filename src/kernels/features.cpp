@@ -93,7 +93,7 @@ constexpr Row kRows[] = {
     {"log2 cache us", [](const Features& f) { return log2_us(f.time.cache); }},
     {"model us", [](const Features& f) { return f.time.total; }},
 
-    // In a GPU's words: models that were trained carry a checksum of the names.
+    // These names are a GPU's: models that were trained carry a checksum of them.
     {"multiprocessors", [](const Features& f) { return f.processors; }},
     {"tensor TFLOP/s", [](const Features& f) { return f.peak_tflops; }},
     {"memory GB/s", [](const Features& f) { return f.memory_gbps; }},

@@ -134,7 +134,7 @@ bool has_indices_in_range(Op op, std::span<const Tensor> inputs, const Attrs& at
                      [&](std::int64_t i) { return i >= -extent && i < extent; });
 }
 
-// Of a program of one operator: by the last family, as every target has it.
+// The last family of every target is the host's; the program has one operator.
 bool runs_on_host(const Program& program) {
   return program.plan.groups.front().family == program.target.offers->families() - 1;
 }

@@ -84,7 +84,7 @@ Text group_json(const LaidOutGraph& laid, const Group& group, const detail::Targ
                                 [&](const Offer& offer) { return offer.family == group.family; });
   const bool is_usual = group.schedule.empty() || (own != offers.end() && own->space() &&
                                                    group.schedule == own->space()->chosen.text());
-  if (is_usual && group.family == target.offers->cost(laid, group).family) return group.nodes;
+  if (is_usual && own != offers.end() && &*own == cheapest(offers)) return group.nodes;
   Text json = {{"nodes", group.nodes}, {"family", std::string(target.offers->name(group.family))}};
   if (!is_usual) json["schedule"] = group.schedule;
   return json;
@@ -194,12 +194,11 @@ std::string schedule_of(const Json& json) {
 GroupCost cost_of(const Json& json, const LaidOutGraph& laid, const Group& group,
                   const detail::Target& target) {
   const std::string name = json.is_object() ? json.text("family", "") : "";
-  if (!name.empty())
-    for (const Offer& offer : target.offers->of(isolate(laid, group)))
-      if (offer.name == name) return {offer.family, offer.microseconds, schedule_of(json)};
-  GroupCost cost = target.offers->cost(laid, group);
-  cost.schedule = schedule_of(json);
-  return cost;
+  const std::vector<Offer> offers = target.offers->of(isolate(laid, group));
+  const auto named = std::find_if(offers.begin(), offers.end(),
+                                  [&](const Offer& offer) { return offer.name == name; });
+  const Offer* offer = named == offers.end() ? cheapest(offers) : &*named;
+  return offer ? GroupCost{offer->family, offer->microseconds, schedule_of(json)} : GroupCost();
 }
 
 // What compile() makes of a graph and families expect: a few operators that are connected, of which

@@ -52,7 +52,7 @@ struct Program {
 /// Decides where every value lives and binds the kernels to it.
 std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan,
                                     std::unique_ptr<Kernels> kernels, Target target);
-/// The same with the plan's kernels made first.
+/// This one makes the plan's kernels first.
 std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan, Target target);
 
 /// What a plan file holds, for any target; `path` is for messages. UserError where it is damaged.

@@ -111,11 +111,7 @@ Target cpu_target(const cpu::Machine& machine) {
   return target;
 }
 
-CostFn Target::cost() const {
-  return [offers = offers](const LaidOutGraph& laid, const Group& group) {
-    return offers->cost(laid, group);
-  };
-}
+CostFn Target::cost() const { return cost_of(offers); }
 
 Target target_of(const Device& device, int threads) {
   return device.is_cuda() ? cuda_target(cuda::Device::get(device.index()).info())

@@ -52,8 +52,8 @@ class Structures {
   Structures(const Graph& graph, const std::vector<Layout>* layouts);
 
   const Graph& graph_;
-  // Of every node a number, equal for equal operators, attributes and types (and layouts); and one
-  // that is equal for equal types (and layouts), by which a group knows what it reads.
+  // Every node has a number, equal for equal operators, attributes and types (and layouts), and
+  // another, equal for equal types (and layouts), by which a group knows what it reads.
   std::vector<int> inside_, outside_;
 };
 

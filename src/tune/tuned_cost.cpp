@@ -61,18 +61,14 @@ std::optional<GroupCost> measured_cost(const detail::Target& target, const Table
 GroupCost estimated_cost(const detail::Target& target, const Table& table, const LaidOutGraph& laid,
                          const Group& group) {
   constexpr double kFailed = 1e6;
-  GroupCost cost;
-  const Offer* best = nullptr;
   const std::vector<Offer> offers = target.offers->of(isolate(laid, group));
-  for (const Offer& offer : offers)
-    if (offer.microseconds < cost.microseconds) {
-      best = &offer;
-      cost = {offer.family, offer.microseconds};
-    }
+  const Offer* best = cheapest(offers);
+  if (!best) return {};
+  GroupCost cost{best->family, best->microseconds};
   const std::string problem = problem_text(laid.graph, group);
-  if (!best || !table.has_failures(target.tuned_as, problem)) return cost;
+  if (!table.has_failures(target.tuned_as, problem)) return cost;
   const Table::Entry chosen = {target.tuned_as, std::string(best->name),
-                               best->space() ? best->space()->chosen.text() : cost.schedule};
+                               best->space() ? best->space()->chosen.text() : ""};
   if (table.has_failed(target.tuned_as, problem, chosen)) cost.microseconds *= kFailed;
   return cost;
 }

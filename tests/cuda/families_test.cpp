@@ -7,6 +7,7 @@
 
 #include "src/compile.h"
 #include "src/kernels/cuda/family.h"
+#include "src/trace/trace.h"
 #include "tensor/creation.h"
 #include "tensor/ops.h"
 #include "tests/cuda/no_engine.h"
@@ -76,6 +77,33 @@ TEST(Families, AreAskedOnceAboutEachProblem) {
     for (const auto& [question, count] : questions)
       EXPECT_EQ(count, 1) << cuda::cuda_families()[question.first].name << ": " << question.second;
   }
+}
+
+// The key of the one operator of a function.
+std::string key_of(const TensorFunction& function, const TensorType& type) {
+  const LaidOutGraph laid = lay_out(trace(function, {type}));
+  return problem_key(
+      isolate(laid, make_group(laid.graph, wiring(laid.graph), {laid.graph.outputs().front()})));
+}
+
+// What a kernel's text or its family depends on makes another key, whatever a double can hold.
+TEST(Families, KeysTellNumbersAndRangesApart) {
+  const auto plus = [](const Tensor& number) {
+    return key_of([&](const Tensors& in) { return Tensors{in[0] + number}; },
+                  {{8}, number.dtype()});
+  };
+  constexpr std::int64_t kLarge = std::int64_t{1} << 53;
+  EXPECT_NE(plus(full({}, kLarge, i64)), plus(full({}, kLarge + 1, i64)));
+  EXPECT_EQ(plus(full({}, kLarge, i64)), plus(full({}, kLarge, i64)));
+  EXPECT_NE(plus(full({}, 1.0, f32)), plus(full({}, 1.0 + 0x1p-23, f32)));
+  EXPECT_EQ(plus(full({8}, 1.0, f32)), plus(full({8}, 2.0, f32))) << "weights are operands";
+  const auto taken = [](std::vector<std::int64_t> indices) {
+    const Tensor places = array(indices, {3});
+    return key_of([&](const Tensors& in) { return Tensors{take(in[0], places, 0)}; }, {{8}, f32});
+  };
+  EXPECT_NE(taken({0, 1, 2}), taken({0, 1, 3}));
+  EXPECT_NE(taken({0, 1, 2}), taken({-1, 1, 2}));
+  EXPECT_EQ(taken({0, 1, 2}), taken({0, 2, 2}));
 }
 
 }  // namespace

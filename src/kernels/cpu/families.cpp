@@ -74,7 +74,7 @@ Space loops_space(const Work& work, const Machine& machine, const Estimate& micr
   return space;
 }
 
-// With as many threads as the schedule says.
+// The machine with as many threads as the schedule says.
 Machine scheduled(const Machine& machine, const std::string& schedule) {
   if (schedule.empty()) return machine;
   const std::vector<int> counts = threads_knob(machine).values;

@@ -62,7 +62,8 @@ Machine with_threads(const Machine& machine, int threads);
 Sketch::Knob threads_knob(const Machine& machine);
 std::optional<int> threads_of(const Schedule& schedule);
 
-/// Of the kernels of one problem: microseconds, and the kernel, with any number of the threads.
+/// Both are about one problem and any number of the machine's threads: how many microseconds the
+/// kernel takes, and the kernel.
 using Estimate = std::function<double(const Machine&)>;
 using Build = std::function<std::unique_ptr<Kernel>(const Isolated&, const Machine&)>;
 

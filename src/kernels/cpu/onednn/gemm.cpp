@@ -348,7 +348,7 @@ std::optional<Anchored> match(const Graph& graph, const Group& group, const Mach
   return anchored;
 }
 
-// Of a product with one constant matrix, which may be either.
+// A product with one constant matrix may be a convolution or a product.
 Space space_of(const TensorType& left, const TensorType& right, const Work& work,
                const Machine& machine, const Estimate& microseconds) {
   Space space;

@@ -28,7 +28,7 @@ class RowPlan {
  public:
   /// The group's rows, if it has any that a block can hold.
   static std::optional<BlockShape> accept(const Graph& graph, const Group& group);
-  /// Of a group that is accepted, with these rows.
+  /// The group is one that was accepted, with these rows.
   RowPlan(BlockShape rows_of, const LaidOutGraph& laid, const Group& group, const Machine& machine);
 
   BlockShape shape;
