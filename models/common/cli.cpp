@@ -38,12 +38,6 @@ std::string lower(std::string text) {
   return text;
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
 constexpr std::int64_t kMostThreads = 1024;
 
 void declare(CLI::App& app, Options& o, Program& program) {
@@ -51,8 +45,9 @@ void declare(CLI::App& app, Options& o, Program& program) {
   app.add_option("--checkpoint", o.checkpoint,
                  "folder with config.json and model.safetensors (or its shards)")
       ->type_name("DIR");
-  app.add_option("--model", o.model,
-                 "a standard size instead of a checkpoint: " + joined(program.standard_models()))
+  app.add_option(
+         "--model", o.model,
+         "a standard size instead of a checkpoint: " + joined(program.standard_models(), ", "))
       ->type_name("NAME");
   app.add_option("--random-weights", o.random_weights, "fill the --model with random weights")
       ->check(whole_number(0))
@@ -158,7 +153,7 @@ void check(const Options& o, const Program& program) {
     fail("arguments", "need either --checkpoint DIR or --model NAME");
   const std::vector<std::string> names = program.standard_models();
   if (!o.model.empty() && std::find(names.begin(), names.end(), o.model) == names.end())
-    fail("--model", "got \"", o.model, "\", need one of ", joined(names));
+    fail("--model", "got \"", o.model, "\", need one of ", joined(names, ", "));
   if (o.random_weights && o.model.empty()) fail("--random-weights", "needs --model NAME");
   if (!o.model.empty() && !o.random_weights && !o.info)
     fail("--model", "has no weights of its own: add --random-weights SEED, or use --checkpoint");

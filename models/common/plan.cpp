@@ -49,12 +49,6 @@ std::vector<std::string> words(const std::string& text) {
   return result;
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : " ") + name;
-  return text;
-}
-
 std::string entry(const std::map<std::string, std::string>& metadata, const std::string& key) {
   const auto found = metadata.find(key);
   return found == metadata.end() ? "" : found->second;
@@ -79,8 +73,8 @@ std::string fingerprint(const std::string& text,
 
 void save_plan(const std::string& path, const NamedExecutable& plan, const PlanKey& key) {
   std::map<std::string, std::string> about = key;
-  about["inputs"] = joined(plan.inputs);
-  about["outputs"] = joined(plan.outputs);
+  about["inputs"] = joined(plan.inputs, " ");
+  about["outputs"] = joined(plan.outputs, " ");
   plan.executable.save(path, about);
 }
 

@@ -1,4 +1,4 @@
-// Escaping.
+// Escaping and joining.
 #include "models/common/text.h"
 
 #include <algorithm>
@@ -61,6 +61,12 @@ std::string one_line(std::string_view text) {
     }
   }
   return line;
+}
+
+std::string joined(const std::vector<std::string>& words, const char* between) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
+  return text;
 }
 
 }  // namespace models

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace models {
 
@@ -11,5 +12,8 @@ std::string json_text(std::string_view text);
 
 /// The text on one line, control characters blanked, lines joined by "; ".
 std::string one_line(std::string_view text);
+
+/// "a, b", with ", " between.
+std::string joined(const std::vector<std::string>& words, const char* between);
 
 }  // namespace models

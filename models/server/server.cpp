@@ -26,6 +26,10 @@ namespace models::server {
 using httplib::Request;
 using httplib::Response;
 
+struct Sample {
+  std::string name, path, kind, bytes;  // "digit-8", "/samples/digit-8.png", "digits"
+};
+
 namespace {
 
 constexpr const char* kJson = "application/json";
@@ -62,10 +66,6 @@ Refusal refusal_of(int status) {
   return {status, "the server failed", "status " + std::to_string(status),
           "a report of how this came about"};
 }
-
-struct Sample {
-  std::string name, path, kind, bytes;  // "digit-8", "/samples/digit-8.png", "digits"
-};
 
 std::vector<Sample> read_samples(const std::string& folder) {
   std::vector<Sample> samples;
@@ -138,6 +138,8 @@ std::string bind_problem(const std::string& host, int port) {
          " cannot be had: another program may use it; name another with --port, or 0 for any";
 }
 
+}  // namespace
+
 /// httplib's server with room for more connections that are not accepted yet than the five it asks
 /// for: beyond those, connections of a burst are reset.
 class HttpServer : public httplib::Server {
@@ -153,8 +155,6 @@ class HttpServer : public httplib::Server {
  private:
   static constexpr int kBacklog = 128;
 };
-
-}  // namespace
 
 struct Server::Parts {
   struct File {

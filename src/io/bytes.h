@@ -1,4 +1,4 @@
-// Numbers out of bytes, in either byte order.
+// Numbers out of bytes, in either byte order, and into how many bytes packed ones may grow.
 #pragma once
 
 #include <cstddef>
@@ -27,5 +27,8 @@ inline std::uint64_t big_endian(Bytes bytes, std::size_t at, std::size_t width) 
     number = number << 8 | std::to_integer<std::uint64_t>(bytes[at + i]);
   return number;
 }
+
+/// Deflate cannot do better than 1032 : 1 (zlib's technical notes), so a larger claim is a lie.
+inline constexpr std::int64_t kMaxDeflateRatio = 1032;
 
 }  // namespace tensor

@@ -32,15 +32,15 @@ struct Foreign {
   std::string_view start, name;
 };
 using namespace std::string_view_literals;
-constexpr Foreign kForeign[] = {{8, "WEBP", "WebP"},     {0, "GIF8", "GIF"},
-                                {0, "II*\0"sv, "TIFF"},  {0, "MM\0*"sv, "TIFF"},
-                                {4, "ftypheic", "HEIC"}, {4, "ftypavif", "AVIF"},
-                                {0, "%PDF-", "PDF"}};
+constexpr Foreign kForeignFormats[] = {{8, "WEBP", "WebP"},     {0, "GIF8", "GIF"},
+                                       {0, "II*\0"sv, "TIFF"},  {0, "MM\0*"sv, "TIFF"},
+                                       {4, "ftypheic", "HEIC"}, {4, "ftypavif", "AVIF"},
+                                       {0, "%PDF-", "PDF"}};
 
 [[noreturn]] void fail_foreign(std::string_view text, const std::string& name) {
   constexpr const char* kNeed = "need PNG, JPEG or BMP";
   if (text.empty()) fail(name, "is empty: ", kNeed);
-  for (const Foreign& foreign : kForeign)
+  for (const Foreign& foreign : kForeignFormats)
     if (text.substr(std::min(foreign.offset, text.size())).starts_with(foreign.start))
       fail(name, "is ", foreign.name, ": ", kNeed, "; convert it first");
   fail(name, "is no image that this library reads: ", kNeed);

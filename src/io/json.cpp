@@ -16,9 +16,9 @@
 
 namespace tensor {
 
-namespace {
-enum class Form : std::uint8_t { scalar, array, object };
+enum class JsonForm : std::uint8_t { scalar, array, object };
 
+namespace {
 // A value takes some 150 bytes in memory but may take 2 in the file ("1,"): without a limit on
 // their number a small hostile file would fill the memory.
 constexpr std::size_t kMaxValues = std::size_t{1} << 18;
@@ -28,7 +28,7 @@ struct Json::Node {
   const Node* parent = nullptr;
   std::string key;        // in an object; of the root: the document's name
   std::size_t index = 0;  // in an array
-  Form form = Form::scalar;
+  JsonForm form = JsonForm::scalar;
   JsonScalar scalar;
   std::vector<const Node*> children;  // in the file's order
   std::vector<const Node*> sorted;    // of an object, by key
@@ -44,7 +44,7 @@ struct Json::Node {
     if (!parent) return key;
     std::string tail;
     for (const Node* node = this; node->parent; node = node->parent) {
-      if (node->parent->form == Form::array) {
+      if (node->parent->form == JsonForm::array) {
         tail = '[' + std::to_string(node->index) + ']' + tail;
       } else {
         const std::string shown = in_quotes(node->key);
@@ -60,8 +60,8 @@ struct Json::Node {
 
   // What a message says was found.
   std::string shown() const {
-    if (form == Form::array) return "an array of " + std::to_string(children.size());
-    if (form == Form::object) return "an object";
+    if (form == JsonForm::array) return "an array of " + std::to_string(children.size());
+    if (form == JsonForm::object) return "an object";
     struct Visitor {
       std::string operator()(std::monostate) const { return "null"; }
       std::string operator()(bool value) const { return value ? "true" : "false"; }
@@ -92,19 +92,21 @@ struct Json::Document final : JsonEvents {
   std::vector<Node*> open;  // arrays and objects not yet ended, from the root
   std::string pending;      // the key of the next value
 
-  void scalar(JsonScalar value) override { add(Form::scalar).scalar = std::move(value); }
+  void scalar(JsonScalar value) override { add(JsonForm::scalar).scalar = std::move(value); }
   void key(std::string name) override { pending = std::move(name); }
-  void begin(bool object) override { open.push_back(&add(object ? Form::object : Form::array)); }
+  void begin(bool object) override {
+    open.push_back(&add(object ? JsonForm::object : JsonForm::array));
+  }
   void end() override {
     Node& node = *open.back();
     open.pop_back();
-    if (node.form != Form::object) return;
+    if (node.form != JsonForm::object) return;
     node.sorted = node.children;
     std::sort(node.sorted.begin(), node.sorted.end(),
               [](const Node* a, const Node* b) { return a->key < b->key; });
   }
 
-  Node& add(Form form) {
+  Node& add(JsonForm form) {
     if (nodes.size() == kMaxValues)
       fail(name, "holds more than ", kMaxValues, " values: this is not a config file");
     Node& node = nodes.emplace_back();
@@ -115,7 +117,7 @@ struct Json::Document final : JsonEvents {
     }
     Node& parent = *open.back();
     node.parent = &parent;
-    if (parent.form == Form::object)
+    if (parent.form == JsonForm::object)
       node.key = std::exchange(pending, {});
     else
       node.index = parent.children.size();
@@ -141,17 +143,17 @@ Json Json::load(const std::string& path, std::int64_t max_bytes) {
   return parse(file.read_text(0, file.size()), path);
 }
 
-bool Json::is_object() const { return node_->form == Form::object; }
-bool Json::is_array() const { return node_->form == Form::array; }
+bool Json::is_object() const { return node_->form == JsonForm::object; }
+bool Json::is_array() const { return node_->form == JsonForm::array; }
 bool Json::is_string() const { return holds<std::string>(); }
 bool Json::is_number() const { return holds<std::int64_t>() || holds<double>(); }
-bool Json::is_integer() const { return node_->form == Form::scalar && whole(node_->scalar); }
+bool Json::is_integer() const { return node_->form == JsonForm::scalar && whole(node_->scalar); }
 bool Json::is_bool() const { return holds<bool>(); }
 bool Json::is_null() const { return holds<std::monostate>(); }
 
 template <class T>
 bool Json::holds() const {
-  return node_->form == Form::scalar && std::holds_alternative<T>(node_->scalar);
+  return node_->form == JsonForm::scalar && std::holds_alternative<T>(node_->scalar);
 }
 
 void Json::mismatch(std::string_view needed) const {
@@ -161,7 +163,7 @@ void Json::mismatch(std::string_view needed) const {
 Json Json::child(const Node* node) const { return Json(std::shared_ptr<const Node>(node_, node)); }
 
 std::size_t Json::size() const {
-  if (node_->form == Form::scalar) mismatch("an array or an object");
+  if (node_->form == JsonForm::scalar) mismatch("an array or an object");
   return node_->children.size();
 }
 

@@ -98,8 +98,8 @@ struct Held {
   std::string_view code;
   DType dtype;
 };
-constexpr Held kHeld[] = {{"b1", boolean}, {"u1", u8},  {"i1", i8},  {"i2", i16}, {"i4", i32},
-                          {"i8", i64},     {"f2", f16}, {"f4", f32}, {"f8", f64}};
+constexpr Held kNpyTypes[] = {{"b1", boolean}, {"u1", u8},  {"i1", i8},  {"i2", i16}, {"i4", i32},
+                              {"i8", i64},     {"f2", f16}, {"f4", f32}, {"f8", f64}};
 
 // What NumPy calls a type that this library does not hold.
 std::string foreign_name(std::string_view code) {
@@ -137,7 +137,7 @@ void read_descr(std::string_view descr, const std::string& where, NpyHeader& hea
   if (descr.size() < 2 || std::string_view("<>|=").find(descr.front()) == std::string_view::npos)
     fail(where, "the header: got the descr ", in_quotes(descr), ", need one such as '<f4'");
   const std::string_view code = descr.substr(1);
-  for (const Held& held : kHeld)
+  for (const Held& held : kNpyTypes)
     if (held.code == code) {
       header.type.dtype = held.dtype;
       header.swapped = descr.front() == '>';
@@ -196,7 +196,7 @@ NpyHeader parse_npy_header(std::string_view text, const std::string& where) {
 
 std::string npy_prefix(const TensorType& type, const std::string& where) {
   std::string_view code;
-  for (const Held& held : kHeld)
+  for (const Held& held : kNpyTypes)
     if (held.dtype == type.dtype) code = held.code;
   if (code.empty()) fail(where, "NumPy has no bf16: convert the tensor with astype(f32) first");
   std::string text = "{'descr': '";

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "src/io/bytes.h"
 #include "src/io/exif.h"
 #include "src/io/image_format.h"
 #include "src/io/source.h"
@@ -13,9 +14,6 @@
 
 namespace tensor {
 namespace {
-
-// Deflate cannot do better than 1032 : 1 (zlib's technical notes), so a larger claim is a lie.
-constexpr std::int64_t kMaxRatio = 1032;
 
 struct Chunk {
   std::string_view kind;
@@ -96,7 +94,7 @@ DecodedImage decode_png(const ImageSource& source) {
       fail(source.name, "has the PNG chunk ", in_quotes(chunk.kind),
            ", which this library does not know");
   }
-  if (header.height * header.row_bytes / kMaxRatio > packed)
+  if (header.height * header.row_bytes / kMaxDeflateRatio > packed)
     fail(source.name, "claims ", header.width, " x ", header.height, " pixels, which its ", packed,
          " bytes of image data cannot hold");
   return {stb_decode(source, header.width, header.height), orientation};

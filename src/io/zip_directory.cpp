@@ -17,9 +17,6 @@ constexpr std::int64_t kLocalHeaderSize = 30, kDirectoryEntrySize = 46, kEndSize
 constexpr std::int64_t kEnd64Size = 56, kEnd64LocatorSize = 20, kLongestComment = 0xffff;
 constexpr std::uint64_t kIn64 = 0xffffffff;  // "see the zip64 field"
 
-// Deflate cannot do better than 1032 : 1 (zlib's technical notes), so a larger claim is a lie.
-constexpr std::int64_t kMaxRatio = 1032;
-
 // Little-endian numbers out of a part of the file.
 class Fields {
  public:
@@ -152,7 +149,7 @@ ZipEntry read_entry(const Source& source, std::int64_t& at, const Directory& dir
   read_extra64(where, Fields(source, at + kDirectoryEntrySize + name_size, extra_size),
                {&size, &packed, &begin});
   const auto limit = static_cast<std::uint64_t>(directory.begin);
-  if (packed > limit || begin > limit || size / kMaxRatio > packed ||
+  if (packed > limit || begin > limit || size / kMaxDeflateRatio > packed ||
       (!entry.deflated && size != packed))
     fail(where, "claims to unpack ", packed, " bytes from byte ", begin, " on to ", size,
          ", which cannot be");

@@ -21,8 +21,6 @@ struct Binding {
   Out (*invoke)(In, const Attrs&);
 };
 
-constexpr int kAnyNumber = 1 << 20;
-
 Tensor optional(In in, std::size_t i) { return i < in.size() ? in[i] : Tensor(); }
 
 Axes axes_of(const Attrs& attrs) { return attrs.has("axis") ? Axes(attrs.dims("axis")) : Axes(); }

@@ -345,7 +345,7 @@ void eval_conv_transpose2d(std::span<const ConstView> in, const Attrs& attrs, co
     run<float>(in, attrs, window, out, conv_transpose2d_loop<float>);
 }
 
-constexpr OpInfo kRows[] = {
+constexpr OpInfo kConv2dRows[] = {
     {Op::conv2d, "conv2d", 2, 3, Pattern::complex_out_fusable, infer_conv2d, eval_conv2d},
     {Op::conv_transpose2d, "conv_transpose2d", 2, 3, Pattern::complex_out_fusable,
      infer_conv_transpose2d, eval_conv_transpose2d},
@@ -363,7 +363,7 @@ std::vector<Tensor> operands_of(const Tensor& x, const Tensor& weight, const Ten
 
 }  // namespace
 
-std::span<const OpInfo> conv2d_ops() { return kRows; }
+std::span<const OpInfo> conv2d_ops() { return kConv2dRows; }
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
               const Conv2dOptions& options) {

@@ -177,13 +177,11 @@ void eval_take_along_axis(std::span<const ConstView> in, const Attrs& attrs, con
                  broadcast_strides(indices.shape, indices.strides, out.shape), strides);
 }
 
-constexpr int kAnyNumber = 1 << 20;
-
 constexpr OpInfo row(Op op, std::string_view name, int min_inputs, int max_inputs,
                      decltype(OpInfo::infer) infer, decltype(OpInfo::eval) eval) {
   return {op, name, min_inputs, max_inputs, Pattern::injective, infer, eval};
 }
-constexpr OpInfo kRows[] = {
+constexpr OpInfo kGatherRows[] = {
     row(Op::concatenate, "concatenate", 1, kAnyNumber, infer_concatenate, eval_concatenate),
     row(Op::pad, "pad", 2, 2, infer_pad, eval_pad),
     row(Op::take, "take", 2, 2, infer_take, eval_take),
@@ -199,7 +197,7 @@ Tensor gathered(Op op, const Tensor& x, const Tensor& indices, int axis) {
 
 }  // namespace
 
-std::span<const OpInfo> gather_ops() { return kRows; }
+std::span<const OpInfo> gather_ops() { return kGatherRows; }
 
 std::int64_t resolve_index(std::int64_t index, const Shape& shape, int axis,
                            std::string_view where) {

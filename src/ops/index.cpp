@@ -17,12 +17,12 @@
 namespace tensor {
 namespace {
 
-struct Range {
+struct SliceRange {
   std::int64_t start, extent, step;
 };
 
 // Python's slice.indices.
-Range resolve(const Slice& slice, std::int64_t extent) {
+SliceRange resolve(const Slice& slice, std::int64_t extent) {
   if (slice.step == 0)
     fail("index", "got a slice with a step of 0, need a positive or negative one");
   const std::int64_t low = slice.step > 0 ? 0 : -1, high = slice.step > 0 ? extent : extent - 1;
@@ -148,7 +148,7 @@ Gather analyse(const Tensor& x, const std::vector<Index>& items) {
       continue;
     }
     if (const auto* slice = std::get_if<Slice>(&item)) {
-      const Range range = resolve(*slice, x.shape(axis));
+      const SliceRange range = resolve(*slice, x.shape(axis));
       start[axis] = range.start, extent[axis] = range.extent, step[axis] = range.step;
       viewed.push_back(range.extent);
     } else if (const auto* position = std::get_if<std::int64_t>(&item)) {

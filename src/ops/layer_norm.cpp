@@ -97,7 +97,7 @@ void eval_layer_norm(std::span<const ConstView> in, const Attrs& attrs, const Vi
   });
 }
 
-constexpr OpInfo kRows[] = {
+constexpr OpInfo kLayerNormRows[] = {
     {Op::layer_norm, "layer_norm", 1, 4, Pattern::reduction, infer_layer_norm, eval_layer_norm},
     {Op::row_sums, "row_sums", 1, 1, Pattern::reduction, infer_row_sums, eval_row_sums},
 };
@@ -127,7 +127,7 @@ DType wide(DType dtype) { return item_size(dtype) == 2 ? f32 : dtype; }
 
 }  // namespace
 
-std::span<const OpInfo> layer_norm_ops() { return kRows; }
+std::span<const OpInfo> layer_norm_ops() { return kLayerNormRows; }
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   std::vector<Tensor> inputs{x};

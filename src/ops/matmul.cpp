@@ -91,7 +91,7 @@ void eval_matmul(std::span<const ConstView> in, const Attrs&, const View& out) {
   convert_elements(const_view(product), out);
 }
 
-constexpr OpInfo kRows[] = {
+constexpr OpInfo kMatmulRows[] = {
     {Op::matmul, "matmul", 2, 2, Pattern::complex_out_fusable, infer_matmul, eval_matmul},
 };
 
@@ -108,7 +108,7 @@ std::pair<Tensor, Tensor> factors(const Tensor& a, const Tensor& b, std::string_
 
 }  // namespace
 
-std::span<const OpInfo> matmul_ops() { return kRows; }
+std::span<const OpInfo> matmul_ops() { return kMatmulRows; }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
   auto [left, right] = factors(a, b, "matmul");

@@ -11,6 +11,7 @@
 #include "src/ops/opcode.h"
 #include "tensor/attrs.h"
 #include "tensor/handle.h"
+#include "tensor/index.h"  // of Tensor::begin: overloads below ask whether a tensor is a range
 
 namespace tensor {
 
@@ -66,6 +67,9 @@ struct Elementwise {
   /// round only the result.
   Tensor (*formula)(std::span<const Tensor>) = nullptr;
 };
+
+/// The max_inputs of operators that take as many as there are.
+inline constexpr int kAnyNumber = 1 << 20;
 
 struct OpInfo {
   Op op;

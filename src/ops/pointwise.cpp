@@ -246,7 +246,7 @@ constexpr auto kAdd = [](auto a, auto b) { return a + b; };
 constexpr auto kSubtract = [](auto a, auto b) { return a - b; };
 constexpr auto kMultiply = [](auto a, auto b) { return a * b; };
 
-constexpr OpInfo kRows[] = {
+constexpr OpInfo kPointwiseRows[] = {
     exact(unary<[](auto x) { return negated(x); }>(Op::negative, "negative")),
     exact(unary<[](auto x) { return magnitude(x); }, Domain::any>(Op::abs, "abs", Promotion::same,
                                                                   "absolute")),
@@ -352,7 +352,7 @@ std::optional<DType> working_type(const OpInfo& row, std::span<const Tensor> inp
 
 }  // namespace
 
-std::span<const OpInfo> pointwise_ops() { return kRows; }
+std::span<const OpInfo> pointwise_ops() { return kPointwiseRows; }
 
 Tensor elementwise(Op op, std::span<const Tensor> inputs) {
   const OpInfo& row = info(op);

@@ -95,7 +95,7 @@ void eval_avg_pool2d(std::span<const ConstView> in, const Attrs& attrs, const Vi
   });
 }
 
-constexpr OpInfo kRows[] = {
+constexpr OpInfo kPoolRows[] = {
     {Op::max_pool2d, "max_pool2d", 1, 1, Pattern::reduction, infer_max_pool2d, eval_max_pool2d},
     {Op::avg_pool2d, "avg_pool2d", 1, 1, Pattern::reduction, infer_avg_pool2d, eval_avg_pool2d},
 };
@@ -110,7 +110,7 @@ Tensor pooled(Op op, const Tensor& x, Pair kernel, Pair stride, Pair padding) {
 
 }  // namespace
 
-std::span<const OpInfo> pool_ops() { return kRows; }
+std::span<const OpInfo> pool_ops() { return kPoolRows; }
 
 Pool pool_of(const Attrs& attrs, std::string_view where) {
   const Pool pool{pair_of(attrs, "kernel_size", 1, where), pair_of(attrs, "stride", 1, where),

@@ -289,7 +289,7 @@ constexpr OpInfo row(Op op, std::string_view name, decltype(OpInfo::infer) infer
                      decltype(OpInfo::eval) eval) {
   return {op, name, 1, 1, Pattern::reduction, infer, eval};
 }
-constexpr OpInfo kRows[] = {
+constexpr OpInfo kReduceRows[] = {
     row(Op::sum, "sum", infer_sum, eval_sum),
     row(Op::mean, "mean", infer_mean, eval_mean),
     row(Op::prod, "prod", infer_sum, eval_prod),
@@ -309,7 +309,7 @@ Tensor reduce(Op op, const Tensor& x, const Axes& axis, bool keepdims) {
 
 }  // namespace
 
-std::span<const OpInfo> reduce_ops() { return kRows; }
+std::span<const OpInfo> reduce_ops() { return kReduceRows; }
 
 Tensor sum(const Tensor& x, const Axes& axis, bool keepdims) {
   return reduce(Op::sum, x, axis, keepdims);

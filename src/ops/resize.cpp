@@ -206,7 +206,7 @@ void eval_interpolate(std::span<const ConstView> in, const Attrs& attrs, const V
   resize_weighted(in[0], out, attrs);
 }
 
-constexpr OpInfo kRows[] = {
+constexpr OpInfo kResizeRows[] = {
     {Op::interpolate, "interpolate", 1, 1, Pattern::injective, infer_interpolate, eval_interpolate},
 };
 
@@ -217,7 +217,7 @@ std::string_view name_of(Interpolation mode) {
 
 }  // namespace
 
-std::span<const OpInfo> resize_ops() { return kRows; }
+std::span<const OpInfo> resize_ops() { return kResizeRows; }
 
 std::vector<Taps> interpolation_taps(std::int64_t from, std::int64_t to, const Attrs& attrs) {
   const std::string mode = attrs.text("mode");

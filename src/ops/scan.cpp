@@ -11,7 +11,7 @@
 namespace tensor {
 namespace {
 
-constexpr auto kBelow = [](auto a, auto b) { return a < b || (b != b && a == a); };
+constexpr auto kSortsBefore = [](auto a, auto b) { return a < b || (b != b && a == a); };
 
 // Integers wrap around.
 constexpr auto kRunningSum = []<class A>(std::span<A> row) {
@@ -20,7 +20,7 @@ constexpr auto kRunningSum = []<class A>(std::span<A> row) {
   for (A& x : row) x = static_cast<A>(total += static_cast<Sum>(x));
 };
 
-constexpr auto kSorted = [](auto row) { std::stable_sort(row.begin(), row.end(), kBelow); };
+constexpr auto kSorted = [](auto row) { std::stable_sort(row.begin(), row.end(), kSortsBefore); };
 
 // Each place gets the index of the element that belongs there.
 template <class A>
@@ -29,7 +29,7 @@ void order_row(std::span<A> row, bool descending) {
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](std::int64_t i, std::int64_t j) {
     const A a = row[static_cast<std::size_t>(i)], b = row[static_cast<std::size_t>(j)];
-    return descending ? kBelow(b, a) : kBelow(a, b);
+    return descending ? kSortsBefore(b, a) : kSortsBefore(a, b);
   });
   std::copy(order.begin(), order.end(), row.begin());
 }
@@ -79,7 +79,7 @@ void eval_argsort(std::span<const ConstView> in, const Attrs& attrs, const View&
   });
 }
 
-constexpr OpInfo kRows[] = {
+constexpr OpInfo kScanRows[] = {
     {Op::cumsum, "cumsum", 1, 1, Pattern::opaque, infer_cumsum, eval_cumsum},
     {Op::sort, "sort", 1, 1, Pattern::opaque, infer_sort, eval_sort},
     {Op::argsort, "argsort", 1, 1, Pattern::opaque, infer_argsort, eval_argsort},
@@ -87,7 +87,7 @@ constexpr OpInfo kRows[] = {
 
 }  // namespace
 
-std::span<const OpInfo> scan_ops() { return kRows; }
+std::span<const OpInfo> scan_ops() { return kScanRows; }
 
 Tensor cumsum(const Tensor& x, int axis) {
   return apply_op(Op::cumsum, {x}, {{"axis", normalize_axis(axis, x.rank(), "cumsum")}});

@@ -53,7 +53,7 @@ void eval_rows(std::span<const ConstView> in, const Attrs& attrs, const View& ou
 }
 
 // Not opaque, which would end a group: attention is to become one kernel where that is cheaper.
-constexpr OpInfo kRows[] = {
+constexpr OpInfo kSoftmaxRows[] = {
     {Op::softmax, "softmax", 1, 1, Pattern::reduction, infer_softmax<Op::softmax>,
      eval_rows<softmax_row>},
     {Op::log_softmax, "log_softmax", 1, 1, Pattern::reduction, infer_softmax<Op::log_softmax>,
@@ -68,7 +68,7 @@ Tensor along_axis(Op op, const Tensor& x, int axis) {
 
 }  // namespace
 
-std::span<const OpInfo> softmax_ops() { return kRows; }
+std::span<const OpInfo> softmax_ops() { return kSoftmaxRows; }
 
 Tensor softmax(const Tensor& x, int axis) { return along_axis(Op::softmax, x, axis); }
 Tensor log_softmax(const Tensor& x, int axis) { return along_axis(Op::log_softmax, x, axis); }

@@ -179,7 +179,7 @@ constexpr OpInfo view_row(Op op, std::string_view name, decltype(OpInfo::infer) 
                           decltype(OpInfo::view) view) {
   return {op, name, 1, 1, Pattern::view, infer, eval_copy, view};
 }
-constexpr OpInfo kRows[] = {
+constexpr OpInfo kViewRows[] = {
     view_row(Op::reshape, "reshape", infer_reshape, view_reshape),
     view_row(Op::transpose, "transpose", infer_transpose, view_transpose),
     view_row(Op::slice, "slice", infer_slice, view_slice),
@@ -188,7 +188,7 @@ constexpr OpInfo kRows[] = {
 
 }  // namespace
 
-std::span<const OpInfo> view_ops() { return kRows; }
+std::span<const OpInfo> view_ops() { return kViewRows; }
 
 Tensor slice_axes(const Tensor& x, const Dims& start, const Dims& extent, const Dims& step) {
   return apply_op(Op::slice, {x}, {{"start", start}, {"extent", extent}, {"step", step}});

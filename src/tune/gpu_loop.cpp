@@ -11,8 +11,7 @@
 namespace tensor {
 namespace {
 
-constexpr std::int64_t kLine = 1024;  // what swizzled boxes ask for, and more
-constexpr int kWarmUps = 2;
+constexpr int kLoopWarmUps = 2;
 
 // Marks what kernels' arguments point to.
 struct Used {
@@ -69,7 +68,7 @@ TrialMemory place_trial(const cuda::Lowered& lowered, std::span<const OperandBlo
   memory.copies = static_cast<int>(copies);
   const auto take = [&](std::int64_t bytes) {
     const std::int64_t place = memory.bytes;
-    memory.bytes += round_up(bytes, kLine);
+    memory.bytes += round_up(bytes, kAddressLine);
     return place;
   };
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -104,7 +103,7 @@ std::vector<std::int64_t> places_of(std::span<const OperandBlock> operands) {
   std::vector<std::int64_t> places = {0};
   for (const OperandBlock& operand : operands)
     places.push_back(places.back() +
-                     (operand.is_constant ? 0 : round_up(operand.all().size(), kLine)));
+                     (operand.is_constant ? 0 : round_up(operand.all().size(), kAddressLine)));
   return places;
 }
 
@@ -212,7 +211,7 @@ double GpuLoop::time() {
   };
   if (!graph_) {
     graph_.emplace(stream_.device(), [&](cuda::Stream& to) { record(to, memory_.copies); });
-    for (int i = 0; i < kWarmUps; ++i) once();
+    for (int i = 0; i < kLoopWarmUps; ++i) once();
   }
   return once();
 }

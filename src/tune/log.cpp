@@ -29,8 +29,8 @@ namespace {
 // A line: an object that begins with the format and ends with the CRC-32, in eight hexadecimal
 // digits, of all before it.
 constexpr std::int64_t kFormat = 1;
-constexpr std::string_view kBegin = "{\"log\":", kChecksum = ",\"crc\":\"", kEnd = "\"}";
-constexpr std::size_t kDigits = 8, kTail = kChecksum.size() + kDigits + kEnd.size();
+constexpr std::string_view kLineBegin = "{\"log\":", kChecksum = ",\"crc\":\"", kLineEnd = "\"}";
+constexpr std::size_t kDigits = 8, kTail = kChecksum.size() + kDigits + kLineEnd.size();
 constexpr std::size_t kMaxError = 2000;
 
 // The fields that are texts.
@@ -68,10 +68,11 @@ bool is_whole(const Measurement& m) {
 
 // nullopt: damaged.
 std::optional<Measurement> parse_line(std::string_view line, std::string_view name) {
-  if (line.size() < kBegin.size() + kTail || !line.starts_with(kBegin)) return std::nullopt;
+  if (line.size() < kLineBegin.size() + kTail || !line.starts_with(kLineBegin)) return std::nullopt;
   const std::string_view body = line.substr(0, line.size() - kTail),
                          tail = line.substr(body.size());
-  if (tail != std::string(kChecksum) + crc32_digits(body) + std::string(kEnd)) return std::nullopt;
+  if (tail != std::string(kChecksum) + crc32_digits(body) + std::string(kLineEnd))
+    return std::nullopt;
   Measurement m;
   std::int64_t format = 0;
   try {
@@ -100,8 +101,8 @@ std::optional<Measurement> parse_line(std::string_view line, std::string_view na
 
 // Nothing yet, or lines of which one at least begins as those of a log do: it may be torn.
 bool is_log(std::string_view text) {
-  if (kBegin.starts_with(text) || text.starts_with(kBegin)) return true;
-  return text.find('\n' + std::string(kBegin)) != text.npos;
+  if (kLineBegin.starts_with(text) || text.starts_with(kLineBegin)) return true;
+  return text.find('\n' + std::string(kLineBegin)) != text.npos;
 }
 
 // An open file that is locked until this object ends, or the process does.
@@ -208,7 +209,7 @@ std::string log_line(const Measurement& m) {
   for (const auto* times : {&m.microseconds, &m.model_microseconds})
     for (const double us : *times)
       if (!(us > 0)) fail("log", "got a time of ", us, " microseconds, need times above 0");
-  std::string line = std::string(kBegin) + std::to_string(kFormat);
+  std::string line = std::string(kLineBegin) + std::to_string(kFormat);
   for (const auto& [key, field] : kTexts)
     line += ",\"" + std::string(key) + "\":" + json_string(m.*field);
   if (!m.kernels.empty()) line += ",\"kernels\":" + json_string(m.kernels);
@@ -217,7 +218,7 @@ std::string log_line(const Measurement& m) {
   if (!m.model_microseconds.empty()) line += ",\"model_us\":" + list("times", m.model_microseconds);
   if (!m.error.empty())
     line += ",\"error\":" + json_string(std::string_view(m.error).substr(0, kMaxError));
-  return line + std::string(kChecksum) + crc32_digits(line) + std::string(kEnd) + '\n';
+  return line + std::string(kChecksum) + crc32_digits(line) + std::string(kLineEnd) + '\n';
 }
 
 LogContents parse_log(std::string_view text, std::string_view name) {

@@ -18,7 +18,7 @@ constexpr Worker::Limits kPatience{.item_seconds = 120, .idle_seconds = 600};
 // By turns, so many times, so long each.
 constexpr int kRounds = 9;
 constexpr double kQuickUs = 20e3, kSustainedUs = 200e3;
-constexpr int kFewest = 3, kMost = 1000;
+constexpr int kFewestRuns = 3, kMostRuns = 1000;
 // Models that take longer run once a round, in fewer rounds.
 constexpr double kLongRunUs = 100e3;
 constexpr int kFewestRounds = 3;
@@ -115,8 +115,8 @@ class Rounds {
   };
 
   static int repeats_in(double us, double run_us) {
-    const double least = run_us < kLongRunUs ? kFewest : 1;
-    return static_cast<int>(std::clamp(us / run_us, least, double{kMost}));
+    const double least = run_us < kLongRunUs ? kFewestRuns : 1;
+    return static_cast<int>(std::clamp(us / run_us, least, double{kMostRuns}));
   }
 
   // Of the second half: in the first, the device gets to its clock.

@@ -14,8 +14,7 @@
 namespace tensor {
 namespace {
 
-constexpr std::uint64_t kSeed = 20231;
-constexpr std::int64_t kLine = 1024;  // bytes: what kernels may count on of an address
+constexpr std::uint64_t kInputSeed = 20231;
 // Elements that are drawn; of more they are repeated. A prime number, so that no two rows are the
 // same.
 constexpr std::int64_t kDrawn = 1'048'583;
@@ -47,7 +46,7 @@ Tensor random_numbers(Generator& random, std::int64_t count, DType dtype) {
 template <class F>
 OperandBlock block(const Layout& layout, DType dtype, F&& make) {
   const auto [low, high] = reach(layout.shape, layout.strides);
-  const std::int64_t before = layout.offset % (kLine / item_size(dtype));
+  const std::int64_t before = layout.offset % (kAddressLine / item_size(dtype));
   OperandBlock result;
   result.memory = make(before + high - low + 1);
   detail::TensorImpl value = detail::impl(result.memory);
@@ -119,7 +118,7 @@ std::vector<OperandBlock> reads_of(const Isolated& problem) {
     if (graph.is_constant(id)) return graph[id].constant;
     return apply_op(graph[id].op, {constant(graph[id].inputs[0])}, graph[id].attrs);
   };
-  Generator random(kSeed);
+  Generator random(kInputSeed);
   std::vector<OperandBlock> reads;
   for (const ValueId id : problem.group.reads) {
     const DType dtype = graph.type(id).dtype;

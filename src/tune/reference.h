@@ -20,8 +20,11 @@ struct ByteRange {
   std::int64_t size() const { return end - begin; }
 };
 
+/// Bytes: what kernels may count on of an address, and more than swizzled boxes ask for.
+inline constexpr std::int64_t kAddressLine = 1024;
+
 /// A block of memory, and the value whose elements lie in it as its layout says, at the same place
-/// in a line of 1,024 bytes.
+/// in a line.
 struct OperandBlock {
   Tensor memory;  // of one axis
   Tensor value;

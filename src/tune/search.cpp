@@ -17,7 +17,7 @@ constexpr double kCrossShare = 0.3;
 // Children for each schedule of a batch, of which some have been measured.
 constexpr std::size_t kChildren = 4;
 // Draws for each schedule of a batch before the space counts as exhausted.
-constexpr std::size_t kMaxDraws = 200;
+constexpr std::size_t kDrawsPerSchedule = 200;
 
 // The order of the scores, the highest first; equal ones stay in order.
 std::vector<std::size_t> descending(const std::vector<double>& scores) {
@@ -206,7 +206,7 @@ class Search::Batch {
       }
       return;
     }
-    for (std::size_t i = 0; i < kMaxDraws * size && schedules_.size() < size; ++i)
+    for (std::size_t i = 0; i < kDrawsPerSchedule * size && schedules_.size() < size; ++i)
       add(search_.sampler_.sample(search_.random_), size);
   }
   std::vector<Schedule> take() { return std::move(schedules_); }

@@ -11,8 +11,8 @@
 namespace tensor {
 namespace {
 
-constexpr std::uint64_t kSeed = 20232;
-constexpr std::size_t kFewest = 3;  // the first, the last, and one between
+constexpr std::uint64_t kSliceSeed = 20232;
+constexpr std::size_t kFewestSlices = 3;  // the first, the last, and one between
 
 double effort(const Isolated& problem) {
   constexpr double kFlops = 256;  // of a product, in the time of an element
@@ -34,7 +34,7 @@ bool works_along_first_axis(const Attrs& attrs) {
 
 Slices::Slices(std::int64_t extent, std::size_t count) : extent_(extent) {
   std::set<std::int64_t> chosen = {0, extent - 1};
-  Random random(kSeed);
+  Random random(kSliceSeed);
   while (chosen.size() < count)
     chosen.insert(static_cast<std::int64_t>(random.below(static_cast<std::size_t>(extent))));
   indices_.assign(chosen.begin(), chosen.end());
@@ -45,7 +45,7 @@ std::optional<Slices> Slices::of(const Isolated& problem, double most_effort) {
   if (shape.empty()) return std::nullopt;
   const double share = most_effort / effort(problem);
   const auto wanted = static_cast<std::size_t>(share * static_cast<double>(shape[0]));
-  const std::size_t count = std::max(wanted, kFewest);
+  const std::size_t count = std::max(wanted, kFewestSlices);
   // Most of them would be as good as all.
   if (share >= 1 || 2 * count > static_cast<std::size_t>(shape[0])) return std::nullopt;
   Slices slices(shape[0], count);

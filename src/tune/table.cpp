@@ -50,7 +50,7 @@ class Ages {
   std::map<std::pair<std::string, std::string>, Age> newest_;
 };
 
-struct Records {
+struct ScheduleRecords {
   std::vector<double> microseconds;
   bool is_faulty = false;
 };
@@ -91,7 +91,7 @@ std::vector<Measurement> newest(std::vector<Measurement> measurements, const std
 Table::Table(std::span<const Measurement> measurements, const std::string& kernels) {
   const Ages ages(measurements, kernels);
   // In the order of problem, device, family and schedule, which breaks ties.
-  std::map<std::tuple<std::string, std::string, std::string, std::string>, Records> all;
+  std::map<std::tuple<std::string, std::string, std::string, std::string>, ScheduleRecords> all;
   std::map<std::pair<std::string, std::string>, Chosen> choices;
   for (const Measurement& m : measurements) {
     if (!m.model_microseconds.empty()) {
@@ -101,7 +101,7 @@ Table::Table(std::span<const Measurement> measurements, const std::string& kerne
       continue;
     }
     if (!ages.is_newest(m)) continue;
-    Records& records = all[{m.problem, m.device, m.family, m.schedule}];
+    ScheduleRecords& records = all[{m.problem, m.device, m.family, m.schedule}];
     records.microseconds.insert(records.microseconds.end(), m.microseconds.begin(),
                                 m.microseconds.end());
     records.is_faulty |= !m.error.empty();

@@ -55,6 +55,8 @@ class Matrix {
   DMatrixHandle handle_ = nullptr;
 };
 
+}  // namespace
+
 class Booster {
  public:
   // With a matrix it is for matrices of as many columns, else load() has to follow.
@@ -90,6 +92,8 @@ class Booster {
  private:
   BoosterHandle handle_ = nullptr;
 };
+
+namespace {
 
 std::vector<float> flat(std::span<const std::vector<float>> rows, std::size_t columns) {
   std::vector<float> values;

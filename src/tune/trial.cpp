@@ -17,7 +17,7 @@
 namespace tensor {
 namespace {
 
-constexpr int kWarmUps = 2;
+constexpr int kTrialWarmUps = 2;
 
 Candidate candidate_of(const std::string& item) {
   Candidate candidate;
@@ -134,7 +134,7 @@ class Batch {
     Entry& entry = entries_[item];
     const bool is_good = attempt_on_device(item, [&] {
       entry.trial->check();
-      for (int i = 0; i < kWarmUps; ++i) entry.trial->time();
+      for (int i = 0; i < kTrialWarmUps; ++i) entry.trial->time();
       for (int i = 0; i < how_.repeats; ++i) entry.times.push_back(entry.trial->time());
       entry.trial->rest();
       channel_.done(item, text_of(entry.times));

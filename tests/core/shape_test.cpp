@@ -13,16 +13,16 @@ namespace {
 
 using check::error_of;
 
-std::string printed(const Dims& dims) {
+std::string printed_dims(const Dims& dims) {
   std::ostringstream text;
   text << dims;
   return text.str();
 }
 
 TEST(Dims, PrintsAsPythonTuples) {
-  EXPECT_EQ(printed({}), "()");
-  EXPECT_EQ(printed({4}), "(4,)");
-  EXPECT_EQ(printed({2, 0, -3}), "(2, 0, -3)");
+  EXPECT_EQ(printed_dims({}), "()");
+  EXPECT_EQ(printed_dims({4}), "(4,)");
+  EXPECT_EQ(printed_dims({2, 0, -3}), "(2, 0, -3)");
 }
 
 TEST(Dims, InsertEraseContains) {

@@ -11,6 +11,7 @@
 #include "tensor/error.h"
 #include "tests/cuda/attention_cases.h"
 #include "tests/cuda/compiled.h"
+#include "tests/cuda/machines.h"
 #include "tests/cuda/on_device.h"
 
 namespace tensor::cuda {
@@ -19,9 +20,7 @@ namespace {
 using Problem = emulator::AttentionShape;
 using emulator::attention_case;
 
-constexpr int kCapabilities[] = {75, 80, 86, 89, 100, 120};
-
-Machine machine(int capability) { return machine_of(typical_device(capability)); }
+constexpr int kMmaCapabilities[] = {75, 80, 86, 89, 100, 120};
 
 emulator::GroupCase::Lower by(const AttentionMmaSchedule& s) {
   return [=](const LaidOutGraph& laid, const Group& group, const Machine& on) {
@@ -29,14 +28,14 @@ emulator::GroupCase::Lower by(const AttentionMmaSchedule& s) {
   };
 }
 
-struct Choice {
+struct MmaChoice {
   int capability;
   Problem problem;
   AttentionMmaSchedule schedule;
 };
 // All keys at once and in blocks; one to eight warps with a slab or two; every depth; awkward
 // numbers of queries and keys.
-std::vector<Choice> choices() {
+std::vector<MmaChoice> mma_choices() {
   Problem half{1, 1, 33, 197, 64};
   half.magnitude = 1e4;
   half.dtype = f16;
@@ -60,7 +59,7 @@ std::vector<Choice> choices() {
 }
 
 TEST(AttentionMma, IsRight) {
-  for (const Choice& c : choices()) {
+  for (const MmaChoice& c : mma_choices()) {
     SCOPED_TRACE(c.schedule.name());
     emulator::GroupCase group = attention_case(c.problem);
     emulator::expect_emulated(group, by(c.schedule), c.capability);
@@ -84,7 +83,7 @@ TEST(AttentionMma, TakesWhatItsGpuHas) {
     p.dtype = dtype;
     return attention_case(p).accepted(kAttentionMma, machine(capability));
   };
-  for (const int capability : kCapabilities) {
+  for (const int capability : kMmaCapabilities) {
     EXPECT_TRUE(takes(f16, capability));
     EXPECT_EQ(takes(bf16, capability), capability >= 80);
     EXPECT_FALSE(takes(f32, capability));
@@ -94,7 +93,7 @@ TEST(AttentionMma, TakesWhatItsGpuHas) {
 
 // More work takes longer, and none is done faster than the GPU multiplies.
 TEST(AttentionMma, TheModelIsPlausible) {
-  for (const int capability : kCapabilities) {
+  for (const int capability : kMmaCapabilities) {
     const Machine on = machine(capability);
     double last = 0;
     for (const std::int64_t batches : {1, 12, 128, 768, 3072}) {
@@ -123,7 +122,7 @@ TEST(AttentionMma, CompilesWithoutSpills) {
     expect_no_trouble(lowered.calls.back().source, on.device.architecture());
   };
   // What is chosen.
-  for (const int capability : kCapabilities)
+  for (const int capability : kMmaCapabilities)
     for (const std::int64_t depth : {64, 80}) {
       check({2, 6, 65, 197, depth}, capability, nullptr);
       check({2, 8, 130, 1050, depth, depth == 80}, capability, nullptr);
@@ -146,7 +145,7 @@ TEST(AttentionMma, CompilesWithoutSpills) {
 
 TEST(AttentionMmaOnGpu, IsRight) {
   if (const std::string reason = emulator::no_device(80); !reason.empty()) GTEST_SKIP() << reason;
-  for (const Choice& c : choices()) {
+  for (const MmaChoice& c : mma_choices()) {
     if (c.capability < 80) continue;
     SCOPED_TRACE(c.schedule.name());
     emulator::GroupCase group = attention_case(c.problem);

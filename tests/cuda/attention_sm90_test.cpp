@@ -10,12 +10,11 @@
 #include "tensor/error.h"
 #include "tests/cuda/attention_cases.h"
 #include "tests/cuda/compiled.h"
+#include "tests/cuda/machines.h"
 #include "tests/cuda/on_device.h"
 
 namespace tensor::cuda {
 namespace {
-
-Machine h200() { return machine_of(typical_device(90)); }
 
 using Problem = emulator::AttentionShape;
 using emulator::attention_case;
@@ -73,12 +72,12 @@ TEST(AttentionSm90, TakesNoHeadsAndNoQueries) {
     for (const AttentionSchedule& s : attention_sm90_schedules(p, h200())) EXPECT_EQ(s.parts, 1);
 }
 
-struct Choice {
+struct Sm90Choice {
   Problem problem;
   AttentionSchedule schedule;
 };
 // All keys at once and in blocks; groups with a tile each, several or none; every depth.
-const std::vector<Choice> kChoices = {
+const std::vector<Sm90Choice> kSm90Choices = {
     {{1, 1, 1, 2, 64}, {1, 1, 16, 1}},
     {{1, 2, 7, 63, 32}, {1, 1, 64, 1}},
     {{2, 1, 65, 65, 40}, {2, 2, 80, 2}},
@@ -100,7 +99,7 @@ const std::vector<Choice> kChoices = {
 };
 
 TEST(AttentionSm90, IsRight) {
-  for (const Choice& c : kChoices) {
+  for (const Sm90Choice& c : kSm90Choices) {
     SCOPED_TRACE(c.schedule.name());
     emulator::GroupCase group = attention_case(c.problem);
     emulator::expect_emulated(group, by(c.schedule, 1), 90);
@@ -124,7 +123,7 @@ TEST(AttentionSm90, TakesAnyLayout) {
 TEST(AttentionSm90OnGpu, IsRight) {
   if (const std::string reason = emulator::no_device(90, true); !reason.empty())
     GTEST_SKIP() << reason;
-  for (const Choice& c : kChoices) {
+  for (const Sm90Choice& c : kSm90Choices) {
     SCOPED_TRACE(c.schedule.name());
     emulator::GroupCase group = attention_case(c.problem);
     emulator::expect_on_device(group, by(c.schedule));

@@ -17,7 +17,7 @@
 namespace tensor::cuda {
 namespace {
 
-class RunTimeCompiler : public testing::Test {
+class RunTimeCompiler : public ::testing::Test {
  protected:
   void SetUp() override {
     if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;

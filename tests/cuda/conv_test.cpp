@@ -11,6 +11,7 @@
 #include "src/trace/passes/cast.h"
 #include "tests/cuda/compiled.h"
 #include "tests/cuda/conv_cases.h"
+#include "tests/cuda/machines.h"
 #include "tests/cuda/on_device.h"
 #include "tests/families.h"
 
@@ -24,8 +25,6 @@ using testing::ConvShape;
 using testing::model_shapes;
 using testing::odd_shapes;
 using testing::traced_group;
-
-Machine machine(int capability) { return machine_of(typical_device(capability)); }
 
 void expect_compiles(const Lowered& lowered, const Machine& machine) {
   for (const Call& call : lowered.calls)

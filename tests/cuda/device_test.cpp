@@ -29,7 +29,7 @@ std::string why_no_gpu() {
   }
 }
 
-class Gpu : public testing::Test {
+class Gpu : public ::testing::Test {
  protected:
   void SetUp() override {
     if (const std::string reason = why_no_gpu(); !reason.empty()) GTEST_SKIP() << reason;

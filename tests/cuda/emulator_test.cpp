@@ -182,9 +182,9 @@ TEST(Emulator, CopiesArriveWhenTheyAreWaitedFor) {
 std::string failures(const std::string& text) {
   GroupCase group([](const Tensors& in) -> Tensors { return {exp(in[0])}; },
                   {Generator(1).normal({64})});
-  testing::TestPartResultArray results;
-  testing::ScopedFakeTestPartResultReporter reporter(
-      testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results);
+  ::testing::TestPartResultArray results;
+  ::testing::ScopedFakeTestPartResultReporter reporter(
+      ::testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results);
   expect_emulated(
       group,
       [&](const LaidOutGraph&, const Group&, const cuda::Machine&) {

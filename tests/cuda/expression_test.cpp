@@ -54,7 +54,7 @@ struct Bfloat16 {
 )";
 
 // A function that runs one operator on arrays: operands, then the result.
-struct Case {
+struct OperatorCase {
   Op op;
   DType from, to;
   Graph graph;
@@ -62,8 +62,8 @@ struct Case {
 };
 
 // nullopt where the operator is not defined on the type.
-std::optional<Case> make_case(Op op, DType from, DType to) {
-  Case c{op, from, to, {}, {}};
+std::optional<OperatorCase> make_case(Op op, DType from, DType to) {
+  OperatorCase c{op, from, to, {}, {}};
   const int inputs = info(op).min_inputs;
   std::vector<ValueId> ids;
   std::vector<Tensor> ones;
@@ -87,8 +87,8 @@ std::optional<Case> make_case(Op op, DType from, DType to) {
   return c;
 }
 
-std::vector<Case> all_cases() {
-  std::vector<Case> cases;
+std::vector<OperatorCase> all_cases() {
+  std::vector<OperatorCase> cases;
   for (const OpInfo& row : pointwise_ops())
     for (const DType from : kTypes)
       for (const DType to : kTypes) {
@@ -99,7 +99,7 @@ std::vector<Case> all_cases() {
 }
 
 // `header` begins the definition, the loop runs over i.
-std::string function_text(const Case& c, const ElementCode& code, const std::string& header,
+std::string function_text(const OperatorCase& c, const ElementCode& code, const std::string& header,
                           const std::string& loop) {
   std::string text = header + c.name + "(void* const* operands, int count) {\n" + loop;
   for (const auto& load : code.loads) {
@@ -113,18 +113,18 @@ std::string function_text(const Case& c, const ElementCode& code, const std::str
          "])[i] = stored<" + type + ">(" + code.results.at(result) + ");\n}\n}\n";
 }
 
-std::optional<ElementCode> code_of(const Case& c) {
+std::optional<ElementCode> code_of(const OperatorCase& c) {
   const ValueId node = c.graph.outputs()[0];
   return element_code(c.graph, std::span(&node, 1));
 }
 
-bool is_declined(const Case& c) {
+bool is_declined(const OperatorCase& c) {
   return c.op == Op::power && !is_floating(c.from) && c.from != u8;
 }
 
 TEST(Expressions, EveryElementwiseOperatorHasDeviceText) {
   int count = 0;
-  for (const Case& c : all_cases()) {
+  for (const OperatorCase& c : all_cases()) {
     EXPECT_EQ(code_of(c).has_value(), !is_declined(c)) << c.name;
     ++count;
   }
@@ -134,7 +134,7 @@ TEST(Expressions, EveryElementwiseOperatorHasDeviceText) {
 TEST(Expressions, CompileForTheGpu) {
   if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
   std::string text = "#include \"numbers.h\"\nusing namespace tensor::device;\n";
-  for (const Case& c : all_cases())
+  for (const OperatorCase& c : all_cases())
     if (const auto code = code_of(c))
       text += function_text(c, *code, "extern \"C\" __global__ void ",
                             "for (int i = threadIdx.x; i < count; i += blockDim.x) {\n");
@@ -202,7 +202,7 @@ std::vector<double> values(DType dtype, bool second, int count, std::mt19937& ra
 }
 
 // Rounding steps of the larger of operand and result that an approximation may be off.
-double allowed(const Case& c, double operand, double expected) {
+double allowed(const OperatorCase& c, double operand, double expected) {
   const double unit = c.from == f64 ? 0x1p-52 : 0x1p-23;
   const double own = c.to == f16 ? 0x1p-10 : c.to == bf16 ? 0x1p-7 : 0;
   const double result = std::abs(expected), scale = std::max(std::abs(operand), result);
@@ -222,7 +222,7 @@ double allowed(const Case& c, double operand, double expected) {
   }
 }
 
-void check(const Case& c, const HostCode& host, std::mt19937& random) {
+void check(const OperatorCase& c, const HostCode& host, std::mt19937& random) {
   constexpr int kCount = 4000;
   std::vector<Tensor> inputs;
   std::vector<void*> operands;
@@ -252,13 +252,13 @@ void check(const Case& c, const HostCode& host, std::mt19937& random) {
 
 TEST(Expressions, AgreeWithTheReference) {
   std::string text = "#include \"numbers.h\"\nusing namespace tensor::device;\n";
-  std::vector<Case> cases = all_cases();
-  for (const Case& c : cases)
+  std::vector<OperatorCase> cases = all_cases();
+  for (const OperatorCase& c : cases)
     if (const auto code = code_of(c))
       text += function_text(c, *code, "extern \"C\" void ", "for (int i = 0; i < count; ++i) {\n");
   const HostCode host(text);
   std::mt19937 random(1);
-  for (const Case& c : cases)
+  for (const OperatorCase& c : cases)
     if (!is_declined(c)) check(c, host, random);
 }
 

@@ -294,7 +294,7 @@ TEST(Fragments, CompileForEveryArchitectureThatHasThem) {
   EXPECT_NO_THROW(compiler.compile(source(std::string(kKernels) + kWgmma), "sm_90a"));
 }
 
-class FragmentsOnGpu : public testing::Test {
+class FragmentsOnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
     try {

@@ -33,7 +33,7 @@ Tensor normal(const Shape& shape, DType dtype) {
   return random.normal(shape).astype(dtype);
 }
 
-using Pass = Graph (*)(const Graph&);
+using GraphPass = Graph (*)(const Graph&);
 
 GroupCase::Lower with(const TileSchedule& schedule, bool is_plain) {
   return [=](const LaidOutGraph& laid, const Group& group, const Machine& machine) {
@@ -44,7 +44,7 @@ GroupCase::Lower with(const TileSchedule& schedule, bool is_plain) {
 
 // A linear layer with what may follow it, and its smallest form.
 GroupCase linear(std::int64_t rows, std::int64_t features, std::int64_t depth, DType dtype,
-                 bool is_fused, Pass pass = nullptr) {
+                 bool is_fused, GraphPass pass = nullptr) {
   const Tensor w = normal({features, depth}, dtype), bias = normal({features}, f32);
   const Tensor x = normal({rows, depth}, dtype);
   if (!is_fused)
@@ -79,14 +79,14 @@ TEST(GemmMma, OlderAndNewerGpusAreRight) {
     }
 }
 
-struct Case {
+struct Arrangement {
   std::string name;
   TensorFunction f;
   std::vector<Shape> inputs;
 };
 
 // Factors that lie in other ways.
-std::vector<Case> arrangements() {
+std::vector<Arrangement> arrangements() {
   const auto product = [](auto left, auto right) {
     return [=](const Tensors& in) -> Tensors { return {matmul(left(in[0]), right(in[1]))}; };
   };
@@ -115,7 +115,7 @@ std::vector<Case> arrangements() {
            {{50, 64}, {40, 32}}}};
 }
 
-Tensors inputs_of(const Case& c, DType dtype) {
+Tensors inputs_of(const Arrangement& c, DType dtype) {
   Tensors inputs;
   for (const Shape& shape : c.inputs) inputs.push_back(normal(shape, dtype));
   return inputs;
@@ -124,7 +124,7 @@ Tensors inputs_of(const Case& c, DType dtype) {
 TEST(GemmMma, FactorsLieInAnyWay) {
   std::mt19937 random(5);
   int turn = 0;
-  for (const Case& c : arrangements())
+  for (const Arrangement& c : arrangements())
     for (const bool is_random : {false, true}) {
       GroupCase group(c.f, inputs_of(c, f16), is_random ? &random : nullptr);
       SCOPED_TRACE(c.name + (is_random ? ", any strides" : ""));
@@ -145,7 +145,7 @@ TEST(GemmTf32, EveryScheduleIsRight) {
 
 TEST(GemmTf32, FactorsLieInAnyWay) {
   std::mt19937 random(8);
-  for (const Case& c : arrangements())
+  for (const Arrangement& c : arrangements())
     for (const bool is_random : {false, true}) {
       GroupCase group(c.f, inputs_of(c, f32), is_random ? &random : nullptr, round_products);
       SCOPED_TRACE(c.name + (is_random ? ", any strides" : ""));
@@ -176,7 +176,7 @@ TEST(GemmPlain, EveryScheduleIsRight) {
 
 TEST(GemmPlain, FactorsLieInAnyWay) {
   std::mt19937 random(6);
-  for (const Case& c : arrangements()) {
+  for (const Arrangement& c : arrangements()) {
     GroupCase group(c.f, inputs_of(c, f32), &random);
     SCOPED_TRACE(c.name);
     expect_emulated(group, kGemmPlain, 80);
@@ -249,7 +249,7 @@ TEST(GemmMma, CompilesWithoutSpills) {
 TEST(GemmMmaOnGpu, IsRight) {
   if (const std::string why = emulator::no_device(); !why.empty()) GTEST_SKIP() << why;
   std::mt19937 random(5);
-  for (const Case& c : arrangements()) {
+  for (const Arrangement& c : arrangements()) {
     GroupCase narrow(c.f, inputs_of(c, f16), &random), exact(c.f, inputs_of(c, f32), &random);
     SCOPED_TRACE(c.name);
     emulator::expect_on_device(narrow, with({64, 64, 2, 2, 1, 3}, false));

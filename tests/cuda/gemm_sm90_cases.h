@@ -10,6 +10,7 @@
 #include "src/trace/trace.h"
 #include "tensor/tensor.h"
 #include "tests/cuda/emulator/group_case.h"
+#include "tests/cuda/machines.h"
 
 namespace tensor::cuda {
 
@@ -63,8 +64,6 @@ inline std::vector<GemmSchedule> with_wide() {
   all.push_back(kWide);
   return all;
 }
-
-inline Machine h200() { return machine_of(typical_device(90)); }
 
 // As cast_norms makes it.
 inline Tensor normalized(const Tensor& rows, const Tensor& sums, const Tensor& gain,

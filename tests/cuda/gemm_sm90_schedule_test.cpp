@@ -11,15 +11,15 @@
 namespace tensor::cuda {
 namespace {
 
-struct Case {
+struct ProductCase {
   std::string name;
   TensorFunction f;
   std::vector<TensorType> inputs;
 };
 
 // y[tokens, features] with what a transformer does to it.
-std::vector<Case> cases(std::int64_t tokens, std::int64_t features, std::int64_t depth,
-                        DType dtype) {
+std::vector<ProductCase> cases(std::int64_t tokens, std::int64_t features, std::int64_t depth,
+                               DType dtype) {
   const auto constant = [](const Shape& shape, DType type) {
     return broadcast_to(full({}, 0.5, f32).astype(type), shape).copy();
   };
@@ -81,7 +81,7 @@ struct Traced {
   LaidOutGraph laid;
   Group group;
 };
-Traced traced(const Case& c) {
+Traced traced(const ProductCase& c) {
   Graph graph = trace(c.f, c.inputs);
   Traced t{lay_out(graph), {}};
   std::vector<ValueId> nodes;
@@ -90,8 +90,6 @@ Traced traced(const Case& c) {
   t.group = make_group(t.laid.graph, wiring(t.laid.graph), nodes);
   return t;
 }
-
-std::string fault(const GemmSchedule& s, const Traced& t) { return fault(s, t.laid, t.group); }
 
 TEST(GemmSm90, SchedulesAreCheckedBeforeTheyAreBuilt) {
   const auto fault = [](GemmSchedule s, std::int64_t tokens = 512) {
@@ -138,7 +136,7 @@ TEST(GemmSm90, CompilesWithoutSpills) {
     const Lowered lowered = lower_gemm_sm90(t.laid, t.group, h200(), s);
     expect_no_trouble(lowered.calls.back().source, "sm_90a");
   };
-  for (const Case& c : cases(100, 320, 192, bf16)) {
+  for (const ProductCase& c : cases(100, 320, 192, bf16)) {
     const Traced t = traced(c);
     for (const GemmSchedule& s : with_wide()) {
       // What takes most registers; GELU where there are most sums.
@@ -146,7 +144,7 @@ TEST(GemmSm90, CompilesWithoutSpills) {
       const bool is_hard = c.name == "both" ||
                            s.features == (c.name == "gelu" ? 256 : kWide.features) ||
                            (is_large && (c.name == "norm" || c.name == "sums"));
-      if (is_hard && fault(s, t).empty()) check(t, s);
+      if (is_hard && fault(s, t.laid, t.group).empty()) check(t, s);
     }
   }
 }
@@ -156,7 +154,7 @@ TEST(GemmSm90, CompilesWithoutSpills) {
 TEST(GemmSm90, WhatTheModelLikesCompiles) {
   if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
   std::set<std::string> seen;
-  const auto check = [&](const Case& c, const Traced& t) {
+  const auto check = [&](const ProductCase& c, const Traced& t) {
     const auto schedules = gemm_sm90_schedules(problem_of(t.laid, t.group), h200());
     for (std::size_t i = 0; i < std::min<std::size_t>(schedules.size(), 4); ++i) {
       const Lowered lowered = lower_gemm_sm90(t.laid, t.group, h200(), schedules[i]);
@@ -171,7 +169,7 @@ TEST(GemmSm90, WhatTheModelLikesCompiles) {
                                         {12608, 3072, 768}, {577, 4096, 1024},  {100, 92, 256},
                                         {512, 512, 8192},   {1536, 1536, 1536}, {300, 2048, 2048}};
   for (const auto& [tokens, features, depth] : kSizes)
-    for (const Case& c : cases(tokens, features, depth, bf16)) {
+    for (const ProductCase& c : cases(tokens, features, depth, bf16)) {
       if (c.name == "bias" || c.name == "residual" || c.name == "narrow") continue;
       // Only rows of whole pieces are summed, and many only where they are stored once.
       const bool is_summed = c.name == "sums" || c.name == "narrow_sums";

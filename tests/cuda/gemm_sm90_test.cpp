@@ -72,7 +72,7 @@ TEST(GemmSm90, TakesAnyShapesAndLayouts) {
 
 // ---- On a GPU. Schedules are cases of their own, so that several processes can share them out.
 
-class GemmSm90OnGpu : public testing::TestWithParam<GemmSchedule> {
+class GemmSm90OnGpu : public ::testing::TestWithParam<GemmSchedule> {
  protected:
   void SetUp() override {
     if (const std::string reason = emulator::no_device(90, true); !reason.empty())
@@ -105,7 +105,7 @@ TEST_P(GemmSm90OnGpu, IsRight) {
     if (fault(s, *group).empty()) emulator::expect_on_device(*group, by(s));
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, GemmSm90OnGpu, testing::ValuesIn(with_wide()),
+INSTANTIATE_TEST_SUITE_P(Schedules, GemmSm90OnGpu, ::testing::ValuesIn(with_wide()),
                          [](const auto& schedule) { return schedule.param.name(); });
 
 TEST(GemmSm90ChosenOnGpu, IsRight) {

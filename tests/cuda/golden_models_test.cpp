@@ -119,7 +119,7 @@ struct Case {
   bool tf32 = false, narrow_residuals = false;
 };
 
-class EmulatedModels : public testing::TestWithParam<Case> {};
+class EmulatedModels : public ::testing::TestWithParam<Case> {};
 
 TEST_P(EmulatedModels, EveryKernelIsAsExactAsItMustBe) {
   const auto& [name, dtype, capability, tf32, narrow_residuals] = GetParam();
@@ -152,18 +152,16 @@ TEST_P(EmulatedModels, EveryKernelIsAsExactAsItMustBe) {
             << " on the host\n";
 }
 
-INSTANTIATE_TEST_SUITE_P(Golden, EmulatedModels,
-                         testing::Values(Case{"vit_hf", f16, 90}, Case{"vit_hf", bf16, 80},
-                                         Case{"vit_hf", f16, 75}, Case{"vit_hf", f32, 80, true},
-                                         Case{"vit_hf", f16, 90, false, true},
-                                         Case{"detr_hf_hub", bf16, 80, false, true},
-                                         Case{"detr_hf_hub", f16, 90}, Case{"detr_hf_hub", f16, 80},
-                                         Case{"setr_fudan_pup", bf16, 90}),
-                         [](const auto& it) {
-                           return it.param.name + "_sm" + std::to_string(it.param.capability) +
-                                  (it.param.tf32 ? "_tf32" : "") +
-                                  (it.param.narrow_residuals ? "_narrow" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Golden, EmulatedModels,
+    ::testing::Values(Case{"vit_hf", f16, 90}, Case{"vit_hf", bf16, 80}, Case{"vit_hf", f16, 75},
+                      Case{"vit_hf", f32, 80, true}, Case{"vit_hf", f16, 90, false, true},
+                      Case{"detr_hf_hub", bf16, 80, false, true}, Case{"detr_hf_hub", f16, 90},
+                      Case{"detr_hf_hub", f16, 80}, Case{"setr_fudan_pup", bf16, 90}),
+    [](const auto& it) {
+      return it.param.name + "_sm" + std::to_string(it.param.capability) +
+             (it.param.tf32 ? "_tf32" : "") + (it.param.narrow_residuals ? "_narrow" : "");
+    });
 
 }  // namespace
 }  // namespace tensor

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class KernelCacheFolder : public testing::Test {
+class KernelCacheFolder : public ::testing::Test {
  protected:
   fs::path entry() const {
     for (const auto& item : fs::directory_iterator(folder_))

@@ -17,7 +17,7 @@ struct Target {
   int capability;  // of the emulated GPU; 0: this machine's GPU
 };
 
-class LargeNumbers : public testing::TestWithParam<Target> {
+class LargeNumbers : public ::testing::TestWithParam<Target> {
  protected:
   void SetUp() override {
     const auto& [dtype, capability] = GetParam();
@@ -44,16 +44,16 @@ class LargeNumbers : public testing::TestWithParam<Target> {
   Generator random_{31};
 };
 
-std::string name_of(const testing::TestParamInfo<Target>& it) {
+std::string name_of(const ::testing::TestParamInfo<Target>& it) {
   const auto& [dtype, capability] = it.param;
   return std::string(name(dtype)) +
          (capability > 0 ? "_sm" + std::to_string(capability) : "_on_device");
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, LargeNumbers,
-                         testing::Values(Target{f16, 75}, Target{f16, 80}, Target{bf16, 80},
-                                         Target{f16, 90}, Target{bf16, 90}, Target{f16, 0},
-                                         Target{bf16, 0}),
+                         ::testing::Values(Target{f16, 75}, Target{f16, 80}, Target{bf16, 80},
+                                           Target{f16, 90}, Target{bf16, 90}, Target{f16, 0},
+                                           Target{bf16, 0}),
                          name_of);
 
 TEST_P(LargeNumbers, ProductsWithEpilogues) {

@@ -79,7 +79,7 @@ void add_shipped_plans(Kernels& kernels) {
     }
 }
 
-class KernelsOfTheNineModels : public testing::TestWithParam<int> {};
+class KernelsOfTheNineModels : public ::testing::TestWithParam<int> {};
 
 TEST_P(KernelsOfTheNineModels, CompileWithoutSpills) {
   if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
@@ -95,10 +95,11 @@ TEST_P(KernelsOfTheNineModels, CompileWithoutSpills) {
   kernels.expect_no_trouble();
 }
 
-INSTANTIATE_TEST_SUITE_P(Sm, KernelsOfTheNineModels, testing::Values(75, 80, 86, 89, 90, 100, 120),
+INSTANTIATE_TEST_SUITE_P(Sm, KernelsOfTheNineModels,
+                         ::testing::Values(75, 80, 86, 89, 90, 100, 120),
                          [](const auto& it) { return std::to_string(it.param); });
 
-class KernelsInBfloat16 : public testing::TestWithParam<int> {};
+class KernelsInBfloat16 : public ::testing::TestWithParam<int> {};
 
 TEST_P(KernelsInBfloat16, CompileWithoutSpills) {
   if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
@@ -108,10 +109,10 @@ TEST_P(KernelsInBfloat16, CompileWithoutSpills) {
   kernels.expect_no_trouble();
 }
 
-INSTANTIATE_TEST_SUITE_P(Sm, KernelsInBfloat16, testing::Values(80, 90),
+INSTANTIATE_TEST_SUITE_P(Sm, KernelsInBfloat16, ::testing::Values(80, 90),
                          [](const auto& it) { return std::to_string(it.param); });
 
-class KernelsInTf32 : public testing::TestWithParam<int> {};
+class KernelsInTf32 : public ::testing::TestWithParam<int> {};
 
 TEST_P(KernelsInTf32, CompileWithoutSpills) {
   if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
@@ -122,7 +123,7 @@ TEST_P(KernelsInTf32, CompileWithoutSpills) {
   kernels.expect_no_trouble();
 }
 
-INSTANTIATE_TEST_SUITE_P(Sm, KernelsInTf32, testing::Values(80, 90),
+INSTANTIATE_TEST_SUITE_P(Sm, KernelsInTf32, ::testing::Values(80, 90),
                          [](const auto& it) { return std::to_string(it.param); });
 
 }  // namespace

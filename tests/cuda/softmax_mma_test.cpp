@@ -11,6 +11,7 @@
 #include "src/kernels/cuda/families.h"
 #include "tensor/error.h"
 #include "tests/cuda/compiled.h"
+#include "tests/cuda/machines.h"
 #include "tests/cuda/on_device.h"
 #include "tests/cuda/space_testing.h"
 #include "tests/families.h"
@@ -22,11 +23,9 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-constexpr int kCapabilities[] = {75, 80, 86, 89, 90, 100, 120};
+constexpr int kAllCapabilities[] = {75, 80, 86, 89, 90, 100, 120};
 
-Machine machine(int capability) { return machine_of(typical_device(capability)); }
-
-emulator::GroupCase::Lower by(const SoftmaxSchedule& s) {
+emulator::GroupCase::Lower softmax_by(const SoftmaxSchedule& s) {
   return [=](const LaidOutGraph& laid, const Group& group, const Machine& on) {
     return lower_softmax_mma(laid, group, on, s);
   };
@@ -35,7 +34,7 @@ emulator::GroupCase::Lower by(const SoftmaxSchedule& s) {
 enum class Middle : std::uint8_t { none, mask, infinite_mask, bias };
 enum class After : std::uint8_t { none, narrow, both, scaled_sum };
 
-struct Problem {
+struct SoftmaxShape {
   std::int64_t batches, heads, queries, keys, depth;
   Middle middle = Middle::none;
   After after = After::narrow;
@@ -44,7 +43,7 @@ struct Problem {
 };
 
 // Heads as the projections of a transformer store them: [batch, tokens, heads, depth].
-emulator::GroupCase softmax_case(const Problem& p, std::mt19937* layouts = nullptr) {
+emulator::GroupCase softmax_case(const SoftmaxShape& p, std::mt19937* layouts = nullptr) {
   const TensorFunction f = [=](const Tensors& in) -> Tensors {
     Tensor scores =
         matmul(in[0].transpose({0, 2, 1, 3}), in[1].transpose({0, 2, 3, 1})).astype(f32);
@@ -83,14 +82,14 @@ emulator::GroupCase softmax_case(const Problem& p, std::mt19937* layouts = nullp
   return emulator::GroupCase(f, in, layouts);
 }
 
-struct Choice {
+struct SoftmaxChoice {
   int capability;
-  Problem problem;
+  SoftmaxShape problem;
   SoftmaxSchedule schedule;
 };
 // All keys at once and in two passes; one to eight warps with a slab or two; awkward numbers of
 // queries, keys and columns; all that may come before and after the softmax.
-std::vector<Choice> choices() {
+std::vector<SoftmaxChoice> softmax_choices() {
   return {{80, {1, 1, 1, 2, 64}, {1, 1, 16, 1}},
           {80, {1, 2, 7, 7, 32}, {1, 1, 16, 1}},
           {86, {2, 1, 65, 63, 40, Middle::none, After::none}, {4, 1, 64, 1}},
@@ -110,10 +109,10 @@ std::vector<Choice> choices() {
 }
 
 TEST(SoftmaxMma, IsRight) {
-  for (const Choice& c : choices()) {
+  for (const SoftmaxChoice& c : softmax_choices()) {
     SCOPED_TRACE(c.schedule.name() + " of " + std::to_string(c.problem.keys));
     emulator::GroupCase group = softmax_case(c.problem);
-    emulator::expect_emulated(group, by(c.schedule), c.capability);
+    emulator::expect_emulated(group, softmax_by(c.schedule), c.capability);
     if (HasFailure()) return;
   }
 }
@@ -128,7 +127,7 @@ TEST(SoftmaxMma, TakesAnyLayout) {
 }
 
 TEST(SoftmaxMma, TakesWhatItsGpuHas) {
-  for (const int capability : kCapabilities)
+  for (const int capability : kAllCapabilities)
     for (const DType dtype : {f16, bf16, f32})
       EXPECT_EQ(softmax_case({1, 2, 20, 33, 24, Middle::none, After::none, dtype})
                     .accepted(kSoftmaxMma, machine(capability)),
@@ -173,7 +172,7 @@ TEST(SoftmaxMma, LeavesOtherGroupsAlone) {
 
 // More work takes longer, and none is done faster than memory takes the weights.
 TEST(SoftmaxMma, TheModelIsPlausible) {
-  for (const int capability : kCapabilities)
+  for (const int capability : kAllCapabilities)
     for (const std::int64_t keys : {197, 1050}) {
       const Machine on = machine(capability);
       double last = 0;
@@ -192,7 +191,7 @@ TEST(SoftmaxMma, TheModelIsPlausible) {
 // What is chosen, and what takes the most registers, for every architecture.
 TEST(SoftmaxMma, CompilesWithoutSpills) {
   if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
-  const auto compile = [&](const Problem& p, int capability, const SoftmaxSchedule* wanted) {
+  const auto compile = [&](const SoftmaxShape& p, int capability, const SoftmaxSchedule* wanted) {
     const emulator::GroupCase t = softmax_case(p);
     const Machine on = machine(capability);
     const SoftmaxProblem problem = *softmax_problem(t.laid().graph, t.group());
@@ -201,7 +200,7 @@ TEST(SoftmaxMma, CompilesWithoutSpills) {
     const Lowered lowered = lower_softmax_mma(t.laid(), t.group(), on, s);
     expect_no_trouble(lowered.calls.back().source, on.device.architecture());
   };
-  for (const int capability : kCapabilities) {
+  for (const int capability : kAllCapabilities) {
     compile({2, 6, 65, 197, 64}, capability, nullptr);
     compile({2, 8, 130, 1050, 80, Middle::mask, After::both}, capability, nullptr);
     compile({2, 2, 130, 256, 128, Middle::bias, After::scaled_sum}, capability, nullptr);
@@ -216,7 +215,7 @@ TEST(SoftmaxMma, CompilesWithoutSpills) {
            {32, 1050, {4, 1, 256, 2}},
            {40, 1050, {4, 2, 80, 2}}})
     for (const int capability : {80, 90, 120}) {
-      const Problem p{2, 2, 130, keys, depth, Middle::mask, After::scaled_sum};
+      const SoftmaxShape p{2, 2, 130, keys, depth, Middle::mask, After::scaled_sum};
       const emulator::GroupCase t = softmax_case(p);
       if (softmax_problem(t.laid().graph, t.group())->fault(s, machine(capability)).empty())
         compile(p, capability, &s);
@@ -287,10 +286,10 @@ TEST(SoftmaxMma, SchedulesAtRandomCompileWithoutSpills) {
   if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
   constexpr int kSpilled = 16;  // as for other families (space_mma_test.cpp)
   std::mt19937 random(7);
-  for (const int capability : kCapabilities)
-    for (const Problem& p : {Problem{1, 8, 300, 260, 64},
-                             {1, 8, 300, 112, 128, Middle::bias},
-                             {1, 8, 300, 1050, 32, Middle::mask, After::scaled_sum}}) {
+  for (const int capability : kAllCapabilities)
+    for (const SoftmaxShape& p : {SoftmaxShape{1, 8, 300, 260, 64},
+                                  {1, 8, 300, 112, 128, Middle::bias},
+                                  {1, 8, 300, 1050, 32, Middle::mask, After::scaled_sum}}) {
       const emulator::GroupCase t = softmax_case(p);
       const Machine on = machine(capability);
       const auto space = space_of(kSoftmaxMma, t.laid(), t.group(), on);
@@ -366,11 +365,11 @@ TEST(SoftmaxMma, PlansWithItAreRight) {
 
 TEST(SoftmaxMmaOnGpu, IsRight) {
   if (const std::string reason = emulator::no_device(80); !reason.empty()) GTEST_SKIP() << reason;
-  for (const Choice& c : choices()) {
+  for (const SoftmaxChoice& c : softmax_choices()) {
     if (c.capability < 80) continue;
     SCOPED_TRACE(c.schedule.name());
     emulator::GroupCase group = softmax_case(c.problem);
-    emulator::expect_on_device(group, by(c.schedule));
+    emulator::expect_on_device(group, softmax_by(c.schedule));
   }
 }
 

@@ -12,6 +12,7 @@
 #include "src/trace/passes/cast.h"
 #include "tests/cuda/attention_cases.h"
 #include "tests/cuda/conv_cases.h"
+#include "tests/cuda/machines.h"
 #include "tests/cuda/space_testing.h"
 #include "tests/families.h"
 #include "tests/plans/nine_models.h"
@@ -21,8 +22,6 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 using Names = std::set<std::string>;
-
-Machine machine(int capability) { return machine_of(typical_device(capability)); }
 
 // ---- The rules.
 
@@ -179,23 +178,13 @@ TensorFunction product(std::int64_t features, std::int64_t depth, DType dtype) {
   };
 }
 
-Tensors attention(const Tensors& in) {
-  const Tensor scores = matmul(in[0], swapaxes(in[1], -1, -2)).astype(f32) * 0.125;
-  return {matmul(softmax(scores, -1).astype(in[2].dtype()), in[2])};
-}
-
-Tensors heads(std::int64_t queries, std::int64_t keys, DType dtype) {
-  return {random_tensor({1, 2, queries, 64}, dtype, 3), random_tensor({1, 2, keys, 64}, dtype, 4),
-          random_tensor({1, 2, keys, 64}, dtype, 5)};
-}
-
 Sample convolution(const testing::ConvShape& shape, DType dtype, int processors, int capability,
                    Graph (*pass)(const Graph&) = nullptr) {
   const testing::ConvCase c = testing::conv_cases(shape, dtype)[2];
   return {shape.name, &kConv, c.f, testing::inputs_of(c), processors, capability, pass};
 }
 
-std::vector<Sample> samples() {
+std::vector<Sample> mma_samples() {
   const auto rows = [](std::int64_t tokens, std::int64_t depth, DType dtype) {
     return Tensors{random_tensor({tokens, depth}, dtype, 6)};
   };
@@ -219,14 +208,14 @@ std::vector<Sample> samples() {
 
 TEST(SpaceMma, SchedulesAtRandomAreRight) {
   std::mt19937 random(2026);
-  for (const Sample& sample : samples()) {
+  for (const Sample& sample : mma_samples()) {
     expect_right_at_random(sample, 3, random);
     if (HasFailure()) return;
   }
 }
 
 TEST(SpaceMma, WhatDoesNotFitFallsBackToLevelZero) {
-  for (const Sample& sample : samples()) expect_falls_back(sample);
+  for (const Sample& sample : mma_samples()) expect_falls_back(sample);
 }
 
 // Groups of models at their real sizes; unless more are asked for, one schedule of some of them.

@@ -12,6 +12,7 @@
 #include "src/trace/parallel.h"
 #include "tensor/error.h"
 #include "tests/cuda/conv_cases.h"
+#include "tests/cuda/machines.h"
 #include "tests/cuda/space_testing.h"
 #include "tests/families.h"
 #include "tests/plans/nine_models.h"
@@ -20,8 +21,6 @@ namespace tensor::cuda {
 namespace {
 
 using Tensors = std::vector<Tensor>;
-
-Machine h200() { return machine_of(typical_device(90)); }
 
 // ---- The rules.
 
@@ -196,16 +195,6 @@ TensorFunction product(std::int64_t features, std::int64_t depth, bool is_wide) 
   };
 }
 
-Tensors attention(const Tensors& in) {
-  const Tensor scores = matmul(in[0], swapaxes(in[1], -1, -2)).astype(f32) * 0.125;
-  return {matmul(softmax(scores, -1).astype(f16), in[2])};
-}
-
-Tensors heads(std::int64_t queries, std::int64_t keys) {
-  return {random_tensor({1, 2, queries, 64}, f16, 3), random_tensor({1, 2, keys, 64}, f16, 4),
-          random_tensor({1, 2, keys, 64}, f16, 5)};
-}
-
 Sample convolution(const std::string& name, int processors) {
   for (const testing::ConvShape& shape : testing::conv_shapes())
     if (shape.name == name) {
@@ -215,7 +204,7 @@ Sample convolution(const std::string& name, int processors) {
   return {};
 }
 
-std::vector<Sample> samples() {
+std::vector<Sample> sm90_samples() {
   return {
       {"few tokens", &kGemmSm90, product(320, 384, false), {random_tensor({100, 384}, f16, 6)}, 12},
       {"one token", &kGemmSm90, product(320, 384, false), {random_tensor({1, 384}, f16, 9)}, 12},
@@ -224,8 +213,8 @@ std::vector<Sample> samples() {
        product(264, 128, true),
        {random_tensor({400, 128}, f16, 7), random_tensor({400, 264}, f32, 8)},
        3},
-      {"whole rows", &kAttentionSm90, attention, heads(150, 70), 2},
-      {"blocks of keys", &kAttentionSm90, attention, heads(130, 300), 8},
+      {"whole rows", &kAttentionSm90, attention, heads(150, 70, f16), 2},
+      {"blocks of keys", &kAttentionSm90, attention, heads(130, 300, f16), 8},
       convolution("wide_window", 4),
       convolution("pointwise", 64),
   };
@@ -233,14 +222,14 @@ std::vector<Sample> samples() {
 
 TEST(Space, SchedulesAtRandomAreRight) {
   std::mt19937 random(2026);
-  for (const Sample& sample : samples()) {
+  for (const Sample& sample : sm90_samples()) {
     expect_right_at_random(sample, 3, random);
     if (HasFailure()) return;
   }
 }
 
 TEST(Space, WhatDoesNotFitFallsBackToLevelZero) {
-  for (const Sample& sample : samples()) expect_falls_back(sample);
+  for (const Sample& sample : sm90_samples()) expect_falls_back(sample);
 }
 
 // ViT-B's groups and convolutions of DETR: what the kernels are like at their real sizes.

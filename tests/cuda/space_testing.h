@@ -110,6 +110,16 @@ inline Tensor random_tensor(const Shape& shape, DType dtype, int seed) {
   return random.normal(shape, 0, 0.5).astype(dtype);
 }
 
+/// Attention as a product, a softmax and a product, and queries, keys and values of two heads.
+inline std::vector<Tensor> attention(const std::vector<Tensor>& in) {
+  const Tensor scores = matmul(in[0], swapaxes(in[1], -1, -2)).astype(f32) * 0.125;
+  return {matmul(softmax(scores, -1).astype(in[2].dtype()), in[2])};
+}
+inline std::vector<Tensor> heads(std::int64_t queries, std::int64_t keys, DType dtype) {
+  return {random_tensor({1, 2, queries, 64}, dtype, 3), random_tensor({1, 2, keys, 64}, dtype, 4),
+          random_tensor({1, 2, keys, 64}, dtype, 5)};
+}
+
 /// The sample's space is sound, and `count` schedules of every sketch are right on the emulator.
 inline void expect_right_at_random(const Sample& sample, std::size_t count, std::mt19937& random) {
   emulator::GroupCase group(sample.function, sample.inputs, nullptr, sample.pass);

@@ -19,7 +19,7 @@ bool is_shared(const cuda::Pointer& pointer, const std::vector<OperandBlock>& bl
          !blocks[static_cast<std::size_t>(pointer.index)].is_constant;
 }
 
-class TunedKernels : public testing::Test {
+class TunedKernels : public ::testing::Test {
  protected:
   // Every group of the function, as the device's families lower it.
   void expect_right(const TensorFunction& f, const std::vector<TensorType>& inputs) {

@@ -12,7 +12,7 @@ namespace tensor {
 
 using Tensors = std::vector<Tensor>;
 
-class OnGpu : public testing::Test {
+class OnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
     try {

@@ -8,11 +8,11 @@
 namespace tensor::generated {
 namespace {
 
-struct Two {
+struct HeightWidth {
   std::int64_t h, w;
 };
 
-Two two(const Attrs& attrs, std::string_view name, std::int64_t fallback) {
+HeightWidth height_width(const Attrs& attrs, std::string_view name, std::int64_t fallback) {
   const Ints values = attrs.ints(name, {fallback});
   return {values.front(), values.back()};
 }
@@ -52,8 +52,9 @@ Results finish(Sums sums, const Arrays& in) {
 
 Results conv2d(const Arrays& in, const Attrs& attrs) {
   const Array &x = in[0], &w = in[1];
-  const Two stride = two(attrs, "stride", 1), padding = two(attrs, "padding", 0),
-            dilation = two(attrs, "dilation", 1);
+  const HeightWidth stride = height_width(attrs, "stride", 1),
+                    padding = height_width(attrs, "padding", 0),
+                    dilation = height_width(attrs, "dilation", 1);
   const std::int64_t groups = attrs.integer("groups", 1);
   const std::int64_t height =
       (x.shape[2] + 2 * padding.h - dilation.h * (w.shape[2] - 1) - 1) / stride.h + 1;
@@ -78,9 +79,10 @@ Results conv2d(const Arrays& in, const Attrs& attrs) {
 
 Results conv_transpose2d(const Arrays& in, const Attrs& attrs) {
   const Array &x = in[0], &w = in[1];
-  const Two stride = two(attrs, "stride", 1), padding = two(attrs, "padding", 0),
-            dilation = two(attrs, "dilation", 1);
-  const Two more = two(attrs, "output_padding", 0);
+  const HeightWidth stride = height_width(attrs, "stride", 1),
+                    padding = height_width(attrs, "padding", 0),
+                    dilation = height_width(attrs, "dilation", 1);
+  const HeightWidth more = height_width(attrs, "output_padding", 0);
   const std::int64_t groups = attrs.integer("groups", 1), per_group = x.shape[1] / groups;
   const Shape shape{
       x.shape[0], w.shape[1] * groups,
@@ -104,8 +106,9 @@ Results conv_transpose2d(const Arrays& in, const Attrs& attrs) {
 
 Results pool(const Arrays& in, const Attrs& attrs, bool average) {
   const Array& x = in[0];
-  const Two kernel = two(attrs, "kernel_size", 0), padding = two(attrs, "padding", 0);
-  const Two stride = attrs.has("stride") ? two(attrs, "stride", 0) : kernel;
+  const HeightWidth kernel = height_width(attrs, "kernel_size", 0),
+                    padding = height_width(attrs, "padding", 0);
+  const HeightWidth stride = attrs.has("stride") ? height_width(attrs, "stride", 0) : kernel;
   const Shape shape{x.shape[0], x.shape[1], (x.shape[2] + 2 * padding.h - kernel.h) / stride.h + 1,
                     (x.shape[3] + 2 * padding.w - kernel.w) / stride.w + 1};
   const Exact count = static_cast<Exact>(kernel.h * kernel.w),
@@ -186,7 +189,7 @@ Weights weights(std::int64_t position, std::int64_t from, std::int64_t to, const
 
 Results interpolate(const Arrays& in, const Attrs& attrs) {
   const Array& x = in[0];
-  const Two size = two(attrs, "size", 0);
+  const HeightWidth size = height_width(attrs, "size", 0);
   const Exact u = unit_roundoff(compute_type(x.dtype));
   Expected result({x.shape[0], x.shape[1], size.h, size.w}, x.dtype);
   for (std::size_t i = 0; i < result.size(); ++i) {

@@ -15,7 +15,7 @@ namespace {
 
 using check::error_of;
 
-const std::string kData = TENSOR_TEST_DATA "/images/";
+const std::string kImageData = TENSOR_TEST_DATA "/images/";
 
 std::string decode_message(const std::string& text, std::int64_t max_pixels = 1 << 20) {
   return error_of([&] { decode_image(testing::bytes_of(text), "f", max_pixels); });
@@ -35,10 +35,10 @@ std::string with(std::string text, std::size_t at, const std::string& bytes) {
 }
 
 TEST(Image, PixelsAreThoseOfPillow) {
-  const auto expected = load_npz(kData + "expected.npz");
+  const auto expected = load_npz(kImageData + "expected.npz");
   EXPECT_EQ(expected.size(), 45u);
   for (const auto& [name, pixels] : expected) {
-    const Tensor got = load_image(kData + name);
+    const Tensor got = load_image(kImageData + name);
     ASSERT_EQ(got.type(), pixels.type()) << name;
     const Tensor difference = abs(got.astype(i32) - pixels.astype(i32));
     std::int64_t most = 0, count = 0;
@@ -77,7 +77,7 @@ TEST(Image, RefusesWhatIsNoImage) {
 
 TEST(Image, LimitsThePixels) {
   for (const char* name : {"rgb.png", "420.jpg", "rgb.bmp"}) {
-    const std::string text = testing::read_bytes(kData + name);
+    const std::string text = testing::read_bytes(kImageData + name);
     EXPECT_EQ(decode_message(text, 35 * 21), "no error") << name;
     EXPECT_EQ(decode_message(text, 35 * 21 - 1),
               "f: is 35 x 21 pixels, more than the 734 that are allowed")
@@ -89,7 +89,7 @@ TEST(Image, LimitsThePixels) {
 TEST(Image, RefusesEveryShortenedFile) {
   for (const char* name : {"interlaced.png", "turned6.png", "420.jpg", "422_progressive.jpg",
                            "rgb.bmp", "bilevel.bmp"}) {
-    const std::string text = testing::read_bytes(kData + name);
+    const std::string text = testing::read_bytes(kImageData + name);
     for (std::size_t size = 0; size < text.size(); ++size)
       ASSERT_NE(decode_message(text.substr(0, size)), "no error") << name << " cut to " << size;
   }
@@ -161,11 +161,11 @@ TEST(Jpeg, RefusesBadFrames) {
 }
 
 TEST(Jpeg, TakesFillingAndRestartMarkers) {
-  const std::string text = testing::read_bytes(kData + "optimized_restart.jpg");
+  const std::string text = testing::read_bytes(kImageData + "optimized_restart.jpg");
   const std::string filled = text.substr(0, 2) + "\xff\xff\xff" + text.substr(2, text.size() - 4) +
                              "\xff\xff" + text.substr(text.size() - 2) + "behind the end";
   EXPECT_EQ(decode_image(testing::bytes_of(filled), "f").to_vector<int>(),
-            load_image(kData + "optimized_restart.jpg").to_vector<int>());
+            load_image(kImageData + "optimized_restart.jpg").to_vector<int>());
 }
 
 // ---- PNG

@@ -13,12 +13,12 @@ namespace {
 
 using check::error_of;
 
-const std::string kData = TENSOR_TEST_DATA "/npy/";
+const std::string kNpyData = TENSOR_TEST_DATA "/npy/";
 
 std::vector<int> counted(int count) { return arange(count).to_vector<int>(); }
 
 // A file of that version, with the header's text as it is.
-std::string file_with(const std::string& header, const std::string& data = "", int major = 1) {
+std::string npy_file(const std::string& header, const std::string& data = "", int major = 1) {
   std::string text = "\x93NUMPY";
   text += static_cast<char>(major);
   text += '\0';
@@ -27,91 +27,95 @@ std::string file_with(const std::string& header, const std::string& data = "", i
   return text + header + data;
 }
 
-Tensor parse(const std::string& text) { return parse_npy(testing::bytes_of(text), "f"); }
-std::string parse_message(const std::string& text) {
-  return error_of([&] { parse(text); });
+Tensor npy_of(const std::string& text) { return parse_npy(testing::bytes_of(text), "f"); }
+std::string npy_message(const std::string& text) {
+  return error_of([&] { npy_of(text); });
 }
-std::string header_message(const std::string& header, const std::string& data = "") {
-  return parse_message(file_with(header, data));
+std::string npy_header_message(const std::string& header, const std::string& data = "") {
+  return npy_message(npy_file(header, data));
 }
 std::string descr_message(const std::string& descr) {
-  return header_message("{'descr': " + descr + ", 'fortran_order': False, 'shape': (3,), }");
+  return npy_header_message("{'descr': " + descr + ", 'fortran_order': False, 'shape': (3,), }");
 }
 
 TEST(Npy, ReadsWhatNumpyWrote) {
   for (const char* name : {"c_order.npy", "fortran_order.npy", "version2.npy", "version3.npy"}) {
-    const Tensor cube = load_npy(kData + name);
+    const Tensor cube = load_npy(kNpyData + name);
     EXPECT_EQ(cube.type(), (TensorType{{2, 3, 4}, i16})) << name;
     EXPECT_EQ(cube.to_vector<int>(), counted(24)) << name;
     EXPECT_FALSE(cube.is_read_only());
   }
-  EXPECT_EQ(load_npy(kData + "fortran_order.npy").strides(), (Strides{1, 2, 6}));
-  EXPECT_EQ(load_npy(kData + "scalar.npy").type(), (TensorType{{}, f32}));
-  EXPECT_EQ(load_npy(kData + "scalar.npy").item(), 2.5);
-  EXPECT_EQ(load_npy(kData + "empty.npy").type(), (TensorType{{3, 0, 2}, f64}));
+  EXPECT_EQ(load_npy(kNpyData + "fortran_order.npy").strides(), (Strides{1, 2, 6}));
+  EXPECT_EQ(load_npy(kNpyData + "scalar.npy").type(), (TensorType{{}, f32}));
+  EXPECT_EQ(load_npy(kNpyData + "scalar.npy").item(), 2.5);
+  EXPECT_EQ(load_npy(kNpyData + "empty.npy").type(), (TensorType{{3, 0, 2}, f64}));
 }
 
 TEST(Npy, AcceptsEverySpellingOfTheHeader) {
   const std::string data("\x01\x02\x03\x04", 4);
-  EXPECT_EQ(parse(file_with("{\"shape\":(2,2),\"fortran_order\":True,\"descr\":\"|u1\"}", data))
+  EXPECT_EQ(npy_of(npy_file("{\"shape\":(2,2),\"fortran_order\":True,\"descr\":\"|u1\"}", data))
                 .to_vector<int>(),
             (std::vector<int>{1, 3, 2, 4}));
   EXPECT_EQ(
-      parse(file_with("{ 'descr' : '=u1' , 'fortran_order' : False , 'shape' : (4L,) , } \n", data))
+      npy_of(npy_file("{ 'descr' : '=u1' , 'fortran_order' : False , 'shape' : (4L,) , } \n", data))
           .to_vector<int>(),
       (std::vector<int>{1, 2, 3, 4}));
-  EXPECT_EQ(parse(file_with("{'descr':'>i2','fortran_order':False,'shape':(1,2)}", data))
+  EXPECT_EQ(npy_of(npy_file("{'descr':'>i2','fortran_order':False,'shape':(1,2)}", data))
                 .to_vector<int>(),
             (std::vector<int>{0x0102, 0x0304}));
 }
 
 TEST(Npy, RefusesABadStart) {
-  EXPECT_EQ(parse_message("\x93NUMPY\x01"), "f: not an npy file: it has 7 bytes, need 10 at least");
-  EXPECT_EQ(parse_message("\x93NUMPZ\x01 abcdef"),
+  EXPECT_EQ(npy_message("\x93NUMPY\x01"), "f: not an npy file: it has 7 bytes, need 10 at least");
+  EXPECT_EQ(npy_message("\x93NUMPZ\x01 abcdef"),
             "f: not an npy file: it does not begin with \\x93NUMPY");
-  EXPECT_EQ(parse_message(file_with("{}", "", 4)),
+  EXPECT_EQ(npy_message(npy_file("{}", "", 4)),
             "f: has version 4.0 of the npy format, need 1.0, 2.0 or 3.0");
-  EXPECT_EQ(parse_message(file_with("{}", "", 0)),
+  EXPECT_EQ(npy_message(npy_file("{}", "", 0)),
             "f: has version 0.0 of the npy format, need 1.0, 2.0 or 3.0");
-  EXPECT_EQ(parse_message("\x93NUMPY\x01\x01 abcdef"),
+  EXPECT_EQ(npy_message("\x93NUMPY\x01\x01 abcdef"),
             "f: has version 1.1 of the npy format, need 1.0, 2.0 or 3.0");
-  EXPECT_EQ(parse_message(file_with("{}", "", 2).substr(0, 10)), "f: ends within the header");
-  EXPECT_EQ(parse_message(file_with("{}").substr(0, 11)), "f: ends within the header");
-  EXPECT_EQ(parse_message(file_with("{}", "", 2).substr(0, 8) + "\xff\xff\xff\xff{}"),
+  EXPECT_EQ(npy_message(npy_file("{}", "", 2).substr(0, 10)), "f: ends within the header");
+  EXPECT_EQ(npy_message(npy_file("{}").substr(0, 11)), "f: ends within the header");
+  EXPECT_EQ(npy_message(npy_file("{}", "", 2).substr(0, 8) + "\xff\xff\xff\xff{}"),
             "f: claims a header of 4294967295 bytes, more than the 65536 that are read");
-  EXPECT_EQ(parse_message(file_with(std::string(65537, ' '), "", 2)),
+  EXPECT_EQ(npy_message(npy_file(std::string(65537, ' '), "", 2)),
             "f: claims a header of 65537 bytes, more than the 65536 that are read");
 }
 
 TEST(Npy, RefusesABadHeader) {
-  EXPECT_EQ(header_message(""), "f: the header: got its end, need '{'");
-  EXPECT_EQ(header_message("[]"), "f: the header: got \"[]\", need '{'");
-  EXPECT_EQ(header_message("{}"), "f: the header: the key descr is missing");
-  EXPECT_EQ(header_message("{'descr': '<f4'}"), "f: the header: the key fortran_order is missing");
-  EXPECT_EQ(header_message("{'descr': '<f4', 'fortran_order': True}"),
+  EXPECT_EQ(npy_header_message(""), "f: the header: got its end, need '{'");
+  EXPECT_EQ(npy_header_message("[]"), "f: the header: got \"[]\", need '{'");
+  EXPECT_EQ(npy_header_message("{}"), "f: the header: the key descr is missing");
+  EXPECT_EQ(npy_header_message("{'descr': '<f4'}"),
+            "f: the header: the key fortran_order is missing");
+  EXPECT_EQ(npy_header_message("{'descr': '<f4', 'fortran_order': True}"),
             "f: the header: the key shape is missing");
-  EXPECT_EQ(header_message("{'descr': '<f4', 'descr': '<f8'}"),
+  EXPECT_EQ(npy_header_message("{'descr': '<f4', 'descr': '<f8'}"),
             "f: the header: the key descr appears twice");
-  EXPECT_EQ(header_message("{'more': 1}"),
+  EXPECT_EQ(npy_header_message("{'more': 1}"),
             "f: the header: got the key \"more\", need exactly descr, fortran_order and shape");
-  EXPECT_EQ(header_message("{'descr': '<f4'} x"), "f: the header: got \"x\", need its end");
-  EXPECT_EQ(header_message("{'descr' '<f4'}"), "f: the header: got \"'<f4'}\", need ':'");
-  EXPECT_EQ(header_message("{'descr': '<f4' 'shape'}"),
+  EXPECT_EQ(npy_header_message("{'descr': '<f4'} x"), "f: the header: got \"x\", need its end");
+  EXPECT_EQ(npy_header_message("{'descr' '<f4'}"), "f: the header: got \"'<f4'}\", need ':'");
+  EXPECT_EQ(npy_header_message("{'descr': '<f4' 'shape'}"),
             "f: the header: got \"'shape'}\", need '}'");
-  EXPECT_EQ(header_message("{descr: '<f4'}"),
+  EXPECT_EQ(npy_header_message("{descr: '<f4'}"),
             "f: the header: got \"descr: '<f4'}\", need a string");
-  EXPECT_EQ(header_message("{'descr"), "f: the header: got \"descr\", need the end of a string");
-  EXPECT_EQ(header_message("{'descr': 4}"), "f: the header: got \"4}\", need a string");
-  EXPECT_EQ(header_message("{'fortran_order': 1}"),
+  EXPECT_EQ(npy_header_message("{'descr"),
+            "f: the header: got \"descr\", need the end of a string");
+  EXPECT_EQ(npy_header_message("{'descr': 4}"), "f: the header: got \"4}\", need a string");
+  EXPECT_EQ(npy_header_message("{'fortran_order': 1}"),
             "f: the header: got \"1}\", need True or False");
-  EXPECT_EQ(header_message("{'fortran_order': __import__('os')}"),
+  EXPECT_EQ(npy_header_message("{'fortran_order': __import__('os')}"),
             "f: the header: got \"__import__('os')}\", need True or False");
-  EXPECT_EQ(header_message(std::string("{\0}", 3)), "f: the header: got \"\\x00}\", need a string");
+  EXPECT_EQ(npy_header_message(std::string("{\0}", 3)),
+            "f: the header: got \"\\x00}\", need a string");
 }
 
 TEST(Npy, RefusesABadShape) {
   const auto shape = [](const std::string& text, const std::string& data = "") {
-    return header_message("{'descr': '<f4', 'fortran_order': False, 'shape': " + text + "}", data);
+    return npy_header_message("{'descr': '<f4', 'fortran_order': False, 'shape': " + text + "}",
+                              data);
   };
   EXPECT_EQ(shape("3"), "f: the header: got \"3}\", need '('");
   EXPECT_EQ(shape("(3)"), "f: the header: got a shape that is no tuple");
@@ -157,9 +161,9 @@ TEST(Npy, NamesElementTypesThatItDoesNotHold) {
 }
 
 TEST(Npy, RefusesBoolsOtherThan0And1) {
-  EXPECT_EQ(
-      header_message("{'descr': '|b1', 'fortran_order': False, 'shape': (3,), }", "\x01\x01\xff"),
-      "f: element 2 of bool is 255, need 0 or 1");
+  EXPECT_EQ(npy_header_message("{'descr': '|b1', 'fortran_order': False, 'shape': (3,), }",
+                               "\x01\x01\xff"),
+            "f: element 2 of bool is 255, need 0 or 1");
 }
 
 class NpyFile : public testing::FolderTest {};
@@ -190,7 +194,7 @@ TEST_F(NpyFile, WritesTheVersionAndAlignmentThatNumpyWrites) {
   EXPECT_EQ(text.substr(0, 10), std::string("\x93NUMPY\x01\0v\0", 10));
   EXPECT_EQ(text[127], '\n');
   // NumPy's own file differs in nothing.
-  EXPECT_EQ(text, testing::read_bytes(kData + "c_order.npy"));
+  EXPECT_EQ(text, testing::read_bytes(kNpyData + "c_order.npy"));
 }
 
 TEST_F(NpyFile, RefusesWhatCannotBeWritten) {

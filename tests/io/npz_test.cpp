@@ -20,7 +20,7 @@ namespace {
 
 using check::error_of;
 
-const std::string kData = TENSOR_TEST_DATA "/npy/";
+const std::string kNpzData = TENSOR_TEST_DATA "/npy/";
 
 std::string npz_message(const std::string& text, std::int64_t max_bytes = 1 << 20) {
   return error_of([&] { parse_npz(testing::bytes_of(text), "f", max_bytes); });
@@ -57,14 +57,14 @@ void expect_numpys_values(const std::map<std::string, Tensor>& arrays) {
 }
 
 TEST(Npz, ReadsWhatNumpyWrote) {
-  expect_numpys_values(load_npz(kData + "types.npz"));
-  expect_numpys_values(load_npz(kData + "types_big_endian.npz"));
-  const auto layers = load_npz(kData + "layers.npz");
+  expect_numpys_values(load_npz(kNpzData + "types.npz"));
+  expect_numpys_values(load_npz(kNpzData + "types_big_endian.npz"));
+  const auto layers = load_npz(kNpzData + "layers.npz");
   ASSERT_EQ(layers.size(), 2u);
   EXPECT_EQ(layers.at("block.0/weight").type(), (TensorType{{2, 3, 4}, f32}));
   EXPECT_EQ(layers.at("block.0/weight").to_vector<int>(), arange(24).to_vector<int>());
   EXPECT_EQ(layers.at("bias").to_vector<double>(), std::vector<double>(1000, 0.0));
-  EXPECT_EQ(load_npz(kData + "streamed.npz").at("cube").to_vector<int>(),
+  EXPECT_EQ(load_npz(kNpzData + "streamed.npz").at("cube").to_vector<int>(),
             arange(24).to_vector<int>());
 }
 

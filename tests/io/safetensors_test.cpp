@@ -20,21 +20,21 @@ namespace {
 using check::error_of;
 
 // A file with that header, its length in front, and `data` zero bytes behind.
-std::string file_with(const std::string& header, std::size_t data = 0) {
+std::string safetensors_file(const std::string& header, std::size_t data = 0) {
   const std::uint64_t length = header.size();
   std::string text(8, '\0');
   std::memcpy(text.data(), &length, 8);
   return text + header + std::string(data, '\0');
 }
 
-Safetensors parse(const std::string& text) {
+Safetensors safetensors_of(const std::string& text) {
   return parse_safetensors(testing::bytes_of(text), "f");
 }
-std::string parse_message(const std::string& text) {
-  return error_of([&] { parse(text); });
+std::string safetensors_message(const std::string& text) {
+  return error_of([&] { safetensors_of(text); });
 }
-std::string header_message(const std::string& header, std::size_t data = 0) {
-  return parse_message(file_with(header, data));
+std::string safetensors_header_message(const std::string& header, std::size_t data = 0) {
+  return safetensors_message(safetensors_file(header, data));
 }
 
 TEST(Safetensors, ReadsEveryElementType) {
@@ -45,7 +45,7 @@ TEST(Safetensors, ReadsEveryElementType) {
       R"("bf16":{"dtype":"BF16","shape":[1],"data_offsets":[8,10]},"i32":{"dtype":"I32","shape":[1],"data_offsets":[10,14]},)"
       R"("f32":{"dtype":"F32","shape":[1],"data_offsets":[14,18]},"i64":{"dtype":"I64","shape":[1],"data_offsets":[18,26]},)"
       R"("f64":{"dtype":"F64","shape":[1,1],"data_offsets":[26,34]},"none":{"dtype":"F32","shape":[3,0],"data_offsets":[34,34]}}  )";
-  std::string text = file_with(header);
+  std::string text = safetensors_file(header);
   const auto add = [&](auto value) {
     text.append(reinterpret_cast<const char*>(&value), sizeof(value));
   };
@@ -53,7 +53,7 @@ TEST(Safetensors, ReadsEveryElementType) {
       add(Float16(0.5f));
   add(BFloat16(-2.f)), add(std::int32_t{1 << 20}), add(3.25f), add(std::int64_t{1} << 40),
       add(1e-3);
-  const Safetensors file = parse(text);
+  const Safetensors file = safetensors_of(text);
   EXPECT_EQ(file.metadata, (std::map<std::string, std::string>{{"format", "pt"}}));
   ASSERT_EQ(file.tensors.size(), 11u);
   EXPECT_EQ(file.tensors.at("b").to_vector<bool>(), (std::vector<bool>{true, false}));
@@ -71,43 +71,49 @@ TEST(Safetensors, ReadsEveryElementType) {
 }
 
 TEST(Safetensors, AcceptsAFileWithoutTensors) {
-  EXPECT_TRUE(parse(file_with("{}")).tensors.empty());
+  EXPECT_TRUE(safetensors_of(safetensors_file("{}")).tensors.empty());
 }
 
 TEST(Safetensors, RefusesABadLength) {
-  EXPECT_EQ(parse_message("1234567"), "f: not a safetensors file: it has 7 bytes, need 8 at least");
-  EXPECT_EQ(parse_message(std::string("\x01\xe1\xf5\x05\0\0\0\0{}", 10)),
+  EXPECT_EQ(safetensors_message("1234567"),
+            "f: not a safetensors file: it has 7 bytes, need 8 at least");
+  EXPECT_EQ(safetensors_message(std::string("\x01\xe1\xf5\x05\0\0\0\0{}", 10)),
             "f: not a safetensors file: it claims a header of 100000001 bytes, the format allows "
             "100000000");
-  EXPECT_EQ(parse_message(std::string(8, '\xff') + "{}"),
+  EXPECT_EQ(safetensors_message(std::string(8, '\xff') + "{}"),
             "f: not a safetensors file: it claims a header of 18446744073709551615 bytes, the "
             "format allows "
             "100000000");
-  EXPECT_EQ(parse_message("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"),
-            "f: is a Git LFS pointer, not the file itself: run git lfs pull");
-  EXPECT_EQ(parse_message("<!DOCTYPE html><html></html>"),
+  EXPECT_EQ(
+      safetensors_message("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"),
+      "f: is a Git LFS pointer, not the file itself: run git lfs pull");
+  EXPECT_EQ(safetensors_message("<!DOCTYPE html><html></html>"),
             "f: is an HTML page: the download failed");
-  EXPECT_EQ(parse_message(std::string("\x03\0\0\0\0\0\0\0{}", 10)),
+  EXPECT_EQ(safetensors_message(std::string("\x03\0\0\0\0\0\0\0{}", 10)),
             "f: is cut short: the header takes 3 bytes, the file has 2 after the first 8");
-  EXPECT_EQ(parse_message(std::string(8, '\0')),
+  EXPECT_EQ(safetensors_message(std::string(8, '\0')),
             "f: not a safetensors file: the header does not begin with {");
-  EXPECT_EQ(header_message(" {}"), "f: not a safetensors file: the header does not begin with {");
-  EXPECT_EQ(header_message("[]"), "f: not a safetensors file: the header does not begin with {");
+  EXPECT_EQ(safetensors_header_message(" {}"),
+            "f: not a safetensors file: the header does not begin with {");
+  EXPECT_EQ(safetensors_header_message("[]"),
+            "f: not a safetensors file: the header does not begin with {");
 }
 
 TEST(Safetensors, RefusesABadHeader) {
-  EXPECT_EQ(header_message("{} x").substr(0, 31), "f: header: not valid JSON: line");
-  EXPECT_EQ(header_message("{\"\xff\":1}").substr(0, 31), "f: header: not valid JSON: line");
-  EXPECT_EQ(header_message(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)"
-                           R"("a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})"),
+  EXPECT_EQ(safetensors_header_message("{} x").substr(0, 31), "f: header: not valid JSON: line");
+  EXPECT_EQ(safetensors_header_message("{\"\xff\":1}").substr(0, 31),
+            "f: header: not valid JSON: line");
+  EXPECT_EQ(safetensors_header_message(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)"
+                                       R"("a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})"),
             "f: header: line 1: the key \"a\" appears twice in one object");
-  EXPECT_EQ(header_message(R"({"a":{"dtype":"U8","dtype":"I8","shape":[0],"data_offsets":[0,0]}})"),
+  EXPECT_EQ(safetensors_header_message(
+                R"({"a":{"dtype":"U8","dtype":"I8","shape":[0],"data_offsets":[0,0]}})"),
             "f: header: line 1: the key \"dtype\" appears twice in one object");
 }
 
 TEST(Safetensors, RefusesABadEntry) {
   const auto entry = [](const std::string& body) {
-    return header_message("{\"a\":" + body + "}", 4);
+    return safetensors_header_message("{\"a\":" + body + "}", 4);
   };
   const std::string shape = R"("shape":[4],"data_offsets":[0,4])";
   EXPECT_EQ(entry("1"), "f: tensor \"a\": need an object with dtype, shape and data_offsets");
@@ -136,13 +142,13 @@ TEST(Safetensors, RefusesABadEntry) {
 TEST(Safetensors, RefusesNumbersThatAreNoSizes) {
   for (const char* number : {"-1", "4.0", "4e0", "18446744073709551615", "9223372036854775808",
                              "\"4\"", "null", "true", "[4]", "{}"}) {
-    EXPECT_EQ(header_message(std::string(R"({"a":{"dtype":"U8","shape":[)") + number +
-                                 R"(],"data_offsets":[0,4]}})",
-                             4),
+    EXPECT_EQ(safetensors_header_message(std::string(R"({"a":{"dtype":"U8","shape":[)") + number +
+                                             R"(],"data_offsets":[0,4]}})",
+                                         4),
               "f: tensor \"a\": shape holds something other than whole numbers from 0 to 2^63 - 1")
         << number;
     EXPECT_EQ(
-        header_message(
+        safetensors_header_message(
             std::string(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,)") + number + "]}}",
             4),
         "f: tensor \"a\": data_offsets holds something other than whole numbers from 0 to 2^63 - 1")
@@ -153,42 +159,46 @@ TEST(Safetensors, RefusesNumbersThatAreNoSizes) {
 TEST(Safetensors, NamesElementTypesThatItDoesNotHold) {
   for (const char* dtype : {"F4", "F6_E2M3", "F6_E3M2", "F8_E5M2", "F8_E4M3", "F8_E8M0",
                             "F8_E4M3FNUZ", "F8_E5M2FNUZ", "U16", "U32", "U64", "C64"})
-    EXPECT_EQ(header_message(std::string(R"({"a":{"dtype":")") + dtype +
-                                 R"(","shape":[4],"data_offsets":[0,4]}})",
-                             4),
+    EXPECT_EQ(safetensors_header_message(std::string(R"({"a":{"dtype":")") + dtype +
+                                             R"(","shape":[4],"data_offsets":[0,4]}})",
+                                         4),
               std::string("f: tensor \"a\": has the dtype ") + dtype +
                   ", which this library does not hold: convert it to one of BOOL U8 I8 I16 I32 I64 "
                   "F16 BF16 F32 F64");
-  EXPECT_EQ(header_message(R"({"a":{"dtype":"Q4\n","shape":[4],"data_offsets":[0,4]}})", 4),
-            "f: tensor \"a\": has the unknown dtype \"Q4\\x0a\", need one of BOOL U8 I8 I16 I32 "
-            "I64 F16 BF16 F32 F64");
+  EXPECT_EQ(
+      safetensors_header_message(R"({"a":{"dtype":"Q4\n","shape":[4],"data_offsets":[0,4]}})", 4),
+      "f: tensor \"a\": has the unknown dtype \"Q4\\x0a\", need one of BOOL U8 I8 I16 I32 "
+      "I64 F16 BF16 F32 F64");
 }
 
 TEST(Safetensors, RefusesShapesThatDoNotFit) {
-  EXPECT_EQ(header_message(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4),
-            "f: tensor \"a\": the shape (2,) of F32 takes 8 bytes, but data_offsets are 0 and 4");
-  EXPECT_EQ(header_message(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[4,0]}})", 4),
-            "f: tensor \"a\": the shape (4,) of U8 takes 4 bytes, but data_offsets are 4 and 0");
-  EXPECT_EQ(header_message(
+  EXPECT_EQ(
+      safetensors_header_message(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4),
+      "f: tensor \"a\": the shape (2,) of F32 takes 8 bytes, but data_offsets are 0 and 4");
+  EXPECT_EQ(
+      safetensors_header_message(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[4,0]}})", 4),
+      "f: tensor \"a\": the shape (4,) of U8 takes 4 bytes, but data_offsets are 4 and 0");
+  EXPECT_EQ(safetensors_header_message(
                 R"({"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]}})"),
             "f: tensor \"a\": the shape (4294967296, 4294967296) takes more than 2^63 bytes");
-  EXPECT_EQ(
-      header_message(R"({"a":{"dtype":"F64","shape":[2305843009213693952],"data_offsets":[0,0]}})"),
-      "f: tensor \"a\": the shape (2305843009213693952,) takes more than 2^63 bytes");
-  EXPECT_EQ(header_message(
+  EXPECT_EQ(safetensors_header_message(
+                R"({"a":{"dtype":"F64","shape":[2305843009213693952],"data_offsets":[0,0]}})"),
+            "f: tensor \"a\": the shape (2305843009213693952,) takes more than 2^63 bytes");
+  EXPECT_EQ(safetensors_header_message(
                 R"({"a":{"dtype":"U8","shape":[0,4294967296,4294967296],"data_offsets":[0,0]}})"),
             "f: tensor \"a\": the shape (0, 4294967296, 4294967296) takes more than 2^63 bytes");
   EXPECT_EQ(
-      header_message(
+      safetensors_header_message(
           R"({"a":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]}})",
           1),
       "f: tensor \"a\": has more than 16 axes, which is the most that a tensor can have");
 }
 
 std::string two(const std::string& a, const std::string& b, std::size_t data) {
-  return header_message(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":)" + a +
-                            R"(},"b":{"dtype":"U8","shape":[4],"data_offsets":)" + b + "}}",
-                        data);
+  return safetensors_header_message(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":)" + a +
+                                        R"(},"b":{"dtype":"U8","shape":[4],"data_offsets":)" + b +
+                                        "}}",
+                                    data);
 }
 
 TEST(Safetensors, RefusesGapsAndOverlaps) {
@@ -207,25 +217,27 @@ TEST(Safetensors, RefusesGapsAndOverlaps) {
   EXPECT_EQ(two("[0,4]", "[4,8]", 7),
             "f: is cut short: tensor \"b\" ends at byte 8 of the data, of which the file has 7");
   EXPECT_EQ(two("[0,4]", "[4,8]", 9), "f: has 1 bytes after the last tensor, need none");
-  EXPECT_EQ(header_message("{}", 3), "f: has 3 bytes after the last tensor, need none");
+  EXPECT_EQ(safetensors_header_message("{}", 3), "f: has 3 bytes after the last tensor, need none");
 }
 
 TEST(Safetensors, RefusesMetadataOtherThanStrings) {
-  EXPECT_EQ(header_message(R"({"__metadata__":1})"), "f: __metadata__: need an object of strings");
-  EXPECT_EQ(header_message(R"({"__metadata__":["a"]})"),
+  EXPECT_EQ(safetensors_header_message(R"({"__metadata__":1})"),
             "f: __metadata__: need an object of strings");
-  EXPECT_EQ(header_message(R"({"__metadata__":{"a":1}})"),
+  EXPECT_EQ(safetensors_header_message(R"({"__metadata__":["a"]})"),
+            "f: __metadata__: need an object of strings");
+  EXPECT_EQ(safetensors_header_message(R"({"__metadata__":{"a":1}})"),
             "f: __metadata__: the value of \"a\" is not a string");
-  EXPECT_EQ(header_message(R"({"__metadata__":{"a":{"b":"c"}}})"),
+  EXPECT_EQ(safetensors_header_message(R"({"__metadata__":{"a":{"b":"c"}}})"),
             "f: __metadata__: the value of \"a\" is not a string");
-  EXPECT_EQ(header_message(R"({"__metadata__":{"a":["c"]}})"),
+  EXPECT_EQ(safetensors_header_message(R"({"__metadata__":{"a":["c"]}})"),
             "f: __metadata__: the value of \"a\" is not a string");
 }
 
 TEST(Safetensors, RefusesBoolsOtherThan0And1) {
-  const std::string text = file_with(R"({"a":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]}})") +
-                           std::string("\x01\x02\x00", 3);
-  EXPECT_EQ(parse_message(text), "f: tensor \"a\": element 1 of bool is 2, need 0 or 1");
+  const std::string text =
+      safetensors_file(R"({"a":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]}})") +
+      std::string("\x01\x02\x00", 3);
+  EXPECT_EQ(safetensors_message(text), "f: tensor \"a\": element 1 of bool is 2, need 0 or 1");
 }
 
 class SafetensorsFile : public testing::FolderTest {};
@@ -302,7 +314,7 @@ TEST_F(SafetensorsFile, MapsWhatIsAlignedAndCopiesTheRest) {
   std::string data(13, '\x07');
   std::memcpy(data.data(), values, 4);
   std::memcpy(data.data() + 5, values + 1, 8);
-  testing::write_bytes(path("x"), file_with(header) + data);
+  testing::write_bytes(path("x"), safetensors_file(header) + data);
   const Safetensors file = load_safetensors(path("x"));
   EXPECT_TRUE(file.tensors.at("a").is_read_only());
   EXPECT_TRUE(file.tensors.at("c").is_read_only());
@@ -448,9 +460,9 @@ TEST_F(SafetensorsFile, LimitsTheNumberOfTensors) {
         (i > 0 ? "," : "{") + name + R"(:{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
     metadata_header += (i > 0 ? "," : R"({"__metadata__":{)") + name + R"(:"")";
   }
-  EXPECT_EQ(header_message(tensor_header + '}'),
+  EXPECT_EQ(safetensors_header_message(tensor_header + '}'),
             "f: has more than 131072 tensors and metadata, the most for 0 bytes of data");
-  EXPECT_EQ(header_message(metadata_header + "}}"),
+  EXPECT_EQ(safetensors_header_message(metadata_header + "}}"),
             "f: has more than 131072 tensors and metadata, the most for 0 bytes of data");
   std::map<std::string, std::string> metadata;
   for (std::uint64_t i = 0; i <= most; ++i) metadata.emplace(std::to_string(i), "");

@@ -14,14 +14,10 @@ using namespace tensor::testing;
 
 namespace {
 
-Tensor normal(const Shape& shape, tn::DType dtype = tn::f32) {
-  return tn::Generator(random_engine()()).normal(shape).astype(dtype);
-}
-
 constexpr std::int64_t kTokens[] = {2, 3, 7, 16, 31, 33, 63, 65, 100, 197, 257, 353, 400, 710};
 constexpr std::int64_t kDepths[] = {1, 3, 8, 16, 31, 32, 64, 65, 80, 128, 256};
 
-struct Case {
+struct AttentionCase {
   Shape batch;
   std::int64_t queries, keys, depth, features;
   tn::DType dtype;
@@ -38,8 +34,8 @@ struct Case {
   }
 };
 
-Case any_case() {
-  Case c;
+AttentionCase any_attention() {
+  AttentionCase c;
   for (int rank = pick(3); rank > 0; --rank) c.batch.push_back(1 + pick(3));
   c.queries = kTokens[pick(14)];
   c.keys = kTokens[pick(14)];
@@ -53,7 +49,7 @@ Case any_case() {
 // whatever the type. An average of values with weights that are off by the rounding of scores of up
 // to a few dozens: by 2e-5 of the largest result, and, where 16-bit results round apart, one unit
 // in the last place. Where products are in bf16, every weight is rounded by 2^-8 at most.
-void check(const tn::TensorFunction& f, const Tensors& inputs) {
+void check_attention(const tn::TensorFunction& f, const Tensors& inputs) {
   Tensors wide;
   for (const Tensor& x : inputs) wide.push_back(tn::is_floating(x.dtype()) ? x.astype(tn::f64) : x);
   GroupRun run = run_group("attention", f, inputs, pick(4) ? &random_engine() : nullptr);
@@ -86,9 +82,9 @@ Tensor attend_exactly(const Tensors& in, const Tensor& mask = {}) {
 
 TEST(Attention, RandomShapesAndLayouts) {
   for (int round = 0; round < 60; ++round) {
-    const Case c = any_case();
+    const AttentionCase c = any_attention();
     const bool is_short = c.dtype != tn::f32;
-    check(
+    check_attention(
         [=](const Tensors& in) -> Tensors { return {is_short ? attend_exactly(in) : attend(in)}; },
         c.inputs());
     if (HasFailure()) FAIL() << c.batch << ' ' << c.queries << ' ' << c.keys << ' ' << c.depth;
@@ -98,7 +94,7 @@ TEST(Attention, RandomShapesAndLayouts) {
 // In f16 the tile stays in float32: compared with the exact result the group must be as good as one
 // rounding of the result (and of nothing in between).
 TEST(Attention, HalvesRoundOnce) {
-  const Case c{{2}, 65, 100, 64, 32, tn::f16};
+  const AttentionCase c{{2}, 65, 100, 64, 32, tn::f16};
   const Tensors inputs = c.inputs();
   Tensors wide;
   for (const Tensor& x : inputs) wide.push_back(x.astype(tn::f64));
@@ -127,7 +123,7 @@ Tensor attend_narrow(const Tensors& in, double scale, tn::DType result) {
 // operands as they are: nothing is rounded then). Every weight is rounded once, by 2^-8 at most:
 // that moves an average of values by 2^-8 times the average of their magnitudes. Products and sums
 // of float32, and of scores in float32 to their exponentials, may add 2e-5 of the largest value.
-void check_narrow(const Case& c, Tensors inputs, double scale, tn::DType result) {
+void check_narrow(const AttentionCase& c, Tensors inputs, double scale, tn::DType result) {
   const GroupRun run = run_group(
       "attention", [&](const Tensors& in) -> Tensors { return {attend_narrow(in, scale, result)}; },
       inputs, pick(4) ? &random_engine() : nullptr);
@@ -156,7 +152,7 @@ void check_narrow(const Case& c, Tensors inputs, double scale, tn::DType result)
 
 TEST(Attention, ProductsInBf16) {
   for (int round = 0; round < 80; ++round) {
-    Case c = any_case();
+    AttentionCase c = any_attention();
     c.dtype = pick(2) ? tn::f32 : tn::bf16;
     Tensors inputs = c.inputs();
     if (pick(3) == 0) inputs[2] = inputs[2].astype(c.dtype == tn::f32 ? tn::bf16 : tn::f32);
@@ -179,7 +175,7 @@ TEST(Attention, ProductsInBf16) {
 TEST(Attention, ProductsInBf16WithOddEnds) {
   for (const std::int64_t keys : {2, 3, 15, 17, 31, 33, 197, 351, 353, 709})
     for (const std::int64_t depth : {1, 31, 33, 127, 128}) {
-      const Case c{{2}, 5, keys, depth, depth, tn::bf16};
+      const AttentionCase c{{2}, 5, keys, depth, depth, tn::bf16};
       check_narrow(c, c.inputs(), 0.3, tn::f32);
       if (HasFatalFailure()) return;
     }
@@ -189,7 +185,7 @@ TEST(Attention, ProductsInBf16OfSpecialValues) {
   const float nan = std::nanf(""), infinity = std::numeric_limits<float>::infinity();
   for (const std::int64_t keys : {5, 64, 801})
     for (const float planted : {nan, -infinity, 1e30f}) {
-      const Case c{{}, 20, keys, 32, 32, tn::f32};
+      const AttentionCase c{{}, 20, keys, 32, 32, tn::f32};
       Tensors inputs = c.inputs();
       Tensor mask = tn::zeros({20, keys});
       mask(3, keys / 2) = planted;
@@ -203,7 +199,7 @@ TEST(Attention, ProductsInBf16OfSpecialValues) {
 
 // A product of each kind: nothing may be rounded that the graph does not round.
 TEST(Attention, OneProductInBf16StaysInFloat32) {
-  const Case c{{2}, 33, 65, 32, 32, tn::f32};
+  const AttentionCase c{{2}, 33, 65, 32, 32, tn::f32};
   const Tensors inputs = c.inputs();
   GroupRun run = run_group(
       "attention",
@@ -221,12 +217,12 @@ TEST(Attention, OneProductInBf16StaysInFloat32) {
 }
 
 TEST(Attention, PlacesOfTheScale) {
-  const Case c{{2, 3}, 33, 65, 32, 32, tn::f32};
+  const AttentionCase c{{2, 3}, 33, 65, 32, 32, tn::f32};
   const auto scores = [](const Tensor& q, const Tensor& k) {
     return tn::matmul(q, k.swapaxes(-1, -2));
   };
   const auto on = [&](const tn::TensorFunction& f) {
-    for (int i = 0; i < 3; ++i) check(f, c.inputs());
+    for (int i = 0; i < 3; ++i) check_attention(f, c.inputs());
   };
   on([&](const Tensors& in) -> Tensors {
     return {tn::matmul(tn::softmax(scores(in[0], in[1]), -1), in[2])};
@@ -249,7 +245,7 @@ TEST(Attention, PlacesOfTheScale) {
 TEST(Attention, Masks) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (int round = 0; round < 40; ++round) {
-    Case c = any_case();
+    AttentionCase c = any_attention();
     c.batch = {1 + pick(2), 1 + pick(3)};
     c.dtype = tn::f32;
     Shape shape = c.with(c.queries, c.keys);
@@ -260,23 +256,24 @@ TEST(Attention, Masks) {
     switch (round % 4) {
       case 0:  // added, as DETR adds -inf for padding
         inputs.push_back(tn::where(normal(shape) > 0.5, 0.0, -infinity).astype(tn::f32));
-        check([](const Tensors& in) -> Tensors { return {attend(in, in[3])}; }, inputs);
+        check_attention([](const Tensors& in) -> Tensors { return {attend(in, in[3])}; }, inputs);
         break;
       case 1:  // kept where true
         inputs.push_back(normal(shape) > 0.8);
-        check([](const Tensors& in) -> Tensors { return {attend(in, in[3])}; }, inputs);
+        check_attention([](const Tensors& in) -> Tensors { return {attend(in, in[3])}; }, inputs);
         break;
       case 2:  // a bias, all in bf16; scores that are exact, so that their sums round alike
         c.dtype = tn::bf16;
         inputs = c.inputs();
         for (const std::size_t i : {0, 1}) inputs[i] = tn::round(inputs[i]);
         inputs.push_back(normal(shape, tn::bf16));
-        check([](const Tensors& in) -> Tensors { return {attend_exactly(in, in[3])}; }, inputs);
+        check_attention([](const Tensors& in) -> Tensors { return {attend_exactly(in, in[3])}; },
+                        inputs);
         break;
       default:  // two of them
         inputs.push_back(normal(shape));
         inputs.push_back(normal({c.keys}));
-        check(
+        check_attention(
             [](const Tensors& in) -> Tensors {
               const Tensor scores = tn::matmul(in[0], in[1].swapaxes(-1, -2)) * 0.1;
               return {tn::matmul(tn::softmax(scores + in[3] * scores + in[4], -1), in[2])};
@@ -289,10 +286,10 @@ TEST(Attention, Masks) {
 
 TEST(Attention, BroadcastKeysAndHeadsInOneRow) {
   // Queries of several heads that share keys and values.
-  check([](const Tensors& in) -> Tensors { return {attend(in)}; },
-        {normal({2, 4, 50, 16}), normal({2, 1, 70, 16}), normal({70, 16})});
+  check_attention([](const Tensors& in) -> Tensors { return {attend(in)}; },
+                  {normal({2, 4, 50, 16}), normal({2, 1, 70, 16}), normal({70, 16})});
   // One projection holds all heads: [tokens, heads * depth], and so does the result.
-  check(
+  check_attention(
       [](const Tensors& in) -> Tensors {
         const auto heads = [](const Tensor& x) { return x.reshape({197, 3, 64}).swapaxes(0, 1); };
         return {attend({heads(in[0]), heads(in[1]), heads(in[2])})};
@@ -305,18 +302,18 @@ TEST(Attention, SpecialValues) {
   const auto f = [](const Tensors& in) -> Tensors { return {attend(in, in[3])}; };
   for (const std::int64_t keys : {5, 64, 800})
     for (const float planted : {nan, infinity, -infinity, 1e30f}) {
-      const Case c{{}, 20, keys, 32, 32, tn::f32};
+      const AttentionCase c{{}, 20, keys, 32, 32, tn::f32};
       Tensors inputs = c.inputs();
       Tensor mask = tn::zeros({20, keys});
       mask(3, keys / 2) = planted;
       mask(7, tn::ellipsis) = planted;
       mask(8, tn::slice(0, keys / 2)) = planted;
       inputs.push_back(mask);
-      check(f, inputs);
+      check_attention(f, inputs);
       if (HasFailure()) FAIL() << keys << " keys, " << planted;
     }
   // Scores of thousands: all weight on one key.
-  const Case c{{}, 33, 500, 64, 64, tn::f32};
+  const AttentionCase c{{}, 33, 500, 64, 64, tn::f32};
   Tensors inputs = c.inputs();
   inputs[0] = inputs[0] * 300.0;
   inputs.push_back(tn::zeros({500}));
@@ -381,7 +378,7 @@ TEST(Attention, Declines) {
 // ---- What may be tried.
 
 TEST(Attention, SchedulesSayHowItIsCut) {
-  const Case c{{2}, 197, 197, 64, 64, tn::f32};
+  const AttentionCase c{{2}, 197, 197, 64, 64, tn::f32};
   const tn::Graph graph =
       graph_of([](const Tensors& in) -> Tensors { return {attend(in)}; }, c.inputs());
   const tn::LaidOutGraph laid = tn::lay_out(graph);

@@ -10,27 +10,23 @@ using namespace tensor::testing;
 
 namespace {
 
-Tensor normal(const Shape& shape, tn::DType dtype = tn::f32) {
-  return tn::Generator(random_engine()()).normal(shape).astype(dtype);
-}
-
 bool has_conv() {
   for (const auto& f : tn::cpu::cpu_families())
     if (f.name == "conv") return true;
   return false;
 }
 
-struct Case {
+struct ConvCase {
   Tensor x, weight, bias;
   tn::Conv2dOptions options;
   double scale;  // of the result: the root of the number of its terms
 };
 
-Case any_case(tn::DType dtype) {
+ConvCase any_conv(tn::DType dtype) {
   const std::int64_t groups = pick(3) ? 1 : 1 + pick(4);
   const std::int64_t in = groups * (1 + pick(20)), out = groups * (1 + pick(20));
   const std::int64_t kh = 1 + pick(4), kw = 1 + pick(4);
-  Case c;
+  ConvCase c;
   c.options = {{1 + pick(3), 1 + pick(3)}, {pick(3), pick(3)}, {1 + pick(2), 1 + pick(2)}, groups};
   c.x = normal({1 + pick(2), in, 8 + pick(14), 8 + pick(14)}, dtype);
   c.weight = normal({out, in / groups, kh, kw}, dtype);
@@ -46,7 +42,7 @@ TEST(Conv, RandomOptionsAndLayouts) {
   if (!has_conv()) GTEST_SKIP() << "built without oneDNN";
   for (int round = 0; round < 120; ++round) {
     const bool is_short = round % 4 == 3 && tn::cpu::this_machine().has_bf16;
-    const Case c = any_case(is_short ? tn::bf16 : tn::f32);
+    const ConvCase c = any_conv(is_short ? tn::bf16 : tn::f32);
     const bool constant = pick(3);
     Tensors inputs{c.x};
     if (!constant) inputs.push_back(c.weight);
@@ -65,7 +61,7 @@ TEST(Conv, Epilogues) {
   if (!has_conv()) GTEST_SKIP() << "built without oneDNN";
   int residuals = 0;
   for (int round = 0; round < 80; ++round) {
-    Case c = any_case(tn::f32);
+    ConvCase c = any_conv(tn::f32);
     if (round % 2) {  // as in a ResNet
       const std::int64_t in = 16 * (1 + pick(3)), out = 16 * (1 + pick(3)), k = 1 + 2 * pick(2);
       c.x = normal({1, in, 14, 10 + pick(9)});

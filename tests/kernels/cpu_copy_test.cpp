@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "src/kernels/host/strided_copy.h"
+#include "tensor/compile.h"
 #include "tests/error_of.h"
 #include "tests/kernels/group_testing.h"
 
@@ -22,7 +23,7 @@ Shape any_shape(int rank, std::int64_t most) {
   return shape;
 }
 
-Tensor any_tensor(const Shape& shape) {
+Tensor any_whole_numbers(const Shape& shape) {
   constexpr tn::DType kTypes[] = {tn::boolean, tn::u8,  tn::i16,  tn::i32, tn::i64,
                                   tn::f16,     tn::f32, tn::bf16, tn::f64, tn::f32};
   const tn::DType dtype = kTypes[pick(10)];
@@ -31,7 +32,7 @@ Tensor any_tensor(const Shape& shape) {
                               : generator.randint(-100, 100, shape).astype(dtype);
 }
 
-void check(const tn::TensorFunction& f, const Tensors& inputs) {
+void check_copy(const tn::TensorFunction& f, const Tensors& inputs) {
   expect_close(run_group("copy", f, inputs, pick(4) ? &random_engine() : nullptr), 0);
 }
 
@@ -42,7 +43,7 @@ TEST(Copy, ViewsOfEveryKind) {
     tn::Dims axes;
     for (int axis = 0; axis < shape.rank(); ++axis) axes.insert(pick(axes.rank() + 1), axis);
     const int axis = pick(shape.rank()), kind = pick(4);
-    check(
+    check_copy(
         [&](const Tensors& in) -> Tensors {
           const Tensor x = in[0].transpose(axes);
           switch (kind) {
@@ -63,7 +64,7 @@ TEST(Copy, ViewsOfEveryKind) {
             }
           }
         },
-        {any_tensor(shape)});
+        {any_whole_numbers(shape)});
     if (HasFailure()) FAIL() << "round " << round << ' ' << shape << " kind " << kind;
   }
 }
@@ -75,7 +76,7 @@ TEST(Copy, OfNothingDoesNothing) {
 TEST(Copy, ImagesToChannelsLastAndBack) {
   for (const std::int64_t channels : {1, 3, 8, 9, 19, 64})
     for (const bool back : {false, true}) {
-      const Tensor x = any_tensor({2, channels, 37, 65});
+      const Tensor x = any_whole_numbers({2, channels, 37, 65});
       const tn::Dims axes = back ? tn::Dims{0, 3, 1, 2} : tn::Dims{0, 2, 3, 1};
       expect_close(
           run_group(
@@ -92,15 +93,15 @@ TEST(Copy, Concatenate) {
     const Shape shape = any_shape(1 + pick(4), 8000);
     const int axis = pick(shape.rank());
     Tensors inputs;
-    const Tensor first = any_tensor(shape);
+    const Tensor first = any_whole_numbers(shape);
     for (int parts = 1 + pick(4); parts > 0; --parts) {
       Shape part = shape;
       part[axis] = pick(5) == 0 ? 0 : kExtents[pick(6)];
-      inputs.push_back(any_tensor(part).astype(first.dtype()));
+      inputs.push_back(any_whole_numbers(part).astype(first.dtype()));
     }
     inputs.push_back(first);
     const bool twice = pick(3) == 0;
-    check(
+    check_copy(
         [&](const Tensors& in) -> Tensors {
           Tensors parts = in;
           if (twice) parts.push_back(in.back());
@@ -117,8 +118,8 @@ TEST(Copy, Pad) {
     std::vector<std::pair<std::int64_t, std::int64_t>> width;
     for (int axis = 0; axis < shape.rank(); ++axis)
       width.emplace_back(pick(2) * pick(4), pick(2) * pick(4));
-    check([&](const Tensors& in) -> Tensors { return {tn::pad(in[0], width, 1)}; },
-          {any_tensor(shape)});
+    check_copy([&](const Tensors& in) -> Tensors { return {tn::pad(in[0], width, 1)}; },
+               {any_whole_numbers(shape)});
     if (HasFailure()) FAIL() << "round " << round << ' ' << shape;
   }
 }
@@ -131,9 +132,9 @@ TEST(Copy, Take) {
                                .randint(-shape[axis], shape[axis], any_shape(pick(3), 20))
                                .astype(tn::i64);
     const bool constant = pick(2);
-    Tensors inputs{any_tensor(shape)};
+    Tensors inputs{any_whole_numbers(shape)};
     if (!constant) inputs.push_back(indices);
-    check(
+    check_copy(
         [&](const Tensors& in) -> Tensors {
           return {tn::take(in[0], constant ? indices : in[1], axis)};
         },
@@ -143,7 +144,7 @@ TEST(Copy, Take) {
 }
 
 TEST(Copy, TakeChecksAllIndicesBeforeItWrites) {
-  const Tensor x = any_tensor({4, 9});
+  const Tensor x = any_whole_numbers({4, 9});
   const Tensor indices = tn::array({std::int64_t{0}, std::int64_t{3}, std::int64_t{4}});
   const tn::Executable fast =
       tn::compile([](const Tensors& in) -> Tensors { return {tn::take(in[0], in[1], 0)}; },
@@ -157,7 +158,7 @@ TEST(Copy, TakeChecksAllIndicesBeforeItWrites) {
 }
 
 TEST(Copy, Declines) {
-  const Tensor x = any_tensor({4, 9}).astype(tn::f32);
+  const Tensor x = any_whole_numbers({4, 9}).astype(tn::f32);
   EXPECT_FALSE(
       accepts("copy", [](const Tensors& in) -> Tensors { return {tn::relu(in[0])}; }, {x}));
   EXPECT_FALSE(accepts(

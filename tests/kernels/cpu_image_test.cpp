@@ -12,13 +12,10 @@ namespace {
 
 constexpr std::int64_t kChannels[] = {1, 3, 7, 16, 19, 63, 64, 65, 197};
 
-Shape any_shape() {
+Shape any_image_shape() {
   const std::int64_t channels = kChannels[pick(9)], most = channels > 20 ? 12 : 40;
   return {1 + pick(2), channels, 1 + pick(static_cast<int>(most)),
           1 + pick(static_cast<int>(most))};
-}
-Tensor normal(const Shape& shape, tn::DType dtype = tn::f32) {
-  return tn::Generator(random_engine()()).normal(shape).astype(dtype);
 }
 Tensor whole(const Shape& shape, tn::DType dtype = tn::f32) {
   return tn::Generator(random_engine()()).randint(-50, 50, shape).astype(dtype);
@@ -38,13 +35,13 @@ Window any_window(const Shape& shape) {
           {pick(static_cast<int>(kernel.h / 2) + 1), pick(static_cast<int>(kernel.w / 2) + 1)}};
 }
 
-void check(const tn::TensorFunction& f, const Tensor& x, double relative, double scale) {
+void check_image(const tn::TensorFunction& f, const Tensor& x, double relative, double scale) {
   expect_close(run_group("image", f, {x}, pick(4) ? &random_engine() : nullptr), relative, scale);
 }
 
 TEST(Image, MaxPoolIsExact) {
   for (int round = 0; round < 80; ++round) {
-    const Shape shape = any_shape();
+    const Shape shape = any_image_shape();
     const Window w = any_window(shape);
     Tensor x = normal(shape, any_type());
     if (round % 4 == 0) {
@@ -52,7 +49,7 @@ TEST(Image, MaxPoolIsExact) {
       const Tensor places = normal(shape);
       x = tn::where(places > 2, nan, tn::where(places < -1.5, -infinity, x)).astype(x.dtype());
     }
-    check(
+    check_image(
         [&](const Tensors& in) -> Tensors {
           return {tn::max_pool2d(in[0], w.kernel, w.stride, w.padding)};
         },
@@ -63,11 +60,11 @@ TEST(Image, MaxPoolIsExact) {
 
 TEST(Image, AvgPool) {
   for (int round = 0; round < 80; ++round) {
-    const Shape shape = any_shape();
+    const Shape shape = any_image_shape();
     const Window w = any_window(shape);
     // Sums of rows are exact; those of up to 7 pixels round with every step, as do 1 / n and the
     // products: relative to the mean of the sizes.
-    check(
+    check_image(
         [&](const Tensors& in) -> Tensors {
           return {tn::avg_pool2d(in[0], w.kernel, w.stride, w.padding)};
         },
@@ -79,7 +76,7 @@ TEST(Image, AvgPool) {
 TEST(Image, AvgPoolOverTheWholeImage) {
   const Tensor x = normal({2, 65, 33, 31});
   // The sum of 1023 numbers of size 1: the rounding of each step, relative to the mean of sizes.
-  check(
+  check_image(
       [](const Tensors& in) -> Tensors {
         return {tn::avg_pool2d(in[0], {33, 31})};
       },
@@ -96,22 +93,23 @@ tn::InterpolateOptions any_options() {
 
 TEST(Image, Interpolate) {
   for (int round = 0; round < 80; ++round) {
-    const Shape shape = any_shape();
+    const Shape shape = any_image_shape();
     const tn::Pair size(1 + pick(40), 1 + pick(40));
     const tn::InterpolateOptions options = any_options();
     // Weights of either axis add up to 1, of cubics to at most 1.6 in size; up to a few dozen
     // terms, each with a weight that is rounded, of numbers of at most 5.
-    check([&](const Tensors& in) -> Tensors { return {tn::interpolate(in[0], size, options)}; },
-          normal(shape, any_type()), 16 * 0x1p-23, 1.6 * 1.6 * 5);
+    check_image(
+        [&](const Tensors& in) -> Tensors { return {tn::interpolate(in[0], size, options)}; },
+        normal(shape, any_type()), 16 * 0x1p-23, 1.6 * 1.6 * 5);
     if (HasFailure()) FAIL() << "round " << round << ' ' << shape;
   }
 }
 
 TEST(Image, BilinearByPowersOfTwoIsExactOnWholeNumbers) {
   for (const std::int64_t factor : {2, 4, 8}) {
-    const Shape shape = any_shape();
+    const Shape shape = any_image_shape();
     // Numbers of 6 bits, and two weights that are multiples of 1 / (2 factor).
-    check(
+    check_image(
         [&](const Tensors& in) -> Tensors {
           return {tn::interpolate(
               in[0], {shape[2] * factor, shape[3] * factor},
@@ -124,9 +122,9 @@ TEST(Image, BilinearByPowersOfTwoIsExactOnWholeNumbers) {
 
 TEST(Image, NearestCopies) {
   for (int round = 0; round < 40; ++round) {
-    const Shape shape = any_shape();
+    const Shape shape = any_image_shape();
     const tn::Pair size(1 + pick(60), 1 + pick(60));
-    check(
+    check_image(
         [&](const Tensors& in) -> Tensors {
           return {tn::interpolate(in[0], size, {.mode = tn::Interpolation::nearest})};
         },

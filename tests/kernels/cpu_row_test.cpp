@@ -27,14 +27,10 @@ Shape rows_of(std::int64_t length) {
 
 tn::DType any_float() { return pick(3) ? tn::f32 : pick(2) ? tn::bf16 : tn::f16; }
 
-Tensor normal(const Shape& shape, tn::DType dtype = tn::f32, double mean = 0) {
-  return tn::Generator(random_engine()()).normal(shape, mean).astype(dtype);
-}
-
 // A sum of n terms of float rounding in 16 or more lanes, and a function of a few ulps.
 constexpr double kFew = 40 * 0x1p-23;
 
-void check(const tn::TensorFunction& f, const Tensors& inputs, double relative, double scale) {
+void check_row(const tn::TensorFunction& f, const Tensors& inputs, double relative, double scale) {
   expect_close(run_group("row", f, inputs, pick(4) ? &random_engine() : nullptr), relative, scale);
 }
 
@@ -42,7 +38,7 @@ TEST(Row, Softmax) {
   for (int round = 0; round < 120; ++round) {
     const Shape shape = rows_of(kLengths[round % 13]);
     const tn::DType dtype = any_float();
-    check(
+    check_row(
         [&](const Tensors& in) -> Tensors {
           return {round % 2 ? tn::softmax(in[0] * 0.5 + in[1], -1) : tn::log_softmax(in[0], -1)};
         },
@@ -55,8 +51,8 @@ TEST(Row, SoftmaxOverAnyAxis) {
   for (int round = 0; round < 40; ++round) {
     const Shape shape{2 + pick(5), 2 + pick(40), 2 + pick(30)};
     const int axis = pick(3);
-    check([&](const Tensors& in) -> Tensors { return {tn::softmax(in[0], axis)}; }, {normal(shape)},
-          kFew, 0);
+    check_row([&](const Tensors& in) -> Tensors { return {tn::softmax(in[0], axis)}; },
+              {normal(shape)}, kFew, 0);
   }
 }
 
@@ -65,7 +61,7 @@ TEST(Row, MaskedSoftmax) {
   for (int round = 0; round < 30; ++round) {
     const std::int64_t length = kLengths[round % 10];
     const Tensor keep = normal({3, 1, 1, length}) > 0.5;  // whole rows without a key among them
-    check(
+    check_row(
         [&](const Tensors& in) -> Tensors {
           return {tn::softmax(tn::where(in[1], in[0], -infinity), -1)};
         },
@@ -81,10 +77,11 @@ TEST(Row, SoftmaxOfSpecialValues) {
       Tensor x = normal({6, length});
       x(2, length / 2) = planted;
       x(3, tn::ellipsis) = planted;
-      check([&](const Tensors& in) -> Tensors { return {tn::softmax(in[0], -1)}; }, {x}, kFew, 0);
-      check([&](const Tensors& in) -> Tensors { return {tn::log_softmax(in[0], -1)}; }, {x}, kFew,
-            1);
-      check(
+      check_row([&](const Tensors& in) -> Tensors { return {tn::softmax(in[0], -1)}; }, {x}, kFew,
+                0);
+      check_row([&](const Tensors& in) -> Tensors { return {tn::log_softmax(in[0], -1)}; }, {x},
+                kFew, 1);
+      check_row(
           [&](const Tensors& in) -> Tensors {
             return {tn::max(in[0], -1), tn::min(in[0], -1)};
           },
@@ -98,7 +95,7 @@ TEST(Row, LayerNorm) {
     const Shape shape = rows_of(length);
     const tn::DType dtype = any_float();
     const int affine = pick(3);
-    check(
+    check_row(
         [&](const Tensors& in) -> Tensors {
           const Tensor residual = in[0] + in[1];
           const Tensor y = tn::layer_norm(residual, affine > 0 ? in[2] : Tensor(),
@@ -131,8 +128,8 @@ TEST(Row, Reductions) {
     const auto reduce = kReductions[pick(4)];
     const bool keep = pick(2);
     const tn::DType dtype = any_float();
-    check([&](const Tensors& in) -> Tensors { return {reduce(tn::abs(in[0]), -1, keep)}; },
-          {normal(shape, dtype)}, kFew, 0);
+    check_row([&](const Tensors& in) -> Tensors { return {reduce(tn::abs(in[0]), -1, keep)}; },
+              {normal(shape, dtype)}, kFew, 0);
     if (::testing::Test::HasFailure()) FAIL() << "round " << round << ' ' << shape;
   }
 }
@@ -143,8 +140,8 @@ TEST(Row, ReductionsOverSeveralAxes) {
     const tn::Axes axes = round % 3 == 0   ? tn::Axes({2, 3})
                           : round % 3 == 1 ? tn::Axes({1, 3})
                                            : tn::Axes();
-    check([&](const Tensors& in) -> Tensors { return {tn::mean(tn::square(in[0]), axes)}; },
-          {normal(shape)}, kFew, 0);
+    check_row([&](const Tensors& in) -> Tensors { return {tn::mean(tn::square(in[0]), axes)}; },
+              {normal(shape)}, kFew, 0);
     if (::testing::Test::HasFailure()) FAIL() << "round " << round << ' ' << shape;
   }
 }
@@ -153,14 +150,14 @@ TEST(Row, ReductionsOverSeveralAxes) {
 TEST(Row, NormalisationByHand) {
   for (int round = 0; round < 60; ++round) {
     const Shape shape = rows_of(kLengths[1 + round % 12]);
-    check(
+    check_row(
         [](const Tensors& in) -> Tensors {
           const Tensor mean = tn::mean(in[0], -1, true), centred = in[0] - mean;
           const Tensor variance = tn::mean(tn::square(centred), -1, true);
           return {centred / tn::sqrt(variance + 1e-3) * 2.0, variance, tn::sqrt(mean * mean + 1.0)};
         },
         {normal(shape)}, kFew, 4);
-    check(
+    check_row(
         [](const Tensors& in) -> Tensors {
           return {(in[0] - tn::mean(in[0], -1).expand_dims(-1)) *
                   tn::rsqrt(tn::var(in[0], -1, false, 1).expand_dims(-1) + 1e-3)};

@@ -39,7 +39,7 @@ TEST(CpuWeights, ConvertsToTheBitsOfTheReference) {
                                      random_bits({0, 3})};
   for (const Tensor& x : cases)
     for (const DType dtype : {f16, bf16}) {
-      SCOPED_TRACE(testing::Message() << x.type() << " to " << dtype);
+      SCOPED_TRACE(::testing::Message() << x.type() << " to " << dtype);
       const Tensor result = converted(x, dtype, 3);
       EXPECT_EQ(result.type(), x.astype(dtype).type());
       EXPECT_EQ(bits_of(result), bits_of(x.astype(dtype)));

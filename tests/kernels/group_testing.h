@@ -30,6 +30,10 @@ inline std::mt19937& random_engine() {
 }
 /// From 0 to n - 1.
 inline int pick(int n) { return static_cast<int>(random_engine()() % static_cast<unsigned>(n)); }
+/// Normal numbers, rounded to the type.
+inline Tensor normal(const Shape& shape, DType dtype = f32, double mean = 0) {
+  return Generator(random_engine()()).normal(shape, mean).astype(dtype);
+}
 
 inline const cpu::Family& family(std::string_view name) {
   for (const cpu::Family& f : cpu::cpu_families())

@@ -85,7 +85,7 @@ TEST(SimdTablesDeathTest, OnlyKnownInstructionSetsAreTaken) {
     }
     std::exit(0);
   };
-  const auto ends = testing::ExitedWithCode(0);
+  const auto ends = ::testing::ExitedWithCode(0);
   EXPECT_EXIT(best_with("baseline"), ends, "best: baseline");
   EXPECT_EXIT(best_with(""), ends, "best: ");
   for (const char* wrong : {"avx3", "AVX2", "avx2 "})

@@ -39,7 +39,7 @@ Words any_words(std::int64_t rows, std::int64_t depth, bool in_pairs) {
   return m;
 }
 
-void check(const Table& table, Table::Product product, bool in_pairs) {
+void check_product(const Table& table, Table::Product product, bool in_pairs) {
   const float nan = std::nanf("");
   const std::int64_t lanes = table.lanes, per_word = in_pairs ? 2 : 1;
   const std::int64_t rows = from_one_to(50), depth = from_one_to(45), vectors = from_one_to(5);
@@ -94,16 +94,16 @@ TEST(SimdProducts, AreExactOnWholeNumbers) {
   const Table* const* first = tables(&count);
   for (const Table* table : std::vector(first, first + count))
     for (int round = 0; round < 300; ++round) {
-      ASSERT_NO_FATAL_FAILURE(check(*table, table->product, false));
+      ASSERT_NO_FATAL_FAILURE(check_product(*table, table->product, false));
       if (!table->product_pairs) continue;
-      ASSERT_NO_FATAL_FAILURE(check(*table, table->product_pairs, true));
+      ASSERT_NO_FATAL_FAILURE(check_product(*table, table->product_pairs, true));
     }
 }
 
 TEST(SimdProducts, TilesAreExactOnWholeNumbers) {
   if (!has_tiles()) GTEST_SKIP() << "this processor has no tile instructions for bf16 (AMX)";
   for (int round = 0; round < 500; ++round)
-    ASSERT_NO_FATAL_FAILURE(check(table(), table().product_tiles, true));
+    ASSERT_NO_FATAL_FAILURE(check_product(table(), table().product_tiles, true));
 }
 
 // Rows of weights: what is rounded to bf16 must be the float32 weights rounded, and nothing else

@@ -17,11 +17,12 @@
 #include "tensor/json.h"
 #include "tensor/nn.h"
 #include "tensor/ops.h"
-#include "tests/io/io_testing.h"
+#include "tests/models/cli_testing.h"
 #include "tests/temporary_folder.h"
 
 namespace {
 
+using cli::Outcome;
 using models::Finding;
 using models::Info;
 using models::Observer;
@@ -70,11 +71,6 @@ class MeanProgram : public models::Program {
  private:
   std::string label_ = "grey";
   Tensor factor_ = tensor::array<float>({2});
-};
-
-struct Outcome {
-  int code;
-  std::string out, err;
 };
 
 Outcome run(const std::vector<std::string>& arguments, models::Program&& program = MeanProgram()) {

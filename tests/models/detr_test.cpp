@@ -251,6 +251,11 @@ struct StandardSize {
   double gmacs;
 };
 
+// What a case is called.
+void PrintTo(const StandardSize& size, std::ostream* out) {
+  *out << size.model << "_e" << size.encoder_layers;
+}
+
 class DetrStandard : public ::testing::TestWithParam<StandardSize> {};
 
 TEST_P(DetrStandard, HasThePublishedSize) {

@@ -23,19 +23,19 @@ struct Spoiled {
 /// Names the case in the test's output instead of its bytes.
 void PrintTo(const Spoiled& spoiled, std::ostream* out) { *out << spoiled.name; }
 
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
+std::string all_replaced(std::string text, const std::string& from, const std::string& to) {
   for (std::size_t at = 0; (at = text.find(from, at)) != text.npos; at += to.size())
     text.replace(at, from.size(), to);
   return text;
 }
 
-/// Writes the folder, opens it and gives the message with its path replaced.
+/// Writes the folder, opens it and gives the message with its path all_replaced.
 std::string refusal(const Checkpoint& checkpoint) {
   const tensor::check::TemporaryFolder home;
   checkpoint.write(home);
   const std::string message =
       tensor::check::error_of([&] { models::vit::load_vit(models::open_checkpoint(home.path())); });
-  return replaced(message, home.path(), "DIR");
+  return all_replaced(message, home.path(), "DIR");
 }
 
 std::function<void(Checkpoint&)> config(const std::string& key, const std::string& value) {

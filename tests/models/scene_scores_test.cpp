@@ -13,12 +13,12 @@
 #include "models/setr/setr_inference.h"
 #include "models/setr/setr_processing.h"
 #include "tensor/compile.h"
+#include "tensor/creation.h"
 #include "tensor/index.h"
 #include "tests/models/golden.h"
 
 namespace {
 
-using models::Checkpoint;
 using tensor::Tensor;
 
 constexpr double kSameScore = 0.005;  // a few borderline boxes or pixels may tip in f32
@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, SceneScores, ::testing::Bool(), [](const auto& i
 
 TEST_P(SceneScores, DetrFindsWhatPyTorchFound) {
   const auto data = tensor::load_npz(scenes("detr", "/test.npz"));
-  const Checkpoint checkpoint = models::open_checkpoint(scenes("detr"));
+  const models::Checkpoint checkpoint = models::open_checkpoint(scenes("detr"));
   const models::detr::Detr detr = models::detr::load_detr(checkpoint);
   const models::Preprocessing rule = models::read_preprocessing(
       checkpoint.preprocessor.value(), models::detr::default_preprocessing());
@@ -133,7 +133,7 @@ TEST_P(SceneScores, DetrFindsWhatPyTorchFound) {
 
 TEST_P(SceneScores, SetrColoursWhatPyTorchColoured) {
   const auto data = tensor::load_npz(scenes("setr", "/test.npz"));
-  const Checkpoint checkpoint = models::setr::open_setr(scenes("setr"));
+  const models::Checkpoint checkpoint = models::setr::open_setr(scenes("setr"));
   const models::setr::Setr setr = models::setr::load_setr(checkpoint);
   const models::setr::SetrPreprocessing rule =
       models::setr::read_preprocessing(checkpoint.preprocessor.value(), setr.config.image_size);

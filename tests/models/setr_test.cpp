@@ -334,6 +334,11 @@ struct StandardSize {
   double gmacs, digits;
 };
 
+// What a case is called.
+void PrintTo(const StandardSize& size, std::ostream* out) {
+  *out << size.model << '_' << size.image_size;
+}
+
 class SetrStandard : public ::testing::TestWithParam<StandardSize> {};
 
 TEST_P(SetrStandard, HasThePublishedSize) {

@@ -6,7 +6,6 @@
 
 namespace {
 
-using models::Checkpoint;
 using models::vit::load_vit;
 using models::vit::LoadedVit;
 using models::vit::VitOutput;
@@ -57,16 +56,16 @@ TEST(VitGolden, HuggingFaceWithoutClassifier) {
 TEST(VitGolden, Timm) { EXPECT_EQ(compare(open("vit_timm"), "vit_timm"), 1); }
 
 /// The folder's tensors under other names.
-Checkpoint renamed(const std::string& folder,
-                   const std::function<std::string(std::string)>& rename) {
-  Checkpoint checkpoint = models::open_checkpoint(golden::folder(folder));
+models::Checkpoint renamed(const std::string& folder,
+                           const std::function<std::string(std::string)>& rename) {
+  models::Checkpoint checkpoint = models::open_checkpoint(golden::folder(folder));
   tensor::nn::StateDict tensors;
   for (const auto& [name, value] : checkpoint.tensors) tensors[rename(name)] = value;
   checkpoint.tensors = tensors;
   return checkpoint;
 }
 
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
+std::string first_replaced(std::string text, const std::string& from, const std::string& to) {
   const std::size_t at = text.find(from);
   return at == std::string::npos ? text : text.replace(at, from.size(), to);
 }
@@ -81,10 +80,10 @@ TEST(VitGolden, NewerNamesOfTransformers) {
         {"attention.output.dense", "attention.o_proj"},
         {"intermediate.dense", "mlp.fc1"},
         {"output.dense", "mlp.fc2"}};
-    for (const auto& [from, to] : kNewer) name = replaced(name, from, to);
+    for (const auto& [from, to] : kNewer) name = first_replaced(name, from, to);
     return name;
   };
-  const Checkpoint checkpoint = renamed("vit_hf", rename);
+  const models::Checkpoint checkpoint = renamed("vit_hf", rename);
   ASSERT_TRUE(checkpoint.has("vit.layers.2.attention.o_proj.bias"));
   ASSERT_TRUE(checkpoint.has("vit.layers.2.mlp.fc2.bias"));
   EXPECT_EQ(compare(load_vit(checkpoint), "vit_hf"), 5);
@@ -98,17 +97,17 @@ TEST(VitGolden, AnyPrefix) {
 }
 
 TEST(VitGolden, PatchEmbeddingAsMatrix) {
-  Checkpoint checkpoint = models::open_checkpoint(golden::folder("vit_timm"));
+  models::Checkpoint checkpoint = models::open_checkpoint(golden::folder("vit_timm"));
   Tensor& patch = checkpoint.tensors.at("patch_embed.proj.weight");
   patch = patch.reshape({patch.shape(0), -1});
   EXPECT_EQ(compare(load_vit(checkpoint), "vit_timm"), 1);
 }
 
 TEST(VitGolden, HalfPrecisionCheckpointsAreConverted) {
-  Checkpoint checkpoint = models::open_checkpoint(golden::folder("vit_hf"));
+  models::Checkpoint checkpoint = models::open_checkpoint(golden::folder("vit_hf"));
   const LoadedVit exact = load_vit(checkpoint);
   for (const tensor::DType dtype : {tensor::f16, tensor::bf16, tensor::f64}) {
-    Checkpoint stored = checkpoint;
+    models::Checkpoint stored = checkpoint;
     for (auto& [name, value] : stored.tensors) value = value.astype(dtype);
     LoadedVit vit = load_vit(stored);
     for (const tensor::nn::Parameter& p : tensor::nn::parameters(vit.model))

@@ -16,11 +16,13 @@
 #include "tensor/json.h"
 #include "tensor/nn.h"
 #include "tests/error_of.h"
+#include "tests/models/cli_testing.h"
 #include "tests/models/golden.h"
 #include "tests/temporary_folder.h"
 
 namespace {
 
+using cli::Outcome;
 using models::Finding;
 using models::vit::Vit;
 using models::vit::VitConfig;
@@ -28,12 +30,7 @@ using tensor::Tensor;
 using tensor::check::error_of;
 using tensor::check::TemporaryFolder;
 
-struct Outcome {
-  int code;
-  std::string out, err;
-};
-
-Outcome run(const std::vector<std::string>& arguments) {
+Outcome run_vit(const std::vector<std::string>& arguments) {
   std::ostringstream out, err;
   const auto program = models::vit::make_program();
   const int code = models::run_program(*program, arguments, out, err);
@@ -45,7 +42,7 @@ std::map<std::string, Tensor> saved(const std::string& name, std::vector<std::st
   const TemporaryFolder home;
   more.insert(more.end(), {"--quiet", "--checkpoint", golden::folder(name), "--output",
                            home / "out.safetensors"});
-  const Outcome outcome = run(more);
+  const Outcome outcome = run_vit(more);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   return tensor::load_safetensors(home / "out.safetensors", tensor::FileAccess::read).tensors;
 }
@@ -76,8 +73,8 @@ TEST(VitProgram, TakesOtherSizesWhenAsked) {
   tensor::save_safetensors(input, {{"pixel_values", io.at("interpolated.pixel_values")}});
   const auto got = saved("vit_hf", {"--input", input, "--interpolate-pos-encoding"});
   golden::expect_close(got.at("logits"), io.at("interpolated.logits"), "logits");
-  const Outcome refused = run({"--checkpoint", golden::folder("vit_hf"), "--input", input,
-                               "--output", home / "out.safetensors"});
+  const Outcome refused = run_vit({"--checkpoint", golden::folder("vit_hf"), "--input", input,
+                                   "--output", home / "out.safetensors"});
   EXPECT_EQ(refused.code, 1);
   EXPECT_EQ(refused.err,
             "vit: pixel_values: got an image of 40 x 56, the model takes 32 x 32: resize it, or "
@@ -108,15 +105,16 @@ TEST(VitProgram, RefusesWhatTheModelCannotTake) {
   const std::string image = home / "image.png";
   tensor::save_png(image, tensor::zeros({8, 8, 3}, tensor::u8));
   const std::string headless = golden::folder("vit_hf_headless");
-  const Outcome features = run({"--checkpoint", headless, image});
+  const Outcome features = run_vit({"--checkpoint", headless, image});
   EXPECT_EQ(features.code, 1);
   EXPECT_EQ(features.err, "vit: " + headless +
                               ": has no classifier, so it cannot name what an image shows: use "
                               "--input and --output for its features\n");
   const auto complaint = [&](const tensor::Shape& shape) {
     tensor::save_safetensors(home / "in", {{"pixel_values", tensor::zeros(shape)}});
-    const Outcome outcome = run({"--checkpoint", golden::folder("vit_hf"), "--input", home / "in",
-                                 "--output", home / "out", "--interpolate-pos-encoding"});
+    const Outcome outcome =
+        run_vit({"--checkpoint", golden::folder("vit_hf"), "--input", home / "in", "--output",
+                 home / "out", "--interpolate-pos-encoding"});
     EXPECT_EQ(outcome.code, 1);
     return outcome.err;
   };
@@ -125,7 +123,7 @@ TEST(VitProgram, RefusesWhatTheModelCannotTake) {
   EXPECT_EQ(complaint({1, 3, 7, 32}),
             "vit: pixel_values: got an image of 7 x 32, smaller than a patch of 8 x 8\n");
   for (const char* top : {"0", "-1", "x", "99999999999999999999"})
-    EXPECT_EQ(run({"--top", top}).err,
+    EXPECT_EQ(run_vit({"--top", top}).err,
               std::string("vit: --top: got \"") + top +
                   "\", need a whole number of at least 1 (see vit --help)\n");
 }
@@ -222,7 +220,7 @@ TEST(VitStandard, HugeWithItsPooler) {
 }
 
 TEST(VitStandard, InformationAndNames) {
-  const Outcome info = run({"--model", "vit-base-patch16-224", "--info"});
+  const Outcome info = run_vit({"--model", "vit-base-patch16-224", "--info"});
   EXPECT_EQ(info.code, 0);
   EXPECT_NE(info.out.find("86,567,656     17.56"), std::string::npos) << info.out;
   EXPECT_EQ(error_of([] { models::vit::standard_config("vit-tiny"); }),
@@ -233,8 +231,8 @@ TEST(VitStandard, BaseRunsWithRandomWeights) {
   const TemporaryFolder home;
   const Tensor image = tensor::Generator(9).randint(0, 256, {100, 150, 3}, tensor::u8);
   tensor::save_png(home / "noise.png", image);
-  const Outcome outcome = run({"--model", "vit-base-patch16-224", "--random-weights", "1", "--json",
-                               "--top", "1000", home / "noise.png"});
+  const Outcome outcome = run_vit({"--model", "vit-base-patch16-224", "--random-weights", "1",
+                                   "--json", "--top", "1000", home / "noise.png"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const tensor::Json findings = tensor::Json::parse(outcome.out, "out")[0]["findings"];
   ASSERT_EQ(findings.size(), 1000u);
@@ -245,13 +243,13 @@ TEST(VitStandard, BaseRunsWithRandomWeights) {
 
 // ---- The weights that ship
 
-const std::string kDigits = TENSOR_TEST_DATA "/../../models/vit/pretrained/digits";
+const std::string kDigitsModel = TENSOR_TEST_DATA "/../../models/vit/pretrained/digits";
 
 TEST(VitDigits, ReachesTheTrainingsAccuracy) {
-  const tensor::Json training = tensor::Json::load(kDigits + "/training.json");
+  const tensor::Json training = tensor::Json::load(kDigitsModel + "/training.json");
   const tensor::Json want = training["result"]["test"];
-  const models::vit::LoadedVit vit = models::vit::load_vit(models::open_checkpoint(kDigits));
-  const auto test = tensor::load_npz(kDigits + "/test.npz");
+  const models::vit::LoadedVit vit = models::vit::load_vit(models::open_checkpoint(kDigitsModel));
+  const auto test = tensor::load_npz(kDigitsModel + "/test.npz");
   const Tensor &images = test.at("images"), &labels = test.at("labels");
   const std::int64_t count = images.shape(0);
   ASSERT_EQ(count, want["images"].integer());
@@ -272,7 +270,7 @@ TEST(VitDigits, ReachesTheTrainingsAccuracy) {
 
 TEST(VitDigits, TheExamplesAreRecognised) {
   const std::string folder = TENSOR_TEST_DATA "/../../examples/images/digits";
-  const Outcome outcome = run({"--checkpoint", kDigits, "--json", "--top", "1", folder});
+  const Outcome outcome = run_vit({"--checkpoint", kDigitsModel, "--json", "--top", "1", folder});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const tensor::Json images = tensor::Json::parse(outcome.out, "out");
   ASSERT_GE(images.size(), 5u);

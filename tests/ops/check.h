@@ -19,6 +19,7 @@ namespace tensor::check {
 
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr DType kAllTypes[] = {boolean, u8, i8, i16, i32, i64, f16, bf16, f32, f64};
 
 /// Random numbers from the seed of the run.
 inline Generator& random() {

@@ -6,10 +6,10 @@ namespace tensor {
 namespace {
 
 using check::error_of;
+using check::kAllTypes;
 using check::layouts;
 using check::random_tensor;
 
-constexpr DType kAllTypes[] = {boolean, u8, i8, i16, i32, i64, f16, bf16, f32, f64};
 using Numbers = std::vector<double>;
 
 TEST(Stack, EveryAxis) {

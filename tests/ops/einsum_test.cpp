@@ -56,14 +56,14 @@ Reference reference(const std::vector<std::string>& inputs, const std::string& o
   return result;
 }
 
-struct Case {
+struct EinsumCase {
   std::string equation;
   std::vector<std::string> inputs;
   std::string output;
   std::vector<Shape> shapes;
 };
 
-const Case kCases[] = {
+const EinsumCase kEinsumCases[] = {
     {"ij,jk->ik", {"ij", "jk"}, "ik", {{3, 4}, {4, 5}}},
     {"ij,jk", {"ij", "jk"}, "ik", {{3, 4}, {4, 5}}},
     {"ij,jk->ki", {"ij", "jk"}, "ki", {{3, 4}, {4, 5}}},
@@ -91,7 +91,7 @@ const Case kCases[] = {
 };
 
 TEST(Einsum, AgreesWithLoopsInEveryLayout) {
-  for (const Case& c : kCases) {
+  for (const EinsumCase& c : kEinsumCases) {
     for (const DType dtype : {f16, bf16, f32, f64}) {
       SCOPED_TRACE(c.equation);
       std::vector<Tensor> operands;

@@ -8,11 +8,11 @@ namespace tensor {
 namespace {
 
 using check::error_of;
+using check::kAllTypes;
 using check::layouts;
 using check::random;
 using check::random_tensor;
 
-constexpr DType kAllTypes[] = {boolean, u8, i8, i16, i32, i64, f16, bf16, f32, f64};
 using Numbers = std::vector<double>;
 
 // The elements of x with access by index.

@@ -21,23 +21,23 @@ std::vector<std::byte> bytes_of(const Tensor& x) {
   return bytes;
 }
 
-struct Call {
+struct ShapedCall {
   Op op;
   std::vector<Shape> shapes;
   Attrs attrs;
 };
 
-const Attrs kReduced = {{"axis", Ints{0, 2}}, {"keepdims", false}, {"ddof", 0.0}};
+const Attrs kDropped = {{"axis", Ints{0, 2}}, {"keepdims", false}, {"ddof", 0.0}};
 const Attrs kKept = {{"axis", Ints{1}}, {"keepdims", true}, {"ddof", 1.0}};
-const Attrs kAlong = {{"axis", 1}, {"descending", true}};
+const Attrs kDescending = {{"axis", 1}, {"descending", true}};
 
-std::vector<Call> calls() {
-  std::vector<Call> result;
+std::vector<ShapedCall> calls() {
+  std::vector<ShapedCall> result;
   for (const Op op : {Op::sum, Op::mean, Op::prod, Op::max, Op::min, Op::var, Op::any, Op::all,
                       Op::argmax, Op::argmin})
-    for (const Attrs& attrs : {kReduced, kKept}) result.push_back({op, {{3, 4, 5}}, attrs});
+    for (const Attrs& attrs : {kDropped, kKept}) result.push_back({op, {{3, 4, 5}}, attrs});
   for (const Op op : {Op::cumsum, Op::sort, Op::argsort, Op::softmax, Op::log_softmax})
-    result.push_back({op, {{3, 4, 5}}, kAlong});
+    result.push_back({op, {{3, 4, 5}}, kDescending});
   result.push_back({Op::layer_norm, {{3, 4, 5}, {5}, {5}}, {{"eps", 1e-5}}});
   result.push_back({Op::matmul, {{3, 4, 5}, {5, 2}}, {}});
   result.push_back({Op::matmul, {{3, 1, 4, 5}, {2, 5, 6}}, {}});
@@ -45,7 +45,7 @@ std::vector<Call> calls() {
 }
 
 TEST(Kernels, WriteOutputsOfAnyLayout) {
-  for (const Call& call : calls())
+  for (const ShapedCall& call : calls())
     for (const DType dtype : {f16, f32, f64}) {
       SCOPED_TRACE(info(call.op).name);
       std::vector<Tensor> inputs;
@@ -62,11 +62,9 @@ TEST(Kernels, WriteOutputsOfAnyLayout) {
     }
 }
 
-using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
-
 TEST(Kernels, CompositesCanBeTraced) {
   const Tensor keep = array({true, false, true, true}), bias = random_tensor({4});
-  const std::vector<Function> functions = {
+  const std::vector<TensorFunction> functions = {
       [](const auto& in) -> std::vector<Tensor> {
         const auto [values, indices] = topk(in[0], 3, 1);
         return {values, indices};

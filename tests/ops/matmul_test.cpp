@@ -9,25 +9,24 @@ namespace {
 using check::error_of;
 using check::expect_near;
 using check::expect_rounded;
+using check::kAllTypes;
 using check::kInfinity;
 using check::kNan;
 using check::layouts;
 using check::random_tensor;
-
-constexpr DType kAllTypes[] = {boolean, u8, i8, i16, i32, i64, f16, bf16, f32, f64};
 
 // The elements of x stretched to `shape`, as doubles.
 std::vector<double> stretched(const Tensor& x, const Shape& shape) {
   return broadcast_to(x, shape).to_vector<double>();
 }
 
-struct Reference {
+struct ProductReference {
   std::vector<double> product;
   double scale = 0;  // the largest sum of |a * b|
 };
 
 // Stacks of matrices, extents and batches broadcast by hand.
-Reference reference_matmul(const Tensor& a, const Tensor& b) {
+ProductReference reference_matmul(const Tensor& a, const Tensor& b) {
   Shape batch, a_batch = a.shape(), b_batch = b.shape();
   for (Shape* shape : {&a_batch, &b_batch}) {
     shape->erase(shape->rank() - 1);
@@ -38,7 +37,7 @@ Reference reference_matmul(const Tensor& a, const Tensor& b) {
   Shape a_shape = batch, b_shape = batch;
   a_shape.push_back(m), a_shape.push_back(k), b_shape.push_back(k), b_shape.push_back(n);
   const auto left = stretched(a, a_shape), right = stretched(b, b_shape);
-  Reference result;
+  ProductReference result;
   for (std::int64_t p = 0; p < num_elements(batch); ++p)
     for (std::int64_t i = 0; i < m; ++i)
       for (std::int64_t j = 0; j < n; ++j) {
@@ -61,7 +60,7 @@ double error(DType dtype, std::int64_t depth, double scale) {
 }
 
 void check_matmul(const Tensor& a, const Tensor& b) {
-  const Reference expected = reference_matmul(a, b);
+  const ProductReference expected = reference_matmul(a, b);
   for (const Tensor& left : layouts(a))
     for (const Tensor& right : layouts(b))
       expect_rounded(matmul(left, right), expected.product,
@@ -117,14 +116,14 @@ TEST(Matmul, WholeNumbersAreExactInEveryFloatingType) {
 TEST(Matmul, BroadcastOperandsAreReadInPlace) {
   const Tensor row = random_tensor({1, 24}), column = random_tensor({24, 1});
   const Tensor a = broadcast_to(row, {16, 24}), b = broadcast_to(column, {24, 18});
-  const Reference expected = reference_matmul(a, b);
+  const ProductReference expected = reference_matmul(a, b);
   expect_rounded(matmul(a, b), expected.product, error(f32, 24, expected.scale));
   const Tensor same = broadcast_to(random_tensor({}), {16, 24});
-  const Reference constant = reference_matmul(same, b);
+  const ProductReference constant = reference_matmul(same, b);
   expect_rounded(matmul(same, b), constant.product, error(f32, 24, constant.scale));
   const Tensor stack = broadcast_to(random_tensor({5, 6}), {3, 5, 6}),
                right = random_tensor({3, 6, 4});
-  const Reference batched = reference_matmul(stack, right);
+  const ProductReference batched = reference_matmul(stack, right);
   expect_rounded(matmul(stack, right), batched.product, error(f32, 6, batched.scale));
 }
 
@@ -241,7 +240,7 @@ TEST(Linear, IsAProductWithTheTransposedWeightPlusBias) {
   for (const DType dtype : {f16, bf16, f32, f64}) {
     const Tensor x = random_tensor({2, 5, 8}, dtype), weight = random_tensor({3, 8}, dtype),
                  bias = random_tensor({3}, dtype);
-    Reference expected = reference_matmul(x, weight.transpose());
+    ProductReference expected = reference_matmul(x, weight.transpose());
     expect_rounded(linear(x, weight), expected.product, error(dtype, 8, expected.scale));
     for (std::size_t i = 0; i < expected.product.size(); ++i)
       expected.product[i] += bias.item(static_cast<int>(i % 3));

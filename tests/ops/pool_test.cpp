@@ -17,13 +17,13 @@ using check::random_tensor;
 
 using Numbers = std::vector<double>;
 
-struct Geometry {
+struct PoolGeometry {
   Pair image, kernel, stride, padding;
 };
 
 // fold(numbers of the window, `outside` for the padding) of every window.
 template <class Fold>
-Numbers reference(const Tensor& x, const Geometry& g, double outside, const Fold& fold) {
+Numbers reference(const Tensor& x, const PoolGeometry& g, double outside, const Fold& fold) {
   const Numbers values = x.to_vector<double>();
   const std::int64_t images = x.shape(0) * x.shape(1);
   Numbers result;
@@ -44,25 +44,25 @@ Numbers reference(const Tensor& x, const Geometry& g, double outside, const Fold
   return result;
 }
 
-double max_of(const Numbers& window) {
+double max_of_window(const Numbers& window) {
   double best = -kInfinity;
   for (const double value : window)
     if (std::isnan(value) || std::isnan(best) || value > best)
       best = std::isnan(best) ? best : value;
   return best;
 }
-double mean_of(const Numbers& window) {
+double mean_of_window(const Numbers& window) {
   double sum = 0;
   for (const double value : window) sum += value;
   return sum / static_cast<double>(window.size());
 }
 
-std::vector<Geometry> geometries() {
-  std::vector<Geometry> result = {{{13, 10}, 3, 2, 1},
-                                  {{8, 6}, 2, 2, 0},
-                                  {{5, 5}, 5, 5, 2},
-                                  {{1, 1}, 1, 1, 0},
-                                  {{1, 2}, 2, 1, 1}};
+std::vector<PoolGeometry> geometries() {
+  std::vector<PoolGeometry> result = {{{13, 10}, 3, 2, 1},
+                                      {{8, 6}, 2, 2, 0},
+                                      {{5, 5}, 5, 5, 2},
+                                      {{1, 1}, 1, 1, 0},
+                                      {{1, 2}, 2, 1, 1}};
   std::mt19937_64 bits(
       static_cast<std::uint64_t>(check::random().randint(0, 1 << 30, {}).item<int>()));
   const auto in = [&](std::int64_t low, std::int64_t high) {
@@ -79,10 +79,10 @@ std::vector<Geometry> geometries() {
 }
 
 TEST(MaxPool2d, EveryTypeAndLayout) {
-  for (const Geometry& g : geometries())
+  for (const PoolGeometry& g : geometries())
     for (const DType dtype : {boolean, u8, i8, i16, i32, i64, f16, bf16, f32, f64}) {
       const Tensor x = random_tensor({2, 3, g.image.h, g.image.w}, dtype);
-      const Numbers expected = reference(x, g, -kInfinity, max_of);
+      const Numbers expected = reference(x, g, -kInfinity, max_of_window);
       for (const Tensor& view : layouts(x)) {
         const Tensor got = max_pool2d(view, g.kernel, g.stride, g.padding);
         ASSERT_EQ(got.dtype(), dtype);
@@ -92,10 +92,10 @@ TEST(MaxPool2d, EveryTypeAndLayout) {
 }
 
 TEST(AvgPool2d, EveryTypeAndLayout) {
-  for (const Geometry& g : geometries())
+  for (const PoolGeometry& g : geometries())
     for (const DType dtype : {f16, bf16, f32, f64}) {
       const Tensor x = random_tensor({2, 3, g.image.h, g.image.w}, dtype);
-      const Numbers expected = reference(x, g, 0, mean_of);
+      const Numbers expected = reference(x, g, 0, mean_of_window);
       for (const Tensor& view : layouts(x)) {
         const Tensor got = avg_pool2d(view, g.kernel, g.stride, g.padding);
         ASSERT_EQ(got.dtype(), dtype);

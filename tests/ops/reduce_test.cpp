@@ -9,12 +9,12 @@ namespace {
 using check::error_of;
 using check::expect_near;
 using check::expect_rounded;
+using check::kAllTypes;
 using check::kInfinity;
 using check::kNan;
 using check::layouts;
 using check::random_tensor;
 
-constexpr DType kAllTypes[] = {boolean, u8, i8, i16, i32, i64, f16, bf16, f32, f64};
 using Numbers = std::vector<double>;
 
 // f of the elements that share each place of the result, in row-major order.
@@ -72,12 +72,12 @@ Exact argmin_of(const Numbers& v) {
   return Exact(std::min_element(v.begin(), v.end()) - v.begin());
 }
 
-struct Function {
+struct Reduction {
   Tensor (*operation)(const Tensor&, const Axes&, bool);
   Exact (*reference)(const Numbers&);
   bool exact;  // picks an element or an index
 };
-const Function kFunctions[] = {
+const Reduction kReductions[] = {
     {sum, sum_of, false},
     {mean, mean_of, false},
     {prod, prod_of, false},
@@ -97,7 +97,7 @@ TEST(Reduce, AgreesWithLoopsInEveryLayoutTypeAndAxis) {
   const std::vector<Dims> axes = {{0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}, {0, 1, 2}, {}};
   for (const DType dtype : kAllTypes) {
     const Tensor numbers = random_tensor({3, 5, 4}, dtype);
-    for (const Function& function : kFunctions) {
+    for (const Reduction& function : kReductions) {
       // 60 factors below 3 stay within 64 bits.
       const bool small = function.reference == prod_of && kind_of(dtype) == Kind::integer;
       const Tensor x = small ? numbers % 3 : numbers;

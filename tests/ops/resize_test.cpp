@@ -110,12 +110,12 @@ Pixel antialiased(Pair size, bool is_cubic) {
   };
 }
 
-struct Case {
+struct ResizeCase {
   InterpolateOptions options;
   Pixel (*pixel)(Pair, bool);
   bool argument;
 };
-const Case kCases[] = {
+const ResizeCase kResizeCases[] = {
     {{kBilinear, false, false}, bilinear, false},   {{kBilinear, true, false}, bilinear, true},
     {{kBicubic, false, false}, bicubic, false},     {{kBicubic, true, false}, bicubic, true},
     {{kBilinear, false, true}, antialiased, false}, {{kBicubic, false, true}, antialiased, true},
@@ -128,7 +128,7 @@ TEST(Interpolate, EveryModeTypeSizeAndLayout) {
   const Sizes sizes[] = {{{6, 7}, {9, 14}}, {{6, 7}, {3, 4}},   {{5, 9}, {11, 2}},
                          {{1, 1}, {3, 5}},  {{8, 1}, {1, 4}},   {{2, 3}, {1, 1}},
                          {{4, 6}, {4, 9}},  {{31, 17}, {7, 40}}};
-  for (const Case& test : kCases)
+  for (const ResizeCase& test : kResizeCases)
     for (const Sizes& size : sizes)
       for (const DType dtype : {f16, bf16, f32, f64}) {
         const Tensor x = random_tensor({2, 3, size.from.h, size.from.w}, dtype);
@@ -192,7 +192,7 @@ TEST(Interpolate, NearestRoundsAsTorchDoes) {
 TEST(Interpolate, SameSizeIsACopy) {
   const Tensor x =
       array({kNan, kInfinity, -kInfinity, 1.5, -0.0, 3., 4., 5.}).reshape({1, 2, 2, 2});
-  for (const Case& test : kCases) {
+  for (const ResizeCase& test : kResizeCases) {
     const Tensor got = interpolate(x, 2, test.options);
     expect_near(got, x.to_vector<double>(), 0);
     EXPECT_FALSE(got.shares_storage(x));

@@ -10,12 +10,12 @@ namespace {
 using check::error_of;
 using check::expect_near;
 using check::expect_rounded;
+using check::kAllTypes;
 using check::kInfinity;
 using check::kNan;
 using check::layouts;
 using check::random_tensor;
 
-constexpr DType kAllTypes[] = {boolean, u8, i8, i16, i32, i64, f16, bf16, f32, f64};
 using Numbers = std::vector<double>;
 
 // Calls f on the numbers along `axis` of x, for each line, and returns them in x's row-major order.

@@ -23,7 +23,7 @@ namespace {
 constexpr std::int64_t kIn = 8, kOut = 12;
 
 // A convolution of these weights with what follows it, in the type of its input.
-struct Case {
+struct ConvCase {
   tn::Conv2dOptions options;
   Tensor weight, bias;  // bias may be undefined
   std::function<Tensor(const Tensor&)> after;
@@ -37,7 +37,7 @@ struct Case {
 };
 
 // One convolution is left, and what it computes is as near to float64 as its sums allow.
-void expect_folded(const Case& c, const Tensor& x) {
+void expect_folded(const ConvCase& c, const Tensor& x) {
   const Graph before = tn::fold_constants(
       tn::trace([&](const Tensors& in) -> Tensors { return {c(in[0])}; }, {x.type()}));
   const Graph after = tn::eliminate_common_and_dead(tn::fold_scale(before));
@@ -65,11 +65,11 @@ void expect_folded(const Case& c, const Tensor& x) {
 }
 
 // Calls check(case) with every combination of groups and bias; `after` is still to be set.
-void for_convolutions(tn::Generator& random, const std::function<void(Case)>& check) {
+void for_convolutions(tn::Generator& random, const std::function<void(ConvCase)>& check) {
   for (const std::int64_t groups : {1, 2, 4})
     for (const bool has_bias : {false, true}) {
       SCOPED_TRACE(testing::Message() << groups << " groups" << (has_bias ? ", bias" : ""));
-      Case c;
+      ConvCase c;
       c.options = {.stride = 2, .padding = 1, .groups = groups};
       c.weight = random.normal({kOut, kIn / groups, 3, 3});
       if (has_bias) c.bias = random.normal({kOut});
@@ -80,7 +80,7 @@ void for_convolutions(tn::Generator& random, const std::function<void(Case)>& ch
 
 TEST(FoldScale, ScalesAndShiftsOfEachSignFoldIntoConvolutions) {
   tn::Generator random(tn::check::seed());
-  for_convolutions(random, [&](Case c) {
+  for_convolutions(random, [&](ConvCase c) {
     const Tensor x = random.normal({2, kIn, 9, 7});
     const auto factors = [&](int sign) {  // 0: of both signs
       const Tensor v = random.normal({kOut, 1, 1});
@@ -102,7 +102,7 @@ TEST(FoldScale, ScalesAndShiftsOfEachSignFoldIntoConvolutions) {
 
 TEST(FoldScale, BatchNormFoldsIntoConvolutions) {
   tn::Generator random(tn::check::seed());
-  for_convolutions(random, [&](Case c) {
+  for_convolutions(random, [&](ConvCase c) {
     const Tensor mean = random.normal({kOut}), variance = random.uniform({kOut}, 0.1, 3),
                  gamma = random.normal({kOut}), beta = random.normal({kOut});
     c.scale = gamma.astype(tn::f64) / tn::sqrt(variance.astype(tn::f64) + 1e-5);

@@ -38,7 +38,7 @@ std::int64_t computed(const Graph& graph, Op op) {
   return sum;
 }
 
-struct Case {
+struct TrimCase {
   std::string name;
   Op op;  // whose elements are counted
   std::int64_t before, after;
@@ -47,7 +47,7 @@ struct Case {
 
 Tensor row(const Tensor& x) { return x["::, 1"]; }
 
-std::vector<Case> cases() {
+std::vector<TrimCase> cases() {
   using X = const Tensor&;
   tn::Generator random(tn::check::seed());
   const Tensor weight = random.normal({8, 5}), wide = random.normal({6, 1, 8}),
@@ -105,7 +105,7 @@ std::vector<Case> cases() {
 }
 
 TEST(Trim, ComputesWhatIsRead) {
-  for (const Case& c : cases()) {
+  for (const TrimCase& c : cases()) {
     SCOPED_TRACE(c.name);
     const Tensor x = tn::Generator(tn::check::seed()).normal({2, 6, 4, 8});
     const Graph before = clean(

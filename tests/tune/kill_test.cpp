@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds, std::chrono::steady_clock;
 using Tensors = std::vector<Tensor>;
 
-class Kill : public testing::Test {
+class Kill : public ::testing::Test {
  protected:
   // Another model in each round, so that there is always something to measure.
   TuneSummary tune_round(int round) const {

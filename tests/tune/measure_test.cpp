@@ -235,7 +235,7 @@ TEST(GpuMeasurer, TunesOnAGpu) {
 
 // ---- tune() on the CPU
 
-class CpuTuning : public testing::Test {
+class CpuTuning : public ::testing::Test {
  protected:
   Tensors block(const Tensors& in) const {
     const Tensor y = layer_norm(in[0], gain_, gain_, 1e-6);

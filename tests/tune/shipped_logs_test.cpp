@@ -36,7 +36,7 @@ const std::vector<Row> kRows = {
     {"setr-pup", {{1, "all"}, {8, "all"}, {64, "all"}}},
 };
 
-class ShippedCoverage : public testing::TestWithParam<int> {};
+class ShippedCoverage : public ::testing::TestWithParam<int> {};
 
 // In float16 measurements of its own; in bfloat16 the same ones, which count there, too.
 TEST_P(ShippedCoverage, IsWhatTheNotesSay) {
@@ -75,7 +75,7 @@ TEST_P(ShippedCoverage, IsWhatTheNotesSay) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Batch, ShippedCoverage, testing::Values(1, 8, 64));
+INSTANTIATE_TEST_SUITE_P(Batch, ShippedCoverage, ::testing::Values(1, 8, 64));
 
 }  // namespace
 }  // namespace tensor

@@ -72,7 +72,7 @@ class FakeTrial : public Trial {
   const Diary& diary_;
 };
 
-class Trials : public testing::TestWithParam<int> {
+class Trials : public ::testing::TestWithParam<int> {
  protected:
   std::vector<Measured> measure(const std::vector<std::pair<int, std::string>>& candidates) {
     std::vector<Candidate> list;
@@ -155,7 +155,7 @@ TEST_P(Trials, TheFastestOfATaskAreTimedAgainByTurns) {
               (std::vector<std::string>{"a us=100", "b us=103", "e us=108"}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Compilers, Trials, testing::Values(0, 1, 4));
+INSTANTIATE_TEST_SUITE_P(Compilers, Trials, ::testing::Values(0, 1, 4));
 
 // Several compile at a time: this would take eight times as long.
 TEST(Compilers, WorkBesideEachOther) {

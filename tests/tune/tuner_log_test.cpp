@@ -153,9 +153,9 @@ TEST_F(Hints, TheOtherNarrowTypesLogIsOne) {
 }
 
 // Tells of two times at once, and of the third when the batch is done.
-class TellingGpu : public FakeGpu {
+class TwiceTellingGpu : public FakeGpu {
  public:
-  TellingGpu(const std::deque<Problem>& problems, std::function<void()> told)
+  TwiceTellingGpu(const std::deque<Problem>& problems, std::function<void()> told)
       : FakeGpu(problems, made_up), told_(std::move(told)) {}
   std::vector<Measured> measure_telling(std::span<const Candidate> candidates,
                                         const Hear& hear) override {
@@ -176,9 +176,10 @@ class TellingGpu : public FakeGpu {
 TEST_F(Tuning, WhatIsMeasuredIsInTheLogAtOnce) {
   std::size_t told = 0;
   const auto check = [&] { EXPECT_GE(lines().size(), ++told); };
-  const TuneSummary summary = tune_with(
-      {.trials = 200}, {}, vit(),
-      [&](const auto& problems, auto) { return std::make_unique<TellingGpu>(problems, check); });
+  const TuneSummary summary =
+      tune_with({.trials = 200}, {}, vit(), [&](const auto& problems, auto) {
+        return std::make_unique<TwiceTellingGpu>(problems, check);
+      });
   EXPECT_EQ(summary.trials, static_cast<std::int64_t>(told));
   std::map<std::string, std::vector<double>> times;
   std::int64_t failures = 0;

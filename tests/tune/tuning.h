@@ -57,7 +57,7 @@ class FakeGpu : public Measurer {
   Answer answer_;
 };
 
-class Tuning : public testing::Test {
+class Tuning : public ::testing::Test {
  protected:
   static detail::Target h200() { return detail::cuda_target(cuda::typical_device(90)); }
   // ViT-B with three of its twelve layers.

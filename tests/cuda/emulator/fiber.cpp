@@ -11,10 +11,9 @@
 #endif
 
 namespace tensor::emulator {
-namespace {
 
 /// How a fiber begins, and what AddressSanitizer wants to know of its stack.
-struct Begin {
+struct FiberBegin {
   Fiber::Entry entry = nullptr;
   void* argument = nullptr;
   void* own_state = nullptr;
@@ -27,13 +26,11 @@ struct Begin {
 #endif
   }
   static void run(void* self) {
-    auto* begin = static_cast<Begin*>(self);
+    auto* begin = static_cast<FiberBegin*>(self);
     begin->entered();
     begin->entry(begin->argument);
   }
 };
-
-}  // namespace
 
 #ifdef __x86_64__
 
@@ -70,7 +67,7 @@ tensor_enter_fiber:
 void switch_stack(void** save, void* to) asm("tensor_switch_stack");
 void enter_fiber() asm("tensor_enter_fiber");
 
-struct Fiber::Contexts : Begin {
+struct Fiber::Contexts : FiberBegin {
   void* inside = nullptr;
   void* outside = nullptr;
 };
@@ -85,8 +82,8 @@ void Fiber::start(Entry entry, void* argument) {
   *--top = reinterpret_cast<std::uint64_t>(&enter_fiber);
   *--top = 0;  // rbp
   *--top = 0;  // rbx
-  *--top = reinterpret_cast<std::uint64_t>(&Begin::run);
-  *--top = reinterpret_cast<std::uint64_t>(static_cast<Begin*>(contexts_.get()));
+  *--top = reinterpret_cast<std::uint64_t>(&FiberBegin::run);
+  *--top = reinterpret_cast<std::uint64_t>(static_cast<FiberBegin*>(contexts_.get()));
   *--top = 0;  // r14
   *--top = 0;  // r15
   contexts_->inside = top;
@@ -95,7 +92,7 @@ void Fiber::start(Entry entry, void* argument) {
 
 #else
 
-struct Fiber::Contexts : Begin {
+struct Fiber::Contexts : FiberBegin {
   ucontext_t inside, outside;
 };
 
@@ -108,7 +105,7 @@ void Fiber::start(Entry entry, void* argument) {
   // makecontext passes ints only.
   const auto address = reinterpret_cast<std::uintptr_t>(contexts_.get());
   const auto call = [](unsigned high, unsigned low) {
-    Begin::run(static_cast<Begin*>(
+    FiberBegin::run(static_cast<FiberBegin*>(
         reinterpret_cast<Contexts*>(std::uint64_t{high} << 32 | std::uint64_t{low})));
   };
   makecontext(&contexts_->inside, reinterpret_cast<void (*)()>(+call), 2,

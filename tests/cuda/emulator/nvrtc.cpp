@@ -7,6 +7,7 @@
 #include <map>
 
 #include "src/kernels/cuda/driver/shared_library.h"
+#include "tests/cuda/emulator/driver_state.h"
 
 namespace tensor::emulator {
 namespace {
@@ -35,7 +36,7 @@ int architectures(int* to) {
   std::copy(std::begin(kCapabilities), std::end(kCapabilities), to);
   return 0;
 }
-const char* error_text(int) { return "emulated error"; }
+const char* error_string(int) { return "emulated error"; }
 
 int create(Unit** unit, const char* text, const char* name, int count, const char* const* texts,
            const char* const* names) {
@@ -47,7 +48,7 @@ int destroy(Unit** unit) {
   delete *unit;
   return 0;
 }
-int compile(Unit* unit, int count, const char* const* options) {
+int compile_unit(Unit* unit, int count, const char* const* options) {
   constexpr std::string_view kArchitecture = "--gpu-architecture=sm_";
   for (int i = 0; i < count; ++i)
     if (const std::string_view option = options[i]; option.starts_with(kArchitecture))
@@ -68,11 +69,6 @@ int code(Unit* unit, char* to) {
   return 0;
 }
 
-template <class F>
-void* pointer_to(F* function) {
-  return reinterpret_cast<void*>(function);
-}
-
 }  // namespace
 
 void install_nvrtc() {
@@ -83,10 +79,10 @@ void install_nvrtc() {
         {"nvrtcVersion", pointer_to(version)},
         {"nvrtcGetNumSupportedArchs", pointer_to(architecture_count)},
         {"nvrtcGetSupportedArchs", pointer_to(architectures)},
-        {"nvrtcGetErrorString", pointer_to(error_text)},
+        {"nvrtcGetErrorString", pointer_to(error_string)},
         {"nvrtcCreateProgram", pointer_to(create)},
         {"nvrtcDestroyProgram", pointer_to(destroy)},
-        {"nvrtcCompileProgram", pointer_to(compile)},
+        {"nvrtcCompileProgram", pointer_to(compile_unit)},
         {"nvrtcGetProgramLogSize", pointer_to(log_size)},
         {"nvrtcGetProgramLog", pointer_to(log)},
         {"nvrtcGetCUBINSize", pointer_to(code_size)},

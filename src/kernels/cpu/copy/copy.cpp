@@ -177,7 +177,7 @@ class Builder {
   std::vector<Part> parts_;
 };
 
-std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+std::optional<Implementation> consider_copy(const Isolated& alone, const Machine& machine) {
   if (alone.group.nodes.size() != 1) return std::nullopt;
   const Op op = alone.laid.graph[alone.group.nodes.front()].op;
   if (op != Op::copy && op != Op::concatenate && op != Op::pad && op != Op::take)
@@ -196,7 +196,7 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
 
 }  // namespace
 
-const Family kCopy = {"copy", consider};
+const Family kCopy = {"copy", consider_copy};
 
 std::unique_ptr<Kernel> copy_kernel(const Layout& from, DType dtype, int threads) {
   const StridedCopy copy(from.shape, from.strides, row_major(from.shape), item_size(dtype));

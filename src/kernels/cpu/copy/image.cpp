@@ -195,7 +195,7 @@ bool has_short_lists(const Graph& graph, const Node& node) {
   return true;
 }
 
-std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+std::optional<Implementation> consider_image(const Isolated& alone, const Machine& machine) {
   const Graph& graph = alone.laid.graph;
   if (alone.group.nodes.size() != 1) return std::nullopt;
   const Node& node = graph[alone.group.nodes.front()];
@@ -226,6 +226,6 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
 
 }  // namespace
 
-const Family kImage = {"image", consider};
+const Family kImage = {"image", consider_image};
 
 }  // namespace tensor::cpu

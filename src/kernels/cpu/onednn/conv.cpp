@@ -180,9 +180,9 @@ Form form_of(const Forms& forms, const std::string& schedule) {
   return forms.all.front();
 }
 
-class Builder {
+class ConvBuilder {
  public:
-  Builder(const LaidOutGraph& laid, const Group& group, const Anchored& anchored)
+  ConvBuilder(const LaidOutGraph& laid, const Group& group, const Anchored& anchored)
       : laid_(laid), group_(group), anchored_(anchored), node_(laid.graph[anchored.anchor]) {}
 
   std::unique_ptr<Kernel> build() {
@@ -394,7 +394,7 @@ Space space_of(const Forms& forms, const Work& work, const Machine& machine,
   return space;
 }
 
-std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+std::optional<Implementation> consider_conv(const Isolated& alone, const Machine& machine) {
   const Graph& graph = alone.laid.graph;
   const auto anchored = match(graph, alone.group);
   if (!anchored || !fits(graph, alone.group, *anchored, machine)) return std::nullopt;
@@ -415,14 +415,14 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
       alone, machine, microseconds,
       [=](const Isolated& one, const Machine& m) {
         const ThreadLimit limit(m.threads);
-        return Builder(one.laid, one.group, *anchored).build();
+        return ConvBuilder(one.laid, one.group, *anchored).build();
       },
       space);
 }
 
 }  // namespace
 
-const Family kConv = {"conv", consider};
+const Family kConv = {"conv", consider_conv};
 
 }  // namespace tensor::cpu
 #endif

@@ -85,9 +85,9 @@ bool fits(const Shape& operand, const Shape& result) {
 // The schedules, each on any number of threads.
 constexpr std::string_view kAsConvolution = "as_convolution", kAsProduct = "as_product";
 
-class Builder {
+class GemmBuilder {
  public:
-  Builder(const LaidOutGraph& laid, const Group& group, const Anchored& anchored)
+  GemmBuilder(const LaidOutGraph& laid, const Group& group, const Anchored& anchored)
       : laid_(laid),
         group_(group),
         anchored_(anchored),
@@ -380,7 +380,7 @@ Space space_of(const TensorType& left, const TensorType& right, const Work& work
   return space;
 }
 
-std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+std::optional<Implementation> consider_gemm(const Isolated& alone, const Machine& machine) {
   const Graph& graph = alone.laid.graph;
   const auto anchored = match(graph, alone.group, machine);
   if (!anchored) return std::nullopt;
@@ -398,14 +398,14 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
       alone, machine, microseconds,
       [=](const Isolated& one, const Machine& m) {
         const ThreadLimit limit(m.threads);
-        return Builder(one.laid, one.group, *anchored).build();
+        return GemmBuilder(one.laid, one.group, *anchored).build();
       },
       space);
 }
 
 }  // namespace
 
-const Family kGemm = {"gemm", consider};
+const Family kGemm = {"gemm", consider_gemm};
 
 }  // namespace tensor::cpu
 #endif

@@ -128,10 +128,9 @@ Source AttentionGroup::value_rows(const LaidOutGraph& laid, const Group& group,
 }
 
 std::vector<int> key_blocks(std::int64_t keys, int most) {
-  constexpr int kStep = 16;
   std::vector<int> blocks;
-  for (int block = kStep; block <= most && block < keys; block += kStep)
-    if (block == kStep || ceil_div(keys, block) < ceil_div(keys, block - kStep))
+  for (int block = kAttentionStep; block <= most && block < keys; block += kAttentionStep)
+    if (block == kAttentionStep || ceil_div(keys, block) < ceil_div(keys, block - kAttentionStep))
       blocks.push_back(block);
   return blocks;
 }

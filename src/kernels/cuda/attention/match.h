@@ -29,6 +29,9 @@ struct AttentionProblem {
   int resident(const AttentionSchedule& schedule, const DeviceInfo& device) const;
 };
 
+/// Queries and keys of an instruction; keys of a block, at most.
+inline constexpr int kAttentionStep = 16, kMostBlockKeys = 272;
+
 /// Scores of 16-bit operands, with at most 128 elements in a row of either.
 struct ScoresGroup {
   ValueId q = -1, k = -1, scores = -1;

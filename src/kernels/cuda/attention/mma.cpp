@@ -12,10 +12,10 @@
 namespace tensor::cuda {
 namespace {
 
-class Builder {
+class AttentionMmaBuilder {
  public:
-  Builder(const LaidOutGraph& laid, const Group& group, const Machine& machine,
-          AttentionGroup match)
+  AttentionMmaBuilder(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                      AttentionGroup match)
       : laid_(laid), group_(group), machine_(machine), m_(std::move(match)) {}
 
   Lowered run(const AttentionMmaSchedule* wanted) {
@@ -91,7 +91,8 @@ class Builder {
   Lowered lowered_;
 };
 
-std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+std::optional<Implementation> consider_attention_mma(const Isolated& alone,
+                                                     const Machine& machine) {
   if (machine.device.capability == 90) return std::nullopt;
   const auto m = match_attention_group(alone.laid.graph, alone.group);
   if (!m || multiplier_of(m->dtype, false, machine) != Multiplier::mma) return std::nullopt;
@@ -100,7 +101,7 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
   return Implementation{
       machine.launch_us + model_attention_mma(m->problem, schedules.front(), machine).total,
       [=](const Isolated& group) {
-        return Builder(group.laid, group.group, machine, *m).run(nullptr);
+        return AttentionMmaBuilder(group.laid, group.group, machine, *m).run(nullptr);
       },
       [=] { return attention_mma_space(m->problem, machine); }};
 }
@@ -109,9 +110,10 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
 
 Lowered lower_attention_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,
                             const AttentionMmaSchedule& schedule) {
-  return Builder(laid, group, machine, *match_attention_group(laid.graph, group)).run(&schedule);
+  return AttentionMmaBuilder(laid, group, machine, *match_attention_group(laid.graph, group))
+      .run(&schedule);
 }
 
-const Family kAttentionMma = {"attention_mma", consider};
+const Family kAttentionMma = {"attention_mma", consider_attention_mma};
 
 }  // namespace tensor::cuda

@@ -8,17 +8,16 @@
 namespace tensor::cuda {
 namespace {
 
-constexpr int kStep = 16;                             // queries and keys of an instruction
-constexpr int kMostKeys = 272, kMostOfSeveral = 128;  // of a block
+constexpr int kMostOfSeveral = 128;  // keys of a block, where a row has several
 
 const std::vector<int> kWarps = {1, 2, 3, 4, 6, 8}, kSlabs = {1, 2};
 
-using Rule = std::optional<Sketch> (*)(std::int64_t keys, int most, const Machine&);
+using MmaRule = std::optional<Sketch> (*)(std::int64_t keys, int most, const Machine&);
 
 // All keys of a row fit the registers of a warp.
 std::optional<Sketch> whole_rows(std::int64_t keys, int, const Machine&) {
-  if (keys > kMostKeys) return std::nullopt;
-  const auto block = static_cast<int>(round_up(keys, kStep));
+  if (keys > kMostBlockKeys) return std::nullopt;
+  const auto block = static_cast<int>(round_up(keys, kAttentionStep));
   return Sketch{"whole_rows_mma",
                 {{"warps", kWarps}, {"slabs", kSlabs}, {"block", {block}}, {"stages", {1}}}};
 }
@@ -36,24 +35,25 @@ std::optional<Sketch> online(std::int64_t keys, int most, const Machine& machine
                  {"stages", is_async ? std::vector<int>{2, 3, 4} : std::vector<int>{1}}}};
 }
 
-constexpr Rule kRules[] = {whole_rows, online};
+constexpr MmaRule kMmaRules[] = {whole_rows, online};
 
 std::string fault_of(const AttentionMmaSchedule& s, const AttentionProblem& p,
                      const Machine& machine) {
   if (std::string fault = p.fault(s, machine); !fault.empty()) return fault;
-  if (s.warps * s.slabs > ceil_div(p.queries, kStep)) return "more warps than queries for them";
+  if (s.warps * s.slabs > ceil_div(p.queries, kAttentionStep))
+    return "more warps than queries for them";
   if (s.stages > std::max<std::int64_t>(ceil_div(p.keys, s.block), 2))
     return "more stages than blocks of keys";
   return {};
 }
 
-std::vector<float> features_of(const Schedule& schedule, const AttentionProblem& p,
-                               const Machine& machine) {
+std::vector<float> mma_features_of(const Schedule& schedule, const AttentionProblem& p,
+                                   const Machine& machine) {
   const AttentionMmaSchedule s = attention_mma_schedule_of(schedule);
   Features f = features_of(p, machine);
   f.sketch = schedule.sketch;
   f.tile_rows = s.queries(), f.tile_columns = s.block;
-  f.tile_depth = static_cast<double>(round_up(p.depth, kStep));
+  f.tile_depth = static_cast<double>(round_up(p.depth, kAttentionStep));
   f.groups = s.warps, f.row_blocks = s.slabs, f.stages = s.stages, f.threads = s.threads();
   const auto sums = static_cast<double>(s.block < p.keys ? p.features : 0);
   f.registers = 0.5 * s.slabs * (s.block + sums);
@@ -63,7 +63,8 @@ std::vector<float> features_of(const Schedule& schedule, const AttentionProblem&
   const auto width = static_cast<double>(p.depth + p.features);
   const auto keys = static_cast<double>(round_up(p.keys, s.block));
   f.cache_bytes = 2 * f.blocks * width * (keys + s.queries());
-  f.operand_bytes = 2 * f.blocks * s.warps * width * (keys + kStep * s.slabs);  // by each warp
+  f.operand_bytes =
+      2 * f.blocks * s.warps * width * (keys + kAttentionStep * s.slabs);  // by each warp
   f.time = model_attention_mma(p, s, machine);
   return f.values();
 }
@@ -72,7 +73,7 @@ std::vector<float> features_of(const Schedule& schedule, const AttentionProblem&
 
 std::vector<Sketch> attention_mma_sketches(std::int64_t keys, int most, const Machine& machine) {
   std::vector<Sketch> sketches;
-  for (const Rule rule : kRules)
+  for (const MmaRule rule : kMmaRules)
     if (auto sketch = rule(keys, most, machine)) sketches.push_back(std::move(*sketch));
   return sketches;
 }
@@ -84,7 +85,7 @@ Schedule named(const AttentionMmaSchedule& s, std::int64_t keys) {
 
 AttentionMmaSchedule attention_mma_schedule_of(const Schedule& schedule) {
   const auto number = [&](std::string_view name) { return schedule.value(name).value_or(1); };
-  return {number("warps"), number("slabs"), schedule.value("block").value_or(kStep),
+  return {number("warps"), number("slabs"), schedule.value("block").value_or(kAttentionStep),
           number("stages")};
 }
 
@@ -99,7 +100,7 @@ Space attention_mma_space(const AttentionProblem& p, const Machine& machine) {
   space.model_us = [=](const Schedule& s) {
     return model_attention_mma(p, attention_mma_schedule_of(s), machine).total;
   };
-  space.features = [=](const Schedule& s) { return features_of(s, p, machine); };
+  space.features = [=](const Schedule& s) { return mma_features_of(s, p, machine); };
   space.choose(level0);
   return space;
 }

@@ -12,10 +12,10 @@
 namespace tensor::cuda {
 namespace {
 
-class Builder {
+class AttentionSm90Builder {
  public:
-  Builder(const LaidOutGraph& laid, const Group& group, const Machine& machine,
-          AttentionGroup match)
+  AttentionSm90Builder(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                       AttentionGroup match)
       : laid_(laid), group_(group), machine_(machine), m_(std::move(match)) {}
 
   Lowered run(const AttentionSchedule* wanted) {
@@ -122,7 +122,8 @@ class Builder {
   Lowered lowered_;
 };
 
-std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+std::optional<Implementation> consider_attention_sm90(const Isolated& alone,
+                                                      const Machine& machine) {
   if (machine.device.capability != 90) return std::nullopt;
   const auto m = match_attention_group(alone.laid.graph, alone.group);
   if (!m) return std::nullopt;
@@ -131,7 +132,7 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
   return Implementation{
       machine.launch_us + model_attention_sm90(m->problem, schedules.front(), machine).total,
       [=](const Isolated& group) {
-        return Builder(group.laid, group.group, machine, *m).run(nullptr);
+        return AttentionSm90Builder(group.laid, group.group, machine, *m).run(nullptr);
       },
       [=] { return attention_sm90_space(m->problem, machine); }};
 }
@@ -140,9 +141,10 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
 
 Lowered lower_attention_sm90(const LaidOutGraph& laid, const Group& group, const Machine& machine,
                              const AttentionSchedule& schedule) {
-  return Builder(laid, group, machine, *match_attention_group(laid.graph, group)).run(&schedule);
+  return AttentionSm90Builder(laid, group, machine, *match_attention_group(laid.graph, group))
+      .run(&schedule);
 }
 
-const Family kAttentionSm90 = {"attention_sm90", consider};
+const Family kAttentionSm90 = {"attention_sm90", consider_attention_sm90};
 
 }  // namespace tensor::cuda

@@ -8,15 +8,13 @@
 namespace tensor::cuda {
 namespace {
 
-constexpr int kStep = 16, kMostKeys = 272;  // of a block
-
-using Rule = std::optional<Sketch> (*)(const AttentionProblem&);
+using Sm90Rule = std::optional<Sketch> (*)(const AttentionProblem&);
 
 // All keys of a row fit the registers of those who multiply: keys and values are read once for as
 // many tiles of queries as a block takes.
 std::optional<Sketch> whole_rows(const AttentionProblem& p) {
-  if (p.keys > kMostKeys) return std::nullopt;
-  const auto block = static_cast<int>(round_up(p.keys, kStep));
+  if (p.keys > kMostBlockKeys) return std::nullopt;
+  const auto block = static_cast<int>(round_up(p.keys, kAttentionStep));
   std::vector<int> tiles;
   for (int i = 1; i <= std::max<std::int64_t>(ceil_div(p.queries, 64), 3) && i <= 24; ++i)
     tiles.push_back(i);
@@ -27,25 +25,25 @@ std::optional<Sketch> whole_rows(const AttentionProblem& p) {
 
 // Keys come in blocks, the sums of the results grow with them (online softmax).
 std::optional<Sketch> online(const AttentionProblem& p) {
-  if (p.keys <= kStep) return std::nullopt;
+  if (p.keys <= kAttentionStep) return std::nullopt;
   return Sketch{"online",
                 {{"groups", {1, 2, 3}},
-                 {"block", key_blocks(p.keys, kMostKeys)},
+                 {"block", key_blocks(p.keys, kMostBlockKeys)},
                  {"stages", {1, 2, 3, 4, 5, 6}}}};
 }
 
 // Blocks of a cluster have some of the keys each and join their sums (Dao et al., Flash-Decoding,
 // 2023): where there are few queries, all multiprocessors have something to do.
 std::optional<Sketch> split_keys(const AttentionProblem& p) {
-  if (p.keys <= 2 * kStep) return std::nullopt;
+  if (p.keys <= 2 * kAttentionStep) return std::nullopt;
   return Sketch{"split_keys",
                 {{"groups", {1}},
-                 {"block", key_blocks(p.keys, kMostKeys)},
+                 {"block", key_blocks(p.keys, kMostBlockKeys)},
                  {"parts", {2, 3, 4, 5, 6, 7, 8}},
                  {"stages", {1, 2, 3, 4}}}};
 }
 
-constexpr Rule kRules[] = {whole_rows, online, split_keys};
+constexpr Sm90Rule kSm90Rules[] = {whole_rows, online, split_keys};
 
 Schedule named(const AttentionSchedule& s, const AttentionProblem& p) {
   if (s.parts > 1)
@@ -84,8 +82,8 @@ std::string fault_of(const AttentionSchedule& s, const AttentionProblem& p,
   return fault.empty() ? pointless(s, p, machine) : fault;
 }
 
-std::vector<float> features_of(const Schedule& schedule, const AttentionProblem& p,
-                               const Machine& machine) {
+std::vector<float> sm90_features_of(const Schedule& schedule, const AttentionProblem& p,
+                                    const Machine& machine) {
   const AttentionSchedule s = attention_schedule_of(schedule);
   Features f = features_of(p, machine);
   // Models that were trained before know nothing of clusters but the number of blocks and the time.
@@ -112,7 +110,7 @@ AttentionSchedule attention_schedule_of(const Schedule& schedule) {
   AttentionSchedule s;
   s.groups = schedule.value("groups").value_or(1);
   s.tiles = schedule.value("tiles").value_or(s.groups);
-  s.block = schedule.value("block").value_or(kStep);
+  s.block = schedule.value("block").value_or(kAttentionStep);
   s.stages = schedule.value("stages").value_or(1);
   s.parts = schedule.value("parts").value_or(1);
   return s;
@@ -120,13 +118,13 @@ AttentionSchedule attention_schedule_of(const Schedule& schedule) {
 
 Space attention_sm90_space(const AttentionProblem& p, const Machine& machine) {
   Space space;
-  for (const Rule rule : kRules)
+  for (const Sm90Rule rule : kSm90Rules)
     if (auto sketch = rule(p)) space.sketches.push_back(std::move(*sketch));
   space.fault = [=](const Schedule& s) { return fault_of(attention_schedule_of(s), p, machine); };
   space.model_us = [=](const Schedule& s) {
     return model_attention_sm90(p, attention_schedule_of(s), machine).total;
   };
-  space.features = [=](const Schedule& s) { return features_of(s, p, machine); };
+  space.features = [=](const Schedule& s) { return sm90_features_of(s, p, machine); };
   space.choose(named(attention_sm90_schedules(p, machine).front(), p));
   return space;
 }

@@ -47,9 +47,10 @@ std::optional<SoftmaxGroup> match(const Graph& graph, const Group& group) {
   return m;
 }
 
-class Builder {
+class SoftmaxMmaBuilder {
  public:
-  Builder(const LaidOutGraph& laid, const Group& group, const Machine& machine, SoftmaxGroup match)
+  SoftmaxMmaBuilder(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                    SoftmaxGroup match)
       : laid_(laid), group_(group), machine_(machine), m_(std::move(match)) {}
 
   Lowered run(const SoftmaxSchedule* wanted) {
@@ -121,7 +122,7 @@ class Builder {
   Lowered lowered_;
 };
 
-std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+std::optional<Implementation> consider_softmax_mma(const Isolated& alone, const Machine& machine) {
   const auto m = match(alone.laid.graph, alone.group);
   if (!m || multiplier_of(m->dtype, false, machine) != Multiplier::mma) return std::nullopt;
   const auto schedules = softmax_mma_schedules(m->problem, machine);
@@ -129,7 +130,7 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
   return Implementation{
       machine.launch_us + model_softmax_mma(m->problem, schedules.front(), machine).total,
       [=](const Isolated& group) {
-        return Builder(group.laid, group.group, machine, *m).run(nullptr);
+        return SoftmaxMmaBuilder(group.laid, group.group, machine, *m).run(nullptr);
       },
       [=] { return softmax_mma_space(m->problem, machine); }};
 }
@@ -143,9 +144,9 @@ std::optional<SoftmaxProblem> softmax_problem(const Graph& graph, const Group& g
 
 Lowered lower_softmax_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,
                           const SoftmaxSchedule& schedule) {
-  return Builder(laid, group, machine, *match(laid.graph, group)).run(&schedule);
+  return SoftmaxMmaBuilder(laid, group, machine, *match(laid.graph, group)).run(&schedule);
 }
 
-const Family kSoftmaxMma = {"softmax_mma", consider};
+const Family kSoftmaxMma = {"softmax_mma", consider_softmax_mma};
 
 }  // namespace tensor::cuda

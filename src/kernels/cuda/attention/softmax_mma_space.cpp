@@ -8,11 +8,10 @@
 namespace tensor::cuda {
 namespace {
 
-constexpr int kStep = 16, kMostKeys = 272;  // of a block
-
 std::string fault_of(const SoftmaxSchedule& s, const SoftmaxProblem& p, const Machine& machine) {
   if (std::string fault = p.fault(s, machine); !fault.empty()) return fault;
-  if (s.warps * s.slabs > ceil_div(p.queries, kStep)) return "more warps than queries for them";
+  if (s.warps * s.slabs > ceil_div(p.queries, kAttentionStep))
+    return "more warps than queries for them";
   return {};
 }
 
@@ -32,7 +31,7 @@ std::vector<float> features_of(const Schedule& schedule, const SoftmaxProblem& p
   set_machine(f, machine);
   f.sketch = schedule.sketch;
   f.tile_rows = s.queries(), f.tile_columns = s.block;
-  f.tile_depth = static_cast<double>(round_up(p.depth, kStep));
+  f.tile_depth = static_cast<double>(round_up(p.depth, kAttentionStep));
   f.groups = s.warps, f.row_blocks = s.slabs, f.stages = s.stages, f.threads = s.threads();
   f.registers = 0.5 * s.slabs * s.block;
   f.shared_bytes = static_cast<double>(p.shared_bytes(s));
@@ -40,7 +39,8 @@ std::vector<float> features_of(const Schedule& schedule, const SoftmaxProblem& p
   f.resident = resident_blocks(p, s, machine);
   const double keys = p.passes(s) * static_cast<double>(round_up(p.keys, s.block));
   f.cache_bytes = 2 * f.blocks * f.depth * (keys + s.queries());
-  f.operand_bytes = 2 * f.blocks * s.warps * f.depth * (keys + kStep * s.slabs);  // by each warp
+  f.operand_bytes =
+      2 * f.blocks * s.warps * f.depth * (keys + kAttentionStep * s.slabs);  // by each warp
   f.time = model_softmax_mma(p, s, machine);
   return f.values();
 }
@@ -50,7 +50,7 @@ std::vector<float> features_of(const Schedule& schedule, const SoftmaxProblem& p
 Space softmax_mma_space(const SoftmaxProblem& p, const Machine& machine) {
   Space space;
   // Those of attention, whose names the features know: blocks of keys are multiplied twice here.
-  space.sketches = attention_mma_sketches(p.keys, kMostKeys, machine);
+  space.sketches = attention_mma_sketches(p.keys, kMostBlockKeys, machine);
   // What level 0 takes is always there, as blocks of more queries than there are.
   const Schedule level0 = named(softmax_mma_schedules(p, machine).front(), p.keys);
   space.fault = [=](const Schedule& s) {

@@ -110,6 +110,9 @@ std::string conv_name(const char* how, std::string_view operands, const Convolut
 void add_calls(Lowered& lowered, const ConvLaunch& launch, const Convolution& conv,
                const ConvEpilogue& epilogue, const std::string& what, const Machine& machine);
 
+/// Into how many parts the depth may be split.
+inline constexpr int kConvParts[] = {1, 2, 3, 4, 6, 8};
+
 /// Blocks with a tile each, of depth split in parts.
 struct ConvTiles {
   int pixels = 128, outputs = 128, parts = 1;

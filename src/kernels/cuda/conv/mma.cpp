@@ -30,7 +30,6 @@ struct Tile {
 
 constexpr Tile kTiles[] = {{128, 128, 2, 4, 1}, {128, 64, 4, 2, 0.85}, {64, 128, 2, 4, 0.85},
                            {64, 64, 2, 2, 0.7}, {128, 32, 4, 1, 0.6},  {32, 64, 1, 2, 0.5}};
-constexpr int kParts[] = {1, 2, 3, 4, 6, 8};
 
 // As many stages as the blocks of a multiprocessor have room for, which keep a little for
 // themselves.
@@ -76,7 +75,7 @@ Tile choose(const Problem& p, const Machine& machine) {
   Tile best;
   double least = std::numeric_limits<double>::infinity();
   for (const Tile& tile : kTiles)
-    for (const int parts : kParts) {
+    for (const int parts : kConvParts) {
       if (parts > 1 && p.depth / p.block / parts < 8) continue;
       Tile s = filled_in(tile, machine);
       s.parts = parts;
@@ -129,7 +128,7 @@ Sketch window_mma(const Machine& machine) {
            {"across", {1, 2, 4, 8}},
            {"stages", machine.copies_async ? std::vector<int>{2, 3, 4, 5, 6} : std::vector<int>{2}},
            {"resident", {1, 2, 3, 4}},
-           {"parts", {kParts, kParts + std::size(kParts)}}}};
+           {"parts", {kConvParts, kConvParts + std::size(kConvParts)}}}};
 }
 
 // Why there is no such kernel, as far as is known: what spills was found by compiling.
@@ -186,8 +185,8 @@ std::vector<float> features_of_tile(const Tile& s, const Problem& p, const Machi
   return f.values();
 }
 
-Space space(const Graph& graph, const Group& group, const Convolution& conv,
-            const Machine& machine) {
+Space mma_space(const Graph& graph, const Group& group, const Convolution& conv,
+                const Machine& machine) {
   const Problem p = problem_of(graph, group, conv, machine);
   Space space;
   space.sketches = {window_mma(machine)};
@@ -205,19 +204,19 @@ Space space(const Graph& graph, const Group& group, const Convolution& conv,
   return space;
 }
 
-std::optional<double> estimate(const Graph& graph, const Group& group, const Convolution& conv,
-                               const Machine& machine) {
+std::optional<double> estimate_mma(const Graph& graph, const Group& group, const Convolution& conv,
+                                   const Machine& machine) {
   const bool has_type = multiplier_of(conv.dtype, conv.is_tf32, machine) != Multiplier::plain;
   if (!has_type || conv.groups != 1 || conv.is_transposed) return std::nullopt;
   const Problem p = problem_of(graph, group, conv, machine);
   return model(choose(p, machine), p, machine);
 }
 
-Lowered lower(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
-              const Machine& machine) {
+Lowered lower_mma(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
+                  const Machine& machine) {
   const Tile s = group.schedule.empty()
                      ? choose(problem_of(laid.graph, group, conv, machine), machine)
-                     : tile_of(space(laid.graph, group, conv, machine).of(group.schedule));
+                     : tile_of(mma_space(laid.graph, group, conv, machine).of(group.schedule));
   const std::int64_t block = kRowBytes / item_size(conv.dtype);
   TensorProblem problem = tensor_problem(laid, group, conv, machine);
   const std::int64_t depth = round_up(problem.taps.h * problem.taps.w * problem.channels, block);
@@ -257,6 +256,6 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Convolution& c
 
 }  // namespace
 
-const ConvWay kConvMma = {estimate, lower, space, "window_mma"};
+const ConvWay kConvMma = {estimate_mma, lower_mma, mma_space, "window_mma"};
 
 }  // namespace tensor::cuda

@@ -33,7 +33,7 @@ constexpr int kTilePixels = 128, kDepthStep = 8;  // templates/conv_plain.h
 struct Tiling {
   int outputs = 64, parts = 1, resident = 2;
 };
-constexpr int kOutputs[] = {64, 128}, kParts[] = {1, 2, 3, 4, 6, 8};
+constexpr int kOutputs[] = {64, 128};
 
 ConvTiles tiles_of(const Tiling& t, const ConvWork& work, const Machine& machine) {
   // What loads from shared memory leave of the rate: three or four for 32 or 64 products.
@@ -92,7 +92,7 @@ Space tiled_space(const Graph& graph, const Group& group, const Convolution& con
   Space space;
   space.sketches = {{"window_plain",
                      {{"outputs", {std::begin(kOutputs), std::end(kOutputs)}},
-                      {"parts", {std::begin(kParts), std::end(kParts)}},
+                      {"parts", {std::begin(kConvParts), std::end(kConvParts)}},
                       {"resident", {1, 2}}}}};
   // What level 0 takes is always there, as room for blocks that there are not.
   const Schedule level0 = named(choose_tiling(work, machine));

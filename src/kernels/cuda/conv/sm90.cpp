@@ -13,13 +13,10 @@ namespace {
 
 constexpr int kBlock = 64;  // of depth, as in templates/conv_sm90.h
 
-using Schedule = ConvSm90Schedule;
-
 // Those that the model chooses from: among what was measured, most often the fastest, or near it.
-constexpr Schedule kSchedules[] = {{2, 256, 4, 1}, {2, 192, 5, 1}, {3, 128, 5, 1}, {2, 128, 3, 2},
-                                   {2, 128, 6, 1}, {2, 64, 2, 2},  {2, 64, 8, 1},  {1, 128, 2, 3},
-                                   {1, 128, 4, 2}, {1, 128, 8, 1}, {1, 64, 4, 3},  {1, 64, 12, 1}};
-constexpr int kParts[] = {1, 2, 3, 4, 6, 8};
+constexpr ConvSm90Schedule kSchedules[] = {
+    {2, 256, 4, 1}, {2, 192, 5, 1}, {3, 128, 5, 1}, {2, 128, 3, 2}, {2, 128, 6, 1}, {2, 64, 2, 2},
+    {2, 64, 8, 1},  {1, 128, 2, 3}, {1, 128, 4, 2}, {1, 128, 8, 1}, {1, 64, 4, 3},  {1, 64, 12, 1}};
 
 // The share of the multiprocessors that clusters of this size reach: their blocks run in one group
 // of 16 or, rarely, 18 multiprocessors.
@@ -33,7 +30,7 @@ double reach_of_clusters(int blocks) {
 // multiprocessor go through the depth in steps. Each step is multiplied, at a rate that grows with
 // the sums in work, while the next ones come from the second-level cache, which takes its time
 // where few are ahead; then clusters exchange sums, and results are written.
-TimeParts model(const Schedule& s, const ConvWork& work, const Machine& machine) {
+TimeParts model(const ConvSm90Schedule& s, const ConvWork& work, const Machine& machine) {
   constexpr double kSums = 4850, kCacheShare = 1.86, kAheadUs = 0.17, kRoundUs = 1;
   constexpr double kClusterUs = 1.15, kClusterGbps = 34, kWriteShare = 0.6, kTogether = 0.285;
   constexpr double kMemoryShare = 1.2, kSmallShare = 2, kOverlap = 0.38;
@@ -82,14 +79,14 @@ TimeParts model(const Schedule& s, const ConvWork& work, const Machine& machine)
 }
 
 struct Choice {
-  Schedule schedule{};
+  ConvSm90Schedule schedule{};
   double microseconds = std::numeric_limits<double>::infinity();
 };
 
 Choice choose(const ConvWork& work, const Machine& machine) {
   Choice best;
-  for (Schedule s : kSchedules)
-    for (const int parts : kParts) {
+  for (ConvSm90Schedule s : kSchedules)
+    for (const int parts : kConvParts) {
       if (parts > 1 && work.depth / kBlock / parts < 4) continue;
       s.parts = parts;
       const double time = model(s, work, machine).total;
@@ -100,7 +97,7 @@ Choice choose(const ConvWork& work, const Machine& machine) {
 
 // ---- What may be tried.
 
-::tensor::Schedule named(const Schedule& s) {
+Schedule named(const ConvSm90Schedule& s) {
   return {"window_tma",
           {{"groups", s.groups},
            {"outputs", s.outputs},
@@ -109,7 +106,7 @@ Choice choose(const ConvWork& work, const Machine& machine) {
            {"parts", s.parts}}};
 }
 
-Schedule schedule_of(const ::tensor::Schedule& named) {
+ConvSm90Schedule schedule_of(const Schedule& named) {
   const auto number = [&](std::string_view name) { return named.value(name).value_or(1); };
   return {.groups = number("groups"),
           .outputs = number("outputs"),
@@ -126,10 +123,10 @@ Sketch window_tma() {
            {"outputs", {64, 128, 192, 256}},
            {"stages", {2, 3, 4, 5, 6, 8, 12}},
            {"resident", {1, 2, 3, 4}},
-           {"parts", {kParts, kParts + std::size(kParts)}}}};
+           {"parts", {kConvParts, kConvParts + std::size(kConvParts)}}}};
 }
 
-std::vector<float> features_of_schedule(const Schedule& s, const ConvWork& work,
+std::vector<float> features_of_schedule(const ConvSm90Schedule& s, const ConvWork& work,
                                         const Machine& machine) {
   const ConvTiles tiles{.pixels = s.pixels(),
                         .outputs = s.outputs,
@@ -146,8 +143,8 @@ std::vector<float> features_of_schedule(const Schedule& s, const ConvWork& work,
   return f.values();
 }
 
-Space space(const Graph& graph, const Group& group, const Convolution& conv,
-            const Machine& machine) {
+Space sm90_space(const Graph& graph, const Group& group, const Convolution& conv,
+                 const Machine& machine) {
   const ConvWork work = conv_work(graph, group, conv);
   Space space;
   space.sketches = {window_tma()};
@@ -211,8 +208,8 @@ bool has_window(const Convolution& conv) {
          fits(conv.taps.w, conv.stride.w, conv.padding.w, conv.dilation.w);
 }
 
-std::optional<double> estimate(const Graph& graph, const Group& group, const Convolution& conv,
-                               const Machine& machine) {
+std::optional<double> estimate_sm90(const Graph& graph, const Group& group, const Convolution& conv,
+                                    const Machine& machine) {
   const bool has_type = conv.dtype == f16 || conv.dtype == bf16;
   if (machine.device.capability != 90 || !has_type || conv.groups != 1 || conv.is_transposed)
     return std::nullopt;
@@ -221,19 +218,19 @@ std::optional<double> estimate(const Graph& graph, const Group& group, const Con
   return choose(conv_work(graph, group, conv), machine).microseconds;
 }
 
-std::string schedule_text(const Convolution& conv, const Schedule& s) {
+std::string schedule_text(const Convolution& conv, const ConvSm90Schedule& s) {
   return "struct Schedule {\n" + constant_text("kOutputs", s.outputs) +
          constant_text("kGroups", s.groups) + constant_text("kStages", s.stages) +
          constant_text("kParts", s.parts) + "};\n" +
          wgmma_text("Wgmma", {.columns = s.outputs, .dtype = conv.dtype});
 }
 
-Lowered lower(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
-              const Machine& machine) {
-  const Schedule schedule =
+Lowered lower_sm90(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
+                   const Machine& machine) {
+  const ConvSm90Schedule schedule =
       group.schedule.empty()
           ? choose(conv_work(laid.graph, group, conv), machine).schedule
-          : schedule_of(space(laid.graph, group, conv, machine).of(group.schedule));
+          : schedule_of(sm90_space(laid.graph, group, conv, machine).of(group.schedule));
   return lower_conv_sm90(laid, group, conv, machine, schedule);
 }
 
@@ -319,6 +316,6 @@ Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Conv
   return lowered;
 }
 
-const ConvWay kConvSm90 = {estimate, lower, space, "window_tma"};
+const ConvWay kConvSm90 = {estimate_sm90, lower_sm90, sm90_space, "window_tma"};
 
 }  // namespace tensor::cuda

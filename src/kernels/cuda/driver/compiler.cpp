@@ -6,12 +6,15 @@
 #include "tensor/error.h"
 
 namespace tensor::cuda {
+
+struct NvrtcProgram;
+
 namespace {
 
 // NVRTC's interface, declared here so that building needs no toolkit; tests/cuda compares it with
 // the toolkit's own header where there is one.
 using Result = int;  // 0 is success
-using Unit = struct NvrtcProgram*;
+using Unit = NvrtcProgram*;
 
 std::vector<std::string> candidates() {
   std::vector<std::string> names;

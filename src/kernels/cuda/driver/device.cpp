@@ -56,8 +56,6 @@ struct Death {
 
 namespace {
 
-const Driver& driver() { return Driver::get(); }
-
 constexpr const char* kLessMemory = "use smaller batches, or end other programs on this GPU";
 
 std::string text_of(int result) {

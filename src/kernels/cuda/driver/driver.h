@@ -122,6 +122,7 @@ struct Driver {
     return library.function<int(T...)>(name);
   }
 };
+inline const Driver& driver() { return Driver::get(); }
 
 /// cuDeviceGetAttribute's numbers.
 enum class DeviceAttribute {

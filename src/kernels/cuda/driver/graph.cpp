@@ -7,12 +7,6 @@
 #include "tensor/error.h"
 
 namespace tensor::cuda {
-namespace {
-
-const Driver& driver() { return Driver::get(); }
-
-}  // namespace
-
 PinnedBuffer::PinnedBuffer(Device& device, std::int64_t bytes) : device_(&device), bytes_(bytes) {
   device.enter();
   void* memory = nullptr;

@@ -29,10 +29,10 @@ Side side_of(const Factor& factor, const Pointer& memory, DType dtype) {
   return source;
 }
 
-class Builder {
+class GemmMmaBuilder {
  public:
-  Builder(const LaidOutGraph& laid, const Group& group, const Machine& machine, Product product,
-          Multiplier multiplier)
+  GemmMmaBuilder(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                 Product product, Multiplier multiplier)
       : laid_(laid),
         group_(group),
         machine_(machine),
@@ -221,11 +221,12 @@ Implementation implementation_of(const Isolated& alone, const Product& product,
   const GemmProblem problem = gemm_problem(alone.laid.graph, alone.group,
                                            product.is_shared ? with_merged_rows(product) : product);
   const TileSchedule best = gemm_tile_schedules(problem, multiplier, machine).front();
-  return {machine.launch_us + model_gemm_tiles(problem, best, multiplier, machine).total,
-          [=](const Isolated& group) {
-            return Builder(group.laid, group.group, machine, product, multiplier).run(nullptr);
-          },
-          [=] { return gemm_tile_space(problem, multiplier, machine); }};
+  return {
+      machine.launch_us + model_gemm_tiles(problem, best, multiplier, machine).total,
+      [=](const Isolated& group) {
+        return GemmMmaBuilder(group.laid, group.group, machine, product, multiplier).run(nullptr);
+      },
+      [=] { return gemm_tile_space(problem, multiplier, machine); }};
 }
 
 // Hopper has a family of its own for operands of 16 bits.
@@ -252,11 +253,11 @@ Lowered lower_gemm_mma(const LaidOutGraph& laid, const Group& group, const Machi
                        const TileSchedule& schedule) {
   const Product product = *fitting(laid.graph, group);
   const Multiplier multiplier = product.dtype == f32 ? Multiplier::tf32 : Multiplier::mma;
-  return Builder(laid, group, machine, product, multiplier).run(&schedule);
+  return GemmMmaBuilder(laid, group, machine, product, multiplier).run(&schedule);
 }
 Lowered lower_gemm_plain(const LaidOutGraph& laid, const Group& group, const Machine& machine,
                          const TileSchedule& schedule) {
-  return Builder(laid, group, machine, *fitting(laid.graph, group), Multiplier::plain)
+  return GemmMmaBuilder(laid, group, machine, *fitting(laid.graph, group), Multiplier::plain)
       .run(&schedule);
 }
 

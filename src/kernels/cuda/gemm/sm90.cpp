@@ -12,9 +12,10 @@ namespace {
 
 std::string boolean_text(bool value) { return value ? "true" : "false"; }
 
-class Builder {
+class GemmSm90Builder {
  public:
-  Builder(const LaidOutGraph& laid, const Group& group, const Machine& machine, Product product)
+  GemmSm90Builder(const LaidOutGraph& laid, const Group& group, const Machine& machine,
+                  Product product)
       : laid_(laid), group_(group), machine_(machine), product_(std::move(product)) {}
 
   Lowered run(const GemmSchedule* wanted) {
@@ -249,18 +250,20 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
   const GemmProblem problem =
       gemm_problem(graph, alone.group, product->is_shared ? with_merged_rows(*product) : *product);
   const GemmSchedule best = gemm_sm90_schedules(problem, machine).front();
-  return Implementation{machine.launch_us + model_gemm_sm90(problem, best, machine).total,
-                        [=](const Isolated& group) {
-                          return Builder(group.laid, group.group, machine, *product).run(nullptr);
-                        },
-                        [=] { return gemm_sm90_space(problem, machine); }};
+  return Implementation{
+      machine.launch_us + model_gemm_sm90(problem, best, machine).total,
+      [=](const Isolated& group) {
+        return GemmSm90Builder(group.laid, group.group, machine, *product).run(nullptr);
+      },
+      [=] { return gemm_sm90_space(problem, machine); }};
 }
 
 }  // namespace
 
 Lowered lower_gemm_sm90(const LaidOutGraph& laid, const Group& group, const Machine& machine,
                         const GemmSchedule& schedule) {
-  return Builder(laid, group, machine, *accepted(laid.graph, group, machine)).run(&schedule);
+  return GemmSm90Builder(laid, group, machine, *accepted(laid.graph, group, machine))
+      .run(&schedule);
 }
 
 const Family kGemmSm90 = {"gemm_sm90", consider};

@@ -8,6 +8,9 @@
 
 namespace tensor::cuda {
 
+/// Of a tile, as in templates/gemm_sm90.h.
+inline constexpr int kGemmDepth = 64;
+
 /// See templates/gemm_sm90.h.
 struct GemmSchedule {
   int tokens = 128, features = 128;  // of a tile

@@ -10,18 +10,16 @@
 namespace tensor::cuda {
 namespace {
 
-constexpr int kDepth = 64;
-
 int rows_of(const GemmSchedule& s) { return s.swapped ? s.features : s.tokens; }
 
 std::int64_t stage_bytes(const GemmSchedule& s) {
-  return std::int64_t{2} * (s.tokens + s.features) * kDepth;
+  return std::int64_t{2} * (s.tokens + s.features) * kGemmDepth;
 }
 
 // As many stages as there is room for. With half of the memory the next kernel's block would fit
 // beside, but on an H200 that gained less than stages do.
 void add_stages(GemmSchedule& s, const GemmProblem& p, const Machine& machine) {
-  const std::int64_t steps = ceil_div(p.depth, kDepth);
+  const std::int64_t steps = ceil_div(p.depth, kGemmDepth);
   s.stages = 0;
   const std::int64_t room = machine.device.shared_block_bytes - s.needed_shared_bytes(p) - 2048;
   s.stages = static_cast<int>(std::clamp<std::int64_t>(
@@ -32,7 +30,8 @@ void add_stages(GemmSchedule& s, const GemmProblem& p, const Machine& machine) {
 
 std::string GemmSchedule::name() const {
   std::string text = std::to_string(tokens) + "x" + std::to_string(features) + "x" +
-                     std::to_string(kDepth) + (swapped ? "t" : "") + "_s" + std::to_string(stages);
+                     std::to_string(kGemmDepth) + (swapped ? "t" : "") + "_s" +
+                     std::to_string(stages);
   if (takes_turns) text += "_turns";
   if (splits > 1) text += "_k" + std::to_string(splits);
   if (shares > 1) text += "_c" + std::to_string(shares);
@@ -111,7 +110,8 @@ std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p)
   }
   if (splits > 1) {
     if (!swapped || takes_turns || shares > 1) return "only features as rows are split";
-    if (splits > 8 || splits > ceil_div(p.depth, kDepth)) return "at most 8 splits, each a step";
+    if (splits > 8 || splits > ceil_div(p.depth, kGemmDepth))
+      return "at most 8 splits, each a step";
     if ((splits - 1) * my_columns() >= columns()) return "columns for each of the splits";
   }
   if (shares > 1 && (swapped || features % (8 * shares) != 0 || band % shares != 0 || shares > 2))
@@ -204,14 +204,14 @@ TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Mac
   constexpr double kFill = 0.8;     // us: the first tiles' way from memory, and the last sums' back
   constexpr double kBeside = 0.02;  // of the clocks, where what Tensor Cores sustain is the bound
   const double clock_mhz = 0.9e3 * machine.device.clock_ghz;
-  const auto steps = static_cast<double>(ceil_div(ceil_div(p.depth, kDepth), s.splits));
+  const auto steps = static_cast<double>(ceil_div(ceil_div(p.depth, kGemmDepth), s.splits));
   const double main = steps * clocks_of_step(p, s, machine), finish = clocks_of_finish(p, s);
   const double rounds = rounds_of(p, s, machine.device.multiprocessors);
   const double clocks = s.takes_turns && rounds > 1
                             ? std::max(rounds * main, rounds * (main + finish) / 2) + finish
                             : rounds * (main + finish);
   const double memory = bytes_of(p) / machine.memory_gbps / 1e3;
-  const double cached = static_cast<double>(s.tiles(p) * s.splits) * steps * 2 * kDepth *
+  const double cached = static_cast<double>(s.tiles(p) * s.splits) * steps * 2 * kGemmDepth *
                         (s.tokens + static_cast<double>(s.features) / s.shares);
   const double cache = cached / machine.l2_gbps / 1e3;
   const double products = 2e-6 * static_cast<double>(p.batches) * static_cast<double>(p.tokens) *
@@ -227,7 +227,8 @@ std::vector<GemmSchedule> gemm_sm90_schedules(const GemmProblem& p, const Machin
   const auto add = [&](GemmSchedule s) {
     add_stages(s, p, machine);
     constexpr int kLeastStages = 4;  // of split tiles: with fewer they wait for memory
-    if (s.splits > 1 && s.stages < std::min<std::int64_t>(kLeastStages, ceil_div(p.depth, kDepth)))
+    if (s.splits > 1 &&
+        s.stages < std::min<std::int64_t>(kLeastStages, ceil_div(p.depth, kGemmDepth)))
       return;
     if (s.fault(machine.device.shared_block_bytes, p).empty()) candidates.push_back(s);
   };

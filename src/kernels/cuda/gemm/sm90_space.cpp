@@ -8,8 +8,6 @@
 namespace tensor::cuda {
 namespace {
 
-constexpr int kDepth = 64;  // of a tile
-
 const std::vector<int> kStages = {2, 3, 4, 5, 6, 7, 8}, kBands = {4, 8, 12, 16, 32},
                        kFeatures = {32, 64, 96, 128, 160, 192, 224, 256};
 
@@ -73,7 +71,7 @@ std::optional<Sketch> swapped(const GemmProblem& p, const Machine&) {
 
 // The blocks of a cluster share a tile's depth, where there is depth to share.
 std::optional<Sketch> split(const GemmProblem& p, const Machine&) {
-  if (p.tokens > kFewTokens || p.depth < 4 * kDepth) return std::nullopt;
+  if (p.tokens > kFewTokens || p.depth < 4 * kGemmDepth) return std::nullopt;
   return Sketch{"split",
                 {{"tokens", parts_of(p.tokens, true)},
                  {"groups", {1, 2, 3}},
@@ -126,7 +124,7 @@ int usual_band(const GemmSchedule& s) { return s.features > s.tokens ? 16 : 12; 
 std::string pointless(const GemmSchedule& s, const GemmProblem& p, const Machine& machine) {
   const std::int64_t processors = machine.device.multiprocessors, tiles = s.tiles(p);
   const bool is_one_round = tiles * s.splits <= processors;
-  if (s.stages > std::max<std::int64_t>(ceil_div(p.depth, kDepth), 2))
+  if (s.stages > std::max<std::int64_t>(ceil_div(p.depth, kGemmDepth), 2))
     return "more stages than steps";
   if (s.features > round_up(p.features, 64) || (!s.swapped && s.tokens > round_up(p.tokens, 64)))
     return "a side of the tile that the product does not have";
@@ -153,18 +151,18 @@ std::vector<float> features_of(const Schedule& schedule, const GemmProblem& p,
   const GemmSchedule s = gemm_schedule_of(schedule);
   Features f = features_of(p, 2, machine);
   f.sketch = schedule.sketch;
-  f.tile_rows = s.tokens, f.tile_columns = s.features, f.tile_depth = kDepth;
+  f.tile_rows = s.tokens, f.tile_columns = s.features, f.tile_depth = kGemmDepth;
   f.splits = s.splits, f.shares = s.shares, f.groups = s.groups, f.row_blocks = s.blocks;
   f.stages = s.stages, f.threads = s.threads(p), f.band = s.swapped ? 0 : s.band;
   f.registers = 0.5 * s.blocks * s.columns();
   f.shared_bytes = static_cast<double>(s.needed_shared_bytes(p));
   f.takes_turns = s.takes_turns, f.starts_late = is_late(s);
   f.blocks = static_cast<double>(s.tiles(p) * s.splits);
-  const double steps = static_cast<double>(ceil_div(p.depth, kDepth) * s.tiles(p));
-  f.cache_bytes = steps * 2 * kDepth * (s.tokens + static_cast<double>(s.features) / s.shares);
+  const double steps = static_cast<double>(ceil_div(p.depth, kGemmDepth) * s.tiles(p));
+  f.cache_bytes = steps * 2 * kGemmDepth * (s.tokens + static_cast<double>(s.features) / s.shares);
   // Every 64 rows read all columns.
   const double row_blocks = (s.swapped ? s.features : s.tokens) / 64.;
-  f.operand_bytes = steps * 2 * kDepth * row_blocks * (64 + s.columns());
+  f.operand_bytes = steps * 2 * kGemmDepth * row_blocks * (64 + s.columns());
   f.time = model_gemm_sm90(p, s, machine);
   return f.values();
 }

@@ -17,7 +17,7 @@ int axis_of(const Graph& graph, ValueId id) {
                         "copy");
 }
 
-std::string& at(Texts& texts, int axis) { return texts[static_cast<std::size_t>(axis)]; }
+std::string& along(Texts& place, int axis) { return place[static_cast<std::size_t>(axis)]; }
 
 void declare(const Graph& graph, ValueId id, SourceWriter& w, const std::string& to) {
   w.text << compute_type(graph.type(id).dtype) << " " << to << "[" << w.pack() << "];\n";
@@ -50,11 +50,11 @@ void write_concatenate(const Graph& graph, ValueId id, SourceWriter& w, const st
   const auto& parts = graph[id].inputs;
   for (std::size_t k = 0; k < parts.size(); ++k) {
     Texts place = w.coordinates();
-    const std::string own = at(place, axis);
+    const std::string own = along(place, axis);
     const std::int64_t end = start + graph.type(parts[k]).shape[axis];
     if (k > 0) w.text << "else ";
     if (k + 1 < parts.size()) w.text << "if (" << own << " < " << end << ") ";
-    if (start > 0) at(place, axis) = own + " - " + std::to_string(start);
+    if (start > 0) along(place, axis) = own + " - " + std::to_string(start);
     w.text << "{\n";
     w.load(to, k, place, w.inner(), true);
     w.text << "}\n";
@@ -80,9 +80,9 @@ void write_pad(const Graph& graph, ValueId id, SourceWriter& w, const std::strin
   std::string condition = "true";
   for (int axis = 0; axis < inside.rank(); ++axis) {
     if (graph.type(id).shape[axis] == inside[axis]) continue;
-    if (before[axis] > 0) at(place, axis) += " - " + std::to_string(before[axis]);
+    if (before[axis] > 0) along(place, axis) += " - " + std::to_string(before[axis]);
     // As an unsigned number a place before the first one is a large one.
-    condition += " && unsigned(" + at(place, axis) + ") < " + std::to_string(inside[axis]) + "u";
+    condition += " && unsigned(" + along(place, axis) + ") < " + std::to_string(inside[axis]) + "u";
   }
   declare(graph, id, w, to);
   w.text << "if (" << condition << ") {\n";
@@ -144,26 +144,26 @@ void write_take_along_axis(const Graph& graph, ValueId id, SourceWriter& w, cons
   w.text << "{\n";
   write_index(w, w.coordinates(), axis);
   Texts place = w.coordinates();
-  at(place, axis) = "index";
+  along(place, axis) = "index";
   w.load(to, 0, place, -1, false);
   w.text << "}\n";
 }
 
-constexpr PackSource kSources[] = {
+constexpr PackSource kCopySources[] = {
     {Op::concatenate, accepts_concatenate, fits_concatenate, write_concatenate, once},
     {Op::pad, accepts_pad, fits_pad, write_pad, once},
     {Op::take, indices_are_known, fits_take, write_take, once},
     {Op::take_along_axis, indices_are_known, fits_take_along_axis, write_take_along_axis, once},
 };
 
-std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
-  return consider_packs(kSources, "copy", alone, machine);
+std::optional<Implementation> consider_copy(const Isolated& alone, const Machine& machine) {
+  return consider_packs(kCopySources, "copy", alone, machine);
 }
 
 }  // namespace
 
-std::span<const PackSource> copy_sources() { return kSources; }
+std::span<const PackSource> copy_sources() { return kCopySources; }
 
-const Family kCopy = {"copy", consider};
+const Family kCopy = {"copy", consider_copy};
 
 }  // namespace tensor::cuda

@@ -164,20 +164,20 @@ void write_interpolate(const Graph& graph, ValueId id, SourceWriter& w, const st
   w.text << "}\n}\n}\n";
 }
 
-constexpr PackSource kSources[] = {
+constexpr PackSource kImageSources[] = {
     {Op::max_pool2d, accepts_pool, fits, write_max_pool, window},
     {Op::avg_pool2d, accepts_pool, fits, write_avg_pool, window},
     {Op::interpolate, accepts_interpolate, fits, write_interpolate, all_taps, most_run},
 };
 
-std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
-  return consider_packs(kSources, "image", alone, machine);
+std::optional<Implementation> consider_image(const Isolated& alone, const Machine& machine) {
+  return consider_packs(kImageSources, "image", alone, machine);
 }
 
 }  // namespace
 
-std::span<const PackSource> image_sources() { return kSources; }
+std::span<const PackSource> image_sources() { return kImageSources; }
 
-const Family kImage = {"image", consider};
+const Family kImage = {"image", consider_image};
 
 }  // namespace tensor::cuda

@@ -14,7 +14,7 @@
 namespace tensor::cuda {
 namespace {
 
-constexpr int kThreads = 256;  // of a block
+constexpr int kPackThreads = 256;  // of a block
 
 const PackSource* source_of(std::span<const PackSource> sources, Op op) {
   for (const PackSource& source : sources)
@@ -23,16 +23,16 @@ const PackSource* source_of(std::span<const PackSource> sources, Op op) {
 }
 
 // What a group is to a kernel over packs, whatever the layouts.
-struct Parts {
+struct PackParts {
   std::vector<ValueId> sources, elementwise;
   ElementCode code;
   Shape shape;              // of the first result
   bool is_uniform = false;  // all elements have the same coordinates, axes of extent 1 aside
 };
 
-std::optional<Parts> parts_of(std::span<const PackSource> table, const Graph& graph,
-                              const Group& group) {
-  Parts parts;
+std::optional<PackParts> parts_of(std::span<const PackSource> table, const Graph& graph,
+                                  const Group& group) {
+  PackParts parts;
   std::map<ValueId, std::string> given;
   for (const ValueId id : group.nodes) {
     const PackSource* source = source_of(table, graph[id].op);
@@ -86,10 +86,10 @@ D reordered(const D& dims, const Dims& order) {
   return result;
 }
 
-class Generator {
+class PackGenerator {
  public:
-  Generator(std::span<const PackSource> table, Parts parts, const LaidOutGraph& laid,
-            const Group& group, const Machine& machine)
+  PackGenerator(std::span<const PackSource> table, PackParts parts, const LaidOutGraph& laid,
+                const Group& group, const Machine& machine)
       : table_(table),
         laid_(laid),
         graph_(laid.graph),
@@ -110,8 +110,8 @@ class Generator {
     Call call;
     call.source.text = text();
     const std::int64_t packs = ceil_div(count() / run_ / pack_, unroll_);
-    call.launch.grid = {static_cast<unsigned>(ceil_div(packs, kThreads))};
-    call.launch.block = {kThreads};
+    call.launch.grid = {static_cast<unsigned>(ceil_div(packs, kPackThreads))};
+    call.launch.block = {kPackThreads};
     call.launch.overlaps_previous = machine_.overlaps_launches;
     call.arguments = operands_.arguments();
     const DType dtype = graph_.type(group_.writes.front()).dtype;
@@ -178,7 +178,7 @@ class Generator {
 
   // Enough for every multiprocessor.
   std::int64_t wanted_threads() const {
-    return std::int64_t{machine_.device.multiprocessors} * kThreads;
+    return std::int64_t{machine_.device.multiprocessors} * kPackThreads;
   }
 
   Access access(ValueId id, const Shape& as, bool is_write) {
@@ -253,12 +253,12 @@ class Generator {
     if (uses_images()) out << "#include \"image.h\"\n";
     out << "using namespace tensor::device;\n"
            "extern \"C\" __global__ __launch_bounds__("
-        << kThreads << ") void KERNEL(" << operands_.parameters()
+        << kPackThreads << ") void KERNEL(" << operands_.parameters()
         << ") {\n"
            "launch_next();\n"
            "wait_for_previous();\n"
-        << "const int first = (blockIdx.x * " << kThreads * unroll_ << " + threadIdx.x) * " << pack_
-        << ";\n"
+        << "const int first = (blockIdx.x * " << kPackThreads * unroll_ << " + threadIdx.x) * "
+        << pack_ << ";\n"
         << body.str() << "}\n";
     return out.str();
   }
@@ -269,7 +269,7 @@ class Generator {
 
   void begin_loop(std::ostringstream& out) const {
     out << "#pragma unroll\nfor (int u = 0; u < " << unroll_
-        << "; ++u) {\nconst int i = first + u * " << kThreads * pack_ << ";\nif (i < "
+        << "; ++u) {\nconst int i = first + u * " << kPackThreads * pack_ << ";\nif (i < "
         << count() / run_ << ") {\n";
   }
 
@@ -372,7 +372,7 @@ class Generator {
   const Graph& graph_;
   const Group& group_;
   const Machine& machine_;
-  Parts parts_;
+  PackParts parts_;
   Dims order_;  // of the axes of extent more than 1; empty where elements are taken row-major
   std::vector<Access> loads_, stores_;
   Operands operands_;
@@ -455,7 +455,7 @@ std::optional<Implementation> consider_packs(std::span<const PackSource> sources
   return Implementation{
       machine.launch_us + compute + moving + again / machine.l2_gbps / 1e3,
       [=](const Isolated& group) {
-        return Generator(sources, *parts, group.laid, group.group, machine).lower(family);
+        return PackGenerator(sources, *parts, group.laid, group.group, machine).lower(family);
       }};
 }
 

@@ -5,12 +5,12 @@
 namespace tensor::cuda {
 namespace {
 
-std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+std::optional<Implementation> consider_pointwise(const Isolated& alone, const Machine& machine) {
   return consider_packs({}, "pointwise", alone, machine);
 }
 
 }  // namespace
 
-const Family kPointwise = {"pointwise", consider};
+const Family kPointwise = {"pointwise", consider_pointwise};
 
 }  // namespace tensor::cuda

@@ -14,7 +14,7 @@
 namespace tensor::cuda {
 namespace {
 
-constexpr int kThreads = 256;  // of a block
+constexpr int kReduceThreads = 256;  // of a block
 constexpr int kMostSplits = 64;
 
 struct Row {
@@ -42,14 +42,14 @@ const Row* row_of(Op op) {
   return nullptr;
 }
 
-struct Parts {
+struct ReduceParts {
   ValueId reduction = -1;
   std::vector<ValueId> before, after;
   ElementCode elements, results;
   Dims kept, reduced;  // axes of the operand of extent more than 1, as numbered without the others
 };
 
-std::vector<ValueId> split(const Graph& graph, const Group& group, Parts& parts) {
+std::vector<ValueId> split(const Graph& graph, const Group& group, ReduceParts& parts) {
   std::vector<ValueId> reductions;
   std::vector<bool> follows(static_cast<std::size_t>(graph.size()), false);
   for (const ValueId id : group.nodes) {
@@ -67,8 +67,8 @@ std::vector<ValueId> split(const Graph& graph, const Group& group, Parts& parts)
   return reductions;
 }
 
-std::optional<Parts> parts_of(const Graph& graph, const Group& group) {
-  Parts parts;
+std::optional<ReduceParts> parts_of(const Graph& graph, const Group& group) {
+  ReduceParts parts;
   const auto reductions = split(graph, group, parts);
   if (reductions.size() != 1) return std::nullopt;
   parts.reduction = reductions[0];
@@ -100,9 +100,10 @@ std::optional<Parts> parts_of(const Graph& graph, const Group& group) {
   return parts;
 }
 
-class Generator {
+class ReduceGenerator {
  public:
-  Generator(Parts parts, const LaidOutGraph& laid, const Group& group, const Machine& machine)
+  ReduceGenerator(ReduceParts parts, const LaidOutGraph& laid, const Group& group,
+                  const Machine& machine)
       : laid_(laid),
         graph_(laid.graph),
         group_(group),
@@ -128,7 +129,7 @@ class Generator {
     if (is_split) {
       constexpr std::int64_t kLargestState = 24;
       lowered.scratch_bytes = kLargestState * results_ * splits_;
-      lowered.calls.push_back(call(merging_text(), kThreads, 1, "_merge"));
+      lowered.calls.push_back(call(merging_text(), kReduceThreads, 1, "_merge"));
     }
     return lowered;
   }
@@ -168,9 +169,9 @@ class Generator {
     constexpr std::int64_t kFew = 8;  // elements of a thread
     const int least_across = kept_is_inside_ ? 32 : 1;
     const auto wanted = static_cast<std::uint64_t>(ceil_div(count_, kFew));
-    along_ =
-        static_cast<int>(std::min<std::uint64_t>(std::bit_ceil(wanted), kThreads / least_across));
-    across_ = kThreads / along_;
+    along_ = static_cast<int>(
+        std::min<std::uint64_t>(std::bit_ceil(wanted), kReduceThreads / least_across));
+    across_ = kReduceThreads / along_;
     const std::int64_t blocks = ceil_div(results_, across_);
     const std::int64_t idle = 2 * machine_.device.multiprocessors / blocks;
     splits_ = static_cast<int>(
@@ -222,7 +223,7 @@ class Generator {
   }
 
   std::string merging_threads() const {
-    return "__shared__ State shared[" + std::to_string(kThreads) + "];\nmerge_threads<" +
+    return "__shared__ State shared[" + std::to_string(kReduceThreads) + "];\nmerge_threads<" +
            std::to_string(across_) + ", " + std::to_string(along_) + ">(state, shared);\n";
   }
 
@@ -268,7 +269,7 @@ class Generator {
            std::to_string(results_) + " + place] = state;\n";
   }
   std::string merging_text() {
-    return "const int place = blockIdx.x * " + std::to_string(kThreads) +
+    return "const int place = blockIdx.x * " + std::to_string(kReduceThreads) +
            " + threadIdx.x;\nif (place < " + std::to_string(results_) +
            ") {\nState state = State::start();\nfor (int k = 0; k < " + std::to_string(splits_) +
            "; ++k) state.merge(partial[k * " + std::to_string(results_) + " + place]);\n" +
@@ -279,7 +280,7 @@ class Generator {
             const std::string& what) {
     std::string text =
         "#include \"reduce.h\"\nusing namespace tensor::device;\nusing State = " + state() +
-        ";\nextern \"C\" __global__ __launch_bounds__(" + std::to_string(kThreads) +
+        ";\nextern \"C\" __global__ __launch_bounds__(" + std::to_string(kReduceThreads) +
         ") void KERNEL(";
     Call result;
     std::string parameters = operands_.parameters();
@@ -292,7 +293,7 @@ class Generator {
         text + parameters + ") {\nlaunch_next();\nwait_for_previous();\n" + body + "}\n";
     const std::int64_t blocks = ceil_div(results_, results_of_block);
     result.launch.grid = {static_cast<unsigned>(blocks), splits};
-    result.launch.block = {kThreads};
+    result.launch.block = {kReduceThreads};
     result.launch.overlaps_previous = machine_.overlaps_launches;
     const DType dtype = graph_.type(group_.writes.front()).dtype;
     name_kernel(result, machine_,
@@ -305,17 +306,17 @@ class Generator {
   const Graph& graph_;
   const Group& group_;
   const Machine& machine_;
-  Parts parts_;
+  ReduceParts parts_;
   Shape shape_;          // of the operand, without axes of extent 1
   Dims kept_, reduced_;  // its axes in the order in which they are counted
   bool kept_is_inside_ = false;
-  std::int64_t results_ = 0, count_ = 0;  // count: elements of a result
-  int across_ = 1, along_ = kThreads;     // results of a block, threads of a result
-  int splits_ = 1;                        // blocks of a result
+  std::int64_t results_ = 0, count_ = 0;     // count: elements of a result
+  int across_ = 1, along_ = kReduceThreads;  // results of a block, threads of a result
+  int splits_ = 1;                           // blocks of a result
   Operands operands_;
 };
 
-std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+std::optional<Implementation> consider_reduce(const Isolated& alone, const Machine& machine) {
   // Rows in registers are faster where the row family takes the group.
   constexpr double kMergingUs = 1;
   const Graph& graph = alone.laid.graph;
@@ -328,12 +329,12 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
   return Implementation{machine.launch_us + kMergingUs + compute +
                             2 * moving_us(machine, work_of(graph, alone.group).bytes),
                         [=](const Isolated& group) {
-                          return Generator(*parts, group.laid, group.group, machine).lower();
+                          return ReduceGenerator(*parts, group.laid, group.group, machine).lower();
                         }};
 }
 
 }  // namespace
 
-const Family kReduce = {"reduce", consider};
+const Family kReduce = {"reduce", consider_reduce};
 
 }  // namespace tensor::cuda

@@ -31,10 +31,10 @@ const Fold& fold_of(Op op) {
   internal_error("row", "no fold for ", info(op).name);
 }
 
-class Generator {
+class RowGenerator {
  public:
-  Generator(const BlockShape& shape, const LaidOutGraph& laid, const Group& group,
-            const Machine& machine)
+  RowGenerator(const BlockShape& shape, const LaidOutGraph& laid, const Group& group,
+               const Machine& machine)
       : plan_(shape, laid, group, machine),
         graph_(laid.graph),
         group_(group),
@@ -298,7 +298,7 @@ class Generator {
   std::string early_, loads_, code_;  // before and after earlier kernels have ended, and the rest
 };
 
-std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+std::optional<Implementation> consider_row(const Isolated& alone, const Machine& machine) {
   constexpr double kFoldUs = 0.15;  // through shuffles and shared memory, where nothing hides it
   // Lanes that read far apart fetch a sector of 32 bytes for an element of 4 or less: eight times
   // the bytes, of which the caches give back some. Half is assumed, which was not measured; it is
@@ -319,12 +319,12 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
   double moving = moving_us(machine, work_of(graph, group).bytes);
   if (RowPlan(*shape, alone.laid, group, machine).is_scattered()) moving *= kScattered;
   return Implementation{machine.launch_us + folds + compute + moving, [=](const Isolated& one) {
-                          return Generator(*shape, one.laid, one.group, machine).lower();
+                          return RowGenerator(*shape, one.laid, one.group, machine).lower();
                         }};
 }
 
 }  // namespace
 
-const Family kRow = {"row", consider};
+const Family kRow = {"row", consider_row};
 
 }  // namespace tensor::cuda

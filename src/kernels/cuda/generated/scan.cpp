@@ -6,8 +6,8 @@
 namespace tensor::cuda {
 namespace {
 
-constexpr int kThreads = 128;  // of a block
-constexpr int kLines = kThreads / 32;
+constexpr int kScanThreads = 128;  // of a block
+constexpr int kLines = kScanThreads / 32;
 
 struct Lines {
   Shape extents;
@@ -36,7 +36,7 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machi
   call.source.text =
       "#include \"scan.h\"\nusing namespace tensor::device;\n"
       "extern \"C\" __global__ __launch_bounds__(" +
-      std::to_string(kThreads) + ") void KERNEL(const " + in + "* from, " + out +
+      std::to_string(kScanThreads) + ") void KERNEL(const " + in + "* from, " + out +
       "* to) {\nlaunch_next();\nwait_for_previous();\nconst int lane = threadIdx.x % 32;\n"
       "const int line = blockIdx.x * " +
       std::to_string(kLines) + " + threadIdx.x / 32;\nif (line >= " + std::to_string(lines) +
@@ -47,7 +47,7 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machi
       Lines(layout(id), axis).offset() + "] = stored<" + out + ">(convert<Compute<" + out +
       ">>(x));\nsum = __shfl_sync(0xffffffffu, x, 31);\n}\n}\n";
   call.launch.grid = {static_cast<unsigned>(ceil_div(lines, kLines))};
-  call.launch.block = {kThreads};
+  call.launch.block = {kScanThreads};
   call.launch.overlaps_previous = machine.overlaps_launches;
   call.arguments.emplace_back(Pointer{Pointer::Base::operand, 0, 0});
   call.arguments.emplace_back(Pointer{Pointer::Base::operand, 1, 0});
@@ -58,7 +58,7 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machi
   return lowered;
 }
 
-std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+std::optional<Implementation> consider_scan(const Isolated& alone, const Machine& machine) {
   const Graph& graph = alone.laid.graph;
   const Group& group = alone.group;
   constexpr double kStepUs = 0.1;  // 32 elements: a sum over the lanes, each waiting for the last
@@ -76,6 +76,6 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
 
 }  // namespace
 
-const Family kScan = {"scan", consider};
+const Family kScan = {"scan", consider_scan};
 
 }  // namespace tensor::cuda
