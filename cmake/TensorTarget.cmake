@@ -22,8 +22,25 @@ function(tensor_target name)
   if(TENSOR_SANITIZE)
     target_compile_options(${name} PRIVATE -fsanitize=${TENSOR_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
     target_link_options(${name} PUBLIC -fsanitize=${TENSOR_SANITIZE})
-    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # whose manual warns of false alarms in instrumented code
-      target_compile_options(${name} PRIVATE -Wno-maybe-uninitialized)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      # Its manual warns of false alarms in instrumented code. These checks at every access let the library compile for
+      # three times as long; AddressSanitizer finds what it can of them, the fuzzers, built by clang, keep them all.
+      target_compile_options(${name} PRIVATE -Wno-maybe-uninitialized
+                             -fno-sanitize=null,alignment,object-size,pointer-overflow,vptr)
     endif()
   endif()
+endfunction()
+
+# tensor_unity(NAME): with TENSOR_UNITY the files of a folder are compiled as one, in half the time.
+function(tensor_unity name)
+  if(NOT TENSOR_UNITY)
+    return()
+  endif()
+  get_target_property(sources ${name} SOURCES)
+  foreach(source ${sources})
+    get_filename_component(folder ${source} DIRECTORY)
+    string(MAKE_C_IDENTIFIER "in_${folder}" group)
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
+  endforeach()
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()
