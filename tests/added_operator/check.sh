@@ -30,7 +30,7 @@ lines=$(grep -c '^>' <<<"$added") files=$(grep -c '^diff' <<<"$added")
 if grep -q '^<' <<<"$added"; then echo "a line was changed:"; echo "$added"; exit 1; fi
 
 launcher=$(command -v ccache || true)
-cmake -S "$copy/tests/added_operator" -B "$work/build" -DCMAKE_CXX_COMPILER="$cxx" \
+cmake -S "$copy/tests/added_operator" -B "$work/build" -DCMAKE_CXX_COMPILER="$cxx" -DTENSOR_UNITY=ON \
   ${launcher:+-DCMAKE_CXX_COMPILER_LAUNCHER="$launcher"} -DTENSOR_EMULATOR_CACHE="$build/emulated_kernels" \
   >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
 cmake --build "$work/build" --parallel "$(nproc)" >"$work/build.log" || { tail -50 "$work/build.log"; exit 1; }

@@ -1,0 +1,28 @@
+# Which test cases are not of the everyday set (scripts/test), as patterns of GoogleTest's filters.
+
+# Costly: they take longer than ten seconds each. The everyday set runs smaller cases of the same kinds.
+set(costly
+    GemmSm90.IsRight GemmSm90.SumsRows GemmSm90.NormalizesRows GemmSm90.TakesAnyShapesAndLayouts
+    Space.SchedulesAtRandomAreRight Space.SizesForViT SpaceMma.SchedulesAtRandomAreRight
+    Conv.IsRight Conv.IsRightAtOddSizes Conv.WeightsMayBeOperands AttentionSm90.IsRight
+    SoftmaxMma.IsRight SoftmaxMma.SchedulesAtRandomAreRight SoftmaxMma.PlansWithItAreRight
+    SoftmaxMma.TheNineModelsDoWithout
+    GeneratedKernels.AgreeWithTheReference GeneratedKernels.TakeAnyLayout PlanOnEmulator.Transformer
+    */StandardModels.* */StandardModelsOnGpu.* */EmulatedModels.*detr*
+    Compiled.DigitsInBf16HaveTheSameTopClass Cli.AllModesReadTheSameDigits */SceneScores.*/eager
+    Tune.TheOtherProgramsDoToo Tune.MeasuresThenRunsTheTunedModel Tune.EndsWhenItsGoalIsReached
+    CpuTuning.MeasuresEveryWayAndUsesTheBest LearnedModel.ALoadedModelIsAGoodStart
+    LogTest.LosesOnlyTheLineBeingWrittenWhenKilled)
+
+# Unsanitized: they only compile GPU kernels, and NVRTC is not ours to watch, or estimate or verify what others run, for
+# minutes each; one has 64 processes.
+set(unsanitized
+    *CompilesWithoutSpills* *CompileWithoutSpills* *CompilesForTheGpu* *CompileForTheGpu* *CompilesForHopper* *CompileForHopper*
+    *WhatTheModelLikesCompiles* *CompileForEveryArchitecture* *HoldsWhatLevelZeroTakes*
+    *VerifyFindsNothing/setr_mmseg_mla* *VerifyFindsNothing/setr_mmseg_pup* *SixtyFourProcesses*)
+
+list(JOIN costly ":" costly)
+list(JOIN unsanitized ":" unsanitized)
+set(TENSOR_everyday_CASES "*-${costly}:${unsanitized}")
+set(TENSOR_costly_CASES "${costly}-${unsanitized}")
+set(TENSOR_unsanitized_CASES "${unsanitized}")
