@@ -11,6 +11,9 @@ set(costly
     */StandardModels.* */StandardModelsOnGpu.* */EmulatedModels.*detr*
     Compiled.DigitsInBf16HaveTheSameTopClass Cli.AllModesReadTheSameDigits */SceneScores.*/eager
     Tune.TheOtherProgramsDoToo Tune.MeasuresThenRunsTheTunedModel Tune.EndsWhenItsGoalIsReached
+    Tuning.NothingIsLostWhenItIsKilled Tuning.LeavesOutFusionsThatSlowTheWholeModelDown
+    Tuning.ChoosesTheEstimatedFusionWhereTheWholeModelIsFasterByIt Kill.AtAnyMomentCostsOneLine
+    TuneOnGpu.MeasuresInAChildAndPlansFromItsLog */ShippedCoverage.*
     CpuTuning.MeasuresEveryWayAndUsesTheBest LearnedModel.ALoadedModelIsAGoodStart
     LogTest.LosesOnlyTheLineBeingWrittenWhenKilled)
 
