@@ -14,6 +14,8 @@ set(costly
     Tuning.NothingIsLostWhenItIsKilled Tuning.LeavesOutFusionsThatSlowTheWholeModelDown
     Tuning.ChoosesTheEstimatedFusionWhereTheWholeModelIsFasterByIt Kill.AtAnyMomentCostsOneLine
     TuneOnGpu.MeasuresInAChildAndPlansFromItsLog */ShippedCoverage.*
+    Tuning.EndsWithNoSlowerFusionThanItBeganWith Hints.AnotherGpusLogIsOne
+    RunOnDevice.EveryTypeOfNumbersAgreesWithTheEagerRun
     CpuTuning.MeasuresEveryWayAndUsesTheBest LearnedModel.ALoadedModelIsAGoodStart
     LogTest.LosesOnlyTheLineBeingWrittenWhenKilled)
 
