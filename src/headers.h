@@ -1,5 +1,5 @@
-// What many files of the library include, compiled once (src/CMakeLists.txt). Files include it all
-// the same: the presets fuzz and coverage build without this one.
+// What many files of the library include, compiled once (src/CMakeLists.txt). A file includes what
+// it uses all the same: the presets fuzz and coverage build without this one.
 #include <algorithm>
 #include <array>
 #include <charconv>

@@ -8,7 +8,7 @@
 
 namespace tensor::cuda {
 
-/// Of a tile, as in templates/gemm_sm90.h.
+/// A tile takes so much of the depth at a time, as in templates/gemm_sm90.h.
 inline constexpr int kGemmDepth = 64;
 
 /// See templates/gemm_sm90.h.
