@@ -16,8 +16,12 @@ namespace tensor {
 /// backbone.depths[2] ...").
 class TENSOR_API Json {
  public:
+  /// A value takes some 150 bytes in memory but may take 2 in a text ("1,"): without a limit on
+  /// their number a small hostile text would fill the memory.
+  static constexpr std::size_t kMostValues = std::size_t{1} << 18;
+
   /// Parses text; `name` is how messages call it. UserError on what is refused.
-  static Json parse(std::string_view text, std::string name);
+  static Json parse(std::string_view text, std::string name, std::size_t most_values = kMostValues);
   /// Reads and parses a file of at most `max_bytes` (UserError on a larger one).
   static Json load(const std::string& path, std::int64_t max_bytes = 64 << 20);
 

@@ -18,12 +18,6 @@ namespace tensor {
 
 enum class JsonForm : std::uint8_t { scalar, array, object };
 
-namespace {
-// A value takes some 150 bytes in memory but may take 2 in the file ("1,"): without a limit on
-// their number a small hostile file would fill the memory.
-constexpr std::size_t kMaxValues = std::size_t{1} << 18;
-}  // namespace
-
 struct Json::Node {
   const Node* parent = nullptr;
   std::string key;        // in an object; of the root: the document's name
@@ -107,8 +101,8 @@ struct Json::Document final : JsonEvents {
   }
 
   Node& add(JsonForm form) {
-    if (nodes.size() == kMaxValues)
-      fail(name, "holds more than ", kMaxValues, " values: this is not a config file");
+    if (nodes.size() == most_values)
+      fail(name, "holds more than ", most_values, " values, too many for what it is read as");
     Node& node = nodes.emplace_back();
     node.form = form;
     if (open.empty()) {
@@ -126,11 +120,13 @@ struct Json::Document final : JsonEvents {
   }
 
   std::string name;
+  std::size_t most_values = kMostValues;
 };
 
-Json Json::parse(std::string_view text, std::string name) {
+Json Json::parse(std::string_view text, std::string name, std::size_t most_values) {
   auto document = std::make_shared<Document>();
   document->name = std::move(name);
+  document->most_values = most_values;
   read_json(text, document->name, *document);
   return Json(std::shared_ptr<const Node>(document, &document->nodes.front()));
 }

@@ -61,10 +61,12 @@ std::int64_t most_alive(const std::vector<Lifetime>& blocks) {
 // Places the block that reaches highest first from now on, as long as that helps now and then.
 void raise_the_highest(const std::vector<Lifetime>& blocks, std::vector<std::size_t> order,
                        MemoryPlan& best) {
-  // Each takes the square of the number of blocks: a second for some ten thousand.
-  const int tries = blocks.size() > 4096 ? 0 : 64;
+  // Each takes the square of the number of blocks.
+  constexpr std::size_t kComparisons = std::size_t{1} << 26;  // a tenth of a second
+  const std::size_t tries =
+      std::min<std::size_t>(64, kComparisons / (blocks.size() * blocks.size()));
   MemoryPlan plan = place(blocks, order);
-  for (int i = 0; i < tries && best.bytes > best.lower_bound; ++i) {
+  for (std::size_t i = 0; i < tries && best.bytes > best.lower_bound; ++i) {
     const auto highest = std::find_if(order.begin(), order.end(), [&](std::size_t block) {
       return plan.offsets[block] + aligned(blocks[block].bytes) == plan.bytes;
     });
@@ -82,9 +84,10 @@ void raise_the_highest(const std::vector<Lifetime>& blocks, std::vector<std::siz
 MemoryPlan plan_memory(const std::vector<Lifetime>& blocks) {
   MemoryPlan best;
   best.lower_bound = most_alive(blocks);
+  if (blocks.empty()) return best;
   best.bytes = std::numeric_limits<std::int64_t>::max();
-  if (blocks.empty()) best.bytes = 0;
   const auto try_by = [&](auto key) {
+    if (best.bytes == best.lower_bound) return;
     std::vector<std::size_t> order(blocks.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(),

@@ -289,7 +289,9 @@ std::shared_ptr<const detail::Program> detail::read_program(Safetensors file,
   const auto text = file.metadata.find("plan");
   if (text == file.metadata.end())
     fail(path, "is no plan file: it has no metadata entry \"plan\" (Executable::save writes one)");
-  const Json json = Json::parse(text->second, path + ": plan");
+  // What save() writes takes 6 bytes a value and more.
+  const Json json = Json::parse(text->second, path + ": plan",
+                                std::max(Json::kMostValues, text->second.size() / 6));
   if (json.text("format", "") != kFormat)
     fail(path, "is no plan file: its format is \"", json.text("format", ""), "\", need \"", kFormat,
          '"');

@@ -6,8 +6,14 @@
 // A group either narrows down to one operator that everything in it leads to, or it is a run of
 // parallel products (parallel.h), which costs what the one product costs that they become. In the
 // cheapest partition, elementwise groups then join groups that write what they read.
+//
+// There may be as many sets S, and as many groups, as a graph has subsets: a sum of eight branches
+// that read one value has 10^7. FuseLimits bound how many are looked at. Where that does not do,
+// large groups are not seen, or partitions whose beginnings promised less (fuse/search.h); every
+// graph gets a partition, at worst that of operators by themselves.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <string>
@@ -30,11 +36,13 @@ using CostFn = std::function<GroupCost(const LaidOutGraph&, const Group&)>;
 struct FuseLimits {
   int nodes = 12;         // in a group
   int heavy = 2;          // matmuls and convolutions in a group, unless they are parallel
-  int groups = 4096;      // looked at for each last operator, small ones first
   double merging = 0.02;  // the share of its time that a group of parallel products must save,
                           // because it keeps its weights in memory a second time
-  int states = 20000;     // sets S, after which groups are taken in the order of the program only
   bool joins = true;      // in the end, groups may come to lead to several operators
+  // What bounds the time, which is linear in the size of a graph of any shape.
+  int groups = 4096;             // of several operators, beside two for each operator
+  std::int64_t steps = 1 << 18;  // from one set S to another
+  int piece = 1024;              // operators that are planned at once
 };
 
 /// The cheapest partition. Throws InternalError when some operator has no kernel even by itself.

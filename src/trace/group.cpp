@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace tensor {
 namespace {
@@ -45,10 +46,10 @@ Wiring wiring(const Graph& graph) {
 Group make_group(const Graph& graph, const Wiring& wiring, std::vector<ValueId> nodes) {
   std::sort(nodes.begin(), nodes.end());
   Group group;
+  std::unordered_set<ValueId> known;
   for (const ValueId id : nodes) {
     for (const ValueId input : graph[id].inputs)
-      if (!is_in(nodes, wiring.root[at(input)]) &&
-          !std::count(group.reads.begin(), group.reads.end(), input))
+      if (!is_in(nodes, wiring.root[at(input)]) && known.insert(input).second)
         group.reads.push_back(input);
     const auto& readers = wiring.readers[at(id)];
     if (wiring.returned[at(id)] ||
@@ -82,21 +83,19 @@ std::string Structures::of(const Group& group) const {
   std::string text;
   // Members, views among them and reads, named by the order of their appearance. Views between
   // members are part of the structure, as are those through which a group reads.
-  std::vector<ValueId> names;
-  const auto name = [&](auto&& self, ValueId id) -> std::size_t {
-    const auto known = std::find(names.begin(), names.end(), id);
-    if (known != names.end()) return static_cast<std::size_t>(known - names.begin());
-    const Node& node = graph_[id];
-    const bool is_member = is_in(group.nodes, id);
-    const bool is_inside = is_member || is_view(graph_, id);
-    std::string line = std::to_string((is_inside ? inside_ : outside_)[at(id)]);
-    if (is_inside)
-      for (const ValueId input : node.inputs) line += ' ' + std::to_string(self(self, input));
-    names.push_back(id);
-    text += line + (is_in(group.writes, id) ? "!;" : ";");
-    return names.size() - 1;
-  };
-  for (const ValueId id : group.nodes) name(name, id);
+  std::unordered_map<ValueId, std::size_t> names;
+  const auto is_inside = [&](ValueId id) { return is_in(group.nodes, id) || is_view(graph_, id); };
+  for (const ValueId member : group.nodes)
+    visit_inputs_first(
+        graph_, member, [&](ValueId id) { return names.contains(id); }, is_inside,
+        [&](ValueId id) {
+          text += std::to_string((is_inside(id) ? inside_ : outside_)[at(id)]);
+          if (is_inside(id))
+            for (const ValueId input : graph_[id].inputs)
+              text += ' ' + std::to_string(names.at(input));
+          text += is_in(group.writes, id) ? "!;" : ";";
+          names.try_emplace(id, names.size());
+        });
   return text;
 }
 

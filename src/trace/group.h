@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/trace/layout.h"
@@ -23,6 +24,28 @@ struct Wiring {
   std::vector<bool> returned;  // of every root: the caller gets it or a view of it
 };
 Wiring wiring(const Graph& graph);
+
+/// Visits values, each after those that it is made from, in the order of these: `id`, and what
+/// leads to it through values of which `is_entered` says so. Those that `is_known` are passed over;
+/// `visit` makes a value known. There is no recursion: views may follow each other by thousands.
+template <class Known, class Entered, class Visit>
+void visit_inputs_first(const Graph& graph, ValueId id, Known&& is_known, Entered&& is_entered,
+                        Visit&& visit) {
+  std::vector<std::pair<ValueId, std::size_t>> open = {{id, 0}};  // with the next of its inputs
+  while (!open.empty()) {
+    const ValueId last = open.back().first;
+    const auto& inputs = graph[last].inputs;
+    if (is_known(last)) {
+      open.pop_back();
+    } else if (is_entered(last) && open.back().second < inputs.size()) {
+      const ValueId input = inputs[open.back().second++];
+      open.emplace_back(input, 0);
+    } else {
+      visit(last);
+      open.pop_back();
+    }
+  }
+}
 
 /// Operators that run as one kernel.
 struct Group {

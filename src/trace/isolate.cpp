@@ -43,9 +43,9 @@ class Isolator {
 
   // With the views and constants that it is made from.
   void keep(ValueId id) {
-    if (rewriter_(id) >= 0) return;
-    for (const ValueId input : laid_.graph[id].inputs) keep(input);
-    place(id, rewriter_.keep(id));
+    visit_inputs_first(
+        laid_.graph, id, [&](ValueId v) { return rewriter_(v) >= 0; }, [](ValueId) { return true; },
+        [&](ValueId v) { place(v, rewriter_.keep(v)); });
   }
 
   const LaidOutGraph& laid_;
@@ -56,11 +56,15 @@ class Isolator {
 
 // Strides of a value as if what it is a view of lay in rows.
 Strides strides_of(const Graph& graph, ValueId id) {
-  if (!is_view(graph, id)) return row_major(graph.type(id).shape);
-  const ValueId source = graph[id].inputs[0];
-  const auto view =
-      info(graph[id].op).view(graph.type(source), strides_of(graph, source), graph[id].attrs);
-  return view ? view->strides : row_major(graph.type(id).shape);
+  std::vector<ValueId> views;
+  for (; is_view(graph, id); id = graph[id].inputs[0]) views.push_back(id);
+  Strides strides = row_major(graph.type(id).shape);
+  for (; !views.empty(); views.pop_back()) {
+    const Node& node = graph[views.back()];
+    const auto view = info(node.op).view(graph.type(node.inputs[0]), strides, node.attrs);
+    strides = view ? view->strides : row_major(node.type.shape);
+  }
+  return strides;
 }
 
 // " lies 0 2 1" where axes do not lie in their own order, "=2" for one whose elements are the same.
@@ -98,23 +102,29 @@ class ProblemWriter {
   }
 
   std::size_t number_of(ValueId id) {
-    if (const auto known = numbers_.find(id); known != numbers_.end()) return known->second;
-    std::ostringstream line;
+    visit_inputs_first(
+        graph_, id, [&](ValueId v) { return numbers_.contains(v); },
+        [&](ValueId v) { return is_inside(v); }, [&](ValueId v) { write(v); });
+    return numbers_.at(id);
+  }
+
+  void write(ValueId id) {
+    const std::size_t number = numbers_.size();
+    text_ << '%' << number << " = ";
     if (!is_inside(id)) {
       const bool is_constant = graph_.is_constant(root_of(graph_, id));
-      line << (is_constant ? "constant " : "") << graph_.type(id);
-      if (!is_constant) line << order_text(graph_, id);
+      text_ << (is_constant ? "constant " : "") << graph_.type(id);
+      if (!is_constant) text_ << order_text(graph_, id);
     } else {
       const Node& node = graph_[id];
-      line << info(node.op).name << '(';
+      text_ << info(node.op).name << '(';
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
-        line << (i > 0 ? ", %" : "%") << number_of(node.inputs[i]);
-      if (!node.attrs.entries().empty()) line << ", " << node.attrs;
-      line << ')';
+        text_ << (i > 0 ? ", %" : "%") << numbers_.at(node.inputs[i]);
+      if (!node.attrs.entries().empty()) text_ << ", " << node.attrs;
+      text_ << ')';
     }
-    const std::size_t number = numbers_.size();
-    text_ << '%' << number << " = " << line.str() << "; ";
-    return numbers_[id] = number;
+    text_ << "; ";
+    numbers_[id] = number;
   }
 
   const Graph& graph_;

@@ -19,10 +19,19 @@ class NodeSet {
   void remove(const NodeSet& other) {
     for (std::size_t w = 0; w < words_.size(); ++w) words_[w] &= ~other.words_[w];
   }
+  friend NodeSet operator&(NodeSet a, const NodeSet& b) {
+    for (std::size_t w = 0; w < a.words_.size(); ++w) a.words_[w] &= b.words_[w];
+    return a;
+  }
   bool contains(const NodeSet& other) const {
     for (std::size_t w = 0; w < words_.size(); ++w)
       if (other.words_[w] & ~words_[w]) return false;
     return true;
+  }
+  int size() const {
+    int result = 0;
+    for (const auto w : words_) result += __builtin_popcountll(w);
+    return result;
   }
   /// The last member, -1 when there is none.
   int last() const {

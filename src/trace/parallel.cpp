@@ -48,11 +48,18 @@ std::string signature(const Graph& graph, ValueId id, ValueId value) {
 // Whether every view of a value can be one of some columns of wider rows.
 bool views_stay_free(const Graph& graph, const std::vector<std::vector<ValueId>>& consumers,
                      ValueId id, const Strides& strides) {
-  return std::all_of(consumers[at(id)].begin(), consumers[at(id)].end(), [&](ValueId reader) {
-    if (is_compute(graph, reader)) return true;
-    const auto view = info(graph[reader].op).view(graph.type(id), strides, graph[reader].attrs);
-    return view && views_stay_free(graph, consumers, reader, view->strides);
-  });
+  std::vector<std::pair<ValueId, Strides>> open = {{id, strides}};
+  while (!open.empty()) {
+    const auto [seen, lies] = std::move(open.back());
+    open.pop_back();
+    for (const ValueId reader : consumers[at(seen)]) {
+      if (is_compute(graph, reader)) continue;
+      const auto view = info(graph[reader].op).view(graph.type(seen), lies, graph[reader].attrs);
+      if (!view) return false;
+      open.emplace_back(reader, view->strides);
+    }
+  }
+  return true;
 }
 
 Strides wide_rows(const Shape& shape) {
@@ -405,12 +412,9 @@ Isolated merged_alone(const LaidOutGraph& laid, const ParallelRun& run) {
   put(read, to.add_input(graph.type(read)));
   for (const ValueId id : lead)
     if (const ValueId sums = told(graph, id); sums >= 0) put(sums, to.add_input(graph.type(sums)));
-  const auto keep = [&](auto&& self, ValueId id) -> void {
-    if (rewriter(id) >= 0) return;
-    for (const ValueId input : graph[id].inputs) self(self, input);
-    put(id, rewriter.keep(id));
-  };
-  keep(keep, left);
+  visit_inputs_first(
+      graph, left, [&](ValueId id) { return rewriter(id) >= 0; }, [](ValueId) { return true; },
+      [&](ValueId id) { put(id, rewriter.keep(id)); });
   std::vector<ValueId> nodes;
   for (const ValueId id : lead) nodes.push_back(rewriter(id));
 

@@ -139,7 +139,7 @@ TEST(Json, LimitsTheNumberOfValues) {
   std::string text = "[0";
   for (int i = 0; i < 1 << 18; ++i) text += ",0";
   EXPECT_EQ(parse_message(text + "]"),
-            "c.json: holds more than 262144 values: this is not a config file");
+            "c.json: holds more than 262144 values, too many for what it is read as");
 }
 
 // The parser beneath takes a zero byte for the end of the text.

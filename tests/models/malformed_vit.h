@@ -35,7 +35,7 @@ inline Cases config_file_cases() {
       {"too deep", "vit_hf", file(file_name, deep),
        "DIR/config.json: line 1: nested deeper than 64 levels"},
       {"too many values", "vit_hf", file(file_name, wide + "1]}"),
-       "DIR/config.json: holds more than 262144 values: this is not a config file"},
+       "DIR/config.json: holds more than 262144 values, too many for what it is read as"},
       {"not UTF-8", "vit_hf", config("LABEL_7\",\n  \"8", "LABEL_\xc3\x28\",\n  \"8"),
        "DIR/config.json: not valid JSON: line 19, column 16: syntax error while parsing value - "
        "invalid string: ill-formed UTF-8 byte; last read: '\"LABEL_?('"},

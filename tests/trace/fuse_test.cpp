@@ -330,4 +330,104 @@ TEST(Fuse, ManyBranchesArePlanned) {
   }
 }
 
+// Many branches of one value that are added up once all are there.
+Graph sum_of_branches(int count, const std::function<ValueId(Graph&, ValueId, int)>& branch) {
+  Graph graph;
+  const ValueId x = graph.add_input({{4, 4}, tn::f32});
+  std::vector<ValueId> terms;
+  for (int i = 0; i < count; ++i) terms.push_back(branch(graph, x, i));
+  ValueId sum = terms[0];
+  for (int i = 1; i < count; ++i)
+    sum = graph.add(tn::Op::add, {sum, terms[static_cast<std::size_t>(i)]});
+  graph.set_outputs({sum});
+  return graph;
+}
+
+ValueId series_term(Graph& graph, ValueId x, int i) {
+  const ValueId factor = graph.add_constant(tn::full({4}, i, tn::f32));
+  const ValueId scaled = graph.add(tn::Op::multiply, {x, factor});
+  return graph.add(tn::Op::multiply,
+                   {graph.add(tn::Op::sin, {scaled}), graph.add(tn::Op::exp, {scaled})});
+}
+
+ValueId expert(Graph& graph, ValueId x, int i) {
+  const ValueId weight = graph.add_constant(tn::full({4, 4}, i, tn::f32));
+  return graph.add(tn::Op::tanh, {graph.add(tn::Op::matmul, {x, weight})});
+}
+
+// Each operator reads one or two of the `window` values before it.
+Graph random_large(int count, int window, std::mt19937& random) {
+  Graph graph;
+  std::vector<ValueId> values = {graph.add_input({{4, 4}, tn::f32})};
+  const auto any = [&] {
+    const std::size_t last = std::min(values.size(), static_cast<std::size_t>(window));
+    return values[values.size() - 1 - random() % last];
+  };
+  const ValueId weight = graph.add_constant(tn::full({4, 4}, 1, tn::f32));
+  while (static_cast<int>(values.size()) < count) switch (random() % 4) {
+      case 0:
+        values.push_back(graph.add(tn::Op::tanh, {any()}));
+        break;
+      case 1:
+        values.push_back(graph.add(tn::Op::matmul, {any(), weight}));
+        break;
+      default:
+        values.push_back(graph.add(tn::Op::add, {any(), any()}));
+        break;
+    }
+  graph.set_outputs({values.end() - 20, values.end()});
+  return graph;
+}
+
+// What a group reads and writes, and something for each kernel.
+tn::GroupCost traffic(const tn::LaidOutGraph&, const Group& group) {
+  return {0, 10 + static_cast<double>(group.reads.size() + group.writes.size())};
+}
+
+// The work is counted, not timed: groups whose cost is asked for.
+TEST(Fuse, WorkIsLinearInGraphsOfAnyShape) {
+  std::mt19937 random(static_cast<unsigned>(tn::check::seed()));
+  for (const Graph& graph : {sum_of_branches(400, series_term), sum_of_branches(600, expert),
+                             random_large(2000, 4, random), random_large(2000, 40, random),
+                             random_large(2000, 2000, random)}) {
+    const tn::Fusible fusible = tn::propose_parallel(tn::lay_out(graph));
+    std::int64_t asked = 0;
+    const tn::CostFn cost = [&](const tn::LaidOutGraph& of, const Group& group) {
+      ++asked;
+      return traffic(of, group);
+    };
+    const tn::FusionPlan plan = tn::fuse(fusible, cost, {.joins = false});
+    expect_runs(graph, plan);
+    // Operators alone, their share of groups, those that all may look at, and parallel products.
+    EXPECT_LE(asked, 3 * graph.size() + tn::FuseLimits().groups +
+                         static_cast<std::int64_t>(fusible.runs.size()));
+    EXPECT_LT(plan.microseconds, 0.7 * tn::no_fusion(fusible.laid, cost).microseconds);
+  }
+}
+
+// Where the limits are far too small for all sets, what is found is nearly as cheap.
+TEST(Fuse, FindsNearlyTheCheapestPartOfManyBranches) {
+  constexpr tn::FuseLimits kAll{.groups = 1 << 20, .steps = std::int64_t{1} << 40};
+  for (const auto& branch : {series_term, expert}) {
+    const tn::Fusible fusible = tn::propose_parallel(tn::lay_out(sum_of_branches(5, branch)));
+    const double cheapest = tn::fuse(fusible, traffic, kAll).microseconds;
+    for (const std::int64_t steps : {1, 1000, 100000})
+      EXPECT_LE(tn::fuse(fusible, traffic, {.groups = 500, .steps = steps}).microseconds,
+                1.25 * cheapest)
+          << steps << " steps";
+    EXPECT_LE(tn::fuse(fusible, traffic).microseconds, 1.02 * cheapest);
+  }
+}
+
+TEST(Fuse, NoGroupCrossesPieces) {
+  std::mt19937 random(static_cast<unsigned>(tn::check::seed()));
+  for (int round = 0; round < 20; ++round) {
+    const Graph graph = random_large(100, 6, random);
+    const tn::Fusible fusible = tn::propose_parallel(tn::lay_out(graph));
+    const tn::FusionPlan plan = tn::fuse(fusible, traffic, {.piece = 16});
+    expect_runs(graph, plan);
+    EXPECT_LE(plan.microseconds, tn::no_fusion(fusible.laid, traffic).microseconds);
+  }
+}
+
 }  // namespace
