@@ -8,6 +8,8 @@
 #include <tuple>
 
 #include "src/compile.h"
+#include "src/core/storage.h"
+#include "src/kernels/host/parallel.h"
 #include "src/kernels/host/weights.h"
 #include "src/runtime/program.h"
 #include "src/stages.h"

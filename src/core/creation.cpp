@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/core/cores.h"
 #include "src/core/device_seam.h"
 #include "src/core/dispatch.h"
 #include "src/core/storage.h"
@@ -199,8 +200,7 @@ Tensor Generator::normal(const Shape& shape, double mean, double deviation, DTyp
       }
     };
     constexpr std::int64_t kWorthAThread = 1 << 16;  // pairs
-    const std::int64_t threads =
-        std::min<std::int64_t>(std::thread::hardware_concurrency(), pairs / kWorthAThread);
+    const std::int64_t threads = std::min<std::int64_t>(available_cores(), pairs / kWorthAThread);
     if (threads < 2 || has_spare_) return make(*this, 0, pairs);
     // A count makes two draws: everybody begins where the pairs before would have led to.
     std::vector<std::jthread> running;

@@ -5,6 +5,7 @@
 
 #include "src/core/storage.h"
 #include "src/kernels/cpu/copy/copy.h"
+#include "src/kernels/host/parallel.h"
 #include "src/kernels/host/strided_copy.h"
 
 namespace tensor::detail {
@@ -89,8 +90,14 @@ std::byte* CpuEngine::address(const Context& context, const Location& location) 
   return nullptr;
 }
 
+// At once elsewhere, rather than kernel by kernel.
 void CpuEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
                     const Observer& observe) const {
+  cpu::run_with_pool([&] { run_here(inputs, outputs, observe); });
+}
+
+void CpuEngine::run_here(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
+                         const Observer& observe) const {
   const auto context = contexts_.take([&] { return new_context(); });
   for (std::size_t i = 0; i < inputs.size(); ++i)
     context->inputs[i] = contiguous(inputs[i], context->packed[i], threads_);

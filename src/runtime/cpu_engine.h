@@ -49,6 +49,8 @@ class CpuEngine : public Engine {
   std::byte* address(const Context& context, const Location& location) const;
   void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
            const Observer& observe) const;
+  void run_here(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
+                const Observer& observe) const;
 
   const Program& program_;
   int threads_;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/core/cores.h"
 #include "src/core/dispatch.h"
 #include "src/core/loop.h"
 
@@ -61,7 +62,7 @@ double largest_of_parts(const ConstView& one, const ConstView& other, const Of& 
   const auto longest = std::max_element(one.shape.begin(), one.shape.end());
   const std::int64_t extent = one.rank() == 0 ? 1 : *longest;
   const int axis = static_cast<int>(longest - one.shape.begin());
-  const std::int64_t most = std::min<std::int64_t>(std::thread::hardware_concurrency(), extent);
+  const std::int64_t most = std::min<std::int64_t>(available_cores(), extent);
   const std::int64_t count = std::clamp<std::int64_t>(num_elements(one.shape) / kWorthAThread, 1,
                                                       std::max<std::int64_t>(most, 1));
   if (count == 1) return of(one, other);

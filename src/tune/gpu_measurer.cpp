@@ -5,6 +5,7 @@
 #include <sstream>
 #include <thread>
 
+#include "src/core/cores.h"
 #include "src/tune/gpu_difference.h"
 #include "src/tune/gpu_loop.h"
 #include "src/tune/worker.h"
@@ -178,7 +179,7 @@ Measuring gpu_measuring(int device, const std::deque<Problem>& problems) {
       return true;
     }
   };
-  how.compilers = static_cast<int>(std::max(2u, std::thread::hardware_concurrency()));
+  how.compilers = std::max(2, available_cores());
   return how;
 }
 

@@ -2,9 +2,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "src/kernels/cpu/kernel.h"
+#include "src/kernels/host/parallel.h"
 #include "src/kernels/host/simd/table.h"
 #ifdef TENSOR_WITH_ONEDNN
 #include "src/kernels/cpu/onednn.h"
@@ -14,7 +14,7 @@ namespace tensor::cpu {
 
 Machine this_machine(int threads) {
   Machine m;
-  m.threads = threads > 0 ? threads : std::max(1u, std::thread::hardware_concurrency());
+  m.threads = threads > 0 ? threads : all_threads();
   const double cores = m.threads;
 #if defined(__x86_64__)
   const bool wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");

@@ -134,9 +134,13 @@ dnnl::memory packed(const Tensor& constant, const dnnl::memory::desc& given,
                     const dnnl::memory::desc& wanted) {
   const detail::TensorImpl& impl = detail::stored(constant);
   dnnl::memory from(given, cpu_engine(), impl.first()), to(wanted, cpu_engine());
-  dnnl::stream stream(cpu_engine());
-  dnnl::reorder(from, to).execute(stream, from, to);
-  stream.wait();
+  const int threads = thread_limit();
+  run_with_pool([&] {
+    const ThreadLimit limit(threads);
+    dnnl::stream stream(cpu_engine());
+    dnnl::reorder(from, to).execute(stream, from, to);
+    stream.wait();
+  });
   forget_pages(constant);
   return to;
 }
@@ -235,6 +239,10 @@ std::unique_ptr<OnednnKernel::Call> OnednnKernel::new_call() const {
 }
 
 void OnednnKernel::run(std::span<std::byte* const> operands, std::byte* scratch) const {
+  run_with_pool([&] { run_here(operands, scratch); });
+}
+
+void OnednnKernel::run_here(std::span<std::byte* const> operands, std::byte* scratch) const {
   const ThreadLimit limit(threads_);
   for (const Packing& p : packings_) p.copy.run(operands[p.operand], scratch + p.offset, threads_);
   std::byte* result = nullptr;

@@ -94,6 +94,7 @@ class OnednnKernel : public Kernel {
     std::vector<dnnl_exec_arg_t> arguments;  // all of them, then those owned
   };
   std::unique_ptr<Call> new_call() const;
+  void run_here(std::span<std::byte* const> operands, std::byte* scratch) const;
   void reserve(Packing& packing, const Strides& in_scratch);
 
   dnnl::primitive primitive_;

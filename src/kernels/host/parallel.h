@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 namespace tensor::cpu {
 
@@ -20,6 +21,26 @@ void parallel_for(int threads, std::int64_t count, const Body& body) {
         (*static_cast<const Body*>(f))(task, thread);
       },
       &body);
+}
+
+/// How many threads compute where nobody says so: the available cores, or fewer where OpenMP is
+/// told so (OMP_NUM_THREADS, OMP_THREAD_LIMIT, omp_set_num_threads).
+int all_threads();
+
+/// Whether this thread's pool stayed behind in the parent of this process: fork() copies none of
+/// its threads, and OpenMP would wait for them for ever.
+bool has_lost_pool();
+/// Runs it in another thread, which has a pool, and waits. What it throws goes to the caller.
+void run_elsewhere(const std::function<void()>& body);
+
+/// Runs it in this thread, or elsewhere if the pool is lost. Whatever may start a parallel region
+/// goes through this.
+template <class Body>
+void run_with_pool(const Body& body) {
+  if (has_lost_pool())
+    run_elsewhere(body);
+  else
+    body();
 }
 
 /// While it lives, parallel regions that libraries start in this thread (oneDNN's) have `threads`

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <thread>
 #include <vector>
 
 #include "src/core/rounding.h"
@@ -69,7 +68,5 @@ Tensor spread(const Tensor& x, const Shape& shape, const Strides& strides, int t
         .run(detail::stored(x).first(), detail::stored(result).first(), threads);
   return result;
 }
-
-int all_threads() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
 
 }  // namespace tensor::cpu

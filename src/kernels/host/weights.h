@@ -15,7 +15,4 @@ Tensor converted(const Tensor& x, DType dtype, int threads);
 /// elements) from its first. x itself where that is how it lies in memory.
 Tensor spread(const Tensor& x, const Shape& shape, const Strides& strides, int threads);
 
-/// The threads of this machine that the process may use.
-int all_threads();
-
 }  // namespace tensor::cpu

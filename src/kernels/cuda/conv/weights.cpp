@@ -4,6 +4,7 @@
 
 #include "src/core/rounding.h"
 #include "src/kernels/cuda/conv/conv.h"
+#include "src/kernels/host/parallel.h"
 #include "src/kernels/host/weights.h"
 
 namespace tensor::cuda {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "src/core/cores.h"
 #include "src/kernels/cuda/driver/kernel_cache.h"
 #include "src/kernels/cuda/driver/tensor_map.h"
 
@@ -26,7 +27,7 @@ void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work
       }
   };
   std::vector<std::thread> threads;
-  const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const auto cores = static_cast<std::size_t>(available_cores());
   for (std::size_t i = 1; i < std::min(count, cores); ++i) threads.emplace_back(run);
   run();
   for (std::thread& thread : threads) thread.join();

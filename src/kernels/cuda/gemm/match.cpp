@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/kernels/host/parallel.h"
 #include "src/kernels/host/weights.h"
 
 namespace tensor::cuda {
