@@ -108,6 +108,12 @@ Compiled::Compiled(TensorFunction function, CompileOptions options, std::size_t 
   cache_->capacity = std::max<std::size_t>(capacity, 1);
 }
 
+std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) const {
+  for (const Tensor& x : inputs)
+    if (detail::impl(x).recorder) return cache_->function(inputs);
+  return executable(inputs)(inputs);
+}
+
 Executable Compiled::executable(const std::vector<Tensor>& inputs) const {
   std::vector<TensorType> types;
   for (const Tensor& x : inputs) types.push_back(x.type());

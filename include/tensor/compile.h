@@ -57,9 +57,14 @@ struct CompileOptions {
 /// does not support (dtype, tf32), and if there is no such device.
 ///
 /// Tensors that the function captures, such as a model's parameters, become constants of the
-/// executable. They are shared; only those that are stored in another form are copied. Do not write
-/// into them while the executable exists, or it computes with some old and some new values. To
-/// change them, compile again.
+/// executable. A function that writes into them while it is traced computes what it would compute
+/// if it were called: each use has the values of its moment. Those that the function does not write
+/// are shared, and copied only where they are stored in another form. Do not write into them while
+/// the executable exists: it would compute with some old and some new values. After an assignment
+/// its calls throw UserError; what is written through a pointer (mutable_data(), at()) is not. To
+/// change them, compile again. UserError if what the function has used changes while it is traced
+/// in a way that cannot be seen: through a pointer from before the use, or in the memory that
+/// from_memory was given.
 TENSOR_API Executable compile(const TensorFunction& function, const std::vector<TensorType>& inputs,
                               const CompileOptions& options = {});
 TENSOR_API Executable compile(const TensorFunction& function, const std::vector<Tensor>& examples,
@@ -72,9 +77,9 @@ class TENSOR_API Compiled {
  public:
   explicit Compiled(TensorFunction function, CompileOptions options = {}, std::size_t capacity = 8);
 
-  std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const {
-    return executable(inputs)(inputs);
-  }
+  /// Inside a function that is traced itself, with inputs that are, the function is traced along:
+  /// it becomes a part of the outer one, compiled with that one's options.
+  std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const;
   /// The executable for inputs of these types, compiled now if necessary.
   Executable executable(const std::vector<Tensor>& inputs) const;
 

@@ -95,7 +95,7 @@ class TENSOR_API Tensor {
   /// memory (UserError otherwise: bring them there with to("cpu")).
   template <class T>
   const T* data() const {
-    return static_cast<const T*>(raw_data(dtype_of<T>()));
+    return static_cast<const T*>(raw_data(dtype_of<T>(), "data"));
   }
   /// As `data`, for writing. UserError when the memory is read-only.
   template <class T>
@@ -105,11 +105,13 @@ class TENSOR_API Tensor {
   /// All elements in a row. UserError unless contiguous and of type T.
   template <class T>
   std::span<const T> span() const {
+    require_values("span");
     require_contiguous();
     return {data<T>(), static_cast<std::size_t>(size())};
   }
   template <class T>
   std::span<T> mutable_span() {
+    require_values("mutable_span");
     require_contiguous();
     return {mutable_data<T>(), static_cast<std::size_t>(size())};
   }
@@ -140,10 +142,9 @@ class TENSOR_API Tensor {
   template <class T>
   requires std::is_arithmetic_v<T>
   explicit operator T() const {
-    if constexpr (std::is_same_v<T, bool>)
-      return truth();
-    else
-      return item<T>();
+    if constexpr (std::is_same_v<T, bool>) return truth();
+    require_values("static_cast");
+    return item<T>();
   }
   /// A reference to one element in this process's memory; `T` must be the element type exactly.
   /// Indices as in `item`. UserError for writing when the memory is read-only.
@@ -155,7 +156,7 @@ class TENSOR_API Tensor {
   }
   template <class T, std::integral... I>
   T& at(I... indices) {
-    require_writable("at");
+    expose("at");
     return const_cast<T&>(std::as_const(*this).template at<T>(indices...));
   }
 
@@ -223,7 +224,7 @@ class TENSOR_API Tensor {
       return from_number(static_cast<double>(value));
     }
   }
-  const void* raw_data(DType dtype) const;
+  const void* raw_data(DType dtype, std::string_view where) const;
   void* raw_mutable_data(DType dtype);
   // An element of a device goes to `copy`; UserError when that is null.
   const void* raw_element(std::span<const std::int64_t> indices, std::byte* copy) const;
@@ -232,7 +233,9 @@ class TENSOR_API Tensor {
   bool truth() const;
   void require_dtype(DType dtype) const;
   void require_contiguous() const;
-  void require_writable(std::string_view where) const;
+  void require_values(std::string_view where) const;
+  // Before a pointer to write through is handed out. UserError where the memory is read-only.
+  void expose(std::string_view where);
 
   std::shared_ptr<detail::TensorImpl> impl_;
 };
@@ -301,11 +304,13 @@ class Elements {
 
 template <class T>
 Elements<T> Tensor::elements() const {
+  require_values("elements");
   return Elements<T>(*this, data<T>());
 }
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
+  require_values("to_vector");
   const Tensor here = to(Device());
   const Tensor converted = here.dtype() == dtype_of<T>() ? here : here.astype(dtype_of<T>());
   const Elements<T> range = converted.elements<T>();

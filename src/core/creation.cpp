@@ -11,6 +11,7 @@
 #include "src/core/device_seam.h"
 #include "src/core/dispatch.h"
 #include "src/core/storage.h"
+#include "src/core/view.h"
 
 namespace tensor {
 namespace {
@@ -21,7 +22,7 @@ Tensor generate(const Shape& shape, DType dtype, F value_at) {
   Tensor result = empty(shape, dtype);
   dispatch(dtype, [&]<class Tag>(Tag) {
     using T = typename Tag::type;
-    T* out = result.mutable_data<T>();
+    T* out = mutable_view(result).as<T>();
     for (std::int64_t i = 0; i < result.size(); ++i) out[i] = convert<T>(value_at(i));
   });
   return result;
@@ -45,6 +46,7 @@ Tensor foreign(std::byte* data, const Shape& shape, DType dtype, std::shared_ptr
   // A block nobody owns still needs an identity of its own for shares_storage.
   storage->owner = owner ? std::move(owner) : std::shared_ptr<const void>(data, [](const void*) {});
   storage->read_only = read_only;
+  detail::about_to_expose(*storage);  // whoever gave the memory may write into it at any time
   detail::TensorImpl impl;
   impl.type = {shape, dtype};
   impl.strides = strides ? *strides : row_major(shape);
@@ -187,7 +189,7 @@ Tensor Generator::normal(const Shape& shape, double mean, double deviation, DTyp
   const std::int64_t size = result.size(), pairs = (size + 1) / 2;
   dispatch(dtype, [&]<class Tag>(Tag) {
     using T = typename Tag::type;
-    T* const out = result.mutable_data<T>();
+    T* const out = mutable_view(result).as<T>();
     // A pair is made of two draws, by Box and Muller; 1 - u lies in (0, 1], so the logarithm is
     // finite.
     const auto make = [=](Generator& from, std::int64_t begin, std::int64_t end) {

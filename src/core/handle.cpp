@@ -17,7 +17,7 @@ namespace {
 template <class T>
 Tensor weak_scalar(T value) {
   Tensor result = empty({}, dtype_of<T>());
-  *result.mutable_data<T>() = value;
+  *mutable_view(result).as<T>() = value;
   detail::TensorImpl impl = detail::impl(result);
   impl.weak = true;
   return detail::make_tensor(std::move(impl));
@@ -44,11 +44,13 @@ std::int64_t Tensor::nbytes() const { return size() * item_size(dtype()); }
 bool Tensor::is_contiguous() const { return tensor::is_contiguous(shape(), strides()); }
 bool Tensor::is_weak() const { return detail::impl(*this).weak; }
 bool Tensor::is_read_only() const {
-  const detail::TensorImpl& self = detail::placed(*this);
+  const detail::TensorImpl& self = detail::placed(*this, "is_read_only");
   return self.storage->read_only || self.overlapping;
 }
 bool Tensor::shares_storage(const Tensor& other) const {
-  return detail::placed(*this).storage->owner == detail::placed(other).storage->owner;
+  constexpr std::string_view kWhere = "shares_storage";
+  return detail::placed(*this, kWhere).storage->owner ==
+         detail::placed(other, kWhere).storage->owner;
 }
 
 Device Tensor::device() const {
@@ -72,19 +74,20 @@ Tensor Tensor::to(const Device& device) const {
   return detail::make_tensor(std::move(impl));
 }
 
-const void* Tensor::raw_data(DType dtype) const {
+const void* Tensor::raw_data(DType dtype, std::string_view where) const {
   require_dtype(dtype);
-  return detail::stored(*this).first();
+  return detail::stored(*this, where).first();
 }
 
 void* Tensor::raw_mutable_data(DType dtype) {
   require_dtype(dtype);
-  require_writable("mutable_data");
+  expose("mutable_data");
   return detail::stored(*this).first();
 }
 
 const void* Tensor::raw_element(std::span<const std::int64_t> indices, std::byte* copy) const {
-  const detail::TensorImpl& self = copy ? detail::placed(*this) : detail::stored(*this);
+  const detail::TensorImpl& self =
+      copy ? detail::placed(*this, "item") : detail::stored(*this, "at");
   const auto reached = [&](const std::byte* element) {
     if (!self.storage->device.is_cuda()) return element;
     detail::download(self.storage->device, element,
@@ -142,12 +145,16 @@ void Tensor::require_contiguous() const {
          " are not in a row: use copy() first");
 }
 
-void Tensor::require_writable(std::string_view where) const {
+void Tensor::require_values(std::string_view where) const { detail::require_values(*this, where); }
+
+void Tensor::expose(std::string_view where) {
+  require_values(where);
   if (is_read_only())
     fail(where,
          detail::impl(*this).overlapping ? "several indices of this broadcast share one element"
                                          : "the memory of this tensor is read-only",
          ": write into a copy() instead, or read through item() or a const Tensor");
+  detail::about_to_expose(*detail::impl(*this).storage);
 }
 
 }  // namespace tensor

@@ -2,7 +2,10 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <mutex>
+#include <vector>
 
 namespace tensor::detail {
 
@@ -28,24 +31,78 @@ std::shared_ptr<Storage> allocate(std::int64_t bytes) {
   return storage;
 }
 
+// ---- Who is told of writes
+
+namespace {
+
+std::atomic<std::uint64_t> writes = 0;
+std::atomic<int> clock_users = 0;
+
+// Never destroyed: tensors that are global variables are written until the process ends.
+struct Watchers {
+  std::mutex mutex;
+  std::vector<Watcher*> all;
+};
+Watchers& watchers() {
+  static auto& result = *new Watchers;
+  return result;
+}
+
+}  // namespace
+
+std::uint64_t write_clock() { return writes.load(std::memory_order_relaxed); }
+
+Watcher::Watcher(bool needs_clock) : needs_clock_(needs_clock) {
+  const std::lock_guard lock(watchers().mutex);
+  watchers().all.push_back(this);
+  clock_users += needs_clock;
+}
+
+void Watcher::stop_watching() {
+  const std::lock_guard lock(watchers().mutex);
+  if (std::erase(watchers().all, this) > 0) clock_users -= needs_clock_;
+}
+
+namespace {
+
+void tell(Storage& storage, bool is_certain) {
+  if (clock_users.load(std::memory_order_relaxed) > 0)
+    storage.written_at.store(writes.fetch_add(1, std::memory_order_relaxed) + 1,
+                             std::memory_order_relaxed);
+  if (storage.watchers.load(std::memory_order_relaxed) == 0) return;
+  const std::lock_guard lock(watchers().mutex);
+  for (Watcher* watcher : watchers().all) watcher->before_write(storage, is_certain);
+}
+
+}  // namespace
+
+void about_to_write(Storage& storage) { tell(storage, true); }
+
+void about_to_expose(Storage& storage) {
+  tell(storage, false);
+  if (!storage.is_exposed.load(std::memory_order_relaxed))
+    storage.is_exposed.store(true, std::memory_order_relaxed);
+}
+
 const TensorImpl& impl(const Tensor& x) {
   if (!x.defined())
     fail("tensor", "this tensor is undefined (default constructed): give it a value first");
   return *x.impl();
 }
 
-const TensorImpl& placed(const Tensor& x) {
-  const TensorImpl& result = impl(x);
-  if (result.recorder)
-    fail("trace", "the values of a traced tensor (", result.type,
-         ") are asked for, but exist only when the compiled "
-         "function runs: keep item(), data(), printing and boolean masks out of functions that are "
-         "traced");
-  return result;
+void require_values(const Tensor& x, std::string_view where, std::string_view mend) {
+  if (const TensorImpl& result = impl(x); result.recorder)
+    fail(where, "asks for the values of a traced tensor (", result.type,
+         "), which exist only when the compiled function runs: ", mend);
 }
 
-const TensorImpl& stored(const Tensor& x) {
-  const TensorImpl& result = placed(x);
+const TensorImpl& placed(const Tensor& x, std::string_view where) {
+  require_values(x, where);
+  return impl(x);
+}
+
+const TensorImpl& stored(const Tensor& x, std::string_view where) {
+  const TensorImpl& result = placed(x, where);
   if (const Device& device = result.storage->device; device.is_cuda())
     fail("tensor", "the elements of this tensor (", result.type, ") lie on ", device,
          ", where they cannot be reached from here: bring them with to(\"cpu\")");

@@ -1,8 +1,11 @@
 // Storage: a block of memory that tensors share, and TensorImpl: what a Tensor handle points to.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "tensor/device.h"
 #include "tensor/handle.h"
@@ -19,7 +22,38 @@ struct Storage {
   bool read_only = false;
   bool in_file = false;  // a mapping of a file, never written: its pages can be read again
   Device device = {};
+  // Whether somebody may hold a pointer to write through, of which nobody is told.
+  std::atomic<bool> is_exposed = false;
+  std::atomic<std::uint64_t> written_at = 0;  // a moment of write_clock()
+  std::atomic<int> watchers = 0;              // how many want to be told of writes
 };
+
+/// Counts the writes into the storages of this process while a Watcher needs it.
+std::uint64_t write_clock();
+
+/// Who wants to be told of writes into the storages whose `watchers` it counts itself among.
+class Watcher {
+ public:
+  explicit Watcher(bool needs_clock = false);
+  Watcher(const Watcher&) = delete;
+  Watcher& operator=(const Watcher&) = delete;
+  /// The elements are still as they were. A write is certain unless a pointer is handed out, which
+  /// may be read alone. In the thread that writes, one call at a time; does not throw.
+  virtual void before_write(const Storage& storage, bool is_certain) = 0;
+
+ protected:
+  /// Of the destructor, first of all: returns when no other thread is in before_write.
+  void stop_watching();
+  ~Watcher() { stop_watching(); }
+
+ private:
+  bool needs_clock_;
+};
+
+/// Comes before every write into elements that a caller knows, from whatever thread.
+void about_to_write(Storage& storage);
+/// The same, before a pointer is handed out that writes will go through.
+void about_to_expose(Storage& storage);
 
 /// Elements are 64-byte aligned and uninitialised. Throws UserError when the memory cannot be had.
 std::shared_ptr<Storage> allocate(std::int64_t bytes);
@@ -41,10 +75,16 @@ struct TensorImpl {
 
 /// The impl of a defined tensor; throws UserError on an undefined one.
 const TensorImpl& impl(const Tensor& x);
-/// The same of a tensor with elements on whatever device; throws UserError on a traced one.
-const TensorImpl& placed(const Tensor& x);
+/// The same of a tensor with elements on whatever device; throws UserError on a traced one, naming
+/// `where` as what asks for its values.
+const TensorImpl& placed(const Tensor& x, std::string_view where = "trace");
 /// The same of elements in memory of this process; throws UserError where they lie on a device.
-const TensorImpl& stored(const Tensor& x);
+const TensorImpl& stored(const Tensor& x, std::string_view where = "trace");
+/// Throws UserError where x is traced; `mend` is what can be done instead.
+void require_values(const Tensor& x, std::string_view where,
+                    std::string_view mend =
+                        "compute with operators, such as where(), or leave it "
+                        "out of functions that are traced");
 
 Tensor make_tensor(TensorImpl impl);
 

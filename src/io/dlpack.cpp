@@ -92,9 +92,11 @@ Tensor adopt(const DLTensor& x, std::shared_ptr<const void> owner) {
 
 DLManagedTensor* to_dlpack(const Tensor& x) {
   // DLPack 0.6 cannot say "do not write"; NumPy refuses for the same reason.
+  detail::stored(x, "to_dlpack");
   if (x.is_read_only())
     fail("to_dlpack",
          "this tensor must not be written (a mapped file, a broadcast): pass a copy()");
+  detail::about_to_expose(*detail::impl(x).storage);
   auto exported = std::make_unique<Exported>();
   exported->x = x;
   exported->shape = x.shape();

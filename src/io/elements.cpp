@@ -20,6 +20,7 @@ std::span<std::byte> element_bytes(const Tensor& x) {
 
 Tensor rowed(const Tensor& x, const std::string& where) {
   if (!x.defined()) fail(where, "is undefined (default constructed): give it a value first");
+  detail::require_values(x, where);
   const Tensor here = x.to(Device());
   return here.is_contiguous() ? here : here.copy();
 }

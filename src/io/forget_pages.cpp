@@ -9,7 +9,7 @@
 namespace tensor {
 
 void forget_pages(const Tensor& x) {
-  const detail::TensorImpl& t = detail::placed(x);
+  const detail::TensorImpl& t = detail::placed(x, "forget_pages");
   if (!t.storage->in_file || x.size() == 0) return;
   std::int64_t reach = 1;  // elements from the first to the last
   for (int axis = 0; axis < t.type.shape.rank(); ++axis) {

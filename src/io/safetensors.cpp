@@ -37,7 +37,9 @@ Tensor mapped(const Source& source, const SafetensorsEntry& entry, std::int64_t 
   if (!aligned || entry.begin == entry.end) return copied(source, entry, data_start);
   const Tensor x = from_memory(static_cast<const void*>(first), entry.shape, entry.dtype,
                                std::shared_ptr<const void>(file, first));
-  detail::impl(x).storage->in_file = true;
+  detail::Storage& storage = *detail::impl(x).storage;
+  storage.in_file = true;
+  storage.is_exposed = false, storage.written_at = 0;
   return x;
 }
 

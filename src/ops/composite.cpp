@@ -23,12 +23,6 @@ DType tolerant_type(const Tensor& a, const Tensor& b) {
   return common == f16 || common == bf16 ? f32 : is_floating(common) ? common : f64;
 }
 
-void require_values(const Tensor& x, std::string_view where, std::string_view mend) {
-  if (detail::impl(x).recorder)
-    fail(where, "asks for the values of a traced tensor (", x.type(),
-         "), which exist only when the compiled function runs: use ", mend);
-}
-
 }  // namespace
 
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
@@ -40,13 +34,13 @@ Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool 
 }
 
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
-  for (const Tensor& x : {a, b}) require_values(x, "allclose", "all(isclose(a, b))");
+  for (const Tensor& x : {a, b}) detail::require_values(x, "allclose", "use all(isclose(a, b))");
   return all(isclose(a, b, rtol, atol, equal_nan)).item<bool>();
 }
 
 bool array_equal(const Tensor& a, const Tensor& b, bool equal_nan) {
   if (!(a.shape() == b.shape())) return false;
-  for (const Tensor& x : {a, b}) require_values(x, "array_equal", "all(a == b)");
+  for (const Tensor& x : {a, b}) detail::require_values(x, "array_equal", "use all(a == b)");
   const Tensor same = a == b;
   return all(equal_nan ? same | ((a != a) & (b != b)) : same).item<bool>();
 }

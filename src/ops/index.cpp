@@ -41,8 +41,13 @@ SliceRange resolve(const Slice& slice, std::int64_t extent) {
   return {start, count, count > 1 ? slice.step : (slice.step > 0 ? 1 : -1)};
 }
 
+constexpr std::string_view kTakeInstead =
+    "positions in a tensor are not traced as an index: use take() or take_along_axis()";
+
 // The positions of the true elements of a mask, one i64 tensor an axis.
 std::vector<Tensor> nonzero(const Tensor& mask) {
+  detail::require_values(mask, "index",
+                         "how many elements a boolean mask picks depends on them: use where()");
   std::vector<std::vector<std::int64_t>> positions(static_cast<std::size_t>(mask.rank()));
   Dims index = Dims::filled(mask.rank(), 0);
   const Tensor here = mask.to(Device());
@@ -162,7 +167,9 @@ Gather analyse(const Tensor& x, const std::vector<Index>& items) {
         extent[axis] = 1;  // the axis itself is left out of `viewed`
       }
     } else {
-      add_positions(cast(std::get<Tensor>(item).to(Device()), i64));
+      const Tensor& positions = std::get<Tensor>(item);
+      detail::require_values(positions, "index", kTakeInstead);
+      add_positions(cast(positions.to(Device()), i64));
     }
     ++axis;
   }
@@ -173,7 +180,7 @@ Gather analyse(const Tensor& x, const std::vector<Index>& items) {
 
 // The element offsets into base of every combination of positions, and the positions' common shape.
 std::pair<std::vector<std::int64_t>, Shape> offsets_of(const Gather& gather) {
-  detail::stored(gather.base);  // a traced tensor has no elements to gather: see take
+  detail::require_values(gather.base, "index", kTakeInstead);
   Shape shape;
   for (const Tensor& positions : gather.positions)
     shape = broadcast_shapes(shape, positions.shape(), "index");
@@ -293,17 +300,24 @@ Tensor get_index(const Tensor& x, const std::vector<Index>& indices) {
                    result_order(shape.rank(), packed.rank() - shape.rank(), gather.result_axis));
 }
 
+namespace {
+constexpr std::string_view kMakeInstead =
+    "make a new one with where(), concatenate() or pad(), or declare the target as Tensor, which "
+    "+= and = rebind";
+}
+
 void set_index(const Tensor& x, const std::vector<Index>& indices, const Tensor& value) {
   if (detail::impl(x).recorder)
     fail("assignment", "a traced tensor (", x.type(), ") has no elements to write into before the ",
-         "compiled function runs: make a new one with where(), concatenate() or pad(), or declare ",
-         "the target as Tensor, which += and = rebind");
+         "compiled function runs: ", kMakeInstead);
+  detail::require_values(value, "assignment", kMakeInstead);
   if (x.is_read_only())
     fail("assignment",
          "the target is read-only (a mapped file or a broadcast): write into a copy()");
   check_fits(value, x.dtype(), "assignment", "convert the target with astype first");
   const std::vector<Index> items = expand(x, indices);
   Gather gather = analyse(x, items);
+  detail::about_to_write(*detail::impl(x).storage);
   if (gather.positions.empty()) return assign_view(gather.base, value);
   const Tensor base = gather.base;
   gather.base = base.to(Device());

@@ -129,9 +129,9 @@ struct Kept {
 // Never destroyed: tensors may outlive every other static object, and the driver ends before.
 Kept& kept(cuda::Device& device) {
   static std::mutex mutex;
-  static auto& all = *new std::map<int, Kept>;
+  static auto& all = *new std::map<const cuda::Device*, Kept>;
   const std::lock_guard lock(mutex);
-  return all.try_emplace(device.info().index, device).first->second;
+  return all.try_emplace(&device, device).first->second;
 }
 
 }  // namespace
@@ -170,7 +170,9 @@ void download(const Device& where, const std::byte* from, std::span<std::byte> t
 
 Tensor device_tensor(const std::shared_ptr<Storage>& storage, cuda::Address data,
                      const Shape& shape, DType dtype, const Strides& strides) {
-  auto moved = std::make_shared<Storage>(*storage);
+  auto moved = std::make_shared<Storage>();
+  moved->owner = storage->owner;
+  moved->device = storage->device;
   moved->data = pointer(data);
   TensorImpl impl;
   impl.type = {shape, dtype};

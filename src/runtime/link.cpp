@@ -15,6 +15,10 @@ void check_types(std::string_view what, const std::vector<Tensor>& got,
   if (got.size() != need.size())
     fail("run", "got ", got.size(), ' ', what, "s, need ", need.size());
   for (std::size_t i = 0; i < got.size(); ++i)
+    require_values(got[i], "run",
+                   "an Executable is a compiled function inside the one that is traced. Call what "
+                   "compile(function) returns, which is traced along, or the function itself");
+  for (std::size_t i = 0; i < got.size(); ++i)
     if (!(got[i].type() == need[i]))
       fail("run", what, ' ', i, " is ", got[i].type(), ", this executable was compiled for ",
            need[i], ": compile it again for other types");
@@ -84,6 +88,7 @@ std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan,
   for (const ValueId id : graph.outputs()) program->outputs.push_back(graph.type(id));
   program->engine = program->target.build(*program, std::move(kernels));
   program->target.offers->forget();
+  if (!program->target.device.is_cuda()) program->shared.watch(graph);
   return program;
 }
 
@@ -96,11 +101,14 @@ void execute(const Program& program, const std::vector<Tensor>& inputs,
     if (!x.is_contiguous() || x.is_read_only())
       fail("run", "outputs must be contiguous and writable: use empty(shape, dtype)");
   check_apart(inputs, outputs);
+  program.shared.check();
+  for (const Tensor& x : outputs) about_to_write(*placed(x).storage);
   program.engine->run(inputs, outputs);
 }
 
 std::vector<Tensor> execute(const Program& program, const std::vector<Tensor>& inputs) {
   check_inputs(program, inputs);
+  program.shared.check();
   std::vector<Tensor> outputs = fresh_outputs(program, inputs);
   program.engine->run(inputs, outputs);
   return outputs;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/runtime/placement.h"
+#include "src/runtime/shared_constants.h"
 #include "src/runtime/target.h"
 #include "tensor/executable.h"
 #include "tensor/io.h"
@@ -47,6 +48,7 @@ struct Program {
   Placement placement;
   std::vector<TensorType> inputs, outputs;
   std::unique_ptr<Engine> engine;
+  SharedConstants shared;  // none on a GPU, which has copies
 };
 
 /// Decides where every value lives and binds the kernels to it.

@@ -36,6 +36,8 @@ class Graph {
   /// Infers the type as `apply_op` does.
   ValueId add(Op op, std::vector<ValueId> inputs, Attrs attrs = {}, std::string where = {});
   void set_outputs(std::vector<ValueId> outputs);
+  /// In place of the constant of a node, one of its type.
+  void set_constant(ValueId id, const Tensor& value) { nodes_[at(id)].constant = value; }
 
   const Node& operator[](ValueId id) const { return nodes_[at(id)]; }
   ValueId size() const { return static_cast<ValueId>(nodes_.size()); }

@@ -4,6 +4,7 @@
 
 #include "src/core/storage.h"
 #include "src/ops/recorder.h"
+#include "src/trace/constants.h"
 
 namespace tensor {
 namespace {
@@ -35,21 +36,15 @@ class GraphRecorder : public Recorder, public std::enable_shared_from_this<Graph
              "a tensor of another trace is used here: return it as an output and pass it in");
       return static_cast<ValueId>(impl.value);
     }
-    const auto [place, is_new] = constants_.try_emplace(&impl, -1);
-    if (is_new) {
-      const auto known = names_.find(impl.first());
-      // Kernels are built from constants on the host, for whatever device.
-      place->second =
-          graph_.add_constant(x.to(Device()), known == names_.end() ? "" : known->second);
-      kept_.push_back(x);  // the map's keys stay valid
-    }
-    return place->second;
+    const auto known = names_.find(impl.first());
+    return constants_.value_of(graph_, x, known == names_.end() ? "" : known->second);
   }
 
   Graph finish(const std::vector<Tensor>& outputs) {
     std::vector<ValueId> ids;
     for (const Tensor& x : outputs) ids.push_back(value_of(x));
     graph_.set_outputs(std::move(ids));
+    constants_.finish(graph_);
     return std::move(graph_);
   }
 
@@ -78,8 +73,8 @@ class GraphRecorder : public Recorder, public std::enable_shared_from_this<Graph
 
   Graph graph_;
   std::map<const std::byte*, std::string> names_;  // by the address of the first element
-  std::map<const detail::TensorImpl*, ValueId> constants_;
-  std::vector<Tensor> kept_;
+  std::vector<Tensor> kept_;                       // so that no other tensor gets their addresses
+  Constants constants_;
 };
 
 }  // namespace

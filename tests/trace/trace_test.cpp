@@ -5,6 +5,9 @@
 
 #include <sstream>
 
+#include "tensor/compile.h"
+#include "tensor/io.h"
+
 #include "tensor/tensor.h"
 #include "tests/error_of.h"
 
@@ -84,9 +87,60 @@ TEST(Trace, ValuesOfTracedTensorsAreRefused) {
           {type});
     });
   };
-  EXPECT_NE(refused([](const Tensor& x) { x.item(0, 0); }).find("traced tensor (f32(2, 3))"),
-            std::string::npos);
-  EXPECT_NE(refused([](const Tensor& x) { x(x > 0); }).find("traced tensor"), std::string::npos);
+  const auto asks = [](const std::string& where, const std::string& type) {
+    return where + ": asks for the values of a traced tensor (" + type +
+           "), which exist only when the compiled function runs: ";
+  };
+  const std::string leave_out =
+      "compute with operators, such as where(), or leave it out of functions that are traced";
+  const std::string f32 = "f32(2, 3)";
+  const auto expect_asks = [&](const std::string& where, auto body) {
+    EXPECT_EQ(refused(body), asks(where, f32) + leave_out);
+  };
+  expect_asks("item", [](const Tensor& x) { x.item(0, 0); });
+  expect_asks("static_cast", [](const Tensor& x) { static_cast<void>(static_cast<float>(x)); });
+  expect_asks("at", [](const Tensor& x) { x.at<float>(0, 0); });
+  expect_asks("at", [](Tensor x) { x.at<float>(0, 0) = 1; });
+  expect_asks("data", [](const Tensor& x) { x.data<float>(); });
+  expect_asks("mutable_data", [](Tensor x) { x.mutable_data<float>(); });
+  expect_asks("span", [](const Tensor& x) { x.span<float>(); });
+  expect_asks("mutable_span", [](Tensor x) { x.mutable_span<float>(); });
+  expect_asks("elements", [](const Tensor& x) { x.elements<float>(); });
+  expect_asks("to_vector", [](const Tensor& x) { x.to_vector<int>(); });
+  expect_asks("is_read_only", [](const Tensor& x) { x.is_read_only(); });
+  expect_asks("shares_storage", [](const Tensor& x) { tn::ones({2}).shares_storage(x); });
+  expect_asks("to_dlpack", [](const Tensor& x) { tn::to_dlpack(x); });
+  expect_asks("forget_pages", [](const Tensor& x) { tn::forget_pages(x); });
+  expect_asks("x.npy: the tensor", [](const Tensor& x) { tn::save_npy("x.npy", x); });
+  expect_asks("x.npz: tensor \"a\"", [](const Tensor& x) { tn::save_npz("x.npz", {{"a", x}}); });
+  expect_asks("x.safetensors: tensor \"a\"", [](const Tensor& x) {
+    tn::save_safetensors("x.safetensors", {{"a", x}});
+  });
+  expect_asks("x.png: the image", [](const Tensor& x) { tn::save_png("x.png", x); });
+  EXPECT_EQ(refused([](const Tensor& x) { x(x > 0); }),
+            asks("index", "bool(2, 3)") +
+                "how many elements a boolean mask picks depends on them: use where()");
+  EXPECT_EQ(refused([](const Tensor& x) {
+              tn::zeros({2, 3})(x > 0) = 1;
+            }),
+            asks("index", "bool(2, 3)") +
+                "how many elements a boolean mask picks depends on them: use where()");
+  const std::string take =
+      "positions in a tensor are not traced as an index: use take() or take_along_axis()";
+  EXPECT_EQ(refused([](const Tensor& x) { x(tn::array({1, 0})); }), asks("index", f32) + take);
+  EXPECT_EQ(refused([](const Tensor& x) { tn::zeros({4})(x.astype(tn::i64)); }),
+            asks("index", "i64(2, 3)") + take);
+  const std::string make =
+      "make a new one with where(), concatenate() or pad(), or declare the "
+      "target as Tensor, which += and = rebind";
+  EXPECT_EQ(refused([](const Tensor& x) {
+              tn::zeros({2, 3})(0) = x(0);
+            }),
+            asks("assignment", "f32(3,)") + make);
+  EXPECT_EQ(refused([](const Tensor& x) {
+              tn::zeros({2, 3})(0) += x(0);
+            }),
+            asks("assignment", "f32(3,)") + make);
   const std::string unwritten =
       "has no elements to write into before the compiled function runs: make a new one with "
       "where(), concatenate() or pad(), or declare the target as Tensor, which += and = rebind";
@@ -112,6 +166,52 @@ TEST(Trace, ValuesOfTracedTensorsAreRefused) {
             "when the compiled function runs: use all(a == b)");
   EXPECT_NE(refused([](const Tensor& x) { std::ostringstream() << x; }).find("no error"),
             std::string::npos);
+}
+
+// A function that is compiled may be a part of another one; a plan may not.
+TEST(Trace, CompiledFunctionsInsideAreTracedAlong) {
+  const auto inner = tn::compile([](const Tensor& x) { return tn::relu(x) + 1; });
+  const auto several = tn::compile([](const std::vector<Tensor>& in) { return in; });
+  const auto outer = tn::compile([&](const Tensor& x) {
+    return inner(x) * several({x, tn::array({2.0f})})[1] + inner(tn::array({0.0f}));
+  });
+  EXPECT_EQ(outer(tn::array({-1.0f, 2.0f})).to_vector<float>(), (std::vector<float>{3, 7}));
+  const tn::Executable plan = several.executable({tn::zeros({2}), tn::zeros({2})});
+  const std::string text =
+      "run: asks for the values of a traced tensor (f32(2,)), which exist only when the compiled "
+      "function runs: an Executable is a compiled function inside the one that is traced. Call "
+      "what compile(function) returns, which is traced along, or the function itself";
+  const auto error_of = [&](auto body) {
+    return tn::check::error_of([&] {
+      tn::trace([&](const auto& in) { return body(in[0]); }, {{{2}, tn::f32}});
+    });
+  };
+  EXPECT_EQ(error_of([&](const Tensor& x) { return plan({x, x}); }), text);
+  EXPECT_EQ(error_of([&](const Tensor& x) {
+              std::vector<Tensor> outputs = {x, x};
+              plan.run({tn::zeros({2}), tn::zeros({2})}, outputs);
+              return outputs;
+            }),
+            text);
+  EXPECT_EQ(error_of([&](const Tensor& x) {
+              plan.time({x, x}, 1);
+              return std::vector<Tensor>{x};
+            }),
+            text);
+}
+
+// Neither of the two may take a step of its own stack a node.
+TEST(Trace, LongFunctionsAreTracedAndLetGo) {
+  constexpr int kSteps = 200'000;
+  const Tensor one = tn::ones({1});
+  const tn::Graph graph = tn::trace(
+      [&](const auto& in) -> std::vector<Tensor> {
+        Tensor y = in[0], eager = one;
+        for (int i = 0; i < kSteps; ++i) y = y + one, eager = eager.reshape({1}) + one;
+        return {y + eager};
+      },
+      {{{1}, tn::f32}});
+  EXPECT_EQ(tn::interpret(graph, {one})[0].item(), 2 * (1 + kSteps));
 }
 
 }  // namespace

@@ -1,0 +1,136 @@
+#include "src/trace/constants.h"
+
+#include <bit>
+#include <cstring>
+#include <sstream>
+
+#include "tensor/ops.h"
+
+namespace tensor {
+namespace {
+
+// Of the bytes, in four lanes so that it is as fast as memory.
+std::uint64_t hash_of_bytes(const std::byte* bytes, std::size_t count) {
+  constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15u;
+  std::uint64_t lanes[4] = {1, 2, 3, 4}, words[4] = {};
+  const auto mix = [&] {
+    for (int i = 0; i < 4; ++i) lanes[i] = std::rotl(lanes[i] ^ words[i], 29) * kOdd;
+  };
+  for (; count >= sizeof words; bytes += sizeof words, count -= sizeof words) {
+    std::memcpy(words, bytes, sizeof words);
+    mix();
+  }
+  std::memset(words, 0, sizeof words);
+  std::memcpy(words, bytes, count);
+  mix();
+  std::uint64_t hash = count;
+  for (const std::uint64_t lane : lanes) hash = std::rotl(hash ^ lane, 29) * kOdd;
+  return hash;
+}
+
+// Of the elements. What a broadcast repeats counts once.
+std::uint64_t hash_of_elements(const Tensor& x) {
+  detail::TensorImpl once = detail::stored(x);
+  for (int axis = 0; axis < once.type.shape.rank(); ++axis)
+    if (once.strides[axis] == 0 && once.type.shape[axis] > 1) once.type.shape[axis] = 1;
+  const Tensor distinct = detail::make_tensor(std::move(once));
+  const Tensor rows = distinct.is_contiguous() ? distinct : distinct.copy();
+  return hash_of_bytes(detail::stored(rows).first(), static_cast<std::size_t>(rows.nbytes()));
+}
+
+// A copy of the elements; a broadcast stays one.
+Tensor copy_of(const Tensor& x) {
+  detail::TensorImpl once = detail::stored(x);
+  const Shape shape = once.type.shape;
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (once.strides[axis] == 0 && shape[axis] > 1) once.type.shape[axis] = 1;
+  return broadcast_to(detail::make_tensor(std::move(once)).copy(), shape);
+}
+
+}  // namespace
+
+Constants::~Constants() {
+  stop_watching();
+  let_go();
+}
+
+ValueId Constants::value_of(Graph& graph, const Tensor& x, const std::string& where) {
+  const std::lock_guard lock(mutex_);
+  const detail::TensorImpl& impl = detail::impl(x);
+  std::ostringstream place;
+  place << impl.storage->device << impl.first() << impl.type << impl.strides;
+  const auto [known, is_new] = known_.try_emplace(place.str(), held_.size());
+  if (!is_new) {
+    const Held& held = held_[known->second];
+    const bool is_same = !held.has_hash || hash_of_elements(x) == held.hash;
+    if (held.is_current && is_same) return held.id;
+    if (held.is_current && held.is_shared) refuse(held.value, where);
+    known->second = held_.size();
+  }
+  return add(graph, x, where);
+}
+
+ValueId Constants::add(Graph& graph, const Tensor& x, const std::string& where) {
+  constexpr std::int64_t kSmall = 1 << 20;
+  detail::Storage& storage = *detail::impl(x).storage;
+  const bool was_written = storage.written_at > begin_,  // and may be again, in this call or later
+      is_in_reach = !storage.device.is_cuda();
+  Held held;
+  held.given = x;
+  held.value = x.to(Device());
+  held.has_hash = storage.is_exposed && is_in_reach;
+  held.is_shared = is_in_reach && !was_written && !(storage.is_exposed && x.nbytes() <= kSmall);
+  if (held.has_hash) held.hash = hash_of_elements(held.value);
+  if (!held.is_shared && is_in_reach) held.value = copy_of(held.value);
+  held.id = graph.add_constant(held.value, where);
+  std::vector<std::size_t>& watched = watched_[&storage];
+  if (watched.empty()) ++storage.watchers;
+  watched.push_back(held_.size());
+  held_.push_back(std::move(held));
+  return held_.back().id;
+}
+
+void Constants::before_write(const detail::Storage& storage, bool) {
+  const std::lock_guard lock(mutex_);
+  const auto found = watched_.find(&storage);
+  if (found == watched_.end()) return;
+  for (const std::size_t i : found->second) {
+    Held& held = held_[i];
+    held.is_current = false;
+    if (!held.is_shared) continue;
+    // What has changed already is left for finish() to refuse: nothing is thrown here.
+    if (held.has_hash && hash_of_elements(held.value) != held.hash) continue;
+    held.value = copy_of(held.value);
+    held.is_shared = false;
+  }
+  --detail::impl(held_[found->second.front()].given).storage->watchers;
+  watched_.erase(found);
+}
+
+void Constants::refuse(const Tensor& x, const std::string& where) {
+  fail("trace", "the constant ", where, where.empty() ? "(" : " (", x.type(), ") was written into ",
+       "after its first use, while the function was traced, where it is not seen: through a ",
+       "pointer or reference of mutable_data(), at() or DLPack from before, or in the memory that ",
+       "from_memory() was given. Assign with x(...) = value, ask for a new pointer before each ",
+       "write, or use a copy()");
+}
+
+void Constants::finish(Graph& graph) {
+  const std::lock_guard lock(mutex_);
+  for (const Held& held : held_) {
+    if (held.is_shared && held.has_hash && hash_of_elements(held.value) != held.hash)
+      refuse(held.value, graph[held.id].where);
+    graph.set_constant(held.id, held.value);
+  }
+  let_go();
+}
+
+void Constants::let_go() {
+  for (const auto& [storage, places] : watched_)
+    --detail::impl(held_[places.front()].given).storage->watchers;
+  watched_.clear();
+  known_.clear();
+  held_.clear();
+}
+
+}  // namespace tensor
