@@ -13,7 +13,7 @@ set(costly
     Tune.TheOtherProgramsDoToo Tune.MeasuresThenRunsTheTunedModel Tune.EndsWhenItsGoalIsReached
     Tuning.NothingIsLostWhenItIsKilled Tuning.LeavesOutFusionsThatSlowTheWholeModelDown
     Tuning.ChoosesTheEstimatedFusionWhereTheWholeModelIsFasterByIt Kill.AtAnyMomentCostsOneLine
-    TuneOnGpu.MeasuresInAChildAndPlansFromItsLog */ShippedCoverage.*
+    TuneOnGpu.* */ShippedCoverage.*
     Tuning.EndsWithNoSlowerFusionThanItBeganWith Hints.AnotherGpusLogIsOne
     RunOnDevice.EveryTypeOfNumbersAgreesWithTheEagerRun
     CpuTuning.MeasuresEveryWayAndUsesTheBest LearnedModel.ALoadedModelIsAGoodStart

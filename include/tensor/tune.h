@@ -74,7 +74,7 @@ struct TuneSummary {
 /// of its own, the groups of the plan and those that the plan nearly had, plans again with these
 /// times, and so on until the plan stays as it is and the time is over. Continues where the log
 /// ends. UserError where there is no such device, where the log cannot be written, and on a GPU
-/// that this process has used already, since its children then cannot.
+/// that this process has used already, if its children cannot open the driver a second time.
 TENSOR_API TuneSummary tune(const TensorFunction& function, const std::vector<TensorType>& inputs,
                             const CompileOptions& options = {}, const TuneOptions& tuning = {});
 

@@ -210,9 +210,7 @@ cuda::DeviceInfo parse_device(const std::string& line) {
 }
 
 cuda::DeviceInfo ask_for_device(int index) {
-  if (cuda::Device::is_started())
-    fail("tune", "this process uses the GPU already, and children of such a process cannot: tune ",
-         "before anything is compiled for it, or in a process of its own");
+  if (cuda::Device::is_started()) return cuda::Device::get(index).info();
   Worker worker(
       [index](const std::vector<std::string>&, Channel& channel) {
         channel.done(0, device_text(cuda::Device::get(index).info()));

@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "src/core/checksum.h"
+#include "src/kernels/cuda/driver/device.h"
 #include "tensor/error.h"
 
 namespace tensor {
@@ -227,6 +228,7 @@ void Worker::start() {
       std::signal(fault, SIG_DFL);  // not the parent's handlers
     const rlimit no_core{0, 0};
     setrlimit(RLIMIT_CORE, &no_core);
+    cuda::Device::start_anew();
     // In a thread of its own: OpenMP's pool belongs to the thread that first used it, and the
     // pool of this one has lost its threads in fork().
     std::thread([&] { serve(ends[1]); }).join();

@@ -1,6 +1,7 @@
 #include "tests/cuda/emulator/driver.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -21,9 +22,17 @@ namespace {
 
 // ---- Devices and contexts
 
-int init(unsigned) { return 0; }
+// Children of a process that has called the driver are told that it is not initialised.
+int init(unsigned) {
+  pid_t nobody = 0;
+  state().process.compare_exchange_strong(nobody, getpid());
+  return state().process == getpid() ? 0 : 3;
+}
 int driver_version(int* version) { return *version = 13000, 0; }
-int device_count(int* count) { return *count = static_cast<int>(state().devices.size()), 0; }
+int device_count(int* count) {
+  *count = static_cast<int>(state().devices.size());
+  return state().process == getpid() ? 0 : 3;
+}
 int device(int* handle, int index) { return *handle = index, 0; }
 const cuda::DeviceInfo& info_of(int handle) {
   return state().devices[static_cast<std::size_t>(handle)].info;
@@ -81,7 +90,10 @@ int retain_context(cuda::Context** context, int handle) {
   *context = &state().devices[static_cast<std::size_t>(handle)];
   return 0;
 }
-int set_context(cuda::Context* context) { return current = context, 0; }
+int set_context(cuda::Context* context) {
+  current = context;
+  return state().process == getpid() ? 0 : 3;
+}
 
 struct ErrorText {
   int result;
@@ -160,6 +172,10 @@ void install_driver(const std::vector<PretendedGpu>& gpus) {
     return found == functions().end() ? nullptr : found->second;
   };
   cuda::SharedLibrary::stand_in("libcuda.so.1", find);
+  cuda::SharedLibrary::stand_in("copy of libcuda.so.1", [find](const char* name) {
+    state().process = 0;
+    return find(name);
+  });
   cuda::SharedLibrary::stand_in("libnvToolsExt.so.1", find);
   install_nvrtc();
 }

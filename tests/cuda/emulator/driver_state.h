@@ -3,7 +3,9 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -77,6 +79,7 @@ constexpr std::size_t kPage = 4096;
 
 struct State {
   std::recursive_mutex mutex;
+  std::atomic<pid_t> process = 0;  // that called init first
   std::deque<cuda::Context> devices;
   std::map<const std::byte*, std::size_t> pinned;
   std::deque<cuda::StreamHandle*> streams;

@@ -119,7 +119,10 @@ TEST_F(EmulatedGpuDeathTest, GlobalVariablesMayHoldItsMemory) {
     (*kept_to_the_end.executable)({kept_to_the_end.tensor});
     std::exit(0);
   };
+  const std::string style = GTEST_FLAG_GET(death_test_style);
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // children cannot use their parent's GPU
   EXPECT_EXIT(end(), testing::ExitedWithCode(0), "");
+  GTEST_FLAG_SET(death_test_style, style);
 }
 
 TEST_F(EmulatedGpu, BuffersRepeatWhatLiesInThem) {

@@ -11,27 +11,62 @@
 
 namespace tensor::cuda {
 
+// A process's use of the driver. It and its devices live as long as the process: tensors and
+// executables that are global variables give back their memory after all else has ended.
+struct Session {
+  std::mutex mutex;
+  const SharedLibrary* of_parent = nullptr;  // the library that is of no use here
+  std::atomic<bool> is_started = false;
+  std::atomic<const Driver*> driver = nullptr;
+  std::vector<std::unique_ptr<Device>> devices;
+};
+
 namespace {
-std::atomic<bool> is_driver_started = false;
+
+std::atomic<Session*>& present() {
+  static std::atomic<Session*> session = new Session;
+  return session;
+}
+Session& session() { return *present(); }
+
+SharedLibrary open_driver(const SharedLibrary* of_parent) {
+  constexpr std::string_view kWhat = "the CUDA driver";
+  if (of_parent)
+    return of_parent->copy(kWhat,
+                           "this process is a child of one that uses the GPU already. Tune before "
+                           "anything is compiled for it, or in a process of its own");
+  return SharedLibrary(kWhat, {"libcuda.so.1", "libcuda.so"},
+                       "install NVIDIA's driver; the CPU works without it");
 }
 
-bool Device::is_started() { return is_driver_started; }
+}  // namespace
 
-// The driver and its devices live as long as the process: tensors and executables that are global
-// variables give back their memory after all else has ended.
+bool Device::is_started() { return session().is_started; }
+
+// The old session stays as it is: another thread of the parent may have had its mutex.
+void Device::start_anew() {
+  const Session& before = session();
+  if (!before.is_started) return;
+  auto* const fresh = new Session;
+  const Driver* const driver = before.driver;
+  fresh->of_parent = driver ? &driver->library : before.of_parent;
+  present() = fresh;
+}
+
 const Driver& Driver::get() {
-  static const Driver& driver = *[] {
-    Driver opened{SharedLibrary("the CUDA driver", {"libcuda.so.1", "libcuda.so"},
-                                "install NVIDIA's driver; the CPU works without it")};
-    is_driver_started = true;
-    if (const int result = opened.init(0); result != 0 && result != kNoDevice) {
-      const char* text = "unknown error";
-      opened.error_text(result, &text);
-      fail("the CUDA driver", "does not start: ", text, " (", result, ")");
-    }
-    return new Driver(std::move(opened));
-  }();
-  return driver;
+  Session& mine = session();
+  if (const Driver* known = mine.driver) return *known;
+  const std::lock_guard lock(mine.mutex);
+  if (const Driver* known = mine.driver) return *known;
+  Driver opened{open_driver(mine.of_parent)};
+  mine.is_started = true;
+  if (const int result = opened.init(0); result != 0 && result != kNoDevice) {
+    const char* text = "unknown error";
+    opened.error_text(result, &text);
+    fail("the CUDA driver", "does not start: ", text, " (", result, ")");
+  }
+  mine.driver = new Driver(std::move(opened));
+  return *mine.driver;
 }
 
 bool is_sticky(int result) {
@@ -56,6 +91,10 @@ struct Death {
 
 namespace {
 
+constexpr const char* kInAChild =
+    "this process is a child of one that uses the GPU, and cannot use it itself: call fork() "
+    "before "
+    "the first use, or start a program in the child";
 constexpr const char* kLessMemory = "use smaller batches, or end other programs on this GPU";
 
 std::string text_of(int result) {
@@ -78,6 +117,7 @@ bool is_waiting_asked_for() {
 int Device::count() {
   int count = 0;
   const int result = driver().device_count(&count);
+  if (result == kNotInitialized) fail("the CUDA driver", kInAChild);
   if (result != 0 || count == 0)
     fail("the CUDA driver", "shows no GPU",
          result != 0 && result != kNoDevice ? ": " + text_of(result) : "",
@@ -89,9 +129,8 @@ Device& Device::get(int index) {
   const int count = Device::count();
   if (index < 0 || index >= count)
     fail("device", "got cuda:", index, ", this machine has ", count, " (0 to ", count - 1, ")");
-  static std::mutex mutex;
-  static auto& devices = *new std::vector<std::unique_ptr<Device>>;
-  const std::lock_guard lock(mutex);
+  std::vector<std::unique_ptr<Device>>& devices = session().devices;
+  const std::lock_guard lock(session().mutex);
   if (devices.empty()) devices.resize(static_cast<std::size_t>(count));
   auto& device = devices[static_cast<std::size_t>(index)];
   if (!device) device.reset(new Device(index));
@@ -99,7 +138,9 @@ Device& Device::get(int index) {
 }
 
 Device::Device(int index)
-    : waits_for_kernels_(is_waiting_asked_for()), death_(std::make_shared<Death>()) {
+    : session_(session()),
+      waits_for_kernels_(is_waiting_asked_for()),
+      death_(std::make_shared<Death>()) {
   info_.index = index;
   int handle = 0;
   const std::string what = "opening it";
@@ -131,6 +172,8 @@ Device::Device(int index)
 }
 
 void Device::enter() {
+  if (&session_ != &session())
+    fail("cuda:" + std::to_string(info_.index), "is used by the parent of this process");
   {
     const std::lock_guard lock(death_->mutex);
     if (!death_->cause.empty())
@@ -140,7 +183,11 @@ void Device::enter() {
   check(driver().set_context(context_), "making it current");
 }
 
-void Device::make_current() noexcept { driver().set_context(context_); }
+bool Device::make_current() noexcept {
+  if (&session_ != &session()) return false;
+  driver().set_context(context_);
+  return true;
+}
 
 void Device::check(int result, const std::string& what) {
   if (result == 0) return;
@@ -150,6 +197,7 @@ void Device::check(int result, const std::string& what) {
   }
   const std::string where = "cuda:" + std::to_string(info_.index);
   if (result == kOutOfMemory) fail(where, what, ": there is no memory left for it; ", kLessMemory);
+  if (result == kNotInitialized) fail(where, what, ": ", kInAChild);
   internal_error(where, what, ": ", text_of(result));
 }
 
@@ -188,8 +236,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 // Destructors do not throw: after an error of the device freeing fails, and the process ends soon.
 Buffer::~Buffer() {
   if (address_ == 0) return;
-  device_->make_current();
-  driver().free(address_);
+  if (device_->make_current()) driver().free(address_);
 }
 
 void Buffer::check_range(std::int64_t offset, std::size_t bytes) const {
@@ -269,8 +316,7 @@ Stream::Stream(Device& device, bool is_recorded) : device_(&device), is_recorded
   device.check(driver().create_stream(&handle_, kStreamOfItsOwn), "making a stream");
 }
 Stream::~Stream() {
-  device_->make_current();
-  driver().destroy_stream(handle_);
+  if (device_->make_current()) driver().destroy_stream(handle_);
 }
 
 void Stream::synchronize() {
@@ -289,8 +335,7 @@ Event::Event(Device& device) : device_(&device) {
   device.check(driver().create_event(&handle_, 0), "making an event");
 }
 Event::~Event() {
-  device_->make_current();
-  driver().destroy_event(handle_);
+  if (device_->make_current()) driver().destroy_event(handle_);
 }
 
 void Event::record(Stream& stream) {
@@ -316,8 +361,7 @@ Kernel::Kernel(Device& device, const Cubin& cubin, const std::string& name,
   device.check(result, name);
 }
 Kernel::~Kernel() {
-  device_->make_current();
-  driver().unload_module(module_);
+  if (device_->make_current()) driver().unload_module(module_);
 }
 
 int Kernel::load(const Cubin& cubin) {

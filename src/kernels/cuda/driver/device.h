@@ -25,8 +25,12 @@ class Device {
   static int count();
   /// UserError also when there are not so many.
   static Device& get(int index = 0);
-  /// Whether this process has called the driver: its children cannot, then.
+  /// Whether this process has called the driver: its children cannot, then, but for start_anew.
   static bool is_started();
+  /// In a child of a process that may have called the driver, before all else: what calls the
+  /// driver from now on gets a copy of it, which begins afresh. What the parent had on its devices
+  /// is out of reach here.
+  static void start_anew();
 
   const DeviceInfo& info() const { return info_; }
   std::int64_t free_bytes() const;
@@ -40,11 +44,13 @@ class Device {
   bool waits_for_kernels() const { return waits_for_kernels_; }
   /// Throws that first error, if there was one, and makes this device current for the thread.
   void enter();
-  /// The second without the first, for destructors.
-  void make_current() noexcept;
+  /// The second without the first, for destructors. False where nothing is to be given back: to the
+  /// driver of a parent process.
+  bool make_current() noexcept;
 
  private:
   explicit Device(int index);
+  const struct Session& session_;
   DeviceInfo info_;
   bool waits_for_kernels_ = false;
   Context* context_ = nullptr;

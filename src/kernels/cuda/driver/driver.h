@@ -41,7 +41,8 @@ struct LaunchConfig {
 
 /// The functions used, by what they do. A result of 0 is success.
 struct Driver {
-  /// Opened and initialised once. UserError, naming what was tried, when there is none.
+  /// Opened and initialised once, and once more after Device::start_anew. UserError, naming what
+  /// was tried, when there is none.
   static const Driver& get();
 
   SharedLibrary library;
@@ -142,7 +143,7 @@ enum class DeviceAttribute {
 /// cuFuncGetAttribute's numbers.
 enum class FunctionAttribute { local_bytes = 3, registers = 4, dynamic_shared_bytes = 8 };
 
-constexpr int kOutOfMemory = 2, kNoDevice = 100;
+constexpr int kOutOfMemory = 2, kNotInitialized = 3, kNoDevice = 100;
 constexpr unsigned kStreamOfItsOwn = 1;  // does not wait for the default stream
 constexpr int kThreadLocalCapture = 1;   // other threads' calls are not in the way
 constexpr int kOverlapsPrevious = 6;     // programmatic stream serialisation

@@ -31,8 +31,7 @@ PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
 }
 PinnedBuffer::~PinnedBuffer() {
   if (!data_) return;
-  device_->make_current();
-  driver().free_pinned(data_);
+  if (device_->make_current()) driver().free_pinned(data_);
 }
 
 LaunchGraph::LaunchGraph(Device& device, const std::function<void(Stream&)>& record)
@@ -54,8 +53,7 @@ LaunchGraph::LaunchGraph(Device& device, const std::function<void(Stream&)>& rec
   launched_ = stream.launched();
 }
 LaunchGraph::~LaunchGraph() {
-  device_->make_current();
-  driver().destroy_executable(handle_);
+  if (device_->make_current()) driver().destroy_executable(handle_);
 }
 
 void LaunchGraph::start(Stream& stream) const {

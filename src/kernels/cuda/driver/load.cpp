@@ -40,7 +40,7 @@ KernelCache& cache() {
 }
 
 // Loaded kernels by device and entry, which holds a hash of the text, and by the text itself.
-using Key = std::tuple<int, std::string, std::string>;
+using Key = std::tuple<const Device*, std::string, std::string>;
 std::mutex loaded_mutex;
 std::map<Key, std::weak_ptr<Kernel>>& loaded() {
   static auto& table = *new std::map<Key, std::weak_ptr<Kernel>>;  // outlives executables at exit
@@ -68,9 +68,7 @@ std::shared_ptr<Kernel> load_kernel(Device& device, const Call& call, const Cubi
 
 std::vector<std::shared_ptr<Kernel>> load_kernels(Device& device,
                                                   std::span<const Call* const> calls) {
-  const auto key_of = [&](const Call& call) {
-    return Key{device.info().index, call.entry, call.source.text};
-  };
+  const auto key_of = [&](const Call& call) { return Key{&device, call.entry, call.source.text}; };
   std::map<Key, std::pair<const Call*, std::shared_ptr<Kernel>>> wanted;
   for (const Call* call : calls) wanted.try_emplace(key_of(*call), call, nullptr);
   std::vector<std::pair<const Call*, std::shared_ptr<Kernel>>*> missing;

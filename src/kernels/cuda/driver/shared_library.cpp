@@ -1,6 +1,12 @@
 #include "src/kernels/cuda/driver/shared_library.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <map>
 
@@ -12,6 +18,19 @@ namespace {
 std::map<std::string, SharedLibrary::Find>& stand_ins() {
   static std::map<std::string, SharedLibrary::Find> table;
   return table;
+}
+
+// A file in memory with the bytes of another one, open; -1 where there is none.
+int file_like(const char* path) {
+  const int from = ::open(path, O_RDONLY | O_CLOEXEC), to = ::memfd_create("library", MFD_CLOEXEC);
+  struct stat about {};
+  bool is_whole = from >= 0 && to >= 0 && ::fstat(from, &about) == 0;
+  for (off_t done = 0; is_whole && done < about.st_size;)
+    is_whole = ::sendfile(to, from, &done, static_cast<std::size_t>(about.st_size - done)) > 0;
+  if (from >= 0) ::close(from);
+  if (is_whole || to < 0) return to;
+  ::close(to);
+  return -1;
 }
 
 }  // namespace
@@ -39,6 +58,23 @@ SharedLibrary::SharedLibrary(std::string_view what, const std::vector<std::strin
     tried += std::string(tried.empty() ? "" : "; ") + (reason ? reason : candidate);
   }
   fail(what, "cannot be opened (", tried, "): ", remedy);
+}
+
+// The loader takes a file of another number for another library, whatever it says its name is.
+SharedLibrary SharedLibrary::copy(std::string_view what, std::string_view remedy) const {
+  if (stand_in_) return SharedLibrary(what, {"copy of " + path_}, remedy);
+  link_map* loaded = nullptr;
+  const int file =
+      ::dlinfo(handle_, RTLD_DI_LINKMAP, &loaded) == 0 ? file_like(loaded->l_name) : -1;
+  SharedLibrary result;
+  result.path_ = path_;
+  if (file >= 0) {
+    const std::string path = "/proc/self/fd/" + std::to_string(file);
+    result.handle_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    ::close(file);
+  }
+  if (!result.handle_) fail(what, "cannot be opened a second time: ", remedy);
+  return result;
 }
 
 void* SharedLibrary::symbol(const char* name) const {

@@ -15,8 +15,12 @@ class SharedLibrary {
   SharedLibrary(std::string_view what, const std::vector<std::string>& candidates,
                 std::string_view remedy);
 
+  /// The same library once more, with variables of its own: as a process has it that just begins.
+  /// UserError with `remedy` where the system does not allow it.
+  SharedLibrary copy(std::string_view what, std::string_view remedy) const;
+
   /// From now on the file of this name is `find`: a GPU that tests pretend to have. To be called
-  /// before the library is opened.
+  /// before the library is opened. For its copy() the name is "copy of" that.
   using Find = std::function<void*(const char* function)>;
   static void stand_in(const std::string& name, Find find);
 
@@ -28,6 +32,7 @@ class SharedLibrary {
   const std::string& path() const { return path_; }
 
  private:
+  SharedLibrary() = default;
   void* symbol(const char* name) const;
   std::string path_;
   void* handle_ = nullptr;
