@@ -87,19 +87,19 @@ void Executable::report(std::ostream& out, const std::vector<Tensor>& inputs, in
   }
   const auto flags = out.flags();
   out << std::fixed << std::setprecision(1);
-  out << "   n      ms     %  GFLOP      MB  roof%  fused / apart (est. ms)  operators @ place "
+  out << "   n        us     %  GFLOP      MB  roof%  fused / apart (est. us)  operators @ place "
          "[kernel]\n";
   const auto line = [&](const Row& row) {
-    out << std::setw(4) << row.count << std::setw(8) << std::setprecision(2) << row.us / 1e3
-        << std::setprecision(1) << std::setw(6) << 100 * row.us / total.us << std::setw(7)
-        << std::setprecision(2) << row.gflop << std::setprecision(1) << std::setw(8)
-        << row.megabytes << std::setw(7) << 100 * row.roofline / row.us;
+    out << std::setw(4) << row.count << std::setw(10) << row.us << std::setw(6)
+        << 100 * row.us / total.us << std::setw(7) << std::setprecision(2) << row.gflop
+        << std::setprecision(1) << std::setw(8) << row.megabytes << std::setw(7)
+        << 100 * row.roofline / row.us;
   };
   for (const Row& row : rows) {
     line(row);
-    out << std::setprecision(2) << std::setw(12) << row.estimate / 1e3 << " / " << std::setw(8)
-        << row.apart / 1e3 << "     " << std::setprecision(1) << row.operators
-        << (row.where.empty() ? "" : " @ " + row.where) << " [" << row.kernel << "]\n";
+    out << std::setw(12) << row.estimate << " / " << std::setw(8) << row.apart << "     "
+        << row.operators << (row.where.empty() ? "" : " @ " + row.where) << " [" << row.kernel
+        << "]\n";
   }
   line(total);
   out << "  total; arena " << static_cast<double>(p.placement.memory.bytes) / 1e6
