@@ -52,10 +52,10 @@ Watchers& watchers() {
 
 std::uint64_t write_clock() { return writes.load(std::memory_order_relaxed); }
 
-Watcher::Watcher(bool needs_clock) : needs_clock_(needs_clock) {
+void Watcher::start_watching() {
   const std::lock_guard lock(watchers().mutex);
   watchers().all.push_back(this);
-  clock_users += needs_clock;
+  clock_users += needs_clock_;
 }
 
 void Watcher::stop_watching() {

@@ -34,7 +34,7 @@ std::uint64_t write_clock();
 /// Who wants to be told of writes into the storages whose `watchers` it counts itself among.
 class Watcher {
  public:
-  explicit Watcher(bool needs_clock = false);
+  explicit Watcher(bool needs_clock = false) : needs_clock_(needs_clock) {}
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
   /// The elements are still as they were. A write is certain unless a pointer is handed out, which
@@ -42,6 +42,8 @@ class Watcher {
   virtual void before_write(const Storage& storage, bool is_certain) = 0;
 
  protected:
+  /// Once all of the object is there: other threads may call it from now on.
+  void start_watching();
   /// Of the destructor, first of all: returns when no other thread is in before_write.
   void stop_watching();
   ~Watcher() { stop_watching(); }

@@ -8,17 +8,16 @@ SharedConstants::~SharedConstants() {
 }
 
 void SharedConstants::watch(const Graph& graph) {
-  const std::lock_guard lock(mutex_);
   graph_ = &graph;
   for (ValueId id = 0; id < graph.size(); ++id) {
     if (!graph.is_constant(id)) continue;
     Storage& storage = *impl(graph[id].constant).storage;
     if (watched_.try_emplace(&storage, id).second) ++storage.watchers;
   }
+  start_watching();
 }
 
 void SharedConstants::before_write(const Storage& storage, bool is_certain) {
-  const std::lock_guard lock(mutex_);
   if (const auto found = watched_.find(&storage); is_certain && found != watched_.end())
     written_ = found->second;
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 #include <unordered_map>
 
 #include "src/core/storage.h"
@@ -27,7 +26,6 @@ class SharedConstants : private Watcher {
   [[noreturn]] void refuse() const;
 
   const Graph* graph_ = nullptr;
-  std::mutex mutex_;  // others may write while it begins
   std::unordered_map<const Storage*, ValueId> watched_;
   std::atomic<ValueId> written_ = -1;
 };

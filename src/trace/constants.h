@@ -18,7 +18,7 @@ namespace tensor {
 /// found are shared even so, and a hash of them tells of writes, which are refused.
 class Constants : private detail::Watcher {
  public:
-  Constants() : Watcher(true) {}
+  Constants() : Watcher(true) { start_watching(); }
   virtual ~Constants();
   /// The node of x's present values, made where there is none. Its elements are on the host:
   /// kernels are built from them there, for whatever device. UserError where the values of a shared
