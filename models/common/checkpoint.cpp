@@ -2,6 +2,8 @@
 // folder, so they may only point at files inside it.
 #include "models/common/checkpoint.h"
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -30,7 +32,8 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-/// A shard's path, if the name is that of a file in this very folder.
+/// A shard's path, if the name is that of a file in this very folder. The file may be a link, as
+/// all are in Hugging Face's cache: a downloaded text cannot make one, only who set up the folder.
 fs::path shard_path(const fs::path& folder, const Json& entry) {
   const std::string name = entry.text();
   const bool plain = !name.empty() && name.find_first_of(std::string_view("/\\\0", 3)) == name.npos;
@@ -39,10 +42,6 @@ fs::path shard_path(const fs::path& folder, const Json& entry) {
                  ", need the name of a .safetensors file in the same folder");
   const fs::path path = folder / name;
   if (!is_there(path)) tensor::fail(entry.path(), "there is no file ", path.string());
-  std::error_code error;
-  const fs::path real = fs::canonical(path, error), home = fs::canonical(folder, error);
-  if (error || real.parent_path() != home)
-    tensor::fail(entry.path(), path.string(), " is a link out of the folder: copy the file itself");
   return path;
 }
 
@@ -101,21 +100,54 @@ void refuse_empty(const fs::path& folder, const StateDict& tensors) {
                    ", need at least one element");
 }
 
-/// Takes "module.", "model." and "state_dict." off names that all begin so (training wrappers).
+/// What training programs put before all names. A name is one level of what wraps a model.
+constexpr std::string_view kWrappers[] = {"state_dict.", "model.",   "module.",    "_orig_mod.",
+                                          "net.",        "network.", "model_ema.", "ema_model.",
+                                          "teacher.",    "student.", "encoder.",   "timm_model."};
+
+/// A count of averaged steps, which torch.optim.swa_utils keeps beside "module.".
+constexpr const char* kAveraged = "n_averaged";
+
+/// The tensors without the beginning that all their names have, or none if one has it not.
+std::optional<StateDict> without(std::string_view beginning, const StateDict& tensors) {
+  StateDict bare;
+  for (const auto& [name, value] : tensors) {
+    if (name == kAveraged) continue;
+    if (!name.starts_with(beginning)) return std::nullopt;
+    bare.emplace(name.substr(beginning.size()), value);
+  }
+  if (bare.empty()) return std::nullopt;
+  return bare;
+}
+
+/// Takes off what all names begin with, as often as it is one of these.
 StateDict strip_wrappers(StateDict tensors) {
   for (bool again = true; again;) {
     again = false;
-    for (const std::string_view wrapper : {"state_dict.", "model.", "module."}) {
-      bool all = !tensors.empty();
-      for (const auto& [name, value] : tensors) all = all && name.starts_with(wrapper);
-      if (!all) continue;
-      StateDict bare;
-      for (auto& [name, value] : tensors) bare.emplace(name.substr(wrapper.size()), value);
-      tensors = std::move(bare);
-      again = true;
+    for (const std::string_view wrapper : kWrappers) {
+      if (std::optional<StateDict> bare = without(wrapper, tensors)) {
+        tensors = std::move(*bare);
+        again = true;
+      }
     }
   }
   return tensors;
+}
+
+/// What a missing folder may be: the name of a repository on Hugging Face's hub.
+std::string download_hint(const std::string& folder) {
+  const auto is_letter = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+  };
+  const std::size_t slash = folder.find('/');
+  const std::string_view owner = std::string_view(folder).substr(0, slash);
+  const std::string_view name =
+      slash == folder.npos ? "" : std::string_view(folder).substr(slash + 1);
+  if (owner.empty() || name.empty() || owner[0] == '.' || !std::ranges::all_of(owner, is_letter) ||
+      !std::ranges::all_of(name, is_letter))
+    return "";
+  return "; if it is a model on Hugging Face's hub, download it with \"hf download " + folder +
+         " --local-dir " + std::string(name) + "\" and give the folder " + std::string(name);
 }
 
 }  // namespace
@@ -147,6 +179,12 @@ void Checkpoint::agree(const Json& settings, std::string_view key, std::int64_t 
                folder, " give ", value);
 }
 
+Checkpoint Checkpoint::stripped(std::string_view beginning) const {
+  Checkpoint result = *this;
+  if (std::optional<StateDict> bare = without(beginning, tensors)) result.tensors = *bare;
+  return result;
+}
+
 double Checkpoint::epsilon(std::string_view key, double fallback) const {
   const double value = config.number(key, fallback);
   if (!(value > 0 && value <= 1))
@@ -157,7 +195,7 @@ double Checkpoint::epsilon(std::string_view key, double fallback) const {
 Checkpoint open_checkpoint(const std::string& folder, std::string_view config_hint) {
   const fs::path path = folder;
   std::error_code error;
-  if (!is_there(path)) tensor::fail(folder, "there is no such folder");
+  if (!is_there(path)) tensor::fail(folder, "there is no such folder", download_hint(folder));
   if (!fs::is_directory(path, error))
     tensor::fail(folder, "is a file: need the folder that holds config.json and ", kSingle);
   if (!is_there(path / "config.json")) tensor::fail(folder, "has no config.json", config_hint);

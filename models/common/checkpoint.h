@@ -27,13 +27,15 @@ struct Checkpoint {
   /// which the shapes of `proof` ("position embeddings") give.
   void agree(const tensor::Json& settings, std::string_view key, std::int64_t value,
              std::string_view proof) const;
+  /// Without the beginning that all names have; the same if one has it not.
+  Checkpoint stripped(std::string_view beginning) const;
   /// What a norm adds to a variance: a number of config.json above 0 and at most 1.
   double epsilon(std::string_view key, double fallback) const;
 };
 
 /// Opens model.safetensors, or the shards that model.safetensors.index.json lists. Names that all
-/// begin with "state_dict.", "model." or "module." lose that beginning. Without a config.json the
-/// message ends with the hint.
+/// begin with what a training program wraps models in ("module.", "model.") lose that beginning.
+/// Without a config.json the message ends with the hint.
 Checkpoint open_checkpoint(
     const std::string& folder,
     std::string_view config_hint = ": a checkpoint folder has config.json and model.safetensors");

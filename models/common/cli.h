@@ -37,8 +37,9 @@ struct Options {
 struct Finding {
   std::string label;
   std::int64_t id = 0;
-  double score = 0;                          // in [0, 1]
+  double score = 0;                          // in [0, 1] if it is a share
   std::optional<std::array<double, 4>> box;  // left, top, right, bottom in the image's pixels
+  bool is_share = true;  // a probability or a part of the image, instead of a measure
 };
 
 struct ImageResult {

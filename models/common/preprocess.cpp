@@ -9,7 +9,6 @@
 
 namespace models {
 
-using tensor::Json;
 using tensor::Tensor;
 
 Size SizeRule::of(Size image) const {
@@ -72,114 +71,6 @@ Tensor normalize_levels(const Tensor& levels, const Normalization& rule) {
   if (!rule.normalize) return x;
   const tensor::Device device = levels.device();
   return (x - channels(rule.mean).to(device)) / channels(rule.std).to(device);
-}
-
-namespace {
-
-// Of images that this library makes; a file may claim anything.
-constexpr std::int64_t kLongestEdge = 1 << 16, kMostPixels = 1 << 26;
-
-std::int64_t positive(const Json& value) {
-  const std::int64_t number = value.integer();
-  if (number < 1 || number > kLongestEdge)
-    tensor::fail(value.path(), "got ", number, ", need a whole number from 1 to ", kLongestEdge);
-  return number;
-}
-
-/// A square's side or {"height": h, "width": w}.
-Size read_size(const Json& value) {
-  const bool square = value.is_integer();
-  const Size size{positive(square ? value : value["height"]),
-                  positive(square ? value : value["width"])};
-  if (size.height * size.width > kMostPixels)
-    tensor::fail(value.path(), "got ", size.height, " x ", size.width, " pixels, need at most ",
-                 kMostPixels, " in all");
-  return size;
-}
-
-/// A number alone is a square, or the shortest edge for models that keep the aspect.
-SizeRule read_size_rule(const Json& config, const Json& value, const SizeRule& defaults) {
-  using Kind = SizeRule::Kind;
-  SizeRule rule;
-  const auto has = [&](std::string_view key) { return value.is_object() && value.has(key); };
-  if (value.is_integer() && defaults.kind == Kind::shortest_edge) {
-    rule.kind = Kind::shortest_edge;
-    rule.shortest = positive(value);
-    rule.longest = config.has("max_size") ? positive(config["max_size"]) : defaults.longest;
-  } else if (value.is_integer() || has("height")) {
-    rule.size = read_size(value);
-  } else if (has("shortest_edge")) {
-    rule.kind = Kind::shortest_edge;
-    rule.shortest = positive(value["shortest_edge"]);
-    if (value.has("longest_edge")) rule.longest = positive(value["longest_edge"]);
-  } else if (has("max_height")) {
-    rule.kind = Kind::within;
-    rule.size = {positive(value["max_height"]), positive(value["max_width"])};
-  } else {
-    tensor::fail(value.path(),
-                 "need a number, {\"height\", \"width\"}, {\"shortest_edge\"} with or without "
-                 "\"longest_edge\", or {\"max_height\", \"max_width\"}");
-  }
-  return rule;
-}
-
-Normalization read_normalization(const Json& config, Normalization rule) {
-  const bool rescales = rule.rescale != Normalization::Rescale::none;
-  if (!config.boolean("do_rescale", rescales))
-    rule.rescale = Normalization::Rescale::none;
-  else if (!rescales)
-    rule.rescale = Normalization::Rescale::multiply;
-  rule.factor = config.number("rescale_factor", rule.factor);
-  if (!(rule.factor > 0 && rule.factor <= 1))
-    tensor::fail(config["rescale_factor"].path(), "got ", rule.factor,
-                 ", need a number above 0 and at most 1");
-  rule.normalize = config.boolean("do_normalize", rule.normalize);
-  if (config.has("image_mean")) rule.mean = read_channels(config["image_mean"]);
-  if (config.has("image_std")) rule.std = read_deviations(config["image_std"]);
-  return rule;
-}
-
-}  // namespace
-
-std::array<float, 3> read_channels(const Json& value) {
-  std::vector<double> numbers =
-      value.is_number() ? std::vector<double>(3, value.number()) : value.numbers();
-  if (numbers.size() != 3)
-    tensor::fail(value.path(), "got ", numbers.size(), " numbers, need 3 (red, green, blue)");
-  for (const double number : numbers)
-    if (!std::isfinite(static_cast<float>(number)))
-      tensor::fail(value.path(), "got ", number, ", need numbers that fit into f32");
-  std::array<float, 3> channels;
-  std::transform(numbers.begin(), numbers.end(), channels.begin(),
-                 [](double x) { return static_cast<float>(x); });
-  return channels;
-}
-
-std::array<float, 3> read_deviations(const Json& value) {
-  const std::array<float, 3> channels = read_channels(value);
-  for (const float deviation : channels)
-    if (!(deviation > 0)) tensor::fail(value.path(), "got ", deviation, ", need numbers above 0");
-  return channels;
-}
-
-Preprocessing read_preprocessing(const Json& config, Preprocessing rule) {
-  rule.resize = config.boolean("do_resize", rule.resize);
-  if (config.has("size")) rule.size = read_size_rule(config, config["size"], rule.size);
-  const std::int64_t filter = config.integer("resample", static_cast<std::int64_t>(rule.filter));
-  if (filter < 0 || filter > static_cast<std::int64_t>(Filter::hamming))
-    tensor::fail(config["resample"].path(), "got ", filter,
-                 ", need one of Pillow's filters: 0 nearest, 1 lanczos, 2 bilinear, 3 bicubic, "
-                 "4 box, 5 hamming");
-  rule.filter = static_cast<Filter>(filter);
-  const bool crops = config.boolean("do_center_crop", rule.crop.has_value());
-  if (config.has("crop_size")) rule.crop = read_size(config["crop_size"]);
-  if (!crops) rule.crop.reset();
-  if (crops && !rule.crop)
-    tensor::fail(config["do_center_crop"].path(), "is true, but there is no crop_size");
-  rule.normalization = read_normalization(config, rule.normalization);
-  rule.pad = config.boolean("do_pad", config.boolean("pad_and_return_pixel_mask", rule.pad));
-  if (config.has("pad_size")) rule.pad_size = read_size(config["pad_size"]);
-  return rule;
 }
 
 Size preprocessed_size(Size image, const Preprocessing& rule) {

@@ -1,5 +1,5 @@
-// From a u8 image [H, W, 3] to the pixel_values [3, h, w] of a model, as preprocessor_config.json
-// says: resize, centre crop, rescale, normalise.
+// From a u8 image [H, W, 3] to the pixel_values [3, h, w] of a model: resize, centre crop, rescale,
+// normalise. models/common/processors.h reads what preprocessor_config.json says of it.
 #pragma once
 
 #include <array>
@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "models/common/resize.h"
-#include "tensor/json.h"
 
 namespace models {
 
@@ -29,6 +28,9 @@ struct SizeRule {
 
   Size of(Size image) const;
 };
+
+/// Of images that this library makes; a file may claim anything.
+inline constexpr std::int64_t kMostPixels = 1 << 26;
 
 /// How a level 0..255 becomes a number: rescale, then (x - mean) / std, all in f32.
 struct Normalization {
@@ -59,14 +61,6 @@ struct Preprocessing {
   bool pad = false;              // a batch to its largest image (DETR)
   std::optional<Size> pad_size;  // or to this size
 };
-
-/// One number for every channel, or three.
-std::array<float, 3> read_channels(const tensor::Json& value);
-/// The same for numbers to divide by: above 0.
-std::array<float, 3> read_deviations(const tensor::Json& value);
-
-/// Reads preprocessor_config.json in all its public forms; absent keys keep `defaults`.
-Preprocessing read_preprocessing(const tensor::Json& config, Preprocessing defaults);
 
 /// What messages about an image call it where its file's name is not known.
 inline constexpr const char* kImage = "the image";

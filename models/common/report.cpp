@@ -24,15 +24,24 @@ std::string json_number(double number) {
 
 }  // namespace
 
+std::string score_text(const Finding& finding) {
+  constexpr int kDigits = 6;
+  std::ostringstream text;
+  if (finding.is_share)
+    text << std::fixed << std::setprecision(1) << finding.score * 100 << " %";
+  else
+    text << std::setprecision(kDigits) << finding.score;
+  return text.str();
+}
+
 void print_findings(std::ostream& out, const std::vector<Finding>& findings) {
   if (findings.empty()) out << "  nothing found\n";
   for (const Finding& finding : findings) {
-    out << std::fixed << std::setprecision(1) << std::setw(7) << finding.score * 100 << " %  "
-        << one_line(finding.label);
+    out << std::setw(9) << score_text(finding) << "  " << one_line(finding.label);
     if (finding.box) {
       const auto& box = *finding.box;
-      out << std::setprecision(0) << "  (" << box[0] << ", " << box[1] << ") to (" << box[2] << ", "
-          << box[3] << ")";
+      out << std::fixed << std::setprecision(0) << "  (" << box[0] << ", " << box[1] << ") to ("
+          << box[2] << ", " << box[3] << ")";
     }
     out << "\n";
   }

@@ -10,6 +10,9 @@
 
 namespace models {
 
+/// A finding's score for people: "98.7 %", or a measure as it is.
+std::string score_text(const Finding& finding);
+
 /// "  98.7 %  cat  (12, 40) to (380, 211)" for each finding.
 void print_findings(std::ostream& out, const std::vector<Finding>& findings);
 

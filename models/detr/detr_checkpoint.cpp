@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "models/common/names.h"
+#include "models/detr/detr_settings.h"
 
 namespace models::detr {
 
@@ -240,6 +241,10 @@ void check_backbone(const Json& config, const ResNetConfig& found) {
       tensor::fail(backbone[key].path(), "does not agree with the tensors, which say ",
                    tensor::Dims(tensors));
   };
+  const std::string blocks = found.basic ? "basic" : "bottleneck";
+  if (backbone.text("layer_type", blocks) != blocks)
+    tensor::fail(backbone["layer_type"].path(), "does not agree with the tensors, which say ",
+                 blocks);
   const std::string last = "stage" + std::to_string(found.stages.size());
   if (backbone.has("out_features")) {
     const Json used = backbone["out_features"];
@@ -248,9 +253,23 @@ void check_backbone(const Json& config, const ResNetConfig& found) {
   }
   check("depths", depths);
   check("hidden_sizes", widths);
+  if (backbone.integer("num_channels", found.channels) != found.channels)
+    tensor::fail(backbone["num_channels"].path(), "does not agree with the tensors, which say ",
+                 found.channels);
   if (backbone.integer("embedding_size", found.stem) != found.stem)
     tensor::fail(backbone["embedding_size"].path(), "does not agree with the tensors, which say ",
                  found.stem);
+}
+
+/// DETR takes the last of the maps that a backbone is told to give.
+void check_last_stage(const Json& config, std::size_t stages) {
+  for (const char* key : {"backbone_config", "backbone_kwargs"}) {
+    if (!config.has(key) || !config[key].has("out_indices")) continue;
+    const tensor::Ints used = config[key]["out_indices"].ints();
+    if (used.empty() || (used.back() != static_cast<std::int64_t>(stages) && used.back() != -1))
+      tensor::fail(config[key]["out_indices"].path(), "need ", stages,
+                   " at its end: DETR reads the last stage");
+  }
 }
 
 bool is_dilated(const Json& config) {
@@ -287,14 +306,18 @@ void check_agreement(const Checkpoint& checkpoint, Names names, const DetrConfig
   const auto agree = [&](std::string_view key, std::int64_t value, const std::string& path) {
     checkpoint.agree(config, key, value, "tensors \"" + checkpoint_name(path, names).name + "\"");
   };
-  agree("d_model", sizes.width, "input_projection.weight");
+  for (const char* key : {"d_model", "hidden_size"})
+    agree(key, sizes.width, "input_projection.weight");
   agree("num_channels", sizes.backbone.channels, "backbone.stem.conv.weight");
   agree("num_queries", sizes.queries, "queries.weight");
-  agree("encoder_layers", sizes.encoder_layers, "encoder.0.ffn.fc1.weight");
+  for (const char* key : {"encoder_layers", "num_hidden_layers"})
+    agree(key, sizes.encoder_layers, "encoder.0.ffn.fc1.weight");
+  agree("num_labels", sizes.classes, "class_head.weight");
   if (sizes.encoder_layers > 0)
     agree("encoder_ffn_dim", sizes.encoder_ffn, "encoder.0.ffn.fc1.weight");
   agree("decoder_layers", sizes.decoder_layers, "decoder.0.ffn.fc1.weight");
   agree("decoder_ffn_dim", sizes.decoder_ffn, "decoder.0.ffn.fc1.weight");
+  check_last_stage(config, sizes.backbone.stages.size());
   check_backbone(config, sizes.backbone);
 }
 
@@ -324,13 +347,16 @@ Source checkpoint_name(const std::string& path, Names names) {
 }
 
 Detr load_detr(const Checkpoint& checkpoint) {
+  require_detr(checkpoint.config);
   const StateDict state = canonical(checkpoint);
   const Names names = detect(state, checkpoint.folder);
   const Json& config = checkpoint.config;
   check_supported(config);
   DetrConfig sizes = config_of({state, names});
   sizes.backbone.dilated = is_dilated(config);
-  sizes.encoder_heads = config.integer("encoder_attention_heads", sizes.encoder_heads);
+  // transformers has a second name for the encoder's.
+  sizes.encoder_heads = config.integer("encoder_attention_heads",
+                                       config.integer("num_attention_heads", sizes.encoder_heads));
   sizes.decoder_heads = config.integer("decoder_attention_heads", sizes.decoder_heads);
   Detr detr = Detr::sized(sizes);
   tensor::nn::load(
@@ -340,6 +366,7 @@ Detr load_detr(const Checkpoint& checkpoint) {
        .ignore = not_needed});
   check_sizes(config, sizes);
   check_agreement(checkpoint, names, sizes);
+  check_detr(config);
   return detr;
 }
 

@@ -12,10 +12,17 @@ using tensor::Tensor;
 Preprocessing default_preprocessing() {
   Preprocessing rule;
   rule.size = {SizeRule::Kind::shortest_edge, {}, 800, 1333};
-  rule.normalization.mean = {0.485f, 0.456f, 0.406f};
-  rule.normalization.std = {0.229f, 0.224f, 0.225f};
+  rule.normalization.mean = kImageNet.mean;
+  rule.normalization.std = kImageNet.std;
   rule.pad = true;
   return rule;
+}
+
+std::vector<ProcessorClass> processors() {
+  std::vector<ProcessorClass> classes;
+  for (const char* name : {"Detr", "ConditionalDetr", "DeformableDetr"})
+    classes.push_back({.name = name, .defaults = default_preprocessing(), .square = false});
+  return classes;
 }
 
 namespace {

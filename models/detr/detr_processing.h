@@ -5,12 +5,14 @@
 #include <array>
 #include <vector>
 
-#include "models/common/preprocess.h"
+#include "models/common/processors.h"
 
 namespace models::detr {
 
 /// Hugging Face's defaults for facebook/detr-*: the short side to 800, the long one at most 1333.
 Preprocessing default_preprocessing();
+/// The classes of transformers that prepare images so: DetrImageProcessor and its copies.
+std::vector<ProcessorClass> processors();
 
 struct Batch {
   tensor::Tensor pixel_values;  // f32 [B, 3, H, W]

@@ -50,8 +50,7 @@ void DetrProgram::open(const std::string& checkpoint) {
   detr_ = load_detr(folder);
   title_ = checkpoint;
   labels_ = read_labels(folder.config, detr_.class_head.weight.shape(0) - 1);
-  if (folder.preprocessor)
-    preprocessing_ = read_preprocessing(*folder.preprocessor, default_preprocessing());
+  if (folder.preprocessor) preprocessing_ = read_preprocessing(*folder.preprocessor, processors());
 }
 
 void DetrProgram::make(const std::string& model) {

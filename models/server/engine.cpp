@@ -63,7 +63,10 @@ std::string Answer::json() const {
       << ", \"height\": " << height << ", \"score\": " << json_text(score_name)
       << ", \"findings\": ";
   print_findings_json(out, findings, score_name);
-  out << ", \"colors\": [";
+  out << ", \"texts\": [";
+  for (std::size_t i = 0; i < findings.size(); ++i)
+    out << (i == 0 ? "" : ", ") << json_text(score_text(findings[i]));
+  out << "], \"colors\": [";
   for (std::size_t i = 0; i < colors.size(); ++i)
     out << (i == 0 ? "" : ", ") << json_text(hexadecimal(colors[i]));
   out << "], \"stages\": [" << std::fixed << std::setprecision(3);

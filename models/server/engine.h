@@ -37,7 +37,8 @@ struct Answer {
   std::vector<Stage> stages = {};  // in order; "compile" only where that was done for this answer
 
   /// {"model": "setr", "mode": "compiled", "width": ..., "height": ..., "score": "share",
-  /// "findings": [...], "colors": ["#e6194b", ...], "stages": [{"name": "decode", "ms": 1.25},
+  /// "findings": [...], "texts": ["98.7 %", ...], "colors": ["#e6194b", ...], "stages": [{"name":
+  /// "decode", "ms": 1.25},
   /// ...], "mask": [class, pixels, class, pixels, ...]}: runs of equal class, row by row.
   std::string json() const;
 };

@@ -92,6 +92,7 @@ SetrConfig SetrConfig::standard(std::string_view model, std::int64_t image_size)
     config.decoder_layers = 4;
   } else if (model == "setr-mla") {
     config.head = Head::mla;
+    config.class_token = false;
     config.taps = {5, 11, 17, 23};
   } else if (model != "setr-naive") {
     tensor::fail("SetrConfig", "got the model ", model,
@@ -109,12 +110,14 @@ Setr Setr::sized(const SetrConfig& c) {
       .position = nn::parameter({1, 1 + side * side, c.width}),
       .patches = nn::Conv2d::sized(c.channels, c.width, c.patch_size, {.stride = c.patch_size}),
       .layers = {},
+      .final_norm = {},
       .norm = {},
       .upsample = {},
       .streams = {},
       .classifier = {}};
   const vit::VitConfig layer{.width = c.width, .heads = c.heads, .mlp = c.ffn, .eps = c.eps};
   for (std::int64_t i = 0; i < c.layers; ++i) net.layers.push_back(vit::VitLayer::sized(layer));
+  if (c.final_norm) net.final_norm = nn::LayerNorm::sized(c.width, c.eps);
   if (mla) {
     for (std::size_t i = 0; i < c.taps.size(); ++i)
       net.streams.push_back({nn::LayerNorm::sized(c.width, c.eps),
@@ -143,14 +146,16 @@ Tensor Setr::operator()(const Tensor& pixels, const Observer& observe) const {
   const Tensor token = tensor::broadcast_to(class_token, {batch, 1, width});
   const bool mla = config.head == Head::mla;
   Tensor x = tensor::concatenate({token, cells}, 1) + fit_position(position, grid);
-  if (mla) x = x["::, 1:"];
+  if (!config.class_token) x = x["::, 1:"];
 
   observed(observe, "hidden_states.0", x);
   std::vector<Tensor> taps;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    x = observed(observe, "hidden_states." + std::to_string(i + 1), layers[i](x));
+    x = layers[i](x);
+    if (config.final_norm && i + 1 == layers.size()) x = final_norm(x);
+    observed(observe, "hidden_states." + std::to_string(i + 1), x);
     if (std::ranges::find(config.taps, static_cast<std::int64_t>(i)) != config.taps.end())
-      taps.push_back(mla ? x : x["::, 1:"]);
+      taps.push_back(config.class_token ? x["::, 1:"] : x);
   }
   const Tensor logits =
       mla ? mla_head(*this, taps, grid) : naive_or_pup_head(*this, taps.back(), grid);

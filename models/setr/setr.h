@@ -23,6 +23,8 @@ struct SetrConfig {
   std::int64_t decoder_layers = 1;        // naive and PUP: convolutions before the classifier
   std::int64_t head_channels = 128;       // MLA: of each stream before the classifier
   std::vector<std::int64_t> taps = {23};  // encoder layers whose output the head reads, ascending
+  bool class_token = true;                // whether it goes through the layers
+  bool final_norm = false;                // mmseg: a norm of what the last layer gives
   double eps = 1e-6;
 
   /// "setr-naive-base", "setr-naive", "setr-pup" or "setr-mla": fudan's for Cityscapes.
@@ -46,9 +48,10 @@ struct Setr {
   tensor::Tensor class_token, position;  // [1, 1, width], [1, 1 + cells, width]
   tensor::nn::Conv2d patches;
   std::vector<vit::VitLayer> layers;
-  tensor::nn::LayerNorm norm;      // naive and PUP
-  std::vector<ConvNorm> upsample;  // naive and PUP
-  std::vector<MlaStream> streams;  // MLA, shallow to deep
+  tensor::nn::LayerNorm final_norm;  // undefined where absent
+  tensor::nn::LayerNorm norm;        // naive and PUP
+  std::vector<ConvNorm> upsample;    // naive and PUP
+  std::vector<MlaStream> streams;    // MLA, shallow to deep
   tensor::nn::Conv2d classifier;
 
   static Setr sized(const SetrConfig& config);
@@ -58,7 +61,8 @@ struct Setr {
   tensor::Tensor operator()(const tensor::Tensor& pixels, const Observer& observe = {}) const;
   void members(auto&& visit) {
     visit("class_token", class_token), visit("position", position), visit("patches", patches);
-    visit("layers", layers), visit("norm", norm), visit("upsample", upsample);
+    visit("layers", layers), visit("final_norm", final_norm), visit("norm", norm);
+    visit("upsample", upsample);
     visit("streams", streams), visit("classifier", classifier);
   }
 };

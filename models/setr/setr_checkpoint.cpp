@@ -8,6 +8,7 @@
 
 #include "models/common/labels.h"
 #include "models/common/names.h"
+#include "models/common/settings.h"
 #include "models/setr/setr_classes.h"
 
 namespace models::setr {
@@ -184,15 +185,68 @@ void check_agreement(const Checkpoint& checkpoint, const SetrConfig& config) {
   agree("intermediate_size", config.ffn, "layers.0.fc1.weight");
   agree("image_size", config.image_size, "position");
   agree("patch_size", config.patch_size, "patches.weight");
+  agree("num_channels", config.channels, "patches.weight");
   agree("num_labels", config.classes, "classifier.weight");
+  if (config.head == Head::mla)
+    agree("head_channels", config.head_channels, "streams.0.narrow.conv.weight");
   agree("decoder_channels", config.decoder_channels,
         config.head == Head::mla ? "streams.0.lateral.conv.weight" : "upsample.0.conv.weight");
+}
+
+/// mmseg's encoder has two settings that say what its layers get and give. Both implementations
+/// drop the class token before the layers where the head is MLA.
+void read_encoder(SetrConfig& config, const Checkpoint& checkpoint) {
+  const Json& json = checkpoint.config;
+  const bool mmseg = config.flavour == Flavour::mmseg;
+  config.final_norm = mmseg && checkpoint.has("backbone.ln1.weight");
+  if (json.boolean("final_norm", config.final_norm) != config.final_norm)
+    tensor::fail(json["final_norm"].path(), "is ", config.final_norm ? "false" : "true",
+                 ", but the tensors \"backbone.ln1\" of such a norm are ",
+                 config.final_norm ? "there" : "not there");
+  const bool usual = config.head != Head::mla;
+  config.class_token = json.boolean("with_cls_token", usual);
+  if (!mmseg && config.class_token != usual)
+    tensor::fail(json["with_cls_token"].path(), "is ", usual ? "false" : "true", ", but it is ",
+                 usual ? "true" : "false", " for fudan's SETR with this head");
+}
+
+const KnownSettings& known_settings() {
+  static const KnownSettings kKnown = {.used = {"model_type",
+                                                "flavour",
+                                                "head",
+                                                "hidden_size",
+                                                "num_hidden_layers",
+                                                "num_attention_heads",
+                                                "intermediate_size",
+                                                "image_size",
+                                                "patch_size",
+                                                "num_channels",
+                                                "num_labels",
+                                                "decoder_channels",
+                                                "head_channels",
+                                                "tap_layers",
+                                                "layer_norm_eps",
+                                                "final_norm",
+                                                "with_cls_token",
+                                                "id2label",
+                                                "label_names",
+                                                "palette"},
+                                       .harmless = {},
+                                       // What mmseg's encoder can do besides, by its own names.
+                                       .fixed = {{"output_cls_token", {"false"}},
+                                                 {"patch_norm", {"false"}},
+                                                 {"pre_norm", {"false"}},
+                                                 {"out_origin", {"false"}},
+                                                 {"interpolate_mode", {R"("bilinear")"}},
+                                                 {"qkv_bias", {"true"}},
+                                                 {"hidden_act", {R"("gelu")"}}}};
+  return kKnown;
 }
 
 /// Names in a checkpoint that inference has no use for.
 bool not_needed(const std::string& name, const SetrConfig& config) {
   if (name.ends_with("num_batches_tracked") || name.starts_with("auxiliary_head.")) return true;
-  if (config.flavour == Flavour::mmseg) return name.starts_with("backbone.ln1.");
+  if (config.flavour == Flavour::mmseg) return false;
   return name.starts_with("decode_head.conv_seg.");  // trained by nobody: fudan's base class has it
 }
 
@@ -208,6 +262,7 @@ Source checkpoint_name(const std::string& path, const SetrConfig& config) {
     return {(fudan ? "backbone.patch_embed.proj." : "backbone.patch_embed.projection.") + leaf};
   if (parts[0] == "layers") return layer_name(parts, config.flavour);
   if (parts[0] == "streams") return stream_name(parts, config.flavour);
+  if (parts[0] == "final_norm") return {"backbone.ln1." + leaf};
   if (parts[0] == "norm") return {"decode_head.norm." + leaf};
   if (parts[0] == "classifier") return {classifier_name(config) + leaf};
   const bool norm = parts[2] == "norm";
@@ -217,12 +272,15 @@ Source checkpoint_name(const std::string& path, const SetrConfig& config) {
 }
 
 Setr load_setr(const Checkpoint& checkpoint) {
+  require_setting(checkpoint.config, {"model_type", {R"("setr")"}});
   SetrConfig config = detect(checkpoint);
   read_sizes(config, checkpoint);
   config.eps = checkpoint.epsilon("layer_norm_eps", config.eps);
   config.heads = read_heads(checkpoint, config);
   config.taps = read_taps(checkpoint, config);
+  read_encoder(config, checkpoint);
   check_agreement(checkpoint, config);
+  check_settings(checkpoint.config, known_settings());
   Setr net = Setr::sized(config);
   const auto rename = [&](const std::string& path) { return checkpoint_name(path, config); };
   const auto ignore = [&](const std::string& name) { return not_needed(name, config); };

@@ -53,7 +53,7 @@ Info describe(Setr& net, const std::string& model, Size window) {
   const std::int64_t rows = (window.height + c.patch_size - 1) / c.patch_size;
   const std::int64_t columns = (window.width + c.patch_size - 1) / c.patch_size;
   const std::int64_t cells = rows * columns;
-  const std::int64_t tokens = c.head == Head::mla ? cells : cells + 1;  // the class token
+  const std::int64_t tokens = c.class_token ? cells + 1 : cells;
 
   Info info{.model = model, .input = "", .rows = {}};
   info.input = "1 x " + std::to_string(c.channels) + " x " + std::to_string(window.height) + " x " +
@@ -69,6 +69,7 @@ Info describe(Setr& net, const std::string& model, Size window) {
                     attention_macs(tokens, tokens, c.width) +
                     2 * linear_macs(tokens, c.width, c.ffn);
   }
+  encoder.parameters += learned(net.final_norm);
   info.rows.push_back(encoder);
   std::int64_t head_peak = 0;
   info.rows.push_back(describe_head(net, cells, head_peak));

@@ -36,11 +36,14 @@ SetrPreprocessing read_preprocessing(const tensor::Json& config, std::int64_t im
   Preprocessing defaults;
   defaults.size = {SizeRule::Kind::shortest_edge, {}, rule.scale.shortest, rule.scale.longest};
   defaults.normalization = rule.normalization;
-  const Preprocessing found = models::read_preprocessing(config, defaults);
+  const Preprocessing found =
+      models::read_preprocessing(config, {{.name = "Setr", .defaults = defaults, .square = false}});
   if (found.filter != Filter::bilinear)
     tensor::fail(config["resample"].path(), "got ", static_cast<int>(found.filter),
                  ", only 2 (bilinear, as OpenCV computes it) is supported");
   if (found.crop) tensor::fail(config.path(), "asks for a crop, but SETR takes the whole image");
+  if (found.pad && found.pad_size)
+    tensor::fail(config["pad_size"].path(), "SETR's images are not padded: leave it out");
   rule.resize = found.resize;
   rule.normalization = found.normalization;
   switch (found.size.kind) {

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "models/common/preprocess.h"
+#include "models/common/processors.h"
 #include "models/setr/setr.h"
 
 namespace models::setr {

@@ -98,21 +98,32 @@ Names detect(const Checkpoint& checkpoint) {
 
 void refuse_other_timm_models(const Checkpoint& checkpoint) {
   static const std::pair<const char*, const char*> kFeatures[] = {
-      {".ls1.gamma", "layer scale"},       {".ls2.gamma", "layer scale"},
-      {".q_norm.", "query/key norms"},     {".attn.norm.", "an attention norm"},
-      {"norm_pre.", "a norm before"},      {"reg_token", "register tokens"},
-      {"dist_token", "distillation"},      {"head_dist.", "distillation"},
-      {"attn_pool.", "attention pooling"}, {"fc_norm.", "average pooling (fc_norm)"},
-      {".mlp.w12.", "a gated MLP"},        {".mlp.fc1_g.", "a gated MLP"},
+      {".ls1.gamma", "layer scale"},
+      {".ls2.gamma", "layer scale"},
+      {".q_norm.", "query/key norms"},
+      {".attn.norm.", "an attention norm"},
+      {".attns.", "parallel attentions"},
+      {"norm_pre.", "a norm before"},
+      {"reg_token", "register tokens"},
+      {"dist_token", "distillation"},
+      {"head_dist.", "distillation"},
+      {"attn_pool.", "attention pooling"},
+      {"fc_norm.", "average pooling (fc_norm)"},
+      {".mlp.w12.", "a gated MLP"},
+      {".mlp.fc1_g.", "a gated MLP"},
       {".mlp.norm.", "a norm in the MLP"}};
   for (const auto& [name, value] : checkpoint.tensors)
     for (const auto& [part, feature] : kFeatures)
       if (name.find(part) != std::string::npos)
         tensor::fail(checkpoint.folder, "is a timm model with ", feature, " (\"", name,
                      "\"), which is not supported: need a plain ViT");
-  const std::string pooling = checkpoint.config.text("global_pool", "token");
-  if (pooling != "token" && pooling != "")
-    tensor::fail(checkpoint.config["global_pool"].path(), "got \"", pooling,
+}
+
+/// The class token alone goes to the head; without a head there is nothing to pool.
+void check_pooling(const Json& settings, const VitConfig& c) {
+  const std::string pooling = settings.text("global_pool", "token");
+  if (pooling != "token" && !(pooling == "" && c.classes == 0))
+    tensor::fail(settings["global_pool"].path(), "got \"", pooling,
                  "\", only \"token\" is supported");
 }
 
@@ -139,29 +150,16 @@ Activation activation_setting(const Json& settings, const char* key) {
                "\", need gelu, gelu_new, gelu_tanh, gelu_pytorch_tanh, relu, silu or swish");
 }
 
-/// The number of heads that timm gives a model by its name, 0 if the name says nothing.
-std::int64_t heads_of_architecture(const std::string& name, std::int64_t width) {
-  struct Row {
-    const char* name;
-    std::int64_t width, heads;
-  };
-  for (const Row& row :
-       {Row{"vit_tiny_", 192, 3}, Row{"vit_small_", 384, 6}, Row{"vit_base_", 768, 12},
-        Row{"vit_large_", 1024, 16}, Row{"vit_huge_", 1280, 16}})
-    if (name.starts_with(row.name) && row.width == width) return row.heads;
-  return 0;
-}
-
-std::int64_t timm_heads(const Json& config, const Json& model_args, std::int64_t width) {
+std::int64_t read_timm_heads(const Json& config, const Json& model_args, std::int64_t width) {
   for (const Json& settings : {model_args, config})
     for (const char* key : {"num_heads", "num_attention_heads"})
       if (settings.has(key)) return settings[key].integer();
   const std::string architecture = config.text("architecture", "");
-  if (const std::int64_t heads = heads_of_architecture(architecture, width)) return heads;
+  if (const std::int64_t heads = timm_heads(architecture, width)) return heads;
   tensor::fail(config.path(),
                "does not tell the number of attention heads: neither is there "
                "model_args.num_heads, nor is the architecture \"",
-               architecture, "\" one of timm's of width ", width);
+               architecture, "\" one of timm's plain ViTs of width ", width);
 }
 
 /// What the shapes of the tensors say.
@@ -199,6 +197,10 @@ Size image_size(const Checkpoint& checkpoint, const Names& names, const VitConfi
   const bool sensible = image.height >= c.patch.height && image.width >= c.patch.width &&
                         image.height <= 1 << 20 && image.width <= 1 << 20;
   const Size grid{image.height / c.patch.height, image.width / c.patch.width};
+  if (names.timm && sensible && grid.height * grid.width == patches + 1)
+    tensor::fail(checkpoint.folder, "\"", names.position, "\" has ", patches + 1,
+                 " rows, one for each patch and none for a class token, which is not supported: "
+                 "need a plain ViT");
   if (!sensible || grid.height * grid.width != patches)
     tensor::fail(where, "an image of ", image.height, " x ", image.width, " in patches of ",
                  c.patch.height, " x ", c.patch.width, " does not give the ", patches,
@@ -212,9 +214,16 @@ void check_heads(const VitConfig& c, const Json& config) {
                  c.width);
 }
 
+void check_bias(const Checkpoint& checkpoint, const Json& settings, const VitConfig& c) {
+  if (settings.boolean("qkv_bias", c.qkv_bias) == c.qkv_bias) return;
+  tensor::fail(settings["qkv_bias"].path(), "is ", c.qkv_bias ? "false" : "true",
+               ", but the layers in ", checkpoint.folder, c.qkv_bias ? " have" : " have no",
+               " biases");
+}
+
 VitConfig huggingface_config(const Checkpoint& checkpoint, const Names& names) {
-  VitConfig c = config_from_shapes(checkpoint, names);
   const Json& config = checkpoint.config;
+  VitConfig c = config_from_shapes(checkpoint, names);
   checkpoint.agree(config, "hidden_size", c.width, "patch embeddings");
   checkpoint.agree(config, "num_channels", c.channels, "patch embeddings");
   checkpoint.agree(config, "num_hidden_layers", c.layers, "layers");
@@ -228,12 +237,10 @@ VitConfig huggingface_config(const Checkpoint& checkpoint, const Names& names) {
   c.image = image_size(checkpoint, names, c, config, "image_size");
   c.heads = config.integer("num_attention_heads", 12);
   check_heads(c, config);
-  if (config.boolean("qkv_bias", c.qkv_bias) != c.qkv_bias)
-    tensor::fail(config["qkv_bias"].path(), "is ", c.qkv_bias ? "false" : "true",
-                 ", but the layers in ", checkpoint.folder, c.qkv_bias ? " have" : " have no",
-                 " biases");
+  check_bias(checkpoint, config, c);
   c.eps = checkpoint.epsilon("layer_norm_eps", 1e-12);
   c.activation = activation_setting(config, "hidden_act");
+  check_huggingface(config, c.width / c.heads);
   if (c.pooler > 0 && config.text("pooler_act", "tanh") != "tanh")
     tensor::fail(config["pooler_act"].path(), "got \"", config["pooler_act"].text(),
                  "\", only \"tanh\" is supported");
@@ -251,14 +258,24 @@ VitConfig timm_config(const Checkpoint& checkpoint, const Names& names) {
   checkpoint.agree(args, "embed_dim", c.width, "patch embeddings");
   checkpoint.agree(args, "depth", c.layers, "blocks");
   checkpoint.agree(args, "in_chans", c.channels, "patch embeddings");
+  checkpoint.agree(args, "num_classes", c.classes, "weights of the head");
+  // timm truncates the product.
+  const double ratio = args.number("mlp_ratio", 0);
+  if (args.has("mlp_ratio") &&
+      static_cast<double>(c.mlp) != std::trunc(static_cast<double>(c.width) * ratio))
+    tensor::fail(args["mlp_ratio"].path(), "is ", ratio, ", but the weights of the MLP in ",
+                 checkpoint.folder, " are for ", c.mlp, " features, not ", c.width, " times that");
+  check_bias(checkpoint, args, c);
   if (args.has("patch_size") && !(size_setting(args["patch_size"]) == c.patch))
     tensor::fail(args["patch_size"].path(), "does not fit the patch embeddings in ",
                  checkpoint.folder, ", which are for ", c.patch.height, " x ", c.patch.width);
   c.image = image_size(checkpoint, names, c, args, "img_size");
-  c.heads = timm_heads(config, args, c.width);
+  c.heads = read_timm_heads(config, args, c.width);
   check_heads(c, config);
   c.eps = 1e-6;
   c.activation = activation_setting(args, "act_layer");
+  for (const Json& settings : {config, args}) check_pooling(settings, c);
+  check_timm(config);
   return c;
 }
 
@@ -288,7 +305,7 @@ Source source_of(const Names& names, const std::string& path) {
 
 /// Tensors that are known and not needed.
 bool ignored(const Names& names, const VitConfig& c, const std::string& name) {
-  if (name.ends_with("num_batches_tracked") || name.ends_with("mask_token")) return true;
+  if (name.ends_with("embeddings.mask_token")) return true;  // for training, as are the others
   if (names.timm) return name.starts_with("pre_logits.");
   return c.pooler == 0 && name.starts_with(names.pooler + ".");
 }
@@ -312,12 +329,15 @@ Preprocessing preprocessing_of(const Checkpoint& checkpoint, const LoadedVit& vi
   const Size image = vit.config.image;
   Preprocessing rule = huggingface_preprocessing(image);
   if (checkpoint.preprocessor)
-    rule = read_preprocessing(*checkpoint.preprocessor, rule);
+    rule = read_preprocessing(*checkpoint.preprocessor, huggingface_processors(image));
   else if (vit.timm)
     rule = timm_preprocessing(checkpoint.config.has("pretrained_cfg")
                                   ? checkpoint.config["pretrained_cfg"]
                                   : checkpoint.config,
                               image);
+  if (rule.pad && rule.pad_size)
+    tensor::fail((*checkpoint.preprocessor)["pad_size"].path(),
+                 "a ViT's images are not padded: leave it out");
   const Size size = preprocessed_size(image, rule);
   if (!(size == image) && vit.config.position_resize == PositionResize::refuse)
     tensor::fail(checkpoint.preprocessor->path(), "makes images of ", size.height, " x ",
@@ -327,7 +347,9 @@ Preprocessing preprocessing_of(const Checkpoint& checkpoint, const LoadedVit& vi
 
 }  // namespace
 
-LoadedVit load_vit(const Checkpoint& stored, bool resize_position) {
+LoadedVit load_vit(const Checkpoint& folder, bool resize_position) {
+  require_vit(folder.config);
+  const Checkpoint stored = folder.stripped("backbone.");
   const Names names = detect(stored);
   const Checkpoint checkpoint = with_patch_kernel(stored, names);
   LoadedVit vit;
@@ -337,8 +359,7 @@ LoadedVit load_vit(const Checkpoint& stored, bool resize_position) {
     vit.config.position_resize = names.timm ? PositionResize::timm : PositionResize::huggingface;
   vit.preprocessing = preprocessing_of(checkpoint, vit);
   if (vit.config.classes > 0) vit.labels = read_labels(checkpoint.config, vit.config.classes);
-  vit.sigmoid = vit.config.classes == 1 ||
-                checkpoint.config.text("problem_type", "") == "multi_label_classification";
+  vit.scores = read_scores(checkpoint.config, vit.config.classes);
   vit.model = Vit::sized(vit.config);
   tensor::nn::load(
       vit.model, checkpoint.tensors,

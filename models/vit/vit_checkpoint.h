@@ -6,6 +6,7 @@
 
 #include "models/common/checkpoint.h"
 #include "models/vit/vit.h"
+#include "models/vit/vit_settings.h"
 
 namespace models::vit {
 
@@ -15,7 +16,7 @@ struct LoadedVit {
   Vit model;
   std::vector<std::string> labels;  // empty without a classifier
   Preprocessing preprocessing;
-  bool sigmoid = false;  // independent classes, instead of a softmax over them
+  Scores scores = Scores::softmax;
   bool timm = false;
 };
 

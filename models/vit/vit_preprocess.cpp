@@ -8,10 +8,64 @@ namespace models::vit {
 
 using tensor::Json;
 
-Preprocessing huggingface_preprocessing(Size image) {
+namespace {
+
+Preprocessing prepared(const SizeRule& size, Filter filter, const ChannelConstants& constants,
+                       std::optional<Size> crop = {}) {
   Preprocessing rule;
-  rule.size.size = image;
+  rule.size = size;
+  rule.filter = filter;
+  rule.crop = crop;
+  rule.normalization.mean = constants.mean;
+  rule.normalization.std = constants.std;
   return rule;
+}
+
+SizeRule exact(Size size) { return {SizeRule::Kind::exact, size, 0, 0}; }
+SizeRule shortest(std::int64_t edge) { return {SizeRule::Kind::shortest_edge, {}, edge, 0}; }
+
+}  // namespace
+
+std::vector<ProcessorClass> huggingface_processors(Size image) {
+  using Fit = ProcessorClass::Fit;
+  constexpr Filter kBilinear = Filter::bilinear, kBicubic = Filter::bicubic;
+  constexpr Size k224{224, 224};
+  const auto same = [](std::string_view name, ProcessorClass rules) {
+    rules.name = name;
+    return rules;
+  };
+  const ProcessorClass vit{"ViT", prepared(exact(image), kBilinear, kHalf)};
+  const ProcessorClass clip{"CLIP", prepared(shortest(224), kBicubic, kClip, k224), false, k224};
+  const ProcessorClass mobile{"MobileNetV1", prepared(shortest(256), kBilinear, kHalf, k224), false,
+                              k224};
+  return {
+      vit,
+      {"DeiT", prepared(exact({256, 256}), kBicubic, kHalf, k224), true, k224},
+      clip,
+      same("ChineseCLIP", clip),
+      same("Bit", clip),
+      same("ViTHybrid", clip),
+      {"Blip", prepared(exact({384, 384}), kBicubic, kClip)},
+      {"Siglip", prepared(exact(k224), kBicubic, kHalf), false},
+      {"Beit", prepared(exact(k224), kBicubic, kHalf), true, k224},
+      {"ConvNext", prepared(shortest(384), kBicubic, kHalf), false, {}, Fit::convnext, 224.0 / 256},
+      {"PoolFormer", prepared(shortest(224), kBicubic, kImageNet, k224), false, k224,
+       Fit::poolformer, 0.9},
+      {"Levit", prepared(shortest(224), kBicubic, kImageNet, k224), false, k224, Fit::levit},
+      {"EfficientNet",
+       prepared(exact({346, 346}), kBicubic, kHalf),
+       true,
+       {289, 289},
+       Fit::as_it_is,
+       1,
+       "include_top"},
+      {"Pvt", prepared(exact(k224), kBicubic, kImageNet)},
+      mobile,
+      same("MobileNetV2", mobile)};
+}
+
+Preprocessing huggingface_preprocessing(Size image) {
+  return huggingface_processors(image).front().defaults;
 }
 
 namespace {
@@ -63,9 +117,8 @@ Preprocessing timm_preprocessing(const Json& config, Size image) {
   rule.crop = image;
   rule.crop_rounding = CropRounding::half_to_even;
   // Where the settings say nothing, timm normalises by ImageNet's constants.
-  rule.normalization = {.rescale = Normalization::Rescale::divide_255,
-                        .mean = {0.485f, 0.456f, 0.406f},
-                        .std = {0.229f, 0.224f, 0.225f}};
+  rule.normalization = {
+      .rescale = Normalization::Rescale::divide_255, .mean = kImageNet.mean, .std = kImageNet.std};
   if (config.has("mean")) rule.normalization.mean = read_channels(config["mean"]);
   if (config.has("std")) rule.normalization.std = read_deviations(config["std"]);
   return rule;

@@ -1,12 +1,14 @@
 // How ViT's public implementations prepare an image.
 #pragma once
 
-#include "models/common/preprocess.h"
+#include "models/common/processors.h"
 
 namespace models::vit {
 
-/// The defaults of Hugging Face's ViTImageProcessor for a model that takes `image`:
-/// preprocessor_config.json changes them.
+/// The classes of transformers that prepare images for a classifier as `preprocess` does, first
+/// ViTImageProcessor with the size of a model that takes `image`.
+std::vector<ProcessorClass> huggingface_processors(Size image);
+/// What the first of them does.
 Preprocessing huggingface_preprocessing(Size image);
 
 /// timm's evaluation transform by its "pretrained_cfg": resize the short side to image / crop_pct,

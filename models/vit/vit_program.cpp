@@ -4,10 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <iomanip>
 #include <sstream>
 
 #include "models/common/draw.h"
+#include "models/common/report.h"
 #include "models/common/validators.h"
 #include "models/vit/vit_checkpoint.h"
 #include "models/vit/vit_preprocess.h"
@@ -19,18 +19,19 @@ namespace models::vit {
 using tensor::Tensor;
 using tensor::nn::StateDict;
 
-std::vector<Finding> classify(const Tensor& logits, const std::vector<std::string>& labels,
-                              std::int64_t top, bool sigmoid) {
-  return best_classes(sigmoid ? tensor::sigmoid(logits) : tensor::softmax(logits), labels, top);
+Tensor scores_of(const Tensor& logits, Scores scores) {
+  if (scores == Scores::numbers) return logits;
+  return scores == Scores::sigmoid ? tensor::sigmoid(logits) : tensor::softmax(logits);
 }
 
 std::vector<Finding> best_classes(const Tensor& scores, const std::vector<std::string>& labels,
-                                  std::int64_t top) {
+                                  std::int64_t top, bool are_shares) {
   const auto [values, classes] = tensor::topk(scores, std::min(top, scores.size()));
   std::vector<Finding> findings;
   for (std::int64_t i = 0; i < values.size(); ++i) {
     const auto id = classes.item<std::int64_t>(i);
-    findings.push_back({labels[static_cast<std::size_t>(id)], id, values.item(i), std::nullopt});
+    findings.push_back(
+        {labels[static_cast<std::size_t>(id)], id, values.item(i), std::nullopt, are_shares});
   }
   return findings;
 }
@@ -56,12 +57,12 @@ Tensor draw_classes(const Tensor& image, const std::vector<Finding>& classes) {
   for (std::int64_t i = 0; i < count; ++i) {
     const Finding& finding = classes[static_cast<std::size_t>(i)];
     const std::int64_t y = height + pad / 2 + i * 2 * line;
-    std::ostringstream percent;
-    percent << std::fixed << std::setprecision(1) << finding.score * 100 << " %";
+    const std::string number = score_text(finding);
     const std::int64_t room = width - 2 * pad;
-    const std::int64_t right = width - pad - text_width(percent.str(), scale);
+    const std::int64_t right = width - pad - text_width(number, scale);
     canvas.text(pad, y + scale, shortened(finding.label, right - 2 * pad, scale), kInk, scale);
-    canvas.text(right, y + scale, percent.str(), kInk, scale);
+    canvas.text(right, y + scale, number, kInk, scale);
+    if (!finding.is_share) continue;
     const Rect bar{pad, y + line, room, line / 2};
     canvas.fill(bar, kTrack);
     const auto filled = static_cast<std::int64_t>(finding.score * static_cast<double>(room) + 0.5);
@@ -121,8 +122,7 @@ class VitProgram final : public Program {
   StateDict run(const StateDict& inputs, const Observer& observe) const override {
     if (const auto levels = inputs.find("levels"); levels != inputs.end()) {
       const Tensor pixels = normalize_levels(levels->second, vit_.preprocessing.normalization);
-      const Tensor logits = vit_.model(pixels, observe).logits;
-      return {{"scores", vit_.sigmoid ? tensor::sigmoid(logits) : tensor::softmax(logits)}};
+      return {{"scores", scores_of(vit_.model(pixels, observe).logits, vit_.scores)}};
     }
     const VitOutput out = vit_.model(inputs.at("pixel_values").astype(tensor::f32), observe);
     if (out.logits.defined()) return {{"logits", out.logits}};
@@ -147,13 +147,15 @@ class VitProgram final : public Program {
   std::vector<Finding> find(const Tensor& image, const Forward& forward) const {
     const Preprocessing& rule = vit_.preprocessing;
     const tensor::Shape shape{1, vit_.config.classes};
+    const bool are_shares = vit_.scores != Scores::numbers;
     if (device_.is_cuda()) {
       const StateDict outputs = forward({{"levels", fit_levels(image, rule).expand_dims(0)}});
-      return best_classes(output(outputs, "scores", shape).reshape({-1}), vit_.labels, top_);
+      return best_classes(output(outputs, "scores", shape).reshape({-1}), vit_.labels, top_,
+                          are_shares);
     }
     const StateDict outputs = forward({{"pixel_values", preprocess(image, rule).expand_dims(0)}});
-    return classify(output(outputs, "logits", shape).reshape({-1}), vit_.labels, top_,
-                    vit_.sigmoid);
+    const Tensor logits = output(outputs, "logits", shape).reshape({-1});
+    return best_classes(scores_of(logits, vit_.scores), vit_.labels, top_, are_shares);
   }
 
   std::string name_;

@@ -4,21 +4,22 @@
 #include <memory>
 
 #include "models/common/cli.h"
+#include "models/vit/vit_settings.h"
 
 namespace models::vit {
 
 std::unique_ptr<Program> make_program();
 
-/// The classes of logits [classes] by falling probability, at most `top` of them: a softmax, or
-/// independent sigmoids. `labels` names them.
-std::vector<Finding> classify(const tensor::Tensor& logits, const std::vector<std::string>& labels,
-                              std::int64_t top, bool sigmoid);
+/// What logits [..., classes] stand for.
+tensor::Tensor scores_of(const tensor::Tensor& logits, Scores scores);
 
-/// The same of probabilities.
+/// The classes of scores [classes] by falling score, at most `top` of them. `labels` names them.
 std::vector<Finding> best_classes(const tensor::Tensor& scores,
-                                  const std::vector<std::string>& labels, std::int64_t top);
+                                  const std::vector<std::string>& labels, std::int64_t top,
+                                  bool are_shares = true);
 
-/// The image, enlarged if it is small, with a bar and a label for every class below it.
+/// The image, enlarged if it is small, with a label for every class below it, and a bar for what is
+/// a probability.
 tensor::Tensor draw_classes(const tensor::Tensor& image, const std::vector<Finding>& classes);
 
 }  // namespace models::vit

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "models/common/labels.h"
 #include "tensor/ops.h"
 #include "tests/error_of.h"
@@ -61,6 +63,66 @@ TEST(Checkpoint, StripsWrappersThatAllNamesHave) {
   const models::Checkpoint checkpoint = open_checkpoint(home.path());
   EXPECT_TRUE(checkpoint.has("model.a"));  // "b" has no "model.", so it is part of the name
   EXPECT_TRUE(checkpoint.has("b"));
+}
+
+TEST(Checkpoint, StripsWhatTrainingProgramsPutBeforeNames) {
+  for (const std::string beginning : {"module.", "model.", "_orig_mod.", "net.",
+                                      "module._orig_mod.model.", "model_ema.module."}) {
+    const TemporaryFolder home;
+    const folder::Checkpoint plain = folder::small_vit();
+    folder::Checkpoint c = plain;
+    c.tensors.clear();
+    for (const auto& [name, value] : plain.tensors) c.tensors[beginning + name] = value;
+    c.tensors["n_averaged"] = tensor::zeros({}, tensor::i64);  // of averaged weights
+    c.write(home);
+    const models::Checkpoint checkpoint = open_checkpoint(home.path());
+    EXPECT_EQ(checkpoint.tensors.size(), plain.tensors.size()) << beginning;
+    for (const auto& [name, value] : plain.tensors) EXPECT_TRUE(checkpoint.has(name)) << name;
+  }
+}
+
+TEST(Checkpoint, StripsABeginningThatAllNamesHave) {
+  models::Checkpoint c{"DIR", Json::parse("{}", "config.json"), {}, {}};
+  c.tensors = {{"backbone.a", tensor::zeros({1})}, {"backbone.b", tensor::zeros({1})}};
+  EXPECT_TRUE(c.stripped("backbone.").has("a"));
+  c.tensors["head"] = tensor::zeros({1});
+  EXPECT_TRUE(c.stripped("backbone.").has("backbone.a"));
+}
+
+TEST(Checkpoint, ShardsMayBeLinksAsInTheHubsCache) {
+  const TemporaryFolder home;
+  const folder::Checkpoint whole = folder::small_vit();
+  const std::string snapshot = home / "snapshots/1";
+  std::filesystem::create_directories(snapshot);
+  std::filesystem::create_directories(home / "blobs");
+  std::map<std::string, tensor::Tensor> shards[2];
+  std::string map;
+  for (const auto& [name, value] : whole.tensors) {
+    const std::size_t shard = name.starts_with("vit.encoder") ? 1 : 0;
+    shards[shard][name] = value;
+    map += (map.empty() ? "" : ", ") +
+           ("\"" + name + "\": \"part-" + std::to_string(shard) + ".safetensors\"");
+  }
+  tensor::save_safetensors(home / "blobs/a0", shards[0]);
+  tensor::save_safetensors(home / "blobs/a1", shards[1]);
+  home.write("blobs/a2", folder::Checkpoint::json(whole.config));
+  home.write("blobs/a3", "{\"weight_map\": {" + map + "}}");
+  for (const auto& [name, blob] : {std::pair("part-0.safetensors", "a0"),
+                                   {"part-1.safetensors", "a1"},
+                                   {"config.json", "a2"},
+                                   {"model.safetensors.index.json", "a3"}})
+    std::filesystem::create_symlink(std::string("../../blobs/") + blob, snapshot + "/" + name);
+  EXPECT_EQ(open_checkpoint(snapshot).tensors.size(), whole.tensors.size());
+}
+
+TEST(Checkpoint, TellsHowToDownloadWhatTheHubHas) {
+  EXPECT_EQ(error_of([] { open_checkpoint("google/vit-base-patch16-224"); }),
+            "google/vit-base-patch16-224: there is no such folder; if it is a model on Hugging "
+            "Face's hub, download it with \"hf download google/vit-base-patch16-224 --local-dir "
+            "vit-base-patch16-224\" and give the folder vit-base-patch16-224");
+  for (const char* path : {"nowhere", "a/b/c", "./x", "../x", "a b/c", "x/"})
+    EXPECT_EQ(error_of([&] { open_checkpoint(path); }),
+              std::string(path) + ": there is no such folder");
 }
 
 TEST(Checkpoint, SaysWhatATensorShouldBe) {

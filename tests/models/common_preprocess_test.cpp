@@ -1,5 +1,5 @@
 // Preprocessing against transformers' processors and timm's transform, and the size rules.
-#include "models/common/preprocess.h"
+#include "models/common/processors.h"
 
 #include <gtest/gtest.h>
 
@@ -32,10 +32,15 @@ Preprocessing detr_defaults() {
   return rule;
 }
 
+/// A file of a class that does this where the file says nothing.
+Preprocessing read(const Json& config, const Preprocessing& defaults = {}) {
+  const bool square = defaults.size.kind != SizeRule::Kind::shortest_edge;
+  return read_preprocessing(config, {{.name = "Own", .defaults = defaults, .square = square}});
+}
+
 Preprocessing rule_for(const std::string& kind, const Json& config) {
-  if (kind == "detr") return read_preprocessing(config, detr_defaults());
-  if (kind != "timm")
-    return read_preprocessing(config, models::vit::huggingface_preprocessing({224, 224}));
+  if (kind == "detr") return read(config, detr_defaults());
+  if (kind != "timm") return read(config, models::vit::huggingface_preprocessing({224, 224}));
   const tensor::Ints size = config["input_size"].ints();
   return models::vit::timm_preprocessing(config, {size[1], size[2]});
 }
@@ -97,7 +102,7 @@ TEST(Preprocess, NormalizesByItsDefinition) {
 
 TEST(Preprocess, ReadsEveryFormOfTheSize) {
   const auto of = [](const std::string& text, const Preprocessing& defaults = {}) {
-    return read_preprocessing(parse(text), defaults).size;
+    return read(parse(text), defaults).size;
   };
   EXPECT_EQ(of(R"({"size": 7})").size, (Size{7, 7}));
   EXPECT_EQ(of(R"({"size": {"height": 7, "width": 9}})").size, (Size{7, 9}));
@@ -108,16 +113,146 @@ TEST(Preprocess, ReadsEveryFormOfTheSize) {
   EXPECT_EQ(of(R"({"size": 600})", detr_defaults()).of({10, 20}), (Size{600, 1200}));
   EXPECT_EQ(of(R"({"size": 600, "max_size": 900})", detr_defaults()).of({10, 20}),
             (Size{450, 900}));
-  const Preprocessing padded = read_preprocessing(
-      parse(R"({"pad_and_return_pixel_mask": true, "pad_size": {"height": 3, "width": 4}})"), {});
+  const Preprocessing padded =
+      read(parse(R"({"pad_and_return_pixel_mask": true, "pad_size": {"height": 3, "width": 4}})"));
   EXPECT_TRUE(padded.pad);
   EXPECT_EQ(padded.pad_size, (Size{3, 4}));
 }
 
-TEST(Preprocess, SaysWhatIsWrong) {
-  const auto message = [](const std::string& text) {
-    return error_of([&] { read_preprocessing(parse(text), {}); });
+// ---- Classes of transformers
+
+/// Of a classifier that takes images of 32 x 32.
+Preprocessing classified(const std::string& text) {
+  return read_preprocessing(parse(text), models::vit::huggingface_processors({32, 32}));
+}
+
+TEST(ProcessorClasses, DoWhatTransformersDoesWhereTheFileIsSilent) {
+  using models::Filter;
+  struct Row {
+    const char* name;
+    Size of_landscape;  // what becomes of 600 x 800
+    Filter filter;
+    float mean;
   };
+  for (const Row& row : {Row{"ViT", {32, 32}, Filter::bilinear, 0.5f},
+                         Row{"DeiT", {224, 224}, Filter::bicubic, 0.5f},
+                         Row{"CLIP", {224, 224}, Filter::bicubic, 0.48145466f},
+                         Row{"ChineseCLIP", {224, 224}, Filter::bicubic, 0.48145466f},
+                         Row{"Bit", {224, 224}, Filter::bicubic, 0.48145466f},
+                         Row{"ViTHybrid", {224, 224}, Filter::bicubic, 0.48145466f},
+                         Row{"Blip", {384, 384}, Filter::bicubic, 0.48145466f},
+                         Row{"Siglip", {224, 224}, Filter::bicubic, 0.5f},
+                         Row{"Beit", {224, 224}, Filter::bicubic, 0.5f},
+                         Row{"ConvNext", {384, 384}, Filter::bicubic, 0.5f},
+                         Row{"PoolFormer", {224, 224}, Filter::bicubic, 0.485f},
+                         Row{"Levit", {224, 224}, Filter::bicubic, 0.485f},
+                         Row{"Pvt", {224, 224}, Filter::bicubic, 0.485f},
+                         Row{"MobileNetV1", {224, 224}, Filter::bilinear, 0.5f},
+                         Row{"MobileNetV2", {224, 224}, Filter::bilinear, 0.5f}}) {
+    for (const char* ending : {"ImageProcessor", "ImageProcessorFast", "ImageProcessorPil"}) {
+      const Preprocessing rule =
+          classified("{\"image_processor_type\": \"" + std::string(row.name) + ending + "\"}");
+      EXPECT_EQ(preprocessed_size({600, 800}, rule), row.of_landscape) << row.name;
+      EXPECT_EQ(rule.filter, row.filter) << row.name;
+      EXPECT_EQ(rule.normalization.mean[0], row.mean) << row.name;
+    }
+    const Preprocessing old = classified("{\"feature_extractor_type\": \"" + std::string(row.name) +
+                                         "FeatureExtractor\"}");
+    EXPECT_EQ(preprocessed_size({600, 800}, old), row.of_landscape) << row.name;
+  }
+  const Preprocessing efficient =
+      classified(R"({"image_processor_type": "EfficientNetImageProcessor", "include_top": false})");
+  EXPECT_EQ(preprocessed_size({600, 800}, efficient), (Size{346, 346}));
+}
+
+TEST(ProcessorClasses, ANumberIsASquareOrTheShortSide) {
+  const auto resized = [](const std::string& more) {
+    return classified("{\"size\": 32, " + more + "}").size.of({64, 128});
+  };
+  EXPECT_EQ(resized(R"("do_resize": true)"), (Size{32, 32}));
+  EXPECT_EQ(resized(R"("default_to_square": false)"), (Size{32, 64}));
+  for (const char* name : {"CLIP", "ChineseCLIP", "Bit", "Siglip", "MobileNetV1", "MobileNetV2"})
+    EXPECT_EQ(resized("\"image_processor_type\": \"" + std::string(name) + "ImageProcessor\""),
+              (Size{32, 64}))
+        << name;
+  EXPECT_EQ(resized(R"("image_processor_type": "CLIPImageProcessor", "default_to_square": true)"),
+            (Size{32, 32}));
+  EXPECT_EQ(classified(R"({"size": [7, 9]})").size.of({64, 128}), (Size{7, 9}));
+}
+
+TEST(ProcessorClasses, ShareOfTheSideThatIsKept) {
+  const auto of = [](const std::string& name, const std::string& more) {
+    return classified("{\"image_processor_type\": \"" + name + "ImageProcessor\", " + more + "}");
+  };
+  Preprocessing rule = of("ConvNext", R"("size": {"shortest_edge": 32}, "crop_pct": 0.5)");
+  EXPECT_EQ(rule.size.of({64, 128}), (Size{64, 128}));
+  EXPECT_EQ(rule.crop, (Size{32, 32}));
+  rule = of("ConvNext", R"("size": 224)");
+  EXPECT_EQ(rule.size.of({512, 1024}), (Size{256, 512}));
+  EXPECT_EQ(rule.crop, (Size{224, 224}));
+  rule = of("ConvNext", R"("size": 384, "crop_pct": 0.5)");  // squeezed, not cropped
+  EXPECT_EQ(rule.size.of({64, 128}), (Size{384, 384}));
+  EXPECT_FALSE(rule.crop);
+  rule = of("PoolFormer", R"("size": {"height": 90, "width": 90})");
+  EXPECT_EQ(rule.size.of({64, 128}), (Size{100, 200}));
+  rule = of("Levit", R"("size": 112)");
+  EXPECT_EQ(rule.size.of({64, 128}), (Size{128, 256}));
+  EXPECT_EQ(of("Levit", R"("size": {"height": 7, "width": 9})").size.of({64, 128}), (Size{7, 9}));
+}
+
+TEST(ProcessorClasses, WhatIsNotComputedIsRefusedByName) {
+  const auto message = [](const std::string& text) { return error_of([&] { classified(text); }); };
+  for (const char* name :
+       {"PerceiverImageProcessor", "MobileViTImageProcessor", "LayoutLMv2FeatureExtractor",
+        "DetrImageProcessor", "SegformerImageProcessor"})
+    EXPECT_EQ(message("{\"image_processor_type\": \"" + std::string(name) + "\"}"),
+              "config: image_processor_type: got \"" + std::string(name) +
+                  "\", which prepares images in a way that is not computed here: need "
+                  "ViTImageProcessor, DeiTImageProcessor, CLIPImageProcessor, "
+                  "ChineseCLIPImageProcessor, BitImageProcessor, ViTHybridImageProcessor, "
+                  "BlipImageProcessor, SiglipImageProcessor, BeitImageProcessor, "
+                  "ConvNextImageProcessor, PoolFormerImageProcessor, LevitImageProcessor, "
+                  "EfficientNetImageProcessor, PvtImageProcessor, MobileNetV1ImageProcessor, "
+                  "MobileNetV2ImageProcessor");
+  for (const auto& [key, value, needed] :
+       {std::tuple("rescale_offset", "true", "false"),
+        {"include_top", "true", "false"},
+        {"do_flip_channel_order", "true", "false"},
+        {"do_thumbnail", "true", "false"},
+        {"do_align_long_axis", "true", "false"},
+        {"do_crop_margin", "true", "false"},
+        {"do_grayscale", "true", "false"},
+        {"do_color_quantize", "true", "false"},
+        {"apply_ocr", "true", "false"},
+        {"keep_aspect_ratio", "true", "false"},
+        {"use_square_size", "true", "false"},
+        {"ensure_multiple_of", "32", "1"},
+        {"size_divisor", "32", "1"},
+        {"data_format", "\"channels_last\"", "\"channels_first\""}})
+    EXPECT_EQ(message("{\"" + std::string(key) + "\": " + value + "}"),
+              "config: " + std::string(key) + ": is " + value + ", need " + needed +
+                  ": nothing else is computed");
+  EXPECT_EQ(message(R"({"gamma": 2})"),
+            "config: gamma: is not known here, and may ask for what is not computed: remove it if "
+            "the model's results do not depend on it");
+  EXPECT_EQ(message(R"({"crop_pct": 0.9})"),
+            "config: crop_pct: is nothing that ViTImageProcessor knows: remove it, or name the "
+            "class as image_processor_type");
+  EXPECT_EQ(message(R"({"image_processor_type": "EfficientNetImageProcessor"})"),
+            "config: include_top is true where EfficientNetImageProcessor's settings do not say "
+            "false: nothing else is computed");
+  const std::string convnext = R"({"image_processor_type": "ConvNextImageProcessor", )";
+  EXPECT_EQ(message(convnext + R"("size": {"height": 32, "width": 32}})"),
+            "config: size: need {\"shortest_edge\"} for ConvNextImageProcessor");
+  EXPECT_EQ(message(convnext + R"("do_center_crop": true, "crop_size": 32})"),
+            "config: do_center_crop: is true, but ConvNextImageProcessor crops by crop_pct");
+  EXPECT_EQ(message(convnext + R"("crop_pct": 2})"),
+            "config: crop_pct: got 2, need a number from 0.01 to 1");
+  EXPECT_EQ(message(R"({"size": [1, 2, 3]})"), "config: size: got 3 numbers, need [height, width]");
+}
+
+TEST(Preprocess, SaysWhatIsWrong) {
+  const auto message = [](const std::string& text) { return error_of([&] { read(parse(text)); }); };
   EXPECT_EQ(message(R"({"size": 0})"), "config: size: got 0, need a whole number from 1 to 65536");
   EXPECT_EQ(message(R"({"size": {"edge": 3}})"),
             "config: size: need a number, {\"height\", \"width\"}, {\"shortest_edge\"} with or "

@@ -198,9 +198,8 @@ inline Cases preprocessor_cases() {
       {"size a text", "vit_hf", size("\"32\""),
        "DIR/preprocessor_config.json: size: need a number, {\"height\", \"width\"}, "
        "{\"shortest_edge\"} with or without \"longest_edge\", or {\"max_height\", \"max_width\"}"},
-      {"size a list", "vit_hf", size("[32, 32]"),
-       "DIR/preprocessor_config.json: size: need a number, {\"height\", \"width\"}, "
-       "{\"shortest_edge\"} with or without \"longest_edge\", or {\"max_height\", \"max_width\"}"},
+      {"size a list", "vit_hf", size("[32, 32, 3]"),
+       "DIR/preprocessor_config.json: size: got 3 numbers, need [height, width]"},
       {"size huge", "vit_hf", size("1000000000000"),
        "DIR/preprocessor_config.json: size: got 1000000000000, need a whole number from 1 to "
        "65536"},
@@ -285,8 +284,8 @@ inline Cases timm_cases() {
        "DIR/config.json: global_pool: got \"avg\", only \"token\" is supported"},
       {"heads not told", "vit_timm", config("\"num_heads\": 4,", ""),
        "DIR/config.json: does not tell the number of attention heads: neither is there "
-       "model_args.num_heads, nor is the architecture \"vit_base_patch16_224\" one of timm's of "
-       "width 48"},
+       "model_args.num_heads, nor is the architecture \"vit_base_patch16_224\" one of timm's "
+       "plain ViTs of width 48"},
       {"heads do not divide", "vit_timm", config("\"num_heads\": 4", "\"num_heads\": 7"),
        "DIR/config.json: gives 7 attention heads, need a divisor of the width 48"},
       {"width", "vit_timm", config("\"embed_dim\": 48", "\"embed_dim\": 96"),

@@ -94,8 +94,8 @@ TEST_P(SceneScores, DetrFindsWhatPyTorchFound) {
   const auto data = tensor::load_npz(scenes("detr", "/test.npz"));
   const models::Checkpoint checkpoint = models::open_checkpoint(scenes("detr"));
   const models::detr::Detr detr = models::detr::load_detr(checkpoint);
-  const models::Preprocessing rule = models::read_preprocessing(
-      checkpoint.preprocessor.value(), models::detr::default_preprocessing());
+  const models::Preprocessing rule =
+      models::read_preprocessing(checkpoint.preprocessor.value(), models::detr::processors());
   const tensor::TensorFunction net = mode([&](const std::vector<Tensor>& in) {
     const models::detr::DetrOutput out = detr(in[0]);
     return std::vector<Tensor>{out.logits, out.pred_boxes};

@@ -141,11 +141,13 @@ TEST(VitProgram, PositionsThatAreNoSquareCannotBeResized) {
             "be resized");
 }
 
-TEST(VitProgram, ClassifiesBySoftmaxOrSigmoid) {
+TEST(VitProgram, ScoresAreProbabilitiesOrNumbers) {
+  using models::vit::Scores;
   const std::vector<std::string> labels = {"a", "b", "c"};
   const Tensor logits = tensor::array<float>({0, 2, 1});
-  const auto check = [&](bool sigmoid, const std::vector<double>& scores) {
-    const std::vector<Finding> all = models::vit::classify(logits, labels, 9, sigmoid);
+  const auto check = [&](Scores kind, const std::vector<double>& scores) {
+    const std::vector<Finding> all =
+        models::vit::best_classes(models::vit::scores_of(logits, kind), labels, 9);
     ASSERT_EQ(all.size(), 3u);
     const int order[] = {1, 2, 0};
     for (std::size_t i = 0; i < 3; ++i) {
@@ -155,9 +157,10 @@ TEST(VitProgram, ClassifiesBySoftmaxOrSigmoid) {
     }
   };
   const double e = std::exp(1), total = 1 + e + e * e;
-  check(false, {e * e / total, e / total, 1 / total});
-  check(true, {1 / (1 + std::exp(-2)), 1 / (1 + std::exp(-1)), 0.5});
-  EXPECT_EQ(models::vit::classify(logits, labels, 1, false).size(), 1u);
+  check(Scores::softmax, {e * e / total, e / total, 1 / total});
+  check(Scores::sigmoid, {1 / (1 + std::exp(-2)), 1 / (1 + std::exp(-1)), 0.5});
+  check(Scores::numbers, {2, 1, 0});
+  EXPECT_EQ(models::vit::best_classes(logits, labels, 1).size(), 1u);
 }
 
 TEST(VitProgram, DrawsTheClassesBelowTheImage) {

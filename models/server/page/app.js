@@ -151,18 +151,13 @@ function busy(on) {
 
 // ---- Showing the answer
 
-const percent = (share) => `${(100 * share).toFixed(1)} %`;
-
 function bar(share) {
   const filled = element("i");
-  filled.style.width = `${100 * share}%`;
+  filled.style.width = `${100 * Math.min(Math.max(share, 0), 1)}%`;
   return element("span", { className: "bar" }, filled);
 }
 
-function describe(answer, finding) {
-  const score = percent(finding[answer.score]);
-  return `${finding.label} (${score})`;
-}
+const describe = (answer, i) => `${answer.findings[i].label} (${answer.texts[i]})`;
 
 function show(name) {
   const { answer } = shown;
@@ -172,7 +167,7 @@ function show(name) {
   draw();
   showFindings(answer);
   showTimes(answer.stages);
-  const list = answer.findings.map((finding) => describe(answer, finding)).join(", ");
+  const list = answer.findings.map((_, i) => describe(answer, i)).join(", ");
   canvas.setAttribute("aria-label", `${name}: ${list || "nothing found"}`);
   say(`${answer.model}, ${answer.mode}: ${name}, ${answer.width} x ${answer.height} pixels.`);
   $("result").dataset.done = `${answer.model} ${answer.mode}`;
@@ -185,7 +180,7 @@ function showFindings(answer) {
     const swatch = element("span", { className: "swatch" });
     swatch.style.background = answer.colors[i];
     const row = element("li", {}, swatch, element("span", { className: "label" }, finding.label),
-      bar(finding[answer.score]), element("span", { className: "number" }, percent(finding[answer.score])));
+      bar(finding[answer.score]), element("span", { className: "number" }, answer.texts[i]));
     if (finding.box) {
       const [left, top, right, bottom] = finding.box.map(Math.round);
       row.append(element("span", { className: "where" },
