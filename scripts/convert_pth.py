@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Converts a PyTorch checkpoint (.pth, .pt, .bin) to model.safetensors beside it. Needs Python alone."""
 import argparse
+import contextlib
 import json
 import os
 import pickle
@@ -77,7 +78,7 @@ def chosen(found, part):
             if text(path) == part:
                 return path
         raise Refused(f"has no part \"{part}\" with tensors, but {', '.join(text(path) for path in list(found)[:8])}")
-    usual = [path for path in found if all(name in PARTS for name in path)]
+    usual = [path for path in found if path and all(name in PARTS for name in path)]
     if not usual and len(found) > 1:
         raise Refused(f"holds several sets of weights: name one with --part: {', '.join(text(path) for path in list(found)[:8])}")
     return min(usual, key=lambda path: [PARTS.index(name) for name in path]) if usual else next(iter(found))
@@ -104,7 +105,7 @@ def without_beginnings(tensors):
     return bare
 
 
-def save(target, tensors, swapped):
+def save(target, tensors):
     header, end = {"__metadata__": {"format": "pt"}}, 0
     for name, value in tensors.items():
         begin, end = end, end + value.count() * value.size
@@ -116,27 +117,43 @@ def save(target, tensors, swapped):
         with open(unfinished, "wb") as file:
             file.write(struct.pack("<Q", len(text)) + text)
             for value in tensors.values():
-                file.write(value.bytes(swapped))
+                file.write(value.bytes())
         os.replace(unfinished, target)
     finally:
         if os.path.exists(unfinished):
             os.remove(unfinished)
 
 
+def shards(source):
+    """The files of a checkpoint: itself, or those that a pytorch_model.bin.index.json lists."""
+    if not source.endswith(".index.json"):
+        return [source]
+    with open(source, encoding="utf-8") as file:
+        listed = json.load(file)
+    names = sorted(set(listed["weight_map"].values())) if isinstance(listed, dict) and isinstance(listed.get("weight_map"), dict) else []
+    if not names or not all(isinstance(name, str) and name == os.path.basename(name) != "" for name in names):
+        raise Refused("lists no files in its own folder")
+    return [os.path.join(os.path.dirname(source), name) for name in names]
+
+
 def convert(source, target, part):
     """The line that says what was written."""
-    if os.path.exists(target) and os.path.samefile(source, target):
-        raise Refused("would be overwritten: name another target")
-    with open(source, "rb") as file:  # open to the end: tensors are read when they are written
-        root, swapped = load(file)
-        found = states(root)
-        if not found:
-            raise Refused(f"{describe(root)}: save model.state_dict() and convert that")
-        path = chosen(found, part)
-        tensors = without_beginnings(found[path])
-        save(target, tensors, swapped)
-    others = [".".join(other) for other in found if other != path and other]
-    note = f" of \"{'.'.join(path)}\" (--part takes others: {', '.join(others[:8])})" if others and path else ""
+    tensors, note = {}, ""
+    with contextlib.ExitStack() as files:  # open to the end: tensors are read when they are written
+        for path in shards(source):
+            if os.path.exists(target) and os.path.samefile(path, target):
+                raise Refused("would be overwritten: name another target")
+            root = load(files.enter_context(open(path, "rb")))
+            found = states(root)
+            if not found:
+                raise Refused(f"{describe(root)}: save model.state_dict() and convert that")
+            place = chosen(found, part)
+            tensors.update(found[place])
+            others = [".".join(other) for other in found if other != place and other]
+            if others and place:
+                note = f" of \"{'.'.join(place)}\" (--part takes others: {', '.join(others[:8])})"
+        tensors = without_beginnings(tensors)
+        save(target, tensors)
     return f"{target}: {len(tensors)} tensors{note}"
 
 

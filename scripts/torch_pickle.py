@@ -31,9 +31,10 @@ class Storage:
         self.type, self.size = kind
         self.count, self.place, self.start = count, place, start
 
-    def read(self, swapped):
+    def read(self):
         count = self.count * self.size
-        raw = self.place()[self.start * self.size:self.start * self.size + count]
+        whole, swapped = self.place()
+        raw = whole[self.start * self.size:self.start * self.size + count]
         if len(raw) < count:
             raise Refused("is cut short: the data of a tensor is missing")
         if swapped and self.size > 1:
@@ -57,9 +58,9 @@ class Tensor:
             count *= extent
         return count
 
-    def bytes(self, swapped):
+    def bytes(self):
         """The elements row by row."""
-        view, count = self.storage.read(swapped), self.count()
+        view, count = self.storage.read(), self.count()
         last = self.offset + sum((extent - 1) * step for extent, step in zip(self.shape, self.stride))
         if count and (last + 1) * self.size > len(view):
             raise Refused("is damaged: a tensor reaches over the end of its data")
@@ -136,7 +137,7 @@ def subclass(function, kind, arguments, state):
 
 
 def storage_in_bytes(raw):
-    return open_stream(io.BytesIO(raw))[0]
+    return open_stream(io.BytesIO(raw))
 
 
 def encoded(text, encoding="latin-1"):
@@ -184,7 +185,7 @@ class Unpickler(pickle.Unpickler):
 
 
 def open_zip(file):
-    """What torch.save has written since PyTorch 1.6, and whether its bytes are in the other order."""
+    """What torch.save has written since PyTorch 1.6."""
     archive = zipfile.ZipFile(file)
     names = archive.namelist()
     if any(name.endswith("/constants.pkl") or name == "constants.pkl" for name in names):
@@ -200,16 +201,16 @@ def open_zip(file):
             if name not in last:
                 last.clear()  # one at a time: a file may be larger than the memory
                 last[name] = archive.read(f"{home}data/{name}")
-            return last[name]
+            return last[name], swapped
         return read
 
     swapped = home + "byteorder" in names and archive.read(home + "byteorder") == b"big"
-    return Unpickler(io.BytesIO(archive.read(pickled[0])), place).load(), swapped
+    return Unpickler(io.BytesIO(archive.read(pickled[0])), place).load()
 
 
 def open_stream(file):
     """The format before PyTorch 1.6, or a plain pickle."""
-    offsets, kinds = {}, {}
+    offsets, kinds, order = {}, {}, {}
 
     def place(name, kind):
         kinds[name] = kind
@@ -217,7 +218,7 @@ def open_stream(file):
         def read():
             begin, end = offsets[name]
             file.seek(begin)
-            return file.read(end - begin)
+            return file.read(end - begin), not order.get("little_endian", True)
         return read
 
     def load():
@@ -225,14 +226,15 @@ def open_stream(file):
 
     first = load()
     if type(first) is not int or first != LEGACY:
-        return first, False
+        return first
     version, system, root, names = load(), load(), load(), load()
+    order.update(system if isinstance(system, dict) else {})
     for name in map(str, names):
         count = struct.unpack("<q", file.read(8))[0]
         begin = file.tell()
         offsets[name] = begin, begin + count * kinds[name][1]
         file.seek(offsets[name][1])
-    return root, isinstance(system, dict) and not system.get("little_endian", True)
+    return root
 
 
 def what_else(start):
@@ -267,7 +269,7 @@ def array_of(stranger):
         stride[axis] = step
         step *= shape[axis]
     size = int(code[1])
-    return Tensor(Storage((ARRAYS[code], size), len(raw) // size, lambda: bytes(raw)), 0, shape, stride)
+    return Tensor(Storage((ARRAYS[code], size), len(raw) // size, lambda: (bytes(raw), False)), 0, shape, stride)
 
 
 def load(file):

@@ -74,14 +74,21 @@ StateDict load_shards(const fs::path& folder) {
 
 /// Why there is nothing to load: perhaps only PyTorch's own format.
 [[noreturn]] void no_weights(const fs::path& folder) {
+  constexpr const char* kShards = "pytorch_model.bin.index.json";
+  std::set<std::string> found;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     const std::string extension = entry.path().extension().string();
     if (extension == ".bin" || extension == ".pth" || extension == ".pt")
-      tensor::fail(folder.string(), "has no ", kSingle, " but ", entry.path().filename().string(),
-                   ": convert it with scripts/convert_pth.py");
+      found.insert(entry.path().filename().string());
   }
-  tensor::fail(folder.string(), "has neither ", kSingle, " nor ", kIndex);
+  if (is_there(folder / kShards)) found = {kShards};
+  if (found.empty()) tensor::fail(folder.string(), "has neither ", kSingle, " nor ", kIndex);
+  // Beside it there may be an optimizer's state and the options of a training program.
+  const bool has_model = found.contains("pytorch_model.bin");
+  tensor::fail(folder.string(), "has no ", kSingle, " but ",
+               has_model ? "pytorch_model.bin" : *found.begin(),
+               ": convert it with scripts/convert_pth.py");
 }
 
 StateDict load_tensors(const fs::path& folder) {

@@ -215,6 +215,20 @@ inline Cases file_cases() {
       {"PyTorch's weights", "vit_hf", only("pytorch_model.bin"),
        "DIR: has no model.safetensors but pytorch_model.bin: convert it with "
        "scripts/convert_pth.py"},
+      {"PyTorch's weights among a training program's files", "vit_hf",
+       [=](const Folder& f) {
+         only("pytorch_model.bin")(f);
+         f.write("optimizer.pt", "");
+       },
+       "DIR: has no model.safetensors but pytorch_model.bin: convert it with "
+       "scripts/convert_pth.py"},
+      {"PyTorch's shards", "vit_hf",
+       [=](const Folder& f) {
+         only("pytorch_model-00001-of-00002.bin")(f);
+         f.write("pytorch_model.bin.index.json", "{}");
+       },
+       "DIR: has no model.safetensors but pytorch_model.bin.index.json: convert it with "
+       "scripts/convert_pth.py"},
       {"a checkpoint of training", "vit_hf", only("epoch-3.pth"),
        "DIR: has no model.safetensors but epoch-3.pth: convert it with scripts/convert_pth.py"},
       {"weights of another name", "vit_hf", only("weights.safetensors"),

@@ -180,6 +180,7 @@ class ConvertPth(unittest.TestCase):
         self.converts({"model": {}, "model_ema": {"module": weights()}})
         self.converts({"best": Made([1], (), key="9"), "mine": weights()})
         self.converts((weights(), 3))
+        self.converts({"pixel_mean": Made([1, 2, 3], (3,), key="9"), "state_dict": weights()})
 
     def test_takes_the_usual_of_several(self):
         several = {"ema": weights(), "model": weights(), "optimizer": weights()}
@@ -190,6 +191,8 @@ class ConvertPth(unittest.TestCase):
         self.refuses('has no part "gan" with tensors, but model, ema', "--part", "gan")
         save(self.source, {"one": weights(), "other": weights()})
         self.refuses("holds several sets of weights: name one with --part: one, other")
+        save(self.source, {"mean": Made([1, 2], (2,), key="9"), "mine": weights()})
+        self.refuses("holds several sets of weights: name one with --part: the file itself, mine")
 
     def test_beginnings_that_all_names_have(self):
         for beginning in ("module.", "model.", "_orig_mod.", "module._orig_mod.model."):
@@ -267,6 +270,26 @@ class ConvertPth(unittest.TestCase):
             self.refuses(what)
         os.remove(self.source)
         self.assertEqual(self.run_script(), (1, f"convert_pth.py: {self.source}: No such file or directory\n"))
+
+    def test_shards_by_their_index(self):
+        for name, value in weights().items():
+            save(os.path.join(self.home.name, name + ".bin"), {name: value})
+        self.source = os.path.join(self.home.name, "pytorch_model.bin.index.json")
+        for listed, code in (({"weight_map": {"a": "a.bin", "b": "b.bin"}}, 0), ({"weight_map": {"a": "../a.bin"}}, 1), ([], 1)):
+            with open(self.source, "w", encoding="utf-8") as file:
+                json.dump(listed, file)
+            got = self.run_script()
+            self.assertEqual(got[0], code)
+            if code:
+                self.assertEqual(got[1], f"convert_pth.py: {self.source}: lists no files in its own folder\n")
+        self.assertEqual(read(self.target), RIGHT)
+
+    def test_the_other_order_of_bytes(self):
+        save(self.source, weights())
+        with zipfile.ZipFile(self.source, "a") as archive:
+            archive.writestr("archive/byteorder", b"big")
+        self.assertEqual(self.run_script()[0], 0)
+        self.assertEqual(read(self.target)["b"][1], [7 << 56, 8 << 56])
 
     def test_cut_short_anywhere(self):
         for how in (save, save_legacy):
