@@ -141,6 +141,16 @@ StateDict strip_wrappers(StateDict tensors) {
   return tensors;
 }
 
+/// Where the files are if the folder is one of the hub's cache.
+std::string snapshot_hint(const fs::path& folder) {
+  std::set<std::string> snapshots;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder / "snapshots", error))
+    snapshots.insert(entry.path().string());
+  return snapshots.empty() ? ""
+                           : ", but snapshots of Hugging Face's cache: give " + *snapshots.begin();
+}
+
 /// What a missing folder may be: the name of a repository on Hugging Face's hub.
 std::string download_hint(const std::string& folder) {
   const auto is_letter = [](char c) {
@@ -205,7 +215,10 @@ Checkpoint open_checkpoint(const std::string& folder, std::string_view config_hi
   if (!is_there(path)) tensor::fail(folder, "there is no such folder", download_hint(folder));
   if (!fs::is_directory(path, error))
     tensor::fail(folder, "is a file: need the folder that holds config.json and ", kSingle);
-  if (!is_there(path / "config.json")) tensor::fail(folder, "has no config.json", config_hint);
+  if (!is_there(path / "config.json")) {
+    const std::string snapshot = snapshot_hint(path);
+    tensor::fail(folder, "has no config.json", snapshot.empty() ? config_hint : snapshot);
+  }
   const Json config = Json::load((path / "config.json").string());
   if (!config.is_object()) tensor::fail(config.path(), "need an object { ... }");
   std::optional<Json> preprocessor;

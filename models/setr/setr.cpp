@@ -92,7 +92,6 @@ SetrConfig SetrConfig::standard(std::string_view model, std::int64_t image_size)
     config.decoder_layers = 4;
   } else if (model == "setr-mla") {
     config.head = Head::mla;
-    config.class_token = false;
     config.taps = {5, 11, 17, 23};
   } else if (model != "setr-naive") {
     tensor::fail("SetrConfig", "got the model ", model,
@@ -146,7 +145,7 @@ Tensor Setr::operator()(const Tensor& pixels, const Observer& observe) const {
   const Tensor token = tensor::broadcast_to(class_token, {batch, 1, width});
   const bool mla = config.head == Head::mla;
   Tensor x = tensor::concatenate({token, cells}, 1) + fit_position(position, grid);
-  if (!config.class_token) x = x["::, 1:"];
+  if (!config.has_class_token()) x = x["::, 1:"];
 
   observed(observe, "hidden_states.0", x);
   std::vector<Tensor> taps;
@@ -155,7 +154,7 @@ Tensor Setr::operator()(const Tensor& pixels, const Observer& observe) const {
     if (config.final_norm && i + 1 == layers.size()) x = final_norm(x);
     observed(observe, "hidden_states." + std::to_string(i + 1), x);
     if (std::ranges::find(config.taps, static_cast<std::int64_t>(i)) != config.taps.end())
-      taps.push_back(config.class_token ? x["::, 1:"] : x);
+      taps.push_back(config.has_class_token() ? x["::, 1:"] : x);
   }
   const Tensor logits =
       mla ? mla_head(*this, taps, grid) : naive_or_pup_head(*this, taps.back(), grid);

@@ -2,6 +2,7 @@
 // The two public implementations, fudan-zvg/SETR and mmsegmentation, have different heads.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -23,10 +24,11 @@ struct SetrConfig {
   std::int64_t decoder_layers = 1;        // naive and PUP: convolutions before the classifier
   std::int64_t head_channels = 128;       // MLA: of each stream before the classifier
   std::vector<std::int64_t> taps = {23};  // encoder layers whose output the head reads, ascending
-  bool class_token = true;                // whether it goes through the layers
+  std::optional<bool> class_token = {};   // in the layers? Not for MLA if nothing is said
   bool final_norm = false;                // mmseg: a norm of what the last layer gives
   double eps = 1e-6;
 
+  bool has_class_token() const { return class_token.value_or(head != Head::mla); }
   /// "setr-naive-base", "setr-naive", "setr-pup" or "setr-mla": fudan's for Cityscapes.
   static SetrConfig standard(std::string_view model, std::int64_t image_size = 384);
 };

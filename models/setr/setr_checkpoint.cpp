@@ -203,9 +203,9 @@ void read_encoder(SetrConfig& config, const Checkpoint& checkpoint) {
     tensor::fail(json["final_norm"].path(), "is ", config.final_norm ? "false" : "true",
                  ", but the tensors \"backbone.ln1\" of such a norm are ",
                  config.final_norm ? "there" : "not there");
-  const bool usual = config.head != Head::mla;
+  const bool usual = config.has_class_token();
   config.class_token = json.boolean("with_cls_token", usual);
-  if (!mmseg && config.class_token != usual)
+  if (!mmseg && config.has_class_token() != usual)
     tensor::fail(json["with_cls_token"].path(), "is ", usual ? "false" : "true", ", but it is ",
                  usual ? "true" : "false", " for fudan's SETR with this head");
 }

@@ -53,7 +53,7 @@ Info describe(Setr& net, const std::string& model, Size window) {
   const std::int64_t rows = (window.height + c.patch_size - 1) / c.patch_size;
   const std::int64_t columns = (window.width + c.patch_size - 1) / c.patch_size;
   const std::int64_t cells = rows * columns;
-  const std::int64_t tokens = c.class_token ? cells + 1 : cells;
+  const std::int64_t tokens = c.has_class_token() ? cells + 1 : cells;
 
   Info info{.model = model, .input = "", .rows = {}};
   info.input = "1 x " + std::to_string(c.channels) + " x " + std::to_string(window.height) + " x " +

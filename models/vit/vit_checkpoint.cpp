@@ -305,8 +305,8 @@ Source source_of(const Names& names, const std::string& path) {
 
 /// Tensors that are known and not needed.
 bool ignored(const Names& names, const VitConfig& c, const std::string& name) {
-  if (name.ends_with("embeddings.mask_token")) return true;  // for training, as are the others
-  if (names.timm) return name.starts_with("pre_logits.");
+  if (name.ends_with("embeddings.mask_token")) return true;  // of images that are masked
+  if (names.timm) return name.starts_with("pre_logits.");    // timm leaves it out, too
   return c.pooler == 0 && name.starts_with(names.pooler + ".");
 }
 

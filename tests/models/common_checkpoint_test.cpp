@@ -113,6 +113,9 @@ TEST(Checkpoint, ShardsMayBeLinksAsInTheHubsCache) {
                                    {"model.safetensors.index.json", "a3"}})
     std::filesystem::create_symlink(std::string("../../blobs/") + blob, snapshot + "/" + name);
   EXPECT_EQ(open_checkpoint(snapshot).tensors.size(), whole.tensors.size());
+  EXPECT_EQ(error_of([&] { open_checkpoint(home.path()); }),
+            home.path() + ": has no config.json, but snapshots of Hugging Face's cache: give " +
+                snapshot);
 }
 
 TEST(Checkpoint, TellsHowToDownloadWhatTheHubHas) {

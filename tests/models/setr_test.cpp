@@ -36,7 +36,7 @@ Setr random_net(Flavour flavour, Head head) {
                     .decoder_layers = head == Head::pup ? 4 : 1,
                     .head_channels = 4,
                     .taps = {3}};
-  if (head == Head::mla) config.taps = {0, 1, 2, 3}, config.class_token = false;
+  if (head == Head::mla) config.taps = {0, 1, 2, 3};
   Setr net = Setr::sized(config);
   tensor::nn::randomize(net, 9);
   return net;

@@ -157,6 +157,8 @@ TEST_P(ServerRuns, AnswersWhatTheProgramPrints) {
   EXPECT_EQ(got["height"].integer(), image.shape(0));
   EXPECT_EQ(got["width"].integer(), image.shape(1));
   EXPECT_EQ(got["colors"].size(), got["findings"].size());
+  ASSERT_EQ(got["texts"].size(), got["findings"].size());
+  EXPECT_TRUE(got["texts"][0].text().ends_with(" %")) << got["texts"][0].text();
   EXPECT_EQ(got.has("mask"), std::string(model) == "setr");
 }
 
