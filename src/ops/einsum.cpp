@@ -1,7 +1,10 @@
 // einsum, composed of transpositions, sums, and pairwise products that are a matmul wherever a
-// label is summed.
+// label is summed, in the order that takes the fewest multiplications.
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -220,6 +223,106 @@ std::vector<Term> bind(const Equation& equation, std::string_view text,
   return terms;
 }
 
+// Labels as bits: 'A' to 'z' are 58.
+using Set = std::uint64_t;
+
+Set set_of(const Labels& labels) {
+  Set set = 0;
+  for (const char label : labels) set |= Set{1} << (label - 'A');
+  return set;
+}
+
+// Multiplies terms pair by pair. Of few it finds the cheapest of all orders, by dynamic programming
+// over their subsets; of many it first multiplies pairs that leave the fewest elements. An outer
+// product is what comes last where a label connects others.
+class Contraction {
+ public:
+  Contraction(std::vector<Term> terms, const Labels& output, const Extents& extents)
+      : terms_(std::move(terms)), output_(output), extents_(extents) {}
+
+  Term run() {
+    for (std::size_t i = 0; i < terms_.size(); ++i)
+      sum_out(terms_[i], needed_beside([&](std::size_t k) { return k == i; }));
+    while (terms_.size() > kMostExact) combine_pair();
+    find_splits();
+    return product_of((std::size_t{1} << terms_.size()) - 1);
+  }
+
+ private:
+  static constexpr std::size_t kMostExact = 8;
+
+  // The labels that the output or other terms than those have.
+  template <class Of>
+  Labels needed_beside(Of&& is_of) const {
+    Labels needed = output_;
+    for (std::size_t k = 0; k < terms_.size(); ++k)
+      if (!is_of(k)) needed += terms_[k].labels;
+    return needed;
+  }
+
+  double elements(Set labels) const {
+    double count = 1;
+    for (; labels != 0; labels &= labels - 1)
+      count *=
+          static_cast<double>(extents_[static_cast<std::size_t>('A' + std::countr_zero(labels))]);
+    return count;
+  }
+
+  void combine_pair() {
+    Set once = 0, twice = 0, often = 0;  // labels of at least one, two and three terms
+    for (const Term& term : terms_) {
+      const Set set = set_of(term.labels);
+      often |= twice & set, twice |= once & set, once |= set;
+    }
+    std::pair best{true, std::numeric_limits<double>::infinity()};  // is it outer, growth
+    std::size_t first = 0, second = 1;
+    for (std::size_t j = 1; j < terms_.size(); ++j)
+      for (std::size_t i = 0; i < j; ++i) {
+        const Set a = set_of(terms_[i].labels), b = set_of(terms_[j].labels);
+        const Set kept = (a | b) & (set_of(output_) | often | (twice & ~(a & b)));
+        const std::pair cost{(a & b) == 0, elements(kept) - elements(a) - elements(b)};
+        if (cost < best) best = cost, first = i, second = j;
+      }
+    const Labels needed = needed_beside([&](std::size_t k) { return k == first || k == second; });
+    terms_[first] = combine(terms_[first], terms_[second], needed, extents_);
+    terms_.erase(terms_.begin() + static_cast<std::ptrdiff_t>(second));
+  }
+
+  // For every subset of the terms, which part of it is multiplied by the rest.
+  void find_splits() {
+    const std::size_t subsets = std::size_t{1} << terms_.size();
+    std::vector<Set> all(subsets), kept(subsets);
+    for (std::size_t s = 1; s < subsets; ++s)
+      all[s] =
+          all[s & (s - 1)] | set_of(terms_[static_cast<std::size_t>(std::countr_zero(s))].labels);
+    for (std::size_t s = 1; s < subsets; ++s)
+      kept[s] = all[s] & (set_of(output_) | all[subsets - 1 - s]);
+    std::vector<double> cost(subsets, std::numeric_limits<double>::infinity());
+    splits_.assign(subsets, 0);
+    for (std::size_t s = 1; s < subsets; ++s) {
+      if ((s & (s - 1)) == 0) cost[s] = 0;
+      for (std::size_t part = (s - 1) & s; part > s / 2; part = (part - 1) & s) {
+        const std::size_t rest = s ^ part;
+        const double sum =
+            cost[part] + cost[rest] + elements(kept[part] | kept[rest]) + elements(kept[s]);
+        if (splits_[s] == 0 || sum < cost[s]) cost[s] = sum, splits_[s] = rest;
+      }
+    }
+  }
+
+  Term product_of(std::size_t subset) const {
+    const std::size_t part = splits_[subset];
+    if (part == 0) return terms_[static_cast<std::size_t>(std::countr_zero(subset))];
+    const Labels needed = needed_beside([&](std::size_t k) { return subset >> k & 1; });
+    return combine(product_of(part), product_of(subset ^ part), needed, extents_);
+  }
+
+  std::vector<Term> terms_;
+  const Labels& output_;
+  const Extents& extents_;
+  std::vector<std::size_t> splits_;
+};
+
 }  // namespace
 
 Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands) {
@@ -227,18 +330,7 @@ Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands) {
   std::vector<Term> terms = bind(parsed, equation, operands);
   const Extents extents = extents_of(terms, equation);
   for (Term& term : terms) drop_stretched(term, extents);
-
-  Term result = terms.front();
-  for (std::size_t i = 0; i < terms.size(); ++i) {
-    Labels later = parsed.output;
-    for (std::size_t j = i + 1; j < terms.size(); ++j) later += terms[j].labels;
-    if (i == 0) {
-      sum_out(result, later);
-    } else {
-      sum_out(terms[i], later + result.labels);
-      result = combine(result, terms[i], later, extents);
-    }
-  }
+  const Term result = Contraction(std::move(terms), parsed.output, extents).run();
   return transposed(result.value, result.labels, parsed.output);
 }
 

@@ -1,6 +1,8 @@
 // einsum against a loop over every value of every label.
+#include <cmath>
 #include <map>
 
+#include "tensor/compile.h"
 #include "tests/ops/check.h"
 
 namespace tensor {
@@ -109,6 +111,91 @@ TEST(Einsum, AgreesWithLoopsInEveryLayout) {
         expect_near(got, expected.values, tolerance, expected.scale);
       }
     }
+  }
+}
+
+// From the left, the first two would make 10^9 elements, the first three 10^14.
+TEST(Einsum, MultipliesInAnOrderThatTakesLittle) {
+  const Tensor a = random_tensor({2000, 40}), b = random_tensor({40, 2000}),
+               c = random_tensor({40, 40});
+  const auto expect_product = [&](const char* equation, const std::vector<Tensor>& operands,
+                                  const Tensor& expected) {
+    const Tensor exact = expected.astype(f64);
+    expect_near(einsum(equation, operands), exact.to_vector<double>(), 1e-4,
+                max(abs(exact)).item());
+  };
+  const Tensor chain = matmul(matmul(a, c), b);
+  expect_product("ij,kl,jk->il", {a, b, c}, chain);
+  expect_product("kl,ij,jk->li", {b, a, c}, chain.transpose());
+  const Tensor wide = random_tensor({2000, 2000}), narrow = matmul(matmul(b, wide), a);
+  expect_product("ij,kl,mn,op,jk,lm,no->ip", {a, b, a, b, c, wide, c},
+                 matmul(matmul(matmul(matmul(a, c), narrow), c), b));
+}
+
+// As many operands as make it choose pairs one by one, in any order.
+TEST(Einsum, MultipliesChainsOfManyOperands) {
+  for (const int count : {2, 8, 9, 20}) {
+    std::vector<Tensor> operands;
+    std::vector<std::string> labels;
+    Tensor expected = ones({1, 1}, f64);
+    for (int i = 0; i < count; ++i) {
+      operands.push_back(random_tensor({i == 0 ? 1 : 60, i + 1 == count ? 1 : 60}, f64));
+      labels.push_back({static_cast<char>('a' + i), static_cast<char>('a' + i + 1)});
+      expected = matmul(expected, operands.back());
+    }
+    // Every third from the front, then what is left: neighbours are far apart.
+    std::string equation;
+    std::vector<Tensor> mixed;
+    for (int start : {0, 1, 2})
+      for (int i = start; i < count; i += 3) {
+        equation += (equation.empty() ? "" : ",") + labels[static_cast<std::size_t>(i)];
+        mixed.push_back(operands[static_cast<std::size_t>(i)]);
+      }
+    equation += "->a" + std::string(1, static_cast<char>('a' + count));
+    const double value = expected.item();
+    EXPECT_NEAR(einsum(equation, mixed).item(), value, 1e-9 * std::pow(60, count - 1)) << equation;
+  }
+}
+
+// Random expressions: few labels, which repeat within operands and stretch, and any output.
+TEST(Einsum, AgreesWithLoopsForRandomExpressions) {
+  Generator& random = check::random();
+  const auto below = [&](int n) { return static_cast<int>(random.randint(0, n, {}).item<int>()); };
+  for (int round = 0; round < 300; ++round) {
+    const std::string letters = "abXyz";
+    std::map<char, std::int64_t> extents;
+    for (const char letter : letters) extents[letter] = 1 + below(3);
+    std::vector<std::string> inputs(static_cast<std::size_t>(1 + below(round % 10 == 0 ? 11 : 5)));
+    std::vector<Tensor> operands;
+    std::string equation, output, used;
+    for (std::string& labels : inputs) {
+      Shape shape;
+      for (int axes = below(4); axes > 0; --axes) {
+        labels += letters[static_cast<std::size_t>(below(5))];
+        const bool stretches = below(6) == 0 && labels.find(labels.back()) + 1 == labels.size();
+        shape.push_back(stretches ? 1 : extents[labels.back()]);
+      }
+      for (std::size_t axis = 0; axis < labels.size(); ++axis)  // a diagonal is a square's
+        shape[static_cast<int>(axis)] = shape[static_cast<int>(labels.find(labels[axis]))];
+      operands.push_back(random_tensor(shape, f64));
+      equation += (operands.size() > 1 ? "," : "") + labels;
+      used += labels;
+    }
+    for (const char letter : letters)
+      if (used.find(letter) != std::string::npos && below(2) == 0)
+        output.insert(static_cast<std::size_t>(below(int(output.size()) + 1)), 1, letter);
+    equation += "->" + output;
+    SCOPED_TRACE(equation);
+    const Reference expected = reference(inputs, output, operands);
+    const double tolerance = 1e3 * check::epsilon(f64);
+    const Tensor eager = einsum(equation, operands);
+    EXPECT_EQ(eager.shape(), expected.shape);
+    expect_near(eager, expected.values, tolerance, expected.scale);
+    if (round % 10 != 0) continue;
+    const auto traced = [&](const std::vector<Tensor>& in) {
+      return std::vector{einsum(equation, in)};
+    };
+    expect_near(compile(traced, operands)(operands)[0], expected.values, tolerance, expected.scale);
   }
 }
 
