@@ -159,6 +159,8 @@ bool is_describable(const Shape& shape, const Strides& strides) {
 }
 
 bool has_post_ops(const std::vector<EpilogueStep>& steps) {
+  constexpr std::size_t kMost = 32;  // that oneDNN 2.6 takes
+  if (steps.size() > kMost) return false;
   int linear = 0;
   for (const EpilogueStep& step : steps) {
     if (step.op == Op::astype) continue;  // results are float32 until they are stored

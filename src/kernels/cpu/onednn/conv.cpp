@@ -137,6 +137,30 @@ memory::desc describe_blocks(const memory::desc& image, std::int64_t block) {
   return {image.dims(), image.data_type(), tag};
 }
 
+// The problem with images of that form.
+Problem in_form(Problem p, Form form, std::int64_t block) {
+  if (form == Form::blocks_of_channels) {
+    p.x = describe_blocks(p.x, block);
+    p.out = describe_blocks(p.out, block);
+  } else if (form == Form::nth_pixels) {
+    const memory::dims x = p.x.dims(), out = p.out.dims();
+    p.x = memory::desc({x[0], x[1], out[2], out[3]}, p.x.data_type(), memory::format_tag::nhwc);
+    p.stride = {1, 1};
+  }
+  return p;
+}
+
+// Whether oneDNN has what the function asks it for; it throws where it has not.
+template <class Ask>
+bool has(const Ask& ask) {
+  try {
+    ask();
+    return true;
+  } catch (const dnnl::error&) {
+    return false;
+  }
+}
+
 // The forms that a convolution may have, the one of level 0 first. With AVX2 alone oneDNN 2.6.3
 // takes twice as long for direct convolutions of images with channels last as for those with blocks
 // of channels (3x3, 28 and 55 GFLOP/s a core), so that copying there and back pays; and has no
@@ -162,6 +186,9 @@ Forms forms_of(const Graph& graph, const Anchored& anchored, const Problem& usua
   else if (in[1] % forms.block == 0 && node.type.shape[1] % forms.block == 0 &&
            node.attrs.integer("groups") == 1)
     forms.all.push_back(Form::blocks_of_channels);
+  std::erase_if(forms.all, [&](Form form) {
+    return !has([&] { direct_desc(in_form(usual, form, forms.block)); });
+  });
   if (name == "jit:avx2") std::reverse(forms.all.begin(), forms.all.end());
   return forms;
 }
@@ -200,6 +227,7 @@ class ConvBuilder {
         forms_of(laid_.graph, anchored_, problem, implementation_of(node_, problem));
     const Form form = form_of(forms, group_.schedule);
     const std::int64_t block = forms.block;
+    problem = in_form(std::move(problem), form, block);
     if (form != Form::channels_last) arguments_.front() = reshaped(form, block, problem);
     arguments_.push_back({DNNL_ARG_DST, group_.reads.size(), problem.out});
 
@@ -229,21 +257,19 @@ class ConvBuilder {
                                     group_.reads.begin());
   }
 
-  // The image as a copy of that form, in which the problem reads it from here on.
-  Argument reshaped(Form form, std::int64_t block, Problem& problem) {
+  // The image as a copy of that form, in which the problem reads it.
+  Argument reshaped(Form form, std::int64_t block, const Problem& problem) {
     const ValueId value = node_.inputs[0];
+    const Pair stride = pair_of(node_.attrs, "stride", 0, "conv");
     Layout from = layout(value);
     Strides to;
     if (form == Form::blocks_of_channels) {
       to = strides_of_blocks(from.shape, block);
       from = in_blocks(from, block);
-      problem.x = describe_blocks(problem.x, block);
-      problem.out = describe_blocks(problem.out, block);
     } else {
-      from.strides[2] *= problem.stride[0], from.strides[3] *= problem.stride[1];
+      from.strides[2] *= stride.h, from.strides[3] *= stride.w;
       from.shape[2] = node_.type.shape[2], from.shape[3] = node_.type.shape[3];
       to = channels_last(from.shape);
-      problem.x = describe(dtype(value), from.shape, to), problem.stride = {1, 1};
     }
     int packing = arguments_.front().packing;
     if (packing < 0) {
@@ -310,27 +336,32 @@ std::optional<Anchored> match(const Graph& graph, const Group& group) {
 }
 
 // What oneDNN would choose: the share of the peak that it reaches, and the forms that images may
-// have. nullopt when it would choose a wrong one: its convolution through a matrix product takes a
-// residual in channels-last order for another element (2.6.3).
+// have. nullopt when it has none, or would choose a wrong one: its convolution through a matrix
+// product takes a residual in channels-last order for another element (2.6.3).
 struct Choice {
   double efficiency = 0.3;
   Forms forms = {};
 };
-std::optional<Choice> choice_of_onednn(const Graph& graph, const Anchored& anchored) {
+std::optional<Choice> choice_of_onednn(const LaidOutGraph& laid, const Anchored& anchored) {
+  const Graph& graph = laid.graph;
   const Node& node = graph[anchored.anchor];
-  if (node.op == Op::conv_transpose2d) return Choice{};
-  bool has_residual = false;
-  const PostOps post = post_ops_of(anchored.steps, [&](ValueId id) -> Argument {
-    const TensorType& type = graph.type(id);
-    const bool whole = type.shape == node.type.shape;
-    has_residual |= whole;
-    return {0, 0,
-            whole ? describe(type.dtype, type.shape, channels_last(type.shape))
-                  : describe_channels(type.dtype, node.type.shape[1])};
-  });
-  const Shape& weight = graph.type(node.inputs[1]).shape;
+  const Layout& weights = laid.layouts[at(node.inputs[1])];
+  if (node.op == Op::conv_transpose2d) {
+    if (!has([&] { transposed_desc(problem_of(graph, anchored, weights, {})); }))
+      return std::nullopt;
+    return Choice{};
+  }
   try {
-    const Problem problem = problem_of(graph, anchored, {weight, row_major(weight), 0}, post.ops);
+    bool has_residual = false;
+    const PostOps post = post_ops_of(anchored.steps, [&](ValueId id) -> Argument {
+      const TensorType& type = graph.type(id);
+      const bool whole = type.shape == node.type.shape;
+      has_residual |= whole;
+      return {0, 0,
+              whole ? describe(type.dtype, type.shape, channels_last(type.shape))
+                    : describe_channels(type.dtype, node.type.shape[1])};
+    });
+    const Problem problem = problem_of(graph, anchored, weights, post.ops);
     const std::string name = implementation_of(node, problem);
     const bool is_reference = name.find("ref") != std::string::npos;
     const bool is_product = name.find("gemm") != std::string::npos;
@@ -399,7 +430,7 @@ std::optional<Implementation> consider_conv(const Isolated& alone, const Machine
   const auto anchored = match(graph, alone.group);
   if (!anchored || !fits(graph, alone.group, *anchored, machine)) return std::nullopt;
   const ThreadLimit limit(machine.threads);
-  const auto chosen = choice_of_onednn(graph, *anchored);
+  const auto chosen = choice_of_onednn(alone.laid, *anchored);
   if (!chosen) return std::nullopt;
   const bool is_short = graph.type(graph[anchored->anchor].inputs[0]).dtype == bf16;
   const Work work = work_of(graph, alone.group);

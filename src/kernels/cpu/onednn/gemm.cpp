@@ -333,6 +333,7 @@ std::optional<Anchored> match(const Graph& graph, const Group& group, const Mach
   auto anchored = match_anchored(graph, group, Op::matmul);
   if (!anchored || !has_post_ops(anchored->steps)) return std::nullopt;
   const Node& node = graph[anchored->anchor];
+  if (node.type.shape.rank() > DNNL_MAX_NDIMS) return std::nullopt;
   if (num_elements(node.type.shape) == 0 || graph.type(node.inputs[0]).shape.back() == 0)
     return std::nullopt;
   for (const EpilogueStep& step : anchored->steps)
