@@ -91,7 +91,8 @@ struct GroupCheck {
   std::string where;      ///< by the names of the model's parameters
   std::string kernel;
   double error = 0;  ///< the largest difference, relative to the largest magnitude of the reference
-  /// What rounding explains: a few eps of the storage type, times sqrt of the longest sum.
+  /// What rounding explains: a few eps of the storage type, times sqrt of the longest sum. Infinite
+  /// where sums or squares of the inputs may leave float32 (docs/differences.md).
   double bound = 0;
   bool ok() const { return error <= bound; }
 };

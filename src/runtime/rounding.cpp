@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 #include <limits>
 #include <thread>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "src/core/cores.h"
 #include "src/core/dispatch.h"
 #include "src/core/loop.h"
+#include "tensor/ops.h"
 
 namespace tensor {
 namespace {
@@ -47,6 +49,35 @@ double terms(const Graph& graph, const Node& node) {
 }
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// The reference operators calculate in float64, kernels in float32, which sums, squares and
+// products of large numbers leave, and squares of tiny ones, unless a norm adds more to them.
+bool may_leave_float32(const Graph& graph, const Node& node, const ReferenceOf& value) {
+  const auto is_one_of = [&](std::initializer_list<Op> ops) {
+    return std::find(ops.begin(), ops.end(), node.op) != ops.end();
+  };
+  const bool is_product = is_one_of({Op::matmul, Op::conv2d, Op::conv_transpose2d}),
+             is_square = is_one_of({Op::var, Op::layer_norm, Op::row_sums}),
+             is_sum = is_one_of({Op::sum, Op::mean, Op::cumsum, Op::avg_pool2d, Op::prod});
+  const DType dtype = node.type.dtype;
+  if (!is_floating(dtype) || dtype == f64 || (!is_product && !is_square && !is_sum)) return false;
+  const auto elements = static_cast<double>(num_elements(graph.type(node.inputs[0]).shape));
+  const double size = largest_magnitude(value(node.inputs[0]));
+  constexpr double kMost = std::numeric_limits<float>::max();
+  if (is_product) return size * largest_magnitude(value(node.inputs[1])) * elements > kMost;
+  if (node.op == Op::prod) return std::pow(std::max(size, 1.0), elements) > kMost;
+  const double square = 4 * size * size;
+  if (node.op == Op::layer_norm && std::max(square, node.attrs.number("eps")) < 0x1p-100)
+    return true;
+  return (is_square ? square : size) * elements > kMost;
+}
+
+// Whether the reference has infinities of f16 where a kernel goes on with the number.
+bool left_float16(const Graph& graph, const Group& group, ValueId id, const ReferenceOf& value) {
+  return graph.type(id).dtype == f16 &&
+         std::find(group.writes.begin(), group.writes.end(), id) == group.writes.end() &&
+         !all(isfinite(value(id)));
+}
 
 // The same elements with the axes in the order in which they lie in the memory of the first view,
 // so that a walk over large ones does not jump.
@@ -142,6 +173,8 @@ double rounding_bound(const Graph& graph, const Group& group, const ReferenceOf&
     if (node.type.dtype == f16 || node.attrs.flag("tf32", false))
       narrow = std::max(narrow, 0x1p-11);
     longest = std::max(longest, terms(graph, node));
+    if (may_leave_float32(graph, node, value) || left_float16(graph, group, id, value))
+      return kInfinity;
   }
   return 16 * 0x1p-23 * std::sqrt(longest) + (4 + largest_score(graph, group, value)) * narrow;
 }

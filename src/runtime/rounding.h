@@ -19,7 +19,8 @@ using ReferenceOf = std::function<Tensor(ValueId)>;
 
 /// The relative error that rounding explains: float32 sums of the longest length, 16 for the
 /// handful of operators of a group, and a few roundings to the 16-bit type that a kernel may leave
-/// out or place elsewhere, or of operands to tf32.
+/// out or place elsewhere, or of operands to tf32. Infinite where kernels may leave the range of
+/// the numbers in which they calculate, and the reference, which has wider ones, does not.
 double rounding_bound(const Graph& graph, const Group& group, const ReferenceOf& value);
 
 }  // namespace tensor
