@@ -9,7 +9,6 @@
 #include <iostream>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string_view>
 #include <thread>
 
@@ -17,6 +16,7 @@
 #include "bench/main.h"
 #include "src/kernels/cuda/driver/device.h"
 #include "tensor/creation.h"
+#include "tensor/text.h"
 
 namespace bench {
 
@@ -131,7 +131,7 @@ Options parse(int& argc, char** argv) {
 }
 
 void add(const Case& c, tensor::DType dtype, bool eager, const Options& options) {
-  std::ostringstream name;
+  tensor::TextWriter name;
   name << c.name << (options.device.is_cuda() ? "/cuda/" : "/cpu/") << dtype;
   if (c.batch > 0) name << "/b" << c.batch;
   name << (eager ? "/eager" : options.narrow_residuals ? "/narrow-residuals" : "/compiled");

@@ -1,10 +1,10 @@
 // Single operators at the sizes they have in ViT, DETR (800 x 1333) and SETR (384 x 384), eager and
 // compiled: bench_operators --benchmark_filter=conv2d
-#include <sstream>
 
 #include "bench/bench.h"
 #include "tensor/creation.h"
 #include "tensor/ops.h"
+#include "tensor/text.h"
 
 namespace {
 
@@ -16,7 +16,7 @@ using tensor::Tensor;
 using Tensors = std::vector<Tensor>;
 
 std::string joined(const Shape& shape) {
-  std::ostringstream text;
+  tensor::TextWriter text;
   for (int axis = 0; axis < shape.rank(); ++axis) text << (axis > 0 ? "x" : "") << shape[axis];
   return text.str();
 }
@@ -56,7 +56,7 @@ struct Convolution {
 };
 
 Case conv2d(const Convolution& c) {
-  std::ostringstream name;
+  tensor::TextWriter name;
   name << "conv2d/" << joined({c.channels, c.height, c.width}) << "/" << c.out << "k" << c.kernel
        << "s" << c.stride;
   return {name.str(), [c](DType dtype) {

@@ -15,7 +15,6 @@
 #include <random>
 #include <regex>
 #include <span>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +27,7 @@
 #include "src/kernels/cuda/gemm/sm90.h"
 #include "src/trace/trace.h"
 #include "tensor/tensor.h"
+#include "tensor/text.h"
 
 namespace tensor::cuda {
 namespace {
@@ -79,7 +79,7 @@ Problem product(DType dtype, std::int64_t tokens, std::int64_t features, std::in
     const Tensor rounded = sum.astype(dtype);
     return {sum, rounded, apply_op(Op::row_sums, {rounded})};
   };
-  std::ostringstream name;
+  TextWriter name;
   name << "gemm/" << tokens << 'x' << features << 'x' << depth << '/' << epilogue;
   return traced(name.str(), f, inputs,
                 2. * static_cast<double>(tokens * features) * static_cast<double>(depth));
@@ -97,7 +97,7 @@ Tensor weights_of(const Tensor& queries, const Tensor& keys) {
 
 Problem of_heads(const char* kind, DType dtype, const Heads& h, const TensorFunction& f,
                  int products) {
-  std::ostringstream name;
+  TextWriter name;
   name << kind << "/b" << h.batch << "xh" << h.heads << 'x' << h.queries << 'x' << h.keys << "xd"
        << h.depth;
   const TensorType q{{h.batch, h.queries, h.heads, h.depth}, dtype},
@@ -131,7 +131,7 @@ Problem convolution(DType dtype, std::int64_t from, std::int64_t to, std::int64_
   const TensorFunction f = [=](const Tensors& in) -> Tensors {
     return {relu(conv2d(in[0], w, {}, options).astype(f32) + bias).astype(dtype)};
   };
-  std::ostringstream name;
+  TextWriter name;
   name << "conv/" << from << 'x' << height << 'x' << width << '/' << to << 'x' << side << 'x'
        << side << 's' << stride;
   const std::int64_t pixels =

@@ -8,7 +8,6 @@
 #include <iostream>
 #include <map>
 #include <optional>
-#include <sstream>
 #include <string_view>
 
 #include "bench/commit.h"
@@ -19,6 +18,7 @@
 #include "src/tune/table.h"
 #include "src/tune/worker.h"
 #include "tensor/tensor.h"
+#include "tensor/text.h"
 #include "tensor/tune.h"
 
 namespace {
@@ -78,7 +78,7 @@ void leave_out(Options& o, const std::string& list) {
                                                  {"whole", &o.ablation.use_whole},
                                                  {"fusion", &o.compile.fuse},
                                                  {"tuning", &o.tunes}};
-  std::istringstream words(list);
+  tensor::TextReader words(list);
   for (std::string word; std::getline(words, word, ',');) {
     const auto known = switches.find(word);
     if (known == switches.end()) fail("--without", "does not know \"", word, "\"\n", kHelp);
@@ -174,7 +174,7 @@ Whole time_in_child(const bench::Workload& work, const tensor::CompileOptions& h
       [&](const std::vector<std::string>&, tensor::Channel& channel) {
         channel.begin(0);
         const Whole w = time_whole(work, how, logs_before, logs_after);
-        std::ostringstream text;
+        tensor::TextWriter text;
         text << std::setprecision(9) << w.before_ms << ' ' << w.after_ms << ' '
              << w.compile_before_s << ' ' << w.compile_after_s << ' ' << w.groups_before << ' '
              << w.groups_after << ' ' << w.difference;
@@ -184,7 +184,7 @@ Whole time_in_child(const bench::Workload& work, const tensor::CompileOptions& h
   const tensor::Answer answer = worker.run({"whole"})[0];
   Whole w;
   w.error = answer.error;
-  std::istringstream(answer.result) >> w.before_ms >> w.after_ms >> w.compile_before_s >>
+  tensor::TextReader(answer.result) >> w.before_ms >> w.after_ms >> w.compile_before_s >>
       w.compile_after_s >> w.groups_before >> w.groups_after >> w.difference;
   return w;
 }
@@ -196,7 +196,7 @@ std::string weights_of(const tensor::TuneSummary& summary) {
   if (summary.groups.empty()) return "{}";
   std::map<int, int, std::greater<>> subgraphs;
   for (const tensor::TunedGroup& group : summary.groups) ++subgraphs[group.count];
-  std::ostringstream text;
+  tensor::TextWriter text;
   const char* separator = "{";
   for (const auto& [count, number] : subgraphs) {
     text << separator << '[' << count << " * " << number << ']';
@@ -242,7 +242,7 @@ void print_whole(std::ostream& out, const tensor::TuneSummary& s, const Whole& w
 
 void print(std::ostream& out, const std::string& model, const Options& o,
            const tensor::TuneSummary& s, const std::optional<Whole>& whole) {
-  std::ostringstream text;
+  tensor::TextWriter text;
   text << "{\"model\": " << quoted(model) << ", \"commit\": \"" << bench::commit()
        << "\", \"batch\": " << o.batch << ", \"dtype\": \"" << o.compile.dtype
        << "\", \"narrow_residuals\": " << (o.compile.narrow_residuals ? "true" : "false")
@@ -288,7 +288,7 @@ void write_best(const std::vector<std::string>& logs, const std::string& path, b
 volatile std::sig_atomic_t interrupted = 0;
 
 void tell(const std::string& model, const tensor::TuneProgress& p) {
-  std::ostringstream text;
+  tensor::TextWriter text;
   text << model << ": " << std::fixed << std::setprecision(0) << p.seconds << " s, " << p.trials
        << " schedules (" << p.failures << " failed) of " << p.problems << " problems; ";
   if (p.before_us > 0 && p.best_us > 0)
@@ -301,7 +301,7 @@ void tune_one(const bench::Case& c, Options& o) {
   const bench::Workload work = c.make(o.compile.dtype);
   o.compile.names = work.weights;
   o.compile.tune_logs = std::vector<std::string>();
-  std::ostringstream name;
+  tensor::TextWriter name;
   name << '/' << c.name << "-b" << o.batch << '-' << o.compile.dtype
        << (o.compile.narrow_residuals ? "-narrow" : "") << ".jsonl";
   o.tune.log = o.folder + name.str();

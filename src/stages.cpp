@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iomanip>
-#include <sstream>
 
 #include "src/runtime/describe.h"
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -23,10 +23,10 @@ std::string folder_of_sources() {
 
 void write_source(const std::filesystem::path& folder, int number, const std::string& about,
                   const detail::Kernels::Source& source) {
-  std::ostringstream name;
+  TextWriter name;
   name << std::setfill('0') << std::setw(3) << number << '_' << source.name << ".cu";
   const std::filesystem::path path = folder / name.str();
-  std::ofstream file(path);
+  Classic<std::ofstream> file(path);
   file << about << source.text;
   if (!file.flush())
     fail("TENSOR_DUMP", "cannot write ", path.string(), ": name a folder that can be written ",
@@ -37,7 +37,7 @@ void write_source(const std::filesystem::path& folder, int number, const std::st
 
 Stages::Stages(bool on_gpu) : on_gpu_(on_gpu) {
   const char* wanted = std::getenv("TENSOR_DUMP");
-  std::istringstream words(wanted ? wanted : "");
+  TextReader words(wanted ? wanted : "");
   for (std::string word; std::getline(words, word, ',');) {
     if (std::find(kWords.begin(), kWords.end(), word) == kWords.end())
       fail("TENSOR_DUMP", "got \"", word,
@@ -80,7 +80,7 @@ void Stages::dump(const LaidOutGraph& laid, const FusionPlan& plan, const detail
   for (std::size_t g = 0; g < plan.groups.size(); ++g)
     for (const detail::Kernels::Source& source : kernels.sources(g)) {
       const Group& group = plan.groups[g];
-      std::ostringstream about;
+      TextWriter about;
       about << "// group:    " << g << ", " << detail::operators_of(laid.graph, group)
             << "\n// place:    " << detail::place_of(laid.graph, group)
             << "\n// family:   " << target.offers->name(group.family)

@@ -2,10 +2,11 @@
 // this library.
 #pragma once
 
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+
+#include "tensor/text.h"
 
 namespace tensor {
 
@@ -31,7 +32,7 @@ class InternalError : public Error {
 /// Throws a UserError "where: parts...", every part written with operator<<.
 template <class... Parts>
 [[noreturn]] void fail(std::string_view where, const Parts&... parts) {
-  std::ostringstream text;
+  TextWriter text;
   text << where << ": ";
   (text << ... << parts);
   throw UserError(text.str());
@@ -40,7 +41,7 @@ template <class... Parts>
 /// Throws an InternalError, written as `fail` does.
 template <class... Parts>
 [[noreturn]] void internal_error(std::string_view where, const Parts&... parts) {
-  std::ostringstream text;
+  TextWriter text;
   text << where << ": ";
   (text << ... << parts);
   text << " (a fault in tensor itself: please report it)";

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <iostream>
 #include <limits>
+#include <locale>
 #include <set>
 #include <system_error>
 
@@ -22,6 +23,7 @@
 #include "models/common/validators.h"
 #include "tensor/creation.h"
 #include "tensor/io.h"
+#include "tensor/text.h"
 #include "tensor/version.h"
 
 namespace models {
@@ -33,8 +35,7 @@ using tensor::nn::StateDict;
 namespace {
 
 std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  std::ranges::transform(text, text.begin(), tensor::lower_case);
   return text;
 }
 
@@ -434,6 +435,7 @@ std::vector<std::string> list_images(const std::vector<std::string>& paths) {
 
 int run_program(Program& program, const std::vector<std::string>& arguments, std::ostream& out,
                 std::ostream& err) {
+  for (std::ostream* stream : {&out, &err}) stream->imbue(std::locale::classic());  // for programs
   try {
     const int code = parse_and_run(program, arguments, out, err);
     flush(out);

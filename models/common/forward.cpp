@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 
 #include "tensor/ops.h"
+#include "tensor/text.h"
 
 namespace models {
 
@@ -104,7 +104,7 @@ bool has_nan(const StateDict& outputs) {
 
 std::string describe_inputs(const std::vector<std::string>& names,
                             const std::vector<tensor::TensorType>& types) {
-  std::ostringstream text;
+  tensor::TextWriter text;
   for (std::size_t i = 0; i < names.size(); ++i)
     text << (i == 0 ? "" : ", ") << names[i] << ' ' << types[i];
   return text.str();

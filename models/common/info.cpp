@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <iomanip>
 #include <ostream>
-#include <sstream>
+
+#include "tensor/text.h"
 
 namespace models {
 
@@ -43,7 +44,7 @@ std::string grouped(std::int64_t number) {
 }
 
 std::string fixed(double number, int decimals) {
-  std::ostringstream text;
+  tensor::TextWriter text;
   text << std::fixed << std::setprecision(decimals) << number;
   return text.str();
 }

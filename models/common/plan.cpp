@@ -4,10 +4,10 @@
 #include <bit>
 #include <cstring>
 #include <iomanip>
-#include <sstream>
 
 #include "models/common/text.h"
 #include "tensor/io.h"
+#include "tensor/text.h"
 
 namespace models {
 
@@ -25,7 +25,7 @@ class Hash {
   }
   void add(std::string_view text) { add(std::as_bytes(std::span(text))); }
   std::string digits() const {
-    std::ostringstream text;
+    tensor::TextWriter text;
     text << std::hex << std::setw(16) << std::setfill('0') << state_;
     return text.str();
   }
@@ -43,7 +43,7 @@ class Hash {
 };
 
 std::vector<std::string> words(const std::string& text) {
-  std::istringstream in(text);
+  tensor::TextReader in(text);
   std::vector<std::string> result;
   for (std::string word; in >> word;) result.push_back(word);
   return result;
@@ -61,7 +61,7 @@ std::string fingerprint(const std::string& text,
   Hash hash;
   hash.add(text);
   for (const tensor::nn::Parameter& p : parameters) {
-    std::ostringstream heading;
+    tensor::TextWriter heading;
     heading << p.name << ' ' << p.tensor->type();
     hash.add(heading.str());
     const Tensor values = p.tensor->is_contiguous() ? *p.tensor : p.tensor->copy();

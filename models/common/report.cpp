@@ -6,9 +6,9 @@
 #include <iomanip>
 #include <limits>
 #include <ostream>
-#include <sstream>
 
 #include "models/common/text.h"
+#include "tensor/text.h"
 
 namespace models {
 
@@ -17,7 +17,7 @@ namespace {
 /// A number that reads back as the same float; JSON has no NaN or infinity.
 std::string json_number(double number) {
   if (!std::isfinite(number)) return "null";
-  std::ostringstream text;
+  tensor::TextWriter text;
   text << std::setprecision(std::numeric_limits<float>::max_digits10) << number;
   return text.str();
 }

@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iomanip>
-#include <sstream>
 
 #include "models/common/report.h"
 #include "models/common/tuning.h"
+#include "tensor/text.h"
 #include "tensor/version.h"
 
 namespace models {
@@ -103,7 +103,7 @@ NamedExecutable Session::compile(const StateDict& inputs) {
       compile_named([this](const StateDict& in) { return run(in, {}); }, inputs, how);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (seconds > 1) {
-    std::ostringstream note;
+    tensor::TextWriter note;
     note << program_.name() << ": compiled in " << std::fixed << std::setprecision(1) << seconds
          << " s for " << describe_inputs(inputs);
     progress_.note(note.str());
@@ -129,7 +129,7 @@ NamedExecutable Session::plan(const StateDict& inputs) {
 PlanKey Session::key() const {
   std::string text = options_.model;
   if (!options_.checkpoint.empty()) {
-    std::ifstream file(options_.checkpoint + "/config.json", std::ios::binary);
+    tensor::Classic<std::ifstream> file(options_.checkpoint + "/config.json", std::ios::binary);
     text.assign(std::istreambuf_iterator<char>(file), {});
   }
   return {{"program", program_.name()},

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <iomanip>
-#include <sstream>
+
+#include "tensor/text.h"
 
 namespace models {
 
@@ -28,7 +29,7 @@ std::size_t utf8_length(std::string_view text) {
 }  // namespace
 
 std::string json_text(std::string_view text) {
-  std::ostringstream out;
+  tensor::TextWriter out;
   out << '"';
   while (!text.empty()) {
     const std::size_t length = utf8_length(text);

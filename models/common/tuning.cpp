@@ -5,11 +5,11 @@
 #include <csignal>
 #include <iomanip>
 #include <iostream>
-#include <sstream>
 #include <vector>
 
 #include "models/common/progress.h"
 #include "tensor/error.h"
+#include "tensor/text.h"
 
 namespace models {
 namespace {
@@ -35,7 +35,7 @@ class Interrupts {
 };
 
 std::string state_of(const tensor::TuneProgress& p) {
-  std::ostringstream text;
+  tensor::TextWriter text;
   text << "tuning" << std::fixed << std::setprecision(3);
   // Unknown until every kernel has a time.
   if (p.best_us > 0) text << ' ' << p.best_us / 1e3 << " ms";
@@ -69,7 +69,7 @@ void tell_whole(std::ostream& out, const Forward& function, const tensor::nn::St
       const std::vector<double> more = model->executable.time(arguments, repeats);
       times->insert(times->end(), more.begin(), more.end());
     }
-  std::ostringstream text;
+  tensor::TextWriter text;
   text << std::fixed << std::setprecision(3) << "whole model: " << median(before) / 1e3
        << " ms before, " << median(after) / 1e3 << " ms after (" << std::setprecision(2)
        << median(before) / median(after) << " x)\n";

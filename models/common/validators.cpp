@@ -1,7 +1,8 @@
 #include "models/common/validators.h"
 
 #include <charconv>
-#include <sstream>
+
+#include "tensor/text.h"
 
 namespace models {
 namespace {
@@ -18,7 +19,7 @@ template <class Number>
 Validator validator(const char* kind, Number least, Number most) {
   return [=](const std::string& text) {
     if (is_within(text, least, most)) return std::string();
-    std::ostringstream problem;
+    tensor::TextWriter problem;
     problem << "got \"" << text << "\", need a " << kind;
     if (most == std::numeric_limits<Number>::max())
       problem << " of at least " << least;
@@ -32,6 +33,12 @@ Validator validator(const char* kind, Number least, Number most) {
 
 Validator whole_number(std::int64_t least, std::int64_t most) {
   return validator("whole number", least, most);
+}
+
+double parse_number(const std::string& text) {
+  double number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
 }
 
 Validator number(double least, double most) { return validator("number", least, most); }

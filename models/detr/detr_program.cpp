@@ -3,7 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
-#include <cstdio>
+#include <iomanip>
 
 #include "models/common/draw.h"
 #include "models/common/labels.h"
@@ -11,6 +11,7 @@
 #include "models/detr/detr_checkpoint.h"
 #include "models/detr/detr_info.h"
 #include "tensor/tensor.h"
+#include "tensor/text.h"
 
 namespace models::detr {
 
@@ -32,10 +33,12 @@ std::vector<std::string> DetrProgram::standard_models() const {
 }
 
 void DetrProgram::add_options(CLI::App& app) {
-  app.add_option("--threshold", threshold_, "show objects that score above this")
+  app.add_option_function<std::string>(
+         "--threshold", [this](const std::string& text) { threshold_ = parse_number(text); },
+         "show objects that score above this")
       ->check(number(0, 1))
       ->type_name("T")
-      ->capture_default_str();
+      ->default_str("0.5");
   app.add_option("--encoder-layers", encoder_layers_,
                  "with --model: the number of encoder layers, 6 if not given")
       ->check(whole_number(0, 100))
@@ -159,10 +162,11 @@ Tensor draw_findings(const Tensor& image, const std::vector<Finding>& findings) 
   }
   for (auto finding = findings.rbegin(); finding != findings.rend(); ++finding) {
     const auto& [left, top, right, bottom] = finding->box.value();
-    char score[16];
-    std::snprintf(score, sizeof score, ": %.0f%%", 100 * finding->score);
-    canvas.tag(std::llround(left), std::llround(top) - text_height(scale) - 2 * scale,
-               finding->label + score, palette(finding->id), scale);
+    tensor::TextWriter text;
+    text << finding->label << ": " << std::fixed << std::setprecision(0) << 100 * finding->score
+         << '%';
+    canvas.tag(std::llround(left), std::llround(top) - text_height(scale) - 2 * scale, text.str(),
+               palette(finding->id), scale);
   }
   return canvas.image();
 }

@@ -2,7 +2,6 @@
 #include "models/server/engine.h"
 
 #include <iomanip>
-#include <sstream>
 #include <stdexcept>
 
 #include "models/common/preprocess.h"
@@ -13,6 +12,7 @@
 #include "models/setr/setr_program.h"
 #include "models/vit/vit_program.h"
 #include "tensor/io.h"
+#include "tensor/text.h"
 
 namespace models::server {
 
@@ -37,7 +37,7 @@ class StopWatch {
 };
 
 std::string hexadecimal(Color color) {
-  std::ostringstream text;
+  tensor::TextWriter text;
   text << '#' << std::hex << std::setfill('0');
   for (const std::uint8_t level : color) text << std::setw(2) << int{level};
   return text.str();
@@ -57,7 +57,7 @@ void print_runs(std::ostream& out, const Tensor& labels) {
 }  // namespace
 
 std::string Answer::json() const {
-  std::ostringstream out;
+  tensor::TextWriter out;
   out << "{\"model\": " << json_text(model) << ", \"mode\": \""
       << (mode == Mode::eager ? "eager" : "compiled") << "\", \"width\": " << width
       << ", \"height\": " << height << ", \"score\": " << json_text(score_name)

@@ -20,6 +20,7 @@
 #include "models/common/preprocess.h"
 #include "models/common/text.h"
 #include "models/server/uploads.h"
+#include "tensor/text.h"
 
 namespace models::server {
 
@@ -71,7 +72,7 @@ std::vector<Sample> read_samples(const std::string& folder) {
   std::vector<Sample> samples;
   for (const std::string kind : {"digits", "scenes"})
     for (const std::string& file : list_images({(std::filesystem::path(folder) / kind).string()})) {
-      std::ifstream in(file, std::ios::binary);
+      tensor::Classic<std::ifstream> in(file, std::ios::binary);
       const std::filesystem::path path(file);
       samples.push_back({path.stem().string(),
                          "/samples/" + path.filename().string(),

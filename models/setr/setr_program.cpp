@@ -4,12 +4,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
+#include <iomanip>
 
 #include "models/setr/setr_checkpoint.h"
 #include "models/setr/setr_classes.h"
 #include "models/setr/setr_info.h"
 #include "tensor/tensor.h"
+#include "tensor/text.h"
 
 namespace models::setr {
 
@@ -188,9 +189,10 @@ Tensor draw_classes(const Tensor& image, const Tensor& labels, const std::vector
   const Tensor overlay = blend(grey(image), tensor::take(table, labels, 0), 0.5);
   std::vector<LegendEntry> entries;
   for (const Finding& finding : findings) {
-    char share[16];
-    std::snprintf(share, sizeof share, ": %.1f%%", 100 * finding.score);
-    entries.push_back({colors[static_cast<std::size_t>(finding.id)], finding.label + share});
+    tensor::TextWriter text;
+    text << finding.label << ": " << std::fixed << std::setprecision(1) << 100 * finding.score
+         << '%';
+    entries.push_back({colors[static_cast<std::size_t>(finding.id)], text.str()});
   }
   return with_legend(overlay, entries);
 }

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <sstream>
 
 #include "models/common/draw.h"
 #include "models/common/report.h"
@@ -13,6 +12,7 @@
 #include "models/vit/vit_preprocess.h"
 #include "models/vit/vit_standard.h"
 #include "tensor/creation.h"
+#include "tensor/text.h"
 
 namespace models::vit {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <ostream>
+#include <string>
 
 #include "tensor/error.h"
 
@@ -35,10 +36,11 @@ std::ostream& operator<<(std::ostream& out, const AttrValue& value) {
           out << text_of(v);
         else if constexpr (std::is_same_v<V, Ints>) {
           out << '[';
-          for (std::size_t i = 0; i < v.size(); ++i) out << (i > 0 ? ", " : "") << v[i];
+          for (std::size_t i = 0; i < v.size(); ++i)
+            out << (i > 0 ? ", " : "") << std::to_string(v[i]);
           out << ']';
         } else
-          out << v;
+          out << std::to_string(v);
       },
       value.get());
   return out;

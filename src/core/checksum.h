@@ -7,6 +7,9 @@
 
 namespace tensor {
 
+/// A number as that many hexadecimal digits, or more where it needs them.
+std::string hexadecimal(std::uint64_t number, int digits);
+
 /// The CRC-32 of a text as eight hexadecimal digits.
 std::string crc32_digits(std::string_view text);
 

@@ -2,7 +2,7 @@
 
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
+#include <limits>
 
 #include "tensor/dtype.h"
 
@@ -28,6 +28,12 @@ Decimal parse(const std::string& text) {
   return result;
 }
 
+float parsed_float(const std::string& text) {
+  float value = std::numeric_limits<float>::infinity();  // what is beyond them stays so
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
 }  // namespace
 
 Decimal rounded_decimal(double x, int count) {
@@ -49,7 +55,7 @@ Decimal shortest_decimal(T x) {
     const double half_step = std::copysign(0.5 * std::pow(10.0, exponent - count), value);
     for (const double near : {value, value + half_step}) {
       const std::string text = written(near, std::chars_format::scientific, count);
-      if (T(std::strtof(text.c_str(), nullptr)).bits == x.bits) return parse(text);
+      if (T(parsed_float(text)).bits == x.bits) return parse(text);
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <ostream>
+#include <string>
 
 #include "tensor/error.h"
 
@@ -23,7 +24,7 @@ Device::Device(std::string_view text) {
 
 std::ostream& operator<<(std::ostream& out, const Device& device) {
   if (!device.is_cuda()) return out << "cpu";
-  return out << "cuda:" << device.index();
+  return out << "cuda:" << std::to_string(device.index());
 }
 
 }  // namespace tensor

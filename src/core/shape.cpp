@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ostream>
+#include <string>
 
 #include "tensor/error.h"
 
@@ -42,7 +43,7 @@ bool operator==(const Dims& a, const Dims& b) {
 
 std::ostream& operator<<(std::ostream& out, const Dims& dims) {
   out << '(';
-  for (int i = 0; i < dims.rank(); ++i) out << (i > 0 ? ", " : "") << dims[i];
+  for (int i = 0; i < dims.rank(); ++i) out << (i > 0 ? ", " : "") << std::to_string(dims[i]);
   return out << (dims.rank() == 1 ? ",)" : ")");
 }
 

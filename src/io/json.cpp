@@ -6,13 +6,13 @@
 #include <cmath>
 #include <deque>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "src/core/closest.h"
 #include "src/io/json_reader.h"
 #include "src/io/source.h"
 #include "tensor/error.h"
+#include "tensor/text.h"
 
 namespace tensor {
 
@@ -61,7 +61,7 @@ struct Json::Node {
       std::string operator()(bool value) const { return value ? "true" : "false"; }
       std::string operator()(std::int64_t value) const { return std::to_string(value); }
       std::string operator()(double value) const {
-        std::ostringstream text;
+        TextWriter text;
         text << value;
         return text.str();
       }

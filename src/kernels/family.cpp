@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <locale>
-#include <sstream>
+
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
 
 // A single number becomes part of a kernel's text, and whether a kernel takes indices depends on
 // their range. No two numbers share a text.
-void write_values(std::ostringstream& key, const Tensor& constant) {
+void write_values(TextWriter& key, const Tensor& constant) {
   if (is_floating(constant.dtype())) {
     if (constant.size() == 1) key << ' ' << std::hexfloat << constant.item<double>();
     return;
@@ -20,7 +21,7 @@ void write_values(std::ostringstream& key, const Tensor& constant) {
   key << ' ' << *least << ' ' << *most;
 }
 
-void write(std::ostringstream& key, const Isolated& alone, ValueId id) {
+void write(TextWriter& key, const Isolated& alone, ValueId id) {
   const Node& node = alone.laid.graph[id];
   const Layout& layout = alone.laid.layouts[at(id)];
   key << static_cast<int>(node.kind) << node.type << layout.strides << layout.offset;
@@ -41,7 +42,7 @@ const Space* Offer::space() const {
 }
 
 std::string problem_key(const Isolated& alone) {
-  std::ostringstream key;
+  TextWriter key;
   key.imbue(std::locale::classic());
   for (ValueId id = 0; id < alone.laid.graph.size(); ++id) write(key, alone, id);
   for (const auto* values : {&alone.group.nodes, &alone.group.reads, &alone.group.writes}) {

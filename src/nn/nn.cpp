@@ -8,6 +8,7 @@
 #include "src/core/closest.h"
 #include "src/ops/promote.h"
 #include "tensor/creation.h"
+#include "tensor/text.h"
 
 namespace tensor::nn {
 
@@ -33,7 +34,7 @@ std::vector<Source> sources_of(const std::vector<Parameter>& parameters,
 /// cannot be.
 Tensor fitted(const Tensor& stored, const Source& source, const TensorType& want,
               std::string& problem) {
-  std::ostringstream text;
+  TextWriter text;
   Shape whole = want.shape;
   const bool is_part =
       0 <= source.part && source.part < source.parts && (source.parts == 1 || !want.shape.empty());

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <iomanip>
 #include <map>
-#include <sstream>
 #include <vector>
+
+#include "tensor/text.h"
 
 namespace tensor::detail {
 
@@ -28,7 +29,7 @@ constexpr std::size_t kMostNames = 4;  // more are no easier to read than a star
 // "{key, query}" or "key" as names.
 std::vector<std::string> names_of(const std::string& part) {
   if (!part.starts_with('{')) return {part};
-  std::istringstream in(part.substr(1, part.size() - 2));
+  TextReader in(part.substr(1, part.size() - 2));
   std::vector<std::string> names;
   for (std::string name; std::getline(in >> std::ws, name, ',');) names.push_back(name);
   return names;
@@ -51,7 +52,7 @@ std::string merged_part(const std::string& a, const std::string& b) {
 }  // namespace
 
 std::string merged_place(const std::string& a, const std::string& b) {
-  std::istringstream left(a), right(b);
+  TextReader left(a), right(b);
   std::string result, x, y;
   while (std::getline(left, x, '.') && std::getline(right, y, '.'))
     result += (result.empty() ? "" : ".") + merged_part(x, y);
@@ -75,7 +76,7 @@ std::string plan_text(const LaidOutGraph& laid, const FusionPlan& plan, const Ta
     const auto [place, is_new] = known.try_emplace(structures.of(group), kinds.size());
     if (is_new) {
       Kind kind{0, &group, place_of(graph, group), {}, 0};
-      std::ostringstream apart;
+      TextWriter apart;
       apart << std::fixed << std::setprecision(1);
       for (const ValueId id : group.nodes) {
         const double us = target.offers->cost(laid, make_group(graph, wires, {id})).microseconds;
@@ -90,7 +91,7 @@ std::string plan_text(const LaidOutGraph& laid, const FusionPlan& plan, const Ta
     kind.place = merged_place(kind.place, place_of(graph, group));
     all_apart += kind.apart_us;
   }
-  std::ostringstream text;
+  TextWriter text;
   text << std::fixed << std::setprecision(1) << plan.groups.size() << " groups of " << kinds.size()
        << " kinds, estimated " << plan.microseconds / 1e3 << " ms; their operators apart "
        << all_apart / 1e3 << " ms\n";
@@ -125,7 +126,7 @@ std::string schedule_text(const LaidOutGraph& laid, const FusionPlan& plan, cons
     ++kind->second.count;
     kind->second.place = merged_place(kind->second.place, place_of(laid.graph, group));
   }
-  std::ostringstream text;
+  TextWriter text;
   for (const std::string& kind : order) {
     const auto& [count, place] = kinds.at(kind);
     text << '\n' << std::setw(4) << count << " x " << kind << '\n';

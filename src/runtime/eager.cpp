@@ -4,13 +4,13 @@
 #include <array>
 #include <list>
 #include <mutex>
-#include <sstream>
 #include <unordered_map>
 
 #include "src/ops/on_device.h"
 #include "src/runtime/device_memory.h"
 #include "src/runtime/program.h"
 #include "tensor/creation.h"
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -110,7 +110,7 @@ std::shared_ptr<const Program> program_of(Op op, std::span<const Tensor> inputs,
                                           const std::optional<Layout>& result,
                                           const Device& device) {
   std::vector<Layout> layouts;
-  std::ostringstream key;
+  TextWriter key;
   const auto add = [&](const Layout& layout) {
     key << ' ' << layout.shape << layout.strides << layout.offset;
   };

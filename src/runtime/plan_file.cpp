@@ -3,7 +3,9 @@
 // infers every type again and checks the partition, so that a damaged or foreign file is refused;
 // kernels are built anew for the machine at hand, with the schedules of the file where they fit it.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "src/kernels/schedule.h"
@@ -111,10 +113,14 @@ Attrs attrs_of(const Json& json) {
     const Json value = json[key];
     if (key == "checked")
       fail(value.path(), "says that indices were checked, which no file can know: leave it out");
-    if (!value.is_object())
+    if (!value.is_object()) {
       attrs.set(key, value.attribute());
-    else
-      attrs.set(key, std::strtod(value.text("number", "nan").c_str(), nullptr));
+      continue;
+    }
+    const std::string text = value.text("number", "nan");
+    double number = std::numeric_limits<double>::quiet_NaN();
+    std::from_chars(text.data(), text.data() + text.size(), number);
+    attrs.set(key, number);
   }
   return attrs;
 }

@@ -4,12 +4,12 @@
 #include <iomanip>
 #include <map>
 #include <ostream>
-#include <sstream>
 
 #include "src/core/median.h"
 #include "src/kernels/work.h"
 #include "src/runtime/describe.h"
 #include "src/runtime/program.h"
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -77,7 +77,7 @@ std::vector<Row> rows_of(const Program& program, const std::vector<double>& time
 
 }  // namespace
 
-void Executable::report(std::ostream& out, const std::vector<Tensor>& inputs, int repeats) const {
+void Executable::report(std::ostream& to, const std::vector<Tensor>& inputs, int repeats) const {
   const Program& p = *program_;
   const std::vector<Row> rows = rows_of(p, step_times(p, inputs, repeats));
   Row total;
@@ -85,7 +85,7 @@ void Executable::report(std::ostream& out, const std::vector<Tensor>& inputs, in
     total.us += row.us, total.roofline += row.roofline, total.gflop += row.gflop;
     total.megabytes += row.megabytes, total.count += row.count;
   }
-  const auto flags = out.flags();
+  TextWriter out;
   out << std::fixed << std::setprecision(1);
   out << "   n        us     %  GFLOP      MB  roof%  fused / apart (est. us)  operators @ place "
          "[kernel]\n";
@@ -110,13 +110,13 @@ void Executable::report(std::ostream& out, const std::vector<Tensor>& inputs, in
         << static_cast<double>(memory.weights) / 1e6 << ", arenas "
         << static_cast<double>(memory.arena) / 1e6 << ", other "
         << static_cast<double>(memory.other) / 1e6 << "\n";
-  out.flags(flags);
+  to << out.str();
 }
 
 void Executable::profile(const std::string& path, const std::vector<Tensor>& inputs) const {
   const Program& p = *program_;
   detail::check_inputs(p, inputs);
-  std::ofstream file(path);
+  Classic<std::ofstream> file(path);
   if (!file)
     fail("profile", "cannot write ", path, ": check that the folder exists and is writable");
   const std::vector<double> times = p.engine->time(inputs, 1).front();

@@ -1,14 +1,13 @@
 #include "src/runtime/target.h"
 
 #include <algorithm>
-#include <cctype>
 #include <fstream>
-#include <sstream>
 
 #include "src/kernels/cuda/family.h"
 #include "src/kernels/cuda/templates.h"
 #include "src/runtime/cpu_engine.h"
 #include "src/runtime/cuda_engine.h"
+#include "tensor/text.h"
 
 namespace tensor::detail {
 namespace {
@@ -28,7 +27,7 @@ bool is_rounded(const Graph& graph, const Group& group) {
 
 // What stands after the colon in the first line of a file of /proc that begins with `name`.
 std::string proc_text(const char* path, std::string_view name) {
-  std::ifstream file(path);
+  Classic<std::ifstream> file(path);
   for (std::string line; std::getline(file, line);)
     if (const std::size_t colon = line.find(':'); line.starts_with(name)) {
       if (colon == std::string::npos || colon + 2 >= line.size()) return {};
@@ -39,10 +38,9 @@ std::string proc_text(const char* path, std::string_view name) {
 
 // "580.65.06" of "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release ..."
 std::string driver_version() {
-  std::istringstream words(proc_text("/proc/driver/nvidia/version", "NVRM version"));
+  TextReader words(proc_text("/proc/driver/nvidia/version", "NVRM version"));
   for (std::string word; words >> word;)
-    if (std::isdigit(static_cast<unsigned char>(word[0])) && word.find('.') != std::string::npos)
-      return word;
+    if (is_digit(word[0]) && word.find('.') != std::string::npos) return word;
   return {};
 }
 

@@ -1,9 +1,10 @@
 #include "src/trace/group.h"
 
 #include <algorithm>
-#include <sstream>
 #include <unordered_map>
 #include <unordered_set>
+
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -62,7 +63,7 @@ Group make_group(const Graph& graph, const Wiring& wiring, std::vector<ValueId> 
 
 Structures::Structures(const Graph& graph, const std::vector<Layout>* layouts) : graph_(graph) {
   std::unordered_map<std::string, int> numbers;
-  std::ostringstream text;
+  TextWriter text;
   const auto number = [&] {
     const int next = static_cast<int>(numbers.size());
     return numbers.try_emplace(text.str(), next).first->second;

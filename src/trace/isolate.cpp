@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <sstream>
 
 #include "src/trace/rewrite.h"
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -130,7 +130,7 @@ class ProblemWriter {
   const Graph& graph_;
   const Group& group_;
   std::map<ValueId, std::size_t> numbers_;
-  std::ostringstream text_;
+  TextWriter text_;
 };
 
 }  // namespace

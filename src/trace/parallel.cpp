@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 
 #include "src/trace/rewrite.h"
 #include "tensor/creation.h"
 #include "tensor/ops.h"
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -38,7 +38,7 @@ bool continues(const Graph& graph, ValueId id, ValueId value) {
 // What two chains must have in common at this operator.
 std::string signature(const Graph& graph, ValueId id, ValueId value) {
   const Node& node = graph[id];
-  std::ostringstream text;
+  TextWriter text;
   text << static_cast<int>(node.op) << '(' << node.attrs << ')' << node.type.dtype;
   for (const ValueId input : node.inputs)
     text << (input == value ? " value" : " constant ") << graph.type(input).dtype;
@@ -86,7 +86,7 @@ Tensor joined(std::vector<Tensor> parts, const std::vector<std::int64_t>& column
 std::string common_place(const std::vector<std::string>& places) {
   const auto split = [](const std::string& place) {
     std::vector<std::string> parts;
-    std::istringstream text(place);
+    TextReader text(place);
     for (std::string part; std::getline(text, part, '.');) parts.push_back(part);
     return parts;
   };

@@ -1,13 +1,13 @@
 // Graphs as text: one node a line, and Graphviz.
 #include <ostream>
-#include <sstream>
 
 #include "src/trace/graph.h"
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
 
-void print_call(std::ostream& out, const Node& node) {
+void print_call(TextWriter& out, const Node& node) {
   out << info(node.op).name << '(';
   for (std::size_t i = 0; i < node.inputs.size(); ++i)
     out << (i > 0 ? ", %" : "%") << node.inputs[i];
@@ -26,7 +26,8 @@ std::string escaped(std::string_view text) {
 
 }  // namespace
 
-std::ostream& operator<<(std::ostream& out, const Graph& graph) {
+std::ostream& operator<<(std::ostream& to, const Graph& graph) {
+  TextWriter out;
   for (ValueId id = 0; id < graph.size(); ++id) {
     const Node& node = graph[id];
     out << '%' << id << " = ";
@@ -43,16 +44,17 @@ std::ostream& operator<<(std::ostream& out, const Graph& graph) {
   out << "return";
   for (std::size_t i = 0; i < graph.outputs().size(); ++i)
     out << (i > 0 ? ", %" : " %") << graph.outputs()[i];
-  return out << '\n';
+  out << '\n';
+  return to << out.str();
 }
 
 std::string to_dot(const Graph& graph) {
-  std::ostringstream out;
+  TextWriter out;
   out << "digraph tensor {\n  node [shape=box, fontname=\"sans-serif\", fontsize=10];\n";
   for (ValueId id = 0; id < graph.size(); ++id) {
     const Node& node = graph[id];
     if (node.kind == NodeKind::constant) continue;
-    std::ostringstream label;
+    TextWriter label;
     label << (node.kind == NodeKind::input ? "input" : info(node.op).name);
     if (!node.where.empty()) label << "\\n" << escaped(node.where);
     out << "  v" << id << " [label=\"" << label.str() << '"';

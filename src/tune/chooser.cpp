@@ -4,13 +4,13 @@
 #include <iomanip>
 #include <map>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "src/core/checksum.h"
 #include "src/core/median.h"
 #include "src/trace/isolate.h"
 #include "src/tune/rivals.h"
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -220,7 +220,7 @@ void Chooser::note(const std::string& problem, const std::string& what, const st
   choice.schedule = after;
   choice.model_microseconds = times.after;
   parts_.records.choose(std::move(choice));
-  std::ostringstream text;
+  TextWriter text;
   text << what << ", " << before << " -> " << after << ": " << std::fixed << std::setprecision(1)
        << median(times.before) << " -> " << median(times.after) << " us";
   chosen_.push_back(text.str());

@@ -1,7 +1,6 @@
 #include "src/tune/cost_model_file.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 
 #include "src/core/checksum.h"
@@ -10,6 +9,7 @@
 #include "src/kernels/features.h"
 #include "src/tune/cost_model.h"
 #include "tensor/error.h"
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -72,10 +72,7 @@ CostModel CostModel::load(const std::string& path, std::uint64_t seed, std::size
 
 CostModel CostModel::shipped(const std::string& device, std::uint64_t seed) {
   std::string wanted;
-  for (const char c : device)
-    wanted += std::isalnum(static_cast<unsigned char>(c))
-                  ? static_cast<char>(std::tolower(static_cast<unsigned char>(c)))
-                  : '-';
+  for (const char c : device) wanted += is_digit(c) || is_letter(c) ? lower_case(c) : '-';
   wanted += ".model";
   if (can_learn())
     for (const auto& [name, bytes] : shipped_models())

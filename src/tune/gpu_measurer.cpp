@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <list>
-#include <sstream>
 #include <thread>
 
 #include "src/core/cores.h"
@@ -10,6 +9,7 @@
 #include "src/tune/gpu_loop.h"
 #include "src/tune/worker.h"
 #include "tensor/error.h"
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -186,7 +186,7 @@ Measuring gpu_measuring(int device, const std::deque<Problem>& problems) {
 // ---- The device's data
 
 std::string device_text(const cuda::DeviceInfo& d) {
-  std::ostringstream text;
+  TextWriter text;
   text.precision(17);
   for (const std::int64_t number :
        {std::int64_t{d.index}, std::int64_t{d.capability}, std::int64_t{d.multiprocessors},
@@ -199,7 +199,7 @@ std::string device_text(const cuda::DeviceInfo& d) {
 
 cuda::DeviceInfo parse_device(const std::string& line) {
   cuda::DeviceInfo d;
-  std::istringstream text(line);
+  TextReader text(line);
   text >> d.index >> d.capability >> d.multiprocessors >> d.registers >> d.threads >>
       d.memory_bytes >> d.l2_bytes >> d.shared_bytes >> d.shared_block_bytes >> d.clock_ghz >>
       d.memory_gbps;

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
-#include <sstream>
 
 #include "src/runtime/program.h"
 #include "src/tune/table.h"
 #include "tensor/creation.h"
 #include "tensor/error.h"
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -33,7 +33,7 @@ std::string item_of(const Variant& variant) {
 }
 
 Variant variant_of(const Partitions& partitions, const std::string& item) {
-  std::istringstream text(item);
+  TextReader text(item);
   Variant variant;
   text >> variant.partition;
   variant.plan = partitions.at(variant.partition).second;
@@ -99,7 +99,7 @@ class Rounds {
         std::clamp(static_cast<int>(kRounds * kLongRunUs / longest), kFewestRounds, kRounds);
     for (int round = 0; round < rounds; ++round) time_all(*round_us_);
     for (const Entry& entry : entries) {
-      std::ostringstream text;
+      TextWriter text;
       text.precision(9);
       for (const double time : entry.times) text << time << ' ';
       channel.done(entry.item, text.str());
@@ -137,7 +137,7 @@ class Rounds {
 double middle(std::span<const double> times) { return median({times.begin(), times.end()}); }
 
 std::vector<double> numbers_of(const std::string& list) {
-  std::istringstream text(list);
+  TextReader text(list);
   std::vector<double> numbers;
   for (double number = 0; text >> number;) numbers.push_back(number);
   return numbers;

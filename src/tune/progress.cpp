@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 #include <utility>
+
+#include "tensor/text.h"
 
 namespace tensor {
 
@@ -27,7 +28,7 @@ std::size_t Progress::trials_left() const {
 std::string Progress::late() const {
   if (is_stopped()) return "it was stopped";
   if (limit_seconds_ == 0 || seconds() < share_ * limit_seconds_) return "";
-  std::ostringstream text;
+  TextWriter text;
   text << limit_seconds_ << " s are over";
   return text.str();
 }

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <iomanip>
-#include <sstream>
 #include <utility>
+
+#include "tensor/text.h"
 
 namespace tensor {
 
@@ -50,7 +51,7 @@ std::vector<TuningTask*> Recorder::heaviest() const {
 }
 
 std::string Recorder::describe(const TuningTask& task) {
-  std::ostringstream text;
+  TextWriter text;
   text << task.operators << ", " << task.search->samples().size() << " of "
        << task.problem->space().size() << " schedules, " << task.failures() << " failed, "
        << std::fixed << std::setprecision(2) << task.before_us << " -> " << task.measured_us()

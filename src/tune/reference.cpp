@@ -4,12 +4,12 @@
 #include <cstring>
 #include <functional>
 #include <limits>
-#include <sstream>
 
 #include "src/core/view.h"
 #include "src/ops/pack.h"
 #include "src/runtime/rounding.h"
 #include "tensor/tensor.h"
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -221,7 +221,7 @@ namespace {
 
 // `error` and `bound` are relative to the largest.
 std::string text_of_fault(double error, double bound, std::string_view than) {
-  std::ostringstream text;
+  TextWriter text;
   text << "wrong result: differs " << than << "by " << error
        << " of the largest, rounding explains " << bound;
   return text.str();

@@ -4,10 +4,10 @@
 #include <iomanip>
 #include <map>
 #include <ostream>
-#include <sstream>
 
 #include "src/runtime/describe.h"
 #include "src/trace/isolate.h"
+#include "tensor/text.h"
 
 namespace tensor {
 
@@ -101,7 +101,7 @@ namespace {
 
 std::string time_text(double microseconds) {
   if (microseconds <= 0) return "-";
-  std::ostringstream text;
+  TextWriter text;
   text << std::fixed << std::setprecision(microseconds < 100 ? 2 : 1) << microseconds;
   return text.str();
 }
@@ -118,7 +118,7 @@ std::ostream& operator<<(std::ostream& out, const TuneSummary& summary) {
   std::stable_sort(rows.begin(), rows.end(), [](const TunedGroup* a, const TunedGroup* b) {
     return a->count * a->after_us > b->count * b->after_us;
   });
-  std::ostringstream text;
+  TextWriter text;
   text << "tuned for " << summary.device << ": " << summary.trials << " schedules in " << std::fixed
        << std::setprecision(1) << summary.seconds << " s, " << summary.failures
        << " of them failed; " << summary.end << '\n';

@@ -8,11 +8,11 @@
 #include <deque>
 #include <map>
 #include <mutex>
-#include <sstream>
 #include <thread>
 
 #include "src/tune/table.h"
 #include "tensor/error.h"
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -30,7 +30,7 @@ Candidate candidate_of(const std::string& item) {
 }
 
 std::string text_of(const std::vector<double>& times) {
-  std::ostringstream text;
+  TextWriter text;
   text.precision(9);
   for (const double& time : times) text << (&time == times.data() ? "" : " ") << time;
   return text.str();
@@ -40,7 +40,7 @@ Measured measured_of(const Answer& answer) {
   Measured result;
   result.error = answer.error;
   if (!answer.error.empty() || answer.result.empty()) return result;
-  std::istringstream text(answer.result);
+  TextReader text(answer.result);
   for (double time = 0; text >> time;) result.microseconds.push_back(time);
   const bool is_good = text.eof() && !result.microseconds.empty() &&
                        std::all_of(result.microseconds.begin(), result.microseconds.end(),

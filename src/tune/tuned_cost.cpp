@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <iomanip>
 #include <map>
-#include <sstream>
 #include <tuple>
 
 #include "src/core/checksum.h"
@@ -12,6 +11,7 @@
 #include "src/trace/parallel.h"
 #include "src/tune/problem.h"
 #include "tensor/compile.h"
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -189,7 +189,7 @@ Partition chosen_partition(const Graph& graph, const FusionPlan& estimated,
   if (!choice) return {};
   Partition partition{choice->family};
   if (choice->schedule.starts_with(kWithout)) {
-    std::istringstream problems(choice->schedule.substr(kWithout.size()));
+    TextReader problems(choice->schedule.substr(kWithout.size()));
     for (std::string problem; problems >> problem;) partition.without.insert(problem);
   }
   return partition;

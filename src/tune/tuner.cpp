@@ -1,11 +1,11 @@
 #include "src/tune/tuner.h"
 
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "src/tune/recorder.h"
 #include "src/tune/summary.h"
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -90,7 +90,7 @@ std::string Tuner::search(const ModelPlan& untuned) {
   if (fresh.empty()) fresh = tasks_.adopt(planner_.hoped_for(records_.table()));
   for (bool gains = true;;) {
     if (options_.goal_us > 0 && tasks_.best_sum() <= options_.goal_us) {
-      std::ostringstream text;
+      TextWriter text;
       text << "the goal of " << options_.goal_us << " us is reached";
       return text.str();
     }

@@ -15,12 +15,12 @@
 #include <cstring>
 #include <deque>
 #include <optional>
-#include <sstream>
 #include <thread>
 
 #include "src/core/checksum.h"
 #include "src/kernels/cuda/driver/device.h"
 #include "tensor/error.h"
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -127,7 +127,7 @@ std::vector<std::string> parted(std::string_view text) {
 }
 
 std::string text_of_status(int status) {
-  std::ostringstream text;
+  TextWriter text;
   if (WIFSIGNALED(status))
     text << "crashed: " << strsignal(WTERMSIG(status));
   else
@@ -303,7 +303,7 @@ std::string Worker::listen(Batch& batch) {
       return "was stopped";
     }
     batch.blame_begun(limits_.item_seconds);
-    std::ostringstream late;
+    TextWriter late;
     if (!batch.blamed.empty()) late << "took longer than " << limits_.item_seconds << " s";
     const bool is_idle = std::none_of(batch.begun.begin(), batch.begun.end(),
                                       [](const auto& at) { return at.has_value(); });

@@ -49,6 +49,12 @@ foreign=$(grep -rnE '#include <(Eigen|nlohmann|CLI|stb|turbojpeg|dnnl|dlpack|htt
 served=$(grep -rlF '#include <httplib.h>' --include=*.h --include=*.cpp src models examples bench tests | grep -vE '^(models|tests)/server/')
 [ -z "$served" ] || complain "only the server may include httplib:" "$served"
 
+# Streams, printf and <cctype> follow std::locale::global and setlocale; tensor/text.h has what does not.
+classic='std::(basic_)?[io]?(string|f)stream\b|\b(v?f?s?n?printf|strto(f|d|ld)|atof|sto(f|d|ld))\(|std::(to(lower|upper)|is(alpha|alnum|digit|space|upper|lower|punct|print)|put_time|put_money)\b'
+local=$(grep -rnE "$classic" include src models examples bench --include=*.h --include=*.cpp --include=*.in |
+        grep -vE 'Classic<std::[io]?(string|f)stream>')
+[ -z "$local" ] || complain "depends on the program's locale (use tensor/text.h):" "$local"
+
 sources=$(find include src models examples bench tests -name '*.h' -o -name '*.cpp')
 long=$(xargs wc -l <<<"$sources" | awk '$2 != "total" && $1 > 600 {print $2 ": " $1 " lines, at most 600"}')
 [ -z "$long" ] || complain "too long:" "$long"

@@ -1,8 +1,7 @@
 // The table of kernel families, and the names of kernels.
 #include "src/kernels/cuda/families.h"
 
-#include <cstdio>
-
+#include "src/core/checksum.h"
 #include "src/kernels/cuda/templates.h"
 #include "tensor/error.h"
 
@@ -19,11 +18,9 @@ void name_kernel(Call& call, const Machine& machine, const std::string& what) {
   constexpr std::string_view kEntryName = "KERNEL";
   std::uint32_t hash = 2166136261u;  // FNV-1a
   for (const char c : call.source.text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
-  char digits[9];
-  std::snprintf(digits, sizeof digits, "%08x", hash);
   std::string architecture = machine.device.architecture();
   std::erase(architecture, '_');
-  call.entry = architecture + "_" + what + "__" + digits;
+  call.entry = architecture + "_" + what + "__" + hexadecimal(hash, 8);
   std::size_t at = call.source.text.find(kEntryName);
   if (at == std::string::npos)
     internal_error("name_kernel", "the text of ", call.entry, " has no ", kEntryName);

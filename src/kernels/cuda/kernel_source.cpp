@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <set>
-#include <sstream>
+
+#include "tensor/text.h"
 
 namespace tensor::cuda {
 namespace {
@@ -18,7 +19,7 @@ class Expansion {
 
  private:
   void add(const std::string& text) {
-    std::istringstream lines(text);
+    TextReader lines(text);
     for (std::string line; std::getline(lines, line);) {
       if (line == "#pragma once") continue;
       const std::string* header = header_of(line);

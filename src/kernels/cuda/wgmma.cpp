@@ -1,8 +1,7 @@
 #include "src/kernels/cuda/wgmma.h"
 
-#include <sstream>
-
 #include "tensor/error.h"
+#include "tensor/text.h"
 
 namespace tensor::cuda {
 namespace {
@@ -24,7 +23,7 @@ std::string wgmma_text(const std::string& name, const WgmmaForm& form) {
     internal_error("wgmma", "there is none of ", columns, " columns of ", dtype);
   const int sums = columns / 2, a_registers = a_in_registers ? 4 : 1, b = sums + a_registers;
   const char* type = dtype == f16 ? "f16" : "bf16";
-  std::ostringstream text;
+  TextWriter text;
   text << "struct " << name << " {\n  static void run(float (&d)[" << sums << "], "
        << (a_in_registers ? "const u32 (&a)[4]" : "u64 a") << ", u64 b, int accumulate) {\n"
        << "#ifdef TENSOR_EMULATED\n    emulated_wgmma<" << columns << ", "

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <sstream>
 
 #include "src/core/storage.h"
 #include "src/trace/rewrite.h"
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 // value, large ones by the memory they lie in.
 std::string key_of(const Graph& graph, ValueId id) {
   const Node& node = graph[id];
-  std::ostringstream key;
+  TextWriter key;
   if (node.kind == NodeKind::input) {
     key << "input " << id;
   } else if (node.kind == NodeKind::constant) {

@@ -1,9 +1,9 @@
 // The text of a convolution's epilogue: where each value lies, a vector of channels at a time.
 #include <algorithm>
-#include <sstream>
 
 #include "src/kernels/cuda/conv/conv.h"
 #include "tensor/error.h"
+#include "tensor/text.h"
 
 namespace tensor::cuda {
 namespace {
@@ -41,7 +41,7 @@ class Writer {
       const std::string name(info(laid_.graph[id].op).name);
       if (name != "astype") e.name += (e.name.empty() ? "" : "_") + name;
     }
-    std::ostringstream text;
+    TextWriter text;
     text << "struct Epilogue {\n";
     const auto member = [&](const Access& a, bool is_read) {
       const std::string pointer = (is_read ? "const " : "") + a.type + "* " + a.name;
@@ -104,7 +104,7 @@ class Writer {
 
   std::string channels_left() const { return std::to_string(conv_.outputs) + " - channel"; }
 
-  void loads(std::ostringstream& text, const char* type, const char* function, bool of_line) {
+  void loads(TextWriter& text, const char* type, const char* function, bool of_line) {
     text << "  template <int kCount>\n  struct " << type << " {\n";
     for (const Access& a : reads_)
       if (a.is_line == of_line) text << "    " << channels_type(a) << " " << a.name << ";\n";
@@ -117,7 +117,7 @@ class Writer {
     text << "    return read;\n  }\n";
   }
 
-  void finish(std::ostringstream& text) const {
+  void finish(TextWriter& text) const {
     const char* sum = conv_.dtype == f64 ? "double" : "float";
     text << "  template <int kCount>\n  void finish(const " << sum
          << " (&sums)[kCount], const Line<kCount>& line,\n"

@@ -1,11 +1,11 @@
 // How convolutions are lowered whatever multiplies: the form of image and weights, and the texts of
 // their kernels.
 #include <algorithm>
-#include <sstream>
 
 #include "src/core/rounding.h"
 #include "src/kernels/cuda/conv/conv.h"
 #include "tensor/error.h"
+#include "tensor/text.h"
 
 namespace tensor::cuda {
 namespace {
@@ -59,7 +59,7 @@ Call pack_call(const LaidOutGraph& laid, const Group& group, const Convolution& 
                const Machine& machine) {
   const ImageSteps s = image_steps(laid, conv.image);
   const DType from = laid.graph.type(conv.image).dtype;
-  std::ostringstream text;
+  TextWriter text;
   text << "#include \"conv_plain.h\"\nusing namespace tensor::device;\nstruct Problem {\n"
        << "  using From = " << device_type(from) << ";\n  using To = " << device_type(conv.dtype)
        << ";\n"
@@ -204,7 +204,7 @@ std::string text_of(const ConvKernel& kernel, const Convolution& conv, const Con
     parameters.insert(parameters.end(), epilogue.parameters.begin(), epilogue.parameters.end());
   else
     parameters.emplace_back("float* sums");
-  std::ostringstream text;
+  TextWriter text;
   text << "#include \"" << kernel.header << "\"\nusing namespace tensor::device;\n"
        << kernel.structs
        << (is_last ? epilogue.text + "using E = Epilogue;\n" : "using E = " + sums + ";\n")

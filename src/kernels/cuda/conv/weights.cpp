@@ -1,11 +1,12 @@
 // The forms in which kernels want the weights of convolutions, and how weights come into them: on
 // the host where they are constant, otherwise by a kernel in every run.
-#include <sstream>
 
+#include "src/kernels/host/weights.h"
 #include "src/core/rounding.h"
 #include "src/kernels/cuda/conv/conv.h"
 #include "src/kernels/host/parallel.h"
 #include "src/kernels/host/weights.h"
+#include "tensor/text.h"
 
 namespace tensor::cuda {
 namespace {
@@ -25,7 +26,7 @@ Call pack_call(const LaidOutGraph& laid, const Group& group, const Convolution& 
   constexpr std::int64_t kThreads = 256;
   const ImageSteps s = image_steps(laid, conv.weight);
   const DType dtype = laid.graph.type(conv.weight).dtype;
-  std::ostringstream text;
+  TextWriter text;
   text << "#include \"conv_plain.h\"\nusing namespace tensor::device;\nstruct Problem {\n"
        << "  using Element = " << device_type(dtype) << ";\n"
        << constant_text("kRows", form.rows) << constant_text("kRow", form.row)

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -40,9 +39,7 @@ std::uint32_t checksum(Bytes bytes) {
 
 // Two keys of one hash are told apart by the key in the entry.
 std::string file_name(const std::string& key) {
-  char hex[17];
-  std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(hash_of(key)));
-  return std::string(hex) + std::string(kExtension);
+  return hexadecimal(hash_of(key), 16) + std::string(kExtension);
 }
 
 void append(std::string& text, std::uint64_t number, int bytes) {

@@ -10,6 +10,7 @@
 #include "src/kernels/elementwise.h"
 #include "src/kernels/match/block_shape.h"
 #include "tensor/error.h"
+#include "tensor/text.h"
 
 namespace tensor::cuda {
 namespace {
@@ -245,10 +246,10 @@ class PackGenerator {
   }
 
   std::string text() {
-    std::ostringstream body;
+    TextWriter body;
     write_loads(body);
     write_results(body);
-    std::ostringstream out;
+    TextWriter out;
     out << "#include \"numbers.h\"\n";
     if (uses_images()) out << "#include \"image.h\"\n";
     out << "using namespace tensor::device;\n"
@@ -267,7 +268,7 @@ class PackGenerator {
     return !parts_.sources.empty() && table_.data() == image_sources().data();
   }
 
-  void begin_loop(std::ostringstream& out) const {
+  void begin_loop(TextWriter& out) const {
     out << "#pragma unroll\nfor (int u = 0; u < " << unroll_
         << "; ++u) {\nconst int i = first + u * " << kPackThreads * pack_ << ";\nif (i < "
         << count() / run_ << ") {\n";
@@ -292,7 +293,7 @@ class PackGenerator {
     return is_whole ? Pieces{1, run_, true} : Pieces{run_, pack_, a.is_packed(pack_)};
   }
   // Loads or stores every piece of an array.
-  void move(std::ostringstream& out, const std::string& what, const Access& a,
+  void move(TextWriter& out, const std::string& what, const Access& a,
             const std::string& array) const {
     const Pieces p = pieces(a);
     const std::string offset = offset_text(a.extents, a.strides, "i");
@@ -305,7 +306,7 @@ class PackGenerator {
     }
   }
 
-  void write_loads(std::ostringstream& out) {
+  void write_loads(TextWriter& out) {
     const auto array = [&](std::size_t k) { return "a_" + parts_.code.loads[k].name; };
     for (std::size_t k = 0; k < loads_.size(); ++k)
       out << compute_type(loads_[k].dtype) << " " << array(k) << "[" << unroll_ << "]"
@@ -318,7 +319,7 @@ class PackGenerator {
 
   const std::string& source_name(ValueId id) const { return parts_.code.results.at(id); }
 
-  void write_source(std::ostringstream& out, ValueId id) {
+  void write_source(TextWriter& out, ValueId id) {
     const Shape& shape = graph_.type(id).shape;
     std::vector<std::string> coordinates;
     Shape extents = reordered(squeezed(parts_.shape), order_);
@@ -345,7 +346,7 @@ class PackGenerator {
     out << writer.text.str();
   }
 
-  void write_results(std::ostringstream& out) {
+  void write_results(TextWriter& out) {
     begin_loop(out);
     for (const ValueId id : parts_.sources) write_source(out, id);
     const auto array = [&](std::size_t k) { return "y" + std::to_string(group_.reads.size() + k); };

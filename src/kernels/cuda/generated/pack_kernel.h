@@ -5,10 +5,10 @@
 #pragma once
 
 #include <span>
-#include <sstream>
 
 #include "src/kernels/cuda/generated/expression.h"
 #include "src/kernels/cuda/generated/operands.h"
+#include "tensor/text.h"
 
 namespace tensor::cuda {
 
@@ -43,7 +43,7 @@ class SourceWriter {
   SourceWriter(int pack, int run, int inner, std::vector<std::string> coordinates)
       : pack_(pack), run_(run), inner_(inner), coordinates_(std::move(coordinates)) {}
 
-  std::ostringstream text;
+  TextWriter text;
   std::vector<Operand> operands;  // of the source's node
 
   int pack() const { return pack_; }
