@@ -209,7 +209,7 @@ double Checkpoint::epsilon(std::string_view key, double fallback) const {
   return value;
 }
 
-Checkpoint open_checkpoint(const std::string& folder, std::string_view config_hint) {
+Checkpoint open_checkpoint(const std::string& folder, std::string_view config_hint, Takes takes) {
   const fs::path path = folder;
   std::error_code error;
   if (!is_there(path)) tensor::fail(folder, "there is no such folder", download_hint(folder));
@@ -222,13 +222,13 @@ Checkpoint open_checkpoint(const std::string& folder, std::string_view config_hi
   const Json config = Json::load((path / "config.json").string());
   if (!config.is_object()) tensor::fail(config.path(), "need an object { ... }");
   std::optional<Json> preprocessor;
-  if (is_there(path / "preprocessor_config.json")) {
+  if (takes == Takes::images && is_there(path / "preprocessor_config.json")) {
     preprocessor = Json::load((path / "preprocessor_config.json").string());
     if (!preprocessor->is_object()) tensor::fail(preprocessor->path(), "need an object { ... }");
   }
   StateDict tensors = load_tensors(path);
   refuse_empty(path, tensors);
-  return {folder, config, preprocessor, strip_wrappers(std::move(tensors))};
+  return {folder, config, preprocessor, strip_wrappers(std::move(tensors)), takes};
 }
 
 }  // namespace models

@@ -11,11 +11,16 @@
 
 namespace models {
 
+/// What a program takes: images, or tensors made of them already, for which no rule is needed of
+/// how to make them.
+enum class Takes { images, tensors };
+
 struct Checkpoint {
   std::string folder;
   tensor::Json config;                       // config.json
-  std::optional<tensor::Json> preprocessor;  // preprocessor_config.json
+  std::optional<tensor::Json> preprocessor;  // preprocessor_config.json, if images are taken
   tensor::nn::StateDict tensors;             // as stored (any type, read-only), wrappers stripped
+  Takes takes = Takes::images;
 
   bool has(const std::string& name) const { return tensors.contains(name); }
   /// A tensor of the given rank; UserError otherwise.
@@ -33,11 +38,13 @@ struct Checkpoint {
   double epsilon(std::string_view key, double fallback) const;
 };
 
+inline constexpr std::string_view kConfigHint =
+    ": a checkpoint folder has config.json and model.safetensors";
+
 /// Opens model.safetensors, or the shards that model.safetensors.index.json lists. Names that all
 /// begin with what a training program wraps models in ("module.", "model.") lose that beginning.
 /// Without a config.json the message ends with the hint.
-Checkpoint open_checkpoint(
-    const std::string& folder,
-    std::string_view config_hint = ": a checkpoint folder has config.json and model.safetensors");
+Checkpoint open_checkpoint(const std::string& folder, std::string_view config_hint = kConfigHint,
+                           Takes takes = Takes::images);
 
 }  // namespace models

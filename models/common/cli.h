@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "models/common/checkpoint.h"
 #include "models/common/draw.h"
 #include "models/common/forward.h"
 #include "models/common/info.h"
@@ -71,6 +72,8 @@ class Program {
   /// The model's own options, "--top" for instance.
   virtual void add_options(CLI::App&) {}
 
+  /// What `open` and `make` are to prepare for.
+  void take(Takes takes) { takes_ = takes; }
   /// Opens a checkpoint folder.
   virtual void open(const std::string& checkpoint) = 0;
   /// Makes a standard model with parameters that take no memory.
@@ -99,6 +102,7 @@ class Program {
 
  protected:
   tensor::Device device_;
+  Takes takes_ = Takes::images;
 };
 
 /// Parses the arguments and does what they say. Returns the exit code: 0; 1 for bad input, told in

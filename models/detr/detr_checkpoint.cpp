@@ -370,11 +370,12 @@ Detr load_detr(const Checkpoint& checkpoint) {
   return detr;
 }
 
-Checkpoint open_detr(const std::string& folder) {
+Checkpoint open_detr(const std::string& folder, Takes takes) {
   return open_checkpoint(
       folder,
       ", as no original DETR checkpoint has: write one beside it, {} for a published model; those "
-      "with DC5 need {\"dilation\": true}");
+      "with DC5 need {\"dilation\": true}",
+      takes);
 }
 
 Detr load_detr(const std::string& folder) { return load_detr(open_detr(folder)); }

@@ -19,7 +19,7 @@ enum class Names {
 tensor::nn::Source checkpoint_name(const std::string& path, Names names);
 
 /// Opens a folder.
-Checkpoint open_detr(const std::string& folder);
+Checkpoint open_detr(const std::string& folder, Takes takes = Takes::images);
 /// Loads a folder with any of these names, with or without the "detr." of a panoptic model. Sizes
 /// come from the tensors, heads and DC5 from config.json. UserError on anything that does not fit.
 Detr load_detr(const std::string& folder);

@@ -49,7 +49,7 @@ void DetrProgram::open(const std::string& checkpoint) {
   if (encoder_layers_ >= 0)
     tensor::fail("--encoder-layers",
                  "a checkpoint has the layers it has; give it with --model only");
-  const Checkpoint folder = open_detr(checkpoint);
+  const Checkpoint folder = open_detr(checkpoint, takes_);
   detr_ = load_detr(folder);
   title_ = checkpoint;
   labels_ = read_labels(folder.config, detr_.class_head.weight.shape(0) - 1);

@@ -289,11 +289,12 @@ Setr load_setr(const Checkpoint& checkpoint) {
   return net;
 }
 
-Checkpoint open_setr(const std::string& folder) {
+Checkpoint open_setr(const std::string& folder, Takes takes) {
   return open_checkpoint(
       folder,
       ", as no public SETR checkpoint has: write one beside it, {} for a published model; others "
-      "need \"num_attention_heads\", and with an MLA head \"tap_layers\"");
+      "need \"num_attention_heads\", and with an MLA head \"tap_layers\"",
+      takes);
 }
 
 std::vector<Color> read_palette(const Json& config, std::int64_t classes) {

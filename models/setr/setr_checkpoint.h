@@ -19,7 +19,7 @@ tensor::nn::Source checkpoint_name(const std::string& path, const SetrConfig& co
 Setr load_setr(const Checkpoint& checkpoint);
 
 /// open_checkpoint, which also says what a config.json must hold if there is none.
-Checkpoint open_setr(const std::string& folder);
+Checkpoint open_setr(const std::string& folder, Takes takes = Takes::images);
 
 /// The colour of every class: config's "palette" [[r, g, b], ...], otherwise the defaults.
 std::vector<Color> read_palette(const tensor::Json& config, std::int64_t classes);

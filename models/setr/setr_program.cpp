@@ -76,7 +76,7 @@ void SetrProgram::apply_options() {
 }
 
 void SetrProgram::open(const std::string& checkpoint) {
-  const Checkpoint folder = open_setr(checkpoint);
+  const Checkpoint folder = open_setr(checkpoint, takes_);
   net_ = load_setr(folder);
   title_ = checkpoint;
   names_ = read_class_names(folder.config, net_.config.classes);

@@ -328,6 +328,7 @@ Checkpoint with_patch_kernel(Checkpoint checkpoint, const Names& names) {
 Preprocessing preprocessing_of(const Checkpoint& checkpoint, const LoadedVit& vit) {
   const Size image = vit.config.image;
   Preprocessing rule = huggingface_preprocessing(image);
+  if (checkpoint.takes == Takes::tensors) return rule;
   if (checkpoint.preprocessor)
     rule = read_preprocessing(*checkpoint.preprocessor, huggingface_processors(image));
   else if (vit.timm)

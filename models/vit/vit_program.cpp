@@ -100,7 +100,7 @@ class VitProgram final : public Program {
 
   void open(const std::string& checkpoint) override {
     name_ = std::filesystem::path(checkpoint).lexically_normal().string();
-    vit_ = load_vit(open_checkpoint(checkpoint), resize_position_);
+    vit_ = load_vit(open_checkpoint(checkpoint, kConfigHint, takes_), resize_position_);
   }
 
   void make(const std::string& model) override {

@@ -341,6 +341,31 @@ TEST_F(Cli, VitTakesOtherSizesOnlyWhenAsked) {
             (tensor::Shape{1, 11}));
 }
 
+// Tensors need no rule of how to make them of images, nor that it be one which is understood.
+TEST_F(Cli, SavedInputsNeedNoPreprocessor) {
+  for (const auto& [program, checkpoint] : {std::pair{"vit", "vit_hf"},
+                                            {"vit", "vit_timm"},
+                                            {"detr", "detr_hf_hub"},
+                                            {"setr", "setr_fudan_mla"}}) {
+    const StateDict usual = saved_run(program, checkpoint);
+    for (const char* rule :
+         {"{", "[]",
+          "{\"image_processor_type\": \"Sam2ImageProcessor\", \"size\": {\"edge\": \"x\"}}",
+          "{\"size\": {\"height\": 7, \"width\": 9}}"}) {
+      const std::string folder = path("checkpoint");
+      fs::remove_all(folder);
+      fs::copy(golden::folder(checkpoint), folder);
+      std::ofstream(folder + "/preprocessor_config.json") << rule;
+      const Outcome got =
+          run(program, {"--checkpoint", folder, "--input",
+                        golden::folder(checkpoint) + "/io.safetensors", "--output", path("out")});
+      EXPECT_EQ(got.err, "") << program << ": " << rule;
+      for (const auto& [name, x] : tensor::load_safetensors(path("out")).tensors)
+        EXPECT_EQ(x.to_vector<float>(), usual.at(name).to_vector<float>()) << name;
+    }
+  }
+}
+
 TEST_F(Cli, InfoOfACheckpoint) {
   const Outcome got = run("vit", {"--checkpoint", golden::folder("vit_hf"), "--info"});
   std::int64_t parameters = 0;
