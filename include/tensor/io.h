@@ -11,22 +11,23 @@
 #include <string>
 #include <vector>
 
-#include "tensor/handle.h"
+#include "tensor/tensor_map.h"
 
 namespace tensor {
 
 // ---- safetensors
 
 struct Safetensors {
-  std::map<std::string, Tensor> tensors;
+  TensorMap tensors;
   std::map<std::string, std::string> metadata;
 };
 
 enum class FileAccess { map, read };  ///< map the file into memory (read-only views), or copy it
 
-/// Reads a file. Mapped tensors share the mapping and are read-only; unaligned ones are copied. As
-/// with every mapping, a program that shortens the file meanwhile ends this one: use
-/// FileAccess::read where others may write, unless they rename as `save_safetensors` does.
+/// Reads a file; tensors of types that this library lacks are foreign. Mapped tensors share the
+/// mapping and are read-only; unaligned ones are copied. As with every mapping, a program that
+/// shortens the file meanwhile ends this one: use FileAccess::read where others may write, unless
+/// they rename as `save_safetensors` does.
 TENSOR_API Safetensors load_safetensors(const std::string& path,
                                         FileAccess access = FileAccess::map);
 /// The same from memory; `name` is how messages call it. The tensors are copies.
@@ -51,13 +52,12 @@ TENSOR_API Tensor load_npy(const std::string& path);
 TENSOR_API Tensor parse_npy(std::span<const std::byte> bytes, const std::string& name);
 /// Format 1.0. UserError on bf16, which NumPy lacks: use astype(f32). So in save_npz.
 TENSOR_API void save_npy(const std::string& path, const Tensor& x);
-/// Every array of the archive by its name. Deflated ones that unpack to more than `max_bytes` in
-/// all throw UserError.
-TENSOR_API std::map<std::string, Tensor> load_npz(const std::string& path,
-                                                  std::int64_t max_bytes = std::int64_t{1} << 32);
-TENSOR_API std::map<std::string, Tensor> parse_npz(std::span<const std::byte> bytes,
-                                                   const std::string& name,
-                                                   std::int64_t max_bytes = std::int64_t{1} << 32);
+/// Every array of the archive by its name; other types and other files are foreign. Deflated ones
+/// that unpack to more than `max_bytes` in all throw UserError.
+TENSOR_API TensorMap load_npz(const std::string& path,
+                              std::int64_t max_bytes = std::int64_t{1} << 32);
+TENSOR_API TensorMap parse_npz(std::span<const std::byte> bytes, const std::string& name,
+                               std::int64_t max_bytes = std::int64_t{1} << 32);
 /// Stored, or deflated when `compressed`. UserError on more than 4 GB or 65534 tensors, and on
 /// names that are not UTF-8.
 TENSOR_API void save_npz(const std::string& path, const std::map<std::string, Tensor>& tensors,
@@ -85,12 +85,13 @@ struct DLManagedTensor;
 
 namespace tensor {
 
-/// A DLPack capsule of x (CPU; bool travels as u8). The receiver calls its deleter. UserError when
-/// x is read-only, which DLPack 0.6 cannot express, or lies on a GPU: pass x.to("cpu").
+/// A DLPack capsule of x (CPU; bool has the code 6 of DLPack 0.8). The receiver calls its deleter.
+/// UserError when x is read-only, which DLPack 0.6 cannot express, or lies on a GPU: pass
+/// x.to("cpu").
 TENSOR_API DLManagedTensor* to_dlpack(const Tensor& x);
 /// Takes ownership of `managed`; its deleter runs with the last view. UserError (and the deleter)
-/// on a device other than the CPU, a type or rank that this library does not have, and elements
-/// that are not aligned to their size.
+/// on a device other than the CPU, a type or rank that this library does not have, elements
+/// that are not aligned to their size, and bools other than 0 and 1.
 TENSOR_API Tensor from_dlpack(DLManagedTensor* managed);
 
 }  // namespace tensor

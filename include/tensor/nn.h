@@ -7,17 +7,17 @@
 
 #include <cmath>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tensor/ops.h"
+#include "tensor/tensor_map.h"
 
 namespace tensor::nn {
 
-using StateDict = std::map<std::string, Tensor>;
+using StateDict = TensorMap;
 
 /// A parameter before it is loaded: read-only zeros of this shape that take no memory. A model that
 /// was never loaded runs without an error, on zeros.
@@ -96,7 +96,8 @@ struct LoadOptions {
 };
 
 /// Fills the parameters from `state`, converted to their type. One UserError lists all missing and
-/// unexpected names, each with the closest name, and all wrong shapes; nothing is changed then.
+/// unexpected names, each with the closest name, all wrong shapes, and what is foreign of the names
+/// that are needed; nothing is changed then.
 TENSOR_API void load(const std::vector<Parameter>& parameters, const StateDict& state,
                      const LoadOptions& options = {});
 template <class M>

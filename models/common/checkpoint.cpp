@@ -61,7 +61,7 @@ StateDict load_shards(const fs::path& folder) {
   for (const auto& [shard, path] : paths) {
     tensor::Safetensors file = tensor::load_safetensors(path.string());
     for (const std::string& name : promised[shard])
-      if (!file.tensors.contains(name))
+      if (!file.tensors.contains(name) && !file.tensors.foreign.contains(name))
         tensor::fail(map[name].path(), path.string(), " holds no tensor of this name");
     for (const auto& [name, value] : file.tensors)
       if (!promised[shard].contains(name))
@@ -124,6 +124,8 @@ std::optional<StateDict> without(std::string_view beginning, const StateDict& te
     bare.emplace(name.substr(beginning.size()), value);
   }
   if (bare.empty()) return std::nullopt;
+  for (const auto& [name, why] : tensors.foreign)
+    bare.foreign.emplace(name.starts_with(beginning) ? name.substr(beginning.size()) : name, why);
   return bare;
 }
 
@@ -154,7 +156,7 @@ std::string snapshot_hint(const fs::path& folder) {
 /// What a missing folder may be: the name of a repository on Hugging Face's hub.
 std::string download_hint(const std::string& folder) {
   const auto is_letter = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+    return tensor::is_letter(c) || tensor::is_digit(c) || c == '-' || c == '_' || c == '.';
   };
   const std::size_t slash = folder.find('/');
   const std::string_view owner = std::string_view(folder).substr(0, slash);
@@ -171,6 +173,7 @@ std::string download_hint(const std::string& folder) {
 
 const Tensor& Checkpoint::at(const std::string& name, int rank) const {
   const auto found = tensors.find(name);
+  if (tensors.foreign.contains(name)) tensors.at(name);  // says why it is no tensor
   if (found == tensors.end()) tensor::fail(folder, "has no tensor \"", name, "\"");
   if (found->second.rank() != rank)
     tensor::fail(folder, "the tensor \"", name, "\" has the shape ", found->second.shape(),

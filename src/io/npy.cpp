@@ -8,6 +8,7 @@
 
 #include "src/io/atomic_file.h"
 #include "src/io/elements.h"
+#include "src/io/foreign.h"
 #include "src/io/npy_header.h"
 #include "tensor/creation.h"
 #include "tensor/error.h"
@@ -30,19 +31,21 @@ std::int64_t read_length(ByteStream& stream, std::size_t bytes) {
 NpyHeader read_header(ByteStream& stream, const std::string& where) {
   std::array<std::byte, 8> start{};
   if (stream.remaining() < 10)
-    fail(where, "not an npy file: it has ", stream.remaining(), " bytes, need 10 at least");
+    refuse_member(where, "not an npy file: it has ", stream.remaining(),
+                  " bytes, need 10 at least");
   stream.read(start);
   if (std::memcmp(start.data(), "\x93NUMPY", 6) != 0)
-    fail(where, "not an npy file: it does not begin with \\x93NUMPY");
+    refuse_member(where, "not an npy file: it does not begin with \\x93NUMPY");
   const int major = std::to_integer<int>(start[6]), minor = std::to_integer<int>(start[7]);
   if (major < 1 || major > 3 || minor != 0)
-    fail(where, "has version ", major, '.', minor, " of the npy format, need 1.0, 2.0 or 3.0");
+    refuse_member(where, "has version ", major, '.', minor,
+                  " of the npy format, need 1.0, 2.0 or 3.0");
   const std::size_t width = major == 1 ? 2 : 4;
   if (stream.remaining() < static_cast<std::int64_t>(width)) fail(where, "ends within the header");
   const std::int64_t length = read_length(stream, width);
   if (length > kMaxHeader)
-    fail(where, "claims a header of ", length, " bytes, more than the ", kMaxHeader,
-         " that are read");
+    refuse_member(where, "claims a header of ", length, " bytes, more than the ", kMaxHeader,
+                  " that are read");
   if (length > stream.remaining()) fail(where, "ends within the header");
   std::string text(static_cast<std::size_t>(length), '\0');
   stream.read(std::as_writable_bytes(std::span(text)));

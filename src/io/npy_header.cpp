@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "src/io/foreign.h"
 #include "src/io/source.h"
 #include "tensor/error.h"
 
@@ -59,7 +60,8 @@ class LiteralReader {
     need('(');
     while (!take(')')) {
       if (result.rank() == kMaxRank)
-        fail(where_, "has more than ", kMaxRank, " axes, which is the most that a tensor can have");
+        refuse_member(where_, "has more than ", kMaxRank,
+                      " axes, which is the most that a tensor can have");
       result.push_back(whole_number());
       if (take(',')) continue;
       need(')');
@@ -143,10 +145,10 @@ void read_descr(std::string_view descr, const std::string& where, NpyHeader& hea
       header.swapped = descr.front() == '>';
       return;
     }
-  fail(where, "holds ", foreign_name(code), " (descr ", in_quotes(descr),
-       "), which this library does not: convert it with NumPy's astype to bool, uint8, int8 to "
-       "int64 or "
-       "float16 to float64 before saving");
+  refuse_member(
+      where, "holds ", foreign_name(code), " (descr ", in_quotes(descr),
+      "), which this library does not: convert it with NumPy's astype to bool, uint8, int8 to "
+      "int64 or float16 to float64 before saving");
 }
 
 }  // namespace
@@ -166,9 +168,10 @@ NpyHeader parse_npy_header(std::string_view text, const std::string& where) {
     if (key == "descr") {
       once(descr, key);
       if (reader.take('['))
-        fail(where,
-             "holds records of several fields, which this library does not: save each field by "
-             "itself");
+        refuse_member(
+            where,
+            "holds records of several fields, which this library does not: save each field by "
+            "itself");
       read_descr(reader.string(), where, header);
     } else if (key == "fortran_order") {
       once(order, key);

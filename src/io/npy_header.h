@@ -14,8 +14,8 @@ struct NpyHeader {
   bool fortran_order = false;  // the first axis varies fastest
 };
 
-/// UserError naming `where` on text that is no such dictionary, and on an element type that this
-/// library does not hold.
+/// UserError naming `where` on text that is no such dictionary, ForeignMember on an element type or
+/// a rank that this library does not hold.
 NpyHeader parse_npy_header(std::string_view text, const std::string& where);
 
 /// All bytes in front of the elements, for version 1.0 of the format. UserError naming `where` for

@@ -20,9 +20,14 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
+std::string where_is(const Source& source, const SafetensorsEntry& entry) {
+  return source.name() + ": tensor " + in_quotes(entry.name);
+}
+
 Tensor copied(const Source& source, const SafetensorsEntry& entry, std::int64_t data_start) {
   Tensor result = empty(entry.shape, entry.dtype);
   source.read(data_start + entry.begin, element_bytes(result));
+  if (entry.dtype == boolean) check_bools(element_bytes(result), where_is(source, entry));
   return result;
 }
 
@@ -35,6 +40,9 @@ Tensor mapped(const Source& source, const SafetensorsEntry& entry, std::int64_t 
                            static_cast<std::uintptr_t>(item_size(entry.dtype)) ==
                        0;
   if (!aligned || entry.begin == entry.end) return copied(source, entry, data_start);
+  if (entry.dtype == boolean)
+    check_bools({first, static_cast<std::size_t>(entry.end - entry.begin)},
+                where_is(source, entry));
   const Tensor x = from_memory(static_cast<const void*>(first), entry.shape, entry.dtype,
                                std::shared_ptr<const void>(file, first));
   detail::Storage& storage = *detail::impl(x).storage;
@@ -50,10 +58,12 @@ Safetensors load(const Source& source, FileAccess access) {
   std::shared_ptr<const std::byte> file;
   if (access == FileAccess::map) file = source.map();
   for (const SafetensorsEntry& entry : header.entries) {
+    if (!entry.foreign.empty()) {
+      result.tensors.foreign.emplace(entry.name, entry.foreign);
+      continue;
+    }
     Tensor x = file ? mapped(source, entry, header.data_start, file)
                     : copied(source, entry, header.data_start);
-    if (entry.dtype == boolean)
-      check_bools(element_bytes(x), source.name() + ": tensor " + in_quotes(entry.name));
     result.tensors.emplace(entry.name, std::move(x));
   }
   return result;

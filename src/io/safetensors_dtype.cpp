@@ -9,9 +9,14 @@ namespace {
 // In the order of DType.
 constexpr std::array<std::string_view, 10> kDTypeNames = {"BOOL", "U8",  "I8",   "I16", "I32",
                                                           "I64",  "F16", "BF16", "F32", "F64"};
-constexpr std::string_view kForeignDTypes[] = {"F4",      "F6_E2M3", "F6_E3M2",     "F8_E5M2",
-                                               "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
-                                               "U16",     "U32",     "U64",         "C64"};
+struct ForeignDType {
+  std::string_view name;
+  int bits;
+};
+constexpr ForeignDType kForeign[] = {{"F4", 4},          {"F6_E2M3", 6},     {"F6_E3M2", 6},
+                                     {"F8_E5M2", 8},     {"F8_E4M3", 8},     {"F8_E8M0", 8},
+                                     {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"U16", 16},
+                                     {"U32", 32},        {"U64", 64},        {"C64", 64}};
 
 }  // namespace
 
@@ -21,9 +26,10 @@ std::optional<DType> safetensors_dtype(std::string_view name) {
   return static_cast<DType>(at - kDTypeNames.begin());
 }
 
-bool is_foreign_safetensors_dtype(std::string_view name) {
-  return std::find(std::begin(kForeignDTypes), std::end(kForeignDTypes), name) !=
-         std::end(kForeignDTypes);
+std::optional<int> foreign_safetensors_bits(std::string_view name) {
+  for (const ForeignDType& row : kForeign)
+    if (row.name == name) return row.bits;
+  return std::nullopt;
 }
 
 std::string_view safetensors_name(DType dtype) {

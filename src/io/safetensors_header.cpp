@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "src/io/json_reader.h"
 #include "src/io/safetensors_dtype.h"
 #include "tensor/error.h"
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -70,6 +72,7 @@ class HeaderReader final : public JsonEvents {
     if (!in_metadata()) finish_entry();
     dtype_.reset();
     shape_.reset();
+    has_more_axes_ = false;
     offsets_.reset();
   }
 
@@ -89,8 +92,10 @@ class HeaderReader final : public JsonEvents {
 
   void add_number(std::int64_t number) {
     std::vector<std::int64_t>& list = key_ == "shape" ? *shape_ : *offsets_;
-    if (key_ == "shape" && list.size() == kMaxRank)
-      fail_entry("has more than ", kMaxRank, " axes, which is the most that a tensor can have");
+    if (key_ == "shape" && list.size() == kMaxRank) {
+      has_more_axes_ = true;
+      return;
+    }
     if (key_ == "data_offsets" && list.size() == 2)
       fail_entry("data_offsets holds more than 2 numbers");
     list.push_back(number);
@@ -101,19 +106,32 @@ class HeaderReader final : public JsonEvents {
       fail_entry("the key ", !dtype_ ? "dtype" : !shape_ ? "shape" : "data_offsets", " is missing");
     if (offsets_->size() != 2) fail_entry("data_offsets holds fewer than 2 numbers");
     const std::optional<DType> dtype = safetensors_dtype(*dtype_);
-    if (!dtype && is_foreign_safetensors_dtype(*dtype_))
-      fail_entry("has the dtype ", *dtype_,
-                 ", which this library does not hold: convert it to one of ", kSafetensorsDtypes);
-    if (!dtype)
+    const std::optional<int> bits =
+        dtype ? static_cast<int>(8 * item_size(*dtype)) : foreign_safetensors_bits(*dtype_);
+    if (!bits)
       fail_entry("has the unknown dtype ", in_quotes(*dtype_), ", need one of ",
                  kSafetensorsDtypes);
-    entry_.dtype = *dtype;
+    entry_.dtype = dtype.value_or(u8);
     entry_.shape = Shape(std::span<const std::int64_t>(*shape_));
     entry_.begin = offsets_->front();
     entry_.end = offsets_->back();
-    check_size();
+    entry_.foreign = why_foreign(dtype.has_value());
+    check_size(*bits);
     header_.entries.push_back(entry_);
     check_count();
+  }
+
+  std::string why_foreign(bool is_held) const {
+    TextWriter text;
+    text << file_ << ": tensor " << in_quotes(entry_.name) << ": ";
+    if (!is_held)
+      text << "has the dtype " << *dtype_
+           << ", which this library does not hold: convert it to one of " << kSafetensorsDtypes;
+    else if (has_more_axes_)
+      text << "has more than " << kMaxRank << " axes, which is the most that a tensor can have";
+    else
+      return {};
+    return text.str();
   }
 
   void check_count() const {
@@ -123,12 +141,19 @@ class HeaderReader final : public JsonEvents {
            " bytes of data");
   }
 
-  void check_size() const {
-    const auto bytes = checked_bytes({entry_.shape, entry_.dtype});
-    if (!bytes) fail_entry("the shape ", entry_.shape, " takes more than 2^63 bytes");
-    if (entry_.begin > entry_.end || entry_.end - entry_.begin != *bytes)
-      fail_entry("the shape ", entry_.shape, " of ", *dtype_, " takes ", *bytes,
+  // Elements of less than a byte lie without gaps.
+  void check_size(int bits) const {
+    const auto count = checked_bytes({entry_.shape, u8});
+    const std::int64_t rest = count.value_or(0) % 8 * bits;
+    std::int64_t bytes = 0;
+    if (!count || __builtin_mul_overflow(*count / 8, bits, &bytes) ||
+        __builtin_add_overflow(bytes, (rest + 7) / 8, &bytes))
+      fail_entry("the shape ", entry_.shape, " takes more than 2^63 bytes");
+    if (entry_.begin > entry_.end || (!has_more_axes_ && entry_.end - entry_.begin != bytes))
+      fail_entry("the shape ", entry_.shape, " of ", *dtype_, " takes ", bytes,
                  " bytes, but data_offsets are ", entry_.begin, " and ", entry_.end);
+    if (rest % 8 != 0)
+      fail_entry("the shape ", entry_.shape, " of ", *dtype_, " does not fill its last byte");
   }
 
   const std::string& file_;
@@ -139,6 +164,7 @@ class HeaderReader final : public JsonEvents {
   SafetensorsEntry entry_;  // the one being read
   std::optional<std::string> dtype_;
   std::optional<std::vector<std::int64_t>> shape_, offsets_;
+  bool has_more_axes_ = false;  // than a tensor can have; the shape has the first ones
 };
 
 // Sorts by offset; the tensors must follow each other and end with the data.

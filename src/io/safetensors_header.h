@@ -26,6 +26,7 @@ constexpr std::uint64_t most_safetensors_names(std::int64_t data_bytes) {
 struct SafetensorsEntry {
   std::string name;
   DType dtype = f32;
+  std::string foreign;  // why it is no tensor, if it is none; type and shape mean nothing then
   Shape shape;
   std::int64_t begin = 0;  // from the start of the data
   std::int64_t end = 0;

@@ -16,6 +16,7 @@ namespace tensor {
 struct ZipEntry {
   std::string name;
   bool deflated = false;
+  std::string foreign;  // why it cannot be unpacked, where it cannot
   std::uint32_t crc = 0;
   std::int64_t packed_size = 0;
   std::int64_t size = 0;          // unpacked
@@ -24,7 +25,8 @@ struct ZipEntry {
 };
 
 /// The entries in the file's order. UserError when the archive is damaged, or its deflated entries
-/// unpack to more than `max_bytes` in all.
+/// unpack to more than `max_bytes` in all. Those that are encrypted or packed otherwise are
+/// foreign.
 std::vector<ZipEntry> read_zip_directory(const Source& source, std::int64_t max_bytes);
 
 /// The unpacked bytes of an entry; the last read checks the checksum.

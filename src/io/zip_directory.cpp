@@ -111,7 +111,7 @@ std::string name_of(const Source& source, const std::string& entry) {
 }
 
 // Finds where the content begins: the local header has an extra field of its own.
-void locate(const Source& source, ZipEntry& entry, std::int64_t limit) {
+void locate(const Source& source, ZipEntry& entry, std::uint32_t method, std::int64_t limit) {
   const std::string where = name_of(source, entry.name);
   if (entry.header_begin > limit - kLocalHeaderSize)
     fail(where, "begins behind the archive's directory");
@@ -120,7 +120,7 @@ void locate(const Source& source, ZipEntry& entry, std::int64_t limit) {
   entry.data_begin = entry.header_begin + kLocalHeaderSize + name_size + local.u16(28);
   if (local.u32(0) != kLocalHeader || entry.data_begin > limit ||
       source.read_text(entry.header_begin + kLocalHeaderSize, name_size) != entry.name ||
-      local.u16(8) != (entry.deflated ? 8u : 0u))
+      local.u16(8) != method)
     fail(where, "its header differs from the archive's directory");
   if (entry.packed_size > limit - entry.data_begin)
     fail(where, "reaches into the archive's directory");
@@ -139,27 +139,29 @@ ZipEntry read_entry(const Source& source, std::int64_t& at, const Directory& dir
   ZipEntry entry;
   entry.name = source.read_text(at + kDirectoryEntrySize, name_size);
   const std::string where = name_of(source, entry.name);
-  if (record.u16(8) & 1) fail(where, "is encrypted, which this library does not read");
   const std::uint32_t method = record.u16(10);
   if (method != 0 && method != 8)
-    fail(where, "is packed by the method ", method, ", need 0 (stored) or 8 (deflated)");
-  entry.deflated = method == 8;
+    entry.foreign =
+        "is packed by the method " + std::to_string(method) + ", need 0 (stored) or 8 (deflated)";
+  if (record.u16(8) & 1) entry.foreign = "is encrypted, which this library does not read";
+  const bool is_foreign = !entry.foreign.empty();
+  entry.deflated = method == 8 && !is_foreign;
   entry.crc = record.u32(16);
   std::uint64_t packed = record.u32(20), size = record.u32(24), begin = record.u32(42);
   read_extra64(where, Fields(source, at + kDirectoryEntrySize + name_size, extra_size),
                {&size, &packed, &begin});
   const auto limit = static_cast<std::uint64_t>(directory.begin);
-  if (packed > limit || begin > limit || size / kMaxDeflateRatio > packed ||
-      (!entry.deflated && size != packed))
+  if (packed > limit || begin > limit ||
+      (!is_foreign && (size / kMaxDeflateRatio > packed || (!entry.deflated && size != packed))))
     fail(where, "claims to unpack ", packed, " bytes from byte ", begin, " on to ", size,
          ", which cannot be");
   if (entry.deflated && size > static_cast<std::uint64_t>(max_bytes))
     fail(where, "unpacks to ", size, " bytes, more than the ", max_bytes,
          " that are left to unpack");
   entry.packed_size = static_cast<std::int64_t>(packed);
-  entry.size = static_cast<std::int64_t>(size);
+  entry.size = is_foreign ? 0 : static_cast<std::int64_t>(size);
   entry.header_begin = static_cast<std::int64_t>(begin);
-  locate(source, entry, static_cast<std::int64_t>(limit));
+  locate(source, entry, method, static_cast<std::int64_t>(limit));
   at += kDirectoryEntrySize + name_size + extra_size + comment_size;
   return entry;
 }

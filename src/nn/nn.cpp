@@ -80,10 +80,15 @@ void load(const std::vector<Parameter>& parameters, const StateDict& state,
   std::vector<std::string_view> unused, absent;  // the candidates for "did you mean"
   for (const auto& [name, tensor] : state)
     if (!wanted.contains(name) && !(options.ignore && options.ignore(name))) unused.push_back(name);
-  for (const std::string_view name : wanted)
-    if (!state.contains(std::string(name))) absent.push_back(name);
-
   std::vector<std::string> problems;
+  for (const std::string_view name : wanted) {
+    const auto foreign = state.foreign.find(std::string(name));
+    if (foreign != state.foreign.end())
+      problems.push_back(foreign->second);
+    else if (!state.contains(std::string(name)))
+      absent.push_back(name);
+  }
+
   const auto report = [&](const char* what, std::string_view name,
                           const std::vector<std::string_view>& candidates) {
     problems.push_back(what + (": \"" + std::string(name) + "\""));

@@ -46,17 +46,18 @@ void allow_user_errors(Body&& body) {
   }
 }
 
+inline void touch(const TensorMap& tensors) {
+  for (const auto& [name, x] : tensors) touch(x);
+  for (const auto& [name, why] : tensors.foreign) allow_user_errors([&] { tensors.at(name); });
+}
+
 inline void safetensors(Bytes bytes) {
-  allow_user_errors([&] {
-    for (const auto& [name, x] : parse_safetensors(bytes, "f").tensors) touch(x);
-  });
+  allow_user_errors([&] { touch(parse_safetensors(bytes, "f").tensors); });
 }
 
 inline void npy(Bytes bytes) {
   allow_user_errors([&] { touch(parse_npy(bytes, "f")); });
-  allow_user_errors([&] {
-    for (const auto& [name, x] : parse_npz(bytes, "f", std::int64_t{1} << 26)) touch(x);
-  });
+  allow_user_errors([&] { touch(parse_npz(bytes, "f", std::int64_t{1} << 26)); });
 }
 
 inline void image(Bytes bytes) {

@@ -157,14 +157,36 @@ TEST(Safetensors, RefusesNumbersThatAreNoSizes) {
 }
 
 TEST(Safetensors, NamesElementTypesThatItDoesNotHold) {
-  for (const char* dtype : {"F4", "F6_E2M3", "F6_E3M2", "F8_E5M2", "F8_E4M3", "F8_E8M0",
-                            "F8_E4M3FNUZ", "F8_E5M2FNUZ", "U16", "U32", "U64", "C64"})
-    EXPECT_EQ(safetensors_header_message(std::string(R"({"a":{"dtype":")") + dtype +
-                                             R"(","shape":[4],"data_offsets":[0,4]}})",
-                                         4),
+  const std::pair<const char*, int> types[] = {
+      {"F4", 2},      {"F6_E2M3", 3}, {"F6_E3M2", 3},     {"F8_E5M2", 4},
+      {"F8_E4M3", 4}, {"F8_E8M0", 4}, {"F8_E4M3FNUZ", 4}, {"F8_E5M2FNUZ", 4},
+      {"U16", 8},     {"U32", 16},    {"U64", 32},        {"C64", 32}};
+  for (const auto& [dtype, bytes] : types) {
+    const auto header = [&, dtype = dtype](int size) {
+      const std::string end = std::to_string(size);
+      return std::string(R"({"a":{"dtype":")") + dtype + R"(","shape":[4],"data_offsets":[0,)" +
+             end + R"(]},"x":{"dtype":"U8","shape":[1],"data_offsets":[)" + end + "," +
+             std::to_string(size + 1) + "]}}";
+    };
+    const Safetensors file =
+        safetensors_of(safetensors_file(header(bytes), static_cast<std::size_t>(bytes) + 1));
+    EXPECT_EQ(file.tensors.size(), 1u);
+    EXPECT_EQ(file.tensors.at("x").type(), (TensorType{{1}, u8}));
+    EXPECT_EQ(error_of([&] { file.tensors.at("a"); }),
               std::string("f: tensor \"a\": has the dtype ") + dtype +
                   ", which this library does not hold: convert it to one of BOOL U8 I8 I16 I32 I64 "
                   "F16 BF16 F32 F64");
+    EXPECT_EQ(safetensors_header_message(header(bytes + 1), static_cast<std::size_t>(bytes) + 2),
+              std::string("f: tensor \"a\": the shape (4,) of ") + dtype + " takes " +
+                  std::to_string(bytes) + " bytes, but data_offsets are 0 and " +
+                  std::to_string(bytes + 1));
+  }
+  EXPECT_EQ(safetensors_header_message(
+                R"({"a":{"dtype":"F6_E2M3","shape":[3],"data_offsets":[0,3]}})", 3),
+            "f: tensor \"a\": the shape (3,) of F6_E2M3 does not fill its last byte");
+  EXPECT_EQ(safetensors_header_message(
+                R"({"a":{"dtype":"F4","shape":[4611686018427387904,4],"data_offsets":[0,0]}})"),
+            "f: tensor \"a\": the shape (4611686018427387904, 4) takes more than 2^63 bytes");
   EXPECT_EQ(
       safetensors_header_message(R"({"a":{"dtype":"Q4\n","shape":[4],"data_offsets":[0,4]}})", 4),
       "f: tensor \"a\": has the unknown dtype \"Q4\\x0a\", need one of BOOL U8 I8 I16 I32 "
@@ -187,11 +209,12 @@ TEST(Safetensors, RefusesShapesThatDoNotFit) {
   EXPECT_EQ(safetensors_header_message(
                 R"({"a":{"dtype":"U8","shape":[0,4294967296,4294967296],"data_offsets":[0,0]}})"),
             "f: tensor \"a\": the shape (0, 4294967296, 4294967296) takes more than 2^63 bytes");
-  EXPECT_EQ(
-      safetensors_header_message(
-          R"({"a":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]}})",
-          1),
-      "f: tensor \"a\": has more than 16 axes, which is the most that a tensor can have");
+  const Safetensors deep = safetensors_of(safetensors_file(
+      R"({"a":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]}})",
+      1));
+  EXPECT_TRUE(deep.tensors.empty());
+  EXPECT_EQ(error_of([&] { deep.tensors.at("a"); }),
+            "f: tensor \"a\": has more than 16 axes, which is the most that a tensor can have");
 }
 
 std::string two(const std::string& a, const std::string& b, std::size_t data) {
