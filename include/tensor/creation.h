@@ -117,11 +117,11 @@ array(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blo
 
 /// A tensor over foreign memory of this process that stays alive as long as `owner`. `strides` in
 /// elements, row-major when absent, one an axis (UserError). Whether the memory is large enough is
-/// not checked.
+/// not checked, nor whether bools are 0 or 1, as they must be when they are read.
 TENSOR_API Tensor from_memory(void* data, const Shape& shape, DType dtype,
                               std::shared_ptr<const void> owner,
                               std::optional<Strides> strides = std::nullopt);
-/// The same over memory that must not be written.
+/// The same over memory that must not be written. UserError on a bool that is neither 0 nor 1.
 TENSOR_API Tensor from_memory(const void* data, const Shape& shape, DType dtype,
                               std::shared_ptr<const void> owner,
                               std::optional<Strides> strides = std::nullopt);

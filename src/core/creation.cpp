@@ -1,5 +1,6 @@
 #include "tensor/creation.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -10,6 +11,7 @@
 #include "src/core/cores.h"
 #include "src/core/device_seam.h"
 #include "src/core/dispatch.h"
+#include "src/core/loop.h"
 #include "src/core/storage.h"
 #include "src/core/view.h"
 
@@ -41,6 +43,8 @@ Tensor foreign(std::byte* data, const Shape& shape, DType dtype, std::shared_ptr
   if (strides && strides->rank() != shape.rank())
     fail("from_memory", "got ", strides->rank(), " strides for the shape ", shape, ", need ",
          shape.rank());
+  if (dtype == boolean && read_only)  // other memory may be for results
+    check_bools("from_memory", data, shape, strides ? *strides : row_major(shape));
   auto storage = std::make_shared<detail::Storage>();
   storage->data = data;
   // A block nobody owns still needs an identity of its own for shares_storage.
@@ -57,6 +61,22 @@ Tensor foreign(std::byte* data, const Shape& shape, DType dtype, std::shared_ptr
 }
 
 }  // namespace
+
+void check_bools(std::string_view where, const std::byte* data, const Shape& shape,
+                 const Strides& strides) {
+  Shape once = shape;  // what is repeated need be seen once
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (strides[axis] == 0) once[axis] = std::min<std::int64_t>(once[axis], 1);
+  for_each_index(
+      once,
+      [&](std::int64_t at) {
+        if (const int value = std::to_integer<int>(data[at]); value > 1)
+          fail(
+              where, "got the bool ", value, ", ", at,
+              " elements from the first, need 0 or 1: take the memory as u8 and compare it with 0");
+      },
+      strides);
+}
 
 Tensor empty(const Shape& shape, DType dtype, const Device& device) {
   detail::TensorImpl impl;

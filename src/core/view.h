@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 #include <type_traits>
 
 #include "src/core/storage.h"
@@ -34,6 +35,10 @@ using ConstView = BasicView<const std::byte>;
 ConstView const_view(const Tensor& x);
 /// What a kernel writes to x; no check of read_only (kernels write fresh outputs).
 View mutable_view(const Tensor& x);
+
+/// UserError unless every byte is 0 or 1: with another, a bool and its negation may both be true.
+void check_bools(std::string_view where, const std::byte* data, const Shape& shape,
+                 const Strides& strides);
 
 /// Strides of x read as `shape`, with 0 along every broadcast axis. The shapes must fit.
 Strides broadcast_strides(const Shape& from, const Strides& strides, const Shape& shape);

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "src/core/storage.h"
+#include "src/core/view.h"
 #include "src/io/elements.h"
 #include "tensor/creation.h"
 #include "tensor/error.h"
@@ -19,10 +20,12 @@ struct TypeRow {
   DLDataTypeCode code;
   std::uint8_t bits;
 };
-// DLPack 0.6 has no bool; it travels as u8.
-constexpr TypeRow kTypes[] = {{u8, kDLUInt, 8},      {i8, kDLInt, 8},     {i16, kDLInt, 16},
-                              {i32, kDLInt, 32},     {i64, kDLInt, 64},   {f16, kDLFloat, 16},
-                              {bf16, kDLBfloat, 16}, {f32, kDLFloat, 32}, {f64, kDLFloat, 64}};
+// Of DLPack 0.8; Debian's header is of 0.6.
+constexpr auto kDLPackBool = static_cast<DLDataTypeCode>(6);
+constexpr TypeRow kTypes[] = {{boolean, kDLPackBool, 8}, {u8, kDLUInt, 8},      {i8, kDLInt, 8},
+                              {i16, kDLInt, 16},         {i32, kDLInt, 32},     {i64, kDLInt, 64},
+                              {f16, kDLFloat, 16},       {bf16, kDLBfloat, 16}, {f32, kDLFloat, 32},
+                              {f64, kDLFloat, 64}};
 
 // What a capsule of ours keeps alive.
 struct Exported {
@@ -33,7 +36,6 @@ struct Exported {
 };
 
 DLDataType type_of(DType dtype) {
-  if (dtype == boolean) dtype = u8;
   for (const TypeRow& row : kTypes)
     if (row.dtype == dtype) return {static_cast<std::uint8_t>(row.code), row.bits, 1};
   internal_error("to_dlpack", "no row for ", dtype);
@@ -85,6 +87,7 @@ Tensor adopt(const DLTensor& x, std::shared_ptr<const void> owner) {
   auto* const first = static_cast<std::byte*>(x.data) + x.byte_offset;
   if (reinterpret_cast<std::uintptr_t>(first) % static_cast<std::uintptr_t>(item_size(dtype)) != 0)
     fail("from_dlpack", "the elements of ", dtype, " are not aligned to their size");
+  if (dtype == boolean) check_bools("from_dlpack", first, shape, strides);
   return from_memory(static_cast<void*>(first), shape, dtype, std::move(owner), strides);
 }
 

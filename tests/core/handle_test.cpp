@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <numeric>
 #include <sstream>
 
 #include "tests/ops/check.h"
@@ -265,6 +266,25 @@ TEST(Handle, ForeignMemoryKeepsItsOwnerAlive) {
   EXPECT_FALSE(watch.expired());
   row = Tensor();
   EXPECT_TRUE(watch.expired());
+}
+
+// x and !x would both be true for another.
+TEST(Handle, ForeignBoolsAre0Or1) {
+  std::uint8_t bytes[] = {0, 2, 1, 255};
+  const auto over = [&](const Shape& shape, const Strides& strides) {
+    return error_of(
+        [&] { from_memory(static_cast<const void*>(bytes), shape, boolean, nullptr, strides); });
+  };
+  EXPECT_EQ(over({2}, {2}), "no error");
+  EXPECT_EQ(over({1000000, 1000000, 2}, {0, 0, 2}), "no error");
+  EXPECT_EQ(over({0, 4}, {4, 1}), "no error");
+  EXPECT_EQ(
+      over({2, 2}, {1, 2}),
+      "from_memory: got the bool 2, 1 elements from the first, need 0 or 1: take the memory as "
+      "u8 and compare it with 0");
+  const Tensor result = from_memory(static_cast<void*>(bytes), {4}, boolean, nullptr);
+  result(ellipsis) = true;  // this memory is for results, and was not looked at
+  EXPECT_EQ(std::accumulate(bytes, bytes + 4, 0), 4);
 }
 
 TEST(Handle, ForeignMemoryWithStrides) {

@@ -41,9 +41,9 @@ struct Foreign {
 
 TEST(DLPack, ExportsEveryElementType) {
   const std::tuple<DType, int, int> cases[] = {
-      {boolean, kDLUInt, 8}, {u8, kDLUInt, 8},   {i8, kDLInt, 8},     {i16, kDLInt, 16},
-      {i32, kDLInt, 32},     {i64, kDLInt, 64},  {f16, kDLFloat, 16}, {bf16, kDLBfloat, 16},
-      {f32, kDLFloat, 32},   {f64, kDLFloat, 64}};
+      {boolean, 6, 8},     {u8, kDLUInt, 8},   {i8, kDLInt, 8},     {i16, kDLInt, 16},
+      {i32, kDLInt, 32},   {i64, kDLInt, 64},  {f16, kDLFloat, 16}, {bf16, kDLBfloat, 16},
+      {f32, kDLFloat, 32}, {f64, kDLFloat, 64}};
   for (const auto& [dtype, code, bits] : cases) {
     const Tensor x = ones({2, 3}, dtype);
     const Capsule exported = capsule(x);
@@ -143,6 +143,37 @@ std::string import_message(Change&& change) {
   const std::string text = error_of([&] { from_dlpack(&foreign.managed); });
   EXPECT_EQ(foreign.deleted, 1);
   return text;
+}
+
+// DLPack 0.8 and later have bool as code 6 of 8 bits.
+TEST(DLPack, BoolsTravelAsBools) {
+  const Tensor x = array({true, false, true, true});
+  const Tensor back = from_dlpack(capsule(x["::2"]).release());
+  EXPECT_EQ(back.type(), (TensorType{{2}, boolean}));
+  EXPECT_TRUE(back.shares_storage(back));
+  EXPECT_EQ(back.to_vector<bool>(), (std::vector<bool>{true, true}));
+  EXPECT_EQ((!back).to_vector<bool>(), (std::vector<bool>{false, false}));
+}
+
+TEST(DLPack, RefusesBoolsOtherThan0And1) {
+  const auto import = [](std::array<std::uint8_t, 6> bytes, std::int64_t stride) {
+    Foreign f;
+    f.view().dtype = {6, 8, 1};
+    f.view().data = bytes.data();
+    f.shape[0] = 1, f.strides = {0, stride};
+    f.view().strides = f.strides.data();
+    return error_of([&] { EXPECT_EQ(from_dlpack(&f.managed).size(), 3); });
+  };
+  EXPECT_EQ(import({1, 0, 1, 9, 9, 9}, 1), "no error");
+  EXPECT_EQ(import({1, 9, 1, 9, 0, 9}, 2), "no error");
+  EXPECT_EQ(
+      import({1, 0, 2, 0, 0, 0}, 1),
+      "from_dlpack: got the bool 2, 2 elements from the first, need 0 or 1: take the memory as "
+      "u8 and compare it with 0");
+  EXPECT_EQ(
+      import({1, 0, 0, 0, 255, 0}, 2),
+      "from_dlpack: got the bool 255, 4 elements from the first, need 0 or 1: take the memory "
+      "as u8 and compare it with 0");
 }
 
 TEST(DLPack, RefusesWhatItCannotHold) {
