@@ -113,13 +113,13 @@ class GemmBuilder {
   }
 
  private:
-  // Rows without gaps times one constant matrix. Convolutions in bf16 (2.6.3) multiply channels in
-  // pairs: behind an odd one they read the first of the next row, and multiply it by 0, which is
-  // NaN where that is NaN or infinite.
+  // Rows without gaps times one constant matrix that oneDNN can read. Convolutions in bf16 (2.6.3)
+  // multiply channels in pairs: behind an odd one they read the first of the next row, and multiply
+  // it by 0, which is NaN where that is NaN or infinite.
   bool is_projection() const {
     const bool has_pairs = dtype(weights()) != bf16 || a_.columns() % 2 == 0;
     return has_pairs && laid_.graph.is_constant(weights()) && out_.shape.rank() == 2 &&
-           a_.strides == row_major(a_.shape);
+           a_.strides == row_major(a_.shape) && is_describable(b_.shape, b_.strides);
   }
   ValueId weights() const { return laid_.graph[anchored_.anchor].inputs[1]; }
 
