@@ -22,7 +22,10 @@ struct Checkpoint {
   tensor::nn::StateDict tensors;             // as stored (any type, read-only), wrappers stripped
   Takes takes = Takes::images;
 
-  bool has(const std::string& name) const { return tensors.contains(name); }
+  /// Whether there is something of that name, if no tensor: then `at` says what it is.
+  bool has(const std::string& name) const {
+    return tensors.contains(name) || tensors.foreign.contains(name);
+  }
   /// A tensor of the given rank; UserError otherwise.
   const tensor::Tensor& at(const std::string& name, int rank) const;
   /// How many of "<prefix>0.", "<prefix>1.", ... have tensors, up to the first gap. UserError if

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "models/common/labels.h"
+#include "models/vit/vit_checkpoint.h"
 #include "tensor/ops.h"
 #include "tests/error_of.h"
 #include "tests/models/folder.h"
@@ -52,6 +53,31 @@ TEST(Checkpoint, PutsShardsTogether) {
   for (const auto& [name, value] : whole.tensors)
     EXPECT_TRUE(tensor::all(checkpoint.tensors.at(name) == value).item<bool>()) << name;
   EXPECT_FALSE(checkpoint.preprocessor);
+}
+
+// A tensor of a type that the library lacks is an error by its name where it is needed, and none
+// where it is not.
+TEST(Checkpoint, NamesAForeignTensorThatIsNeeded) {
+  const TemporaryFolder home;
+  folder::Checkpoint c = folder::small_vit();
+  c.write(home);
+  const std::string path = home / "model.safetensors";
+  std::ifstream in(path, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  for (const std::string name : {"classifier.weight", "vit.encoder.layer.1.output.dense.bias"}) {
+    std::string changed = bytes;
+    const std::size_t at = changed.find("\"F32\"", changed.find('"' + name + '"'));
+    ASSERT_NE(at, std::string::npos) << name;
+    changed.replace(at, 5, "\"U32\"");
+    std::ofstream(path, std::ios::binary) << changed;
+    const models::Checkpoint checkpoint = open_checkpoint(home.path());
+    EXPECT_TRUE(checkpoint.has(name));
+    EXPECT_NE(error_of([&] {
+                models::vit::load_vit(checkpoint);
+              }).find("tensor \"" + name + "\": has the dtype U32, which this library does not"),
+              std::string::npos)
+        << name << ": " << error_of([&] { models::vit::load_vit(checkpoint); });
+  }
 }
 
 TEST(Checkpoint, StripsWrappersThatAllNamesHave) {
