@@ -3,15 +3,14 @@
 #include "models/common/checkpoint.h"
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <map>
 #include <set>
-#include <sstream>
 #include <system_error>
 
 #include "models/common/text.h"
 #include "tensor/io.h"
+#include "tensor/text.h"
 
 namespace models {
 

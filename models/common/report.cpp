@@ -26,7 +26,7 @@ std::string json_number(double number) {
 
 std::string score_text(const Finding& finding) {
   constexpr int kDigits = 6;
-  std::ostringstream text;
+  tensor::TextWriter text;
   if (finding.is_share)
     text << std::fixed << std::setprecision(1) << finding.score * 100 << " %";
   else

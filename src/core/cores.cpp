@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <thread>
+
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -18,7 +19,7 @@ namespace fs = std::filesystem;
 // version 1 the two numbers in two, the first one -1 for none.
 double quota_in(const fs::path& folder) {
   double quota = 0, period = 0;
-  std::ifstream both(folder / "cpu.max"), first(folder / "cpu.cfs_quota_us"),
+  Classic<std::ifstream> both(folder / "cpu.max"), first(folder / "cpu.cfs_quota_us"),
       second(folder / "cpu.cfs_period_us");
   if (!(both >> quota >> period) && !(first >> quota && second >> period)) return 0;
   return quota > 0 && period > 0 ? quota / period : 0;
@@ -45,7 +46,7 @@ int affinity() {
 
 int quota_of(std::string_view groups, const fs::path& root) {
   double least = 0;
-  std::istringstream lines{std::string(groups)};
+  TextReader lines{std::string(groups)};
   for (std::string line; std::getline(lines, line);) {  // "4:cpu,cpuacct:/group" or "0::/group"
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == line.npos || second == line.npos) continue;
@@ -61,8 +62,8 @@ int quota_of(std::string_view groups, const fs::path& root) {
 
 int within_quota(int cores) {
   static const int quota = [] {
-    std::ifstream file("/proc/self/cgroup");
-    std::ostringstream groups;
+    const std::ifstream file("/proc/self/cgroup");
+    TextWriter groups;
     groups << file.rdbuf();
     return quota_of(groups.str(), "/sys/fs/cgroup");
   }();

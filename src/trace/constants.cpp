@@ -2,9 +2,9 @@
 
 #include <bit>
 #include <cstring>
-#include <sstream>
 
 #include "tensor/ops.h"
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -57,7 +57,7 @@ Constants::~Constants() {
 ValueId Constants::value_of(Graph& graph, const Tensor& x, const std::string& where) {
   const std::lock_guard lock(mutex_);
   const detail::TensorImpl& impl = detail::impl(x);
-  std::ostringstream place;
+  TextWriter place;
   place << impl.storage->device << impl.first() << impl.type << impl.strides;
   const auto [known, is_new] = known_.try_emplace(place.str(), held_.size());
   if (!is_new) {
