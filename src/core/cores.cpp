@@ -62,7 +62,7 @@ int quota_of(std::string_view groups, const fs::path& root) {
 
 int within_quota(int cores) {
   static const int quota = [] {
-    const std::ifstream file("/proc/self/cgroup");
+    const Classic<std::ifstream> file("/proc/self/cgroup");
     TextWriter groups;
     groups << file.rdbuf();
     return quota_of(groups.str(), "/sys/fs/cgroup");

@@ -132,8 +132,9 @@ TEST(Plans, BlocksFuseAsTheirCostsSay) {
   EXPECT_EQ(detr["conv2d"], 5);  // four shortcuts and the projection after the backbone
   EXPECT_EQ(detr["relu"], 0);
   // No rule of the planner names what it finds.
-  for (const std::string file : {"fuse.h", "fuse/fuse.cpp", "fuse/compute_graph.cpp", "fuse/cones.cpp",
-                                 "fuse/search.cpp", "fuse/join.cpp", "group.cpp", "node_set.h"}) {
+  for (const std::string file :
+       {"fuse.h", "fuse/fuse.cpp", "fuse/compute_graph.cpp", "fuse/cones.cpp", "fuse/search.cpp",
+        "fuse/join.cpp", "group.cpp", "node_set.h"}) {
     std::ifstream source(TENSOR_TEST_DATA "/../../src/trace/" + file);
     const std::string text((std::istreambuf_iterator<char>(source)), {});
     ASSERT_FALSE(text.empty()) << file;
