@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "src/kernels/cuda/driver/shared_library.h"
+#include "src/core/shared_library.h"
 #include "tests/cuda/compiled.h"
 #include "tests/error_of.h"
 

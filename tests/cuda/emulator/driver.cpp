@@ -171,12 +171,12 @@ void install_driver(const std::vector<PretendedGpu>& gpus) {
     const auto found = functions().find(name);
     return found == functions().end() ? nullptr : found->second;
   };
-  cuda::SharedLibrary::stand_in("libcuda.so.1", find);
-  cuda::SharedLibrary::stand_in("copy of libcuda.so.1", [find](const char* name) {
+  SharedLibrary::stand_in("libcuda.so.1", find);
+  SharedLibrary::stand_in("copy of libcuda.so.1", [find](const char* name) {
     state().process = 0;
     return find(name);
   });
-  cuda::SharedLibrary::stand_in("libnvToolsExt.so.1", find);
+  SharedLibrary::stand_in("libnvToolsExt.so.1", find);
   install_nvrtc();
 }
 

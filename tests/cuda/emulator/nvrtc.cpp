@@ -6,7 +6,7 @@
 #include <iterator>
 #include <map>
 
-#include "src/kernels/cuda/driver/shared_library.h"
+#include "src/core/shared_library.h"
 #include "tests/cuda/emulator/driver_state.h"
 
 namespace tensor::emulator {
@@ -74,7 +74,7 @@ int code(Unit* unit, char* to) {
 void install_nvrtc() {
   constexpr const char* kName = "emulated NVRTC";
   ::setenv("TENSOR_NVRTC", kName, 1);
-  cuda::SharedLibrary::stand_in(kName, [](const char* name) -> void* {
+  SharedLibrary::stand_in(kName, [](const char* name) -> void* {
     static const std::map<std::string, void*> table = {
         {"nvrtcVersion", pointer_to(version)},
         {"nvrtcGetNumSupportedArchs", pointer_to(architecture_count)},

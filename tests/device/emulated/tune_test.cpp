@@ -109,15 +109,15 @@ TEST(GpuAfterFork, IsOutOfReachInAChildButForWhatStartsAnew) {
 }
 
 TEST(SharedLibrary, ACopyHasVariablesOfItsOwn) {
-  const cuda::SharedLibrary library("zlib", {"libz.so.1"}, "install it");
-  const cuda::SharedLibrary copy = library.copy("zlib", "do without");
+  const SharedLibrary library("zlib", {"libz.so.1"}, "install it");
+  const SharedLibrary copy = library.copy("zlib", "do without");
   const auto one = library.function<const char*()>("zlibVersion");
   const auto other = copy.function<const char*()>("zlibVersion");
   EXPECT_NE(one, other);
   EXPECT_STREQ(one(), other());
-  cuda::SharedLibrary::stand_in("libalone.so", [](const char*) -> void* { return nullptr; });
-  const std::string text = check::error_of(
-      [] { cuda::SharedLibrary("it", {"libalone.so"}, "").copy("it", "do without"); });
+  SharedLibrary::stand_in("libalone.so", [](const char*) -> void* { return nullptr; });
+  const std::string text =
+      check::error_of([] { SharedLibrary("it", {"libalone.so"}, "").copy("it", "do without"); });
   EXPECT_TRUE(text.starts_with("it: cannot be opened (copy of libalone.so: ")) << text;
   EXPECT_TRUE(text.ends_with("): do without")) << text;
 }

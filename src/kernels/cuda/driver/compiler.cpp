@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "src/kernels/cuda/driver/shared_library.h"
+#include "src/core/shared_library.h"
 #include "tensor/error.h"
 
 namespace tensor::cuda {

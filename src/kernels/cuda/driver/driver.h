@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "src/kernels/cuda/driver/shared_library.h"
+#include "src/core/shared_library.h"
 #include "src/kernels/cuda/kernel_source.h"
 
 namespace tensor::cuda {

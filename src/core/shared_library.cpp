@@ -1,4 +1,4 @@
-#include "src/kernels/cuda/driver/shared_library.h"
+#include "src/core/shared_library.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 #include "tensor/error.h"
 
-namespace tensor::cuda {
+namespace tensor {
 namespace {
 
 std::map<std::string, SharedLibrary::Find>& stand_ins() {
@@ -45,6 +45,10 @@ SharedLibrary::SharedLibrary(std::string_view what, const std::vector<std::strin
   std::string tried;
   for (const std::string& candidate : candidates) {
     if (const auto found = stand_ins().find(candidate); found != stand_ins().end()) {
+      if (!found->second) {
+        tried += std::string(tried.empty() ? "" : "; ") + candidate + ": is absent";
+        continue;
+      }
       path_ = candidate;
       stand_in_ = found->second;
       return;
@@ -83,4 +87,4 @@ void* SharedLibrary::symbol(const char* name) const {
   return address;
 }
 
-}  // namespace tensor::cuda
+}  // namespace tensor

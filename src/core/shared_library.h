@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tensor::cuda {
+namespace tensor {
 
 class SharedLibrary {
  public:
@@ -19,8 +19,9 @@ class SharedLibrary {
   /// UserError with `remedy` where the system does not allow it.
   SharedLibrary copy(std::string_view what, std::string_view remedy) const;
 
-  /// From now on the file of this name is `find`: a GPU that tests pretend to have. To be called
-  /// before the library is opened. For its copy() the name is "copy of" that.
+  /// From now on the file of this name is `find`, a GPU that tests pretend to have, or absent where
+  /// `find` is empty. To be called before the library is opened. For its copy() the name is "copy
+  /// of" that.
   using Find = std::function<void*(const char* function)>;
   static void stand_in(const std::string& name, Find find);
 
@@ -39,4 +40,4 @@ class SharedLibrary {
   Find stand_in_;
 };
 
-}  // namespace tensor::cuda
+}  // namespace tensor
