@@ -65,10 +65,11 @@ TENSOR_API void save_npz(const std::string& path, const std::map<std::string, Te
 
 // ---- Images: u8 tensors [height, width, 3], RGB
 
-/// PNG, BMP or JPEG by its first bytes, with the EXIF orientation applied, alpha dropped and grey
-/// spread as Pillow's convert("RGB") does; but 16-bit grey PNGs give their upper bytes, where
-/// Pillow cuts values above 255. More than `max_pixels` pixels throw UserError before
-/// anything is decoded.
+/// PNG, BMP, JPEG or WebP (where libwebp is installed) by its first bytes, of several pictures the
+/// first; turned as EXIF data or XMP say, alpha dropped and grey spread as Pillow 13's
+/// exif_transpose and convert("RGB") do, but 16-bit grey PNGs give their upper bytes, where Pillow
+/// cuts values above 255. More than `max_pixels` pixels throw UserError before anything is decoded;
+/// up to them a small WebP or run-length coded BMP file may take memory.
 TENSOR_API Tensor load_image(const std::string& path,
                              std::int64_t max_pixels = std::int64_t{1} << 26);
 TENSOR_API Tensor decode_image(std::span<const std::byte> bytes, const std::string& name,

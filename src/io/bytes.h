@@ -1,15 +1,21 @@
-// Numbers out of bytes, in either byte order, and into how many bytes packed ones may grow.
+// Bytes as text and as numbers of either byte order, and into how many bytes packed ones may grow.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "tensor/error.h"
 
 namespace tensor {
 
 using Bytes = std::span<const std::byte>;
+
+inline std::string_view as_text(Bytes bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+inline Bytes as_bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 /// The number in bytes[at, at + width), which the caller has made sure of.
 inline std::uint64_t little_endian(Bytes bytes, std::size_t at, std::size_t width) {

@@ -1,14 +1,11 @@
 // Images: which format a file has, and what is done with every format alike.
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "src/io/atomic_file.h"
 #include "src/io/elements.h"
-#include "src/io/exif.h"
 #include "src/io/image_format.h"
 #include "src/io/source.h"
-#include "src/io/stb.h"
 #include "tensor/error.h"
 #include "tensor/io.h"
 
@@ -16,6 +13,9 @@ namespace tensor {
 
 namespace {
 
+using namespace std::string_view_literals;
+
+/// By its first bytes, of which those that stand for anything are '?'.
 struct Format {
   std::string_view start;
   DecodedImage (*decode)(const ImageSource&);
@@ -24,24 +24,42 @@ constexpr Format kFormats[] = {
     {"\x89PNG\r\n\x1a\n", decode_png},
     {"\xff\xd8\xff", decode_jpeg},
     {"BM", decode_bmp},
+    {"RIFF????WEBP", decode_webp},
 };
 
 // Other files that are given as images.
 struct Foreign {
-  std::size_t offset;
   std::string_view start, name;
 };
-using namespace std::string_view_literals;
-constexpr Foreign kForeignFormats[] = {{8, "WEBP", "WebP"},     {0, "GIF8", "GIF"},
-                                       {0, "II*\0"sv, "TIFF"},  {0, "MM\0*"sv, "TIFF"},
-                                       {4, "ftypheic", "HEIC"}, {4, "ftypavif", "AVIF"},
-                                       {0, "%PDF-", "PDF"}};
+constexpr Foreign kForeignFormats[] = {{"GIF8", "GIF"},
+                                       {"II*\0"sv, "TIFF"},
+                                       {"MM\0*"sv, "TIFF"},
+                                       {"II+\0"sv, "TIFF"},
+                                       {"MM\0+"sv, "TIFF"},
+                                       {"????ftyphei", "HEIC"},
+                                       {"????ftyphev", "HEIC"},
+                                       {"????ftypmif1", "HEIF"},
+                                       {"????ftypavi", "AVIF"},
+                                       {"%PDF-", "PDF"},
+                                       {"\xff\x0a", "JPEG XL"},
+                                       {"\0\0\0\x0cJXL "sv, "JPEG XL"},
+                                       {"\0\0\0\x0cjP  "sv, "JPEG 2000"},
+                                       {"\xff\x4f\xff\x51", "JPEG 2000"},
+                                       {"8BPS", "PSD"},
+                                       {"\0\0\1\0"sv, "ICO"},
+                                       {"\x8aMNG", "MNG"}};
+
+bool starts_as(std::string_view text, std::string_view start) {
+  return text.size() >= start.size() &&
+         std::equal(start.begin(), start.end(), text.begin(),
+                    [](char want, char got) { return want == '?' || want == got; });
+}
 
 [[noreturn]] void fail_foreign(std::string_view text, const std::string& name) {
-  constexpr const char* kNeed = "need PNG, JPEG or BMP";
+  constexpr const char* kNeed = "need PNG, JPEG, BMP or WebP";
   if (text.empty()) fail(name, "is empty: ", kNeed);
   for (const Foreign& foreign : kForeignFormats)
-    if (text.substr(std::min(foreign.offset, text.size())).starts_with(foreign.start))
+    if (starts_as(text, foreign.start))
       fail(name, "is ", foreign.name, ": ", kNeed, "; convert it first");
   fail(name, "is no image that this library reads: ", kNeed);
 }
@@ -59,17 +77,18 @@ void check_pixels(const ImageSource& source, std::int64_t width, std::int64_t he
     fail(source.name, "is damaged: it is ", width, " x ", height, " pixels");
   if (width > source.max_pixels / height)
     fail(source.name, "is ", width, " x ", height, " pixels, more than the ", source.max_pixels,
-         " that are allowed");
+         " that are allowed: make it smaller, or allow more (max_pixels, or a program's "
+         "--max-pixels)");
 }
 
 Tensor decode_image(std::span<const std::byte> bytes, const std::string& name,
                     std::int64_t max_pixels) {
   check_size(name, static_cast<std::int64_t>(bytes.size()));
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::string_view text = as_text(bytes);
   for (const Format& format : kFormats)
-    if (text.starts_with(format.start)) {
+    if (starts_as(text, format.start)) {
       const DecodedImage image = format.decode({bytes, name, max_pixels});
-      return rowed(turned_upright(image.pixels, image.orientation), name);
+      return rowed(turned_upright(image.pixels, orientation_of(image.metadata)), name);
     }
   fail_foreign(text, name);
 }
@@ -85,8 +104,7 @@ void save_png(const std::string& path, const Tensor& image) {
   const bool colour = rows.rank() == 3 && rows.shape(2) == 3;
   if (rows.dtype() != u8 || (!colour && rows.rank() != 2) || rows.size() == 0)
     fail(path, "got ", rows.type(), ", need u8(height, width, 3) or u8(height, width), not empty");
-  const std::string png =
-      stb_encode_png(rows.data<std::uint8_t>(), rows.shape(1), rows.shape(0), colour ? 3 : 1, path);
+  const std::string png = encode_png(rows, path);
   AtomicFile file(path);
   file.write(png);
   file.commit();

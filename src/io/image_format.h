@@ -1,18 +1,23 @@
 // What the readers of the image formats have in common. Each checks the file's structure and claims
-// before a decoder sees it, so that no memory is taken that the file's own size does not justify.
+// before pixels are decoded, so that no memory is taken that the file's own size or `max_pixels`
+// does not justify.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
 #include "src/io/bytes.h"
+#include "src/io/orientation.h"
 #include "tensor/handle.h"
 
 namespace tensor {
 
+using Rgb = std::array<std::uint8_t, 3>;
+
 struct DecodedImage {
   Tensor pixels;  // u8 [height, width, 3]
-  int orientation = 1;
+  Metadata metadata = {};
 };
 
 struct ImageSource {
@@ -27,5 +32,10 @@ void check_pixels(const ImageSource& source, std::int64_t width, std::int64_t he
 DecodedImage decode_jpeg(const ImageSource& source);
 DecodedImage decode_png(const ImageSource& source);
 DecodedImage decode_bmp(const ImageSource& source);
+DecodedImage decode_webp(const ImageSource& source);
+
+/// A PNG file of u8 pixels without gaps, of one channel or three. UserError naming `where` when
+/// they are too many.
+std::string encode_png(const Tensor& rows, const std::string& where);
 
 }  // namespace tensor

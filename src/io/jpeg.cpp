@@ -6,7 +6,6 @@
 #include <cstring>
 #include <memory>
 
-#include "src/io/exif.h"
 #include "src/io/image_format.h"
 #include "tensor/creation.h"
 
@@ -16,7 +15,7 @@ namespace {
 struct JpegHeader {
   std::int64_t width = 0, height = 0;
   int components = 0;
-  int orientation = 1;
+  Metadata metadata;
 };
 
 // Walks the segments; libjpeg would guess its way through damage that this refuses.
@@ -26,18 +25,12 @@ class JpegWalk {
 
   JpegHeader header() {
     JpegHeader header;
-    bool exif_seen = false;
     while (true) {
       const int marker = next_marker();
       const Bytes body = segment();
       if (marker == kStartOfScan) break;
       if (is_frame(marker)) read_frame(marker, body, header);
-      constexpr std::size_t kExifStart = 6;
-      if (marker == kApp1 && !exif_seen && body.size() > kExifStart &&
-          std::memcmp(body.data(), "Exif\0", kExifStart) == 0) {
-        exif_seen = true;
-        header.orientation = exif_orientation(body.subspan(kExifStart));
-      }
+      if (marker == kApp1) read_metadata(as_text(body), header.metadata);
     }
     if (header.components == 0)
       fail(source_.name, "is damaged: its JPEG data begin before their header");
@@ -100,6 +93,15 @@ class JpegWalk {
     const Bytes body = bytes_.subspan(at_ + 2, length - 2);
     at_ += length;
     return body;
+  }
+
+  static void read_metadata(std::string_view body, Metadata& metadata) {
+    constexpr std::string_view kExif("Exif\0\0", 6), kXmp("http://ns.adobe.com/xap/1.0/\0", 29);
+    if (body.starts_with(kXmp)) metadata.xmp = body.substr(kXmp.size());
+    if (!body.starts_with(kExif)) return;
+    // Longer EXIF data go on in the next segment.
+    if (!metadata.exif) metadata.exif.emplace();
+    metadata.exif->append(body.substr(kExif.size()));
   }
 
   void read_frame(int marker, Bytes body, JpegHeader& header) const {
@@ -167,7 +169,7 @@ DecodedImage decode_jpeg(const ImageSource& source) {
   const bool cmyk = header.components == 4;
   Tensor pixels = zeros({header.height, header.width, cmyk ? 4 : 3}, u8);
   decompress(source, header, cmyk ? TJPF_CMYK : TJPF_RGB, cmyk ? 4 : 3, pixels);
-  return {cmyk ? rgb_from_cmyk(pixels) : pixels, header.orientation};
+  return {cmyk ? rgb_from_cmyk(pixels) : pixels, header.metadata};
 }
 
 }  // namespace tensor

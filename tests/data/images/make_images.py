@@ -114,15 +114,62 @@ save(rgb.quantize(200), "palette256.bmp")
 save(rgba, "rgba.bmp")
 
 
-
-def write_bmp(name, bits, rows):
+def write_bmp(name, bits, rows, down=-1, compression=0, palette=b"", masks=(), header=40):
+    """Rows from the top down (`down` -1) or from the bottom up (1); run-length codes are one row. The header is Windows'
+    of any version, or OS/2's of 12 bytes."""
     data = b"".join(row + b"\0" * (-len(row) % 4) for row in rows)
-    header = struct.pack("<IiiHHIIiiII", 40, WIDTH, -HEIGHT, 1, bits, 0, len(data), 0, 0, 0, 0)
+    masks = struct.pack(f"<{len(masks)}I", *masks)
+    info = struct.pack("<IiiHHIIiiII", header, WIDTH, down * HEIGHT, 1, bits, compression, len(data), 0, 0, 0, 0)
+    info = info + masks.ljust(header - 40, b"\0") if header > 12 else struct.pack("<IHHHH", 12, WIDTH, HEIGHT, 1, bits)
+    begin = 14 + len(info) + len(palette)
     with open(name, "wb") as file:
-        file.write(b"BM" + struct.pack("<IHHI", 54 + len(data), 0, 0, 54) + header + data)
+        file.write(b"BM" + struct.pack("<IHHI", begin + len(data), 0, 0, begin) + info + palette + data)
     keep(name)
 
 
+def runs(indices, four_bits):
+    """Run-length codes of rows from the bottom up: runs of equal pixels (of two colours by turns), single ones between."""
+    code = b""
+    for row in indices[::-1]:
+        at = 0
+        while at < WIDTH:
+            end = at + 1
+            while end < min(WIDTH, at + 255) and row[end] == row[end - 1 - four_bits * (end - at > 1)]:
+                end += 1
+            if end - at < 3 and at + 4 <= WIDTH:
+                single = row[at:at + 4]
+                code += b"\0\4" + (bytes(single) if not four_bits else bytes(single[::2] << 4 | single[1::2]))
+                at += 4
+            else:
+                code += bytes([end - at, row[at] if not four_bits else row[at] << 4 | row[min(at + 1, end - 1)]])
+                at = end
+        code += b"\0\0"
+    return [code + b"\0\1"]
+
+
 write_bmp("top_down.bmp", 24, [row.tobytes() for row in np.asarray(rgb)[:, :, ::-1]])
+words = random.integers(0, 65536, (HEIGHT, WIDTH), dtype=np.uint16).astype("<u2")
+quads = random.integers(0, 1 << 32, (HEIGHT, WIDTH), dtype=np.uint32).astype("<u4")
+write_bmp("rgb555.bmp", 16, [row.tobytes() for row in words], down=1)
+write_bmp("rgb565.bmp", 16, [row.tobytes() for row in words], compression=3, masks=(0xF800, 0x7E0, 0x1F), header=52)
+write_bmp("masks.bmp", 32, [row.tobytes() for row in quads], compression=3, masks=(0xFF, 0xFF00, 0xFF0000, 0xFF000000),
+          header=108)
+colours = random.integers(0, 256, 1024, dtype=np.uint8).tobytes()
+write_bmp("os2.bmp", 8, [row.tobytes() for row in words.astype(np.uint8)], header=12, palette=colours[:768])
+indices = np.asarray(rgb.convert("L")) // 16
+write_bmp("rle8.bmp", 8, runs(indices, False), down=1, compression=1, palette=colours)
+write_bmp("rle4.bmp", 4, runs(indices, True), down=1, compression=2, palette=colours[:64])
+
+# ---- WebP
+exif = Image.Exif()
+exif[0x0112] = 6
+xmp = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description tiff:Orientation="8"/></x:xmpmeta>'
+save(rgb, "lossy.webp", quality=80)
+save(rgb, "lossless.webp", lossless=True)
+save(rgba, "rgba.webp", quality=80)
+save(rgba, "rgba_lossless.webp", lossless=True, exact=True)
+save(picture(6, 9), "turned6.webp", exif=exif)
+save(picture(6, 9), "turned8.webp", xmp=xmp)
+save(rgba, "animation.webp", save_all=True, append_images=[picture(), picture()], quality=50)
 
 np.savez_compressed("expected.npz", **expected)
