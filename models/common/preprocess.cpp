@@ -91,7 +91,7 @@ Tensor fit_levels(const Tensor& image, const Preprocessing& rule) {
   if (rule.resize) {
     const Size given{image.shape(0), image.shape(1)}, size = rule.size.of(given);
     check_resized(given, size);
-    pixels = resize_pillow(pixels, size.height, size.width, rule.filter);
+    pixels = resize_pillow(pixels, size.height, size.width, rule.filter, rule.order);
   }
   if (rule.crop)
     pixels = center_crop(pixels, rule.crop->height, rule.crop->width, rule.crop_rounding);

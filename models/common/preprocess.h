@@ -55,6 +55,7 @@ struct Preprocessing {
   bool resize = true;
   SizeRule size;
   Filter filter = Filter::bilinear;
+  PassOrder order = PassOrder::pillow_12;  // of torchvision, which transformers 5 takes by default
   std::optional<Size> crop;
   CropRounding crop_rounding = CropRounding::down;
   Normalization normalization;

@@ -198,6 +198,8 @@ Preprocessing read_preprocessing(const Json& config, const std::vector<Processor
                  ", need one of Pillow's filters: 0 nearest, 1 lanczos, 2 bilinear, 3 bicubic, "
                  "4 box, 5 hamming");
   rule.filter = static_cast<Filter>(filter);
+  // The processors that transformers 5 calls so resize with Pillow itself.
+  if (config.text("image_processor_type", "").ends_with("Pil")) rule.order = PassOrder::pillow_13;
   const bool crops = config.boolean("do_center_crop", rule.crop.has_value());
   if (config.has("crop_size"))
     rule.crop = read_size(config["crop_size"]);

@@ -164,6 +164,14 @@ std::vector<std::uint8_t> pillow_nearest(const std::vector<std::uint8_t>& source
   return result;
 }
 
+/// Either way to save work (Image.resize of Pillow 12, ImagingResampleInner of Pillow 13).
+bool is_vertical_first(const Sizes& size, std::int64_t height, std::int64_t width,
+                       PassOrder order) {
+  const std::int64_t rows = size.height - height, columns = size.width - width;  // that go away
+  if (order == PassOrder::pillow_12) return size.height > 100 * size.width && rows > 0;
+  return rows > 0 && rows > 2 * columns;
+}
+
 // ---- OpenCV
 
 /// For one position of the result: two input positions and their 11-bit weights.
@@ -195,7 +203,8 @@ std::vector<Tap> opencv_taps(std::int64_t in, std::int64_t out, bool horizontal)
 
 }  // namespace
 
-Tensor resize_pillow(const Tensor& image, std::int64_t height, std::int64_t width, Filter filter) {
+Tensor resize_pillow(const Tensor& image, std::int64_t height, std::int64_t width, Filter filter,
+                     PassOrder order) {
   const Sizes size = check("resize_pillow", image, height, width);
   std::vector<std::uint8_t> pixels = image.to_vector<std::uint8_t>();
   if (filter == Filter::nearest) {
@@ -212,8 +221,8 @@ Tensor resize_pillow(const Tensor& image, std::int64_t height, std::int64_t widt
       pixels = pillow_pass(pixels, 1, size.height, columns * size.channels,
                            pillow_windows(size.height, height, filter));
   };
-  if (size.height > 100 * size.width && height < size.height)
-    vertical(size.width), horizontal(height);  // Image.resize saves memory on a tall, thin image
+  if (is_vertical_first(size, height, width, order))
+    vertical(size.width), horizontal(height);
   else
     horizontal(size.height), vertical(width);
   return tensor::array(pixels, {height, width, size.channels});

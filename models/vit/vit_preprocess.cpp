@@ -114,6 +114,7 @@ Preprocessing timm_preprocessing(const Json& config, Size image) {
   Preprocessing rule;
   rule.size = timm_size(config, image);
   rule.filter = timm_filter(config);
+  rule.order = PassOrder::pillow_13;  // timm resizes with Pillow itself, here the current one
   rule.crop = image;
   rule.crop_rounding = CropRounding::half_to_even;
   // Where the settings say nothing, timm normalises by ImageNet's constants.

@@ -45,6 +45,20 @@ Preprocessing rule_for(const std::string& kind, const Json& config) {
   return models::vit::timm_preprocessing(config, {size[1], size[2]});
 }
 
+// transformers resizes with torchvision unless the processor's name ends in Pil, timm with Pillow.
+TEST(Preprocess, OrdersThePassesAsTheProcessorDoes) {
+  const auto order = [](const char* config) {
+    return read_preprocessing(parse(config), models::vit::huggingface_processors({8, 8})).order;
+  };
+  EXPECT_EQ(order("{}"), models::PassOrder::pillow_12);
+  EXPECT_EQ(order(R"({"image_processor_type": "ViTImageProcessor"})"),
+            models::PassOrder::pillow_12);
+  EXPECT_EQ(order(R"({"image_processor_type": "ViTImageProcessorPil"})"),
+            models::PassOrder::pillow_13);
+  EXPECT_EQ(models::vit::timm_preprocessing(parse("{}"), {8, 8}).order,
+            models::PassOrder::pillow_13);
+}
+
 TEST(Preprocess, EqualsTheReferencesBitForBit) {
   const char* named = std::getenv("TENSOR_PIXELS_CASES");
   const tensor::Safetensors cases =

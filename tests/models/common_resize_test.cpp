@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <vector>
 
 #include "tensor/creation.h"
 #include "tensor/index.h"
@@ -51,6 +52,49 @@ TEST(Resize, EqualsPillowAndOpenCvBitForBit) {
   }
   EXPECT_EQ(seen.size(), 7u);
   for (const auto& [kind, count] : seen) EXPECT_GE(count, 6) << kind;
+}
+
+using Levels = std::vector<int>;
+
+// Of a tall image of strong contrasts, by Pillow 13.0: as it is, and with two calls, the horizontal
+// pass first, which is what Pillow 12 and torchvision do.
+TEST(Resize, KnowsTheOrderOfEitherPillow) {
+  using models::PassOrder;
+  Levels levels;
+  for (int y = 0; y < 12; ++y)
+    for (int x = 0; x < 4; ++x) levels.push_back((x * 7 + y * y * 5 + x * y) % 11 < 5 ? 255 : 0);
+  const Tensor image = tensor::array(levels, {12, 4, 1}).astype(tensor::u8);
+  const auto resized = [&](Filter filter, PassOrder order) {
+    return models::resize_pillow(image, 3, 3, filter, order).to_vector<int>();
+  };
+  EXPECT_EQ(resized(Filter::lanczos, PassOrder::pillow_13),
+            (Levels{135, 119, 74, 213, 32, 105, 131, 71, 158}));
+  EXPECT_EQ(resized(Filter::lanczos, PassOrder::pillow_12),
+            (Levels{130, 121, 86, 210, 50, 107, 131, 81, 157}));
+  EXPECT_EQ(resized(Filter::bicubic, PassOrder::pillow_13),
+            (Levels{131, 110, 79, 207, 43, 100, 127, 79, 161}));
+  EXPECT_EQ(resized(Filter::bicubic, PassOrder::pillow_12),
+            (Levels{128, 113, 86, 206, 53, 101, 128, 85, 160}));
+}
+
+TEST(Resize, BeginsWithThePassThatPillow13BeginsWith) {
+  const Tensor image = tensor::Generator(3).randint(0, 2, {20, 20, 3}, tensor::u8) * 255;
+  const auto pass = [](const Tensor& x, std::int64_t h, std::int64_t w, models::PassOrder order) {
+    return models::resize_pillow(x, h, w, Filter::lanczos, order);
+  };
+  const auto is_vertical_first = [&](std::int64_t h, std::int64_t w) {
+    const auto order = models::PassOrder::pillow_12;
+    const Tensor got = pass(image, h, w, models::PassOrder::pillow_13);
+    const bool down = tensor::all(got == pass(pass(image, h, 20, order), h, w, order)).item<bool>();
+    const bool across =
+        tensor::all(got == pass(pass(image, 20, w, order), h, w, order)).item<bool>();
+    EXPECT_NE(down, across) << h << " x " << w;
+    return down;
+  };
+  EXPECT_FALSE(is_vertical_first(12, 16));  // 8 rows go, 4 columns
+  EXPECT_TRUE(is_vertical_first(11, 16));
+  EXPECT_TRUE(is_vertical_first(19, 21));  // a row goes, a column comes
+  EXPECT_FALSE(is_vertical_first(21, 25));
 }
 
 TEST(Resize, TakesViews) {
