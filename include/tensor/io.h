@@ -9,6 +9,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tensor/tensor_map.h"
@@ -74,6 +75,9 @@ TENSOR_API Tensor load_image(const std::string& path,
                              std::int64_t max_pixels = std::int64_t{1} << 26);
 TENSOR_API Tensor decode_image(std::span<const std::byte> bytes, const std::string& name,
                                std::int64_t max_pixels = std::int64_t{1} << 26);
+/// What a file that begins so is: "PNG", "JPEG", "BMP" or "WebP", or a format that is not read, as
+/// "GIF"; empty where it is no picture. 12 bytes are enough.
+TENSOR_API std::string_view image_format(std::span<const std::byte> start);
 /// Writes u8 [height, width, 3] (or [height, width] grey) as PNG. UserError on another type or
 /// shape, and on an empty or too large (about 2^30 bytes) image.
 TENSOR_API void save_png(const std::string& path, const Tensor& image);

@@ -14,6 +14,7 @@
 #include <set>
 #include <system_error>
 
+#include "models/common/list_images.h"
 #include "models/common/preprocess.h"
 #include "models/common/progress.h"
 #include "models/common/report.h"
@@ -34,15 +35,10 @@ using tensor::nn::StateDict;
 
 namespace {
 
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), tensor::lower_case);
-  return text;
-}
-
 constexpr std::int64_t kMostThreads = 1024;
 
 void declare(CLI::App& app, Options& o, Program& program) {
-  app.add_option("images", o.images, "image files (PNG, JPEG, BMP), or folders of them");
+  app.add_option("images", o.images, "image files (PNG, JPEG, BMP, WebP), or folders of them");
   app.add_option("--checkpoint", o.checkpoint,
                  "folder with config.json and model.safetensors (or its shards)")
       ->type_name("DIR");
@@ -57,6 +53,11 @@ void declare(CLI::App& app, Options& o, Program& program) {
   app.add_option("--out", o.out,
                  "write the annotated picture here; a folder if there are several images")
       ->type_name("FILE.png");
+  app.add_option(
+         "--max-pixels", o.max_pixels,
+         "refuse larger images before they are decoded (" + std::to_string(o.max_pixels) + ")")
+      ->check(whole_number(1))
+      ->type_name("N");
   app.add_flag("--json", o.json, "print JSON instead of text");
   app.add_option("--input", o.input, "run saved pixel_values instead of images")
       ->type_name("FILE.safetensors");
@@ -307,7 +308,9 @@ std::string about_file(const std::string& file, std::string_view what) {
 /// Every image in turn. False if one of them failed, the others are still done, or if --verify
 /// found something.
 bool run_images(Program& program, const Options& o, std::ostream& out, std::ostream& err) {
-  const std::vector<std::string> images = list_images(o.images);
+  const auto [images, notes] = list_images(o.images);
+  if (!o.quiet)
+    for (const std::string& note : notes) err << complaint(program, note) << "\n";
   const Pictures pictures("--out", o.out, images);
   const Pictures labels("--labels", program.labels_path(), images);
   if (pictures.overlap(labels))
@@ -331,7 +334,7 @@ bool run_images(Program& program, const Options& o, std::ostream& out, std::ostr
     const std::string& file = images[i];
     if (o.json) out << (i == 0 ? "\n" : ",\n") << "  {\"file\": " << json_text(file) << ", ";
     try {
-      const Tensor image = tensor::load_image(file);
+      const Tensor image = tensor::load_image(file, o.max_pixels);
       session.begin(program.passes(image));
       const ImageResult result = program.look(image, pictures.wanted(), checked(file));
       if (pictures.wanted()) pictures.write(i, result.picture);
@@ -410,29 +413,6 @@ int parse_and_run(Program& program, const std::vector<std::string>& arguments, s
 }
 
 }  // namespace
-
-std::vector<std::string> list_images(const std::vector<std::string>& paths) {
-  static const std::set<std::string> kExtensions = {".png", ".jpg", ".jpeg", ".bmp"};
-  std::vector<std::string> images;
-  for (const std::string& path : paths) {
-    if (path == "-") tensor::fail(path, "standard input is not read: name files or folders");
-    std::error_code error;
-    if (!fs::is_directory(path, error)) {
-      images.push_back(path);
-      continue;
-    }
-    std::vector<std::string> found;
-    for (const fs::directory_entry& entry : fs::directory_iterator(path, error))
-      if (kExtensions.contains(lower(entry.path().extension().string())))
-        found.push_back(entry.path().string());
-    if (error) tensor::fail(path, "cannot be listed: ", error.message());
-    if (found.empty())
-      tensor::fail(path, "holds no .png, .jpg, .jpeg or .bmp files (subfolders are not searched)");
-    std::sort(found.begin(), found.end());
-    images.insert(images.end(), found.begin(), found.end());
-  }
-  return images;
-}
 
 int run_program(Program& program, const std::vector<std::string>& arguments, std::ostream& out,
                 std::ostream& err) {

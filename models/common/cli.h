@@ -32,6 +32,7 @@ struct Options {
   std::string dtype = "f32", profile, plan, tune, tune_goal, tune_log;
   bool narrow_residuals = false;
   std::optional<std::int64_t> threads;
+  std::int64_t max_pixels = std::int64_t{1} << 26;
 };
 
 /// One thing that a model sees in an image: a class, an object or a region.
@@ -111,8 +112,5 @@ int run_program(Program& program, const std::vector<std::string>& arguments, std
                 std::ostream& err);
 /// The same from main().
 int run_program(Program& program, int argc, const char* const* argv);
-
-/// The image files named by files and folders (png, jpg, jpeg, bmp; sorted, not recursive).
-std::vector<std::string> list_images(const std::vector<std::string>& paths);
 
 }  // namespace models

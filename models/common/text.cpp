@@ -64,6 +64,11 @@ std::string one_line(std::string_view text) {
   return line;
 }
 
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), tensor::lower_case);
+  return text;
+}
+
 std::string joined(const std::vector<std::string>& words, const char* between) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : between) + word;

@@ -13,6 +13,9 @@ std::string json_text(std::string_view text);
 /// The text on one line, control characters blanked, lines joined by "; ".
 std::string one_line(std::string_view text);
 
+/// The letters A to Z as small ones, whatever the locale.
+std::string lower(std::string text);
+
 /// "a, b", with ", " between.
 std::string joined(const std::vector<std::string>& words, const char* between);
 

@@ -59,9 +59,9 @@ class Engine {
 
   static constexpr std::array<const char*, 3> kModels{"vit", "detr", "setr"};
 
-  /// Decodes a PNG, JPEG or BMP and shows it to a model of kModels. UserError where the bytes are
-  /// no image of at most kMostPixels, or the model cannot take it. The stage "wait" begins when
-  /// the answer was `asked` for; waiting for another thread that compiles counts as well.
+  /// Decodes an image and shows it to a model of kModels. UserError where the bytes are no image of
+  /// at most kMostPixels, or the model cannot take it. The stage "wait" begins when the answer was
+  /// `asked` for; waiting for another thread that compiles counts as well.
   Answer run(const std::string& model, Mode mode, std::span<const std::byte> image,
              Clock::time_point asked = Clock::now());
 

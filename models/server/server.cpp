@@ -17,6 +17,7 @@
 #include <map>
 #include <thread>
 
+#include "models/common/list_images.h"
 #include "models/common/preprocess.h"
 #include "models/common/text.h"
 #include "models/server/uploads.h"
@@ -71,7 +72,8 @@ Refusal refusal_of(int status) {
 std::vector<Sample> read_samples(const std::string& folder) {
   std::vector<Sample> samples;
   for (const std::string kind : {"digits", "scenes"})
-    for (const std::string& file : list_images({(std::filesystem::path(folder) / kind).string()})) {
+    for (const std::string& file :
+         list_images({(std::filesystem::path(folder) / kind).string()}).files) {
       tensor::Classic<std::ifstream> in(file, std::ios::binary);
       const std::filesystem::path path(file);
       samples.push_back({path.stem().string(),
@@ -84,7 +86,9 @@ std::vector<Sample> read_samples(const std::string& folder) {
 }
 
 std::string image_type(const std::string& path) {
-  return path.ends_with(".png") ? "image/png" : path.ends_with(".bmp") ? "image/bmp" : "image/jpeg";
+  for (const std::string kind : {"png", "bmp", "webp"})
+    if (path.ends_with("." + kind)) return "image/" + kind;
+  return "image/jpeg";
 }
 
 std::string about(const std::vector<Sample>& samples) {
@@ -229,8 +233,9 @@ void Server::Parts::run(const Request& request, Response& response,
     std::string why = one_line(error.what());
     const std::string start = std::string(kImage) + ": ";
     if (why.starts_with(start)) why.replace(0, start.size(), "it ");
-    throw Refusal{400, "the image cannot be used", why,
-                  "a PNG, JPEG or BMP image of at most " + std::to_string(kMostPixels) + " pixels"};
+    throw Refusal{
+        400, "the image cannot be used", why,
+        "a PNG, JPEG, BMP or WebP image of at most " + std::to_string(kMostPixels) + " pixels"};
   }
 }
 

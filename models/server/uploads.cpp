@@ -7,7 +7,7 @@ namespace models::server {
 
 namespace {
 
-constexpr const char* kNeed = "the bytes of a PNG, JPEG or BMP image as the body";
+constexpr const char* kNeed = "the bytes of a PNG, JPEG, BMP or WebP image as the body";
 
 /// Throws on headers that leave the length of the body open, or say what is not understood here.
 void check_headers(const httplib::Request& request) {

@@ -15,53 +15,41 @@ namespace {
 
 using namespace std::string_view_literals;
 
-/// By its first bytes, of which those that stand for anything are '?'.
+/// By a file's first bytes, of which those that stand for anything are '?'. Without `decode` it is
+/// one that this library does not read.
 struct Format {
-  std::string_view start;
-  DecodedImage (*decode)(const ImageSource&);
-};
-constexpr Format kFormats[] = {
-    {"\x89PNG\r\n\x1a\n", decode_png},
-    {"\xff\xd8\xff", decode_jpeg},
-    {"BM", decode_bmp},
-    {"RIFF????WEBP", decode_webp},
-};
-
-// Other files that are given as images.
-struct Foreign {
   std::string_view start, name;
+  DecodedImage (*decode)(const ImageSource&) = nullptr;
 };
-constexpr Foreign kForeignFormats[] = {{"GIF8", "GIF"},
-                                       {"II*\0"sv, "TIFF"},
-                                       {"MM\0*"sv, "TIFF"},
-                                       {"II+\0"sv, "TIFF"},
-                                       {"MM\0+"sv, "TIFF"},
-                                       {"????ftyphei", "HEIC"},
-                                       {"????ftyphev", "HEIC"},
-                                       {"????ftypmif1", "HEIF"},
-                                       {"????ftypavi", "AVIF"},
-                                       {"%PDF-", "PDF"},
-                                       {"\xff\x0a", "JPEG XL"},
-                                       {"\0\0\0\x0cJXL "sv, "JPEG XL"},
-                                       {"\0\0\0\x0cjP  "sv, "JPEG 2000"},
-                                       {"\xff\x4f\xff\x51", "JPEG 2000"},
-                                       {"8BPS", "PSD"},
-                                       {"\0\0\1\0"sv, "ICO"},
-                                       {"\x8aMNG", "MNG"}};
+constexpr Format kFormats[] = {{"\x89PNG\r\n\x1a\n", "PNG", decode_png},
+                               {"\xff\xd8\xff", "JPEG", decode_jpeg},
+                               {"BM", "BMP", decode_bmp},
+                               {"RIFF????WEBP", "WebP", decode_webp},
+                               {"GIF8", "GIF"},
+                               {"II*\0"sv, "TIFF"},
+                               {"MM\0*"sv, "TIFF"},
+                               {"II+\0"sv, "TIFF"},
+                               {"MM\0+"sv, "TIFF"},
+                               {"????ftyphei", "HEIC"},
+                               {"????ftyphev", "HEIC"},
+                               {"????ftypmif1", "HEIF"},
+                               {"????ftypavi", "AVIF"},
+                               {"%PDF-", "PDF"},
+                               {"\xff\x0a", "JPEG XL"},
+                               {"\0\0\0\x0cJXL "sv, "JPEG XL"},
+                               {"\0\0\0\x0cjP  "sv, "JPEG 2000"},
+                               {"\xff\x4f\xff\x51", "JPEG 2000"},
+                               {"8BPS", "PSD"},
+                               {"\0\0\1\0"sv, "ICO"},
+                               {"\x8aMNG", "MNG"}};
 
-bool starts_as(std::string_view text, std::string_view start) {
-  return text.size() >= start.size() &&
-         std::equal(start.begin(), start.end(), text.begin(),
-                    [](char want, char got) { return want == '?' || want == got; });
-}
-
-[[noreturn]] void fail_foreign(std::string_view text, const std::string& name) {
-  constexpr const char* kNeed = "need PNG, JPEG, BMP or WebP";
-  if (text.empty()) fail(name, "is empty: ", kNeed);
-  for (const Foreign& foreign : kForeignFormats)
-    if (starts_as(text, foreign.start))
-      fail(name, "is ", foreign.name, ": ", kNeed, "; convert it first");
-  fail(name, "is no image that this library reads: ", kNeed);
+const Format* find_format(std::string_view text) {
+  for (const Format& format : kFormats)
+    if (text.size() >= format.start.size() &&
+        std::equal(format.start.begin(), format.start.end(), text.begin(),
+                   [](char want, char got) { return want == '?' || want == got; }))
+      return &format;
+  return nullptr;
 }
 
 void check_size(const std::string& name, std::int64_t bytes) {
@@ -81,16 +69,21 @@ void check_pixels(const ImageSource& source, std::int64_t width, std::int64_t he
          "--max-pixels)");
 }
 
+std::string_view image_format(std::span<const std::byte> start) {
+  const Format* format = find_format(as_text(start));
+  return format ? format->name : "";
+}
+
 Tensor decode_image(std::span<const std::byte> bytes, const std::string& name,
                     std::int64_t max_pixels) {
+  constexpr const char* kNeed = "need PNG, JPEG, BMP or WebP";
   check_size(name, static_cast<std::int64_t>(bytes.size()));
-  const std::string_view text = as_text(bytes);
-  for (const Format& format : kFormats)
-    if (starts_as(text, format.start)) {
-      const DecodedImage image = format.decode({bytes, name, max_pixels});
-      return rowed(turned_upright(image.pixels, orientation_of(image.metadata)), name);
-    }
-  fail_foreign(text, name);
+  if (bytes.empty()) fail(name, "is empty: ", kNeed);
+  const Format* format = find_format(as_text(bytes));
+  if (!format) fail(name, "is no image that this library reads: ", kNeed);
+  if (!format->decode) fail(name, "is ", format->name, ": ", kNeed, "; convert it first");
+  const DecodedImage image = format->decode({bytes, name, max_pixels});
+  return rowed(turned_upright(image.pixels, orientation_of(image.metadata)), name);
 }
 
 Tensor load_image(const std::string& path, std::int64_t max_pixels) {

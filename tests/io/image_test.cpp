@@ -33,25 +33,36 @@ TEST(Image, PixelsAreThoseOfPillow) {
 
 TEST(Image, RefusesWhatIsNoImage) {
   EXPECT_EQ(decode_message(""), "f: is empty: need PNG, JPEG, BMP or WebP");
+  using namespace std::string_literals;
   const std::pair<std::string, std::string> others[] = {{"GIF89a", "GIF"},
-                                                        {std::string("II*\0\x08\0\0\0", 8), "TIFF"},
-                                                        {std::string("MM\0*\0\0\0\x08", 8), "TIFF"},
-                                                        {std::string("\0\0\0\x18"
-                                                                     "ftypheic",
-                                                                     12),
-                                                         "HEIC"},
-                                                        {std::string("\0\0\0\x18"
-                                                                     "ftypavif",
-                                                                     12),
-                                                         "AVIF"},
-                                                        {"%PDF-1.7", "PDF"}};
-  for (const auto& [bytes, format] : others)
-    EXPECT_EQ(decode_message(bytes),
+                                                        {"II*\0\x08\0\0\0"s, "TIFF"},
+                                                        {"MM\0*\0\0\0\x08"s, "TIFF"},
+                                                        {"II+\0"s, "TIFF"},
+                                                        {"MM\0+"s, "TIFF"},
+                                                        {"\0\0\0\x18"s + "ftypheic", "HEIC"},
+                                                        {"\0\0\0\x18"s + "ftyphevc", "HEIC"},
+                                                        {"\0\0\0\x18"s + "ftypmif1", "HEIF"},
+                                                        {"\0\0\0\x18"s + "ftypavif", "AVIF"},
+                                                        {"%PDF-1.7", "PDF"},
+                                                        {"\xff\x0a", "JPEG XL"},
+                                                        {"\0\0\0\x0cJXL "s, "JPEG XL"},
+                                                        {"\0\0\0\x0cjP  "s, "JPEG 2000"},
+                                                        {"\xff\x4f\xff\x51", "JPEG 2000"},
+                                                        {"8BPS", "PSD"},
+                                                        {"\0\0\1\0"s, "ICO"},
+                                                        {"\x8aMNG", "MNG"}};
+  for (const auto& [start, format] : others) {
+    EXPECT_EQ(decode_message(start),
               "f: is " + format + ": need PNG, JPEG, BMP or WebP; convert it first");
-  EXPECT_EQ(decode_message("RIFF"),
-            "f: is no image that this library reads: need PNG, JPEG, BMP or WebP");
-  EXPECT_EQ(decode_message("\x89PNG"),
-            "f: is no image that this library reads: need PNG, JPEG, BMP or WebP");
+    EXPECT_EQ(image_format(bytes_of(start)), format);
+  }
+  for (const char* none : {"RIFF", "RIFF1234WAVE", "\x89PNG", "text"}) {
+    EXPECT_EQ(decode_message(none),
+              "f: is no image that this library reads: need PNG, JPEG, BMP or WebP");
+    EXPECT_EQ(image_format(bytes_of(none)), "");
+  }
+  EXPECT_EQ(image_format(bytes_of("RIFF1234WEBP")), "WebP");
+  EXPECT_EQ(image_format({}), "");
 }
 
 TEST(Image, LimitsThePixels) {

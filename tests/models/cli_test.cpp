@@ -142,9 +142,11 @@ TEST_P(CliOfEach, TheOtherImagesAreStillDone) {
 
 TEST_P(CliOfEach, FoldersWithoutImages) {
   const std::string name = GetParam();
-  expect_refused(shipped(name, {folder_.path()}),
-                 name + ": " + folder_.path() +
-                     ": holds no .png, .jpg, .jpeg or .bmp files (subfolders are not searched)");
+  expect_refused(
+      shipped(name, {folder_.path()}),
+      name + ": " + folder_.path() +
+          ": holds no .png, .jpg, .jpeg, .jpe, .jfif, .bmp or .webp files (subfolders are "
+          "not searched)");
   expect_refused(shipped(name, {"-"}),
                  name + ": -: standard input is not read: name files or folders");
 }

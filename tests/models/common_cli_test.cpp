@@ -276,10 +276,50 @@ TEST(CommandLine, FailsWhereNothingCanBePrinted) {
 
 TEST(CommandLine, NeedsImagesInAFolder) {
   const TemporaryFolder home;
+  const std::string start = "mean: " + home.path() +
+                            ": holds no .png, .jpg, .jpeg, .jpe, .jfif, .bmp or .webp files "
+                            "(subfolders are not searched)";
+  EXPECT_EQ(complaint({"--checkpoint", "good", home.path()}), start + "\n");
+  home.write("notes.txt", "no picture");
+  home.write("b.tif", std::string("MM\0*", 4));
+  home.write("a.GIF", "GIF89a");
   EXPECT_EQ(complaint({"--checkpoint", "good", home.path()}),
-            "mean: " + home.path() +
-                ": holds no .png, .jpg, .jpeg or .bmp files "
-                "(subfolders are not searched)\n");
+            start + ", only a.GIF (GIF), b.tif (TIFF)\n");
+}
+
+TEST(CommandLine, NamesWhatItPassesOver) {
+  const TemporaryFolder home;
+  const std::string a = grey_png(home, "a.PNG", 10);
+  std::filesystem::create_directory(home / "folder");
+  home.write("empty", "");
+  home.write("notes.txt", "no picture");
+  home.write("b.tif", std::string("II*\0", 4));
+  std::filesystem::copy_file(a, home / "photograph");
+  const std::string note = "mean: " + home.path() +
+                           ": passed over, for their names do not end in .png, .jpg, .jpeg, .jpe, "
+                           ".jfif, .bmp or .webp: ";
+  const Outcome some = run({"--checkpoint", "good", home.path()});
+  EXPECT_EQ(some.code, 0);
+  EXPECT_EQ(some.err, note + "b.tif (TIFF), photograph (PNG)\n");
+  EXPECT_EQ(run({"--checkpoint", "good", "--quiet", home.path()}).err, "");
+  for (int i = 10; i < 20; ++i) home.write("t" + std::to_string(i), "GIF89a");
+  const std::string err = run({"--checkpoint", "good", home.path()}).err;
+  EXPECT_TRUE(err.starts_with(note + "b.tif (TIFF), photograph (PNG), t10 (GIF), ")) << err;
+  EXPECT_TRUE(err.ends_with(", t17 (GIF) and 2 more\n")) << err;
+}
+
+TEST(CommandLine, LimitsThePixels) {
+  const TemporaryFolder home;
+  const std::string a = grey_png(home, "a.png", 10);
+  const Tensor image = tensor::load_image(a);
+  const std::string pixels = std::to_string(image.shape(0) * image.shape(1)),
+                    fewer = std::to_string(image.shape(0) * image.shape(1) - 1);
+  EXPECT_EQ(run({"--checkpoint", "good", "--max-pixels", pixels, a}).code, 0);
+  EXPECT_EQ(complaint({"--checkpoint", "good", "--max-pixels", fewer, a}),
+            "mean: " + a + ": is " + std::to_string(image.shape(1)) + " x " +
+                std::to_string(image.shape(0)) + " pixels, more than the " + fewer +
+                " that are allowed: make it smaller, or allow more (max_pixels, or a program's "
+                "--max-pixels)\n");
 }
 
 TEST(CommandLine, RunsSavedInputs) {

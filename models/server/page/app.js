@@ -71,7 +71,7 @@ function press(name) {
 async function chooseSample(sample) {
   forget();
   press(sample.name);
-  $("file-note").textContent = "PNG, JPEG or BMP";
+  $("file-note").textContent = "PNG, JPEG, BMP or WebP";
   $("file").value = "";
   const response = await ask(sample.url);
   if (!response.ok) throw new Error(`${sample.url}: status ${response.status}`);
