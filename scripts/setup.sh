@@ -2,9 +2,9 @@
 # On Debian and its relatives they are installed with apt-get; elsewhere what is missing is printed.
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-packages=(g++ cmake ninja-build pkg-config libeigen3-dev nlohmann-json3-dev libcli11-dev libturbojpeg0-dev libwebp-dev
-          zlib1g-dev libdlpack-dev libgtest-dev libbenchmark-dev libdnnl-dev opencl-headers ocl-icd-opencl-dev libxgboost-dev
-          libcpp-httplib-dev valgrind ccache locales)
+packages=(g++ cmake ninja-build pkg-config libeigen3-dev nlohmann-json3-dev libcli11-dev libstb-dev libturbojpeg0-dev
+          libwebp-dev zlib1g-dev libdlpack-dev libgtest-dev libbenchmark-dev libdnnl-dev opencl-headers ocl-icd-opencl-dev
+          libxgboost-dev libcpp-httplib-dev valgrind ccache locales)
 [ "${TENSOR_BROWSER:-}" != need ] || packages+=(chromium)  # 122 MB, for the test of demo-server's page
 
 missing=()

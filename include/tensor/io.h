@@ -69,8 +69,8 @@ TENSOR_API void save_npz(const std::string& path, const std::map<std::string, Te
 /// PNG, BMP, JPEG or WebP (where libwebp is installed) by its first bytes, of several pictures the
 /// first; turned as EXIF data or XMP say, alpha dropped and grey spread as Pillow 13's
 /// exif_transpose and convert("RGB") do, but 16-bit grey PNGs give their upper bytes, where Pillow
-/// cuts values above 255. More than `max_pixels` pixels throw UserError before anything is decoded;
-/// up to them a small WebP or run-length coded BMP file may take memory.
+/// cuts values above 255. More than `max_pixels` pixels, or 250 million in a PNG, throw UserError
+/// before anything is decoded; up to them a small WebP or run-length coded BMP may take memory.
 TENSOR_API Tensor load_image(const std::string& path,
                              std::int64_t max_pixels = std::int64_t{1} << 26);
 TENSOR_API Tensor decode_image(std::span<const std::byte> bytes, const std::string& name,

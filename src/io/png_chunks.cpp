@@ -58,6 +58,7 @@ Png read_png_header(const ImageSource& source, const Chunk& chunk) {
          ", need IHDR");
   const auto byte = [&](std::size_t at) { return static_cast<int>(big_endian(chunk.data, at, 1)); };
   Png png;
+  png.header = chunk.data;
   png.width = static_cast<std::int64_t>(big_endian(chunk.data, 0, 4));
   png.height = static_cast<std::int64_t>(big_endian(chunk.data, 4, 4));
   png.depth = byte(8);
@@ -76,23 +77,17 @@ Png read_png_header(const ImageSource& source, const Chunk& chunk) {
          " and interlace ", interlacing, ", need 0, 0, and 0 or 1");
   check_pixels(source, png.width, png.height);
   png.interlaced = interlacing == 1;
-  const int most = (1 << std::min(png.depth, 8)) - 1;
-  if (!png.has_palette())
-    for (int grey = 0; grey <= most; ++grey)
-      png.colours[static_cast<std::size_t>(grey)].fill(
-          static_cast<std::uint8_t>(grey * 255 / most));
   return png;
 }
 
-void read_palette(const ImageSource& source, Bytes data, Png& png) {
+std::string read_palette(const ImageSource& source, Bytes data) {
+  constexpr std::size_t kMost = 256;
   const std::size_t count = data.size() / 3;
-  if (count > png.colours.size())
-    fail(source.name, "is damaged: a PNG palette of ", count, " colours, need at most ",
-         png.colours.size());
-  png.colours = {};
-  for (std::size_t i = 0; i < count; ++i)
-    for (std::size_t c = 0; c < 3; ++c)
-      png.colours[i][c] = std::to_integer<std::uint8_t>(data[3 * i + c]);
+  if (count > kMost)
+    fail(source.name, "is damaged: a PNG palette of ", count, " colours, need at most ", kMost);
+  std::string palette(as_text(data.first(3 * count)));
+  palette.resize(3 * kMost);
+  return palette;
 }
 
 // ---- Texts
@@ -170,7 +165,6 @@ Png read_png(const ImageSource& source) {
   ChunkReader chunks(source);
   Png png = read_png_header(source, chunks.next());
   PngMetadata metadata;
-  bool has_palette = false;
   std::int64_t packed = 0;
   while (true) {
     const Chunk chunk = chunks.next();
@@ -180,8 +174,7 @@ Png read_png(const ImageSource& source) {
       packed += std::ssize(chunk.data);
     } else if (chunk.kind == "PLTE") {
       if (!png.has_palette() || !png.data.empty()) continue;  // a suggestion, or misplaced
-      read_palette(source, chunk.data, png);
-      has_palette = true;
+      png.palette = read_palette(source, chunk.data);
     } else if (chunk.is_ancillary()) {
       metadata.add(chunk);
     } else {
@@ -189,7 +182,7 @@ Png read_png(const ImageSource& source) {
            ", which this library does not know");
     }
   }
-  if (png.has_palette() && !has_palette)
+  if (png.has_palette() && png.palette.empty())
     fail(source.name, "is damaged: a PNG image of palette colours without a palette");
   const std::int64_t row_bytes = (png.width * png.channels * png.depth + 7) / 8;
   if (png.height * row_bytes / kMaxDeflateRatio > packed)

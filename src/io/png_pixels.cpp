@@ -1,10 +1,12 @@
-// The pixels of a PNG file, unpacked row by row through zlib.
+// The pixels of a PNG file. Its data are unpacked and checked here, for stb_image unpacks without a
+// bound, checks no sums and leaves unset what a palette lacks. It gets a file without flaws.
 #include <zlib.h>
 
 #include <algorithm>
+#include <span>
 
 #include "src/io/png.h"
-#include "tensor/creation.h"
+#include "tensor/error.h"
 
 namespace tensor {
 namespace {
@@ -18,7 +20,7 @@ class PngData {
   PngData& operator=(const PngData&) = delete;
   ~PngData() { inflateEnd(&stream_); }
 
-  void read(std::span<std::uint8_t> out) {
+  void read(std::span<char> out) {
     constexpr std::size_t kMost = 1 << 30;  // zlib counts in 32 bits
     while (!out.empty()) out = out.subspan(read_some(out.first(std::min(out.size(), kMost))));
   }
@@ -31,9 +33,9 @@ class PngData {
     stream_.avail_in = static_cast<uInt>(part.size());
     return true;
   }
-  std::size_t read_some(std::span<std::uint8_t> out) {
+  std::size_t read_some(std::span<char> out) {
     if (stream_.avail_in == 0 && !next_part()) fail_short();
-    stream_.next_out = out.data();
+    stream_.next_out = reinterpret_cast<Bytef*>(out.data());
     stream_.avail_out = static_cast<uInt>(out.size());
     const int status = inflate(&stream_, Z_NO_FLUSH);
     if (status == Z_STREAM_END && stream_.avail_out > 0) fail_short();
@@ -61,55 +63,69 @@ constexpr PngPass kWholePng[] = {{0, 0, 1, 1}};
 constexpr PngPass kAdam7[] = {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4},
                               {0, 2, 2, 4}, {1, 0, 2, 2}, {0, 1, 1, 2}};
 
-/// The upper byte of 16 bits, as Pillow has it of colours.
-std::uint8_t png_sample(const std::uint8_t* row, std::int64_t index, int depth) {
-  if (depth == 8) return row[index];
-  if (depth == 16) return row[index * 2];
-  const std::int64_t bit = index * depth;
-  return static_cast<std::uint8_t>(row[bit / 8] >> (8 - depth - bit % 8) & ((1 << depth) - 1));
+/// The rows of all passes, each behind the number of its filter.
+std::string unpacked_rows(const Png& png, const std::string& name) {
+  PngData data(png.data, name);
+  std::string rows;
+  for (const PngPass& pass : png.interlaced ? std::span<const PngPass>(kAdam7) : kWholePng) {
+    if (png.width <= pass.left || png.height <= pass.top) continue;
+    const std::int64_t width = (png.width - pass.left + pass.right - 1) / pass.right,
+                       height = (png.height - pass.top + pass.down - 1) / pass.down;
+    const auto size = static_cast<std::size_t>(1 + (width * png.channels * png.depth + 7) / 8);
+    const std::size_t begin = rows.size();
+    rows.resize(begin + size * static_cast<std::size_t>(height));
+    data.read(std::span(rows).subspan(begin));
+    for (std::size_t at = begin; at < rows.size(); at += size)
+      if (const int filter = static_cast<unsigned char>(rows[at]); filter > 4)
+        fail(name, "is damaged: PNG filter ", filter, " does not exist");
+  }
+  return rows;
 }
 
-void unpack_pass(const Png& png, const PngPass& pass, PngData& data, const std::string& name,
-                 std::uint8_t* pixels) {
-  if (png.width <= pass.left || png.height <= pass.top) return;
-  const std::int64_t width = (png.width - pass.left + pass.right - 1) / pass.right;
-  const std::int64_t pixel_bits = std::int64_t{png.channels} * png.depth;
-  const auto size = static_cast<std::size_t>((width * pixel_bits + 7) / 8);
-  const auto step = static_cast<std::size_t>(std::max<std::int64_t>(pixel_bits / 8, 1));
-  std::vector<std::uint8_t> line(1 + size), last(1 + size);  // the number of the filter, the row
-  for (std::int64_t y = pass.top; y < png.height; y += pass.down) {
-    data.read(line);
-    if (line[0] >= kPngFilters)
-      fail(name, "is damaged: PNG filter ", int{line[0]}, " does not exist");
-    unfilter_row(line[0], std::span(line).subspan(1), std::span(last).subspan(1), step);
-    const std::uint8_t* row = line.data() + 1;
-    std::uint8_t* target = pixels + (y * png.width + pass.left) * 3;
-    for (std::int64_t i = 0; i < width; ++i, target += 3 * pass.right) {
-      const std::uint8_t first = png_sample(row, i * png.channels, png.depth);
-      const Rgb colour = png.is_rgb() ? Rgb{first, png_sample(row, i * png.channels + 1, png.depth),
-                                            png_sample(row, i * png.channels + 2, png.depth)}
-                                      : png.colours[first];
-      std::copy(colour.begin(), colour.end(), target);
-    }
-    std::swap(line, last);
-  }
+/// In zlib's form but not made smaller, so that stb_image need only copy them.
+std::string stored(const std::string& rows) {
+  uLongf size = compressBound(rows.size());
+  std::string data(size, '\0');
+  if (compress2(reinterpret_cast<Bytef*>(data.data()), &size,
+                reinterpret_cast<const Bytef*>(rows.data()), rows.size(), Z_NO_COMPRESSION) != Z_OK)
+    internal_error("png", "zlib's own bound does not hold");
+  data.resize(size);
+  return data;
+}
+
+void append_number(std::string& file, std::uint64_t number) {
+  for (int shift = 24; shift >= 0; shift -= 8) file += static_cast<char>(number >> shift & 0xff);
+}
+
+void append_chunk(std::string& file, std::string_view kind, std::string_view data) {
+  append_number(file, data.size());
+  const std::size_t begin = file.size();
+  file.append(kind).append(data);
+  const auto* first = reinterpret_cast<const Bytef*>(file.data() + begin);
+  append_number(file, crc32_z(0, first, file.size() - begin));
+}
+
+std::string file_without_flaws(const Png& png, const std::string& name) {
+  const std::string data = stored(unpacked_rows(png, name));
+  std::string file = "\x89PNG\r\n\x1a\n";
+  file.reserve(data.size() + 1024);
+  append_chunk(file, "IHDR", as_text(png.header));
+  if (png.has_palette()) append_chunk(file, "PLTE", png.palette);
+  append_chunk(file, "IDAT", data);
+  append_chunk(file, "IEND", "");
+  return file;
 }
 
 }  // namespace
 
-Tensor png_pixels(const Png& png, const std::string& name) {
-  Tensor pixels = empty({png.height, png.width, 3}, u8);
-  PngData data(png.data, name);
-  const std::span<const PngPass> passes =
-      png.interlaced ? std::span<const PngPass>(kAdam7) : std::span<const PngPass>(kWholePng);
-  for (const PngPass& pass : passes)
-    unpack_pass(png, pass, data, name, pixels.mutable_data<std::uint8_t>());
-  return pixels;
-}
-
 DecodedImage decode_png(const ImageSource& source) {
   Png png = read_png(source);
-  return {png_pixels(png, source.name), std::move(png.metadata)};
+  // stb_image counts in int the bytes of the file and of the pixels, of up to 8 bytes each.
+  constexpr std::int64_t kMostPixels = 250'000'000, kMostOfSide = 1 << 24;
+  if (png.width * png.height > kMostPixels || std::max(png.width, png.height) > kMostOfSide)
+    fail(source.name, "is ", png.width, " x ", png.height, " pixels, need at most ", kMostPixels,
+         " in a PNG image, and ", kMostOfSide, " each way: make it smaller");
+  return {stb_pixels(file_without_flaws(png, source.name), source.name), std::move(png.metadata)};
 }
 
 }  // namespace tensor

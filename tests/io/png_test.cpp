@@ -47,6 +47,16 @@ TEST(Png, RefusesBadSizes) {
   EXPECT_EQ(
       decode_message(png_header(16000, 16000, 16, 6) + chunk("IDAT", zlib("x")) + kPngEnd, 1 << 30),
       "f: claims 16000 x 16000 pixels, which its 9 bytes of image data cannot hold");
+  for (const unsigned width : {16000u, 1u << 25}) {
+    const unsigned height = width == 16000 ? 16000 : 1;
+    const std::string size = std::to_string(width) + " x " + std::to_string(height);
+    EXPECT_EQ(decode_message(png_header(width, height, 1, 0) +
+                                 chunk("IDAT", std::string(40000, 'x')) + kPngEnd,
+                             1 << 30),
+              "f: is " + size +
+                  " pixels, need at most 250000000 in a PNG image, and 16777216 each way: "
+                  "make it smaller");
+  }
 }
 
 TEST(Png, RefusesBadData) {

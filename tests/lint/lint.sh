@@ -44,7 +44,7 @@ arrows=$(find include src -name '*.h' -o -name '*.cpp' | grep -v '^src/kernels/c
          xargs awk -f tests/lint/arrows.awk) || complain "includes run up:" "$arrows"
 echo "${arrows##*$'\n'}"
 
-foreign=$(grep -rnE '#include <(Eigen|nlohmann|CLI|turbojpeg|webp|dnnl|dlpack|httplib)' include)
+foreign=$(grep -rnE '#include <(Eigen|nlohmann|CLI|stb|turbojpeg|webp|dnnl|dlpack|httplib)' include)
 [ -z "$foreign" ] || complain "public headers include other libraries:" "$foreign"
 served=$(grep -rlF '#include <httplib.h>' --include=*.h --include=*.cpp src models examples bench tests | grep -vE '^(models|tests)/server/')
 [ -z "$served" ] || complain "only the server may include httplib:" "$served"
