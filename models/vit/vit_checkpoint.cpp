@@ -341,8 +341,9 @@ Preprocessing preprocessing_of(const Checkpoint& checkpoint, const LoadedVit& vi
                  "a ViT's images are not padded: leave it out");
   const Size size = preprocessed_size(image, rule);
   if (!(size == image) && vit.config.position_resize == PositionResize::refuse)
-    tensor::fail(checkpoint.preprocessor->path(), "makes images of ", size.height, " x ",
-                 size.width, ", but the model takes ", image.height, " x ", image.width);
+    tensor::fail((checkpoint.preprocessor ? *checkpoint.preprocessor : checkpoint.config).path(),
+                 "makes images of ", size.height, " x ", size.width, ", but the model takes ",
+                 image.height, " x ", image.width);
   return rule;
 }
 

@@ -146,9 +146,10 @@ inline Cases safetensors_cases() {
        "and data_offsets"},
       {"no dtype", "vit_hf", entry(whole, 16),
        "DIR/model.safetensors: tensor \"a\": the key dtype is missing"},
-      {"a dtype that is not held", "vit_hf", entry(R"("dtype":"F8_E4M3",)" + whole, 16),
-       "DIR/model.safetensors: tensor \"a\": has the dtype F8_E4M3, which this library does not "
-       "hold: convert it to one of BOOL U8 I8 I16 I32 I64 F16 BF16 F32 F64"},
+      {"a size that a dtype that is not held has not", "vit_hf",
+       entry(R"("dtype":"F8_E4M3",)" + whole, 16),
+       "DIR/model.safetensors: tensor \"a\": the shape (4,) of F8_E4M3 takes 4 bytes, but "
+       "data_offsets are 0 and 16"},
       {"an unknown dtype", "vit_hf", entry(R"("dtype":"F33",)" + whole, 16),
        "DIR/model.safetensors: tensor \"a\": has the unknown dtype \"F33\", need one of BOOL U8 I8 "
        "I16 I32 I64 F16 BF16 F32 F64"},
@@ -158,10 +159,11 @@ inline Cases safetensors_cases() {
       {"a fractional shape", "vit_hf", entry(f32 + R"("shape":[4.5],"data_offsets":[0,16])", 16),
        "DIR/model.safetensors: tensor \"a\": shape holds something other than whole numbers from 0 "
        "to 2^63 - 1"},
-      {"nine axes", "vit_hf",
+      {"more axes than are held", "vit_hf",
        entry(f32 + R"("shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,4],"data_offsets":[0,16])", 16),
-       "DIR/model.safetensors: tensor \"a\": has more than 16 axes, which is the most that a "
-       "tensor can have"},
+       "DIR: does not hold a ViT: there is neither a tensor "
+       "\"...embeddings.patch_embeddings.projection.weight\" (Hugging Face) nor "
+       "\"patch_embed.proj.weight\" (timm)"},
       {"a product that wraps to 0", "vit_hf",
        entry(f32 + R"("shape":[4294967296,4294967296],"data_offsets":[0,0])", 0),
        "DIR/model.safetensors: tensor \"a\": the shape (4294967296, 4294967296) takes more than "

@@ -4,6 +4,14 @@
 #include <set>
 
 namespace tensor::fusion {
+namespace {
+
+// What it takes to look at a group, beside one that equals another: the cost of a new one is asked
+// for, and all take as long as they have operands, of which a concatenation may have thousands.
+constexpr std::int64_t kNew = 16;
+constexpr std::int64_t kOperands = 32;
+
+}  // namespace
 
 Cones::Cones(const ComputeGraph& graph, Piece piece, const FuseLimits& limits, GroupCosts& costs)
     : graph_(graph),
@@ -26,28 +34,20 @@ std::vector<std::vector<Choice>> Cones::find(std::int64_t most) && {
     open[at(top - piece_.begin)] = {{top}};
     add({top}, {top});
   }
-  for (int size = 2; size <= limits_.nodes && most > 0; ++size)
+  std::int64_t effort = kNew * most;
+  for (int size = 2; size <= limits_.nodes && effort > 0; ++size)
     for (std::vector<Members>& cones : open) {
       std::vector<Members> larger;
       for (const Members& members : cones)
         for (Members& more : grown(members)) {
-          if (most <= 0) break;
-          most -= effort(more);
-          add(more, {more.front()});
+          if (effort <= 0) break;
+          effort -= add(more, {more.front()});
           larger.push_back(std::move(more));
         }
       cones = std::move(larger);
     }
   for (const ParallelRun& run : graph_.fusible.runs) add_run(run);
   return std::move(choices_);
-}
-
-// Looking at a group takes as long as it has operands: a concatenation may have thousands.
-std::int64_t Cones::effort(const Members& members) const {
-  constexpr std::size_t kOperands = 32;  // of a group that counts as one
-  std::size_t operands = 0;
-  for (const int m : members) operands += graph_.graph[graph_.ids[at(m)]].inputs.size();
-  return static_cast<std::int64_t>(1 + operands / kOperands);
 }
 
 // The sets of one operator more that are convex too and lead to the same one. Members are added in
@@ -93,7 +93,12 @@ void Cones::add_run(const ParallelRun& run) {
   if (*first >= piece_.begin && *last < piece_.end) add(members, sinks, &run);
 }
 
-void Cones::add(const Members& members, const std::vector<int>& sinks, const ParallelRun* run) {
+std::int64_t Cones::add(const Members& members, const std::vector<int>& sinks,
+                        const ParallelRun* run) {
+  std::int64_t operands = 0;
+  for (const int m : members)
+    operands += static_cast<std::int64_t>(graph_.graph[graph_.ids[at(m)]].inputs.size());
+  const std::size_t asked = costs_.asked();
   std::vector<ValueId> values;
   NodeSet set(piece_.end - piece_.begin);
   for (const int m : members) {
@@ -102,11 +107,12 @@ void Cones::add(const Members& members, const std::vector<int>& sinks, const Par
   }
   const Group group = make_group(graph_.graph, graph_.wires, std::move(values));
   const GroupCost& cost = run ? costs_.of(group, *run) : costs_.of(group);
+  const std::int64_t effort = (costs_.asked() > asked ? kNew : 1) * (1 + operands / kOperands);
   if (cost.family < 0) {
     const Node& node = graph_.graph[group.nodes.front()];
     if (members.size() == 1)
       internal_error("fuse", "no kernel runs the operator ", info(node.op).name, " : ", node.type);
-    return;
+    return effort;
   }
   const double price = cost.microseconds * (run ? 1 + limits_.merging : 1);
   Choice choice{std::move(set), static_cast<int>(members.size()), {}, cost, price, run != nullptr};
@@ -115,6 +121,7 @@ void Cones::add(const Members& members, const std::vector<int>& sinks, const Par
       if (c < piece_.end && !choice.nodes.has(c - piece_.begin))
         choice.readers.push_back(c - piece_.begin);
   for (const int sink : sinks) choices_[at(sink - piece_.begin)].push_back(choice);
+  return effort;
 }
 
 }  // namespace tensor::fusion

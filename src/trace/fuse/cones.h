@@ -14,17 +14,18 @@ class Cones {
 
   Cones(const ComputeGraph& graph, Piece piece, const FuseLimits& limits, GroupCosts& costs);
 
-  /// The groups that end in each operator of the piece, the one of it alone first; at most about
-  /// `most` of several operators, those of few before those of more. Throws InternalError when an
-  /// operator has no kernel by itself.
+  /// The groups that end in each operator of the piece, the one of it alone first; of several
+  /// operators at most about `most` that are unlike each other, those of few before those of more.
+  /// Throws InternalError when an operator has no kernel by itself.
   std::vector<std::vector<Choice>> find(std::int64_t most) &&;
 
  private:
-  std::int64_t effort(const Members& members) const;
   std::vector<Members> grown(const Members& members) const;
   bool is_convex_with(const Members& members, int p) const;
   void add_run(const ParallelRun& run);
-  void add(const Members& members, const std::vector<int>& sinks, const ParallelRun* run = nullptr);
+  // Returns the effort that it took.
+  std::int64_t add(const Members& members, const std::vector<int>& sinks,
+                   const ParallelRun* run = nullptr);
 
   const ComputeGraph& graph_;
   const Piece piece_;

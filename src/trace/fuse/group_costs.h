@@ -23,6 +23,8 @@ class GroupCosts {
       return cost_(merged.laid, merged.group);
     });
   }
+  /// How many costs were asked for.
+  std::size_t asked() const { return costs_.size(); }
   std::string structure(const Group& group) const { return structures_.of(group); }
 
  private:
