@@ -324,9 +324,13 @@ void Program::neural() {
                       keys = a < inputs_.size() ? kTypes[pick(3)] : tn::f32;
       return append(
           [=](const Tensors& v) {
-            return tn::scaled_dot_product_attention(v[a].astype(queries).astype(tn::f32),
-                                                    tn::tanh(v[a]),
-                                                    v[a].astype(keys).astype(tn::f32));
+            // A cast to its own type copies a value when it is called, but is no operator of a
+            // graph, and the last bits of an eager product depend on how its operands lie.
+            const auto through = [&](tn::DType type) {
+              return type == tn::f32 ? v[a] : v[a].astype(type).astype(tn::f32);
+            };
+            return tn::scaled_dot_product_attention(through(queries), tn::tanh(v[a]),
+                                                    through(keys));
           },
           bounds_[a]);
     }
