@@ -8,7 +8,7 @@ namespace {
 
 // What it takes to look at a group, beside one that equals another: the cost of a new one is asked
 // for, and all take as long as they have operands, of which a concatenation may have thousands.
-constexpr std::int64_t kNew = 16;
+constexpr std::int64_t kNew = 4;
 constexpr std::int64_t kOperands = 32;
 
 }  // namespace
