@@ -17,7 +17,8 @@ set(costly
     Tuning.EndsWithNoSlowerFusionThanItBeganWith Hints.AnotherGpusLogIsOne
     RunOnDevice.EveryTypeOfNumbersAgreesWithTheEagerRun
     CpuTuning.MeasuresEveryWayAndUsesTheBest LearnedModel.ALoadedModelIsAGoodStart
-    Constants.ManyRandomFunctionsThatWriteAgreeWithTheEagerCall LogTest.LosesOnlyTheLineBeingWrittenWhenKilled)
+    Constants.ManyRandomFunctionsThatWriteAgreeWithTheEagerCall Fuse.WorkIsLinearInGraphsOfAnyShape
+    LogTest.LosesOnlyTheLineBeingWrittenWhenKilled)
 
 # Unsanitized: they only compile GPU kernels, and NVRTC is not ours to watch, or estimate or verify what others run, for
 # minutes each; one has 64 processes.
