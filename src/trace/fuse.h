@@ -42,7 +42,7 @@ struct FuseLimits {
   // What bounds the time, which is linear in the size of a graph of any shape.
   int groups = 4096;             // of several operators, beside two for each operator
   std::int64_t steps = 1 << 18;  // from one set S to another
-  int piece = 1024;              // operators that are planned at once
+  int piece = 4096;              // operators that are planned at once
 };
 
 /// The cheapest partition. Throws InternalError when some operator has no kernel even by itself.
