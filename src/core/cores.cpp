@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of one folder; 0 where there is none. Version 2 has "200000 100000" or "max 100000" in one file,
-// version 1 the two numbers in two, the first one -1 for none.
+// The quota of one folder is 0 where there is none. Version 2 has "200000 100000" or "max 100000"
+// in one file, version 1 the two numbers in two, the first one -1 for none.
 double quota_in(const fs::path& folder) {
   double quota = 0, period = 0;
   Classic<std::ifstream> both(folder / "cpu.max"), first(folder / "cpu.cfs_quota_us"),
@@ -25,8 +25,8 @@ double quota_in(const fs::path& folder) {
   return quota > 0 && period > 0 ? quota / period : 0;
 }
 
-// Of a group and all that it is part of. In a container the path may be one of the host, of which
-// only the end of the walk is there.
+// A group is bound by all that it is part of, too. In a container the path may be one of the host,
+// of which only the end of the walk is there.
 double least_quota(const fs::path& mount, const fs::path& group) {
   double least = 0;
   for (fs::path at = group.relative_path();; at = at.parent_path()) {

@@ -44,7 +44,7 @@ class Watcher {
  protected:
   /// Once all of the object is there: other threads may call it from now on.
   void start_watching();
-  /// Of the destructor, first of all: returns when no other thread is in before_write.
+  /// A destructor calls this first of all: it returns when no other thread is in before_write.
   void stop_watching();
   ~Watcher() { stop_watching(); }
 

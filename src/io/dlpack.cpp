@@ -20,7 +20,7 @@ struct TypeRow {
   DLDataTypeCode code;
   std::uint8_t bits;
 };
-// Of DLPack 0.8; Debian's header is of 0.6.
+// DLPack has it since 0.8; Debian's header is of 0.6.
 constexpr auto kDLPackBool = static_cast<DLDataTypeCode>(6);
 constexpr TypeRow kTypes[] = {{boolean, kDLPackBool, 8}, {u8, kDLUInt, 8},      {i8, kDLInt, 8},
                               {i16, kDLInt, 16},         {i32, kDLInt, 32},     {i64, kDLInt, 64},

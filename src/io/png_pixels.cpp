@@ -82,7 +82,7 @@ std::string unpacked_rows(const Png& png, const std::string& name) {
   return rows;
 }
 
-/// In zlib's form but not made smaller, so that stb_image need only copy them.
+/// The rows in zlib's form, but not made smaller: stb_image need only copy them.
 std::string stored(const std::string& rows) {
   uLongf size = compressBound(rows.size());
   std::string data(size, '\0');

@@ -10,7 +10,7 @@
 namespace tensor {
 namespace {
 
-// As webp/decode.h declares them.
+// webp/decode.h declares them so.
 using WebPGetInfo = int(const std::uint8_t* data, std::size_t size, int* width, int* height);
 using WebPDecodeRGBInto = std::uint8_t*(const std::uint8_t* data, std::size_t size,
                                         std::uint8_t* out, std::size_t out_size, int stride);
@@ -102,7 +102,7 @@ DecodedImage decode_webp(const ImageSource& source) {
   if (webp.left + width > webp.width || webp.top + height > webp.height)
     fail(source.name, "is damaged: a WebP picture of ", width, " x ", height, " pixels at ",
          webp.left, ", ", webp.top, " on a canvas of ", webp.width, " x ", webp.height);
-  // As Pillow has the first picture of several: what it leaves free is black.
+  // Pillow shows the first picture of several so: what it leaves free is black.
   Tensor pixels = zeros({webp.height, webp.width, 3}, u8);
   const std::int64_t begin = (webp.top * webp.width + webp.left) * 3;
   if (!library.function<WebPDecodeRGBInto>("WebPDecodeRGBInto")(

@@ -90,7 +90,7 @@ std::byte* CpuEngine::address(const Context& context, const Location& location) 
   return nullptr;
 }
 
-// At once elsewhere, rather than kernel by kernel.
+// A forked child runs all kernels elsewhere at once, rather than one by one.
 void CpuEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
                     const Observer& observe) const {
   cpu::run_with_pool([&] { run_here(inputs, outputs, observe); });

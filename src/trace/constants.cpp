@@ -9,7 +9,7 @@
 namespace tensor {
 namespace {
 
-// Of the bytes, in four lanes so that it is as fast as memory.
+// Four lanes make the hash of the bytes as fast as memory.
 std::uint64_t hash_of_bytes(const std::byte* bytes, std::size_t count) {
   constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15u;
   std::uint64_t lanes[4] = {1, 2, 3, 4}, words[4] = {};
@@ -28,7 +28,7 @@ std::uint64_t hash_of_bytes(const std::byte* bytes, std::size_t count) {
   return hash;
 }
 
-// Of the elements. What a broadcast repeats counts once.
+// What a broadcast repeats counts once.
 std::uint64_t hash_of_elements(const Tensor& x) {
   detail::TensorImpl once = detail::stored(x);
   for (int axis = 0; axis < once.type.shape.rank(); ++axis)

@@ -36,7 +36,7 @@ class Graph {
   /// Infers the type as `apply_op` does.
   ValueId add(Op op, std::vector<ValueId> inputs, Attrs attrs = {}, std::string where = {});
   void set_outputs(std::vector<ValueId> outputs);
-  /// In place of the constant of a node, one of its type.
+  /// The value, of its type, takes the place of the constant of a node.
   void set_constant(ValueId id, const Tensor& value) { nodes_[at(id)].constant = value; }
 
   const Node& operator[](ValueId id) const { return nodes_[at(id)]; }

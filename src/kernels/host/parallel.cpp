@@ -56,10 +56,11 @@ class Substitute {
 };
 
 thread_local bool is_pool_lost = false;
-// Of the one thread that a child has at first. Never destroyed: it waits until the process ends.
+// It belongs to the one thread that a child has at first, and is never destroyed: it waits until
+// the process ends.
 Substitute* substitute = nullptr;
 
-// In the child, in the thread that called fork().
+// The child calls this in the thread that called fork().
 void note_fork() {
   is_pool_lost = true;
   substitute = nullptr;

@@ -31,7 +31,7 @@ void ComputeGraph::order() {
     index[at(id)] = size();
     ids.push_back(id);
   };
-  // Of chains that agree for some operators and then part, all versions together.
+  // A family has all versions of chains that agree for some operators and then part.
   std::vector<std::vector<const Parallel*>> families;
   std::map<ValueId, std::size_t> family_of;
   for (const Parallel& chains : fusible.parallel) {

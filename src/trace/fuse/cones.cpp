@@ -115,7 +115,7 @@ std::int64_t Cones::add(const Members& members, const std::vector<int>& sinks,
     return effort;
   }
   const double price = cost.microseconds * (run ? 1 + limits_.merging : 1);
-  Choice choice{std::move(set), static_cast<int>(members.size()), {}, cost, price, run != nullptr};
+  Choice choice{std::move(set), {}, cost, price, run != nullptr};
   for (const int m : choice.nodes.members())
     for (const int c : graph_.consumers[at(piece_.begin + m)])
       if (c < piece_.end && !choice.nodes.has(c - piece_.begin))

@@ -16,7 +16,7 @@ class GroupCosts {
   const GroupCost& of(const Group& group) {
     return known(group, [&] { return cost_(laid_, group); });
   }
-  /// Of parallel products: what the one product costs that they become.
+  /// Parallel products cost what the one product costs that they become.
   const GroupCost& of(const Group& group, const ParallelRun& run) {
     return known(group, [&] {
       const Isolated merged = merged_alone(laid_, run);

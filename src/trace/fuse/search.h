@@ -23,7 +23,6 @@ namespace tensor::fusion {
 /// A group that some kernel runs. Operators are counted from the first of the piece.
 struct Choice {
   NodeSet nodes;
-  int size;                  // of nodes
   std::vector<int> readers;  // operators of the piece, outside the group, that read a member
   GroupCost cost;
   double price;  // what it counts in the search

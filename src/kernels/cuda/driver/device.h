@@ -27,9 +27,9 @@ class Device {
   static Device& get(int index = 0);
   /// Whether this process has called the driver: its children cannot, then, but for start_anew.
   static bool is_started();
-  /// In a child of a process that may have called the driver, before all else: what calls the
-  /// driver from now on gets a copy of it, which begins afresh. What the parent had on its devices
-  /// is out of reach here.
+  /// A child of a process that may have called the driver calls this before all else: what calls
+  /// the driver from now on gets a copy of it, which begins afresh. What the parent had on its
+  /// devices is out of reach here.
   static void start_anew();
 
   const DeviceInfo& info() const { return info_; }
