@@ -7,13 +7,16 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <vector>
 
+#include "tensor/io.h"
 #include "tests/error_of.h"
 #include "tests/temporary_folder.h"
 
@@ -47,5 +50,23 @@ class FolderTest : public ::testing::Test {
 
   const check::TemporaryFolder folder_;
 };
+
+// A file with that header, its length in front, and `data` zero bytes behind.
+inline std::string safetensors_file(const std::string& header, std::size_t data = 0) {
+  const std::uint64_t length = header.size();
+  std::string text(8, '\0');
+  std::memcpy(text.data(), &length, 8);
+  return text + header + std::string(data, '\0');
+}
+
+inline Safetensors safetensors_of(const std::string& text) {
+  return parse_safetensors(bytes_of(text), "f");
+}
+inline std::string safetensors_message(const std::string& text) {
+  return check::error_of([&] { safetensors_of(text); });
+}
+inline std::string safetensors_header_message(const std::string& header, std::size_t data = 0) {
+  return safetensors_message(safetensors_file(header, data));
+}
 
 }  // namespace tensor::testing
