@@ -2,13 +2,7 @@
 
 # Costly: they take longer than ten seconds each. The everyday set runs smaller cases of the same kinds.
 set(costly
-    GemmSm90.IsRight GemmSm90.SumsRows GemmSm90.NormalizesRows GemmSm90.TakesAnyShapesAndLayouts
-    Space.SchedulesAtRandomAreRight Space.SizesForViT SpaceMma.SchedulesAtRandomAreRight
-    Conv.IsRight Conv.IsRightAtOddSizes Conv.WeightsMayBeOperands AttentionSm90.IsRight
-    SoftmaxMma.IsRight SoftmaxMma.SchedulesAtRandomAreRight SoftmaxMma.PlansWithItAreRight
-    SoftmaxMma.TheNineModelsDoWithout
-    GeneratedKernels.AgreeWithTheReference GeneratedKernels.TakeAnyLayout PlanOnEmulator.Transformer
-    */StandardModels.* */StandardModelsOnGpu.* */EmulatedModels.*detr*
+    SoftmaxMma.TheNineModelsDoWithout */StandardModels.* */StandardModelsOnGpu.*
     Compiled.DigitsInBf16HaveTheSameTopClass Cli.AllModesReadTheSameDigits */SceneScores.*/eager
     Tune.TheOtherProgramsDoToo Tune.MeasuresThenRunsTheTunedModel Tune.EndsWhenItsGoalIsReached
     Tuning.NothingIsLostWhenItIsKilled Tuning.LeavesOutFusionsThatSlowTheWholeModelDown
@@ -20,11 +14,18 @@ set(costly
     Constants.ManyRandomFunctionsThatWriteAgreeWithTheEagerCall Fuse.WorkIsLinearInGraphsOfAnyShape
     LogTest.LosesOnlyTheLineBeingWrittenWhenKilled)
 
-# Unsanitized: they only compile GPU kernels, and NVRTC is not ours to watch, or estimate or verify what others run, for
-# minutes each; one has 64 processes.
+# Unsanitized: they take long, and nearly all of it where the sanitizers see nothing. They compile GPU kernels by NVRTC,
+# run many of them on the emulated GPU, which checks each access itself, estimate or verify what others run; one has 64
+# processes.
 set(unsanitized
     *CompilesWithoutSpills* *CompileWithoutSpills* *CompilesForTheGpu* *CompileForTheGpu* *CompilesForHopper* *CompileForHopper*
     *WhatTheModelLikesCompiles* *CompileForEveryArchitecture* *HoldsWhatLevelZeroTakes*
+    GemmSm90.IsRight GemmSm90.SumsRows GemmSm90.NormalizesRows GemmSm90.TakesAnyShapesAndLayouts
+    Space.SchedulesAtRandomAreRight Space.SizesForViT SpaceMma.SchedulesAtRandomAreRight
+    Conv.IsRight Conv.IsRightAtOddSizes Conv.WeightsMayBeOperands AttentionSm90.IsRight
+    SoftmaxMma.IsRight SoftmaxMma.SchedulesAtRandomAreRight SoftmaxMma.PlansWithItAreRight
+    GeneratedKernels.AgreeWithTheReference GeneratedKernels.TakeAnyLayout PlanOnEmulator.Transformer
+    */EmulatedModels.*detr*
     *VerifyFindsNothing/setr_mmseg_mla* *VerifyFindsNothing/setr_mmseg_pup* *SixtyFourProcesses*)
 
 list(JOIN costly ":" costly)

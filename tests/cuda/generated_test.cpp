@@ -37,10 +37,11 @@ TEST(GeneratedKernels, CompileForEveryArchitecture) {
     const auto time = estimate_of(family, laid, group, machine);
     ASSERT_TRUE(time) << c.name << '\n' << laid.graph;
     EXPECT_GT(*time, 0) << c.name;
+    const std::string architecture = machine.device.architecture();
     for (const Call& call : built_by(family, laid, group, machine).calls) {
+      if (!is_drawn(call.source, architecture)) continue;
       SCOPED_TRACE(c.name + "\n" + call.source.text);
-      const std::string log =
-          Compiler::get().compile(call.source, machine.device.architecture()).log;
+      const std::string log = Compiler::get().compile(call.source, architecture).log;
       EXPECT_EQ(trouble(log), "");
       EXPECT_EQ(log.find("warning"), std::string::npos) << log;
     }

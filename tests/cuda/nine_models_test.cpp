@@ -41,7 +41,8 @@ class Kernels {
   void expect_no_trouble() const {
     const std::string architecture = machine_.device.architecture();
     std::vector<const KernelSource*> list;
-    for (const auto& [name, source] : kernels_) list.push_back(&source);
+    for (const auto& [name, source] : kernels_)
+      if (is_drawn(source, architecture)) list.push_back(&source);
     std::atomic<std::size_t> next = 0;
     std::mutex mutex;
     const auto work = [&] {
@@ -54,7 +55,7 @@ class Kernels {
     std::thread other(work);
     work();
     other.join();
-    std::cout << list.size() << " kernels for " << architecture << '\n';
+    std::cout << list.size() << " of " << kernels_.size() << " kernels for " << architecture << '\n';
   }
 
  private:

@@ -79,6 +79,7 @@ TEST(WholeModels, StandardModels) {
 TEST(WholeModels, GeneratedKernelsOfLargeBatchesCompileWithoutSpills) {
   if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
   const Machine machine = machine_of(typical_device(90));
+  const std::string architecture = machine.device.architecture();
   const std::set<std::string_view> products = {"attention_sm90", "attention_mma", "gemm_sm90",
                                                "gemm_mma",       "gemm_plain",    "conv"};
   std::set<std::string> seen;
@@ -91,10 +92,9 @@ TEST(WholeModels, GeneratedKernelsOfLargeBatchesCompileWithoutSpills) {
       EXPECT_NE(family.name, "host");
       if (products.contains(family.name)) continue;
       for (const Call& call : lower_group(laid, group, machine).calls) {
-        if (!seen.insert(call.source.text).second) continue;
+        if (!seen.insert(call.source.text).second || !is_drawn(call.source, architecture)) continue;
         SCOPED_TRACE(std::string(name) + "\n" + call.source.text);
-        const std::string log =
-            Compiler::get().compile(call.source, machine.device.architecture()).log;
+        const std::string log = Compiler::get().compile(call.source, architecture).log;
         EXPECT_EQ(trouble(log), "");
         EXPECT_EQ(log.find("warning"), std::string::npos) << log;
       }

@@ -56,7 +56,7 @@ class Kill : public ::testing::Test {
 // No line is lost but the one that is being written, the log can be read after each, and nobody
 // goes on measuring.
 TEST_F(Kill, AtAnyMomentCostsOneLine) {
-  constexpr int kKills = 50;
+  constexpr int kKills = 25;
   std::mt19937 random(static_cast<unsigned>(check::seed()));
   std::size_t before = 0;
   int grown = 0;
