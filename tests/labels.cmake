@@ -11,12 +11,12 @@ set(costly
     Tuning.EndsWithNoSlowerFusionThanItBeganWith Hints.AnotherGpusLogIsOne
     RunOnDevice.EveryTypeOfNumbersAgreesWithTheEagerRun
     CpuTuning.MeasuresEveryWayAndUsesTheBest LearnedModel.ALoadedModelIsAGoodStart
-    Constants.ManyRandomFunctionsThatWriteAgreeWithTheEagerCall Fuse.WorkIsLinearInGraphsOfAnyShape
+    Constants.ManyRandomFunctionsThatWriteAgreeWithTheEagerCall
     LogTest.LosesOnlyTheLineBeingWrittenWhenKilled)
 
 # Unsanitized: they take long, and nearly all of it where the sanitizers see nothing. They compile GPU kernels by NVRTC,
-# run many of them on the emulated GPU, which checks each access itself, estimate or verify what others run; one has 64
-# processes.
+# run many of them on the emulated GPU, which checks each access itself, fuse, estimate or verify what others run; one has
+# 64 processes.
 set(unsanitized
     *CompilesWithoutSpills* *CompileWithoutSpills* *CompilesForTheGpu* *CompileForTheGpu* *CompilesForHopper* *CompileForHopper*
     *WhatTheModelLikesCompiles* *CompileForEveryArchitecture* *HoldsWhatLevelZeroTakes*
@@ -25,7 +25,7 @@ set(unsanitized
     Conv.IsRight Conv.IsRightAtOddSizes Conv.WeightsMayBeOperands AttentionSm90.IsRight
     SoftmaxMma.IsRight SoftmaxMma.SchedulesAtRandomAreRight SoftmaxMma.PlansWithItAreRight
     GeneratedKernels.AgreeWithTheReference GeneratedKernels.TakeAnyLayout PlanOnEmulator.Transformer
-    */EmulatedModels.*detr*
+    */EmulatedModels.*detr* Fuse.WorkIsLinearInGraphsOfAnyShape
     *VerifyFindsNothing/setr_mmseg_mla* *VerifyFindsNothing/setr_mmseg_pup* *SixtyFourProcesses*)
 
 list(JOIN costly ":" costly)
