@@ -79,9 +79,13 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1)
   load_box_to_all(at, map, barrier, {1, 2, 3}, 3);
   load_pixels(at, map, barrier, {0, -1, -1, 0}, {1, 2});
   barrier_wait(barrier, 0);
-  float first[4], both[4] = {};
-  load_peer(first, peer_address(at, cluster_rank() ^ 1));
-  store_peer(peer_address(at, 0), load_peer(peer_address(at, 1)));
+  float first[4], two[2], both[4] = {};
+  const u32 peer = peer_address(at, cluster_rank() ^ 1);
+  send(peer, peer + 1024, {1, 2});
+  send(peer, peer + 1024, {1, 2, 3, 4});
+  barrier_wait_for_sent(barrier, 1);
+  load_own(first, at);
+  load_own(two, at);
   barrier_arrive_peer(peer_address(barrier, 1));
   const u32 a[4] = {1, 2, 3, 4};
   wgmma_fence();
@@ -97,7 +101,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1)
   store_box(map, at, {1, 2, 3, 4, 5});
   store_commit();
   store_wait();
-  *out = first[0] + both[0];
+  *out = first[0] + two[0] + both[0];
 })";
   expect_compiles(wgmma_text("FromMemory", {8, f16, false, false, true}) +
                       wgmma_text("FromRegisters", {8, bf16, true, false, true}) +

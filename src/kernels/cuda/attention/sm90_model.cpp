@@ -18,7 +18,7 @@ std::int64_t AttentionProblem::shared_bytes(const AttentionSchedule& s) const {
   const std::int64_t result_panels = staged && s.parts == 1 ? feature_panels : 0;
   return 128 * (64 * s.groups * (depth_panels + result_panels) +
                 std::int64_t{s.stages} * s.block * (depth_panels + feature_panels)) +
-         (s.parts > 1 ? 64 * s.groups * (features + 4) * 4 : 0);
+         (s.parts > 1 ? round_up(64 * s.groups, s.parts) * (features + 4) * 4 : 0);
 }
 
 std::string AttentionProblem::fault(const AttentionSchedule& s, std::int64_t most) const {
