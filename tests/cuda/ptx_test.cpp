@@ -1,6 +1,9 @@
 // Every wrapper of an instruction compiles to machine code where the instruction exists.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "src/kernels/cuda/driver/compiler.h"
 #include "src/kernels/cuda/templates.h"
 #include "src/kernels/cuda/wgmma.h"
@@ -107,6 +110,21 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1)
                       wgmma_text("FromRegisters", {8, bf16, true, false, true}) +
                       wgmma_text("Turned", {.columns = 8, .dtype = bf16, .a_turned = true}) + text,
                   "sm_90a");
+}
+
+// That would be MEMBAR.ALL.GPU, a fence of all memory; what initialises barriers is none.
+TEST(Ptx, NothingIsReleasedToAllOfACluster) {
+  const std::string initialised = "fence.mbarrier_init.release.cluster";
+  for (const auto& [name, text] : device_headers())
+    for (const std::string release :
+         {"release.cluster", "acq_rel.cluster", "arrive.release.aligned"})
+      for (std::size_t at = text.find(release); at != std::string::npos;
+           at = text.find(release, at + 1)) {
+        const std::size_t end = at + release.size();
+        EXPECT_EQ(text.substr(end - std::min(end, initialised.size()), initialised.size()),
+                  initialised)
+            << name;
+      }
 }
 
 }  // namespace
