@@ -1,4 +1,4 @@
-// The emulated copy engine, Tensor Cores and clusters: what they do, and what is found.
+// The emulated copy engine and Tensor Cores: what they do, and what is found.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -299,37 +299,6 @@ extern "C" __global__ void trial(const Half* in, Half* out) {
           need += static_cast<float>(in[16 * m + k]) * static_cast<float>(in[256 + 8 * k + n]);
         EXPECT_EQ(static_cast<float>(out[8 * m + n]), need) << m << ' ' << n;
       }
-  }
-}
-
-TEST(EmulatorClusters, BlocksReachEachOther) {
-  const std::string text = kTrialHead + R"(
-  __shared__ float mine[32];
-  wait_for_previous();
-  mine[threadIdx.x] = in[32 * blockIdx.x + threadIdx.x];
-  cluster_arrive();
-  cluster_wait();
-  float sum = 0;
-  for (u32 rank = 0; rank < 4; ++rank)
-    sum += load_peer(peer_address(shared_address(mine + threadIdx.x), rank));
-  out[32 * blockIdx.x + threadIdx.x] = sum;
-  LEAVE
-})";
-  std::vector<float> in(256), out(256);
-  for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i);
-  for (const bool leaves_together : {true, false}) {
-    std::string own = text;
-    own.replace(own.find("LEAVE"), 5, leaves_together ? "cluster_arrive(); cluster_wait();" : "");
-    const Trial trial{own, {.grid = {8}, .block = {32}, .cluster = 4}};
-    if (!leaves_together) {
-      EXPECT_FOUND(trial.fault(in, out), "a read of a block that has ended");
-      continue;
-    }
-    trial(in, out);
-    for (std::size_t i = 0; i < in.size(); ++i) {
-      const std::size_t first = i / 128 * 128 + i % 32;
-      EXPECT_EQ(out[i], static_cast<float>(4 * first + 32 * 6));
-    }
   }
 }
 

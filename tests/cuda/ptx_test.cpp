@@ -1,6 +1,9 @@
 // Every wrapper of an instruction compiles to machine code where the instruction exists.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "src/kernels/cuda/driver/compiler.h"
 #include "src/kernels/cuda/templates.h"
 #include "src/kernels/cuda/wgmma.h"
@@ -79,9 +82,13 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1)
   load_box_to_all(at, map, barrier, {1, 2, 3}, 3);
   load_pixels(at, map, barrier, {0, -1, -1, 0}, {1, 2});
   barrier_wait(barrier, 0);
-  float first[4], both[4] = {};
-  load_peer(first, peer_address(at, cluster_rank() ^ 1));
-  store_peer(peer_address(at, 0), load_peer(peer_address(at, 1)));
+  float first[4], two[2], both[4] = {};
+  const u32 peer = peer_address(at, cluster_rank() ^ 1);
+  send(peer, peer + 1024, {1, 2});
+  send(peer, peer + 1024, {1, 2, 3, 4});
+  barrier_wait_for_sent(barrier, 1);
+  load_own(first, at);
+  load_own(two, at);
   barrier_arrive_peer(peer_address(barrier, 1));
   const u32 a[4] = {1, 2, 3, 4};
   wgmma_fence();
@@ -97,12 +104,27 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1)
   store_box(map, at, {1, 2, 3, 4, 5});
   store_commit();
   store_wait();
-  *out = first[0] + both[0];
+  *out = first[0] + two[0] + both[0];
 })";
   expect_compiles(wgmma_text("FromMemory", {8, f16, false, false, true}) +
                       wgmma_text("FromRegisters", {8, bf16, true, false, true}) +
                       wgmma_text("Turned", {.columns = 8, .dtype = bf16, .a_turned = true}) + text,
                   "sm_90a");
+}
+
+// That would be MEMBAR.ALL.GPU, a fence of all memory; what initialises barriers is none.
+TEST(Ptx, NothingIsReleasedToAllOfACluster) {
+  const std::string initialised = "fence.mbarrier_init.release.cluster";
+  for (const auto& [name, text] : device_headers())
+    for (const std::string release :
+         {"release.cluster", "acq_rel.cluster", "arrive.release.aligned"})
+      for (std::size_t at = text.find(release); at != std::string::npos;
+           at = text.find(release, at + 1)) {
+        const std::size_t end = at + release.size();
+        EXPECT_EQ(text.substr(end - std::min(end, initialised.size()), initialised.size()),
+                  initialised)
+            << name;
+      }
 }
 
 }  // namespace

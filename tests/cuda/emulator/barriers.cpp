@@ -1,4 +1,4 @@
-// How emulated threads wait for each other: barriers of blocks, mbarriers, clusters and warps.
+// How emulated threads wait for each other: barriers of blocks, mbarriers and warps.
 #include <bit>
 #include <cstring>
 
@@ -44,12 +44,17 @@ void Engine::named_barrier(u32 number, u32 threads, bool waits) {
 
 // ---- mbarriers
 
-Mbarrier& Engine::mbarrier_at(u32 address) {
-  const Place place = resolve(address, "an mbarrier");
+Mbarrier& Engine::mbarrier_at(u32 address) { return mbarrier_at(resolve(address, "an mbarrier")); }
+
+Mbarrier& Engine::mbarrier_at(const Place& place) {
   const auto found = place.block->mbarriers.find(place.offset);
   if (found == place.block->mbarriers.end())
     fault("uses an mbarrier at byte " + std::to_string(place.offset - SharedMemory::kFirst) +
           " of shared memory that was not initialised");
+  if (place.block != current_->block && !found->second.is_announced)
+    fault(
+        "uses another block's mbarrier that it does not know of: barrier_init_fence() before "
+        "cluster_arrive()");
   return found->second;
 }
 
@@ -70,7 +75,16 @@ void Engine::barrier_init(u32 barrier, u32 arrivals) {
   state.pending = arrivals;
   state.bytes = 0;
   state.phase = 0;
+  state.is_announced = false;
   ++state.signal.version;
+  current_->made_barriers.push_back(place.offset);
+}
+
+void Engine::barrier_init_fence() {
+  called_from(__builtin_return_address(0));
+  std::vector<u32>& made = current_->made_barriers;
+  current_->fenced_barriers.insert(current_->fenced_barriers.end(), made.begin(), made.end());
+  made.clear();
 }
 
 void Engine::complete_if_done(Mbarrier& barrier) {
@@ -90,7 +104,6 @@ void Engine::arrive(Mbarrier& barrier, std::int64_t bytes) {
     fault("an mbarrier expects " + std::to_string(barrier.bytes) + " bytes: it counts to " +
           std::to_string(kMostBytes));
   --barrier.pending;
-  barrier.has_waited |= current_->has_waited;
   complete_if_done(barrier);
 }
 
@@ -101,51 +114,30 @@ void Engine::complete_bytes(Mbarrier& barrier, std::int64_t bytes) {
 
 void Engine::barrier_arrive(u32 barrier) {
   called_from(__builtin_return_address(0));
-  arrive(mbarrier_at(barrier), 0);
+  const Place place = resolve(barrier, "an mbarrier");
+  Mbarrier& state = mbarrier_at(place);
+  // To another block it says nothing of what this thread knows.
+  if (place.block == current_->block) state.has_waited |= current_->has_waited;
+  arrive(state, 0);
 }
 void Engine::barrier_expect(u32 barrier, u32 bytes) {
   called_from(__builtin_return_address(0));
-  arrive(mbarrier_at(barrier), bytes);
+  if (barrier >> 24 != 0) fault("lets an mbarrier of another block expect bytes");
+  Mbarrier& state = mbarrier_at(barrier);
+  state.has_waited |= current_->has_waited;
+  arrive(state, bytes);
 }
 
-void Engine::barrier_wait(u32 barrier, u32 parity) {
+void Engine::barrier_wait(u32 barrier, u32 parity, bool sees_sent) {
   called_from(__builtin_return_address(0));
   if (barrier >> 24 != 0) fault("waits for an mbarrier of another block");
   const Mbarrier& state = mbarrier_at(barrier);
   while (state.phase % 2 == parity % 2) wait_on(state.signal, "the mbarrier");
+  if (state.counts_sent && !sees_sent)
+    fault(
+        "waits for what other blocks sent by barrier_wait(), which does not see it: "
+        "barrier_wait_for_sent()");
   current_->has_waited |= state.has_waited;
-}
-
-// ---- Clusters
-
-u32 Engine::cluster_rank() { return current_->block->rank; }
-
-void Engine::cluster_arrive() {
-  called_from(__builtin_return_address(0));
-  const auto index =
-      static_cast<std::size_t>(current_->block->rank * block_threads_ + current_->number);
-  if (cluster_rounds_[index] != 0) fault("arrives at the cluster's barrier twice");
-  NamedBarrier& barrier = cluster_barrier_;
-  cluster_rounds_[index] = barrier.round + 1;
-  barrier.has_waited |= current_->has_waited;
-  ++barrier.arrived;
-  u32 live = 0;
-  for (const auto& block : blocks_) live += block->live;
-  if (barrier.arrived < live) return;
-  barrier.arrived = 0;
-  ++barrier.round;
-  ++barrier.signal.version;
-}
-
-void Engine::cluster_wait() {
-  called_from(__builtin_return_address(0));
-  const auto index =
-      static_cast<std::size_t>(current_->block->rank * block_threads_ + current_->number);
-  if (cluster_rounds_[index] == 0) fault("waits for the cluster without having arrived");
-  while (cluster_barrier_.round < cluster_rounds_[index])
-    wait_on(cluster_barrier_.signal, "the cluster's barrier");
-  cluster_rounds_[index] = 0;
-  current_->has_waited |= cluster_barrier_.has_waited;
 }
 
 // ---- Warps

@@ -114,8 +114,8 @@ void Engine::load_box(const emulated::BoxCopy& copy) {
   for (const auto& block : blocks_) {
     if (copy.blocks == 0 ? block.get() != to.block : (copy.blocks >> block->rank & 1) == 0)
       continue;
-    if (!block->mbarriers.contains(barrier.offset))
-      fault("a box for an mbarrier that was not initialised");
+    check_peer(*block, "a box");
+    mbarrier_at({block.get(), barrier.offset});
     fault_if(block->shared.engine_write_fault(to.offset, bytes));
     block->shared.set(to.offset, bytes, ByteState::arriving);
     emulated::BoxCopy part = copy;

@@ -1,5 +1,5 @@
-// The emulated GPU: blocks, threads and memory. Its other parts are in barriers.cpp, copies.cpp and
-// products.cpp.
+// The emulated GPU: blocks, threads and memory. Its other parts are in barriers.cpp, clusters.cpp,
+// copies.cpp and products.cpp.
 #include "tests/cuda/emulator/engine.h"
 
 #include <algorithm>
@@ -60,6 +60,7 @@ void Engine::run_cluster(u32 first_block, void** arguments) {
   blocks_.clear();
   threads_.clear();
   loads_.clear();
+  sends_.clear();
   cluster_barrier_ = {};
   arguments_ = arguments;
   const emulated::Uint3 grid = of_grid(launch_.grid), size = of_grid(launch_.block);
@@ -126,17 +127,28 @@ bool Engine::run_some(std::vector<Thread*>& order) {
     if (!fault_.empty()) throw Fault(fault_);
     has_run = true;
   }
-  if (has_run) return true;
-  if (!loads_.empty()) {
-    const std::size_t which = options_.seed == 0 ? 0 : random_() % loads_.size();
-    const PendingLoad load = loads_[which];
-    loads_.erase(loads_.begin() + static_cast<std::ptrdiff_t>(which));
-    finish_load(load);
-    return true;
-  }
+  if (has_run || let_one_arrive()) return true;
   if (std::all_of(order.begin(), order.end(), [](const Thread* t) { return t->is_done; }))
     return false;
   report_deadlock();
+}
+
+bool Engine::let_one_arrive() {
+  const std::size_t count = loads_.size() + sends_.size();
+  if (count == 0) return false;
+  std::size_t which = options_.seed == 0 ? 0 : random_() % count;
+  const auto take = [&which](auto& all) {
+    const auto one = all[which];
+    all.erase(all.begin() + static_cast<std::ptrdiff_t>(which));
+    return one;
+  };
+  if (which < loads_.size()) {
+    finish_load(take(loads_));
+  } else {
+    which -= loads_.size();
+    finish_send(take(sends_));
+  }
+  return true;
 }
 
 void Engine::end_thread(Thread& thread) {
@@ -147,7 +159,15 @@ void Engine::end_thread(Thread& thread) {
     if (group == thread.number / 128 && !products.pending.empty())
       fault("ends before its wgmma products are done: wgmma_commit() and wgmma_wait<0>() first");
   Block& block = *thread.block;
+  if (cluster_rounds_[block.rank * block_threads_ + thread.number] != 0)
+    fault("ends between cluster_arrive() and cluster_wait()");
   --block.live;
+  const auto arrives_here = [&](const auto& copies, auto target) {
+    return block.live == 0 && std::any_of(copies.begin(), copies.end(),
+                                          [&](const auto& copy) { return copy.*target == &block; });
+  };
+  if (arrives_here(loads_, &PendingLoad::block) || arrives_here(sends_, &PendingSend::to))
+    fault("ends as the last of its block while bytes are on their way to it");
   if (block.barriers[0].arrived > 0 && block.barriers[0].wanted == 0)
     release_if_full(block.barriers[0]);
   ++block.barriers[0].signal.version;
@@ -250,42 +270,16 @@ u32 Engine::shared_address(const void* pointer) {
   return shared.offset(pointer);
 }
 
-Engine::Place Engine::resolve(u32 address, const char* what) {
-  if (address >> 24 == 0) {
-    if (address >= SharedMemory::kBytes) fault(std::string(what) + " outside of shared memory");
-    return {current_->block, address};
-  }
-  const u32 rank = (address >> 24) - 1, offset = address & 0xffffff;
-  if (rank >= blocks_.size() || offset >= SharedMemory::kBytes)
-    fault(std::string(what) + " of block " + std::to_string(rank) + " of a cluster of " +
-          std::to_string(blocks_.size()));
-  if (blocks_[rank]->live == 0) fault(std::string(what) + " of a block that has ended");
-  return {blocks_[rank].get(), offset};
-}
-
-u32 Engine::peer_address(u32 address, u32 rank) {
+void Engine::load_shared(void* to, u32 address, u32 bytes) {
   called_from(__builtin_return_address(0));
-  if (address >> 24 != 0 || rank >= blocks_.size())
-    fault("peer address of block " + std::to_string(rank) + " of a cluster of " +
-          std::to_string(blocks_.size()));
-  return (rank + 1) << 24 | address;
-}
-
-void Engine::load_peer(void* to, u32 peer, u32 bytes) {
-  called_from(__builtin_return_address(0));
-  const Place place = resolve(peer, "a read");
+  const Place place = resolve(address, "a read");
+  if (place.block != current_->block)
+    fault(
+        "reads another block's shared memory, whose writes nothing orders: that block has to "
+        "send()");
   if (place.offset % bytes != 0) fault("a read that is not aligned to its size");
   fault_if(place.block->shared.read_fault(place.offset, bytes));
   std::memcpy(to, place.block->shared.at(place.offset), bytes);
-}
-
-void Engine::store_peer(u32 peer, const void* from, u32 bytes) {
-  called_from(__builtin_return_address(0));
-  const Place place = resolve(peer, "a write");
-  if (place.offset % bytes != 0) fault("a write that is not aligned to its size");
-  fault_if(place.block->shared.write_fault(place.offset, bytes));
-  std::memcpy(place.block->shared.at(place.offset), from, bytes);
-  place.block->shared.set(place.offset, bytes, ByteState::written);
 }
 
 void Engine::access(const void* address, u64 bytes, bool writes, const void* place) {

@@ -59,7 +59,9 @@ struct Thread {
   const void* place = nullptr;  // in the kernel's code
   int registers = 0;            // 0: as many as it began with
 
-  std::vector<std::pair<u32, u32>> unfenced;  // writes to shared memory: offset, bytes
+  std::vector<std::pair<u32, u32>> unfenced;        // writes to shared memory: offset, bytes
+  std::vector<u32> made_barriers, fenced_barriers;  // initialised, since and before the last fence
+  bool knows_peers = false;                         // that all blocks of the cluster run
   struct LaterCopy {
     u32 to, size;
     std::byte data[16];
@@ -90,6 +92,8 @@ struct Mbarrier {
   std::int64_t pending = 0, bytes = 0;
   u64 phase = 0;
   bool has_waited = false;
+  bool is_announced = false;  // known to the other blocks of the cluster
+  bool counts_sent = false;   // bytes that other blocks sent
 };
 
 struct NamedBarrier {
@@ -146,15 +150,16 @@ class Engine final : public emulated::Gpu {
   void sync_threads() override;
   void named_barrier(u32 number, u32 threads, bool waits) override;
   void barrier_init(u32 barrier, u32 arrivals) override;
+  void barrier_init_fence() override;
   void barrier_arrive(u32 barrier) override;
   void barrier_expect(u32 barrier, u32 bytes) override;
-  void barrier_wait(u32 barrier, u32 parity) override;
+  void barrier_wait(u32 barrier, u32 parity, bool sees_sent) override;
   u32 cluster_rank() override;
   void cluster_arrive() override;
   void cluster_wait() override;
   u32 peer_address(u32 address, u32 rank) override;
-  void load_peer(void* to, u32 peer, u32 bytes) override;
-  void store_peer(u32 peer, const void* from, u32 bytes) override;
+  void send(u32 peer, u32 barrier, const void* from, u32 bytes) override;
+  void load_shared(void* to, u32 address, u32 bytes) override;
   void sync_warp(u32 mask) override;
   bool elect_one() override;
   u32 ballot(u32 mask, bool vote) override;
@@ -190,6 +195,17 @@ class Engine final : public emulated::Gpu {
     Block* block;
     Thread* thread;
   };
+  // All that one block sent to a barrier and that is on its way.
+  struct PendingSend {
+    const Block* from;
+    Block* to;
+    u32 barrier;
+    struct Part {
+      u32 offset, size;
+      std::byte data[16];
+    };
+    std::vector<Part> parts;
+  };
   using Together = std::function<void(const std::vector<void*>&)>;
 
   void run_cluster(u32 first_block, void** arguments);
@@ -211,6 +227,8 @@ class Engine final : public emulated::Gpu {
   std::string wait_text(const Thread& thread) const;
 
   Place resolve(u32 address, const char* what);
+  void check_peer(const Block& block, const char* what);
+  Mbarrier& mbarrier_at(const Place& place);
   Mbarrier& mbarrier_at(u32 address);
   void arrive(Mbarrier& barrier, std::int64_t bytes);
   void complete_bytes(Mbarrier& barrier, std::int64_t bytes);
@@ -229,6 +247,8 @@ class Engine final : public emulated::Gpu {
   void for_each_stretch(const MapOnHost& map, const emulated::BoxCopy& copy, u32 shared,
                         const Stretch& stretch);
   void finish_load(const PendingLoad& load);
+  void finish_send(const PendingSend& sent);
+  bool let_one_arrive();
   void finish_products(Block& block, u32 group, u64 last);
   void execute(Block& block, const WarpgroupProducts::Product& product);
   void read_operand(Block& block, u64 descriptor, bool turned, int count, emulated::Number number,
@@ -246,6 +266,7 @@ class Engine final : public emulated::Gpu {
   std::deque<Thread> threads_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::deque<PendingLoad> loads_;
+  std::deque<PendingSend> sends_;
   NamedBarrier cluster_barrier_;
   std::vector<u64> cluster_rounds_;  // of every thread that arrived and did not wait yet
   Thread* current_ = nullptr;

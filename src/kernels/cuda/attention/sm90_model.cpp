@@ -18,7 +18,7 @@ std::int64_t AttentionProblem::shared_bytes(const AttentionSchedule& s) const {
   const std::int64_t result_panels = staged && s.parts == 1 ? feature_panels : 0;
   return 128 * (64 * s.groups * (depth_panels + result_panels) +
                 std::int64_t{s.stages} * s.block * (depth_panels + feature_panels)) +
-         (s.parts > 1 ? 64 * s.groups * (features + 4) * 4 : 0);
+         (s.parts > 1 ? round_up(64 * s.groups, s.parts) * (features + 4) * 4 : 0);
 }
 
 std::string AttentionProblem::fault(const AttentionSchedule& s, std::int64_t most) const {
@@ -91,9 +91,9 @@ TimeParts model_attention_sm90(const AttentionProblem& p, const AttentionSchedul
   // runs elsewhere crowd on the first that are free (in SETR-Naive-Base on an H200 12 attentions
   // took 10 us less with stages that leave no room).
   const bool crowds = blocks > 1 && work <= processors && two_fit;
-  // A cluster's parts are summed at 16 bytes a clock between two barriers; clusters of more than
-  // four blocks begin later, and nothing runs beside a part's only block (fitted to 230 schedules
-  // of 100 queries and 1,050 keys).
+  // A cluster's parts are exchanged at 16 bytes a clock; clusters of more than four blocks begin
+  // later, and nothing runs beside a part's only block (fitted to 230 schedules of 100 queries and
+  // 1,050 keys).
   const double exchange = s.parts > 1 ? 600 + 64.0 * static_cast<double>(p.features + 4) * 4 / 16 +
                                             450 * std::max(0.0, std::ceil(s.parts / 2.0) * 2 - 4) +
                                             (blocks > 1 ? 0 : 4.5 * s.block)

@@ -269,8 +269,8 @@ std::string ConvSm90Schedule::fault(const ConvWork& work, const Machine& machine
   if (parts == 1) return {};
   if (steps / parts < 2) return "parts of two steps at least";
   if (blocks / parts >= 2 * device.multiprocessors) return "there are tiles enough without parts";
-  // Sums are exchanged where the tiles were.
-  if (std::int64_t{4} * pixels() * (outputs + 8) > shared_bytes())
+  // Sums are exchanged where the tiles were, as many pixels from each part.
+  if (4 * round_up(pixels(), parts) * (outputs + 8) > shared_bytes())
     return "too little shared memory for the sums of a part";
   return {};
 }

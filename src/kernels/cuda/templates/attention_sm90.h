@@ -36,9 +36,11 @@ struct AttentionSm90 {
   static constexpr u32 kResultBytes = S::kStaged ? kFeaturePanels * kTilePanel : 0;
   // Of a row's sums, with its largest score and the sum of its exponentials behind them.
   static constexpr int kSharePitch = P::kFeatures + 4;
-  static constexpr u32 kShareBytes = S::kParts > 1 ? 64 * kSharePitch * 4 : 0;
-  static constexpr u32 kSharedBytes = S::kGroups * (kTileBytes + kResultBytes + kShareBytes) +
-                                      S::kStages * (kKeyBytes + kValueBytes);
+  // Rows that a block of a cluster finishes, the last ones what is left.
+  static constexpr int kShare = (64 * S::kGroups + S::kParts - 1) / S::kParts;
+  static constexpr u32 kSharesBytes = S::kParts > 1 ? S::kParts* kShare* kSharePitch * 4 : 0;
+  static constexpr u32 kSharedBytes = S::kGroups * (kTileBytes + kResultBytes) +
+                                      S::kStages * (kKeyBytes + kValueBytes) + kSharesBytes;
   static constexpr int kConsumers = 128 * S::kGroups;
   static constexpr int kThreads = kConsumers + (S::kGroups > 1 ? 128 : 32);
   static constexpr int kProducerRegisters = 40;
@@ -73,15 +75,22 @@ struct AttentionSm90 {
   u32 keys_empty(int stage) const { return stage_barrier(1, stage); }
   u32 values_full(int stage) const { return stage_barrier(2, stage); }
   u32 values_empty(int stage) const { return stage_barrier(3, stage); }
-  static constexpr int kBarriers = 2 * S::kGroups + 4 * S::kStages;
+  u32 sent() const { return barriers + 8 * (kBarriers - 1); }
+  static constexpr int kBarriers = 2 * S::kGroups + 4 * S::kStages + (S::kParts > 1 ? 1 : 0);
 
   u32 keys_at(int stage) const { return memory + stage * (kKeyBytes + kValueBytes); }
   u32 values_at(int stage) const { return keys_at(stage) + kKeyBytes; }
   u32 tile_at(int group) const { return keys_at(S::kStages) + group * kTileBytes; }
   u32 result_at(int group) const { return tile_at(S::kGroups) + group * kResultBytes; }
-  u32 shares_at(int row) const {
-    return tile_at(S::kGroups) + S::kGroups * kResultBytes + row * kSharePitch * 4;
+  // What block `from` has of a row of a share.
+  u32 share_at(int from, int row) const {
+    return tile_at(S::kGroups) + S::kGroups * kResultBytes +
+           (from * kShare + row) * kSharePitch * 4;
   }
+  // A block's only piece of work begins with the first of these queries, of which it has so many.
+  static int first_query() { return query_of(first_work(), 0); }
+  static int rows() { return min(64 * S::kGroups, P::kQueries - first_query()); }
+  int my_share() const { return min(kShare, max(rows() - part * kShare, 0)); }
 
   using Turn = RingTurn<S::kStages>;
   static int query_of(int work, int tile) { return (work % kUnitsOfBatch * S::kTiles + tile) * 64; }
@@ -106,9 +115,13 @@ struct AttentionSm90 {
         barrier_init(values_full(i), 1);
         barrier_init(values_empty(i), S::kGroups);
       }
+      if constexpr (S::kParts > 1) barrier_init(sent(), 1);
       barrier_init_fence();
+      if constexpr (S::kParts > 1)
+        barrier_expect(sent(), S::kParts * my_share() * (P::kFeatures + 2) * 4);
     }
     __syncthreads();
+    if constexpr (S::kParts > 1) cluster_arrive();
   }
 
   void load_keys(const Turn& turn, int block, int batch) const {
@@ -271,56 +284,58 @@ struct AttentionSm90 {
     }
   }
 
-  // Sums of these keys, for the blocks of the cluster to read.
-  void share(const Sums& sums, const Rows& rows, int group) const {
+  // Sums of these keys to the blocks of the cluster that finish the rows.
+  void share(const Sums& sums, const Rows& softmax, int group) const {
     const Place mine = place_of_lane(threadIdx.x % 128);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const u32 row = shares_at(64 * group + mine.row + kGroupSums.of_element(2 * r).row);
-      const float total = Rows::whole(rows.total[r]);
-      if (mine.column == 0) store_shared_pair(row + P::kFeatures * 4, rows.top[r], total);
+      const int row = 64 * group + mine.row + kGroupSums.of_element(2 * r).row;
+      const float total = Rows::whole(softmax.total[r]);
+      if (row >= rows()) continue;
+      const int owner = row / kShare;
+      const u32 to = peer_address(share_at(part, row % kShare), owner);
+      const u32 barrier = peer_address(sent(), owner);
+      if (mine.column == 0) send(to + P::kFeatures * 4, barrier, {softmax.top[r], total});
 #pragma unroll
       for (int unit = 0; unit < kFirst / 8; ++unit)
-        store_shared_pair(row + (8 * unit + mine.column) * 4, sums.first[4 * unit + 2 * r],
-                          sums.first[4 * unit + 2 * r + 1]);
+        send(to + (8 * unit + mine.column) * 4, barrier,
+             {sums.first[4 * unit + 2 * r], sums.first[4 * unit + 2 * r + 1]});
       if constexpr (kFeaturePanels > 1)
 #pragma unroll
         for (int unit = 0; unit < kRest / 8; ++unit)
-          store_shared_pair(row + (64 + 8 * unit + mine.column) * 4, sums.rest[4 * unit + 2 * r],
-                            sums.rest[4 * unit + 2 * r + 1]);
+          send(to + (64 + 8 * unit + mine.column) * 4, barrier,
+               {sums.rest[4 * unit + 2 * r], sums.rest[4 * unit + 2 * r + 1]});
     }
   }
 
   // Every block finishes its share of the rows, four features a thread.
-  void finish_shares() const {
+  void finish_share() const {
     constexpr int kItems = P::kFeatures / 4;  // of a row
-    const int work = first_work(), first = query_of(work, 0);
-    for (int item = part * kConsumers + threadIdx.x; item < 64 * S::kGroups * kItems;
-         item += S::kParts * kConsumers) {
+    const int first = batch_of(first_work()) * P::kQueries + first_query() + part * kShare;
+    barrier_wait_for_sent(sent(), 0);
+    for (int item = threadIdx.x; item < my_share() * kItems; item += kConsumers) {
       const int row = item / kItems, column = item % kItems * 4;
-      if (first + row >= P::kQueries) continue;
-      float tops[S::kParts], totals[S::kParts], factors[S::kParts];
+      float ends[S::kParts][2], tops[S::kParts], factors[S::kParts];
 #pragma unroll
-      for (int i = 0; i < S::kParts; ++i) {
-        const u32 ends = peer_address(shares_at(row) + P::kFeatures * 4, i);
-        tops[i] = load_peer(ends), totals[i] = load_peer(ends + 4);
+      for (int from = 0; from < S::kParts; ++from) {
+        load_own(ends[from], share_at(from, row) + P::kFeatures * 4);
+        tops[from] = ends[from][0];
       }
       Rows::join(tops, factors);
       float sums[4] = {}, total = 0;
 #pragma unroll
-      for (int i = 0; i < S::kParts; ++i) {
+      for (int from = 0; from < S::kParts; ++from) {
         float own[4];
-        load_peer(own, peer_address(shares_at(row) + column * 4, i));
-        total = fmaf(totals[i], factors[i], total);
+        load_own(own, share_at(from, row) + column * 4);
+        total = fmaf(ends[from][1], factors[from], total);
 #pragma unroll
-        for (int k = 0; k < 4; ++k) sums[k] = fmaf(own[k], factors[i], sums[k]);
+        for (int k = 0; k < 4; ++k) sums[k] = fmaf(own[k], factors[from], sums[k]);
       }
       const float factor = 1.0f / total;
 #pragma unroll
       for (int k = 0; k < 4; k += 2)
         epilogue.store_pair(Epilogue::finish(sums[k] * factor, {}),
-                            Epilogue::finish(sums[k + 1] * factor, {}),
-                            batch_of(work) * P::kQueries + first + row, column + k);
+                            Epilogue::finish(sums[k + 1] * factor, {}), first + row, column + k);
     }
   }
 
@@ -373,6 +388,7 @@ struct AttentionSm90 {
     const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
     Turn turn;
     u32 parity = 0;
+    if constexpr (S::kParts > 1) cluster_wait();  // until all blocks run
     wait_for_previous();
     for (int work = first_work(); work < kWork; work += gridDim.x) {
       if (work + static_cast<int>(gridDim.x) >= kWork) launch_next();
@@ -380,6 +396,7 @@ struct AttentionSm90 {
       for (int tile = group; tile < S::kTiles; tile += S::kGroups)
         attend(turn, parity, group, batch, query_of(work, tile), tile + S::kGroups >= S::kTiles);
     }
+    if constexpr (S::kParts > 1) finish_share();
     if (S::kStaged && threadIdx.x % 128 == 0) store_wait();
   }
 
@@ -400,18 +417,13 @@ struct AttentionSm90 {
     if (threadIdx.x >= kConsumers) {
       if constexpr (S::kGroups > 1) give_registers<kProducerRegisters>();
       if (threadIdx.x / 32 == kConsumers / 32 && elect_one()) attention.produce();
+      if constexpr (S::kParts > 1) {
+        __syncwarp();
+        cluster_wait();
+      }
     } else {
       if constexpr (S::kGroups > 1) take_registers<kConsumerRegisters>();
       attention.consume();
-    }
-    if constexpr (S::kParts > 1) {
-      __syncwarp();
-      cluster_arrive();
-      cluster_wait();
-      if (threadIdx.x < kConsumers) attention.finish_shares();
-      __syncwarp();
-      cluster_arrive();  // nobody leaves while others read its memory
-      cluster_wait();
     }
   }
 };

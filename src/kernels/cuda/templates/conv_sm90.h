@@ -3,7 +3,7 @@
 // pixels; warpgroups multiply them with wgmma. A block has one tile and its multiprocessor several
 // blocks, so that one finishes while another multiplies. There is no warp for loading alone: warps
 // in multiples of four leave most registers to each. Where there are few tiles, the blocks of a
-// cluster share the depth of one and add up through each other's shared memory.
+// cluster share the depth of one, and send their sums to those that finish them.
 #pragma once
 
 #include "conv_tile.h"
@@ -29,17 +29,25 @@ struct ConvSm90 {
   static constexpr int kChunk = kColumns < 64 ? kColumns : 64;  // columns that finish together
   static constexpr u32 kSharedBytes = S::kStages * kStageBytes;
   static constexpr int kPitch = kColumns + 8;  // of shared sums: no two rows meet in a bank
-  static_assert(S::kParts == 1 || (kPixels * kPitch * 4 <= kSharedBytes && S::kParts <= kSteps));
+  // Pixels that a block finishes, the last one what is left.
+  static constexpr int kShare = (kPixels + S::kParts - 1) / S::kParts;
+  static constexpr int kBarriers = 2 * S::kStages + (S::kParts > 1 ? 1 : 0);
+  static_assert(S::kParts == 1 || S::kParts <= kSteps);
+  static_assert(S::kParts == 1 || S::kParts * kShare * kPitch * 4 <= kSharedBytes);
   static_assert(P::kChannels % kBlock == 0 && kColumns % kChunk == 0);
   static_assert(kRowsBuffer<kChunk> * 4 * kThreads / 32 <= kSharedBytes);
 
   const TensorMap &image, &weights;
   u32 tiles, barriers;
-  int first_pixel, first_output, begin, end;
+  int part, first_pixel, first_output, begin, end;
 
   u32 full(int stage) const { return barriers + 8 * stage; }
   u32 empty(int stage) const { return barriers + 8 * (S::kStages + stage); }
   u32 stage_at(int stage) const { return tiles + stage * kStageBytes; }
+  u32 sent() const { return barriers + 8 * (kBarriers - 1); }
+  // Sums that block `from` made of a pixel of a share, where the ring was.
+  u32 sums_at(int from, int pixel) const { return tiles + (from * kShare + pixel) * kPitch * 4; }
+  int my_share() const { return min(kShare, kPixels - part * kShare); }
 
   void start() const {
     if (threadIdx.x == 0) {
@@ -49,7 +57,9 @@ struct ConvSm90 {
         barrier_init(full(i), 1);
         barrier_init(empty(i), S::kGroups);
       }
+      if constexpr (S::kParts > 1) barrier_init(sent(), 1);
       barrier_init_fence();
+      if constexpr (S::kParts > 1) barrier_expect(sent(), S::kParts * my_share() * kColumns * 4);
     }
     __syncthreads();
   }
@@ -141,54 +151,62 @@ struct ConvSm90 {
     }
   }
 
-  // The sums of a part to its own shared memory, for every block of the cluster to read.
-  void share(const float (&sums)[kColumns / 2], int warp, float* rows) const {
+  // The sums of a part to the blocks that finish them, once all products that read their rings have
+  // ended: of reads no arrival needs to tell more (barrier_arrive_peer()).
+  void share(const float (&sums)[kColumns / 2], int warp) const {
+    cluster_arrive();
+    cluster_wait();
     const Place mine = kWarpSums.of_lane(threadIdx.x % 32);
 #pragma unroll
-    for (int i = 0; i < kColumns / 2; ++i) {
-      const Place p = kWarpSums.of_element(i % 4);
-      rows[(warp * 16 + mine.row + p.row) * kPitch + i / 4 * 8 + mine.column + p.column] = sums[i];
+    for (int r = 0; r < 2; ++r) {
+      const int pixel = warp * 16 + mine.row + kWarpSums.of_element(2 * r).row;
+      const int owner = pixel / kShare;
+      const u32 to = peer_address(sums_at(part, pixel % kShare) + mine.column * 4, owner);
+      const u32 barrier = peer_address(sent(), owner);
+#pragma unroll
+      for (int unit = 0; unit < kColumns / 8; ++unit)
+        send(to + unit * 32, barrier, {sums[4 * unit + 2 * r], sums[4 * unit + 2 * r + 1]});
     }
   }
 
   // Every block finishes its share of the tile's pixels.
-  void finish_share(u32 rows, u32 rank, const E& epilogue) const {
-    constexpr int kGroups = kColumns / 8, kItems = kPixels * kGroups;
-    for (int item = rank * kThreads + threadIdx.x; item < kItems; item += S::kParts * kThreads) {
+  void finish_share(const E& epilogue) const {
+    constexpr int kGroups = kColumns / 8;
+    barrier_wait_for_sent(sent(), 0);
+    for (int item = threadIdx.x; item < my_share() * kGroups; item += kThreads) {
       const int row = item / kGroups, column = item % kGroups * 8;
-      const int pixel = first_pixel + row, channel = first_output + column;
+      const int pixel = first_pixel + part * kShare + row, channel = first_output + column;
       if (pixel >= P::kPixels || channel >= P::kOutputs) continue;
       const auto line = epilogue.template line<8>(channel);
       const auto read = epilogue.template pixel<8>(pixel, channel);
       float total[8] = {};
 #pragma unroll
-      for (int part = 0; part < S::kParts; ++part) {
-        const u32 peer = peer_address(rows + (row * kPitch + column) * 4, part);
+      for (int from = 0; from < S::kParts; ++from)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           float values[4];
-          load_peer(values, peer + half * 16);
+          load_own(values, sums_at(from, row) + column * 4 + half * 16);
 #pragma unroll
           for (int k = 0; k < 4; ++k) total[4 * half + k] += values[k];
         }
-      }
       epilogue.template finish<8>(total, line, read, pixel, channel);
     }
   }
 
   static void run(const TensorMap& image, const TensorMap& weights, const E& epilogue) {
     extern __shared__ __align__(1024) unsigned char memory[];
-    __shared__ alignas(8) u64 barriers[2 * S::kStages];
-    const u32 part = S::kParts > 1 ? cluster_rank() : 0;
+    __shared__ alignas(8) u64 barriers[kBarriers];
+    const int part = S::kParts > 1 ? static_cast<int>(cluster_rank()) : 0;
     const int block = static_cast<int>(blockIdx.x) / S::kParts;
     const ConvSm90 conv{image,
                         weights,
                         shared_address(memory),
                         shared_address(barriers),
+                        part,
                         block / kOutputBlocks * kPixels,
                         block % kOutputBlocks * kColumns,
-                        kSteps * static_cast<int>(part) / S::kParts,
-                        kSteps * static_cast<int>(part + 1) / S::kParts};
+                        kSteps * part / S::kParts,
+                        kSteps * (part + 1) / S::kParts};
     conv.start();
     launch_next();
     // The shuffle tells the compiler that all lanes have one value, which then needs no register a
@@ -197,16 +215,12 @@ struct ConvSm90 {
     float sums[kColumns / 2];
     conv.multiply(sums, warp);
     wait_for_previous();  // the epilogue may read what the kernel ahead wrote
-    __syncthreads();      // the ring is the epilogue's memory now
     if constexpr (S::kParts == 1) {
+      __syncthreads();  // the ring is the epilogue's memory now
       conv.finish(sums, warp, memory, epilogue);
     } else {
-      conv.share(sums, warp, reinterpret_cast<float*>(memory));
-      cluster_arrive();
-      cluster_wait();
-      conv.finish_share(conv.tiles, part, epilogue);
-      cluster_arrive();  // nobody leaves while others read its memory
-      cluster_wait();
+      conv.share(sums, warp);
+      conv.finish_share(epilogue);
     }
   }
 };

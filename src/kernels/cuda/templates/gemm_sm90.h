@@ -88,8 +88,9 @@ struct GemmSm90 {
   static constexpr int kFeatureTiles = (P::kFeatures + S::kFeatures - 1) / S::kFeatures;
   static constexpr int kTiles = kTokenTiles * kFeatureTiles * P::kBatches;
 
-  // Of the ring two for each stage, of the statistics two for each slot, then those of the results.
-  static constexpr int kRingBarriers = 2 * (S::kStages + kSlots);
+  // Of the ring two for each stage, of the statistics two for each slot, of sums that other blocks
+  // send one, then those of the results.
+  static constexpr int kRingBarriers = 2 * (S::kStages + kSlots) + (S::kSplits > 1 ? 1 : 0);
   static constexpr int kBarriers = kRingBarriers + Results::kBarriers;
 
   const TensorMap &weights, &inputs;
@@ -110,6 +111,7 @@ struct GemmSm90 {
   // Of the statistics of the block's tile number `place`.
   u32 known(int place) const { return barriers + 8 * (2 * S::kStages + place % kSlots); }
   u32 used(int place) const { return barriers + 8 * (2 * S::kStages + kSlots + place % kSlots); }
+  u32 exchanged() const { return barriers + 8 * (kRingBarriers - 1); }
   float* statistics_at(int place) const {
     return reinterpret_cast<float*>(memory + kStatisticsAt + place % kSlots * kStatisticsBytes);
   }
@@ -133,8 +135,10 @@ struct GemmSm90 {
           barrier_init(known(i), 32 * kStatisticians);
           barrier_init(used(i), 128 * kMembers);
         }
+      if constexpr (S::kSplits > 1) barrier_init(exchanged(), 1);
       results.start();
       barrier_init_fence();
+      if constexpr (S::kSplits > 1) barrier_expect(exchanged(), S::kSplits * my_part_bytes());
     }
     __syncthreads();
     if constexpr (kCluster > 1) cluster_arrive();
@@ -279,8 +283,12 @@ struct GemmSm90 {
     }
   }
 
-  // Adds up the sums of the cluster's blocks: every block gets all parts of its share, and adds
-  // them in the same order.
+  // Adds up the sums of the cluster's blocks: every block is sent all parts of its share, its own
+  // among them, and adds them in the same order.
+  static u32 my_part_bytes() {
+    const int units = min(kMyUnits, kColumns / 8 - int(cluster_rank()) * kMyUnits);
+    return S::kBlocks * units * kConsumers * 16;
+  }
   u32 part_at(int from, int block, int unit) const {
     return tiles_at + kExchangeAt + from * kPartBytes +
            ((block * kMyUnits + unit) * kConsumers + threadIdx.x) * 16;
@@ -292,6 +300,7 @@ struct GemmSm90 {
 #pragma unroll
     for (int to = 0; to < S::kSplits; ++to) {
       const u32 peer = peer_address(part_at(rank, 0, 0), to);
+      const u32 barrier = peer_address(exchanged(), to);
 #pragma unroll
       for (int block = 0; block < S::kBlocks; ++block)
 #pragma unroll
@@ -300,11 +309,10 @@ struct GemmSm90 {
           if (i >= kSums) continue;
           const float part[4] = {sums[block][i], sums[block][i + 1], sums[block][i + 2],
                                  sums[block][i + 3]};
-          store_peer(peer + (part_at(0, block, unit) - part_at(0, 0, 0)), part);
+          send(peer + (part_at(0, block, unit) - part_at(0, 0, 0)), barrier, part);
         }
     }
-    cluster_arrive();
-    cluster_wait();
+    barrier_wait_for_sent(exchanged(), 0);
 #pragma unroll
     for (int block = 0; block < S::kBlocks; ++block)
 #pragma unroll
@@ -357,7 +365,7 @@ struct GemmSm90 {
     if (S::kStaged && Results::speaks()) store_wait();
   }
 
-  // A cluster's blocks stay until all have what they need of each other.
+  // Blocks that share weights stay until nobody gives back a stage to them any more.
   void leave() const {
     if constexpr (S::kShares > 1) {
       __syncwarp();
@@ -387,8 +395,6 @@ struct GemmSm90 {
         if (warp > 0) gemm.make_statistics(warp - 1);
       if constexpr (S::kSplits > 1) {
         __syncwarp();
-        cluster_wait();
-        cluster_arrive();
         cluster_wait();
       }
     } else {

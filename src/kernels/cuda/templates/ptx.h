@@ -38,6 +38,8 @@ inline void barrier_expect(u32 barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
+/// Until the phase of that parity is over; sees what threads of this block wrote before they
+/// arrived, and the boxes that came.
 inline void barrier_wait(u32 barrier, u32 parity) {
   u32 done;
   do {
@@ -215,15 +217,19 @@ inline void copy_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// ---- Clusters: blocks that run together and reach each other's shared memory.
+// ---- Clusters: blocks that run together and reach each other's shared memory. Nothing here is a
+// release at the cluster's scope: that is a fence of all memory (MEMBAR.ALL.GPU, some 700 clocks of
+// an H100 where the rest takes ten). What blocks give each other they send().
 
 inline u32 cluster_rank() {
   u32 rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
+/// Orders no writes, so that others know no more than that this block has come so far, and the
+/// barriers before its barrier_init_fence() (PTX ISA, "membar / fence": .mbarrier_init).
 inline void cluster_arrive() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 /// Where block `rank` of the cluster has what lies at `address` in this one.
@@ -232,39 +238,55 @@ inline u32 peer_address(u32 address, u32 rank) {
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(peer) : "r"(address), "r"(rank));
   return peer;
 }
-inline float load_peer(u32 peer) {
-  float value;
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(peer) : "memory");
-  return value;
+/// Numbers to a block of the cluster, whose `barrier` counts their bytes when they are there: for
+/// those who wait by barrier_wait_for_sent() that is a release (PTX ISA, "st.async"). That block
+/// must run by then, and stay until they have come.
+inline void send(u32 peer, u32 barrier, const float (&value)[4]) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, "
+      "[%5];" ::"r"(peer),
+      "f"(value[0]), "f"(value[1]), "f"(value[2]), "f"(value[3]), "r"(barrier)
+      : "memory");
 }
-inline void load_peer(float (&value)[4], u32 peer) {
-  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(value[0]), "=f"(value[1]), "=f"(value[2]), "=f"(value[3])
-               : "r"(peer)
-               : "memory");
+inline void send(u32 peer, u32 barrier, const float (&value)[2]) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::
+          "r"(peer),
+      "f"(value[0]), "f"(value[1]), "r"(barrier)
+      : "memory");
 }
-inline void store_shared_pair(u32 address, float first, float second) {
-  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second)
-               : "memory");
-}
-inline void store_peer(u32 peer, float value) {
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(peer), "f"(value) : "memory");
-}
-inline void store_peer(u32 peer, const float (&value)[4]) {
-  asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(peer), "f"(value[0]),
-               "f"(value[1]), "f"(value[2]), "f"(value[3])
-               : "memory");
+/// barrier_wait() that sees what other blocks sent.
+inline void barrier_wait_for_sent(u32 barrier, u32 parity) {
+  u32 done;
+  do {
+    asm volatile(
+        "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, p;\n}"
+        : "=r"(done)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+  } while (done == 0);
 }
 /// Of this block's shared memory.
+inline void load_own(float (&value)[2], u32 address) {
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+               : "=f"(value[0]), "=f"(value[1])
+               : "r"(address)
+               : "memory");
+}
 inline void load_own(float (&value)[4], u32 address) {
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                : "=f"(value[0]), "=f"(value[1]), "=f"(value[2]), "=f"(value[3])
                : "r"(address)
                : "memory");
 }
+/// Gives back to a block of the cluster what it may overwrite: orders no writes, since who only
+/// read has none to show. The reads are wgmma's, and have ended before: wgmma_wait() returns when
+/// their groups are complete (PTX ISA, "wgmma.wait_group"), so that none of them can see what is
+/// written after this arrival was seen, whoever writes. The scope is the block's, to others that is
+/// relaxed: .relaxed.cluster, the same instruction (SYNCS.ARRIVE), is not known before PTX ISA 8.6.
 inline void barrier_arrive_peer(u32 peer) {
-  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(peer)
-               : "memory");
+  asm volatile("mbarrier.arrive.release.cta.shared::cluster.b64 _, [%0];" ::"r"(peer) : "memory");
 }
 
 // ---- Programmatic dependent launch: on Hopper and newer; before, kernels run one after the other.

@@ -56,15 +56,16 @@ class Gpu {
   virtual void sync_threads() = 0;
   virtual void named_barrier(u32 number, u32 threads, bool waits) = 0;
   virtual void barrier_init(u32 barrier, u32 arrivals) = 0;
+  virtual void barrier_init_fence() = 0;
   virtual void barrier_arrive(u32 barrier) = 0;
   virtual void barrier_expect(u32 barrier, u32 bytes) = 0;
-  virtual void barrier_wait(u32 barrier, u32 parity) = 0;
+  virtual void barrier_wait(u32 barrier, u32 parity, bool sees_sent) = 0;
   virtual u32 cluster_rank() = 0;
   virtual void cluster_arrive() = 0;
   virtual void cluster_wait() = 0;
   virtual u32 peer_address(u32 address, u32 rank) = 0;
-  virtual void load_peer(void* to, u32 peer, u32 bytes) = 0;
-  virtual void store_peer(u32 peer, const void* from, u32 bytes) = 0;
+  virtual void send(u32 peer, u32 barrier, const void* from, u32 bytes) = 0;
+  virtual void load_shared(void* to, u32 address, u32 bytes) = 0;
 
   // ---- Warps
   virtual void sync_warp(u32 mask) = 0;

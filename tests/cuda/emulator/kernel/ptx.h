@@ -16,10 +16,12 @@ inline bool elect_one() { return tensor_gpu->elect_one(); }
 // ---- mbarrier
 
 inline void barrier_init(u32 barrier, u32 arrivals) { tensor_gpu->barrier_init(barrier, arrivals); }
-inline void barrier_init_fence() {}
+inline void barrier_init_fence() { tensor_gpu->barrier_init_fence(); }
 inline void barrier_arrive(u32 barrier) { tensor_gpu->barrier_arrive(barrier); }
 inline void barrier_expect(u32 barrier, u32 bytes) { tensor_gpu->barrier_expect(barrier, bytes); }
-inline void barrier_wait(u32 barrier, u32 parity) { tensor_gpu->barrier_wait(barrier, parity); }
+inline void barrier_wait(u32 barrier, u32 parity) {
+  tensor_gpu->barrier_wait(barrier, parity, false);
+}
 inline void named_barrier(u32 number, u32 threads) {
   tensor_gpu->named_barrier(number, threads, true);
 }
@@ -106,26 +108,18 @@ inline u32 cluster_rank() { return tensor_gpu->cluster_rank(); }
 inline void cluster_arrive() { tensor_gpu->cluster_arrive(); }
 inline void cluster_wait() { tensor_gpu->cluster_wait(); }
 inline u32 peer_address(u32 address, u32 rank) { return tensor_gpu->peer_address(address, rank); }
-inline float load_peer(u32 peer) {
-  float value;
-  tensor_gpu->load_peer(&value, peer, sizeof value);
-  return value;
+template <int kCount>
+void send(u32 peer, u32 barrier, const float (&value)[kCount]) {
+  static_assert(kCount == 2 || kCount == 4);
+  tensor_gpu->send(peer, barrier, value, sizeof value);
 }
-inline void load_peer(float (&value)[4], u32 peer) {
-  tensor_gpu->load_peer(value, peer, sizeof value);
+inline void barrier_wait_for_sent(u32 barrier, u32 parity) {
+  tensor_gpu->barrier_wait(barrier, parity, true);
 }
-inline void store_shared_pair(u32 address, float first, float second) {
-  const float pair[2] = {first, second};
-  tensor_gpu->store_peer(address, pair, sizeof pair);
-}
-inline void store_peer(u32 peer, float value) {
-  tensor_gpu->store_peer(peer, &value, sizeof value);
-}
-inline void store_peer(u32 peer, const float (&value)[4]) {
-  tensor_gpu->store_peer(peer, value, sizeof value);
-}
-inline void load_own(float (&value)[4], u32 address) {
-  tensor_gpu->load_peer(value, address, sizeof value);
+template <int kCount>
+void load_own(float (&value)[kCount], u32 address) {
+  static_assert(kCount == 2 || kCount == 4);
+  tensor_gpu->load_shared(value, address, sizeof value);
 }
 inline void barrier_arrive_peer(u32 peer) { tensor_gpu->barrier_arrive(peer); }
 
