@@ -203,13 +203,14 @@ class RowGenerator {
       }
       return;
     }
-    if (node.op == Op::layer_norm || node.op == Op::var) {
+    const bool is_norm = node.op == Op::layer_norm || node.op == Op::layer_norm_by_sums;
+    if (is_norm || node.op == Op::var) {
       // In two passes over the registers: a small variance far from zero is not lost.
       const std::string mean = "mean" + number;
       write_fold(mean + "_sum", kSum, from);
       code_ += "const float " + mean + " = " + mean + "_sum / " + count_text() + ";\n";
       write_fold("squares" + number, kSum, from, "(x - " + mean + ") * (x - " + mean + ")");
-      if (node.op == Op::layer_norm)
+      if (is_norm)
         write_layer_norm(id, from);
       else
         write_quotient(
