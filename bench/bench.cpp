@@ -10,11 +10,11 @@
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <thread>
 
 #include "bench/commit.h"
 #include "bench/main.h"
 #include "src/kernels/cuda/driver/device.h"
+#include "src/kernels/host/parallel.h"
 #include "tensor/creation.h"
 #include "tensor/text.h"
 
@@ -122,9 +122,7 @@ Options parse(int& argc, char** argv) {
       {"--narrow-residuals", [&](auto&) { options.narrow_residuals = true; }}};
   const std::vector<std::string> others = take_options(argc, argv, known, kHelp);
   if (!others.empty()) tensor::fail(argv[0], "got ", others[0], ", need options\n", kHelp);
-  const int threads = options.threads > 0
-                          ? options.threads
-                          : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int threads = options.threads > 0 ? options.threads : tensor::cpu::all_threads();
   benchmark::AddCustomContext("threads", std::to_string(threads));
   benchmark::AddCustomContext("commit", commit());
   return options;

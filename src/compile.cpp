@@ -78,17 +78,17 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
           })};
 }
 
-Executable compile(const TensorFunction& function, const std::vector<TensorType>& inputs,
+Executable compile(const detail::TracedFunction& traced, const std::vector<TensorType>& inputs,
                    const CompileOptions& options) {
-  return detail::compile(function, inputs, options,
+  return detail::compile(traced.function, inputs, options,
                          detail::target_of(options.device, options.threads));
 }
 
-Executable compile(const TensorFunction& function, const std::vector<Tensor>& examples,
+Executable compile(const detail::TracedFunction& traced, const std::vector<Tensor>& examples,
                    const CompileOptions& options) {
   std::vector<TensorType> types;
   for (const Tensor& x : examples) types.push_back(x.type());
-  return compile(function, types, options);
+  return compile(traced, types, options);
 }
 
 // ---- Compiled: the executables for the last few lists of input types, the most recent first.

@@ -7,7 +7,7 @@ set(costly
     Tune.TheOtherProgramsDoToo Tune.MeasuresThenRunsTheTunedModel Tune.EndsWhenItsGoalIsReached
     Tuning.NothingIsLostWhenItIsKilled Tuning.LeavesOutFusionsThatSlowTheWholeModelDown
     Tuning.ChoosesTheEstimatedFusionWhereTheWholeModelIsFasterByIt Kill.AtAnyMomentCostsOneLine
-    TuneOnGpu.* */ShippedCoverage.*
+    TuneOnGpu.* */ShippedCoverage.* FitTimes.*
     Tuning.EndsWithNoSlowerFusionThanItBeganWith Hints.AnotherGpusLogIsOne
     RunOnDevice.EveryTypeOfNumbersAgreesWithTheEagerRun
     CpuTuning.MeasuresEveryWayAndUsesTheBest LearnedModel.ALoadedModelIsAGoodStart

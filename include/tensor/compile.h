@@ -52,6 +52,19 @@ struct CompileOptions {
   std::vector<std::pair<std::string, Tensor>> names = {};
 };
 
+namespace detail {
+
+/// A TensorFunction that is compiled for types or examples. Being a type of its own, for which even
+/// a TensorFunction is converted, it leaves compile(function, {.threads = 1}) to the overload of
+/// functions alone: g++ 12 takes those braces for a vector, too.
+struct TracedFunction {
+  template <std::convertible_to<TensorFunction> F>
+  TracedFunction(F&& traced) : function(std::forward<F>(traced)) {}
+  TensorFunction function;
+};
+
+}  // namespace detail
+
 /// Compiles `function` for inputs of these types, or of the types of the examples, whose values are
 /// not used. UserError if the function reads the values of its inputs, on options that the device
 /// does not support (dtype, tf32), and if there is no such device.
@@ -65,9 +78,11 @@ struct CompileOptions {
 /// change them, compile again. UserError if what the function has used changes while it is traced
 /// in a way that cannot be seen: through a pointer from before the use, or in the memory that
 /// from_memory was given.
-TENSOR_API Executable compile(const TensorFunction& function, const std::vector<TensorType>& inputs,
+TENSOR_API Executable compile(const detail::TracedFunction& function,
+                              const std::vector<TensorType>& inputs,
                               const CompileOptions& options = {});
-TENSOR_API Executable compile(const TensorFunction& function, const std::vector<Tensor>& examples,
+TENSOR_API Executable compile(const detail::TracedFunction& function,
+                              const std::vector<Tensor>& examples,
                               const CompileOptions& options = {});
 
 /// A function that is compiled at the first call with each new list of input types. Keeps the

@@ -1,5 +1,6 @@
-// Normalisations: the operator layer_norm, with statistics in double, and batch_norm and group_norm
-// built on operators.
+// Normalisations: the operators layer_norm, with statistics in double, and layer_norm_by_sums,
+// which takes them from row_sums; batch_norm and group_norm built on operators.
+#include <algorithm>
 #include <cmath>
 
 #include "src/ops/lines.h"
@@ -23,23 +24,33 @@ TensorType row_sums_type(const TensorType& x) {
   return {shape, x.dtype == f64 ? f64 : f32};
 }
 
-// x, or x and weight, or x, weight and bias, or those and row_sums(x), which a kernel may use in
-// place of summing again.
-TensorType infer_layer_norm(std::span<const TensorType> in, const Attrs& attrs) {
+// x, or x and weight, or x, weight and bias.
+TensorType normalised_type(std::span<const TensorType> in, const Attrs& attrs,
+                           std::string_view where) {
   const Shape& shape = in[0].shape;
-  check_floating(in[0].dtype, "layer_norm");
-  if (shape.rank() == 0) fail("layer_norm", "got a 0-d tensor, need at least 1 axis");
-  for (std::size_t i = 1; i < std::min<std::size_t>(in.size(), 3); ++i) {
+  check_floating(in[0].dtype, where);
+  if (shape.rank() == 0) fail(where, "got a 0-d tensor, need at least 1 axis");
+  for (std::size_t i = 1; i < in.size(); ++i) {
     if (!(in[i].shape == Shape{shape.back()}))
-      fail("layer_norm", "got a ", i == 1 ? "weight" : "bias", " of the shape ", in[i].shape,
+      fail(where, "got a ", i == 1 ? "weight" : "bias", " of the shape ", in[i].shape,
            " for the shape ", shape, ", need ", Shape{shape.back()});
     if (in[i].dtype != in[0].dtype)
-      fail("layer_norm", "got ", in[i], " for ", in[0], ", need equal types");
+      fail(where, "got ", in[i], " for ", in[0], ", need equal types");
   }
-  if (in.size() > 3 && in[3] != row_sums_type(in[0]))
-    fail("layer_norm", "got the sums ", in[3], " for ", in[0], ", need ", row_sums_type(in[0]));
   attrs.number("eps");
   return in[0];
+}
+
+TensorType infer_layer_norm(std::span<const TensorType> in, const Attrs& attrs) {
+  return normalised_type(in, attrs, "layer_norm");
+}
+
+TensorType infer_layer_norm_by_sums(std::span<const TensorType> in, const Attrs& attrs) {
+  const TensorType type = normalised_type(in.first(3), attrs, "layer_norm_by_sums");
+  if (in[3] != row_sums_type(type))
+    fail("layer_norm_by_sums", "got the sums ", in[3], " for ", type, ", need ",
+         row_sums_type(type));
+  return type;
 }
 
 TensorType infer_row_sums(std::span<const TensorType> in, const Attrs&) {
@@ -97,9 +108,37 @@ void eval_layer_norm(std::span<const ConstView> in, const Attrs& attrs, const Vi
   });
 }
 
+// Mean and variance follow from the sums of a row's pieces: E(x^2) - E(x)^2, as a product's kernel
+// has them that normalises behind itself. A kernel that has the rows may sum them again.
+void eval_layer_norm_by_sums(std::span<const ConstView> in, const Attrs& attrs, const View& out) {
+  const double eps = attrs.number("eps");
+  const Tensor x = packed(in[0], f64), weight = packed(in[1], f64), bias = packed(in[2], f64),
+               pieces = packed(in[3], f64);
+  const std::int64_t width = x.shape().back(), rows = x.size() / width;
+  Tensor result = empty(out.shape, f64);
+  const double *from = x.data<double>(), *scales = weight.data<double>(),
+               *shifts = bias.data<double>(), *sums = pieces.data<double>();
+  double* to = mutable_view(result).as<double>();
+  for (std::int64_t row = 0; row < rows; ++row) {
+    double sum = 0, squares = 0;
+    for (std::int64_t piece = 0; piece < width / kSummed; ++piece) {
+      sum += sums[2 * (piece * rows + row)];
+      squares += sums[2 * (piece * rows + row) + 1];
+    }
+    const auto count = static_cast<double>(width);
+    const double mean = sum / count;
+    const double scale = 1 / std::sqrt(std::max(squares / count - mean * mean, 0.0) + eps);
+    for (std::int64_t i = 0; i < width; ++i)
+      to[row * width + i] = (from[row * width + i] - mean) * scale * scales[i] + shifts[i];
+  }
+  convert_elements(const_view(result), out);
+}
+
 constexpr OpInfo kLayerNormRows[] = {
-    {Op::layer_norm, "layer_norm", 1, 4, Pattern::reduction, infer_layer_norm, eval_layer_norm},
+    {Op::layer_norm, "layer_norm", 1, 3, Pattern::reduction, infer_layer_norm, eval_layer_norm},
     {Op::row_sums, "row_sums", 1, 1, Pattern::reduction, infer_row_sums, eval_row_sums},
+    {Op::layer_norm_by_sums, "layer_norm_by_sums", 4, 4, Pattern::reduction,
+     infer_layer_norm_by_sums, eval_layer_norm_by_sums},
 };
 
 // A vector of one number a channel, as [1, C, 1, ...].

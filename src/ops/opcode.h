@@ -78,7 +78,8 @@ enum class Op : std::uint8_t {
   softmax,
   log_softmax,
   layer_norm,
-  row_sums,  // which compile() alone makes
+  row_sums,            // these two compile() alone makes
+  layer_norm_by_sums,  // of x, weight, bias and row_sums(x)
   // conv2d.cpp, pool.cpp, resize.cpp
   conv2d,
   conv_transpose2d,

@@ -57,7 +57,8 @@ bool may_leave_float32(const Graph& graph, const Node& node, const ReferenceOf& 
     return std::find(ops.begin(), ops.end(), node.op) != ops.end();
   };
   const bool is_product = is_one_of({Op::matmul, Op::conv2d, Op::conv_transpose2d}),
-             is_square = is_one_of({Op::var, Op::layer_norm, Op::row_sums}),
+             is_norm = is_one_of({Op::layer_norm, Op::layer_norm_by_sums}),
+             is_square = is_norm || is_one_of({Op::var, Op::row_sums}),
              is_sum = is_one_of({Op::sum, Op::mean, Op::cumsum, Op::avg_pool2d, Op::prod});
   const DType dtype = node.type.dtype;
   if (!is_floating(dtype) || dtype == f64 || (!is_product && !is_square && !is_sum)) return false;
@@ -67,8 +68,7 @@ bool may_leave_float32(const Graph& graph, const Node& node, const ReferenceOf& 
   if (is_product) return size * largest_magnitude(value(node.inputs[1])) * elements > kMost;
   if (node.op == Op::prod) return std::pow(std::max(size, 1.0), elements) > kMost;
   const double square = 4 * size * size;
-  if (node.op == Op::layer_norm && std::max(square, node.attrs.number("eps")) < 0x1p-100)
-    return true;
+  if (is_norm && std::max(square, node.attrs.number("eps")) < 0x1p-100) return true;
   return (is_square ? square : size) * elements > kMost;
 }
 

@@ -46,15 +46,17 @@ std::string driver_version() {
 
 }  // namespace
 
-Target cuda_target(const cuda::DeviceInfo& info) {
-  const cuda::Machine machine = cuda::machine_of(info);
+Target cuda_target(const cuda::DeviceInfo& info) { return cuda_target(cuda::machine_of(info)); }
+
+Target cuda_target(const cuda::Machine& machine) {
+  const cuda::DeviceInfo& info = machine.device;
   Target target;
   target.device = Device("cuda:" + std::to_string(info.index));
   target.name = info.name, target.tuned_as = info.tuned_as();
   target.driver = driver_version(), target.kernels = cuda::device_headers_checksum();
   const auto families = std::make_shared<cuda::Families>(cuda::cuda_families(), machine);
   target.offers = families;
-  target.folds_norms = info.capability == 90;
+  target.folds_norms = machine.has_wgmma;
   // The same instructions at the same rate, where there are Tensor Cores for both.
   target.bf16_is_like_f16 =
       cuda::multiplier_of(bf16, false, machine) == cuda::multiplier_of(f16, false, machine);

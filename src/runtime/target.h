@@ -60,6 +60,7 @@ struct Target {
 Target cpu_target(const cpu::Machine& machine);
 /// A GPU of which this is known; the driver is first called when a program is built.
 Target cuda_target(const cuda::DeviceInfo& info);
+Target cuda_target(const cuda::Machine& machine);
 
 /// `threads` counts on the CPU only, 0 meaning all. UserError where there is no such device.
 Target target_of(const Device& device, int threads);

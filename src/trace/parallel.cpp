@@ -142,17 +142,16 @@ std::vector<std::int64_t> columns_of(const Graph& graph, const Parallel& chains)
   return result;
 }
 
-// What layer_norm is told of the value that it normalises, -1 when it is told nothing.
-ValueId told(const Graph& graph, ValueId id) {
-  const auto& inputs = graph[id].inputs;
-  return graph.is_op(id, Op::layer_norm) && inputs.size() > 3 ? inputs[3] : -1;
+// What layer_norm_by_sums knows of the value that it normalises, -1 of other operators.
+ValueId sums_of(const Graph& graph, ValueId id) {
+  return graph.is_op(id, Op::layer_norm_by_sums) ? graph[id].inputs[3] : -1;
 }
 
-// The one value beside constants that an operator reads, -1 when it reads more of them.
+// The one value beside constants and its sums that an operator reads, -1 when it reads more.
 ValueId carried(const Graph& graph, ValueId id) {
   ValueId result = -1;
   for (const ValueId input : graph[id].inputs) {
-    if (graph.is_constant(input) || input == result || input == told(graph, id)) continue;
+    if (graph.is_constant(input) || input == result || input == sums_of(graph, id)) continue;
     if (result >= 0) return -1;
     result = input;
   }
@@ -411,7 +410,8 @@ Isolated merged_alone(const LaidOutGraph& laid, const ParallelRun& run) {
   const ValueId read = lead.empty() ? left : carried(graph, lead.front());
   put(read, to.add_input(graph.type(read)));
   for (const ValueId id : lead)
-    if (const ValueId sums = told(graph, id); sums >= 0) put(sums, to.add_input(graph.type(sums)));
+    if (const ValueId sums = sums_of(graph, id); sums >= 0)
+      put(sums, to.add_input(graph.type(sums)));
   visit_inputs_first(
       graph, left, [&](ValueId id) { return rewriter(id) >= 0; }, [](ValueId) { return true; },
       [&](ValueId id) { put(id, rewriter.keep(id)); });

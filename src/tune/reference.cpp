@@ -86,7 +86,7 @@ void OperandBlock::complete(ByteRange range) const {
 
 namespace {
 
-// Sums that a layer_norm is given are those of what it normalises.
+// The sums of layer_norm_by_sums are those of what it normalises.
 void set_row_sums(const Isolated& problem, std::vector<OperandBlock>& reads) {
   const Graph& graph = problem.laid.graph;
   const auto place = [&](ValueId id) {
@@ -101,7 +101,7 @@ void set_row_sums(const Isolated& problem, std::vector<OperandBlock>& reads) {
   };
   for (const ValueId id : problem.group.nodes) {
     const auto& inputs = graph[id].inputs;
-    if (!graph.is_op(id, Op::layer_norm) || inputs.size() < 4) continue;
+    if (!graph.is_op(id, Op::layer_norm_by_sums)) continue;
     if (place(inputs[3]) == reads.size()) continue;  // made by the group itself
     for (const OperandBlock& read : reads) read.complete(read.all());
     const Tensor sums = apply_op(Op::row_sums, {value(inputs[0])});

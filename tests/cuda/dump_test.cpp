@@ -10,6 +10,7 @@
 
 #include "src/compile.h"
 #include "src/kernels/cuda/driver/compiler.h"
+#include "tensor/creation.h"
 #include "tensor/ops.h"
 #include "tests/cuda/compiled.h"
 #include "tests/cuda/no_engine.h"

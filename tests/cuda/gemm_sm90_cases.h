@@ -69,7 +69,8 @@ inline std::vector<GemmSchedule> with_wide() {
 inline Tensor normalized(const Tensor& rows, const Tensor& sums, const Tensor& gain,
                          const Tensor& shift) {
   const Tensor wide = rows.astype(f32);
-  return apply_op(Op::layer_norm, {wide, gain, shift, sums}, {{"eps", 1e-5}}).astype(rows.dtype());
+  return apply_op(Op::layer_norm_by_sums, {wide, gain, shift, sums}, {{"eps", 1e-5}})
+      .astype(rows.dtype());
 }
 inline Tensor row_sums(const Tensor& rows) { return apply_op(Op::row_sums, {rows}); }
 

@@ -42,6 +42,10 @@ Call good_call(const OpInfo& row) {
       return {row.op, {x, {{5, 3}, f32}}, {{"tf32", true}}};
     case Op::layer_norm:
       return {row.op, {x, {{5}, f32}, {{5}, f32}}, {{"eps", 1e-5}}};
+    case Op::layer_norm_by_sums:
+      return {row.op,
+              {{{3, kSummed}, f32}, {{kSummed}, f32}, {{kSummed}, f32}, {{1, 3, 2}, f32}},
+              {{"eps", 1e-5}}};
     case Op::row_sums:
       return {row.op, {{{3, 2 * kSummed}, f32}}, {}};
     case Op::conv2d:

@@ -163,7 +163,7 @@ TEST(BatchNorm, Errors) {
             "batch_norm: got a tensor of i32, need a floating type: convert it with astype(f32)");
 }
 
-// An operator without a public function: what products hand over to layer_norm.
+// An operator without a public function: what products hand over to layer_norm_by_sums.
 TEST(RowSums, AreThoseOf64Elements) {
   const Tensor x = Generator(5).normal({2, 3, 192}).astype(bf16);
   const Tensor pieces = x.astype(f32).reshape({2, 3, 3, 64});
@@ -179,14 +179,36 @@ TEST(RowSums, AreThoseOf64Elements) {
               apply_op(Op::row_sums, {zeros({2, 0})});
             }),
             "row_sums: got f32(2, 0), need rows of a multiple of 64 elements");
-  // Given to layer_norm they change nothing.
-  const Tensor wide = x.astype(f32), one = ones({192});
-  const Tensor normal = apply_op(Op::layer_norm, {wide, one, one, sums}, {{"eps", 1e-5}});
-  EXPECT_TRUE(all(normal == layer_norm(wide, one, one, 1e-5)).item<bool>());
+}
+
+// Mean and variance are those of the sums, whatever the rows are; of a row's own sums it is
+// layer_norm. Sums are rounded to float32, and so is what they give.
+TEST(LayerNormBySums, NormalisesByWhatTheSumsSay) {
+  Generator random(6);
+  const Tensor x = random.normal({2, 3, 192}) * 3.0 + 1.0, gain = random.normal({192}),
+               shift = random.normal({192});
+  const auto by_sums = [&](const Tensor& rows, const Tensor& sums) {
+    return apply_op(Op::layer_norm_by_sums, {rows, gain, shift, sums}, {{"eps", 1e-5}});
+  };
+  const Tensor sums = apply_op(Op::row_sums, {x}), want = layer_norm(x, gain, shift, 1e-5);
+  const auto far = [](const Tensor& a, const Tensor& b) { return max(abs(a - b)).item<float>(); };
+  EXPECT_LE(far(by_sums(x, sums), want), 16 * 0x1p-24f * max(abs(want)).item<float>());
+  const Tensor across = x.swapaxes(0, 1).copy().swapaxes(0, 1);
+  EXPECT_EQ(far(by_sums(across, sums.swapaxes(0, 2).copy().swapaxes(0, 2)), by_sums(x, sums)), 0);
+  // Sums of zeros and of squares 4: nothing is taken away, and 1 / sqrt(4) is what remains.
+  const Tensor fours = stack({zeros({3, 2, 3}), full({3, 2, 3}, 4.0 * 64, f32)}, -1);
+  EXPECT_LE(far(by_sums(x, fours), x * 0.5 * gain + shift), 1e-4f);
+  // Rows of one number have no variance, which rounding must not make negative.
+  const Tensor same = full({1, 192}, 1000.1, f32);
+  EXPECT_LE(far(by_sums(same, apply_op(Op::row_sums, {same})), shift.reshape({1, 192})), 0.1f);
+  EXPECT_EQ(error_of([&] { by_sums(x, sums(slice(1, 3))); }),
+            "layer_norm_by_sums: got the sums f32(2, 2, 3, 2) for f32(2, 3, 192), need f32(3, 2, "
+            "3, 2)");
   EXPECT_EQ(error_of([&] {
-              apply_op(Op::layer_norm, {wide, one, one, sums(slice(1, 3))}, {{"eps", 1e-5}});
+              by_sums(zeros({2, 65}), sums);
             }),
-            "layer_norm: got the sums f32(2, 2, 3, 2) for f32(2, 3, 192), need f32(3, 2, 3, 2)");
+            "layer_norm_by_sums: got a weight of the shape (192,) for the shape (2, 65), need "
+            "(65,)");
 }
 
 TEST(GroupNorm, Errors) {

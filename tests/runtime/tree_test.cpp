@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <functional>
 #include <sstream>
 #include <utility>
 
@@ -120,6 +121,34 @@ TEST(Tree, OptionsInTheUsualOrder) {
   const auto f = tn::compile([](const Tensor& x) { return x * 2; },
                              {.device = "cpu", .dtype = tn::bf16, .threads = 1});
   EXPECT_EQ(f(tn::ones({2})).to_vector<float>(), (std::vector<float>{2, 2}));
+}
+
+// Options alone are no list of types, whatever the function is kept as.
+TEST(Tree, OptionsGoWithEveryKindOfFunction) {
+  const Tensor x = whole_numbers({3}, 10);
+  const std::vector<float> want = (x * 2).to_vector<float>();
+  std::function<Tensor(const Tensor&)> stored = [](const Tensor& v) { return v * 2; };
+  const auto same = stored;
+  EXPECT_EQ(tn::compile(stored, {.threads = 1})(x).to_vector<float>(), want);
+  EXPECT_EQ(tn::compile(same, {.threads = 1})(x).to_vector<float>(), want);
+  EXPECT_EQ(tn::compile(std::move(stored), {.threads = 1})(x).to_vector<float>(), want);
+  tn::TensorFunction of_vectors = [](const std::vector<Tensor>& in) {
+    return std::vector<Tensor>{in[0] * 2};
+  };
+  const tn::TensorFunction also = of_vectors;
+  EXPECT_EQ(tn::compile(of_vectors, {.threads = 1})({x})[0].to_vector<float>(), want);
+  EXPECT_EQ(tn::compile(also, {.threads = 1})({x})[0].to_vector<float>(), want);
+  EXPECT_EQ(tn::compile(std::move(of_vectors), {.threads = 1})({x})[0].to_vector<float>(), want);
+  const auto lambda = [](const std::vector<Tensor>& in) { return std::vector<Tensor>{in[0] * 2}; };
+  EXPECT_EQ(tn::compile(lambda, {.threads = 1})({x})[0].to_vector<float>(), want);
+  const Detector detector{whole_numbers({5, 3}, 1)};
+  const Boxes boxes{whole_numbers({4, 3}, 2), whole_numbers({4, 4}, 3)};
+  EXPECT_EQ(
+      tn::tensors_of(tn::compile(detector, {.threads = 1})(boxes, whole_numbers({4, 5}, 4))).size(),
+      6u);
+  // With types or examples, as ever.
+  EXPECT_EQ(tn::compile(also, {x.type()}, {.threads = 1})({x})[0].to_vector<float>(), want);
+  EXPECT_EQ(tn::compile(also, {x}, {.threads = 1})({x})[0].to_vector<float>(), want);
 }
 
 TEST(Tree, EveryMemberNeedsATensor) {

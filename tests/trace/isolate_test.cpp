@@ -111,7 +111,7 @@ TEST(Isolate, NormsOfMergedProducts) {
     std::map<Op, int> count;
     for (const ValueId id : group.nodes) ++count[of.graph[id].op];
     const bool is_normalized_product =
-        count[Op::layer_norm] == 1 && count[Op::matmul] == 1 && count[Op::row_sums] == 0;
+        count[Op::layer_norm_by_sums] == 1 && count[Op::matmul] == 1 && count[Op::row_sums] == 0;
     if (group.nodes.size() > 1 && (!is_normalized_product || group.writes.size() > 1)) return {};
     return {0, 10.0};
   };
@@ -122,7 +122,7 @@ TEST(Isolate, NormsOfMergedProducts) {
   EXPECT_EQ(problem_text(merged.graph, *group),
             "%0 = f16(5, 64); %1 = astype(%0, dtype=\"f32\"); %2 = constant f32(64,); "
             "%3 = constant f32(64,); %4 = f32(1, 5, 2); "
-            "%5 = layer_norm(%1, %2, %3, %4, eps=1e-05); %6 = astype(%5, dtype=\"f16\"); "
+            "%5 = layer_norm_by_sums(%1, %2, %3, %4, eps=1e-05); %6 = astype(%5, dtype=\"f16\"); "
             "%7 = constant f16(64, 10); %8 = matmul(%6, %7); %9 = astype(%8, dtype=\"f32\"); "
             "return %9");
   // The text of the group as it was costed is the same.

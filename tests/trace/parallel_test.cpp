@@ -198,12 +198,12 @@ TEST(Parallel, NormsBetweenCastsJoinTheProducts) {
       tn::merge_parallel(laid, tn::fuse(tn::propose_parallel(laid), leads_are_free));
   int found = 0;
   for (const tn::Group& group : after.groups) {
-    if (group.nodes.size() == 1 || !merged.graph.is_op(group.nodes[1], tn::Op::layer_norm))
+    if (group.nodes.size() == 1 || !merged.graph.is_op(group.nodes[1], tn::Op::layer_norm_by_sums))
       continue;
     ++found;
     EXPECT_EQ(operators_of(merged.graph, group),
-              (std::vector{tn::Op::astype, tn::Op::layer_norm, tn::Op::astype, tn::Op::matmul,
-                           tn::Op::astype, tn::Op::add, tn::Op::astype}));
+              (std::vector{tn::Op::astype, tn::Op::layer_norm_by_sums, tn::Op::astype,
+                           tn::Op::matmul, tn::Op::astype, tn::Op::add, tn::Op::astype}));
     EXPECT_EQ(merged.graph.type(group.reads[0]).dtype, tn::f16);
     EXPECT_TRUE(merged.graph.is_op(group.reads[3], tn::Op::row_sums)) << "after gamma and beta";
     EXPECT_EQ(merged.graph.type(group.writes[0]).shape, (tn::Shape{2, 5, 3 * kWidth}));

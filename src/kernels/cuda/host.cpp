@@ -7,8 +7,6 @@
 namespace tensor::cuda {
 namespace {
 
-constexpr double kSynchronizeUs = 33;  // the GPU stands still meanwhile
-
 Lowered lower(const Isolated& alone) {
   Lowered lowered;
   lowered.on_host = [reference = cpu::ReferenceOperator(alone.laid, alone.group)](
@@ -21,7 +19,8 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
   const auto compute = cpu::reference_us(alone.laid.graph, alone.group);
   if (!compute) return std::nullopt;
   const double bytes = work_of(alone.laid.graph, alone.group).bytes;
-  return Implementation{kSynchronizeUs + *compute + bytes / machine.host_gbps / 1e3, lower};
+  return Implementation{
+      machine.times.rates.synchronize_us + *compute + bytes / machine.host_gbps / 1e3, lower};
 }
 
 }  // namespace

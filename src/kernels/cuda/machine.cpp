@@ -52,23 +52,34 @@ std::string DeviceInfo::tuned_as() const {
   return limited_from ? name + " as sm_" + std::to_string(capability) : name;
 }
 
-Machine machine_of(const DeviceInfo& device) {
+Machine machine_of(const DeviceInfo& device, const TimeModel& times) {
+  const int capability = device.capability;
+  const auto& rates = times.rates;
   Machine m;
-  m.device = device;
+  m.device = device, m.times = times;
+  m.has_wgmma = capability == 90;
+  m.multiplies_bf16 = m.copies_async = capability >= 80;
+  m.overlaps_launches = capability >= 90;
+  m.is_short_of_registers = capability >= 100;
   const double clocks = device.multiprocessors * device.clock_ghz * 1e9;
-  // What well-made kernels reach, fitted on an H200: 0.77 of its Tensor Cores at the highest clock,
-  // which they do not keep, and 0.9 of its memory.
-  m.tensor_tflops = 0.77 * 2 * tensor_operations(device.capability) * clocks / 1e12;
-  m.tf32_tflops = device.capability >= 80 ? m.tensor_tflops / 2 : 0;
-  m.f32_tflops = 0.8 * 2 * f32_operations(device.capability) * clocks / 1e12;
-  m.memory_gbps = 0.9 * device.memory_gbps;
-  m.l2_gbps = std::max(m.memory_gbps, 0.6 * 64 * clocks / 1e9);  // 64 bytes a clock, shared
+  m.clock_mhz = rates.clock_share * 1e3 * device.clock_ghz;
+  m.tensor_tflops = rates.tensor_share * 2 * tensor_operations(capability) * clocks / 1e12;
+  m.tf32_tflops = m.multiplies_bf16 ? m.tensor_tflops / 2 : 0;
+  m.mma_share = m.has_wgmma         ? rates.mma_share_beside_wgmma
+                : capability == 100 ? rates.mma_share_beside_tcgen05
+                                    : rates.mma_share;
+  m.f32_tflops = rates.f32_share * 2 * f32_operations(capability) * clocks / 1e12;
+  m.memory_gbps = rates.memory_share * device.memory_gbps;
+  m.l2_gbps = std::max(m.memory_gbps, rates.l2_share * 64 * clocks / 1e9);
   m.special_tops = 16 * clocks / 1e12;
-  m.launch_us = device.capability >= 90 ? 0.6 : 1.2;
-  m.host_gbps = 12;
-  m.copies_async = device.capability >= 80;
-  m.overlaps_launches = device.capability >= 90;
+  m.launch_us = m.overlaps_launches ? rates.overlapped_launch_us : rates.launch_us;
+  m.arrival = m.overlaps_launches ? rates.overlapped_arrival : rates.arrival;
+  m.host_gbps = rates.host_gbps;
   return m;
+}
+
+Machine machine_of(const DeviceInfo& device) {
+  return machine_of(device, time_model_of(device.name));
 }
 
 Ceilings ceilings_of(const Machine& machine) {
@@ -85,15 +96,17 @@ Ceilings ceilings_of(const Machine& machine) {
 }
 
 Multiplier multiplier_of(DType dtype, bool is_tf32, const Machine& machine) {
-  const bool is_newer = machine.device.capability >= 80;
-  if (dtype == f16 || (dtype == bf16 && is_newer)) return Multiplier::mma;
-  return dtype == f32 && is_tf32 && is_newer ? Multiplier::tf32 : Multiplier::plain;
+  if (dtype == f16 || (dtype == bf16 && machine.multiplies_bf16)) return Multiplier::mma;
+  return dtype == f32 && is_tf32 && machine.multiplies_bf16 ? Multiplier::tf32 : Multiplier::plain;
 }
 
 double mma_tflops(Multiplier multiplier, const Machine& machine) {
-  const int capability = machine.device.capability;
-  const double share = capability == 90 ? 0.6 : capability == 100 ? 0.3 : 0.9;
-  return share * (multiplier == Multiplier::tf32 ? machine.tf32_tflops : machine.tensor_tflops);
+  return machine.mma_share *
+         (multiplier == Multiplier::tf32 ? machine.tf32_tflops : machine.tensor_tflops);
+}
+
+bool is_cached(const Machine& machine, double bytes) {
+  return bytes < machine.times.rates.cached_share * static_cast<double>(machine.device.l2_bytes);
 }
 
 void set_machine(Features& f, const Machine& m) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "src/kernels/cuda/time_model.h"
 #include "src/kernels/features.h"
 #include "tensor/dtype.h"
 
@@ -34,9 +35,9 @@ struct DeviceInfo {
   std::string architecture() const;
 };
 
-/// What the cost model and the schedules know of a GPU: data, not code. Rates are what the GPU's
-/// data promises, times what an H200 reached of it: measuring does not change them, for plans and
-/// learned models depend on them.
+/// What the cost model and the schedules know of a GPU: data, not code. Rates follow from the GPU's
+/// data and the constants of its time model: measuring does not change them, for plans and learned
+/// models depend on them. What an architecture has and lacks is a field, which families ask for.
 struct Machine {
   DeviceInfo device;
   double tensor_tflops = 0;        // products of 16-bit operands on Tensor Cores
@@ -47,9 +48,18 @@ struct Machine {
   double special_tops = 0;         // exp, erf and the like
   double launch_us = 0;            // from one kernel's end to the next one's work, in a graph
   double host_gbps = 0;            // to and from the host
+  double mma_share = 0;            // of the Tensor Cores' rates: what mma.sync gets
+  double arrival = 0;              // bytes a clock that cp.async, or loads, bring a multiprocessor
+  double clock_mhz = 0;            // that busy multiprocessors keep
   bool copies_async = false;       // from memory to shared memory, past the registers (cp.async)
   bool overlaps_launches = false;  // a kernel may start while its predecessor ends (griddepcontrol)
+  bool has_wgmma = false;          // and the tensor memory accelerator with it: families of its own
+  bool multiplies_bf16 = false;    // and float32 rounded to tf32, on Tensor Cores
+  bool is_short_of_registers = false;  // ptxas spills in tiles of 128 x 64 of mma.sync
+  TimeModel times;
 };
+Machine machine_of(const DeviceInfo& device, const TimeModel& times);
+/// With the constants of the GPU's model, or typical ones.
 Machine machine_of(const DeviceInfo& device);
 
 /// What multiplies: Tensor Cores operands of 16 bits, or float32 rounded to tf32, or other cores.
@@ -59,6 +69,10 @@ enum class Multiplier : std::uint8_t { mma, tf32, plain };
 Multiplier multiplier_of(DType dtype, bool is_tf32, const Machine& machine);
 /// The rate of mma.sync: the newest Tensor Cores give their full rate to newer instructions only.
 double mma_tflops(Multiplier multiplier, const Machine& machine);
+
+/// Whether so many bytes come from the second-level cache, where a kernel
+/// before left them.
+bool is_cached(const Machine& machine, double bytes);
 
 /// The most that a GPU does, for the share that a kernel reaches of it.
 struct Ceilings {

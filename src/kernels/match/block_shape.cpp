@@ -13,10 +13,15 @@ struct RowOp {
   VectorOp code;
 };
 constexpr RowOp kRowOps[] = {
-    {Op::sum, {false, false, 1, 0}},         {Op::mean, {false, false, 1, 0}},
-    {Op::max, {true, false, 1, 0}},          {Op::min, {true, false, 1, 0}},
-    {Op::var, {false, false, 3, 0}},         {Op::softmax, {false, false, 3, 1}},
-    {Op::log_softmax, {false, false, 3, 1}}, {Op::layer_norm, {false, false, 3, 0}},
+    {Op::sum, {false, false, 1, 0}},
+    {Op::mean, {false, false, 1, 0}},
+    {Op::max, {true, false, 1, 0}},
+    {Op::min, {true, false, 1, 0}},
+    {Op::var, {false, false, 3, 0}},
+    {Op::softmax, {false, false, 3, 1}},
+    {Op::log_softmax, {false, false, 3, 1}},
+    {Op::layer_norm, {false, false, 3, 0}},
+    {Op::layer_norm_by_sums, {false, false, 3, 0}},
 };
 
 bool is_small_integer(DType dtype) {
@@ -73,7 +78,7 @@ bool types_fit(const Graph& graph, const Group& group, ValueId id, const VectorO
 std::optional<Dims> row_axes(const Graph& graph, ValueId id) {
   const Node& node = graph[id];
   const int rank = graph.type(node.inputs[0]).shape.rank();
-  if (node.op == Op::layer_norm) return Dims{rank - 1};
+  if (node.op == Op::layer_norm || node.op == Op::layer_norm_by_sums) return Dims{rank - 1};
   if (node.op == Op::softmax || node.op == Op::log_softmax)
     return Dims{normalize_axis(node.attrs.integer("axis"), rank, "row")};
   if (info(node.op).pattern != Pattern::reduction) return std::nullopt;

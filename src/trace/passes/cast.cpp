@@ -189,7 +189,7 @@ Graph cast_norms(const Graph& graph, DType dtype) {
     const ValueId rows = (*narrow)(inputs[0]);
     inputs[0] = r.to().add(Op::astype, {rows}, {{"dtype", f32}}, node.where);
     inputs.push_back(r.to().add(Op::row_sums, {rows}, {}, node.where));
-    return r.to().add(node.op, std::move(inputs), node.attrs, node.where);
+    return r.to().add(Op::layer_norm_by_sums, std::move(inputs), node.attrs, node.where);
   });
 }
 

@@ -30,11 +30,11 @@ Graph split_casts(const Graph& graph, DType dtype);
 
 /// After cast_products(graph, dtype): a layer_norm of few rows that come from a product and that
 /// products by constants alone read, in `dtype` and as their left operand, normalises its input
-/// rounded to `dtype` and is given sums of that:
-/// layer_norm(x, w, b) becomes layer_norm(f32(y), w, b, row_sums(y)) with y = dtype(x). The kernel
-/// that computes x stores it twice (once, if cast_residuals rounded it) and adds up its rows, and
-/// the product takes y as it is and puts mean and deviation right behind itself; of few rows, both
-/// together cost less than a pass of its own.
+/// rounded to `dtype` by sums of that: layer_norm(x, w, b) becomes
+/// layer_norm_by_sums(f32(y), w, b, row_sums(y)) with y = dtype(x). The kernel that computes x
+/// stores it twice (once, if cast_residuals rounded it) and adds up its rows, and the product takes
+/// y as it is and puts mean and deviation right behind itself; of few rows, both together cost less
+/// than a pass of its own.
 ///
 /// The statistics stay float32, and are those of the rounded values. A rounding moves a normalised
 /// value by eps |x| / deviation, where the one that cast_products makes behind the layer_norm moves

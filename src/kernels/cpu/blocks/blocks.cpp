@@ -27,9 +27,8 @@ class BlockKernel : public Kernel {
 
 std::optional<BlockShape> accept(const Graph& graph, const Group& group, bool has_rows) {
   if (operator_count(graph, group.nodes) > kMostOperators) return std::nullopt;
-  // Sums of rows are given to layer_norm for kernels of a GPU only.
   for (const ValueId id : group.nodes)
-    if (graph.is_op(id, Op::layer_norm) && graph[id].inputs.size() > 3) return std::nullopt;
+    if (graph.is_op(id, Op::layer_norm_by_sums)) return std::nullopt;  // made for GPUs alone
   auto shape = block_shape_of(graph, group);
   return shape && shape->has_rows == has_rows ? shape : std::nullopt;
 }

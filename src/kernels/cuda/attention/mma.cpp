@@ -93,7 +93,7 @@ class AttentionMmaBuilder {
 
 std::optional<Implementation> consider_attention_mma(const Isolated& alone,
                                                      const Machine& machine) {
-  if (machine.device.capability == 90) return std::nullopt;
+  if (machine.has_wgmma) return std::nullopt;
   const auto m = match_attention_group(alone.laid.graph, alone.group);
   if (!m || multiplier_of(m->dtype, false, machine) != Multiplier::mma) return std::nullopt;
   const auto schedules = attention_mma_schedules(m->problem, machine);

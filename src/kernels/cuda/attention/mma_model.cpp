@@ -78,8 +78,8 @@ double resident_blocks(const AttentionProblem& p, const AttentionMmaSchedule& s,
 
 TimeParts model_attention_mma(const AttentionProblem& p, const AttentionMmaSchedule& s,
                               const Machine& machine) {
-  const DeviceInfo& device = machine.device;
-  const double clock_mhz = 0.9e3 * device.clock_ghz, processors = device.multiprocessors;
+  const auto& times = machine.times.attention_mma;
+  const double clock_mhz = machine.clock_mhz, processors = machine.device.multiprocessors;
   const auto a_clock = [&](double tera) { return tera * 1e6 / clock_mhz / processors; };
   const double blocks = static_cast<double>(ceil_div(p.keys, s.block));
   const double work = static_cast<double>(ceil_div(p.queries, s.queries()) * p.batches);
@@ -87,24 +87,26 @@ TimeParts model_attention_mma(const AttentionProblem& p, const AttentionMmaSched
       std::clamp(std::ceil(work / processors), 1.0, resident_blocks(p, s, machine));
   const double rounds = std::ceil(work / (processors * resident));
   // Clocks of a multiprocessor for a block of keys: the products, their operands from shared memory
-  // at 128 bytes a clock (each warp reads all), and 12 operations a score with an exponential.
+  // at 128 bytes a clock (each warp reads all), and operations on a score with an exponential.
   const double width = static_cast<double>(filled(p.depth) + p.features);
   const double scores = static_cast<double>(s.queries()) * s.block;
   const double multiply = 2 * scores * width / a_clock(mma_tflops(Multiplier::mma, machine));
   const double operands = s.warps * s.block * width * 2 / 128;
-  const double others = scores * ((12 + p.operations) / (a_clock(machine.f32_tflops) / 2) +
-                                  1 / a_clock(machine.special_tops));
-  const double arrival = s.block * width * 2 / (device.capability >= 90 ? 48 : 32);
+  const double others =
+      scores * ((times.operations + p.operations) / (a_clock(machine.f32_tflops) / 2) +
+                1 / a_clock(machine.special_tops));
+  const double arrival = s.block * width * 2 / machine.arrival;
   // One warp alone has a quarter of the multiprocessor, and waits between the steps.
   const double alone = std::max(1.0, 4.0 / s.warps);
-  constexpr double kBetween = 500, kStart = 1500;
-  const double chain = kBetween + alone * (std::max(multiply, operands) + others) +
-                       (s.stages == 1 && blocks > 1 ? 800 + arrival : 0);
+  const double chain = times.between_clocks + alone * (std::max(multiply, operands) + others) +
+                       (s.stages == 1 && blocks > 1 ? times.exposed_clocks + arrival : 0);
   const double bound =
       resident * std::max({multiply + others / 2, operands + others / 2, others, arrival});
   const double step = std::max(chain, bound);
-  const double written = static_cast<double>(s.queries() * p.features) * 4 / 24 * resident;
-  const double clocks = rounds * (kStart + arrival * resident + blocks * step + written);
+  const double written =
+      static_cast<double>(s.queries() * p.features) * 4 / times.store_rate * resident;
+  const double clocks =
+      rounds * (times.start_clocks + arrival * resident + blocks * step + written);
   const double bytes =
       2.0 * static_cast<double>(p.batches) *
       static_cast<double>(p.queries * (p.depth + p.features) + p.keys * (p.depth + p.features));

@@ -124,7 +124,7 @@ class AttentionSm90Builder {
 
 std::optional<Implementation> consider_attention_sm90(const Isolated& alone,
                                                       const Machine& machine) {
-  if (machine.device.capability != 90) return std::nullopt;
+  if (!machine.has_wgmma) return std::nullopt;
   const auto m = match_attention_group(alone.laid.graph, alone.group);
   if (!m) return std::nullopt;
   const auto schedules = attention_sm90_schedules(m->problem, machine);

@@ -53,20 +53,20 @@ int AttentionProblem::resident(const AttentionSchedule& s, const DeviceInfo& dev
 
 TimeParts model_attention_sm90(const AttentionProblem& p, const AttentionSchedule& s,
                                const Machine& machine) {
-  const double clock_mhz = 0.9e3 * machine.device.clock_ghz;
+  const auto& times = machine.times.attention_sm90;
+  const double clock_mhz = machine.clock_mhz;
   const auto blocks = static_cast<double>(ceil_div(ceil_div(p.keys, s.block), s.parts));
   const double scores = 64.0 * s.block;  // of a tile and a block
   // Clocks of one multiprocessor for a block: wgmma multiplies 2,048 pairs of numbers a clock,
-  // beside which some 10 operations a score run, 128 a clock. All constants are fitted to 700
-  // schedules measured on an H200.
+  // beside which operations on the scores run.
   const double multiply = scores *
                           (static_cast<double>(round_up(p.depth, 16)) +
                            std::max(32.0, static_cast<double>(p.features))) /
                           2048;
-  const double others = scores * (10 + p.operations) / 128;
+  const double others = scores * (times.operations + p.operations) / times.operation_rate;
   // One after the other, with what passes between them; of several groups in part side by side.
-  const double chain = blocks * (500 + multiply + others);
-  const double bound = blocks * (150 + others + 0.8 * multiply);
+  const double chain = blocks * (times.chain_clocks + multiply + others);
+  const double bound = blocks * (times.group_clocks + others + times.group_multiply * multiply);
   const std::int64_t work = ceil_div(ceil_div(p.queries, 64), s.tiles) * p.batches * s.parts;
   const std::int64_t processors = machine.device.multiprocessors;
   const bool two_fit = p.resident(s, machine.device) == 2;
@@ -74,35 +74,35 @@ TimeParts model_attention_sm90(const AttentionProblem& p, const AttentionSchedul
   const double rounds = static_cast<double>(ceil_div(work, two_fit ? 2 * processors : processors));
   const double key_bytes = 2.0 * static_cast<double>(p.depth) * s.block;
   const double block_bytes = key_bytes + 2.0 * static_cast<double>(p.features) * s.block;
-  constexpr double kArrival = 30;  // bytes a clock
-  const double arrival = resident * blocks * block_bytes / kArrival;
+  const double arrival = resident * blocks * block_bytes / times.arrival;
   const double turns = static_cast<double>(ceil_div(s.tiles, s.groups));
   // With a single stage the next keys come when the last ones are used.
-  const double exposed = s.stages == 1 && blocks > 1 ? 0.07 * blocks * block_bytes / kArrival : 0;
+  const double exposed =
+      s.stages == 1 && blocks > 1 ? times.exposed * blocks * block_bytes / times.arrival : 0;
   // Queries have one place, so that each turn after a block's first waits for them; and a block by
   // itself begins and ends beside nothing else.
-  constexpr double kQueries = 360, kAlone = 400;
-  const double waits =
-      kQueries * resident * (turns - 1) * s.groups + (rounds > 1 && resident == 1 ? kAlone : 0);
+  const double waits = times.query_clocks * resident * (turns - 1) * s.groups +
+                       (rounds > 1 && resident == 1 ? times.alone_clocks : 0);
   // What is copied costs a little even where something else takes longer.
   const double clocks = std::max({turns * chain + exposed, resident * s.tiles * bound, arrival}) +
-                        waits + 0.04 * arrival;
+                        waits + times.arrival_beside * arrival;
   // Where a multiprocessor has room for two blocks, those that start while another kernel still
   // runs elsewhere crowd on the first that are free (in SETR-Naive-Base on an H200 12 attentions
   // took 10 us less with stages that leave no room).
   const bool crowds = blocks > 1 && work <= processors && two_fit;
-  // A cluster's parts are exchanged at 16 bytes a clock; clusters of more than four blocks begin
-  // later, and nothing runs beside a part's only block (fitted to 230 schedules of 100 queries and
-  // 1,050 keys).
-  const double exchange = s.parts > 1 ? 600 + 64.0 * static_cast<double>(p.features + 4) * 4 / 16 +
-                                            450 * std::max(0.0, std::ceil(s.parts / 2.0) * 2 - 4) +
-                                            (blocks > 1 ? 0 : 4.5 * s.block)
-                                      : 0;
-  const double fill = crowds ? 2.0 : two_fit ? 1.7 : 1.85;
+  // A cluster's parts are exchanged, and summed when all have come; clusters of more than four blocks begin
+  // later, and nothing runs beside a part's only block.
+  const double exchange =
+      s.parts > 1 ? times.exchange_clocks +
+                        64.0 * static_cast<double>(p.features + 4) * 4 / times.exchange_rate +
+                        times.cluster_clocks * std::max(0.0, std::ceil(s.parts / 2.0) * 2 - 4) +
+                        (blocks > 1 ? 0 : times.only_block_clocks * s.block)
+                  : 0;
+  const double fill = crowds ? times.crowd_us : two_fit ? times.pair_us : times.fill_us;
   const double steps = rounds * turns * blocks / clock_mhz;
   const double factors =
       static_cast<double>(p.queries * (p.depth + p.features) + p.keys * (p.depth + p.features));
-  return {fill + (rounds * (clocks + exchange) + key_bytes / kArrival) / clock_mhz,
+  return {fill + (rounds * (clocks + exchange) + key_bytes / times.arrival) / clock_mhz,
           steps * multiply, steps * others,
           2 * static_cast<double>(p.batches) * factors / machine.memory_gbps / 1e3,
           rounds * arrival / clock_mhz};

@@ -39,8 +39,8 @@ double resident_blocks(const SoftmaxProblem& p, const SoftmaxSchedule& s, const 
 
 TimeParts model_softmax_mma(const SoftmaxProblem& p, const SoftmaxSchedule& s,
                             const Machine& machine) {
-  const DeviceInfo& device = machine.device;
-  const double clock_mhz = 0.9e3 * device.clock_ghz, processors = device.multiprocessors;
+  const auto& times = machine.times.attention_mma;
+  const double clock_mhz = machine.clock_mhz, processors = machine.device.multiprocessors;
   const auto a_clock = [&](double tera) { return tera * 1e6 / clock_mhz / processors; };
   const double blocks = static_cast<double>(ceil_div(p.keys, s.block));
   const double work = static_cast<double>(ceil_div(p.queries, s.queries()) * p.batches);
@@ -48,30 +48,29 @@ TimeParts model_softmax_mma(const SoftmaxProblem& p, const SoftmaxSchedule& s,
       std::clamp(std::ceil(work / processors), 1.0, resident_blocks(p, s, machine));
   const double rounds = std::ceil(work / (processors * resident));
   // Clocks of a multiprocessor for a block of keys, as in model_attention_mma, but that no results
-  // grow and nothing is packed: a score takes 6 operations and an exponential.
+  // grow and nothing is packed.
   const double width = static_cast<double>(filled(p.depth));
   const double scores = static_cast<double>(s.queries()) * s.block;
   const double simple = a_clock(machine.f32_tflops) / 2;  // operations
   const double multiply = 2 * scores * width / a_clock(mma_tflops(Multiplier::mma, machine));
   const double operands = s.warps * s.block * width * 2 / 128;
   // Barriers, addresses and what lanes of a row tell each other, for each slab four at a time.
-  constexpr double kSlab = 100;
-  const double others = s.warps * s.slabs * kSlab / 4 +
-                        scores * ((6 + p.before.operations) / simple +
-                                  1 / a_clock(machine.special_tops) + p.before.read_bytes / 24);
-  const double arrival = s.block * width * 2 / (device.capability >= 90 ? 48 : 32);
+  const double others =
+      s.warps * s.slabs * times.slab_clocks / 4 +
+      scores * ((times.weight_operations + p.before.operations) / simple +
+                1 / a_clock(machine.special_tops) + p.before.read_bytes / times.store_rate);
+  const double arrival = s.block * width * 2 / machine.arrival;
   // One warp alone has a quarter of the multiprocessor, and waits between the steps.
   const double alone = std::max(1.0, 4.0 / s.warps);
-  constexpr double kBetween = 500, kStart = 1500;
-  const double chain = kBetween + alone * (std::max(multiply, operands) + others) +
-                       (s.stages == 1 && blocks > 1 ? 800 + arrival : 0);
+  const double chain = times.between_clocks + alone * (std::max(multiply, operands) + others) +
+                       (s.stages == 1 && blocks > 1 ? times.exposed_clocks + arrival : 0);
   const double bound =
       resident * std::max({multiply + others / 2, operands + others / 2, others, arrival});
   // Weights go through shared memory, 8 bytes each, and are stored as results of products are.
   const double finish = resident * scores *
-                        ((4 + p.after.operations) / simple + 8. / 128 +
-                         (p.after.read_bytes + p.after.written_bytes) / 24);
-  const double clocks = rounds * (kStart + arrival * resident +
+                        ((times.stored_operations + p.after.operations) / simple + 8. / 128 +
+                         (p.after.read_bytes + p.after.written_bytes) / times.store_rate);
+  const double clocks = rounds * (times.start_clocks + arrival * resident +
                                   blocks * (p.passes(s) * std::max(chain, bound) + finish));
   const double batches = static_cast<double>(p.batches);
   const double factors = 2 * batches * static_cast<double>((p.queries + p.keys) * p.depth);

@@ -116,14 +116,11 @@ ConvWork conv_work(const Graph& graph, const Group& group, const Convolution& co
 }
 
 double conv_gbps(const ConvWork& work, const Machine& machine) {
-  return work.bytes < 0.5 * static_cast<double>(machine.device.l2_bytes) ? machine.l2_gbps
-                                                                         : machine.memory_gbps;
+  return is_cached(machine, work.bytes) ? machine.l2_gbps : machine.memory_gbps;
 }
 
 TimeParts model_conv_tiles(const ConvWork& work, const ConvTiles& tiles, const Machine& machine) {
-  // Of SETR-PUP's head on an H200: what comes from the second-level cache is under way for so long;
-  // a block begins and ends; and parts are added up.
-  constexpr double kLatencyUs = 1.7, kFillUs = 2, kAddUs = 3, kAddGbps = 2500;
+  const auto& times = machine.times.conv_tiles;
   const auto tiles_along = [](std::int64_t n, int tile) {
     return static_cast<double>(ceil_div(n, tile));
   };
@@ -137,20 +134,21 @@ TimeParts model_conv_tiles(const ConvWork& work, const ConvTiles& tiles, const M
   const double depth = static_cast<double>(tiles.depth) / tiles.parts;
   const double multiply =
       2. * tiles.pixels * tiles.outputs * depth / (tiles.tflops / processors) / 1e6;
-  const double rate = std::min(0.85 * machine.l2_gbps / processors,
-                               resident * tiles.ahead_kib * 1.024 / kLatencyUs);
+  const double rate = std::min(times.cache_share * machine.l2_gbps / processors,
+                               resident * tiles.ahead_kib * 1.024 / times.latency_us);
   const double copy = (tiles.pixels + tiles.outputs) * depth * work.item_bytes / rate / 1e3;
-  const double compute = turns * std::max(multiply, copy) +
-                         kFillUs * (1 + (rounds - 1) * (tiles.resident == 1 ? 1 : 0.3));
+  const double compute =
+      turns * std::max(multiply, copy) +
+      times.fill_us * (1 + (rounds - 1) * (tiles.resident == 1 ? 1 : times.later_fill));
   const double memory = work.bytes / conv_gbps(work, machine) / 1e3;
-  const double overlap = tiles.resident == 1 ? 0.4 : 0.75;
+  const double overlap = tiles.resident == 1 ? times.overlap_of_one : times.overlap;
   double time =
       machine.launch_us + std::max(compute, memory) + (1 - overlap) * std::min(compute, memory);
   if (tiles.parts > 1)
-    time += kAddUs + static_cast<double>(tiles.parts * work.pixels * work.outputs) * sizeof(float) /
-                         kAddGbps / 1e3;
+    time += times.add_us + static_cast<double>(tiles.parts * work.pixels * work.outputs) *
+                               sizeof(float) / times.add_gbps / 1e3;
   const double finish = time - machine.launch_us - std::max(compute, memory);
-  time += work.packings * (machine.launch_us + 1);
+  time += work.packings * (machine.launch_us + times.packing_us);
   return {time, turns * multiply, finish, memory, turns * copy};
 }
 

@@ -17,7 +17,6 @@ constexpr int kMostThreads = 256;
 struct Tile {
   int pixels = 128, outputs = 128;
   int down = 2, across = 4;  // warps
-  double efficiency = 1;     // the share of mma.sync's rate that a tile of this size reaches
   int stages = 2, resident = 1, parts = 1;
 
   int threads() const { return 32 * down * across; }
@@ -28,8 +27,25 @@ struct Tile {
   }
 };
 
-constexpr Tile kTiles[] = {{128, 128, 2, 4, 1}, {128, 64, 4, 2, 0.85}, {64, 128, 2, 4, 0.85},
-                           {64, 64, 2, 2, 0.7}, {128, 32, 4, 1, 0.6},  {32, 64, 1, 2, 0.5}};
+constexpr Tile kTiles[] = {{128, 128, 2, 4}, {128, 64, 4, 2}, {64, 128, 2, 4},
+                           {64, 64, 2, 2},   {128, 32, 4, 1}, {32, 64, 1, 2}};
+
+// The share of mma.sync's rate that a tile of this size reaches: those of level 0 have constants of
+// their own, others what they multiply of each element that they read makes likely.
+double efficiency_of(const Tile& s, const Machine& machine) {
+  const auto& times = machine.times.conv_tiles;
+  const auto is = [&](int one, int other) {
+    return std::max(s.pixels, s.outputs) == one && std::min(s.pixels, s.outputs) == other;
+  };
+  if (is(128, 128)) return times.share_128x128;
+  if (is(128, 64)) return times.share_128x64;
+  if (is(64, 64)) return times.share_64x64;
+  if (s.pixels == 128 && s.outputs == 32) return times.share_128x32;
+  if (s.pixels == 32 && s.outputs == 64) return times.share_32x64;
+  const double intensity = static_cast<double>(s.pixels) * s.outputs / (s.pixels + s.outputs);
+  return std::clamp(times.share_of_none + times.share_of_intensity * intensity,
+                    times.share_at_least, 1.0);
+}
 
 // As many stages as the blocks of a multiprocessor have room for, which keep a little for
 // themselves.
@@ -62,7 +78,7 @@ ConvTiles tiles_of(const Tile& s, const Problem& p, const Machine& machine) {
           s.outputs,
           s.parts,
           p.depth,
-          s.efficiency * mma_tflops(p.multiplier, machine),
+          efficiency_of(s, machine) * mma_tflops(p.multiplier, machine),
           s.resident,
           (s.pixels + s.outputs) * 0.0625 * (s.stages - 1)};
 }
@@ -86,14 +102,6 @@ Tile choose(const Problem& p, const Machine& machine) {
 
 // ---- What may be tried.
 
-// Of tiles that are none of level 0's: by what they multiply of each element that they read.
-double efficiency_of(const Tile& s) {
-  for (const Tile& known : kTiles)
-    if (known.pixels == s.pixels && known.outputs == s.outputs) return known.efficiency;
-  const double intensity = static_cast<double>(s.pixels) * s.outputs / (s.pixels + s.outputs);
-  return std::clamp(0.15 + 0.0164 * intensity, 0.2, 1.0);
-}
-
 Schedule named(const Tile& s) {
   return {"window_mma",
           {{"pixels", s.pixels},
@@ -114,7 +122,6 @@ Tile tile_of(const Schedule& schedule) {
          .stages = number("stages"),
          .resident = number("resident"),
          .parts = number("parts")};
-  s.efficiency = efficiency_of(s);
   return s;
 }
 

@@ -37,7 +37,9 @@ constexpr int kOutputs[] = {64, 128};
 
 ConvTiles tiles_of(const Tiling& t, const ConvWork& work, const Machine& machine) {
   // What loads from shared memory leave of the rate: three or four for 32 or 64 products.
-  const double tflops = (t.outputs == 64 ? 0.6 : 0.8) * machine.f32_tflops;
+  const auto& times = machine.times.conv_tiles;
+  const double tflops =
+      (t.outputs == 64 ? times.plain_share_64 : times.plain_share_128) * machine.f32_tflops;
   return {kTilePixels, t.outputs, t.parts, work.depth, tflops, t.resident, 64};
 }
 
@@ -161,8 +163,10 @@ std::optional<double> estimate_direct(const Graph& graph, const Group& group,
                                       const Convolution& conv, const Machine& machine) {
   // Every multiplication reads two numbers, mostly from the first-level cache.
   const Work work = work_of(graph, group);
-  const double rate = (conv.dtype == f64 ? 0.01 : 0.04) * machine.f32_tflops;
-  return machine.launch_us + 2 +
+  const auto& times = machine.times.conv_tiles;
+  const double rate =
+      (conv.dtype == f64 ? times.direct_share_f64 : times.direct_share) * machine.f32_tflops;
+  return machine.launch_us + times.direct_us +
          std::max(work.flops / rate / 1e6, work.bytes / machine.memory_gbps / 1e3);
 }
 

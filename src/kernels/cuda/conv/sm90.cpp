@@ -20,48 +20,47 @@ constexpr ConvSm90Schedule kSchedules[] = {
 
 // The share of the multiprocessors that clusters of this size reach: their blocks run in one group
 // of 16 or, rarely, 18 multiprocessors.
-double reach_of_clusters(int blocks) {
+double reach_of_clusters(int blocks, const Machine& machine) {
   constexpr int kGroup = 16;
-  return blocks <= 2 ? 1. : static_cast<double>(kGroup / blocks * blocks) / kGroup * 0.98;
+  return blocks <= 2 ? 1.
+                     : static_cast<double>(kGroup / blocks * blocks) / kGroup *
+                           machine.times.conv_sm90.cluster_reach;
 }
 
-// Microseconds, fitted to 2,691 schedules of 190 convolutions of DETR and SETR with one, eight and
-// 64 images on an H200: what is predicted spreads by 19 %. Rounds of as many blocks as fit on a
-// multiprocessor go through the depth in steps. Each step is multiplied, at a rate that grows with
-// the sums in work, while the next ones come from the second-level cache, which takes its time
+// Microseconds, by the constants of struct TimeModel::ConvSm90. Rounds of as many blocks as fit on
+// a multiprocessor go through the depth in steps. Each step is multiplied, at a rate that grows
+// with the sums in work, while the next ones come from the second-level cache, which takes its time
 // where few are ahead; then clusters exchange sums, and results are written.
 TimeParts model(const ConvSm90Schedule& s, const ConvWork& work, const Machine& machine) {
-  constexpr double kSums = 4850, kCacheShare = 1.86, kAheadUs = 0.17, kRoundUs = 1;
-  constexpr double kClusterUs = 1.15, kClusterGbps = 34, kWriteShare = 0.6, kTogether = 0.285;
-  constexpr double kMemoryShare = 1.2, kSmallShare = 2, kOverlap = 0.38;
-  constexpr double kPackingUs = 0.5, kPackingGbps = 1500;  // of images of three channels
+  const auto& times = machine.times.conv_sm90;
   const double processors = machine.device.multiprocessors;
   const double steps = std::ceil(static_cast<double>(work.depth) / kBlock / s.parts);
   const double tile = static_cast<double>(s.pixels()) * s.outputs;
   const double cache = machine.l2_gbps / processors;  // bytes a nanosecond, of a multiprocessor
   const double multiply = 2 * tile * kBlock / (machine.tensor_tflops / processors) / 1e6;
   const double copy =
-      (s.pixels() + s.outputs) * kBlock * work.item_bytes / (kCacheShare * cache) / 1e3;
-  const double write =
-      tile * (work.epilogue.written_bytes + work.epilogue.read_bytes) / (kWriteShare * cache) / 1e3;
+      (s.pixels() + s.outputs) * kBlock * work.item_bytes / (times.cache_share * cache) / 1e3;
+  const double write = tile * (work.epilogue.written_bytes + work.epilogue.read_bytes) /
+                       (times.write_share * cache) / 1e3;
   struct Round {
     double multiply, copy, finish, time;
   };
   const auto round_of = [&](double blocks) {
     Round r;
-    r.multiply = steps * blocks * multiply / (1 - std::exp(-blocks * tile / kSums));
+    r.multiply = steps * blocks * multiply / (1 - std::exp(-blocks * tile / times.sums));
     r.copy = steps * blocks * copy;
-    r.finish = write * (1 + kTogether * (blocks - 1));
-    if (s.parts > 1) r.finish += kClusterUs + blocks * tile * sizeof(float) / kClusterGbps / 1e3;
-    const double ahead = steps * kAheadUs / std::max(s.stages - 1, 1);
-    r.time = std::max(r.multiply, r.copy) + ahead + r.finish + kRoundUs;
+    r.finish = write * (1 + times.together * (blocks - 1));
+    if (s.parts > 1)
+      r.finish += times.cluster_us + blocks * tile * sizeof(float) / times.cluster_gbps / 1e3;
+    const double ahead = steps * times.ahead_us / std::max(s.stages - 1, 1);
+    r.time = std::max(r.multiply, r.copy) + ahead + r.finish + times.round_us;
     return r;
   };
   const double fit = s.blocks_that_fit(machine.device);
   const double blocks =
       s.parts *
       static_cast<double>(ceil_div(work.pixels, s.pixels()) * ceil_div(work.outputs, s.outputs)) /
-      (processors * reach_of_clusters(s.parts));
+      (processors * reach_of_clusters(s.parts, machine));
   const double full = std::floor(blocks / fit), rest = std::ceil(blocks - full * fit);
   const Round one = round_of(fit), last = round_of(std::max(rest, 1.));
   const auto all = [&](double Round::*part) {
@@ -70,11 +69,12 @@ TimeParts model(const ConvSm90Schedule& s, const ConvWork& work, const Machine& 
   const double gbps = conv_gbps(work, machine);
   const double compute = all(&Round::time);
   const double memory =
-      work.bytes / (gbps * (gbps > machine.memory_gbps ? kSmallShare : kMemoryShare)) / 1e3;
-  const double time =
-      machine.launch_us + std::max(compute, memory) + (1 - kOverlap) * std::min(compute, memory);
-  const double packing =
-      work.packings * (machine.launch_us + kPackingUs) + work.packing_bytes / kPackingGbps / 1e3;
+      work.bytes / (gbps * (gbps > machine.memory_gbps ? times.small_share : times.memory_share)) /
+      1e3;
+  const double time = machine.launch_us + std::max(compute, memory) +
+                      (1 - times.overlap) * std::min(compute, memory);
+  const double packing = work.packings * (machine.launch_us + times.packing_us) +
+                         work.packing_bytes / times.packing_gbps / 1e3;
   return {time + packing, all(&Round::multiply), all(&Round::finish), memory, all(&Round::copy)};
 }
 
@@ -211,7 +211,7 @@ bool has_window(const Convolution& conv) {
 std::optional<double> estimate_sm90(const Graph& graph, const Group& group, const Convolution& conv,
                                     const Machine& machine) {
   const bool has_type = conv.dtype == f16 || conv.dtype == bf16;
-  if (machine.device.capability != 90 || !has_type || conv.groups != 1 || conv.is_transposed)
+  if (!machine.has_wgmma || !has_type || conv.groups != 1 || conv.is_transposed)
     return std::nullopt;
   if (!reads_patches(graph, conv) && (conv.channels % kBlock != 0 || !has_window(conv)))
     return std::nullopt;

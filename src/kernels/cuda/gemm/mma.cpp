@@ -105,8 +105,7 @@ class GemmMmaBuilder {
            flag_text("kPairs", product_.features % 2 == 0) +
            constant_text(is_plain ? "kThreadsY" : "kWarpsY", s.down) +
            constant_text(is_plain ? "kThreadsX" : "kWarpsX", s.across) +
-           constant_text("kStages", s.stages) +
-           flag_text("kWide", machine_.device.capability >= 80) +
+           constant_text("kStages", s.stages) + flag_text("kWide", machine_.copies_async) +
            flag_text("kRightFirst", product_.is_constant) + "};\nstruct Problem {\n" +
            constant_text("kRows", product_.rows) + constant_text("kFeatures", product_.features) +
            constant_text("kDepth", product_.depth) + constant_text("kBatches", product_.batches) +
@@ -234,8 +233,7 @@ std::optional<Implementation> consider_mma(const Isolated& alone, const Machine&
   const auto product = fitting(alone.laid.graph, alone.group);
   if (!product) return std::nullopt;
   const Multiplier multiplier = multiplier_of(product->dtype, product->is_tf32, machine);
-  if (multiplier == Multiplier::plain ||
-      (multiplier == Multiplier::mma && machine.device.capability == 90))
+  if (multiplier == Multiplier::plain || (multiplier == Multiplier::mma && machine.has_wgmma))
     return std::nullopt;
   return implementation_of(alone, *product, multiplier, machine);
 }

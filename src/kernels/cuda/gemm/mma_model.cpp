@@ -41,20 +41,21 @@ std::int64_t resident_blocks(const TileSchedule& s, Multiplier multiplier, const
 TimeParts model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, Multiplier multiplier,
                            const Machine& machine) {
   const bool is_plain = multiplier == Multiplier::plain;
-  const DeviceInfo& device = machine.device;
+  const auto& times = machine.times.gemm_tiles;
   const double block = step_depth(multiplier), item = multiplier == Multiplier::mma ? 2 : 4;
   const std::int64_t tiles =
       ceil_div(p.tokens, s.rows) * ceil_div(p.features, s.columns) * p.batches;
   const std::int64_t steps = ceil_div(ceil_div(p.depth, step_depth(multiplier)), s.parts);
-  const std::int64_t blocks = tiles * s.parts, processors = device.multiprocessors;
+  const std::int64_t blocks = tiles * s.parts, processors = machine.device.multiprocessors;
   const double on_one =
       std::min(static_cast<double>(resident_blocks(s, multiplier, machine)),
                std::ceil(static_cast<double>(blocks) / static_cast<double>(processors)));
   const double rounds =
       std::ceil(static_cast<double>(blocks) / (static_cast<double>(processors) * on_one));
   // Clocks of a multiprocessor for one step of the depth of one block.
-  const double clock_mhz = 0.9e3 * device.clock_ghz;
-  const double tflops = is_plain ? 0.7 * machine.f32_tflops : mma_tflops(multiplier, machine);
+  const double clock_mhz = machine.clock_mhz;
+  const double tflops =
+      is_plain ? times.plain_share * machine.f32_tflops : mma_tflops(multiplier, machine);
   const double flops_a_clock = tflops * 1e6 / clock_mhz / static_cast<double>(processors);
   const double multiply = 2.0 * s.rows * s.columns * block / flops_a_clock;
   const double warps = s.threads(multiplier) / 32.0;
@@ -63,15 +64,16 @@ TimeParts model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, Multipli
   const double operands =
       is_plain ? warps * block * (s.rows / s.down + s.columns / s.across) / 4.0 * 2
                : warps * (s.rows / s.down + s.columns / s.across) * block * item / 128;
-  const double arrival = (s.rows + s.columns) * block * item / (device.capability >= 90 ? 48 : 32);
-  constexpr double kLatency = 700, kStart = 1500;
-  const double step = std::max(on_one * (std::max({multiply, operands, arrival}) + operands / 4),
-                               kLatency / (s.stages - 1));
+  const double arrival = (s.rows + s.columns) * block * item / machine.arrival;
+  const double step = std::max(
+      on_one * (std::max({multiply, operands, arrival}) + operands * times.operands_beside),
+      times.latency_clocks / (s.stages - 1));
   const double elements = static_cast<double>(s.rows) * s.columns * on_one;
-  const double finish = s.parts > 1 ? elements * 4 / 24
-                                    : elements * (8 + p.operations) / 128 +
-                                          elements * (p.read_bytes + p.written_bytes) / 24;
-  const double clocks = rounds * (static_cast<double>(steps) * step + kStart + finish);
+  const double finish = s.parts > 1
+                            ? elements * 4 / times.store_rate
+                            : elements * (times.operations + p.operations) / times.operation_rate +
+                                  elements * (p.read_bytes + p.written_bytes) / times.store_rate;
+  const double clocks = rounds * (static_cast<double>(steps) * step + times.start_clocks + finish);
   const double batches = static_cast<double>(p.batches), tokens = static_cast<double>(p.tokens),
                features = static_cast<double>(p.features), depth = static_cast<double>(p.depth);
   const double results = batches * tokens * features;
@@ -82,9 +84,9 @@ TimeParts model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, Multipli
   const double between = s.parts > 1 ? results * 4 * s.parts : 0;
   const double memory = (factors + (s.parts > 1 ? 0 : own)) / machine.memory_gbps / 1e3;
   const double cache = (read + between) / machine.l2_gbps / 1e3;
-  constexpr double kSecond = 1.5;  // its own way there and back
   const double second =
-      s.parts > 1 ? machine.launch_us + kSecond + (between + own) / machine.l2_gbps / 1e3 : 0;
+      s.parts > 1 ? machine.launch_us + times.second_us + (between + own) / machine.l2_gbps / 1e3
+                  : 0;
   return {std::max({clocks / clock_mhz, memory, cache}) + second,
           rounds * static_cast<double>(steps) * on_one * multiply / clock_mhz,
           rounds * finish / clock_mhz + second, memory, cache};
@@ -99,12 +101,11 @@ std::vector<TileSchedule> gemm_tile_schedules(const GemmProblem& p, Multiplier m
   const std::int64_t results = p.batches * p.tokens * p.features * std::int64_t{sizeof(float)};
   const auto add_all = [&](auto& tiles) {
     for (TileSchedule s : tiles) {
-      // They spill there, by a register or two.
-      if (!is_plain && machine.device.capability >= 100 && s.rows * s.columns == 128 * 64) continue;
+      if (!is_plain && machine.is_short_of_registers && s.rows * s.columns == 128 * 64) continue;
       for (const int parts : {1, 2, 3, 4, 6, 8, 12, 16}) {
         if (parts > 1 && (steps < 4 * parts || parts * results > kMostScratch)) continue;
         s.parts = parts;
-        s.stages = is_plain || machine.device.capability < 80 ? 2 : 4;
+        s.stages = is_plain || !machine.copies_async ? 2 : 4;
         candidates.push_back(s);
       }
     }

@@ -56,8 +56,7 @@ std::string impossible(const TileSchedule& s, Multiplier multiplier, const Machi
     return "16 rows and columns for each warp";
   // What comes through registers takes 16 a thread for as many rows and columns as threads.
   if (s.rows + s.columns > 2 * threads) return "too few threads to bring the operands";
-  if (machine.device.capability >= 100 && s.rows * s.columns == 128 * 64)
-    return "too few registers";
+  if (machine.is_short_of_registers && s.rows * s.columns == 128 * 64) return "too few registers";
   // Rows of 64 bytes, each with 16 more.
   const std::int64_t shared = s.stages * 80 * std::int64_t{s.rows + s.columns} + 2048;
   if (shared > machine.device.shared_block_bytes) return "too little shared memory";

@@ -59,7 +59,8 @@ std::optional<Lead> match_lead(const Graph& graph, const Group& group, ValueId m
   if (left == right || !is_member(group, left) || !graph.is_op(left, Op::astype))
     return std::nullopt;
   const ValueId normed = graph[left].inputs[0];
-  if (!is_member(group, normed) || !graph.is_op(normed, Op::layer_norm)) return std::nullopt;
+  if (!is_member(group, normed) || !graph.is_op(normed, Op::layer_norm_by_sums))
+    return std::nullopt;
   const Node& node = graph[normed];
   const ValueId wide = node.inputs[0];
   if (!is_member(group, wide) || !graph.is_op(wide, Op::astype) || node.type.dtype != f32)
@@ -69,7 +70,7 @@ std::optional<Lead> match_lead(const Graph& graph, const Group& group, ValueId m
   if (!is_read_by(graph, group, wide, normed) || !is_read_by(graph, group, normed, left) ||
       !is_read_by(graph, group, left, matmul))
     return std::nullopt;
-  if (node.inputs.size() < 4 || !is_read(group, node.inputs[3])) return std::nullopt;
+  if (!is_read(group, node.inputs[3])) return std::nullopt;
   lead.norm = {node.inputs[1], node.inputs[2], node.inputs[3], node.attrs.number("eps")};
   for (const ValueId id : {lead.norm.weight, lead.norm.bias})
     if (!is_read(group, id) || !graph.is_constant(id)) return std::nullopt;

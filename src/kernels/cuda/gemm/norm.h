@@ -19,8 +19,8 @@ struct Norm {
   double eps = 0;
 };
 
-/// What makes a product's left factor in its group: astype to float32, layer_norm that is given
-/// sums of its rows, and astype back.
+/// What makes a product's left factor in its group: astype to float32, layer_norm_by_sums, and
+/// astype back.
 struct Lead {
   ValueId input = -1;  // of the product's type
   Norm norm;

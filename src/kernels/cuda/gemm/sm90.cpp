@@ -233,7 +233,7 @@ class GemmSm90Builder {
 };
 
 std::optional<Product> accepted(const Graph& graph, const Group& group, const Machine& machine) {
-  if (machine.device.capability != 90) return std::nullopt;
+  if (!machine.has_wgmma) return std::nullopt;
   auto product = match_product(graph, group);
   if (!product) product = match_normalized_product(graph, group);
   if (!product || (product->dtype != f16 && product->dtype != bf16)) return std::nullopt;

@@ -126,57 +126,44 @@ std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p)
 
 namespace {
 
-// ---- The model. Clocks are those of one multiprocessor; what is counted in them was fitted to
-// 8,000 products measured on an H200.
+// ---- The model, whose constants are struct TimeModel::GemmSm90. Clocks are those of one
+// multiprocessor.
 
 // A tile's step along the depth: 16-bit wgmma takes N / 2 clocks for 16 of k, and its operands 128
 // bytes a clock.
 double clocks_of_step(const GemmProblem& p, const GemmSchedule& s, const Machine& machine) {
-  // Bytes that copies bring a clock to one multiprocessor, and to each where all ask for them.
-  constexpr double kArrival = 69, kSharedArrival = 53;
-  // From asking for a stage to giving it back, of which as many run at a time as there are.
-  constexpr double kStageClocks = 1700;
+  const auto& times = machine.times.gemm_sm90;
   const int processors = machine.device.multiprocessors;
   const auto busy = static_cast<double>(std::min<std::int64_t>(s.tiles(p) * s.splits, processors));
-  const double arrival = std::min(kArrival, kSharedArrival * processors / busy);
+  const double arrival = std::min(times.arrival, times.shared_arrival * processors / busy);
   const double columns = s.columns(), blocks = rows_of(s) / 64.0;
   const double multiply = 4 * blocks * std::max(columns / 2, 16 + columns / 4);
   return std::max(
-      {multiply, static_cast<double>(stage_bytes(s)) / arrival, kStageClocks / s.stages});
+      {multiply, static_cast<double>(stage_bytes(s)) / arrival, times.stage_clocks / s.stages});
 }
 
 // A tile's epilogue. Rates are bytes a clock.
-double clocks_of_finish(const GemmProblem& p, const GemmSchedule& s) {
-  // What is stored as boxes, as is everything of small tiles.
-  constexpr double kBoxRate = 24;
-  // Boxes of addends come and go: for one warpgroup, for several, and where tiles are small beside
-  // the products.
-  constexpr double kTurnAddendRate = 12, kAddendRate = 18, kSmallAddendRate = 97;
-  // Pairs of elements, which is how a large tile's epilogue reads and writes the rest: of each
-  // warpgroup that finishes a tile, and at most.
-  constexpr double kPairRate = 6.7, kMostPairRate = 14;
-  constexpr double kOperations = 8, kOperationRate = 128;   // of every element anyway; in a clock
-  constexpr double kNormClocks = 800, kRowSumClocks = 300;  // sums are corrected; rows are summed
-  constexpr double kTurnNorm = 1.8;  // times as long: one warpgroup corrects two blocks of rows
-  // Sums go to the other blocks of the cluster, which have to be waited for.
-  constexpr double kExchangeClocks = 1100, kExchangeRate = 8;
+double clocks_of_finish(const GemmProblem& p, const GemmSchedule& s, const Machine& machine) {
+  const auto& times = machine.times.gemm_sm90;
   const double elements = static_cast<double>(s.tokens) * s.features;
   const double added = s.boxes_addend(p) ? 2 * p.addend_bytes : 0;
   const double stored = added > 0 ? 0 : p.staged ? 2 : 0;
   const double others = p.read_bytes + p.written_bytes - stored - added;
   const double rate =
-      s.swapped ? kBoxRate : std::min(kPairRate * (s.takes_turns ? 1 : s.groups), kMostPairRate);
-  const double added_rate = s.swapped       ? kSmallAddendRate
-                            : s.takes_turns ? kTurnAddendRate
-                                            : kAddendRate;
-  const double element = (kOperations + p.operations) / kOperationRate + stored / kBoxRate +
-                         added / added_rate + others / rate;
+      s.swapped ? times.box_rate
+                : std::min(times.pair_rate * (s.takes_turns ? 1 : s.groups), times.most_pair_rate);
+  const double added_rate = s.swapped       ? times.small_addend_rate
+                            : s.takes_turns ? times.turn_addend_rate
+                                            : times.addend_rate;
+  const double element = (times.operations + p.operations) / times.operation_rate +
+                         stored / times.box_rate + added / added_rate + others / rate;
   double finish = elements * element / s.splits;
-  if (p.normalizes) finish += kNormClocks;
-  if (p.sums_rows) finish += kRowSumClocks;
-  if (p.normalizes && s.takes_turns && s.blocks == 2) finish *= kTurnNorm;
+  if (p.normalizes) finish += times.norm_clocks;
+  if (p.sums_rows) finish += times.row_sum_clocks;
+  if (p.normalizes && s.takes_turns && s.blocks == 2) finish *= times.turn_norm;
   if (s.splits > 1)
-    finish += kExchangeClocks + elements * 4 * (s.splits - 1) / s.splits / kExchangeRate;
+    finish +=
+        times.exchange_clocks + elements * 4 * (s.splits - 1) / s.splits / times.exchange_rate;
   return finish;
 }
 
@@ -201,11 +188,11 @@ double bytes_of(const GemmProblem& p) {
 }  // namespace
 
 TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Machine& machine) {
-  constexpr double kFill = 0.8;     // us: the first tiles' way from memory, and the last sums' back
-  constexpr double kBeside = 0.02;  // of the clocks, where what Tensor Cores sustain is the bound
-  const double clock_mhz = 0.9e3 * machine.device.clock_ghz;
+  const auto& times = machine.times.gemm_sm90;
+  const double clock_mhz = machine.clock_mhz;
   const auto steps = static_cast<double>(ceil_div(ceil_div(p.depth, kGemmDepth), s.splits));
-  const double main = steps * clocks_of_step(p, s, machine), finish = clocks_of_finish(p, s);
+  const double main = steps * clocks_of_step(p, s, machine),
+               finish = clocks_of_finish(p, s, machine);
   const double rounds = rounds_of(p, s, machine.device.multiprocessors);
   const double clocks = s.takes_turns && rounds > 1
                             ? std::max(rounds * main, rounds * (main + finish) / 2) + finish
@@ -217,9 +204,9 @@ TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Mac
   const double products = 2e-6 * static_cast<double>(p.batches) * static_cast<double>(p.tokens) *
                               static_cast<double>(p.features) * static_cast<double>(p.depth) /
                               machine.tensor_tflops +
-                          kBeside * clocks / clock_mhz;
-  return {kFill + std::max({clocks / clock_mhz, products, memory}), rounds * main / clock_mhz,
-          (clocks - rounds * main) / clock_mhz, memory, cache};
+                          times.beside * clocks / clock_mhz;
+  return {times.fill_us + std::max({clocks / clock_mhz, products, memory}),
+          rounds * main / clock_mhz, (clocks - rounds * main) / clock_mhz, memory, cache};
 }
 
 std::vector<GemmSchedule> gemm_sm90_schedules(const GemmProblem& p, const Machine& machine) {

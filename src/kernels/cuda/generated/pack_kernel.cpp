@@ -461,9 +461,8 @@ std::optional<Implementation> consider_packs(std::span<const PackSource> sources
 }
 
 double moving_us(const Machine& machine, double bytes) {
-  constexpr double kLatencyUs = 0.7;  // to memory and back, twice through an empty pipeline
-  const bool is_cached = bytes < 0.5 * static_cast<double>(machine.device.l2_bytes);
-  return kLatencyUs + bytes / (is_cached ? machine.l2_gbps : machine.memory_gbps) / 1e3;
+  return machine.times.generated.latency_us +
+         bytes / (is_cached(machine, bytes) ? machine.l2_gbps : machine.memory_gbps) / 1e3;
 }
 
 double computing_us(const Machine& machine, Op op, double count) {

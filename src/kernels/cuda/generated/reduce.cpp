@@ -317,8 +317,6 @@ class ReduceGenerator {
 };
 
 std::optional<Implementation> consider_reduce(const Isolated& alone, const Machine& machine) {
-  // Rows in registers are faster where the row family takes the group.
-  constexpr double kMergingUs = 1;
   const Graph& graph = alone.laid.graph;
   const auto parts = parts_of(graph, alone.group);
   if (!parts) return std::nullopt;
@@ -326,7 +324,8 @@ std::optional<Implementation> consider_reduce(const Isolated& alone, const Machi
   const auto elements = static_cast<double>(num_elements(graph.type(node.inputs[0]).shape));
   double compute = computing_us(machine, node.op, 4 * elements);
   for (const ValueId id : parts->before) compute += computing_us(machine, graph[id].op, elements);
-  return Implementation{machine.launch_us + kMergingUs + compute +
+  // Rows in registers are faster where the row family takes the group.
+  return Implementation{machine.launch_us + machine.times.generated.merging_us + compute +
                             2 * moving_us(machine, work_of(graph, alone.group).bytes),
                         [=](const Isolated& group) {
                           return ReduceGenerator(*parts, group.laid, group.group, machine).lower();

@@ -203,13 +203,14 @@ class RowGenerator {
       }
       return;
     }
-    if (node.op == Op::layer_norm || node.op == Op::var) {
+    const bool is_norm = node.op == Op::layer_norm || node.op == Op::layer_norm_by_sums;
+    if (is_norm || node.op == Op::var) {
       // In two passes over the registers: a small variance far from zero is not lost.
       const std::string mean = "mean" + number;
       write_fold(mean + "_sum", kSum, from);
       code_ += "const float " + mean + " = " + mean + "_sum / " + count_text() + ";\n";
       write_fold("squares" + number, kSum, from, "(x - " + mean + ") * (x - " + mean + ")");
-      if (node.op == Op::layer_norm)
+      if (is_norm)
         write_layer_norm(id, from);
       else
         write_quotient(
@@ -299,11 +300,6 @@ class RowGenerator {
 };
 
 std::optional<Implementation> consider_row(const Isolated& alone, const Machine& machine) {
-  constexpr double kFoldUs = 0.15;  // through shuffles and shared memory, where nothing hides it
-  // Lanes that read far apart fetch a sector of 32 bytes for an element of 4 or less: eight times
-  // the bytes, of which the caches give back some. Half is assumed, which was not measured; it is
-  // enough for the reduce family, which has lanes across such rows, where it takes the group.
-  constexpr double kScattered = 4;
   const Graph& graph = alone.laid.graph;
   const Group& group = alone.group;
   const auto shape = RowPlan::accept(graph, group);
@@ -314,10 +310,14 @@ std::optional<Implementation> consider_row(const Isolated& alone, const Machine&
     const bool by_row = shape->members.at(id) == BlockExtent::row && is_elementwise(graph[id].op);
     compute += computing_us(machine, graph[id].op,
                             by_row ? static_cast<double>(shape->row_count()) : elements);
-    if (!is_elementwise(graph[id].op)) folds += kFoldUs;
+    if (!is_elementwise(graph[id].op)) folds += machine.times.generated.fold_us;
   }
   double moving = moving_us(machine, work_of(graph, group).bytes);
-  if (RowPlan(*shape, alone.laid, group, machine).is_scattered()) moving *= kScattered;
+  // Lanes that read far apart fetch a sector of 32 bytes for an element of 4 or less: eight times
+  // the bytes, of which the caches give back some. The reduce family, which has lanes across such
+  // rows, is then cheaper where it takes the group.
+  if (RowPlan(*shape, alone.laid, group, machine).is_scattered())
+    moving *= machine.times.generated.scattered;
   return Implementation{machine.launch_us + folds + compute + moving, [=](const Isolated& one) {
                           return RowGenerator(*shape, one.laid, one.group, machine).lower();
                         }};

@@ -98,7 +98,7 @@ std::vector<RowPlace> RowPlan::element_places() const {
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
       const ValueId input = node.inputs[k];
       if (shape.members.contains(input)) continue;
-      if (node.op == Op::layer_norm && k == 3) continue;  // sums, which are made again
+      if (node.op == Op::layer_norm_by_sums && k == 3) continue;  // they are made again
       const bool is_row = !is_elementwise_here && k == 0;
       places.push_back(
           place(input, is_row ? graph_.type(input).shape : node.type.shape, BlockExtent::element));

@@ -61,7 +61,6 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machi
 std::optional<Implementation> consider_scan(const Isolated& alone, const Machine& machine) {
   const Graph& graph = alone.laid.graph;
   const Group& group = alone.group;
-  constexpr double kStepUs = 0.1;  // 32 elements: a sum over the lanes, each waiting for the last
   if (group.nodes.size() != 1) return std::nullopt;
   const Node& node = graph[group.nodes[0]];
   const Shape& shape = node.type.shape;
@@ -69,9 +68,9 @@ std::optional<Implementation> consider_scan(const Isolated& alone, const Machine
   if (node.op != Op::cumsum || count == 0 || count >= std::int64_t{1} << 31) return std::nullopt;
   const auto steps =
       static_cast<double>((shape[static_cast<int>(node.attrs.integer("axis"))] + 31) / 32);
-  return Implementation{
-      machine.launch_us + kStepUs * steps + moving_us(machine, work_of(graph, group).bytes),
-      [=](const Isolated& one) { return lower(one.laid, one.group, machine); }};
+  return Implementation{machine.launch_us + machine.times.generated.scan_us * steps +
+                            moving_us(machine, work_of(graph, group).bytes),
+                        [=](const Isolated& one) { return lower(one.laid, one.group, machine); }};
 }
 
 }  // namespace
