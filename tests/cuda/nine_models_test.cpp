@@ -55,7 +55,8 @@ class Kernels {
     std::thread other(work);
     work();
     other.join();
-    std::cout << list.size() << " of " << kernels_.size() << " kernels for " << architecture << '\n';
+    std::cout << list.size() << " of " << kernels_.size() << " kernels for " << architecture
+              << '\n';
   }
 
  private:

@@ -17,7 +17,7 @@ std::span<const Family> cpu_families() {
 #ifdef TENSOR_WITH_ONEDNN
       kGemm,        kConv,
 #endif
-      kTileProduct, kAttention, kRow, kPointwise, kImage, kCopy, kReference,
+      kTileProduct, kProduct, kAttention, kRow, kPointwise, kImage, kCopy, kReference,
   };
   return table;
 }

@@ -5,8 +5,9 @@
 
 namespace tensor::cpu {
 
-extern const Family kGemm;         // with oneDNN only
-extern const Family kConv;         // with oneDNN only
+extern const Family kGemm;  // with oneDNN only
+extern const Family kConv;  // with oneDNN only
+extern const Family kProduct;
 extern const Family kTileProduct;  // on processors with tile instructions only
 extern const Family kAttention;
 extern const Family kRow;

@@ -90,8 +90,8 @@ TimeParts model_attention_sm90(const AttentionProblem& p, const AttentionSchedul
   // runs elsewhere crowd on the first that are free (in SETR-Naive-Base on an H200 12 attentions
   // took 10 us less with stages that leave no room).
   const bool crowds = blocks > 1 && work <= processors && two_fit;
-  // A cluster's parts are exchanged, and summed when all have come; clusters of more than four blocks begin
-  // later, and nothing runs beside a part's only block.
+  // A cluster's parts are exchanged, and summed when all have come; clusters of more than four
+  // blocks begin later, and nothing runs beside a part's only block.
   const double exchange =
       s.parts > 1 ? times.exchange_clocks +
                         64.0 * static_cast<double>(p.features + 4) * 4 / times.exchange_rate +

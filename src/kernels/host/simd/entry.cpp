@@ -29,6 +29,7 @@ Table make_table() {
   fill_lines(table);
   table.execute = execute;
   fill_products(table);
+  fill_strips(table);
   fill_tiles(table);
   fill_attention(table);
   return table;

@@ -16,6 +16,7 @@ Run rowwise(Op op);
 void fill_conversions(Table& table);
 void fill_lines(Table& table);
 void fill_products(Table& table);
+void fill_strips(Table& table);
 void fill_tiles(Table& table);
 void fill_attention(Table& table);
 

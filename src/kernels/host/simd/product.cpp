@@ -1,7 +1,7 @@
 // Small matrix products: a few rows at a time, accumulated in registers over the whole depth. The
 // operands come in words: a float, or two neighbours of the depth in bf16.
 #include "parts.h"
-#include "vector.h"
+#include "words.h"
 
 namespace tensor::simd::TENSOR_SIMD_ISA {
 namespace {
@@ -9,21 +9,6 @@ namespace {
 // Rows of a tile: with two vectors a row, the accumulators fill the register file but for the
 // vectors of b and one of a.
 constexpr int kTileRows = kLanes == 16 ? 12 : 6;
-
-struct Singles {
-  static Floats add(Floats sum, std::int32_t a, Floats b) {
-    return sum + from_bits(a - Ints{}) * b;
-  }
-};
-
-#if defined(__AVX512BF16__)
-// Products of bf16 are exact in float32, and so is their sum rounded; subnormals count as 0.
-struct Pairs {
-  static Floats add(Floats sum, std::int32_t a, Floats b) {
-    return (Floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32(a), (__m512bh)b);
-  }
-};
-#endif
 
 // to[rows, vectors] = scale * to + times * a[rows, depth] * b[depth, vectors]; scale nullptr: no
 // `to` on the right. Flattened, because a lambda that is called keeps its captures in memory.

@@ -45,20 +45,19 @@ struct Instruction {
   FloatLoop reference = nullptr;            // runs operators that have no vector code
 };
 
-/// A part of a large product of bf16: at most 32 rows by a number of strips, which are 16 columns
-/// of the right factor each, as words [steps * 16, 16]. A word holds two neighbours along the
-/// depth.
-struct TileProduct {
-  const void* a = nullptr;  // rows of steps * 32 numbers, in bf16
+/// A part of a large product: some rows by a number of strips, which are 16 columns of the right
+/// factor each, as words [depth, 16].
+struct StripProduct {
+  const void* a = nullptr;  // rows of `depth` words
   std::int64_t a_row_bytes = 0, rows = 0;
   const float* strips = nullptr;
   std::int64_t strip_words = 0;  // from one strip to the next
-  std::int64_t strip_count = 0, steps = 0;
+  std::int64_t strip_count = 0, depth = 0;
   const float* first = nullptr;  // what sums begin with, a number a column; nullptr: zeros
   float* to = nullptr;           // [rows, strip_count * 16] sums
   std::int64_t to_row = 0;       // floats
   const void* next = nullptr;    // what is soon read, to be brought nearer: lines of 64 bytes
-  std::int64_t next_lines = 0;   // in each step of every pair of strips
+  std::int64_t next_lines = 0;   // in every 16 words of the depth of a pair of strips
 };
 
 struct Table {
@@ -98,7 +97,10 @@ struct Table {
   Product product;
   Product product_pairs;  // nullptr without an instruction for it
   Product product_tiles;  // the same by tile instructions; nullptr, or only where has_tiles()
-  void (*multiply_tiles)(const TileProduct& product);  // likewise
+  /// Large products, for the same words: of any number of rows, by tile instructions of at most 32
+  /// and a depth of whole 16 words.
+  using Multiply = void (*)(const StripProduct& product);
+  Multiply multiply, multiply_pairs, multiply_tiles;
   /// Rows of `depth` words as the columns of a panel, the rest of which becomes 0.
   void (*pack_columns)(float* panel, std::int64_t width, const float* rows, std::int64_t row_stride,
                        std::int64_t count, std::int64_t depth);

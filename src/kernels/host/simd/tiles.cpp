@@ -99,7 +99,7 @@ void product_tiles(const float* a, std::int64_t a_row, std::int64_t rows, const 
 
 // Up to 32 x 32 sums over the whole depth: tiles 0 to 3 are results, 4 and 5 of a, 6 and 7 of b.
 template <bool is_high, bool is_wide>
-[[gnu::target("amx-tile,amx-bf16")]] void sum_tiles(const TileProduct& p, std::int64_t strip,
+[[gnu::target("amx-tile,amx-bf16")]] void sum_tiles(const StripProduct& p, std::int64_t strip,
                                                     const char* next) {
   const auto* a = static_cast<const char*>(p.a);
   const float* b = p.strips + strip * p.strip_words;
@@ -115,7 +115,7 @@ template <bool is_high, bool is_wide>
     if (is_high) _tile_zero(2);
     if (is_high && is_wide) _tile_zero(3);
   }
-  for (std::int64_t step = 0; step < p.steps; ++step, a += 4 * kTile, b += kTile * kTile) {
+  for (std::int64_t step = 0; step < p.depth / kTile; ++step, a += 4 * kTile, b += kTile * kTile) {
     _tile_loadd(4, a, p.a_row_bytes);
     _tile_loadd(6, b, 4 * kTile);
     _tile_dpbf16ps(0, 4, 6);
@@ -139,7 +139,7 @@ template <bool is_high, bool is_wide>
   if (is_high && is_wide) _tile_stored(3, to + kTile * p.to_row + kTile, row_bytes);
 }
 
-void multiply_tiles(const TileProduct& p) {
+void multiply_tiles(const StripProduct& p) {
   const bool is_high = p.rows > kTile;
   const std::int64_t upper = is_high ? kTile : p.rows, lower = is_high ? p.rows - kTile : 1;
   TileShapes shapes;
@@ -155,7 +155,7 @@ void multiply_tiles(const TileProduct& p) {
     (is_high   ? is_wide ? sum_tiles<true, true> : sum_tiles<true, false>
        : is_wide ? sum_tiles<false, true>
                : sum_tiles<false, false>)(p, strip, next);
-    next += 64 * p.next_lines * p.steps;
+    next += 64 * p.next_lines * (p.depth / kTile);
   }
   release();
 }

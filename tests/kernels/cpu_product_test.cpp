@@ -1,4 +1,4 @@
-// Products and convolutions of bf16 on tiles (AMX) against float64: awkward sizes, layouts,
+// Products and convolutions on vectors and tiles against float64: awkward sizes, layouts,
 // epilogues, and what they must leave alone.
 #include <gtest/gtest.h>
 
@@ -14,15 +14,13 @@ using namespace tensor::testing;
 
 namespace {
 
-constexpr const char* kNeedsTiles = "this processor has no tile instructions for bf16 (AMX)";
-
-Tensor narrow(const Shape& shape) {
-  return tn::Generator(random_engine()()).normal(shape).astype(tn::bf16);
+Tensor narrow(const Shape& shape, tn::DType dtype = tn::bf16) {
+  return tn::Generator(random_engine()()).normal(shape).astype(dtype);
 }
 Tensor wide(const Shape& shape) { return tn::Generator(random_engine()()).normal(shape); }
 // Small whole numbers, whose sums are exact in any order.
-Tensor digits(const Shape& shape) {
-  return tn::floor(tn::Generator(random_engine()()).uniform(shape, -4, 5)).astype(tn::bf16);
+Tensor digits(const Shape& shape, tn::DType dtype) {
+  return tn::floor(tn::Generator(random_engine()()).uniform(shape, -4, 5)).astype(dtype);
 }
 
 Tensors as_f64(const Tensors& in) {
@@ -31,22 +29,50 @@ Tensors as_f64(const Tensors& in) {
   return result;
 }
 
+// What multiplies, and the type of the factors and of most results.
+struct Kind {
+  const char* family;
+  tn::DType dtype;
+};
+
+class Products : public ::testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override {
+    if (GetParam().family == std::string("tiles") && !tn::simd::has_tiles())
+      GTEST_SKIP() << "this processor has no tile instructions for bf16 (AMX)";
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(On, Products,
+                         ::testing::Values(Kind{"product", tn::f32}, Kind{"product", tn::bf16},
+                                           Kind{"product", tn::f16}, Kind{"tiles", tn::bf16}),
+                         [](const auto& it) {
+                           return it.param.family + ("_" + std::string(tn::name(it.param.dtype)));
+                         });
+
+// Half a unit in the last place of a number near 1, and a little for its neighbours.
+double half_unit(tn::DType dtype) {
+  return dtype == tn::bf16 ? 0x1.01p-8 : dtype == tn::f16 ? 0x1.01p-11 : 0x1p-21;
+}
+
 // `f(in, dtype)` calculates in `dtype` wherever the model would in float32. Sums of `depth` terms
-// of about 1 are off by 2^-24 of each partial sum, which grow to sqrt(depth); a result in bf16 by
-// half a unit in its last place more. Whole numbers have no error but the last one.
+// of about 1 are off by 2^-24 of each partial sum, which grow to sqrt(depth); a narrow result by
+// half a unit in its last place more, which in f16 is at least 2^-25. The epilogue multiplies the
+// error of the sums by up to `growth`. Whole numbers have no error but the last one.
 template <class F>
-void expect_right(const F& f, const Tensors& inputs, std::int64_t depth, bool is_exact) {
+void expect_right(const Kind& kind, const F& f, const Tensors& inputs, std::int64_t depth,
+                  bool is_exact, double growth) {
   const bool is_plain = pick(3) == 0;
   const GroupRun run = run_group(
-      "tiles", [&](const Tensors& in) -> Tensors { return {f(in, tn::f32)}; }, inputs,
+      kind.family, [&](const Tensors& in) -> Tensors { return {f(in, tn::f32)}; }, inputs,
       is_plain ? nullptr : &random_engine());
   ASSERT_EQ(run.got.size(), 1u);
   const Tensor need = f(as_f64(inputs), tn::f64);
   ASSERT_EQ(run.got[0].shape(), need.shape());
   const auto got = run.got[0].to_vector<double>(), expected = need.to_vector<double>();
   const auto terms = static_cast<double>(depth) + 2;
-  const double error = is_exact ? 0 : 0x1p-24 * terms * 4 + 0x1p-21;
-  const double unit = run.got[0].dtype() == tn::bf16 ? 0x1.01p-8 : 0x1p-21;
+  const double error = is_exact ? 0 : growth * 0x1p-24 * terms * 4 + 0x1p-21;
+  const double unit = half_unit(run.got[0].dtype());
   for (std::size_t i = 0; i < got.size(); ++i)
     ASSERT_LE(std::abs(got[i] - expected[i]), error + unit * std::abs(expected[i]))
         << run.kernel << " element " << i << ": got " << got[i] << ", need " << expected[i] << '\n'
@@ -58,10 +84,11 @@ constexpr int kEpilogues = 9;
 // What models do with a product, whose columns run along `axis`: `bias` and `column` have a number
 // for each of them, `whole` is as large as the result.
 Tensor with_epilogue(int kind, const Tensor& product, int axis, const Tensor& column,
-                     const Tensor& whole, const Tensor& bias, tn::DType dtype) {
-  if (kind == 0) return product;  // rounded to bf16
+                     const Tensor& whole, const Tensor& bias, tn::DType dtype,
+                     tn::DType narrowest) {
+  if (kind == 0) return product;  // rounded to the type of its factors
   const Tensor y = product.astype(dtype);
-  const tn::DType last = dtype == tn::f64 ? tn::f64 : tn::bf16;
+  const tn::DType last = dtype == tn::f64 ? tn::f64 : narrowest;
   switch (kind) {
     case 1:
       return y;
@@ -89,10 +116,18 @@ std::int64_t one_of(std::initializer_list<std::int64_t> values) {
   return values.begin()[pick(static_cast<int>(values.size()))];
 }
 
-void check_product(std::int64_t rows, std::int64_t depth, std::int64_t columns) {
+// Of kind 7, the largest of the numbers that rows are multiplied by; of the others the steepest
+// slope, which gelu has.
+double growth_of(int kind, const Tensor& whole) {
+  return kind == 7 ? std::max(1.0, tn::max(tn::abs(whole)).item<double>()) : 1.13;
+}
+
+void check_product(const Kind& on, std::int64_t rows, std::int64_t depth, std::int64_t columns) {
   const bool is_exact = pick(2), is_constant = pick(3), is_transposed = pick(2);
   const int kind = is_exact ? pick(2) : pick(kEpilogues);
-  const auto random = [&](const Shape& shape) { return is_exact ? digits(shape) : narrow(shape); };
+  const auto random = [&](const Shape& shape) {
+    return is_exact ? digits(shape, on.dtype) : narrow(shape, on.dtype);
+  };
   const Shape batch = pick(3) ? Shape{rows} : Shape{2, rows};
   Shape left = batch, result = batch;
   left.push_back(depth), result.push_back(columns);
@@ -104,37 +139,37 @@ void check_product(std::int64_t rows, std::int64_t depth, std::int64_t columns) 
     Tensor weight = is_constant ? stored : in[3];
     if (dtype == tn::f64) weight = weight.astype(tn::f64);
     if (is_transposed) weight = weight.transpose();
-    return with_epilogue(kind, tn::matmul(in[0], weight), -1, in[1], in[2], bias, dtype);
+    return with_epilogue(kind, tn::matmul(in[0], weight), -1, in[1], in[2], bias, dtype, on.dtype);
   };
-  expect_right(f, inputs, depth, is_exact);
+  expect_right(on, f, inputs, depth, is_exact, growth_of(kind, inputs[2]));
 }
 
-TEST(Tiles, ProductsOfAwkwardSizes) {
-  if (!tn::simd::has_tiles()) GTEST_SKIP() << kNeedsTiles;
+TEST_P(Products, OfAwkwardSizes) {
   for (const std::int64_t rows : {1, 7, 15, 16, 17, 31, 32, 33, 63, 65, 197})
     for (int round = 0; round < 20; ++round) {
       const std::int64_t depth = one_of({1, 2, 31, 32, 33, 64, 100, 768});
       const std::int64_t columns = one_of({2, 15, 16, 17, 32, 33, 129, 300, 1000});
-      check_product(rows, depth, columns);
+      check_product(GetParam(), rows, depth, columns);
       if (HasFailure()) FAIL() << rows << " rows, depth " << depth << ", columns " << columns;
     }
 }
 
 // Several parts of rows and several groups of columns for every thread.
-TEST(Tiles, LargeProducts) {
-  if (!tn::simd::has_tiles()) GTEST_SKIP() << kNeedsTiles;
-  check_product(700, 3072, 200);
-  check_product(65, 4100, 130);
-  check_product(5000, 64, 72);
+TEST_P(Products, LargeOnes) {
+  check_product(GetParam(), 700, 3072, 200);
+  check_product(GetParam(), 65, 4100, 130);
+  check_product(GetParam(), 5000, 64, 72);
+  check_product(GetParam(), 2000, 64, 64);   // made where the result lies
+  check_product(GetParam(), 300, 1024, 90);  // rows that meet in the same lines of the cache
 }
 
-TEST(Tiles, Convolutions) {
-  if (!tn::simd::has_tiles()) GTEST_SKIP() << kNeedsTiles;
+TEST_P(Products, Convolutions) {
+  const Kind on = GetParam();
   for (int round = 0; round < 150; ++round) {
     const bool is_exact = pick(2);
     const int kind = is_exact ? pick(2) : pick(kEpilogues);
     const auto random = [&](const Shape& shape) {
-      return is_exact ? digits(shape) : narrow(shape);
+      return is_exact ? digits(shape, on.dtype) : narrow(shape, on.dtype);
     };
     const std::int64_t in = one_of({1, 3, 17, 32, 64}), out = one_of({2, 15, 32, 70});
     const std::int64_t kh = 1 + pick(4), kw = pick(2) ? kh : 1 + pick(4);
@@ -146,28 +181,32 @@ TEST(Tiles, Convolutions) {
     const Shape result = tn::conv2d(x, weight, {}, options).shape();
     const auto f = [&](const Tensors& t, tn::DType dtype) {
       const Tensor w = dtype == tn::f64 ? weight.astype(tn::f64) : weight;
-      return with_epilogue(kind, tn::conv2d(t[0], w, {}, options), 1, t[1], t[2], bias, dtype);
+      return with_epilogue(kind, tn::conv2d(t[0], w, {}, options), 1, t[1], t[2], bias, dtype,
+                           on.dtype);
     };
-    expect_right(f, {x, wide({out, 1, 1}), wide(result)}, in * kh * kw, is_exact);
+    const Tensor whole = wide(result);
+    expect_right(on, f, {x, wide({out, 1, 1}), whole}, in * kh * kw, is_exact,
+                 growth_of(kind, whole));
     if (HasFailure()) FAIL() << "round " << round << " weights " << weight.shape();
   }
 }
 
-TEST(Tiles, Declines) {
+TEST(ProductFamilies, Decline) {
   const Tensor x = narrow({33, 64}), w = narrow({64, 48}), images = narrow({1, 4, 8, 8});
   const auto declines = [](const tn::TensorFunction& f, const Tensors& in) {
-    return !accepts("tiles", f, in);
+    return !accepts("tiles", f, in) && !accepts("product", f, in);
   };
   const auto product = [&](const Tensors& in) -> Tensors { return {tn::matmul(in[0], w)}; };
-  EXPECT_EQ(declines(product, {x}), !tn::simd::has_tiles());
+  EXPECT_EQ(accepts("tiles", product, {x}), tn::simd::has_tiles());
+  EXPECT_TRUE(accepts("product", product, {x}));
   // As on a processor without the instructions, or with TENSOR_MAX_ISA=avx512_bf16.
   tn::cpu::Machine machine = tn::cpu::this_machine();
   machine.tile_gflops = 0;
   const tn::Graph graph = graph_of(product, {x});
   EXPECT_FALSE(estimate_of(family("tiles"), lay_out(graph), whole_group(graph), machine));
-  EXPECT_TRUE(
-      declines([&](const Tensors& in) -> Tensors { return {tn::matmul(in[0], w.astype(tn::f32))}; },
-               {x.astype(tn::f32)}));
+  EXPECT_FALSE(accepts(
+      "tiles", [&](const Tensors& in) -> Tensors { return {tn::matmul(in[0], w.astype(tn::f32))}; },
+      {x.astype(tn::f32)}));
   EXPECT_TRUE(declines(
       [&](const Tensors& in) -> Tensors { return {tn::matmul(in[0], in[1])}; },
       {narrow({2, 33, 64}), narrow({2, 64, 48})}));  // a product for every place of a batch

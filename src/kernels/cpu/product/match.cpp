@@ -1,4 +1,4 @@
-#include "src/kernels/cpu/tiles/match.h"
+#include "src/kernels/cpu/product/match.h"
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@ class Matcher {
  public:
   Matcher(const Graph& graph, const Group& group) : graph_(graph), group_(group) {}
 
-  std::optional<TiledProduct> run() {
+  std::optional<AnchoredProduct> run() {
     if (group_.writes.size() != 1 || !find_anchor()) return std::nullopt;
     product_.result = group_.writes.front();
     if (!shapes_fit()) return std::nullopt;
@@ -35,7 +35,8 @@ class Matcher {
     if (product_.anchor < 0) return false;
     const auto& inputs = graph_[product_.anchor].inputs;
     return std::all_of(inputs.begin(), inputs.end(), [&](ValueId id) { return is_read(id); }) &&
-           graph_.type(inputs[0]).dtype == bf16 && graph_.type(inputs[1]).dtype == bf16;
+           is_float(graph_.type(inputs[0]).dtype) &&
+           graph_.type(inputs[0]).dtype == graph_.type(inputs[1]).dtype;
   }
 
   bool shapes_fit() {
@@ -123,17 +124,17 @@ class Matcher {
 
   const Graph& graph_;
   const Group& group_;
-  TiledProduct product_;
+  AnchoredProduct product_;
   std::vector<ValueId> taken_;  // casts and the bias, which are no part of the epilogue
 };
 
 }  // namespace
 
-std::optional<TiledProduct> match_tiled_product(const Graph& graph, const Group& group) {
+std::optional<AnchoredProduct> match_product(const Graph& graph, const Group& group) {
   return Matcher(graph, group).run();
 }
 
-int column_axis(const Graph& graph, const TiledProduct& product) {
+int column_axis(const Graph& graph, const AnchoredProduct& product) {
   const Node& node = graph[product.anchor];
   return node.op == Op::conv2d ? 1 : node.type.shape.rank() - 1;
 }

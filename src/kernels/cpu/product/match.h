@@ -1,5 +1,4 @@
-// Products on tiles: one matmul or convolution of bf16 and any elementwise operators on its result,
-// as one group.
+// Products: one matmul or convolution and any elementwise operators on its result, as one group.
 #pragma once
 
 #include <optional>
@@ -8,7 +7,7 @@
 
 namespace tensor::cpu {
 
-struct TiledProduct {
+struct AnchoredProduct {
   ValueId anchor = -1;  // the matmul or conv2d
   ValueId bias = -1;    // a constant, one number a column, with which the sums begin; -1: none
   ValueId sums = -1;    // the value that the sums stand for, of the anchor's shape
@@ -16,10 +15,10 @@ struct TiledProduct {
   ValueId result = -1;  // the one value that is written, as the epilogue's last one rounded
 };
 
-/// nullopt when the group is anything else, or its factors are not bf16.
-std::optional<TiledProduct> match_tiled_product(const Graph& graph, const Group& group);
+/// nullopt when the group is anything else, or its factors are not of one floating type.
+std::optional<AnchoredProduct> match_product(const Graph& graph, const Group& group);
 
 /// The axis of the result that the right factor's columns run along: 1 of an image, else the last.
-int column_axis(const Graph& graph, const TiledProduct& product);
+int column_axis(const Graph& graph, const AnchoredProduct& product);
 
 }  // namespace tensor::cpu

@@ -1,0 +1,47 @@
+// The left factor of a product: one row of numbers for every row of the result.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "src/kernels/cpu/kernel.h"
+
+namespace tensor::cpu {
+
+/// Numbers as they are stored, and as they are multiplied: the same, or widened to float32.
+class Numbers {
+ public:
+  Numbers(DType stored, DType taken);
+  std::int64_t stored_bytes() const { return stored_bytes_; }
+  std::int64_t taken_bytes() const { return taken_bytes_; }
+  bool are_same() const { return !load_; }
+  /// `count` of them, `stride` apart, in a row.
+  void copy(std::byte* to, const std::byte* from, std::int64_t stride, std::int64_t count) const;
+
+ private:
+  std::int64_t stored_bytes_, taken_bytes_;
+  void (*load_)(float*, const void*, std::int64_t, std::int64_t) = nullptr;
+};
+
+class ProductRows {
+ public:
+  virtual ~ProductRows() = default;
+  virtual std::int64_t depth() const = 0;  // numbers of a row
+  /// Rows [row, row + count) of the operand at `from`, `pitch` bytes apart.
+  virtual void gather(const std::byte* from, std::int64_t row, std::int64_t count, std::byte* to,
+                      std::int64_t pitch) const = 0;
+  /// Row stride in bytes if rows can be read in place, else nullopt.
+  virtual std::optional<std::int64_t> row_bytes() const = 0;
+};
+
+/// Of a matmul [..., m, k] x [k, n]: rows in the order of the axes of the result.
+std::unique_ptr<ProductRows> matrix_rows(const Layout& left, const Shape& result,
+                                         const Numbers& numbers);
+
+/// Of a conv2d: a row for every pixel of the result [n, c, h, w], in the order n, h, w. It holds
+/// what the filter lies on, in the order height, width, channels; zeros beyond the image.
+std::unique_ptr<ProductRows> window_rows(const Layout& image, const Shape& weights,
+                                         const Attrs& attributes, const Shape& result,
+                                         const Numbers& numbers);
+
+}  // namespace tensor::cpu
