@@ -206,7 +206,21 @@ class Engine final : public emulated::Gpu {
     };
     std::vector<Part> parts;
   };
-  using Together = std::function<void(const std::vector<void*>&)>;
+  /// What one thread does for all that wait for each other. It owns nothing: a fiber that is left
+  /// for good destroys nothing of its stack.
+  class Together {
+   public:
+    template <class F>
+    Together(const F& f)
+        : function_(&f), call_([](const void* function, const std::vector<void*>& threads) {
+            (*static_cast<const F*>(function))(threads);
+          }) {}
+    void operator()(const std::vector<void*>& threads) const { call_(function_, threads); }
+
+   private:
+    const void* function_;
+    void (*call_)(const void*, const std::vector<void*>&);
+  };
 
   void run_cluster(u32 first_block, void** arguments);
   void begin_thread(Thread& thread);

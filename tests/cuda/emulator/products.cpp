@@ -99,7 +99,8 @@ bool are_same(const emulated::GroupProduct& a, const emulated::GroupProduct& b) 
 void Engine::multiply(float* d, const u32* a, const u32* b, int k, Number number) {
   called_from(__builtin_return_address(0));
   WarpProduct mine{d, a, b, k, number};
-  together_in_warp(~0u, k == 16 ? "mma.m16n8k16" : "mma.m16n8k8", &mine, execute_in_warp);
+  together_in_warp(~0u, k == 16 ? "mma.m16n8k16" : "mma.m16n8k8", &mine,
+                   [](const std::vector<void*>& lanes) { execute_in_warp(lanes); });
 }
 
 namespace {
