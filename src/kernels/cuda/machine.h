@@ -59,7 +59,7 @@ struct Machine {
   TimeModel times;
 };
 Machine machine_of(const DeviceInfo& device, const TimeModel& times);
-/// With the constants of the GPU's model, or typical ones.
+/// The machine has the constants of the GPU's model, or typical ones.
 Machine machine_of(const DeviceInfo& device);
 
 /// What multiplies: Tensor Cores operands of 16 bits, or float32 rounded to tf32, or other cores.

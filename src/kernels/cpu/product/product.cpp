@@ -125,8 +125,9 @@ class ProductKernel : public Kernel {
   // Weights are read once for every part of the rows, rows once for every group of strips.
   void choose_blocks() {
     const std::int64_t row_bytes = strips_.depth_words() * 4;
-    in_place_ = rows_->depth() == strips_.depth() && rows_->row_bytes().has_value() &&
-                !(!unit_.is_tiles && *rows_->row_bytes() % kAlias == 0 && row_count_ > 1);
+    const auto stride = rows_->row_bytes();
+    const bool fits = stride && rows_->depth() == strips_.depth();
+    in_place_ = fits && (unit_.is_tiles || *stride % kAlias != 0 || row_count_ == 1);
     // Rows of a multiple of 1 KiB would meet in the same lines of the cache.
     row_pitch_ = row_bytes + (row_bytes % 1024 == 0 ? 64 : 0);
     const double work = static_cast<double>(row_count_) * static_cast<double>(strips_.columns()) *
@@ -204,7 +205,7 @@ class ProductKernel : public Kernel {
     };
     const std::int64_t packing = packed_bytes_ > 0 ? strips_.room() : 0;
     gathered_ = take(std::max(in_place_ ? 0 : part_rows_ * row_pitch_, packing));
-    sums_ = take(block_rows_ * pitch_ * 4);
+    sums_ = take(is_direct_ ? 0 : block_rows_ * pitch_ * 4);
     program_ = take(epilogue_ ? epilogue_->tile_floats() * 4 : 0);
   }
 

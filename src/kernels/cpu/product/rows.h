@@ -34,11 +34,11 @@ class ProductRows {
   virtual std::optional<std::int64_t> row_bytes() const = 0;
 };
 
-/// Of a matmul [..., m, k] x [k, n]: rows in the order of the axes of the result.
+/// The rows of a matmul [..., m, k] x [k, n] come in the order of the axes of the result.
 std::unique_ptr<ProductRows> matrix_rows(const Layout& left, const Shape& result,
                                          const Numbers& numbers);
 
-/// Of a conv2d: a row for every pixel of the result [n, c, h, w], in the order n, h, w. It holds
+/// A conv2d has a row for every pixel of the result [n, c, h, w], in the order n, h, w. It holds
 /// what the filter lies on, in the order height, width, channels; zeros beyond the image.
 std::unique_ptr<ProductRows> window_rows(const Layout& image, const Shape& weights,
                                          const Attrs& attributes, const Shape& result,
