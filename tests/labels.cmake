@@ -2,21 +2,20 @@
 
 # Costly: they take longer than ten seconds each. The everyday set runs smaller cases of the same kinds.
 set(costly
-    SoftmaxMma.TheNineModelsDoWithout */StandardModels.* */StandardModelsOnGpu.*
+    */StandardModels.* */StandardModelsOnGpu.*
     Compiled.DigitsInBf16HaveTheSameTopClass Cli.AllModesReadTheSameDigits */SceneScores.*/eager
     Tune.TheOtherProgramsDoToo Tune.MeasuresThenRunsTheTunedModel Tune.EndsWhenItsGoalIsReached
     Tuning.NothingIsLostWhenItIsKilled Tuning.LeavesOutFusionsThatSlowTheWholeModelDown
     Tuning.ChoosesTheEstimatedFusionWhereTheWholeModelIsFasterByIt Kill.AtAnyMomentCostsOneLine
-    TuneOnGpu.* */ShippedCoverage.* FitTimes.*
+    TuneOnGpu.MeasuresInAChildAndPlansFromItsLog
     Tuning.EndsWithNoSlowerFusionThanItBeganWith Hints.AnotherGpusLogIsOne
     RunOnDevice.EveryTypeOfNumbersAgreesWithTheEagerRun
     CpuTuning.MeasuresEveryWayAndUsesTheBest LearnedModel.ALoadedModelIsAGoodStart
-    Constants.ManyRandomFunctionsThatWriteAgreeWithTheEagerCall
     LogTest.LosesOnlyTheLineBeingWrittenWhenKilled)
 
 # Unsanitized: they take long, and nearly all of it where the sanitizers see nothing. They compile GPU kernels by NVRTC,
-# run many of them on the emulated GPU, which checks each access itself, fuse, estimate or verify what others run; one has
-# 64 processes.
+# run many of them on the emulated GPU, which checks each access itself, fuse, estimate or verify what others run, or do
+# more of what others do; one has 64 processes.
 set(unsanitized
     *CompilesWithoutSpills* *CompileWithoutSpills* *CompilesForTheGpu* *CompileForTheGpu* *CompilesForHopper* *CompileForHopper*
     *WhatTheModelLikesCompiles* *CompileForEveryArchitecture* *HoldsWhatLevelZeroTakes*
@@ -26,10 +25,20 @@ set(unsanitized
     SoftmaxMma.IsRight SoftmaxMma.SchedulesAtRandomAreRight SoftmaxMma.PlansWithItAreRight
     GeneratedKernels.AgreeWithTheReference GeneratedKernels.TakeAnyLayout PlanOnEmulator.Transformer
     */EmulatedModels.*detr* Fuse.WorkIsLinearInGraphsOfAnyShape
+    SoftmaxMma.TheNineModelsDoWithout */ShippedCoverage.* FitTimes.* TuneOnGpu.MeasuresWhereTheGpuWasUsedBefore
+    Constants.ManyRandomFunctionsThatWriteAgreeWithTheEagerCall
     *VerifyFindsNothing/setr_mmseg_mla* *VerifyFindsNothing/setr_mmseg_pup* *SixtyFourProcesses*)
+
+# Optimised: of the everyday set, but with as little for the sanitizers to see.
+set(optimised
+    Conv.IsRightInTf32 Conv.EveryTileOfHopperIsRight Conv.LayoutsDoNotMatter AttentionMma.IsRight
+    GemmSm90.AddsWhatComesAsBoxes GemmMma.EveryScheduleIsRight GemmMma.FactorsLieInAnyWay GemmTf32.FactorsLieInAnyWay
+    Search.TakesAThirdOfTheTrialsOfRandomSearch Fuse.EqualsExhaustiveSearchOnRandomGraphs Fuse.ManyBranchesArePlanned)
 
 list(JOIN costly ":" costly)
 list(JOIN unsanitized ":" unsanitized)
-set(TENSOR_everyday_CASES "*-${costly}:${unsanitized}")
+list(JOIN optimised ":" optimised)
+set(TENSOR_everyday_CASES "*-${costly}:${unsanitized}:${optimised}")
 set(TENSOR_costly_CASES "${costly}-${unsanitized}")
 set(TENSOR_unsanitized_CASES "${unsanitized}")
+set(TENSOR_optimised_CASES "${optimised}")
