@@ -70,14 +70,19 @@ inline tn::LaidOutGraph laid_out(models::Program& program,
   return laid_out(program.parameters(), f, types, precision);
 }
 
+/// One of them for images [N, 3, H, W].
+inline tn::LaidOutGraph laid_out(const bench::PaperModel& model, const tn::Shape& pixels,
+                                 const tn::Precision& precision) {
+  const bench::Network net = model.make();
+  return laid_out(net.parameters, net.function, {{pixels, tn::f32}}, precision);
+}
+
 inline std::map<std::string, std::function<tn::LaidOutGraph()>> nine_models(
     const tn::Precision& precision = {}, std::int64_t batch = 1) {
   std::map<std::string, std::function<tn::LaidOutGraph()>> all;
   for (const bench::PaperModel& model : bench::nine_models())
     all[model.name] = [=] {
-      const bench::Network net = model.make();
-      const tn::Shape pixels{batch, 3, model.image.height, model.image.width};
-      return laid_out(net.parameters, net.function, {{pixels, tn::f32}}, precision);
+      return laid_out(model, {batch, 3, model.image.height, model.image.width}, precision);
     };
   return all;
 }

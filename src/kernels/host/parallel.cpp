@@ -60,13 +60,13 @@ thread_local bool is_pool_lost = false;
 // the process ends.
 Substitute* substitute = nullptr;
 
+#ifdef _OPENMP
 // The child calls this in the thread that called fork().
 void note_fork() {
   is_pool_lost = true;
   substitute = nullptr;
 }
 
-#ifdef _OPENMP
 void expect_fork() {
   static const int done = pthread_atfork(nullptr, nullptr, note_fork);
   static_cast<void>(done);

@@ -1,0 +1,111 @@
+#include "src/trace/fuse/known_plans.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/trace/fuse/group_costs.h"
+#include "tensor/text.h"
+
+namespace tensor {
+namespace {
+
+// Of an axis: one element, one for all indices, or the place of its stride among the others.
+void print_axes(TextWriter& out, const Layout& layout) {
+  for (int axis = 0; axis < layout.shape.rank(); ++axis) {
+    const std::int64_t stride = layout.strides[axis];
+    if (layout.shape[axis] == 1)
+      out << " 1";
+    else if (stride == 0)
+      out << " =";
+    else
+      out << " <"
+          << std::count_if(layout.strides.begin(), layout.strides.end(),
+                           [&](std::int64_t other) { return other < stride; });
+  }
+}
+
+// Lists are extents, or numbers of every axis of space, which go with them.
+void print_attrs(TextWriter& out, const Attrs& attrs) {
+  for (const auto& [name, value] : attrs.entries())
+    if (!std::holds_alternative<Ints>(value.get())) out << ' ' << name << '=' << value;
+}
+
+// At least 1.
+double elements_of(const LaidOutGraph& laid) {
+  double elements = 1;
+  for (const Node& node : laid.graph.nodes())
+    if (node.kind == NodeKind::operation)
+      elements += static_cast<double>(num_elements(node.type.shape));
+  return elements;
+}
+
+bool agree(const FusionPlan& a, const FusionPlan& b) {
+  return std::equal(a.groups.begin(), a.groups.end(), b.groups.begin(), b.groups.end(),
+                    [](const Group& x, const Group& y) { return x.nodes == y.nodes; });
+}
+
+}  // namespace
+
+std::string outline_of(const LaidOutGraph& laid) {
+  TextWriter out;
+  for (ValueId id = 0; id < laid.graph.size(); ++id) {
+    const Node& node = laid.graph[id];
+    out << static_cast<int>(node.kind) << ' ' << node.type.dtype;
+    print_axes(out, laid.layouts[at(id)]);
+    if (node.kind == NodeKind::operation) {
+      out << ' ' << static_cast<int>(node.op);
+      for (const ValueId input : node.inputs) out << " %" << input;
+      if (info(node.op).pattern != Pattern::view) print_attrs(out, node.attrs);
+    }
+    out << ';';
+  }
+  for (const ValueId id : laid.graph.outputs()) out << " %" << id;
+  return out.str();
+}
+
+std::optional<FusionPlan> fuse_like(const FusionPlan& known, const Fusible& fusible,
+                                    const CostFn& cost) {
+  const Wiring wires = wiring(fusible.laid.graph);
+  fusion::GroupCosts costs(fusible.laid, cost);
+  FusionPlan plan;
+  for (const Group& group : known.groups) {
+    Group same = make_group(fusible.laid.graph, wires, group.nodes);
+    const ParallelRun run = run_of(fusible.laid.graph, same);
+    const GroupCost& price = run.empty() ? costs.of(same) : costs.of(same, run);
+    if (price.family < 0) return std::nullopt;
+    plan.groups.push_back(fusion::costed(std::move(same), price));
+    plan.microseconds += price.microseconds;
+  }
+  return plan;
+}
+
+std::optional<FusionPlan> KnownPlans::nearest(const LaidOutGraph& laid) const {
+  const std::string outline = outline_of(laid);
+  const double elements = elements_of(laid);
+  const Known *below = nullptr, *above = nullptr;
+  const std::lock_guard lock(mutex_);
+  for (const Known& known : known_) {
+    if (known.outline != outline) continue;
+    if (known.elements <= elements && (!below || known.elements > below->elements)) below = &known;
+    if (known.elements >= elements && (!above || known.elements < above->elements)) above = &known;
+  }
+  if (below && above && agree(below->plan, above->plan)) return below->plan;
+  const double up = above ? above->elements / elements : kNear,
+               down = below ? elements / below->elements : kNear;
+  if (std::min(up, down) >= kNear) return std::nullopt;
+  return (up < down ? above : below)->plan;
+}
+
+std::optional<FusionPlan> KnownPlans::fused(const Fusible& fusible, const CostFn& cost) const {
+  const std::optional<FusionPlan> known = nearest(fusible.laid);
+  return known ? fuse_like(*known, fusible, cost) : std::nullopt;
+}
+
+void KnownPlans::remember(const Fusible& fusible, const FusionPlan& plan) {
+  Known known{outline_of(fusible.laid), elements_of(fusible.laid), plan};
+  const std::lock_guard lock(mutex_);
+  known_.push_front(std::move(known));
+  if (known_.size() > kMost) known_.pop_back();
+}
+
+}  // namespace tensor

@@ -1,0 +1,46 @@
+// Plans for another size: graphs that differ in extents alone are divided alike, so that what took
+// a search for one takes a look for the others.
+#pragma once
+
+#include <list>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "src/trace/fuse.h"
+
+namespace tensor {
+
+/// Equal for graphs that differ in extents alone: the same operators with the same operands and
+/// types, whose values' axes lie in the same order.
+std::string outline_of(const LaidOutGraph& laid);
+
+/// The partition of a plan whose graph had this one's outline, every group costed anew; nullopt
+/// where one of them has no kernel in this size.
+std::optional<FusionPlan> fuse_like(const FusionPlan& known, const Fusible& fusible,
+                                    const CostFn& cost);
+
+/// The plans that were searched for. Any number of threads may use them.
+class KnownPlans {
+ public:
+  /// By what the next smaller and the next larger known size agree on, or else by one that is
+  /// nearly as large; nullopt where neither is known. Test: tests/plans/known_plans_test.cpp tells
+  /// what is lost against a search.
+  std::optional<FusionPlan> fused(const Fusible& fusible, const CostFn& cost) const;
+  void remember(const Fusible& fusible, const FusionPlan& plan);
+
+ private:
+  static constexpr double kNear = 1.2;      // times as many elements in all
+  static constexpr std::size_t kMost = 16;  // plans; the oldest go
+  struct Known {
+    std::string outline;
+    double elements = 0;
+    FusionPlan plan;
+  };
+  std::optional<FusionPlan> nearest(const LaidOutGraph& laid) const;
+
+  mutable std::mutex mutex_;
+  std::list<Known> known_;  // the latest first
+};
+
+}  // namespace tensor
