@@ -396,7 +396,8 @@ Fusible propose_parallel(LaidOutGraph laid) {
 }
 
 Isolated merged_alone(const LaidOutGraph& laid, const ParallelRun& run) {
-  const auto& [lead, chains] = run;
+  const Chain& lead = run.lead;
+  const Parallel& chains = run.chains;
   const Graph& graph = laid.graph;
   Rewriter rewriter(graph);
   Graph& to = rewriter.to();
