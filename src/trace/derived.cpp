@@ -21,6 +21,21 @@ bool is_same(const std::weak_ptr<Storage>& known, const Storage* storage) {
 
 }  // namespace
 
+// Chains of origins may be long: they go one after the other, not one inside the other.
+Origin::~Origin() {
+  static thread_local std::vector<std::shared_ptr<const Origin>>* going = nullptr;
+  if (going) {
+    going->insert(going->end(), from.begin(), from.end());
+    return;
+  }
+  going = &from;
+  while (!from.empty()) {
+    const std::shared_ptr<const Origin> last = std::move(from.back());
+    from.pop_back();
+  }
+  going = nullptr;
+}
+
 DerivedConstants::~DerivedConstants() {
   stop_watching();
   forget();

@@ -21,6 +21,11 @@ namespace tensor {
 /// that what it was made of: so what was made of something that is no longer there is found again
 /// when that is made anew, and nothing has to be kept for being recognised.
 struct detail::Origin {
+  Origin() = default;
+  Origin(const Origin&) = delete;
+  Origin& operator=(const Origin&) = delete;
+  ~Origin();
+
   std::vector<std::shared_ptr<const Origin>> from;
   // What was made, without its storage, while that is there; changes under the owner's lock.
   mutable detail::TensorImpl made;

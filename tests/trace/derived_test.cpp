@@ -137,6 +137,14 @@ TEST_F(Derived, AStorageThatIsGoneIsNotTakenForAnother) {
   }
 }
 
+TEST_F(Derived, ALongChainGoesWithoutRecursion) {
+  Tensor x = tn::array({1.0f});
+  for (int i = 0; i < 100'000; ++i) x = negated(x);
+  EXPECT_EQ(x.item(0), 1);
+  x = {};
+  all_->tidy();
+}
+
 TEST_F(Derived, OutlivesWhatKnewIt) {
   Tensor x = tn::ones({kLarge}), kept;
   {
