@@ -146,9 +146,8 @@ void CudaEngine::take_output(Context& context, std::size_t output, const Tensor&
 // A graph takes long to make: for operands that lie on the device it is made when they come again.
 // What runs outlives its place among the recordings.
 std::shared_ptr<Recorded> CudaEngine::start(Context& context, cuda::Stream& stream) const {
-  std::vector<cuda::Address> at = {address_of(context.memory->data)};
-  at.insert(at.end(), context.at.begin(), context.at.end());
-  const auto [recorded, is_new] = context.recordings.of(&context, at);
+  const auto [recorded, is_new] =
+      context.recordings.of(&context, address_of(context.memory->data), context.at);
   const std::shared_ptr<Recorded> mine = recorded;
   const bool stays = std::all_of(context.at.begin(), context.at.end(),
                                  [](cuda::Address address) { return address <= kNotDownloaded; });

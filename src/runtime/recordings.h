@@ -25,14 +25,15 @@ struct HostCall {
 /// All of a program's work in one context, for memory at certain addresses.
 struct Recorded {
   const void* context = nullptr;
-  std::vector<cuda::Address> at;  // the arena, then the operands
+  cuda::Address arena = 0;
+  std::vector<cuda::Address> at;  // the operands
   std::deque<HostCall> host_calls;
   std::optional<cuda::LaunchGraph> graph;  // not of what came once
 };
 
 class Recordings {
  public:
-  static constexpr std::size_t kMost = 32;          // of all programs
+  static constexpr std::size_t kMost = 64;          // of all programs
   static constexpr std::size_t kMostOfContext = 4;  // of one call at a time of one program
 
   struct Found {
@@ -40,13 +41,13 @@ class Recordings {
     bool is_new = false;
   };
   /// The least recently used ones go.
-  Found of(const void* context, const std::vector<cuda::Address>& at) {
+  Found of(const void* context, cuda::Address arena, const std::vector<cuda::Address>& at) {
     const std::lock_guard lock(mutex_);
     std::size_t count = 0;
     auto last = recent_.end();
     for (auto r = recent_.begin(); r != recent_.end(); ++r) {
       if ((*r)->context != context) continue;
-      if ((*r)->at == at) {
+      if ((*r)->arena == arena && (*r)->at == at) {
         recent_.splice(recent_.begin(), recent_, r);
         return {recent_.front(), false};
       }
@@ -54,7 +55,8 @@ class Recordings {
     }
     if (count >= kMostOfContext) recent_.erase(last);
     recent_.push_front(std::make_shared<Recorded>());
-    recent_.front()->context = context, recent_.front()->at = at;
+    Recorded& added = *recent_.front();
+    added.context = context, added.arena = arena, added.at = at;
     if (recent_.size() > kMost) recent_.pop_back();
     return {recent_.front(), true};
   }

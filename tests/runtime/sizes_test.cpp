@@ -151,7 +151,7 @@ class Layers {
 };
 
 TEST(Sizes, RandomFunctionsThatAreWrittenBetweenSizesEqualFreshOnes) {
-  for (std::uint64_t i = 0; i < 40 && !HasFailure(); ++i) {
+  for (std::uint64_t i = 0; i < 16 && !HasFailure(); ++i) {
     const std::uint64_t seed = tn::check::seed() + i;
     SCOPED_TRACE("TENSOR_SEED=" + std::to_string(seed));
     Layers layers(seed);

@@ -80,8 +80,9 @@ TEST_F(GpuSizes, WhatOnlyDroppedExecutablesNeededGoes) {
 
 // Recorded graphs hold the arena's address: what was recorded for a smaller one is not used.
 TEST_F(GpuSizes, ShareOneArenaThatGrows) {
+  const Tensor weight = random_.normal({64, 512});
   const auto function = [&](const Tensors& in) -> Tensors {
-    return {softmax(softmax(matmul(softmax(in[0], -1), weight_), -1) * 3, 0)};
+    return {softmax(softmax(matmul(softmax(in[0], -1), weight), -1) * 3, 0)};
   };
   const Compiled f(function, {.device = gpu_});
   const std::vector<Tensors> inputs = {rows(2), rows(24), rows(3)};
@@ -114,16 +115,16 @@ TEST(Recordings, AreBoundedAndTheOldestGo) {
   detail::Recordings all;
   std::vector<int> contexts(20);
   for (int& context : contexts)
-    for (cuda::Address at = 0; at < 6; ++at) EXPECT_TRUE(all.of(&context, {at}).is_new);
-  // Of the last context the last four, of all together the last 32.
-  EXPECT_TRUE(all.of(&contexts[19], {1}).is_new);
-  EXPECT_FALSE(all.of(&contexts[19], {5}).is_new);
-  EXPECT_FALSE(all.of(&contexts[12], {5}).is_new);
-  EXPECT_TRUE(all.of(&contexts[11], {5}).is_new);
-  const auto kept = all.of(&contexts[19], {5});
+    for (cuda::Address at = 0; at < 6; ++at) EXPECT_TRUE(all.of(&context, 0, {at}).is_new);
+  // Of the last context the last four, of all together the last 64.
+  EXPECT_TRUE(all.of(&contexts[19], 0, {1}).is_new);
+  EXPECT_FALSE(all.of(&contexts[19], 0, {5}).is_new);
+  EXPECT_FALSE(all.of(&contexts[4], 0, {5}).is_new);
+  EXPECT_TRUE(all.of(&contexts[3], 0, {5}).is_new);
+  const auto kept = all.of(&contexts[19], 0, {5});
   all.forget(&contexts[19]);
   EXPECT_EQ(kept.recorded->at, std::vector<cuda::Address>{5});
-  EXPECT_TRUE(all.of(&contexts[19], {5}).is_new);
+  EXPECT_TRUE(all.of(&contexts[19], 0, {5}).is_new);
 }
 
 }  // namespace
