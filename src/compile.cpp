@@ -3,9 +3,13 @@
 #include "tensor/compile.h"
 
 #include <algorithm>
+#include <deque>
+#include <future>
 #include <list>
 #include <mutex>
+#include <thread>
 #include <tuple>
+#include <utility>
 
 #include "src/compile.h"
 #include "src/core/storage.h"
@@ -46,13 +50,17 @@ Precision precision_of(const CompileOptions& options, const detail::Target& targ
 
 detail::Compilation detail::compile_until(Until until, const TensorFunction& function,
                                           const std::vector<TensorType>& inputs,
-                                          const CompileOptions& options, Target target) {
+                                          const CompileOptions& options, Target target,
+                                          const std::function<bool()>& make_room) {
   const Precision precision = precision_of(options, target);
   const int threads = options.threads > 0 ? options.threads : cpu::all_threads();
   const auto convert = [&](const Tensor& x, DType to) { return cpu::converted(x, to, threads); };
   const Stages stages(target.device.is_cuda());
+  const auto common = options.sharing ? options.sharing->common() : nullptr;
+  const auto derived = common ? common->derived() : std::make_shared<DerivedConstants>();
 
-  Graph graph = stages.run("trace", [&] { return trace(function, inputs, options.names); });
+  Graph graph =
+      stages.run("trace", [&] { return trace(function, inputs, options.names, derived); });
   stages.dump("traced", graph);
   for (const Pass& pass : passes_for(precision, convert)) graph = stages.pass(pass, graph);
   LaidOutGraph laid = stages.run("layout", [&] { return lay_out(graph); });
@@ -73,10 +81,14 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
   plan = stages.run("schedule", [&] { return scheduled(laid, plan, *target.offers); });
   auto kernels = stages.run("lower", [&] { return target.lower(laid, plan); });
   stages.dump(laid, plan, target, *kernels);
-  return {std::move(fusible), stages.run("link", [&] {
-            return link(std::move(laid), std::move(plan), std::move(kernels), std::move(target));
-          })};
+  const auto program = stages.run("link", [&] {
+    return link(std::move(laid), std::move(plan), std::move(kernels), std::move(target), common);
+  });
+  program->common->keep_within(options.memory_limit, *program, make_room);
+  return {std::move(fusible), program};
 }
+
+Sharing::Sharing() : common_(std::make_shared<detail::Common>()) {}
 
 Executable compile(const detail::TracedFunction& traced, const std::vector<TensorType>& inputs,
                    const CompileOptions& options) {
@@ -91,22 +103,154 @@ Executable compile(const detail::TracedFunction& traced, const std::vector<Tenso
   return compile(traced, types, options);
 }
 
-// ---- Compiled: the executables for the last few lists of input types, the most recent first.
+// ---- Compiled: the executables for the last few lists of input types.
 
 struct Compiled::Cache {
-  TensorFunction function;
-  CompileOptions options;
-  std::size_t capacity;
-  std::mutex mutex;
-  std::list<Executable> recent;
+  using Types = std::vector<TensorType>;
+  // An executable that somebody compiles, has compiled, or will compile.
+  struct Entry {
+    explicit Entry(Types for_types) : types(std::move(for_types)) {}
+    const Types types;
+    std::promise<Executable> made;
+    const std::shared_future<Executable> executable = made.get_future().share();
+    bool is_taken = false, is_there = false;
+  };
+  using EntryPtr = std::shared_ptr<Entry>;
+
+  Cache(TensorFunction traced, CompileOptions with, std::size_t most);
+  Executable get(const Types& types);
+  void prepare(const std::vector<Types>& sizes, When when);
+
+  const TensorFunction function;
+  const std::size_t capacity;
+
+ private:
+  EntryPtr entry_for(const Types& types);
+  bool take(Entry& entry);
+  void make(Entry& entry);
+  void trim(std::list<EntryPtr>& gone);
+  bool let_one_go();
+  void work(const std::stop_token& stop);
+
+  std::mutex tracing_;
+  TensorFunction one_at_a_time_;
+  CompileOptions options_;
+  std::mutex mutex_;            // of all below; nobody compiles or runs under it
+  std::list<EntryPtr> recent_;  // the latest first
+  std::deque<EntryPtr> waiting_;
+  bool is_working_ = false;
+  std::jthread worker_;  // last: it ends before the rest goes
 };
 
-Compiled::Compiled(TensorFunction function, CompileOptions options, std::size_t capacity)
-    : cache_(std::make_shared<Cache>()) {
-  cache_->function = std::move(function);
-  cache_->options = std::move(options);
-  cache_->capacity = std::max<std::size_t>(capacity, 1);
+Compiled::Cache::Cache(TensorFunction traced, CompileOptions with, std::size_t most)
+    : function(std::move(traced)),
+      capacity(std::max<std::size_t>(most, 1)),
+      one_at_a_time_([this](const std::vector<Tensor>& inputs) {
+        const std::lock_guard lock(tracing_);
+        return function(inputs);
+      }),
+      options_(std::move(with)) {
+  if (!options_.sharing) options_.sharing.emplace();
 }
+
+Executable Compiled::Cache::get(const Types& types) {
+  const EntryPtr entry = entry_for(types);
+  if (take(*entry)) make(*entry);
+  try {
+    return entry->executable.get();
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    recent_.remove(entry);
+    throw;
+  }
+}
+
+Compiled::Cache::EntryPtr Compiled::Cache::entry_for(const Types& types) {
+  const std::lock_guard lock(mutex_);
+  const auto known = std::find_if(recent_.begin(), recent_.end(),
+                                  [&](const EntryPtr& e) { return e->types == types; });
+  if (known != recent_.end())
+    recent_.splice(recent_.begin(), recent_, known);
+  else
+    recent_.push_front(std::make_shared<Entry>(types));
+  return recent_.front();
+}
+
+// Whether the caller is to make it.
+bool Compiled::Cache::take(Entry& entry) {
+  const std::lock_guard lock(mutex_);
+  return !std::exchange(entry.is_taken, true);
+}
+
+void Compiled::Cache::make(Entry& entry) {
+  try {
+    detail::Compilation compilation = detail::compile_until(
+        detail::Until::linked, one_at_a_time_, entry.types, options_,
+        detail::target_of(options_.device, options_.threads), [&] { return let_one_go(); });
+    entry.made.set_value(Executable(std::move(compilation.program)));
+    std::list<EntryPtr> gone;  // when nothing is locked any more
+    const std::lock_guard lock(mutex_);
+    entry.is_there = true;
+    trim(gone);
+  } catch (...) {
+    entry.made.set_exception(std::current_exception());
+  }
+}
+
+// Those that are being compiled or waiting do not count.
+void Compiled::Cache::trim(std::list<EntryPtr>& gone) {
+  std::size_t count = 0;
+  for (auto e = recent_.begin(); e != recent_.end();) {
+    const auto entry = e++;
+    if ((*entry)->is_there && ++count > capacity) gone.splice(gone.end(), recent_, entry);
+  }
+}
+
+// The one that was used least recently. False where there is none.
+bool Compiled::Cache::let_one_go() {
+  EntryPtr gone;
+  const std::lock_guard lock(mutex_);
+  const auto last =
+      std::find_if(recent_.rbegin(), recent_.rend(), [](const EntryPtr& e) { return e->is_there; });
+  if (last == recent_.rend()) return false;
+  gone = *last;
+  recent_.remove(gone);
+  return true;
+}
+
+void Compiled::Cache::prepare(const std::vector<Types>& sizes, When when) {
+  if (sizes.size() > capacity)
+    fail("prepare", "got ", sizes.size(), " sizes for a function that keeps ", capacity,
+         ": give Compiled a larger capacity, or prepare fewer");
+  if (when == When::now) {
+    for (const Types& types : sizes) get(types);
+    return;
+  }
+  std::vector<EntryPtr> entries;
+  for (const Types& types : sizes) entries.push_back(entry_for(types));
+  std::jthread ended;  // joined when nothing is locked any more
+  const std::lock_guard lock(mutex_);
+  waiting_.insert(waiting_.end(), entries.begin(), entries.end());
+  if (std::exchange(is_working_, true)) return;
+  ended = std::exchange(worker_, std::jthread([this](std::stop_token stop) { work(stop); }));
+}
+
+void Compiled::Cache::work(const std::stop_token& stop) {
+  for (;;) {
+    EntryPtr next;
+    {
+      const std::lock_guard lock(mutex_);
+      is_working_ = !waiting_.empty() && !stop.stop_requested();
+      if (!is_working_) return;
+      next = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    if (take(*next)) make(*next);
+  }
+}
+
+Compiled::Compiled(TensorFunction function, CompileOptions options, std::size_t capacity)
+    : cache_(std::make_shared<Cache>(std::move(function), std::move(options), capacity)) {}
 
 std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) const {
   for (const Tensor& x : inputs)
@@ -117,18 +261,11 @@ std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) cons
 Executable Compiled::executable(const std::vector<Tensor>& inputs) const {
   std::vector<TensorType> types;
   for (const Tensor& x : inputs) types.push_back(x.type());
-  const std::lock_guard lock(
-      cache_->mutex);  // two callers with new types compile one after the other
-  auto& recent = cache_->recent;
-  const auto known = std::find_if(recent.begin(), recent.end(),
-                                  [&](const Executable& e) { return e.input_types() == types; });
-  if (known != recent.end()) {
-    recent.splice(recent.begin(), recent, known);
-  } else {
-    recent.push_front(compile(cache_->function, types, cache_->options));
-    if (recent.size() > cache_->capacity) recent.pop_back();
-  }
-  return recent.front();
+  return cache_->get(types);
+}
+
+void Compiled::prepare(const std::vector<std::vector<TensorType>>& sizes, When when) const {
+  cache_->prepare(sizes, when);
 }
 
 }  // namespace tensor

@@ -17,10 +17,11 @@ struct Compilation {
   std::shared_ptr<const Program> program;  // null unless linked
 };
 
-/// The compiler: all stages, for `target` in place of options.device and options.threads.
+/// The compiler: all stages, for `target` in place of options.device and options.threads. Within
+/// options.memory_limit, for which `make_room` lets something go (Common::keep_within).
 Compilation compile_until(Until until, const TensorFunction& function,
                           const std::vector<TensorType>& inputs, const CompileOptions& options,
-                          Target target);
+                          Target target, const std::function<bool()>& make_room = nullptr);
 
 /// The stages before fusion.
 inline Fusible prepare(const TensorFunction& function, const std::vector<TensorType>& inputs,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,6 +24,23 @@ namespace tensor {
 
 /// Among CompileOptions::tune_logs, the logs that are part of the library.
 inline constexpr const char* kShippedLogs = "(shipped)";
+
+namespace detail {
+class Common;
+}
+
+/// What executables of one model share, if they are compiled with copies of one Sharing: constants
+/// in the forms that their kernels want (folded, cast, packed, on a GPU), each of which is there
+/// once as long as any of them needs it, and the memory of calls. They may be for any sizes, types
+/// and devices. Compiled has one for its executables.
+class TENSOR_API Sharing {
+ public:
+  Sharing();
+  const std::shared_ptr<detail::Common>& common() const { return common_; }
+
+ private:
+  std::shared_ptr<detail::Common> common_;
+};
 
 struct CompileOptions {
   Device device = {};  ///< "cuda" or "cuda:1" for a GPU
@@ -50,6 +68,14 @@ struct CompileOptions {
   std::optional<std::vector<std::string>> tune_logs = std::nullopt;
   /// Parameters by name, so that reports use the names of the model; see nn::state_dict.
   std::vector<std::pair<std::string, Tensor>> names = {};
+  /// The most bytes of the device's memory that this executable and those that share with it may
+  /// hold together (device_memory()), with the arena of one call; 0: any. Compiled first lets go of
+  /// the sizes that were used least recently; what is still too much is a UserError. Calls at the
+  /// same time wait for each other rather than take more. While something is compiled, more may be
+  /// held.
+  std::int64_t memory_limit = 0;
+  /// Unset: shares nothing. Compiled: its own.
+  std::optional<Sharing> sharing = std::nullopt;
 };
 
 namespace detail {
@@ -85,9 +111,15 @@ TENSOR_API Executable compile(const detail::TracedFunction& function,
                               const std::vector<Tensor>& examples,
                               const CompileOptions& options = {});
 
-/// A function that is compiled at the first call with each new list of input types. Keeps the
-/// `capacity` executables (at least 1) that were used last. Any number of threads may call it; they
-/// wait while one compiles. Errors are those of compile() and of the executable.
+/// When Compiled::prepare compiles.
+enum class When : std::uint8_t { now, in_background };
+
+/// A function that is compiled at the first call with each new list of input types ("size"). Keeps
+/// the `capacity` executables (at least 1) that were used last, which share weights and the memory
+/// of calls (Sharing), so that a further size takes little. Any number of threads may call it, and
+/// no size waits for another: those that call a size that is being compiled wait for that, and get
+/// its error if it fails; the next call then tries again. The function itself is traced by one
+/// thread at a time. Errors are those of compile() and of the executable.
 class TENSOR_API Compiled {
  public:
   explicit Compiled(TensorFunction function, CompileOptions options = {}, std::size_t capacity = 8);
@@ -97,6 +129,11 @@ class TENSOR_API Compiled {
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const;
   /// The executable for inputs of these types, compiled now if necessary.
   Executable executable(const std::vector<Tensor>& inputs) const;
+  /// Compiles for these lists of input types what is not compiled yet, one after the other; in the
+  /// background: in a thread of its own, which ends with the object, after the size that it is at.
+  /// A call takes over a size that waits there; the error of one that failed there comes at its
+  /// first call. UserError for more sizes than the capacity.
+  void prepare(const std::vector<std::vector<TensorType>>& sizes, When when = When::now) const;
 
  private:
   struct Cache;
@@ -125,6 +162,10 @@ class CompiledFunction {
   /// the inputs, and returns all of the result, in the order of the members.
   Executable executable(const Inputs&... inputs) const {
     return compiled_.executable(tensors_of(inputs...));
+  }
+  /// As Compiled::prepare; every size has the types of all tensors of the inputs.
+  void prepare(const std::vector<std::vector<TensorType>>& sizes, When when = When::now) const {
+    compiled_.prepare(sizes, when);
   }
 
  private:

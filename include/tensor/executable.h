@@ -17,13 +17,19 @@ namespace detail {
 struct Program;
 }
 
-/// Bytes of GPU memory that an executable holds, without the code of its kernels, which the driver
-/// keeps: a few kilobytes each.
+/// Bytes that an executable holds of its device's memory: a GPU's, without the code of its kernels,
+/// which the driver keeps (a few kilobytes each), or the host's, without files that are mapped.
 struct DeviceMemory {
-  std::int64_t weights = 0;  ///< constants, in the layout that the kernels need
-  std::int64_t arena = 0;    ///< intermediate values, for the largest number of concurrent calls
-  std::int64_t other = 0;    ///< scratch, and copies of inputs and outputs that are on the host
+  std::int64_t weights = 0;  ///< constants, also in the layout that the kernels need
+  /// Intermediate values and scratch of as many calls as were made at a time, by this executable
+  /// and those that share with it (Sharing).
+  std::int64_t arena = 0;
+  std::int64_t other = 0;  ///< copies of inputs and outputs that are on the host
+  /// Of weights and arena, what stays when this executable goes: others that share hold it, too, or
+  /// on the host the function itself.
+  std::int64_t shared = 0;
   std::int64_t total() const { return weights + arena + other; }
+  std::int64_t own() const { return total() - shared; }
 };
 
 /// A compiled function. Immutable and cheap to copy. Any number of threads may run it at a time;
@@ -53,7 +59,7 @@ class TENSOR_API Executable {
   std::int64_t arena_bytes() const;  ///< memory for intermediate values, for each concurrent call
   std::int64_t arena_lower_bound() const;  ///< the most that is alive at any step
   std::size_t group_count() const;
-  DeviceMemory device_memory() const;  ///< all 0 on the CPU
+  DeviceMemory device_memory() const;
 
   // report, time and profile begin with one warm-up run. Inputs are as for a call.
 

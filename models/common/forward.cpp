@@ -72,17 +72,33 @@ tensor::TuneSummary tune_named(const Forward& function, const StateDict& inputs,
 }
 
 NamedExecutable CompiledForward::executable(const StateDict& inputs, bool* made) {
-  const std::lock_guard lock(mutex_);
-  const auto known =
-      std::ranges::find_if(recent_, [&](const NamedExecutable& e) { return e.fits(inputs); });
-  if (known != recent_.end()) {
-    recent_.splice(recent_.begin(), recent_, known);
-  } else {
-    recent_.push_front(compile_(inputs));
-    if (made) *made = true;
+  Types types;
+  for (const auto& [name, x] : inputs) types.emplace(name, x.type());
+  std::promise<NamedExecutable> promise;
+  std::shared_ptr<const Entry> entry;
+  bool is_new = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known =
+        std::ranges::find_if(recent_, [&](const auto& e) { return e->types == types; });
+    is_new = known == recent_.end();
+    if (is_new)
+      recent_.push_front(std::make_shared<Entry>(Entry{types, promise.get_future().share()}));
+    else
+      recent_.splice(recent_.begin(), recent_, known);
+    entry = recent_.front();
     if (recent_.size() > kKept) recent_.pop_back();
   }
-  return recent_.front();
+  if (!is_new) return entry->executable.get();
+  try {
+    promise.set_value(compile_(inputs, sharing_));
+  } catch (...) {
+    promise.set_exception(std::current_exception());
+    const std::lock_guard lock(mutex_);
+    recent_.remove(entry);
+  }
+  if (made) *made = true;
+  return entry->executable.get();
 }
 
 const Tensor& output(const StateDict& outputs, const std::string& name,

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <functional>
+#include <future>
 #include <list>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -38,20 +41,28 @@ tensor::TuneSummary tune_named(const Forward& function, const tensor::nn::StateD
                                const tensor::TuneOptions& tuning);
 
 /// The executables for the last few lists of input names and types. Any number of threads may use
-/// it; those that need a new executable wait for each other.
+/// it: those that need the same new executable wait for the first of them, others for nobody.
 class CompiledForward {
  public:
-  using Compile = std::function<NamedExecutable(const tensor::nn::StateDict& inputs)>;
+  /// Compiles with that sharing.
+  using Compile = std::function<NamedExecutable(const tensor::nn::StateDict& inputs,
+                                                const tensor::Sharing& sharing)>;
 
   explicit CompiledForward(Compile compile) : compile_(std::move(compile)) {}
   /// The executable for inputs like these, made now if need be: then `*made` becomes true.
   NamedExecutable executable(const tensor::nn::StateDict& inputs, bool* made = nullptr);
 
  private:
-  static constexpr std::size_t kKept = 4;  // each holds packed weights of its own
+  using Types = std::map<std::string, tensor::TensorType>;
+  struct Entry {
+    Types types;
+    std::shared_future<NamedExecutable> executable;
+  };
+  static constexpr std::size_t kKept = 16;  // they share their weights
   Compile compile_;
+  tensor::Sharing sharing_;
   std::mutex mutex_;
-  std::list<NamedExecutable> recent_;  // the latest first
+  std::list<std::shared_ptr<const Entry>> recent_;  // the latest first
 };
 
 /// The output of this name; UserError unless it is there with this shape, because an executable may

@@ -27,12 +27,12 @@ Session::Session(Program& program, const Options& options, std::int64_t images, 
       options_(options),
       notes_(notes),
       progress_(images > 1 ? "images" : "layers", program.steps() * images, options.quiet),
-      compiled_([this](const StateDict& inputs) {
-        return options_.plan.empty() ? compile(inputs) : plan(inputs);
+      compiled_([this](const StateDict& inputs, const tensor::Sharing& sharing) {
+        return options_.plan.empty() ? compile(inputs, sharing) : plan(inputs, sharing);
       }),
-      finishing_([this](const StateDict& inputs) {
+      finishing_([this](const StateDict& inputs, const tensor::Sharing& sharing) {
         return compile_named([this](const StateDict& in) { return program_.run(in, {}); }, inputs,
-                             {.device = options_.device});
+                             {.device = options_.device, .sharing = sharing});
       }) {}
 
 void Session::begin(std::int64_t passes) { passes_ = passes, done_ = told_ = 0; }
@@ -95,9 +95,10 @@ tensor::CompileOptions Session::compile_options(const StateDict& inputs) {
                options_.quiet, notes_);
 }
 
-NamedExecutable Session::compile(const StateDict& inputs) {
+NamedExecutable Session::compile(const StateDict& inputs, const tensor::Sharing& sharing) {
   using Clock = std::chrono::steady_clock;
-  const tensor::CompileOptions how = compile_options(inputs);
+  tensor::CompileOptions how = compile_options(inputs);
+  how.sharing = sharing;
   const Clock::time_point start = Clock::now();
   NamedExecutable result =
       compile_named([this](const StateDict& in) { return run(in, {}); }, inputs, how);
@@ -111,10 +112,10 @@ NamedExecutable Session::compile(const StateDict& inputs) {
   return result;
 }
 
-NamedExecutable Session::plan(const StateDict& inputs) {
+NamedExecutable Session::plan(const StateDict& inputs, const tensor::Sharing& sharing) {
   const std::string& path = options_.plan;
   if (!plan_ && !std::filesystem::exists(path)) {
-    plan_ = compile(inputs);
+    plan_ = compile(inputs, sharing);
     save_plan(path, *plan_, key());
   }
   if (!plan_)

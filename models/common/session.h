@@ -36,9 +36,9 @@ class Session {
   /// The model as a function: traceable, where nothing is observed but the hidden states.
   tensor::nn::StateDict run(const tensor::nn::StateDict& inputs, const Observer& observe) const;
   tensor::nn::StateDict finish(const tensor::nn::StateDict& inputs);
-  NamedExecutable compile(const tensor::nn::StateDict& inputs);
+  NamedExecutable compile(const tensor::nn::StateDict& inputs, const tensor::Sharing& sharing);
   tensor::CompileOptions compile_options(const tensor::nn::StateDict& inputs);
-  NamedExecutable plan(const tensor::nn::StateDict& inputs);
+  NamedExecutable plan(const tensor::nn::StateDict& inputs, const tensor::Sharing& sharing);
   PlanKey key() const;
   void advance(std::int64_t steps);
 

@@ -84,9 +84,10 @@ std::string Answer::json() const {
 
 struct Engine::Model {
   Model(std::unique_ptr<Program> opened, int threads)
-      : program(std::move(opened)), compiled([this, threads](const StateDict& inputs) {
+      : program(std::move(opened)),
+        compiled([this, threads](const StateDict& inputs, const tensor::Sharing& sharing) {
           return compile_named([this](const StateDict& in) { return program->run(in, {}); }, inputs,
-                               with_names(*program, {.threads = threads}));
+                               with_names(*program, {.threads = threads, .sharing = sharing}));
         }) {}
 
   std::unique_ptr<Program> program;

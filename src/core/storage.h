@@ -16,6 +16,8 @@ class Recorder;
 
 namespace tensor::detail {
 
+struct Origin;  // src/trace/derived.h
+
 struct Storage {
   std::byte* data = nullptr;          // of another device than the CPU: an address there
   std::shared_ptr<const void> owner;  // keeps `data` alive
@@ -26,6 +28,7 @@ struct Storage {
   std::atomic<bool> is_exposed = false;
   std::atomic<std::uint64_t> written_at = 0;  // a moment of write_clock()
   std::atomic<int> watchers = 0;              // how many want to be told of writes
+  std::shared_ptr<const Origin> origin;       // of a derived constant, set before others see it
 };
 
 /// Counts the writes into the storages of this process while a Watcher needs it.

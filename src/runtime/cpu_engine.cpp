@@ -27,12 +27,13 @@ std::byte* contiguous(const Tensor& x, std::shared_ptr<Storage>& packed, int thr
 }  // namespace
 
 CpuEngine::CpuEngine(const Program& program, CpuKernels kernels, int threads)
-    : program_(program), threads_(threads) {
+    : program_(program), arenas_(program.common->arenas({})), threads_(threads) {
   for (const ValueId id : program.placement.constants)
     constants_.push_back(stored(program.laid.graph[id].constant).first());
   for (std::size_t g = 0; g < kernels.groups.size(); ++g)
     add_group(g, std::move(kernels.groups[g]));
   for (const std::size_t i : program.placement.copied_outputs) add_copy(i);
+  need_.emplace(arenas_, arena_bytes());
 }
 
 void CpuEngine::add_group(std::size_t index, std::unique_ptr<cpu::Kernel> kernel) {
@@ -64,9 +65,21 @@ void CpuEngine::replace(
   steps_[step].description = bound_[step].kernel->description();
 }
 
+std::int64_t CpuEngine::arena_bytes() const {
+  return program_.placement.memory.bytes + scratch_bytes_;
+}
+
+std::vector<Tensor> CpuEngine::constants() const {
+  std::vector<Tensor> result;
+  for (const ValueId id : program_.placement.constants)
+    result.push_back(program_.laid.graph[id].constant);
+  for (const Bound& step : bound_)
+    for (const Tensor& x : step.kernel->constants()) result.push_back(x);
+  return result;
+}
+
 std::unique_ptr<CpuEngine::Context> CpuEngine::new_context() const {
   auto context = std::make_unique<Context>();
-  context->arena = allocate(program_.placement.memory.bytes + scratch_bytes_);
   context->packed.resize(program_.inputs.size());
   context->inputs.resize(program_.inputs.size());
   context->outputs.resize(program_.outputs.size());
@@ -79,7 +92,7 @@ std::unique_ptr<CpuEngine::Context> CpuEngine::new_context() const {
 std::byte* CpuEngine::address(const Context& context, const Location& location) const {
   switch (location.place) {
     case Place::arena:
-      return context.arena->data + location.offset;
+      return context.arena + location.offset;
     case Place::input:
       return context.inputs[location.index] + location.offset;
     case Place::output:
@@ -99,10 +112,12 @@ void CpuEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outp
 void CpuEngine::run_here(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
                          const Observer& observe) const {
   const auto context = contexts_.take([&] { return new_context(); });
+  const Arenas::Lease arena = arenas_.take(arena_bytes(), context->arena);
+  context->arena = arena.block()->data;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     context->inputs[i] = contiguous(inputs[i], context->packed[i], threads_);
   for (std::size_t i = 0; i < outputs.size(); ++i) context->outputs[i] = stored(outputs[i]).first();
-  std::byte* const scratch = context->arena->data + program_.placement.memory.bytes;
+  std::byte* const scratch = context->arena + program_.placement.memory.bytes;
   for (std::size_t i = 0; i < bound_.size(); ++i) {
     const Bound& step = bound_[i];
     for (std::size_t k = 0; k < step.operands.size(); ++k)

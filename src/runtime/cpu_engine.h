@@ -1,6 +1,8 @@
 // CpuEngine: a program's steps as kernels on this machine's cores.
 #pragma once
 
+#include <optional>
+
 #include "src/core/pool.h"
 #include "src/kernels/cpu/kernel.h"
 #include "src/runtime/program.h"
@@ -22,6 +24,7 @@ class CpuEngine : public Engine {
   std::vector<double> time_whole(const std::vector<Tensor>& inputs, int repeats) const override;
   void run_step(std::size_t step, std::span<std::byte* const> operands) const override;
   const std::vector<Step>& steps() const override { return steps_; }
+  std::vector<Tensor> constants() const override;
 
   /// Replaces a step's kernel by what `with` makes of it; lets tests of verify plant a wrong one.
   void replace(
@@ -35,7 +38,7 @@ class CpuEngine : public Engine {
   };
   // The memory of one call at a time, kept for the next one.
   struct Context {
-    std::shared_ptr<Storage> arena;                // intermediate values, then the kernels' scratch
+    std::byte* arena = nullptr;                    // intermediate values, then the kernels' scratch
     std::vector<std::shared_ptr<Storage>> packed;  // of inputs that were not contiguous some time
     std::vector<std::byte*> inputs, outputs;       // their first elements
     std::vector<std::byte*> operands;              // of the step that runs
@@ -45,6 +48,7 @@ class CpuEngine : public Engine {
   void add_group(std::size_t index, std::unique_ptr<cpu::Kernel> kernel);
   void add_copy(std::size_t output);
   void add(int group, std::unique_ptr<cpu::Kernel> kernel, std::vector<Location> operands);
+  std::int64_t arena_bytes() const;
   std::unique_ptr<Context> new_context() const;
   std::byte* address(const Context& context, const Location& location) const;
   void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
@@ -53,11 +57,13 @@ class CpuEngine : public Engine {
                 const Observer& observe) const;
 
   const Program& program_;
+  Arenas& arenas_;
   int threads_;
   std::vector<Step> steps_;
   std::vector<Bound> bound_;                 // by step
   std::vector<const std::byte*> constants_;  // of the graph's nodes, which keep them alive
   std::int64_t scratch_bytes_ = 0;
+  std::optional<Arenas::Need> need_;
   mutable Pool<Context> contexts_;
 };
 

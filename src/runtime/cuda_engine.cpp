@@ -8,6 +8,7 @@
 #include "src/runtime/describe.h"
 #include "src/runtime/device_memory.h"
 #include "src/runtime/reach.h"
+#include "src/runtime/uploads.h"
 #include "tensor/creation.h"
 #include "tensor/io.h"
 
@@ -33,11 +34,15 @@ std::vector<Kernels::Source> CudaKernels::sources(std::size_t group) const {
 }
 
 CudaEngine::CudaEngine(const Program& program, cuda::Device& device, CudaKernels kernels)
-    : program_(program), device_(device), wires_(wiring(program.laid.graph)) {
+    : program_(program),
+      arenas_(program.common->arenas(program.target.device)),
+      device_(device),
+      wires_(wiring(program.laid.graph)) {
   load(std::move(kernels));
   place();
   upload_constants();
   name_steps();
+  need_.emplace(arenas_, memory_bytes_);
 }
 
 // ---- Building
@@ -100,18 +105,12 @@ void CudaEngine::name_steps() {
   name_ = "run " + (all.empty() ? bound_.empty() ? "" : bound_.back().name : all);
 }
 
-// Constants that kernels read as they are, and those that were packed for them, in one block.
+// Constants that kernels read as they are, and those that were packed for them.
 void CudaEngine::upload_constants() {
   const Graph& graph = program_.laid.graph;
-  constant_at_.assign(program_.placement.constants.size(), -1);
-  std::vector<std::pair<std::int64_t, Tensor>> uploads;
-  // Where the tensor's first element comes to lie.
-  const auto keep = [&](const Tensor& x) {
-    const Reach reach = reach_of(x.shape(), x.strides(), x.dtype());
-    const std::int64_t place = take(constant_bytes_, reach.bytes) - reach.first;
-    uploads.emplace_back(place, x);
-    return place;
-  };
+  read_.resize(program_.placement.constants.size());
+  std::vector<bool> is_wanted(read_.size(), false);
+  Uploads uploads(graph, program_.target.device);
   for (Bound& step : bound_) {
     const auto note = [&](const cuda::Pointer& pointer) {
       const auto& reads = step.group->reads;
@@ -119,31 +118,36 @@ void CudaEngine::upload_constants() {
         return;
       const ValueId root = wires_.root[at(reads[static_cast<std::size_t>(pointer.index)])];
       if (!graph.is_constant(root)) return;
-      std::int64_t& place = constant_at_[program_.placement.of(root).index];
-      if (place < 0) place = keep(graph[root].constant);
+      const std::size_t index = program_.placement.of(root).index;
+      if (is_wanted[index]) return;
+      is_wanted[index] = true;
+      uploads.add(
+          "as it is", {graph[root].constant}, [](const auto& all) { return all[0]; }, read_[index]);
     };
     for (const cuda::Call& call : step.lowered.calls)
       for (const cuda::Argument& argument : call.arguments) {
         if (const auto* pointer = std::get_if<cuda::Pointer>(&argument)) note(*pointer);
         if (const auto* view = std::get_if<cuda::TensorMapOf>(&argument)) note(view->memory);
       }
-    for (const cuda::Lowered::Packed& packed : step.lowered.packed) {
-      std::vector<Tensor> constants;
-      for (const int operand : packed.operands)
-        constants.push_back(constant(step.group->reads[static_cast<std::size_t>(operand)]));
-      step.packed.push_back(keep(packed.pack(constants)));
+    step.packed.resize(step.lowered.packed.size());
+    for (std::size_t i = 0; i < step.packed.size(); ++i) {
+      const cuda::Lowered::Packed& packed = step.lowered.packed[i];
+      uploads.add(packed.form, packed_from(step, packed), packed.pack, step.packed[i]);
     }
   }
-  if (constant_bytes_ == 0) return;
-  constants_ = allocate_on(program_.target.device, constant_bytes_);
-  for (const auto& [place, tensor] : uploads) {
-    if (tensor.size() == 0) continue;
-    const TensorImpl& t = stored(tensor);
-    const Reach reach = reach_of(t.type.shape, t.strides, t.type.dtype);
-    upload(program_.target.device, constants_->data + place + reach.first,
-           {t.first() + reach.first, static_cast<std::size_t>(reach.bytes)});
-    forget_pages(tensor);
-  }
+  uploads.finish();
+  for (const Tensor& x : read_)
+    if (x.defined()) constants_.push_back(x);
+  for (const Bound& step : bound_)
+    constants_.insert(constants_.end(), step.packed.begin(), step.packed.end());
+}
+
+std::vector<Tensor> CudaEngine::packed_from(const Bound& step,
+                                            const cuda::Lowered::Packed& packed) const {
+  std::vector<Tensor> constants;
+  for (const int operand : packed.operands)
+    constants.push_back(constant(step.group->reads[static_cast<std::size_t>(operand)]));
+  return constants;
 }
 
 // A constant of the graph, or a view of one.
@@ -163,14 +167,12 @@ Tensor CudaEngine::constant(ValueId id) const {
 // ---- Contexts
 
 std::unique_ptr<CudaEngine::Context> CudaEngine::new_context() const {
-  auto context = std::make_unique<Context>();
+  auto context = std::make_unique<Context>(program_.common->recordings());
   const std::size_t operands = operand_bytes_.size();
-  context->memory = allocate_on(program_.target.device, memory_bytes_);
   context->mirrors.resize(operands);
   context->operands.resize(operands);
   context->at.resize(operands);
   if (call_host_bytes_ > 0) context->call_host.emplace(device_, call_host_bytes_);
-  ++contexts_made_;
   return context;
 }
 
@@ -181,11 +183,6 @@ void CudaEngine::mirror(Context& context, std::size_t operand, bool on_device) c
       Mirror{on_device ? allocate_on(program_.target.device, bytes) : nullptr,
              cuda::PinnedBuffer(device_, bytes)});
   if (on_device) mirror_bytes_ += bytes;
-}
-
-DeviceMemory CudaEngine::memory() const {
-  const std::int64_t calls = contexts_made_, arena = program_.placement.memory.bytes;
-  return {constant_bytes_, calls * arena, calls * (memory_bytes_ - arena) + mirror_bytes_};
 }
 
 // ---- Recording
@@ -205,7 +202,7 @@ cuda::Address CudaEngine::address(const Context& context, const Location& locati
     case Place::output:
       return operand_address(context, program_.inputs.size() + location.index) + offset;
     case Place::constant:
-      return address_of(constants_->data + constant_at_[location.index]) + offset;
+      return address_of(placed(read_[location.index]).first()) + offset;
   }
   return 0;
 }
@@ -221,7 +218,7 @@ cuda::Resolve CudaEngine::resolve_in(const Context& context, const Bound& step) 
     const auto& [reads, writes] = std::tie(step.group->reads, step.group->writes);
     switch (pointer.base) {
       case cuda::Pointer::Base::packed:
-        return address_of(constants_->data + step.packed[index]);
+        return address_of(placed(step.packed[index]).first());
       case cuda::Pointer::Base::scratch:
         return address_of(context.memory->data + scratch_at_);
       case cuda::Pointer::Base::operand:

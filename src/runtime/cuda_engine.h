@@ -6,7 +6,6 @@
 #include <atomic>
 #include <deque>
 #include <exception>
-#include <list>
 #include <optional>
 
 #include "src/core/pool.h"
@@ -34,7 +33,8 @@ class CudaEngine : public Engine {
   std::vector<double> time_whole(const std::vector<Tensor>& inputs, int repeats) const override;
   void run_step(std::size_t step, std::span<std::byte* const> operands) const override;
   const std::vector<Step>& steps() const override { return steps_; }
-  DeviceMemory memory() const override;
+  std::vector<Tensor> constants() const override { return constants_; }
+  std::int64_t other_bytes() const override { return mirror_bytes_; }
 
  private:
   struct Bound {
@@ -42,7 +42,7 @@ class CudaEngine : public Engine {
     std::string name;  // in the model's words: "encoder.layer.3: matmul, add"
     cuda::Lowered lowered;
     std::vector<std::shared_ptr<cuda::Kernel>> kernels;  // of its calls
-    std::vector<std::int64_t> packed;                    // offsets in constants_
+    std::vector<Tensor> packed;                          // on the device
   };
   // An operand of the program that the caller has on the host: its memory on the device, and what
   // copies go through.
@@ -50,26 +50,19 @@ class CudaEngine : public Engine {
     std::shared_ptr<Storage> device;  // null for outputs that are views
     cuda::PinnedBuffer host;
   };
-  // What a step on the host does in one context.
-  struct HostCall {
-    const std::function<void(std::span<std::byte* const>)>* run = nullptr;
-    std::vector<std::byte*> operands;
-    std::exception_ptr* error = nullptr;  // what it threw
-  };
-  // All of the program's work for operands at certain addresses.
-  struct Recorded {
-    std::vector<cuda::Address> at;
-    std::deque<HostCall> host_calls;
-    std::optional<cuda::LaunchGraph> graph;
-  };
-  // The memory of one call at a time, and its graphs. Operands are the inputs, then the outputs.
+  // What one call at a time needs besides an arena, which it has while it lasts. Operands are the
+  // inputs, then the outputs.
   struct Context {
-    std::shared_ptr<Storage> memory;              // the arena, then scratch
+    explicit Context(Recordings& graphs) : recordings(graphs) {}
+    ~Context() { recordings.forget(this); }
+
+    Recordings& recordings;
+    std::shared_ptr<Storage> memory;              // intermediate values, then scratch
+    const std::byte* last_memory = nullptr;       // where that was
     std::vector<std::optional<Mirror>> mirrors;   // of operands that were on the host once
     std::optional<cuda::PinnedBuffer> call_host;  // of the operands of host calls
     std::vector<Tensor> operands;                 // of the call: as kernels take them
     std::vector<cuda::Address> at;                // where they lie, 0: in their mirror
-    std::list<Recorded> recorded;                 // the latest first
     std::exception_ptr error;                     // of a host call
   };
   using Lease = Pool<Context>::Lease;
@@ -78,6 +71,7 @@ class CudaEngine : public Engine {
   void load(CudaKernels kernels);
   void place();
   void upload_constants();
+  std::vector<Tensor> packed_from(const Bound& step, const cuda::Lowered::Packed& packed) const;
   void name_steps();
   std::int64_t root_bytes(ValueId id) const;
   Reach reach_in_memory(ValueId id) const;
@@ -101,7 +95,7 @@ class CudaEngine : public Engine {
   bool fits(const Tensor& x, std::size_t operand) const;
   void bind(Context& context, const std::vector<Tensor>& inputs,
             const std::vector<Tensor>& outputs) const;
-  void start(Context& context, cuda::Stream& stream) const;
+  std::shared_ptr<Recorded> start(Context& context, cuda::Stream& stream) const;
   void finish(Context& context, cuda::Stream& stream) const;
   void take_output(Context& context, std::size_t output, const Tensor& to) const;
   Tensor value_of_output(const Context& context, std::size_t output) const;
@@ -109,18 +103,19 @@ class CudaEngine : public Engine {
   void with_context(const Work& work) const;
 
   const Program& program_;
+  Arenas& arenas_;
   cuda::Device& device_;
   Wiring wires_;
   std::vector<Step> steps_;
   std::string name_;                         // for profilers
   std::vector<Bound> bound_;                 // by step
   std::vector<std::int64_t> operand_bytes_;  // of the inputs, then the outputs
-  std::vector<std::int64_t> constant_at_;    // by Location::index, -1 where no kernel reads it
+  std::vector<Tensor> read_;                 // by Location::index, undefined where no kernel does
   std::size_t launches_ = 0;                 // of all steps
   std::int64_t scratch_at_ = 0, memory_bytes_ = 0, call_host_bytes_ = 0;
-  std::shared_ptr<Storage> constants_;
-  std::int64_t constant_bytes_ = 0;
-  mutable std::atomic<std::int64_t> contexts_made_ = 0, mirror_bytes_ = 0;
+  std::vector<Tensor> constants_;  // on the device
+  std::optional<Arenas::Need> need_;
+  mutable std::atomic<std::int64_t> mirror_bytes_ = 0;
   mutable Pool<Context> contexts_;
 };
 

@@ -13,7 +13,6 @@ namespace tensor::detail {
 namespace {
 
 constexpr int kLaunchesTimed = 10;           // of one step, to time it
-constexpr std::size_t kRecorded = 4;         // graphs of a context
 constexpr std::size_t kFewLaunches = 2;      // take no longer one by one than as a graph
 constexpr cuda::Address kNotDownloaded = 1;  // of a copied output that the caller has on the device
 
@@ -145,27 +144,24 @@ void CudaEngine::take_output(Context& context, std::size_t output, const Tensor&
 // ---- Running
 
 // A graph takes long to make: for operands that lie on the device it is made when they come again.
-void CudaEngine::start(Context& context, cuda::Stream& stream) const {
-  auto& recorded = context.recorded;
-  const auto known = std::find_if(recorded.begin(), recorded.end(),
-                                  [&](const Recorded& r) { return r.at == context.at; });
-  const bool is_known = known != recorded.end();
-  if (is_known)
-    recorded.splice(recorded.begin(), recorded, known);
-  else
-    recorded.emplace_front().at = context.at;
-  if (recorded.size() > kRecorded) recorded.pop_back();
-  Recorded& mine = recorded.front();
+// What runs outlives its place among the recordings.
+std::shared_ptr<Recorded> CudaEngine::start(Context& context, cuda::Stream& stream) const {
+  const auto [recorded, is_new] =
+      context.recordings.of(&context, address_of(context.memory->data), context.at);
+  const std::shared_ptr<Recorded> mine = recorded;
   const bool stays = std::all_of(context.at.begin(), context.at.end(),
                                  [](cuda::Address address) { return address <= kNotDownloaded; });
-  if (!mine.graph) {
-    mine.host_calls.clear();
-    if (device_.waits_for_kernels() || launches_ <= kFewLaunches || !(is_known || stays))
-      return record_whole(context, stream, mine.host_calls);
-    mine.graph.emplace(
-        device_, [&](cuda::Stream& capture) { record_whole(context, capture, mine.host_calls); });
+  if (!mine->graph) {
+    mine->host_calls.clear();
+    if (device_.waits_for_kernels() || launches_ <= kFewLaunches || (is_new && !stays)) {
+      record_whole(context, stream, mine->host_calls);
+      return mine;
+    }
+    mine->graph.emplace(
+        device_, [&](cuda::Stream& capture) { record_whole(context, capture, mine->host_calls); });
   }
-  mine.graph->start(stream);
+  mine->graph->start(stream);
+  return mine;
 }
 
 void CudaEngine::finish(Context& context, cuda::Stream& stream) const {
@@ -176,11 +172,16 @@ void CudaEngine::finish(Context& context, cuda::Stream& stream) const {
 template <class Work>
 void CudaEngine::with_context(const Work& work) const {
   const auto context = contexts_.take([&] { return new_context(); });
+  const Arenas::Lease arena = arenas_.take(memory_bytes_, context->last_memory);
+  context->memory = arena.block(), context->last_memory = arena.block()->data;
   const auto stream = take_stream(device_);
-  // The caller's tensors are let go, also after an error.
+  // The caller's tensors and the arena are let go, also after an error.
   struct Release {
     Context& context;
-    ~Release() { std::fill(context.operands.begin(), context.operands.end(), Tensor()); }
+    ~Release() {
+      std::fill(context.operands.begin(), context.operands.end(), Tensor());
+      context.memory = nullptr;
+    }
   } release{*context};
   try {
     work(*context, *stream);
@@ -198,7 +199,7 @@ void CudaEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& out
   const cuda::Range range(name_);
   with_context([&](Context& context, cuda::Stream& stream) {
     bind(context, inputs, outputs);
-    start(context, stream);
+    const auto running = start(context, stream);
     finish(context, stream);
     for (std::size_t i = 0; i < outputs.size(); ++i) take_output(context, i, outputs[i]);
   });
@@ -208,7 +209,7 @@ std::vector<double> CudaEngine::time_whole(const std::vector<Tensor>& inputs, in
   std::vector<double> times;
   with_context([&](Context& context, cuda::Stream& stream) {
     bind(context, inputs, fresh_outputs(program_, inputs));
-    start(context, stream);
+    const auto running = start(context, stream);
     finish(context, stream);
     std::deque<HostCall> calls;
     const cuda::LaunchGraph graph(
@@ -231,7 +232,7 @@ std::vector<std::vector<double>> CudaEngine::time(const std::vector<Tensor>& inp
   std::vector<std::vector<double>> times(static_cast<std::size_t>(repeats));
   with_context([&](Context& context, cuda::Stream& stream) {
     bind(context, inputs, fresh_outputs(program_, inputs));
-    start(context, stream);
+    const auto running = start(context, stream);
     finish(context, stream);
     cuda::Event before(device_), after(device_);
     for (const Bound& step : bound_) {
@@ -291,7 +292,7 @@ void CudaEngine::run_step(std::size_t index, std::span<std::byte* const> operand
   const auto resolve = [&](const cuda::Pointer& where) {
     const auto i = static_cast<std::size_t>(where.index);
     if (where.base == cuda::Pointer::Base::packed)
-      return address_of(constants_->data + step.packed[i]);
+      return address_of(placed(step.packed[i]).first());
     if (where.base == cuda::Pointer::Base::scratch) return address_of(scratch->data);
     return address_of(copies[i].first);
   };

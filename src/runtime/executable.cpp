@@ -24,7 +24,7 @@ std::int64_t Executable::arena_bytes() const { return program_->placement.memory
 std::int64_t Executable::arena_lower_bound() const {
   return program_->placement.memory.lower_bound;
 }
-DeviceMemory Executable::device_memory() const { return program_->engine->memory(); }
+DeviceMemory Executable::device_memory() const { return program_->common->memory_of(*program_); }
 std::size_t Executable::group_count() const { return program_->plan.groups.size(); }
 
 }  // namespace tensor

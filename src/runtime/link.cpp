@@ -77,8 +77,10 @@ std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan, Target t
 }
 
 std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan,
-                                    std::unique_ptr<Kernels> kernels, Target target) {
+                                    std::unique_ptr<Kernels> kernels, Target target,
+                                    std::shared_ptr<Common> common) {
   const auto program = std::make_shared<Program>();
+  program->common = common ? common : std::make_shared<Common>(laid.graph.derived());
   program->laid = std::move(laid);
   program->plan = std::move(plan);
   program->target = std::move(target);
@@ -89,6 +91,10 @@ std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan,
   program->engine = program->target.build(*program, std::move(kernels));
   program->target.offers->forget();
   if (!program->target.device.is_cuda()) program->shared.watch(graph);
+  if (program->engine) program->common->add(*program);
+  // What nobody shares needs not be known any longer.
+  DerivedConstants& derived = *program->common->derived();
+  common ? derived.tidy() : derived.forget();
   return program;
 }
 

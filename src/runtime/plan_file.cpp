@@ -165,6 +165,7 @@ void add_node(Graph& graph, const Json& json, std::map<std::string, Tensor>& con
 
 Graph graph_of(const Json& json, std::map<std::string, Tensor>& constants) {
   Graph graph;
+  graph.derive_with(std::make_shared<DerivedConstants>());
   const Json nodes = json["nodes"];
   for (std::size_t i = 0; i < nodes.size(); ++i) add_node(graph, nodes[i], constants);
   graph.set_outputs(value_ids(json["outputs"], graph.size()));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/runtime/common.h"
 #include "src/runtime/placement.h"
 #include "src/runtime/shared_constants.h"
 #include "src/runtime/target.h"
@@ -37,11 +38,21 @@ class Engine {
   /// One step of a group, on operands in the host's memory that lie as the program's layouts say.
   virtual void run_step(std::size_t step, std::span<std::byte* const> operands) const = 0;
   virtual const std::vector<Step>& steps() const = 0;
-  /// What the engine holds of a GPU's memory.
-  virtual DeviceMemory memory() const { return {}; }
+  /// The constants that it reads, in the forms in which it does, on its device.
+  virtual std::vector<Tensor> constants() const { return {}; }
+  /// What it holds of its device's memory beside them and the arena.
+  virtual std::int64_t other_bytes() const { return 0; }
 };
 
 struct Program {
+  Program() = default;
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  ~Program() {
+    if (common) common->remove(*this);
+  }
+
+  std::shared_ptr<Common> common;  // outlives the engine
   LaidOutGraph laid;
   FusionPlan plan;
   Target target;
@@ -51,9 +62,11 @@ struct Program {
   SharedConstants shared;  // none on a GPU, which has copies
 };
 
-/// Decides where every value lives and binds the kernels to it.
+/// Decides where every value lives and binds the kernels to it. Without `common` the program shares
+/// with nobody; what its graph derived is forgotten.
 std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan,
-                                    std::unique_ptr<Kernels> kernels, Target target);
+                                    std::unique_ptr<Kernels> kernels, Target target,
+                                    std::shared_ptr<Common> common = nullptr);
 /// This one makes the plan's kernels first.
 std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan, Target target);
 

@@ -105,11 +105,12 @@ void Executable::report(std::ostream& to, const std::vector<Tensor>& inputs, int
   out << "  total; arena " << static_cast<double>(p.placement.memory.bytes) / 1e6
       << " MB (at least " << static_cast<double>(p.placement.memory.lower_bound) / 1e6 << "), "
       << p.target.name << ", peak rates " << p.target.peak_rates << "\n";
-  if (const DeviceMemory memory = p.engine->memory(); memory.total() > 0)
-    out << "      GPU memory " << static_cast<double>(memory.total()) / 1e6 << " MB: weights "
-        << static_cast<double>(memory.weights) / 1e6 << ", arenas "
-        << static_cast<double>(memory.arena) / 1e6 << ", other "
-        << static_cast<double>(memory.other) / 1e6 << "\n";
+  const DeviceMemory memory = device_memory();
+  const auto megabytes = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
+  out << "      " << (p.target.device.is_cuda() ? "GPU memory " : "memory ")
+      << megabytes(memory.total()) << " MB: weights " << megabytes(memory.weights) << ", arenas "
+      << megabytes(memory.arena) << ", other " << megabytes(memory.other) << "; of these "
+      << megabytes(memory.shared) << " shared\n";
   to << out.str();
 }
 

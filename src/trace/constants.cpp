@@ -1,53 +1,12 @@
 #include "src/trace/constants.h"
 
 #include <bit>
-#include <cstring>
 
-#include "tensor/ops.h"
+#include "src/trace/content.h"
+#include "src/trace/derived.h"
 #include "tensor/text.h"
 
 namespace tensor {
-namespace {
-
-// Four lanes make the hash of the bytes as fast as memory.
-std::uint64_t hash_of_bytes(const std::byte* bytes, std::size_t count) {
-  constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15u;
-  std::uint64_t lanes[4] = {1, 2, 3, 4}, words[4] = {};
-  const auto mix = [&] {
-    for (int i = 0; i < 4; ++i) lanes[i] = std::rotl(lanes[i] ^ words[i], 29) * kOdd;
-  };
-  for (; count >= sizeof words; bytes += sizeof words, count -= sizeof words) {
-    std::memcpy(words, bytes, sizeof words);
-    mix();
-  }
-  std::memset(words, 0, sizeof words);
-  std::memcpy(words, bytes, count);
-  mix();
-  std::uint64_t hash = count;
-  for (const std::uint64_t lane : lanes) hash = std::rotl(hash ^ lane, 29) * kOdd;
-  return hash;
-}
-
-// What a broadcast repeats counts once.
-std::uint64_t hash_of_elements(const Tensor& x) {
-  detail::TensorImpl once = detail::stored(x);
-  for (int axis = 0; axis < once.type.shape.rank(); ++axis)
-    if (once.strides[axis] == 0 && once.type.shape[axis] > 1) once.type.shape[axis] = 1;
-  const Tensor distinct = detail::make_tensor(std::move(once));
-  const Tensor rows = distinct.is_contiguous() ? distinct : distinct.copy();
-  return hash_of_bytes(detail::stored(rows).first(), static_cast<std::size_t>(rows.nbytes()));
-}
-
-// A copy of the elements; a broadcast stays one.
-Tensor copy_of(const Tensor& x) {
-  detail::TensorImpl once = detail::stored(x);
-  const Shape shape = once.type.shape;
-  for (int axis = 0; axis < shape.rank(); ++axis)
-    if (once.strides[axis] == 0 && shape[axis] > 1) once.type.shape[axis] = 1;
-  return broadcast_to(detail::make_tensor(std::move(once)).copy(), shape);
-}
-
-}  // namespace
 
 Constants::~Constants() {
   stop_watching();
@@ -77,11 +36,11 @@ ValueId Constants::add(Graph& graph, const Tensor& x, const std::string& where) 
       is_in_reach = !storage.device.is_cuda();
   Held held;
   held.given = x;
-  held.value = x.to(Device());
+  held.value = is_in_reach ? x : derived(graph, "downloaded", {x}, [&] { return x.to(Device()); });
   held.has_hash = storage.is_exposed && is_in_reach;
   held.is_shared = is_in_reach && !was_written && !(storage.is_exposed && x.nbytes() <= kSmall);
   if (held.has_hash) held.hash = hash_of_elements(held.value);
-  if (!held.is_shared && is_in_reach) held.value = copy_of(held.value);
+  if (!held.is_shared && is_in_reach) held.value = copy_of_elements(held.value);
   held.id = graph.add_constant(held.value, where);
   std::vector<std::size_t>& watched = watched_[&storage];
   if (watched.empty()) ++storage.watchers;
@@ -100,7 +59,7 @@ void Constants::before_write(const detail::Storage& storage, bool) {
     if (!held.is_shared) continue;
     // What has changed already is left for finish() to refuse: nothing is thrown here.
     if (held.has_hash && hash_of_elements(held.value) != held.hash) continue;
-    held.value = copy_of(held.value);
+    held.value = copy_of_elements(held.value);
     held.is_shared = false;
   }
   --detail::impl(held_[found->second.front()].given).storage->watchers;
@@ -117,11 +76,17 @@ void Constants::refuse(const Tensor& x, const std::string& where) {
 
 void Constants::finish(Graph& graph) {
   const std::lock_guard lock(mutex_);
+  std::map<std::shared_ptr<detail::Storage>, std::uint64_t> versions;
   for (const Held& held : held_) {
-    if (held.is_shared && held.has_hash && hash_of_elements(held.value) != held.hash)
+    const bool is_watched_by_hash = held.is_shared && held.has_hash;
+    if (is_watched_by_hash && hash_of_elements(held.value) != held.hash)
       refuse(held.value, graph[held.id].where);
     graph.set_constant(held.id, held.value);
+    if (!is_watched_by_hash || !graph.derived()) continue;
+    std::uint64_t& version = versions[detail::impl(held.value).storage];
+    version = std::rotl(version, 1) ^ held.hash;
   }
+  for (const auto& [storage, version] : versions) graph.derived()->see(storage, version);
   let_go();
 }
 

@@ -4,6 +4,7 @@
 
 #include <iosfwd>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ namespace tensor {
 using ValueId = std::int32_t;
 /// The same as an index of a vector.
 constexpr std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
+
+class DerivedConstants;
 
 enum class NodeKind : std::uint8_t { input, constant, operation };
 
@@ -39,6 +42,10 @@ class Graph {
   /// The value, of its type, takes the place of the constant of a node.
   void set_constant(ValueId id, const Tensor& value) { nodes_[at(id)].constant = value; }
 
+  /// What its constants become is shared with other graphs. None: is made anew.
+  void derive_with(std::shared_ptr<DerivedConstants> derived) { derived_ = std::move(derived); }
+  const std::shared_ptr<DerivedConstants>& derived() const { return derived_; }
+
   const Node& operator[](ValueId id) const { return nodes_[at(id)]; }
   ValueId size() const { return static_cast<ValueId>(nodes_.size()); }
   const std::vector<Node>& nodes() const { return nodes_; }
@@ -55,6 +62,7 @@ class Graph {
 
   std::vector<Node> nodes_;
   std::vector<ValueId> inputs_, outputs_;
+  std::shared_ptr<DerivedConstants> derived_;
 };
 
 /// The consumers of every value, each listed once.

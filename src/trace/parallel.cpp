@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "src/trace/derived.h"
 #include "src/trace/rewrite.h"
 #include "tensor/creation.h"
 #include "tensor/ops.h"
@@ -228,7 +229,11 @@ class Merger {
           std::vector<Tensor> parts;
           for (const Chain& chain : chains)
             parts.push_back(graph_[graph_[chain[step]].inputs[input]].constant);
-          return rewriter_.to().add_constant(joined(std::move(parts), columns, step == 0));
+          TextWriter what;
+          what << (step == 0 ? "side by side" : "one after the other");
+          for (const std::int64_t count : columns) what << ' ' << count;
+          return rewriter_.to().add_constant(derived(
+              graph_, what.str(), parts, [&] { return joined(parts, columns, step == 0); }));
         });
     const Shape shape = rewriter_.to().type(wide_[group].back()).shape;  // nodes are added below
     std::int64_t begin = 0;

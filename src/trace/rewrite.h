@@ -11,7 +11,9 @@ namespace tensor {
 class Rewriter {
  public:
   explicit Rewriter(const Graph& from)
-      : from_(from), map_(static_cast<std::size_t>(from.size()), -1) {}
+      : from_(from), map_(static_cast<std::size_t>(from.size()), -1) {
+    to_.derive_with(from.derived());
+  }
 
   const Graph& from() const { return from_; }
   Graph& to() { return to_; }

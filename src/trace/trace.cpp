@@ -11,7 +11,8 @@ namespace {
 
 class GraphRecorder : public Recorder, public std::enable_shared_from_this<GraphRecorder> {
  public:
-  explicit GraphRecorder(const ConstantNames& names) {
+  GraphRecorder(const ConstantNames& names, std::shared_ptr<DerivedConstants> derived) {
+    graph_.derive_with(std::move(derived));
     for (const auto& [path, value] : names) {
       names_[detail::placed(value).first()] = path;
       kept_.push_back(value);
@@ -80,8 +81,8 @@ class GraphRecorder : public Recorder, public std::enable_shared_from_this<Graph
 }  // namespace
 
 Graph trace(const TensorFunction& function, const std::vector<TensorType>& inputs,
-            const ConstantNames& names) {
-  const auto recorder = std::make_shared<GraphRecorder>(names);
+            const ConstantNames& names, std::shared_ptr<DerivedConstants> derived) {
+  const auto recorder = std::make_shared<GraphRecorder>(names, std::move(derived));
   std::vector<Tensor> arguments;
   for (const TensorType& type : inputs) arguments.push_back(recorder->input(type));
   Graph graph = recorder->finish(function(arguments));

@@ -13,8 +13,8 @@ namespace tensor {
 using ConstantNames = std::vector<std::pair<std::string, Tensor>>;
 
 /// Throws UserError when the function asks for the values of a traced tensor (item, data, a mask as
-/// index).
+/// index). The graph derives with `derived`.
 Graph trace(const TensorFunction& function, const std::vector<TensorType>& inputs,
-            const ConstantNames& names = {});
+            const ConstantNames& names = {}, std::shared_ptr<DerivedConstants> derived = nullptr);
 
 }  // namespace tensor

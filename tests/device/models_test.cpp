@@ -17,9 +17,10 @@ class ProgramsOnGpu : public OnGpu {
   static models::ImageResult look(models::Program& program, const Tensor& image,
                                   const Device& device) {
     program.run_on(device);
-    models::CompiledForward compiled([&](const nn::StateDict& inputs) {
-      return models::compile_named([&](const nn::StateDict& in) { return program.run(in, {}); },
-                                   inputs, models::with_names(program, {.device = device}));
+    models::CompiledForward compiled([&](const nn::StateDict& inputs, const Sharing& sharing) {
+      return models::compile_named(
+          [&](const nn::StateDict& in) { return program.run(in, {}); }, inputs,
+          models::with_names(program, {.device = device, .sharing = sharing}));
     });
     return program.look(image, false, [&](const nn::StateDict& inputs) {
       program.check(inputs);
@@ -121,8 +122,8 @@ TEST_F(ProgramsOnGpu, SetrChoosesTheSameClasses) {
       ++i;
       return sums + part;
     };
-    models::CompiledForward compiled([&](const nn::StateDict& inputs) {
-      return models::compile_named(better_classes, inputs, {.device = device});
+    models::CompiledForward compiled([&](const nn::StateDict& inputs, const Sharing& sharing) {
+      return models::compile_named(better_classes, inputs, {.device = device, .sharing = sharing});
     });
     const Tensor sums = slide_sums(add, 5, {12, 19}, windows, device);
     return class_map(

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <random>
 #include <thread>
 
 #include "models/detr/detr_checkpoint.h"
@@ -119,6 +120,38 @@ TEST(Concurrency, OneCompiledFunctionForManyShapes) {
       {.threads = 1}, 2);
   stress(random_inputs({{1, 16}, {7, 16}, {3, 5, 16}, {64, 16}}),
          [&](const Tensors& in) { return f(in); });
+}
+
+// All sizes are new at first, some are prepared meanwhile, and one arena grows.
+TEST(Concurrency, NewSizesOfOneFunction) {
+  const auto weights = random_inputs({{32, 512}, {512, 600}});
+  std::vector<tensor::Shape> shapes;
+  for (std::int64_t rows = 1; rows <= 24; ++rows) shapes.push_back({rows * rows, 32});
+  const auto inputs = random_inputs(shapes);
+  const auto function = [&](const Tensors& in) -> Tensors {
+    return {tensor::softmax(
+        tensor::matmul(tensor::exp(tensor::matmul(in[0], weights[0][0]) * 0.125), weights[1][0]))};
+  };
+  std::vector<Tensors> expected;
+  for (const Tensors& in : inputs)
+    expected.push_back(tensor::compile(function, in, {.threads = 1})(in));
+  for (const std::size_t capacity : {4, 32}) {
+    const tensor::Compiled f(function, {.threads = 1}, capacity);
+    f.prepare({{inputs[3][0].type()}, {inputs[7][0].type()}, {inputs[11][0].type()}},
+              tensor::When::in_background);
+    std::atomic<int> wrong = 0;
+    std::vector<std::thread> callers;
+    for (unsigned caller = 0; caller < kCallers; ++caller)
+      callers.emplace_back([&, caller] {
+        std::minstd_rand random(caller + 1);
+        for (int call = 0; call < 30; ++call) {
+          const std::size_t i = random() % inputs.size();
+          wrong += !same_bits(f(inputs[i])[0], expected[i][0]);
+        }
+      });
+    for (std::thread& caller : callers) caller.join();
+    EXPECT_EQ(wrong, 0) << capacity;
+  }
 }
 
 }  // namespace

@@ -239,8 +239,9 @@ TEST(SetrClassMap, DoesNotDependOnTheGroupsOfClasses) {
   const Tensor counts = random().randint(1, 5, {1, 1, 6, 9}).astype(tensor::f32);
   const Tensor want = tensor::argmax(
       tensor::interpolate(sums / counts, {13, 8}, {.mode = tensor::Interpolation::bilinear})(0), 0);
-  CompiledForward compiled(
-      [](const StateDict& inputs) { return compile_named(better_classes, inputs); });
+  CompiledForward compiled([](const StateDict& inputs, const tensor::Sharing& sharing) {
+    return compile_named(better_classes, inputs, {.sharing = sharing});
+  });
   const Forward fast = [&](const StateDict& in) { return compiled.executable(in)(in); };
   for (const std::int64_t classes : {1, 2, 3, 7, 100})
     for (const Forward& step : {Forward(better_classes), fast}) {

@@ -45,6 +45,8 @@ class Kernel {
   virtual std::size_t scratch_bytes() const { return 0; }
   /// What runs, for the report: "onednn brg:avx512_core + gelu".
   virtual std::string description() const = 0;
+  /// Weights in a form of its own.
+  virtual std::vector<Tensor> constants() const { return {}; }
 };
 
 using Implementation = ::tensor::Implementation<std::unique_ptr<Kernel>>;

@@ -7,6 +7,8 @@
 
 #include "src/core/storage.h"
 #include "src/kernels/host/parallel.h"
+#include "src/trace/derived.h"
+#include "tensor/creation.h"
 #include "tensor/io.h"
 
 namespace tensor::cpu {
@@ -130,19 +132,26 @@ dnnl::memory::desc describe(DType dtype, const Shape& shape, const Strides& stri
           dnnl::memory::dims(strides.begin(), strides.end())};
 }
 
-dnnl::memory packed(const Tensor& constant, const dnnl::memory::desc& given,
-                    const dnnl::memory::desc& wanted) {
-  const detail::TensorImpl& impl = detail::stored(constant);
-  dnnl::memory from(given, cpu_engine(), impl.first()), to(wanted, cpu_engine());
-  const int threads = thread_limit();
-  run_with_pool([&] {
-    const ThreadLimit limit(threads);
-    dnnl::stream stream(cpu_engine());
-    dnnl::reorder(from, to).execute(stream, from, to);
-    stream.wait();
+Tensor packed(const Graph& graph, ValueId constant, const dnnl::memory::desc& given,
+              const dnnl::memory::desc& wanted) {
+  const Tensor& value = graph[constant].constant;
+  std::string what = "onednn ";
+  for (const auto* desc : {&given, &wanted})
+    what.append(reinterpret_cast<const char*>(&desc->data), sizeof desc->data);
+  return derived(graph, what, {value}, [&] {
+    const Tensor result = empty({static_cast<std::int64_t>(wanted.get_size())}, u8);
+    dnnl::memory from(given, cpu_engine(), detail::stored(value).first()),
+        to(wanted, cpu_engine(), detail::stored(result).first());
+    const int threads = thread_limit();
+    run_with_pool([&] {
+      const ThreadLimit limit(threads);
+      dnnl::stream stream(cpu_engine());
+      dnnl::reorder(from, to).execute(stream, from, to);
+      stream.wait();
+    });
+    forget_pages(value);
+    return result;
   });
-  forget_pages(constant);
-  return to;
 }
 
 bool is_describable(const Shape& shape, const Strides& strides) {
@@ -201,6 +210,11 @@ OnednnKernel::OnednnKernel(dnnl::primitive primitive, std::vector<Argument> argu
       scratchpad_(std::move(scratchpad)),
       description_(std::move(description)),
       threads_(thread_limit()) {}
+
+void OnednnKernel::own(int id, const Tensor& weights, const dnnl::memory::desc& desc) {
+  owned_.emplace(id, dnnl::memory(desc, cpu_engine(), detail::stored(weights).first()));
+  constants_.push_back(weights);
+}
 
 void OnednnKernel::reserve(Packing& packing, const Strides& in_scratch) {
   packing.offset = packed_bytes_;

@@ -27,9 +27,9 @@ Strides with_outer_units(const Shape& shape, Strides strides);
 /// A strided descriptor.
 dnnl::memory::desc describe(DType dtype, const Shape& shape, const Strides& strides);
 
-/// A constant, lying as `given`, in the order that a primitive wants.
-dnnl::memory packed(const Tensor& constant, const dnnl::memory::desc& given,
-                    const dnnl::memory::desc& wanted);
+/// A constant of the graph, lying as `given`, in the order that a primitive wants: bytes.
+Tensor packed(const Graph& graph, ValueId constant, const dnnl::memory::desc& given,
+              const dnnl::memory::desc& wanted);
 
 /// A primitive's arguments with their places among the operands of a kernel.
 struct Argument {
@@ -73,8 +73,8 @@ class OnednnKernel : public Kernel {
  public:
   OnednnKernel(dnnl::primitive primitive, std::vector<Argument> arguments,
                dnnl::memory::desc scratchpad, std::string description);
-  /// An argument that is not an operand: packed weights.
-  void own(int id, dnnl::memory memory) { owned_.emplace(id, std::move(memory)); }
+  /// An argument that is not an operand: packed weights, and how they lie.
+  void own(int id, const Tensor& weights, const dnnl::memory::desc& desc);
   /// Operands to copy first, for the arguments that name them.
   void pack_first(std::vector<Packing> packings);
   /// The primitive adds to its result, which begins as a copy of this operand.
@@ -85,6 +85,7 @@ class OnednnKernel : public Kernel {
   void run(std::span<std::byte* const> operands, std::byte* scratch) const override;
   std::size_t scratch_bytes() const override { return packed_bytes_ + scratchpad_.get_size(); }
   std::string description() const override { return description_; }
+  std::vector<Tensor> constants() const override { return constants_; }
 
  private:
   // What one run at a time needs of oneDNN's objects.
@@ -100,6 +101,7 @@ class OnednnKernel : public Kernel {
   dnnl::primitive primitive_;
   std::vector<Argument> arguments_;
   std::unordered_map<int, dnnl::memory> owned_;
+  std::vector<Tensor> constants_;  // whose memory that is
   mutable Pool<Call> calls_;
   std::vector<Packing> packings_;
   std::optional<Packing> summand_, unpacking_;

@@ -64,6 +64,7 @@ struct Lowered {
   /// Constants that the group reads, in the form its kernels want: made once, when linked.
   struct Packed {
     std::vector<int> operands;
+    std::string form;  // of that name: all that the result depends on besides the constants
     std::function<Tensor(const std::vector<Tensor>&)> pack;
   };
   std::vector<Packed> packed;

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "src/trace/derived.h"
 #include "src/trace/fuse.h"
 #include "src/trace/rewrite.h"
 #include "tensor/io.h"
@@ -108,8 +109,7 @@ class Narrower {
     if (is_widened(rewriter_.to(), id, dtype_)) {
       result = node.inputs[0];  // there is nothing to round
     } else if (node.kind == NodeKind::constant) {
-      result = rewriter_.to().add_constant(converted_(node.constant, dtype_), node.where);
-      forget_pages(node.constant);
+      result = rewriter_.to().add_constant(narrowed(node.constant), node.where);
     } else if (node.kind == NodeKind::operation && info(node.op).pattern == Pattern::view) {
       result = rewriter_.to().add(node.op, {(*this)(node.inputs[0])}, node.attrs, node.where);
     } else {
@@ -120,6 +120,15 @@ class Narrower {
   }
 
  private:
+  Tensor narrowed(const Tensor& constant) const {
+    const std::string what = "converted to " + std::string(name(dtype_));
+    return derived(rewriter_.to(), what, {constant}, [&] {
+      const Tensor result = converted_(constant, dtype_);
+      forget_pages(constant);
+      return result;
+    });
+  }
+
   Rewriter& rewriter_;
   const DType dtype_;
   const Convert& converted_;

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "src/core/storage.h"
+#include "src/trace/derived.h"
 #include "src/trace/rewrite.h"
 #include "tensor/text.h"
 
@@ -68,7 +69,11 @@ Graph fold_constants(const Graph& graph) {
       if (!r.to().is_constant(id)) return std::nullopt;
       values.push_back(r.to()[id].constant);
     }
-    return r.to().add_constant(apply_op(node.op, values, node.attrs), node.where);
+    TextWriter what;
+    what << info(node.op).name << ' ' << node.attrs;
+    const Tensor value =
+        derived(r.to(), what.str(), values, [&] { return apply_op(node.op, values, node.attrs); });
+    return r.to().add_constant(value, node.where);
   });
 }
 

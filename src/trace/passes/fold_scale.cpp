@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/trace/derived.h"
 #include "src/trace/rewrite.h"
 #include "tensor/creation.h"
 #include "tensor/io.h"
@@ -90,17 +91,23 @@ std::optional<ValueId> fold_into_conv(Rewriter& r, const Node& node,
   }
   if (!can_scale(weight, found->vector)) return std::nullopt;
   if (bias) bias = *bias * found->vector;
-  return rebuilt(r, found->product, weight * reshape(found->vector, {-1, 1, 1, 1}), bias);
+  const Tensor scaled_weight = derived(r.to(), "filters scaled", {weight, found->vector}, [&] {
+    return weight * reshape(found->vector, {-1, 1, 1, 1});
+  });
+  return rebuilt(r, found->product, scaled_weight, bias);
 }
 
 std::optional<ValueId> fold_into_matmul(Rewriter& r, const Node& node,
                                         const std::vector<std::vector<ValueId>>& readers) {
   const auto found = match(r, node, readers, Op::matmul, -1);
   if (!found || node.op != Op::multiply) return std::nullopt;
-  const ValueId weight = r.to()[found->product].inputs[1];
-  if (!r.to().is_constant(weight) || !can_scale(r.to()[weight].constant, found->vector))
+  const ValueId id = r.to()[found->product].inputs[1];
+  if (!r.to().is_constant(id) || !can_scale(r.to()[id].constant, found->vector))
     return std::nullopt;
-  return rebuilt(r, found->product, r.to()[weight].constant * found->vector, std::nullopt);
+  const Tensor weight = r.to()[id].constant;
+  const Tensor scaled_weight = derived(r.to(), "columns scaled", {weight, found->vector},
+                                       [&] { return weight * found->vector; });
+  return rebuilt(r, found->product, scaled_weight, std::nullopt);
 }
 
 // A constant times a number, its axes lying in memory as they were.
@@ -147,7 +154,9 @@ class Factor {
     if (!r_.to().is_constant(old)) return std::nullopt;
     const Node before = r_.to()[old];
     if (!can_scale(before.constant, number)) return std::nullopt;
-    const ValueId now = r_.to().add_constant(scaled(before.constant, number), before.where);
+    const Tensor value = derived(r_.to(), "scaled", {before.constant, number},
+                                 [&] { return scaled(before.constant, number); });
+    const ValueId now = r_.to().add_constant(value, before.where);
     const bool is_second = constant == 1;
     return r_.to().add(node.op, {is_second ? other : now, is_second ? now : other}, node.attrs,
                        node.where);

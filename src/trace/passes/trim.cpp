@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "src/trace/derived.h"
 #include "src/trace/rewrite.h"
 #include "tensor/ops.h"
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -247,8 +249,13 @@ class Trimmer {
     }
     const Attrs attrs = {{"start", start}, {"extent", shape_of(part)}, {"step", step}};
     const Node& node = graph_[id];
-    if (node.kind == NodeKind::constant)
-      return r.to().add_constant(copy(apply_op(Op::slice, {node.constant}, attrs)), node.where);
+    if (node.kind == NodeKind::constant) {
+      TextWriter what;
+      what << "copied slice " << attrs;
+      const Tensor cut = derived(r.to(), what.str(), {node.constant},
+                                 [&] { return copy(apply_op(Op::slice, {node.constant}, attrs)); });
+      return r.to().add_constant(cut, node.where);
+    }
     return r.to().add(Op::slice, {r(id)}, attrs, node.where);
   }
 

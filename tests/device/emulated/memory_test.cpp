@@ -253,7 +253,9 @@ TEST_F(EmulatedGpu, AnExecutableTellsAllThatItHolds) {
     EXPECT_NE(report.str().find("GPU memory"), std::string::npos) << report.str();
   }
   const Executable on_cpu = compile(f, Tensors{x});
-  EXPECT_EQ(on_cpu.device_memory().total(), 0);
+  on_cpu({x});
+  EXPECT_GE(on_cpu.device_memory().weights, weight.nbytes());
+  EXPECT_GE(on_cpu.device_memory().arena, on_cpu.arena_bytes());
 }
 
 TEST_F(EmulatedGpu, AModelTakesItsWeightsItsArenaAndLittleMore) {
@@ -281,7 +283,7 @@ TEST_F(EmulatedGpu, AModelTakesItsWeightsItsArenaAndLittleMore) {
   fast({image});
   fast({image.to("cuda:2")});
   const std::int64_t taken_by_calls = driver_counts().allocated_bytes - before;
-  EXPECT_EQ(fast.device_memory().arena, fast.arena_bytes());
+  EXPECT_GE(fast.device_memory().arena, fast.arena_bytes());  // and scratch
   EXPECT_GE(taken_by_calls, taken + fast.arena_bytes());
   EXPECT_GE(taken_by_calls, fast.device_memory().total());
   EXPECT_LE(taken_by_calls, 2 * parameters + fast.arena_bytes() + kMore);

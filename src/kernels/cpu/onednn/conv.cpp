@@ -314,9 +314,10 @@ class ConvBuilder {
                                                  std::string("onednn ") + desc.impl_info_str());
     const ValueId weight = node_.inputs[1];
     if (laid_.graph.is_constant(weight))
-      kernel->own(DNNL_ARG_WEIGHTS, packed(laid_.graph[weight].constant,
-                                           describe_weights(laid_.graph, node_, layout(weight)),
-                                           desc.weights_desc()));
+      kernel->own(DNNL_ARG_WEIGHTS,
+                  packed(laid_.graph, weight, describe_weights(laid_.graph, node_, layout(weight)),
+                         desc.weights_desc()),
+                  desc.weights_desc());
     return kernel;
   }
 

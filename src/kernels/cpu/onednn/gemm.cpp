@@ -221,8 +221,8 @@ class GemmBuilder {
     const std::string_view name = primitive.impl_info_str();
     if (!name.starts_with("brg") && (adds_ || !name.starts_with("jit"))) return nullptr;
     auto kernel = kernel_of<Convolution>(primitive);
-    kernel->own(DNNL_ARG_WEIGHTS,
-                packed(laid_.graph[weights()].constant, given, primitive.weights_desc()));
+    kernel->own(DNNL_ARG_WEIGHTS, packed(laid_.graph, weights(), given, primitive.weights_desc()),
+                primitive.weights_desc());
     return kernel;
   }
 

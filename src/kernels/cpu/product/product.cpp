@@ -15,7 +15,10 @@
 #include "src/kernels/cpu/product/strips.h"
 #include "src/kernels/elementwise.h"
 #include "src/kernels/host/parallel.h"
+#include "src/trace/derived.h"
+#include "tensor/creation.h"
 #include "tensor/io.h"
+#include "tensor/text.h"
 
 namespace tensor::cpu {
 namespace {
@@ -57,7 +60,8 @@ class ProductKernel : public Kernel {
     is_direct_ = can_be_direct(strips_at_once_);
     if (product.bias >= 0) copy_bias(graph[product.bias].constant);
     if (graph.is_constant(weights(laid, product))) {
-      pack_constant(graph[weights(laid, product)].constant);
+      packed_ =
+          packed_constant(graph, graph[weights(laid, product)].constant, graph[product.anchor].op);
     } else {
       packed_bytes_ = strips_.count() * strips_.words() * 4;
     }
@@ -65,8 +69,10 @@ class ProductKernel : public Kernel {
   }
 
   void run(std::span<std::byte* const> operands, std::byte* scratch) const override {
-    const auto* strips = reinterpret_cast<const float*>(packed_ ? packed_->data : scratch);
-    if (!packed_)
+    const bool is_packed = packed_.defined();
+    const auto* strips =
+        reinterpret_cast<const float*>(is_packed ? detail::stored(packed_).first() : scratch);
+    if (!is_packed)
       pack_all(operands[right_], reinterpret_cast<float*>(scratch), scratch + packed_bytes_,
                thread_bytes_);
     parallel_for(threads_, row_parts_ * column_parts_, [&](std::int64_t task, int thread) {
@@ -78,6 +84,9 @@ class ProductKernel : public Kernel {
   }
   std::size_t scratch_bytes() const override {
     return static_cast<std::size_t>(packed_bytes_ + thread_bytes_ * threads_);
+  }
+  std::vector<Tensor> constants() const override {
+    return packed_.defined() ? std::vector<Tensor>{packed_} : std::vector<Tensor>();
   }
   std::string description() const override {
     return std::string(unit_.is_tiles ? "tiles, " : "vectors, ") + std::to_string(part_rows_) +
@@ -181,14 +190,18 @@ class ProductKernel : public Kernel {
     std::copy(values.begin(), values.end(), first_.begin());
   }
 
-  void pack_constant(const Tensor& weights) {
-    const std::int64_t bytes = strips_.count() * strips_.words() * 4;
-    packed_ = detail::allocate(bytes);
-    const std::int64_t room = strips_.room();
-    const auto rooms = detail::allocate(room * threads_);
-    pack_all(detail::stored(weights).first(), reinterpret_cast<float*>(packed_->data), rooms->data,
-             room);
-    forget_pages(weights);
+  Tensor packed_constant(const Graph& graph, const Tensor& weights, Op op) const {
+    TextWriter what;
+    what << "strips of " << unit_.taken << ", steps of " << unit_.step << ", " << info(op).name;
+    return derived(graph, what.str(), {weights}, [&] {
+      const Tensor result = empty({strips_.count(), strips_.words()}, f32);
+      const std::int64_t room = strips_.room();
+      const auto rooms = detail::allocate(room * threads_);
+      pack_all(detail::stored(weights).first(),
+               reinterpret_cast<float*>(detail::stored(result).first()), rooms->data, room);
+      forget_pages(weights);
+      return result;
+    });
   }
 
   void pack_all(const std::byte* from, float* to, std::byte* rooms, std::int64_t room) const {
@@ -292,8 +305,8 @@ class ProductKernel : public Kernel {
   Numbers numbers_;
   std::unique_ptr<ProductRows> rows_;
   Strips strips_;
-  std::shared_ptr<detail::Storage> packed_;  // constant weights
-  std::vector<float> first_;                 // the bias, or empty
+  Tensor packed_;             // constant weights
+  std::vector<float> first_;  // the bias, or empty
   std::optional<BlockProgram> epilogue_;
   std::vector<std::size_t> operands_;              // of the epilogue
   std::size_t left_ = 0, right_ = 0, result_ = 0;  // operands

@@ -90,6 +90,7 @@ Pointer add_weights(Lowered& lowered, const LaidOutGraph& laid, const Group& gro
   if (conv.is_constant) {
     lowered.packed.push_back(
         {{operand_pointer(laid, group, conv.weight).index},
+         std::to_string(form.rows) + " x " + std::to_string(form.row) + form.text,
          [pack = form.pack](const std::vector<Tensor>& weights) { return pack(weights[0]); }});
     return {Pointer::Base::packed, static_cast<int>(lowered.packed.size()) - 1, 0};
   }

@@ -121,7 +121,9 @@ Source packed_right(const LaidOutGraph& laid, const Product& product, int operan
                     Lowered& lowered) {
   const ValueId value = laid.graph[product.matmul].inputs[1];
   const std::int64_t pitch = in_chunks(product.depth);
-  lowered.packed.push_back({{operand}, [pitch](const std::vector<Tensor>& weights) {
+  lowered.packed.push_back({{operand},
+                            "features in rows of " + std::to_string(pitch),
+                            [pitch](const std::vector<Tensor>& weights) {
                               const Tensor rows = weights[0].swapaxes(-1, -2);
                               Shape shape = rows.shape();
                               shape[shape.rank() - 1] = pitch;

@@ -90,6 +90,7 @@ class GemmSm90Builder {
                                  product_.dtype};
     const Norm& norm = *product_.norm;
     lowered_.packed.push_back({{operand(right), operand(norm.weight), operand(norm.bias)},
+                               "normalized, in rows of " + std::to_string(form.pitch),
                                [form](const std::vector<Tensor>& constants) {
                                  return form.pack(constants[0], constants[1], constants[2]);
                                }});

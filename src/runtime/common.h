@@ -1,0 +1,47 @@
+// Common: what the programs of one model share.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "src/runtime/arenas.h"
+#include "src/runtime/recordings.h"
+#include "src/trace/derived.h"
+#include "tensor/executable.h"
+
+namespace tensor::detail {
+
+struct Program;
+
+class Common {
+ public:
+  explicit Common(std::shared_ptr<DerivedConstants> derived = nullptr)
+      : derived_(derived ? std::move(derived) : std::make_shared<DerivedConstants>()) {}
+
+  const std::shared_ptr<DerivedConstants>& derived() const { return derived_; }
+  Arenas& arenas(const Device& device);
+  Recordings& recordings() { return recordings_; }
+
+  /// A program, from when it is complete until before it goes.
+  void add(const Program& program);
+  void remove(const Program& program);
+  /// What the program holds of its device's memory, and how much of that others hold, too.
+  DeviceMemory memory_of(const Program& program);
+  /// UserError where all programs on that device hold more than `limit`, with an arena for one
+  /// call, and `make_room`, called as often as need be, has nothing to let go. Calls at the same
+  /// time then wait for each other rather than take more. For ever, where `limit` is 0.
+  void keep_within(std::int64_t limit, const Program& program,
+                   const std::function<bool()>& make_room);
+
+ private:
+  const std::shared_ptr<DerivedConstants> derived_;
+  Recordings recordings_;
+  std::mutex mutex_;
+  std::list<Arenas> arenas_;  // one a device
+  std::vector<const Program*> programs_;
+};
+
+}  // namespace tensor::detail

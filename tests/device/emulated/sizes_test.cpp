@@ -1,0 +1,131 @@
+// One function compiled for many sizes on a pretended GPU: what it takes of its memory.
+#include "src/runtime/recordings.h"
+#include "tensor/compile.h"
+#include "tests/cuda/emulator/driver.h"
+#include "tests/device/gpu.h"
+#include "tests/error_of.h"
+
+namespace tensor {
+namespace {
+
+using check::error_of;
+using emulator::driver_counts;
+
+class GpuSizes : public OnGpu {
+ protected:
+  // What earlier cases freed is kept, until somebody asks for all of the memory.
+  void SetUp() override {
+    OnGpu::SetUp();
+    if (!IsSkipped()) give_back_freed();
+  }
+  void give_back_freed() {
+    error_of([&] { empty({cuda::Device::get(gpu_.index()).info().memory_bytes}, u8, gpu_); });
+  }
+  static std::int64_t taken() { return driver_counts().allocated_bytes; }
+  Tensors rows(std::int64_t count) { return {random_.normal({count, 64})}; }
+
+  const Tensor weight_ = random_.normal({64, 2048}), scale_ = random_.uniform({2048}, 0.5, 2);
+};
+
+TEST_F(GpuSizes, WeightsAreThereOnce) {
+  for (const DType dtype : {f32, f16}) {
+    const Compiled f(
+        [&](const Tensors& in) -> Tensors { return {sum(matmul(in[0], weight_) * scale_, -1)}; },
+        {.device = gpu_, .dtype = dtype});
+    const std::int64_t before = taken();
+    const Executable first = f.executable(rows(2));
+    const std::int64_t one = taken() - before, weights = first.device_memory().weights;
+    EXPECT_GE(weights, 64 * 2048 * item_size(dtype));
+    EXPECT_LT(first.device_memory().shared, weights / 2);
+    const Executable second = f.executable(rows(3)), third = f.executable(rows(16));
+    EXPECT_LT(taken() - before, one + one / 2) << dtype;
+    EXPECT_GT(first.device_memory().shared, weights / 2) << dtype;
+    EXPECT_LT(second.device_memory().own(), weights / 2) << dtype;
+    for (const std::int64_t count : {2, 3, 16}) {
+      const Tensors in = rows(count);
+      expect_same(f(in)[0], compile(
+                                [&](const Tensors& x) -> Tensors {
+                                  return {sum(matmul(x[0], weight_) * scale_, -1)};
+                                },
+                                in, {.device = gpu_, .dtype = dtype})(in)[0]);
+    }
+  }
+}
+
+TEST_F(GpuSizes, ConstantsOnTheDeviceAreSharedToo) {
+  Tensor there = weight_.to(gpu_);
+  const Compiled f([&](const Tensors& in) -> Tensors { return {matmul(in[0], there)}; },
+                   {.device = gpu_});
+  const Executable first = f.executable(rows(2)), second = f.executable(rows(3));
+  EXPECT_GT(first.device_memory().shared, weight_.nbytes() / 2);
+  there(ellipsis) = 2;
+  const Executable third = f.executable(rows(4));
+  EXPECT_LT(third.device_memory().shared, weight_.nbytes() / 2);
+  expect_same(third({ones({4, 64})})[0], full({4, 2048}, 128, f32));
+  expect_near(second({ones({3, 64})})[0], matmul(ones({3, 64}), weight_), 1e-5);
+}
+
+TEST_F(GpuSizes, WhatOnlyDroppedExecutablesNeededGoes) {
+  const Tensor weights[] = {weight_, random_.normal({64, 2048})};
+  const Compiled f(
+      [&](const Tensors& in) -> Tensors { return {matmul(in[0], weights[in[0].shape(0) % 2])}; },
+      {.device = gpu_}, 1);
+  f(rows(2));
+  give_back_freed();
+  const std::int64_t before = taken();
+  for (const std::int64_t count : {3, 4, 5}) f(rows(count));
+  give_back_freed();
+  EXPECT_LT(taken() - before, weight_.nbytes() / 4);
+}
+
+// Recorded graphs hold the arena's address: what was recorded for a smaller one is not used.
+TEST_F(GpuSizes, ShareOneArenaThatGrows) {
+  const Tensor weight = random_.normal({64, 512});
+  const auto function = [&](const Tensors& in) -> Tensors {
+    return {softmax(softmax(matmul(softmax(in[0], -1), weight), -1) * 3, 0)};
+  };
+  const Compiled f(function, {.device = gpu_});
+  const std::vector<Tensors> inputs = {rows(2), rows(24), rows(3)};
+  std::vector<Tensor> expected;
+  for (const Tensors& in : inputs)
+    expected.push_back(compile(function, in, {.device = gpu_})(in)[0]);
+  for (int round = 0; round < 3; ++round)
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const Tensors there = {inputs[i][0].to(gpu_)};
+      for (int call = 0; call < 3; ++call) {
+        expect_same(f(inputs[i])[0], expected[i]);
+        expect_same(f(there)[0].to("cpu"), expected[i]);
+      }
+    }
+  const std::int64_t arena = f.executable(inputs[0]).device_memory().arena;
+  EXPECT_EQ(arena, f.executable(inputs[1]).device_memory().arena);
+  EXPECT_LT(arena, 2 * compile(function, inputs[1], {.device = gpu_}).arena_bytes() + 8192);
+}
+
+TEST_F(GpuSizes, AMemoryLimitCountsTheDevice) {
+  const auto function = [&](const Tensors& in) -> Tensors { return {matmul(in[0], weight_)}; };
+  const std::string error =
+      error_of([&] { compile(function, rows(2), {.device = gpu_, .memory_limit = 1 << 16}); });
+  EXPECT_NE(error.find("got memory_limit 65536 bytes, but executables that share on cuda:0 hold"),
+            std::string::npos)
+      << error;
+}
+
+TEST(Recordings, AreBoundedAndTheOldestGo) {
+  detail::Recordings all;
+  std::vector<int> contexts(20);
+  for (int& context : contexts)
+    for (cuda::Address at = 0; at < 6; ++at) EXPECT_TRUE(all.of(&context, 0, {at}).is_new);
+  // Of the last context the last four, of all together the last 64.
+  EXPECT_TRUE(all.of(&contexts[19], 0, {1}).is_new);
+  EXPECT_FALSE(all.of(&contexts[19], 0, {5}).is_new);
+  EXPECT_FALSE(all.of(&contexts[4], 0, {5}).is_new);
+  EXPECT_TRUE(all.of(&contexts[3], 0, {5}).is_new);
+  const auto kept = all.of(&contexts[19], 0, {5});
+  all.forget(&contexts[19]);
+  EXPECT_EQ(kept.recorded->at, std::vector<cuda::Address>{5});
+  EXPECT_TRUE(all.of(&contexts[19], 0, {5}).is_new);
+}
+
+}  // namespace
+}  // namespace tensor
