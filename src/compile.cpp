@@ -71,8 +71,9 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
 
   const auto table = stages.run("read_logs", [&] { return table_for(target, options.tune_logs); });
   FusionPlan plan = stages.run("fuse", [&] {
-    return options.fuse ? tuned_fusion(fusible, target, table)
-                        : no_fusion(fusible.laid, tuned_cost(target, table));
+    if (!options.fuse) return no_fusion(fusible.laid, tuned_cost(target, table));
+    return common ? tuned_fusion(fusible, target, table, common->plans())
+                  : tuned_fusion(fusible, target, table);
   });
   std::tie(laid, plan) =
       stages.run("merge_parallel", [&] { return merge_parallel(fusible.laid, plan); });

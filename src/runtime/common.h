@@ -10,6 +10,7 @@
 #include "src/runtime/arenas.h"
 #include "src/runtime/recordings.h"
 #include "src/trace/derived.h"
+#include "src/trace/fuse/known_plans.h"
 #include "tensor/executable.h"
 
 namespace tensor::detail {
@@ -24,6 +25,7 @@ class Common {
   const std::shared_ptr<DerivedConstants>& derived() const { return derived_; }
   Arenas& arenas(const Device& device);
   Recordings& recordings() { return recordings_; }
+  KnownPlans& plans() { return plans_; }
 
   /// A program, from when it is complete until before it goes.
   void add(const Program& program);
@@ -39,6 +41,7 @@ class Common {
  private:
   const std::shared_ptr<DerivedConstants> derived_;
   Recordings recordings_;
+  KnownPlans plans_;
   std::mutex mutex_;
   std::list<Arenas> arenas_;  // one a device
   std::vector<const Program*> programs_;

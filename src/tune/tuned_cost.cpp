@@ -82,6 +82,14 @@ std::optional<GroupCost> measured_part(const detail::Target& target, const Table
   return measured_cost(target, table, merged.laid, merged.group);
 }
 
+double measured_share(const FusionPlan& plan, const Fusible& fusible, const detail::Target& target,
+                      const Table& table) {
+  double measured = 0;
+  for (const Group& group : plan.groups)
+    if (measured_part(target, table, fusible.laid, group)) measured += group.microseconds;
+  return measured / plan.microseconds;
+}
+
 // The same costs, but what a partition does without cannot be had, be it in this type or its twin.
 CostFn without(CostFn cost, const Partition& partition, bool with_twins) {
   if (partition.without.empty()) return cost;
@@ -179,6 +187,15 @@ FusionPlan tuned_fusion(const Fusible& fusible, const detail::Target& target,
   FusionPlan estimated = fusion_by(plain, fusible, target, table);
   const Partition chosen = chosen_partition(fusible.laid.graph, estimated, target, *table);
   return chosen == plain ? estimated : fusion_by(chosen, fusible, target, table);
+}
+
+FusionPlan tuned_fusion(const Fusible& fusible, const detail::Target& target,
+                        const std::shared_ptr<const Table>& table, KnownPlans& known) {
+  const auto like = known.fused(fusible, target.tuned_as, tuned_cost(target, table));
+  if (like && (!table || measured_share(*like, fusible, target, *table) < 0.5)) return *like;
+  FusionPlan plan = tuned_fusion(fusible, target, table);
+  known.remember(fusible, target.tuned_as, plan);
+  return plan;
 }
 
 Partition chosen_partition(const Graph& graph, const FusionPlan& estimated,

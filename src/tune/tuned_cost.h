@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/runtime/target.h"
+#include "src/trace/fuse/known_plans.h"
 #include "src/tune/table.h"
 
 namespace tensor {
@@ -45,6 +46,9 @@ FusionPlan fusion_by(const Partition& partition, const Fusible& fusible,
 /// By the partition that the table holds for this model, or else the measured one.
 FusionPlan tuned_fusion(const Fusible& fusible, const detail::Target& target,
                         const std::shared_ptr<const Table>& table);
+/// The same for one of many sizes: like a known one, unless most of it was measured in this size.
+FusionPlan tuned_fusion(const Fusible& fusible, const detail::Target& target,
+                        const std::shared_ptr<const Table>& table, KnownPlans& known);
 
 /// The one that the table holds for a model.
 Partition chosen_partition(const Graph& graph, const FusionPlan& estimated,

@@ -60,11 +60,11 @@ void expect_little_lost(const std::string& name, const tn::Precision& precision,
     const tn::Fusible fusible =
         tn::propose_parallel(nine::laid_out(model_called(name), size, precision));
     std::optional<tn::FusionPlan> known;
-    const double look = milliseconds([&] { known = plans.fused(fusible, cost); });
+    const double look = milliseconds([&] { known = plans.fused(fusible, "", cost); });
     tn::FusionPlan best;
     const double search = milliseconds([&] { best = tn::fuse(fusible, cost); });
     if (!known) {
-      plans.remember(fusible, best);
+      plans.remember(fusible, "", best);
       continue;
     }
     ++served, looking += look, searching += search;
@@ -115,17 +115,17 @@ TEST(KnownPlans, ServeSizesBetweenOthersAndNearThem) {
     return tn::propose_parallel(tn::lay_out(matrices(rows)));
   };
   tn::KnownPlans plans;
-  EXPECT_FALSE(plans.fused(fusible(100), cost));
-  plans.remember(fusible(100), tn::fuse(fusible(100), cost));
-  EXPECT_TRUE(plans.fused(fusible(85), cost));
-  EXPECT_TRUE(plans.fused(fusible(119), cost));
-  EXPECT_FALSE(plans.fused(fusible(80), cost));
-  EXPECT_FALSE(plans.fused(fusible(200), cost));
-  plans.remember(fusible(900), tn::fuse(fusible(900), cost));
-  EXPECT_TRUE(plans.fused(fusible(200), cost));
+  EXPECT_FALSE(plans.fused(fusible(100), "", cost));
+  plans.remember(fusible(100), "", tn::fuse(fusible(100), cost));
+  EXPECT_TRUE(plans.fused(fusible(85), "", cost));
+  EXPECT_TRUE(plans.fused(fusible(119), "", cost));
+  EXPECT_FALSE(plans.fused(fusible(80), "", cost));
+  EXPECT_FALSE(plans.fused(fusible(200), "", cost));
+  plans.remember(fusible(900), "", tn::fuse(fusible(900), cost));
+  EXPECT_TRUE(plans.fused(fusible(200), "", cost));
   // Where they do not agree it is not known which of them is right.
-  plans.remember(fusible(300), tn::no_fusion(fusible(300).laid, cost));
-  EXPECT_FALSE(plans.fused(fusible(500), cost));
+  plans.remember(fusible(300), "", tn::no_fusion(fusible(300).laid, cost));
+  EXPECT_FALSE(plans.fused(fusible(500), "", cost));
 }
 
 TEST(KnownPlans, DoNotServeWhereAGroupHasNoKernel) {
@@ -135,9 +135,9 @@ TEST(KnownPlans, DoNotServeWhereAGroupHasNoKernel) {
   };
   const tn::CostFn cost = tn::cpu::cpu_cost(machine);
   tn::KnownPlans plans;
-  plans.remember(fusible(100), tn::fuse(fusible(100), cost));
+  plans.remember(fusible(100), "", tn::fuse(fusible(100), cost));
   EXPECT_FALSE(plans.fused(
-      fusible(101), [](const tn::LaidOutGraph&, const tn::Group&) { return tn::GroupCost{}; }));
+      fusible(101), "", [](const tn::LaidOutGraph&, const tn::Group&) { return tn::GroupCost{}; }));
 }
 
 }  // namespace

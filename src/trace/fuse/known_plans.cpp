@@ -79,13 +79,14 @@ std::optional<FusionPlan> fuse_like(const FusionPlan& known, const Fusible& fusi
   return plan;
 }
 
-std::optional<FusionPlan> KnownPlans::nearest(const LaidOutGraph& laid) const {
+std::optional<FusionPlan> KnownPlans::nearest(const LaidOutGraph& laid,
+                                              const std::string& device) const {
   const std::string outline = outline_of(laid);
   const double elements = elements_of(laid);
   const Known *below = nullptr, *above = nullptr;
   const std::lock_guard lock(mutex_);
   for (const Known& known : known_) {
-    if (known.outline != outline) continue;
+    if (known.device != device || known.outline != outline) continue;
     if (known.elements <= elements && (!below || known.elements > below->elements)) below = &known;
     if (known.elements >= elements && (!above || known.elements < above->elements)) above = &known;
   }
@@ -96,13 +97,15 @@ std::optional<FusionPlan> KnownPlans::nearest(const LaidOutGraph& laid) const {
   return (up < down ? above : below)->plan;
 }
 
-std::optional<FusionPlan> KnownPlans::fused(const Fusible& fusible, const CostFn& cost) const {
-  const std::optional<FusionPlan> known = nearest(fusible.laid);
+std::optional<FusionPlan> KnownPlans::fused(const Fusible& fusible, const std::string& device,
+                                            const CostFn& cost) const {
+  const std::optional<FusionPlan> known = nearest(fusible.laid, device);
   return known ? fuse_like(*known, fusible, cost) : std::nullopt;
 }
 
-void KnownPlans::remember(const Fusible& fusible, const FusionPlan& plan) {
-  Known known{outline_of(fusible.laid), elements_of(fusible.laid), plan};
+void KnownPlans::remember(const Fusible& fusible, const std::string& device,
+                          const FusionPlan& plan) {
+  Known known{device, outline_of(fusible.laid), elements_of(fusible.laid), plan};
   const std::lock_guard lock(mutex_);
   known_.push_front(std::move(known));
   if (known_.size() > kMost) known_.pop_back();

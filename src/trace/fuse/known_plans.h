@@ -26,18 +26,20 @@ class KnownPlans {
   /// By what the next smaller and the next larger known size agree on, or else by one that is
   /// nearly as large; nullopt where neither is known. Test: tests/plans/known_plans_test.cpp tells
   /// what is lost against a search.
-  std::optional<FusionPlan> fused(const Fusible& fusible, const CostFn& cost) const;
-  void remember(const Fusible& fusible, const FusionPlan& plan);
+  /// `device` tells apart what has other costs.
+  std::optional<FusionPlan> fused(const Fusible& fusible, const std::string& device,
+                                  const CostFn& cost) const;
+  void remember(const Fusible& fusible, const std::string& device, const FusionPlan& plan);
 
  private:
   static constexpr double kNear = 1.2;      // times as many elements in all
   static constexpr std::size_t kMost = 16;  // plans; the oldest go
   struct Known {
-    std::string outline;
+    std::string device, outline;
     double elements = 0;
     FusionPlan plan;
   };
-  std::optional<FusionPlan> nearest(const LaidOutGraph& laid) const;
+  std::optional<FusionPlan> nearest(const LaidOutGraph& laid, const std::string& device) const;
 
   mutable std::mutex mutex_;
   std::list<Known> known_;  // the latest first
