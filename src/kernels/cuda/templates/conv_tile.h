@@ -125,7 +125,7 @@ inline auto thread_number() {
   if constexpr (kIsFar)
     return i64(blockIdx.x) * blockDim.x + threadIdx.x;
   else
-    return static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+    return static_cast<u32>(blockIdx.x * blockDim.x + threadIdx.x);
 }
 
 /// The sum of the parts, and then the epilogue: a thread has eight channels of a pixel. P is that
