@@ -93,8 +93,9 @@ Sharing::Sharing() : common_(std::make_shared<detail::Common>()) {}
 
 Executable compile(const detail::TracedFunction& traced, const std::vector<TensorType>& inputs,
                    const CompileOptions& options) {
-  return detail::compile(traced.function, inputs, options,
-                         detail::target_of(options.device, options.threads));
+  return detail::compile(
+      traced.function, inputs, options,
+      detail::target_of(options.device, options.threads, options.sharing != nullptr));
 }
 
 Executable compile(const detail::TracedFunction& traced, const std::vector<Tensor>& examples,
@@ -187,7 +188,7 @@ void Compiled::Cache::make(Entry& entry) {
   try {
     detail::Compilation compilation = detail::compile_until(
         detail::Until::linked, one_at_a_time_, entry.types, options_,
-        detail::target_of(options_.device, options_.threads), [&] { return let_one_go(); });
+        detail::target_of(options_.device, options_.threads, true), [&] { return let_one_go(); });
     entry.made.set_value(Executable(std::move(compilation.program)));
     std::list<EntryPtr> gone;  // when nothing is locked any more
     const std::lock_guard lock(mutex_);

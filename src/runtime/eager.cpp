@@ -100,7 +100,7 @@ std::shared_ptr<const Program> compile_one(Op op, std::span<const Tensor> inputs
   graph.set_outputs({value});
   LaidOutGraph laid = lay_out(graph, layouts);
   if (result) laid.layouts[at(value)] = *result;
-  detail::Target target = detail::target_of(device, 0);
+  detail::Target target = detail::target_of(device, 0, true);
   FusionPlan plan = fuse({laid}, target.cost());
   return detail::link(std::move(laid), std::move(plan), std::move(target));
 }

@@ -113,9 +113,11 @@ Target cpu_target(const cpu::Machine& machine) {
 
 CostFn Target::cost() const { return cost_of(offers); }
 
-Target target_of(const Device& device, int threads) {
-  return device.is_cuda() ? cuda_target(cuda::Device::get(device.index()).info())
-                          : cpu_target(cpu::this_machine(threads));
+Target target_of(const Device& device, int threads, bool any_extent) {
+  if (!device.is_cuda()) return cpu_target(cpu::this_machine(threads));
+  cuda::Machine machine = cuda::machine_of(cuda::Device::get(device.index()).info());
+  machine.any_extent = any_extent;
+  return cuda_target(machine);
 }
 
 }  // namespace tensor::detail

@@ -62,7 +62,8 @@ Target cpu_target(const cpu::Machine& machine);
 Target cuda_target(const cuda::DeviceInfo& info);
 Target cuda_target(const cuda::Machine& machine);
 
-/// `threads` counts on the CPU only, 0 meaning all. UserError where there is no such device.
-Target target_of(const Device& device, int threads);
+/// `threads` counts on the CPU only, 0 meaning all. Kernels of a GPU that take `any_extent` are
+/// compiled once for many sizes. UserError where there is no such device.
+Target target_of(const Device& device, int threads, bool any_extent = false);
 
 }  // namespace tensor::detail

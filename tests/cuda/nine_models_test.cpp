@@ -23,7 +23,10 @@ namespace {
 // Distinct by their text, which their names hold a hash of.
 class Kernels {
  public:
-  explicit Kernels(int capability) : machine_(machine_of(typical_device(capability))) {}
+  explicit Kernels(int capability, bool any_extent = false)
+      : machine_(machine_of(typical_device(capability))) {
+    machine_.any_extent = any_extent;
+  }
 
   // Of a plan that nothing was measured for.
   void add(const LaidOutGraph& graph) {
@@ -99,6 +102,22 @@ TEST_P(KernelsOfTheNineModels, CompileWithoutSpills) {
 
 INSTANTIATE_TEST_SUITE_P(Sm, KernelsOfTheNineModels,
                          ::testing::Values(75, 80, 86, 89, 90, 100, 120),
+                         [](const auto& it) { return std::to_string(it.param); });
+
+class KernelsOfAnyExtent : public ::testing::TestWithParam<int> {};
+
+TEST_P(KernelsOfAnyExtent, CompileWithoutSpills) {
+  if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
+  Kernels kernels(GetParam(), true);
+  for (const auto& [name, make] : nine::nine_models(nine::on_gpu(f16, GetParam())))
+    kernels.add(make());
+  for (const auto& [name, make] : nine::programs(nine::on_gpu(f16, GetParam())))
+    kernels.add(make());
+  if (GetParam() == 90) add_shipped_plans(kernels);
+  kernels.expect_no_trouble();
+}
+
+INSTANTIATE_TEST_SUITE_P(Sm, KernelsOfAnyExtent, ::testing::Values(80, 90),
                          [](const auto& it) { return std::to_string(it.param); });
 
 class KernelsInBfloat16 : public ::testing::TestWithParam<int> {};

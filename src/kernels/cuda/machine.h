@@ -56,6 +56,9 @@ struct Machine {
   bool has_wgmma = false;          // and the tensor memory accelerator with it: families of its own
   bool multiplies_bf16 = false;    // and float32 rounded to tf32, on Tensor Cores
   bool is_short_of_registers = false;  // ptxas spills in tiles of 128 x 64 of mma.sync
+  /// Whether kernels take their problem's extents as an argument: one kernel then serves inputs of
+  /// many sizes, which the compiler need not be waited for, where else it knows all numbers.
+  bool any_extent = false;
   TimeModel times;
 };
 Machine machine_of(const DeviceInfo& device, const TimeModel& times);

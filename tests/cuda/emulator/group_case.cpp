@@ -365,33 +365,46 @@ Planned::Planned(const Laid& plan, const Tensors& inputs, const cuda::Machine& m
 }
 
 namespace {
+
 void expect_names(const cuda::Lowered& lowered) {
   for (const cuda::Call& call : lowered.calls)
     EXPECT_TRUE(cuda::follows_grammar(call.entry)) << call.entry;
 }
+
+// A typical GPU of this capability, whose kernels know their problem's extents, and one whose
+// kernels take any.
+std::vector<cuda::Machine> both_forms(int capability) {
+  std::vector<cuda::Machine> machines(2, cuda::machine_of(cuda::typical_device(capability)));
+  machines[1].any_extent = true;
+  return machines;
+}
+
 }  // namespace
 
 void expect_plan_emulated(const TensorFunction& function, const Tensors& inputs,
                           const Precision& precision, int capability) {
-  const cuda::Machine machine = cuda::machine_of(cuda::typical_device(capability));
-  Planned plan(function, inputs, precision, machine);
-  EXPECT_EQ(plan.on_host, "");
-  for (const cuda::Lowered& lowered : plan.lowered) expect_names(lowered);
-  plan.groups.check(plan.lowered, [&](const cuda::Lowered& l, std::span<const Operand> operands,
-                                      std::span<const Tensor> packed) {
-    emulate(l, operands, packed, {capability, {1, machine.device.shared_block_bytes}});
-  });
+  for (const cuda::Machine& machine : both_forms(capability)) {
+    Planned plan(function, inputs, precision, machine);
+    EXPECT_EQ(plan.on_host, "");
+    for (const cuda::Lowered& lowered : plan.lowered) expect_names(lowered);
+    plan.groups.check(plan.lowered, [&](const cuda::Lowered& l, std::span<const Operand> operands,
+                                        std::span<const Tensor> packed) {
+      emulate(l, operands, packed, {capability, {1, machine.device.shared_block_bytes}});
+    });
+  }
 }
 
 void expect_emulated(GroupCase& group, const GroupCase::Lower& lower, int capability, int seeds) {
-  const cuda::Machine machine = cuda::machine_of(cuda::typical_device(capability));
-  const cuda::Lowered lowered = lower(group.laid(), group.group(), machine);
-  for (int seed = 0; seed < seeds; ++seed)
-    group.check(lowered, [&](const cuda::Lowered& l, std::span<const Operand> operands,
-                             std::span<const Tensor> packed) {
-      emulate(l, operands, packed,
-              {capability, {static_cast<unsigned>(seed), machine.device.shared_block_bytes}});
-    });
+  for (const cuda::Machine& machine : both_forms(capability)) {
+    const cuda::Lowered lowered = lower(group.laid(), group.group(), machine);
+    expect_names(lowered);
+    for (int seed = 0; seed < seeds; ++seed)
+      group.check(lowered, [&](const cuda::Lowered& l, std::span<const Operand> operands,
+                               std::span<const Tensor> packed) {
+        emulate(l, operands, packed,
+                {capability, {static_cast<unsigned>(seed), machine.device.shared_block_bytes}});
+      });
+  }
 }
 
 void expect_emulated(GroupCase& group, const cuda::Family& family, int capability, int seeds) {
@@ -402,7 +415,6 @@ void expect_emulated(GroupCase& group, const cuda::Family& family, int capabilit
     return;
   }
   EXPECT_GT(*estimate, 0);
-  expect_names(built_by(family, group.laid(), group.group(), machine));
   const GroupCase::Lower lower = [&](const LaidOutGraph& laid, const Group& g,
                                      const cuda::Machine& on) {
     return built_by(family, laid, g, on);

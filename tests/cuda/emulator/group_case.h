@@ -84,8 +84,8 @@ class GroupCase {
   std::map<ValueId, Reference> reference_;
 };
 
-/// The case on the emulator, lowered for a typical GPU of this capability, in several orders of
-/// blocks, warps and lanes.
+/// The case on the emulator, lowered for a typical GPU of this capability in both forms of kernels
+/// (Machine::any_extent), in several orders of blocks, warps and lanes.
 void expect_emulated(GroupCase& group, const GroupCase::Lower& lower, int capability,
                      int seeds = 2);
 /// The same by a family, which must accept it.

@@ -98,13 +98,14 @@ double ScoresGroup::kernel_scale() const {
   return scale * (has_middle ? 1 : std::log2(std::exp(1.0)));
 }
 
-Epilogue ScoresGroup::middle_text(const LaidOutGraph& laid, const Group& group) const {
+Epilogue ScoresGroup::middle_text(const LaidOutGraph& laid, const Group& group,
+                                  Extents& numbers) const {
   Product product = seen_as(*this, keys);
   product.elementwise = nodes;
   product.code = middle;
   Group of_scores = group;
   of_scores.writes = {nodes.empty() ? scores : nodes.back()};
-  return epilogue_of(laid, of_scores, product, {.write = 0}, "Middle");
+  return epilogue_of(laid, of_scores, product, {.write = 0}, numbers, "Middle");
 }
 
 Source ScoresGroup::query_rows(const LaidOutGraph& laid, const Group& group, const Machine& machine,
@@ -135,7 +136,15 @@ std::vector<int> key_blocks(std::int64_t keys, int most) {
   return blocks;
 }
 
-AttentionParameters attention_parameters(const Epilogue& middle, const Epilogue& epilogue) {
+std::int64_t least_left(std::int64_t keys, int block, const Machine& machine) {
+  const std::int64_t left = keys - (ceil_div(keys, block) - 1) * block;
+  if (!machine.any_extent) return left;
+  // A block of all keys has them in whole steps; else the last one may have any number.
+  return keys <= block && left > block - kAttentionStep ? block - kAttentionStep + 1 : 1;
+}
+
+AttentionParameters attention_parameters(const Epilogue& middle, const Epilogue& epilogue,
+                                         const Extents& numbers) {
   AttentionParameters result;
   const auto members = [&](const Epilogue& part, const std::string& prefix) {
     std::string names;
@@ -145,10 +154,10 @@ AttentionParameters attention_parameters(const Epilogue& middle, const Epilogue&
       result.declarations += ",\n    " + parameter.substr(0, space) + name;
       names += (names.empty() ? "" : ", ") + name;
     }
-    return names;
+    return numbers.member_value(!names.empty()) + names;
   };
-  result.of_middle = members(middle, "middle_");
-  result.of_epilogue = members(epilogue, "result_");
+  result.objects = "  const Middle middle{" + members(middle, "middle_") + "};\n";
+  result.objects += "  const Epilogue epilogue{" + members(epilogue, "result_") + "};\n";
   return result;
 }
 

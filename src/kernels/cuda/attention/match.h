@@ -48,7 +48,7 @@ struct ScoresGroup {
   /// What the middle calculates for each score, roughly.
   double operations() const { return 2 * static_cast<double>(nodes.size()); }
   /// The struct Middle, which changes a score before the softmax.
-  Epilogue middle_text(const LaidOutGraph& laid, const Group& group) const;
+  Epilogue middle_text(const LaidOutGraph& laid, const Group& group, Extents& numbers) const;
   /// Queries or keys as rows of the depth; copied by a call of their own where they do not lie in
   /// chunks of 16 bytes.
   Source query_rows(const LaidOutGraph& laid, const Group& group, const Machine& machine,
@@ -82,11 +82,15 @@ Features features_of(const AttentionProblem& problem, const Machine& machine);
 /// which a smaller one needs as many blocks and calculates less for nothing.
 std::vector<int> key_blocks(std::int64_t keys, int most);
 
-/// The parameters of a kernel that middle and epilogue read from: ",\n    const float* middle_r0",
-/// and by which names their members are set.
+/// How many keys the last block of a row has at least, as far as the kernel's text knows.
+std::int64_t least_left(std::int64_t keys, int block, const Machine& machine);
+
+/// The parameters of a kernel that middle and epilogue read from: ",\n    const float* middle_r0".
 struct AttentionParameters {
-  std::string declarations, of_middle, of_epilogue;
+  std::string declarations;
+  std::string objects;  // `middle` and `epilogue`, declared in the kernel's body
 };
-AttentionParameters attention_parameters(const Epilogue& middle, const Epilogue& epilogue);
+AttentionParameters attention_parameters(const Epilogue& middle, const Epilogue& epilogue,
+                                         const Extents& numbers);
 
 }  // namespace tensor::cuda

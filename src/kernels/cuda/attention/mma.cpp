@@ -16,7 +16,11 @@ class AttentionMmaBuilder {
  public:
   AttentionMmaBuilder(const LaidOutGraph& laid, const Group& group, const Machine& machine,
                       AttentionGroup match)
-      : laid_(laid), group_(group), machine_(machine), m_(std::move(match)) {}
+      : laid_(laid),
+        group_(group),
+        machine_(machine),
+        m_(std::move(match)),
+        numbers_(machine.any_extent) {}
 
   Lowered run(const AttentionMmaSchedule* wanted) {
     const AttentionProblem& p = m_.problem;
@@ -27,8 +31,8 @@ class AttentionMmaBuilder {
             : attention_mma_schedule_of(attention_mma_space(p, machine_).of(group_.schedule));
     if (const std::string fault = p.fault(s, machine_); !fault.empty())
       internal_error("attention_mma", s.name(), ": ", fault);
-    epilogue_ = epilogue_of(laid_, group_, m_.result(), {});
-    middle_ = m_.middle_text(laid_, group_);
+    epilogue_ = epilogue_of(laid_, group_, m_.result(), {}, numbers_);
+    middle_ = m_.middle_text(laid_, group_, numbers_);
     queries_ = m_.query_rows(laid_, group_, machine_, lowered_);
     keys_ = m_.key_rows(laid_, group_, machine_, lowered_);
     values_ = m_.value_rows(laid_, group_, machine_, lowered_);
@@ -41,6 +45,8 @@ class AttentionMmaBuilder {
     call.arguments = {queries_.memory, keys_.memory, values_.memory};
     for (const Epilogue* part : {&middle_, &epilogue_})
       call.arguments.insert(call.arguments.end(), part->arguments.begin(), part->arguments.end());
+    numbers_.add_argument(call.arguments);
+    for (const Extents& numbers : factors()) numbers.add_argument(call.arguments);
     std::string what = "attention_mma_" + std::string(name(m_.dtype)) + "_f32_" + s.name();
     if (!middle_.name.empty()) what += "_" + middle_.name;
     name_kernel(call, machine_, what);
@@ -50,26 +56,54 @@ class AttentionMmaBuilder {
   }
 
  private:
-  std::string text_of(const AttentionMmaSchedule& s) const {
-    const AttentionProblem& p = m_.problem;
-    const AttentionParameters parameters = attention_parameters(middle_, epilogue_);
-    const std::string element(device_type(m_.dtype));
-    return "#include \"attention_mma.h\"\nusing namespace tensor::device;\n" +
-           factor_text("QueryFactor", queries_.factor, m_.dtype) +
-           factor_text("KeyFactor", keys_.factor, m_.dtype) +
-           factor_text("ValueFactor", values_.factor, m_.dtype) +
-           "struct Schedule {\n  using Element = " + element + ";\n" +
+  Extents factor(const Source& source, const char* type, const char* object) const {
+    return factor_numbers(source.factor, m_.dtype, machine_.any_extent, type, object);
+  }
+  // In the order of the kernel's parameters.
+  std::vector<Extents> factors() const {
+    return {factor(queries_, "QueryFactor", "query_factor"),
+            factor(keys_, "KeyFactor", "key_factor"),
+            factor(values_, "ValueFactor", "value_factor")};
+  }
+
+  void add_problem(const AttentionMmaSchedule& s) {
+    const auto& p = m_.problem;
+    const std::int64_t blocks = ceil_div(p.keys, s.block);
+    numbers_.text("using Queries = QueryFactor;");
+    numbers_.text("using Keys = KeyFactor;");
+    numbers_.text("using Values = ValueFactor;");
+    numbers_.constant("kDepth", p.depth);
+    numbers_.constant("kFeatures", p.features);
+    numbers_.text("static constexpr float kScale = " + literal(m_.kernel_scale(), f32) + ";");
+    numbers_.number("kQueries", p.queries);
+    numbers_.number("kBlocks", blocks);
+    numbers_.number("kLeft", p.keys - (blocks - 1) * s.block);
+    numbers_.divisor("kTiles", ceil_div(p.queries, s.queries()));
+  }
+
+  std::string schedule_text(const AttentionMmaSchedule& s) const {
+    const auto& p = m_.problem;
+    return "struct Schedule {\n  using Element = " + std::string(device_type(m_.dtype)) + ";\n" +
            constant_text("kWarps", s.warps) + constant_text("kSlabs", s.slabs) +
-           constant_text("kBlock", s.block) + constant_text("kStages", s.stages) +
-           flag_text("kIsAsync", machine_.copies_async) + flag_text("kKept", keeps_queries(p, s)) +
-           flag_text("kMiddle", m_.has_middle) +
-           "};\nstruct Problem {\n  using Queries = QueryFactor;\n  using Keys = KeyFactor;\n"
-           "  using Values = ValueFactor;\n" +
-           constant_text("kQueries", p.queries) + constant_text("kKeys", p.keys) +
-           constant_text("kDepth", p.depth) + constant_text("kFeatures", p.features) +
-           constant_text("kBatches", p.batches) +
-           "  static constexpr float kScale = " + literal(m_.kernel_scale(), f32) + ";\n};\n" +
-           middle_.text + epilogue_.text +
+           constant_text("kBlock", s.block) + flag_text("kWhole", p.keys <= s.block) +
+           constant_text("kLeastLeft", least_left(p.keys, s.block, machine_)) +
+           constant_text("kStages", s.stages) + flag_text("kIsAsync", machine_.copies_async) +
+           flag_text("kKept", keeps_queries(p, s)) + flag_text("kMiddle", m_.has_middle) + "};\n";
+  }
+
+  std::string text_of(const AttentionMmaSchedule& s) {
+    const auto& p = m_.problem;
+    const AttentionParameters parameters = attention_parameters(middle_, epilogue_, numbers_);
+    const std::string element(device_type(m_.dtype));
+    add_problem(s);
+    std::string structs, of_factors, objects = numbers_.object_text();
+    for (const Extents& numbers : factors()) {
+      structs += numbers.struct_text();
+      of_factors += numbers.last_parameter();
+      objects += numbers.object_text();
+    }
+    return "#include \"attention_mma.h\"\nusing namespace tensor::device;\n" + structs +
+           schedule_text(s) + numbers_.struct_text() + middle_.text + epilogue_.text +
            "using Attention = AttentionMma<Schedule, Problem, Middle, Epilogue>;\n"
            "static_assert(Attention::kSharedBytes == " +
            std::to_string(p.shared_bytes(s)) +
@@ -77,15 +111,17 @@ class AttentionMmaBuilder {
            ");\nextern \"C\" __global__ __launch_bounds__(Attention::kThreads, 1) void KERNEL(\n"
            "    const " +
            element + "* queries, const " + element + "* keys, const " + element + "* values" +
-           parameters.declarations + ") {\n  const Middle middle{" + parameters.of_middle +
-           "};\n  const Epilogue epilogue{" + parameters.of_epilogue +
-           "};\n  Attention::run(queries, keys, values, middle, epilogue);\n}\n";
+           parameters.declarations + numbers_.last_parameter() + of_factors + ") {\n" + objects +
+           parameters.objects +
+           "  Attention::run(problem, {query_factor, queries}, {key_factor, keys}, "
+           "{value_factor, values}, middle, epilogue);\n}\n";
   }
 
   const LaidOutGraph& laid_;
   const Group& group_;
   const Machine& machine_;
   AttentionGroup m_;
+  Extents numbers_;
   Epilogue middle_, epilogue_;
   Source queries_, keys_, values_;
   Lowered lowered_;

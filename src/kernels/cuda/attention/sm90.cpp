@@ -16,7 +16,11 @@ class AttentionSm90Builder {
  public:
   AttentionSm90Builder(const LaidOutGraph& laid, const Group& group, const Machine& machine,
                        AttentionGroup match)
-      : laid_(laid), group_(group), machine_(machine), m_(std::move(match)) {}
+      : laid_(laid),
+        group_(group),
+        machine_(machine),
+        m_(std::move(match)),
+        numbers_(machine.any_extent) {}
 
   Lowered run(const AttentionSchedule* wanted) {
     AttentionProblem& p = m_.problem;
@@ -32,8 +36,8 @@ class AttentionSm90Builder {
         !fault.empty())
       internal_error("attention_sm90", schedule.name(), ": ", fault);
     if (schedule.parts > 1) p.staged = false, staged = -1;  // what is joined is stored by threads
-    epilogue_ = epilogue_of(laid_, group_, result, {.write = staged});
-    middle_ = m_.middle_text(laid_, group_);
+    epilogue_ = epilogue_of(laid_, group_, result, {.write = staged}, numbers_);
+    middle_ = m_.middle_text(laid_, group_, numbers_);
     queries_ = m_.query_rows(laid_, group_, machine_, lowered_);
     keys_ = m_.key_rows(laid_, group_, machine_, lowered_);
     values_ = m_.value_rows(laid_, group_, machine_, lowered_);
@@ -65,6 +69,7 @@ class AttentionSm90Builder {
                       values_.map(m_.dtype, half_of(s)), results_.map(output, 64)};
     for (const Epilogue* part : {&middle_, &epilogue_})
       call.arguments.insert(call.arguments.end(), part->arguments.begin(), part->arguments.end());
+    numbers_.add_argument(call.arguments);
     std::string what = "attention_" + std::string(name(m_.dtype)) + "_f32_" + s.name();
     if (!middle_.name.empty()) what += "_" + middle_.name;
     name_kernel(call, machine_, what);
@@ -75,25 +80,40 @@ class AttentionSm90Builder {
   // Boxes have 256 rows at most.
   static int half_of(const AttentionSchedule& s) { return s.block > 256 ? s.block / 2 : s.block; }
 
-  std::string text_of(const AttentionSchedule& s, DType output) const {
+  void add_problem(const AttentionSchedule& s) {
     const AttentionProblem& p = m_.problem;
-    const AttentionParameters parameters = attention_parameters(middle_, epilogue_);
+    const std::int64_t units = ceil_div(p.queries, 64 * s.tiles),
+                       blocks = ceil_div(p.keys, s.block);
+    numbers_.constant("kDepth", p.depth);
+    numbers_.constant("kFeatures", p.features);
+    numbers_.text("static constexpr float kScale = " + literal(m_.kernel_scale(), f32) + ";");
+    numbers_.number("kQueries", p.queries);
+    numbers_.number("kBlocks", blocks);
+    numbers_.number("kLeft", p.keys - (blocks - 1) * s.block);
+    numbers_.divisor("kUnitsOfBatch", units);
+    numbers_.number("kWork", units * p.batches);
+    queries_.add_corner(numbers_, "queries");
+    keys_.add_corner(numbers_, "keys");
+    values_.add_corner(numbers_, "values");
+    results_.add_corner(numbers_, "results");
+  }
+
+  std::string text_of(const AttentionSchedule& s, DType output) {
+    const AttentionProblem& p = m_.problem;
+    const AttentionParameters parameters = attention_parameters(middle_, epilogue_, numbers_);
     const auto first = static_cast<int>(std::min<std::int64_t>(p.features, 64));
     const int rest = p.features > 64 ? static_cast<int>(p.features) - 64 : 8;
+    add_problem(s);
     return "#include \"attention_sm90.h\"\nusing namespace tensor::device;\nstruct Schedule {\n"
            "  using Element = " +
            std::string(device_type(m_.dtype)) +
            ";\n  using Output = " + std::string(device_type(output)) + ";\n" +
            constant_text("kGroups", s.groups) + constant_text("kTiles", s.tiles) +
-           constant_text("kBlock", s.block) + constant_text("kHalves", s.block / half_of(s)) +
-           constant_text("kStages", s.stages) + constant_text("kParts", s.parts) +
-           flag_text("kMiddle", m_.has_middle) + flag_text("kStaged", p.staged) +
-           "};\nstruct Problem {\n" + constant_text("kQueries", p.queries) +
-           constant_text("kKeys", p.keys) + constant_text("kDepth", p.depth) +
-           constant_text("kFeatures", p.features) + constant_text("kBatches", p.batches) +
-           "  static constexpr float kScale = " + literal(m_.kernel_scale(), f32) + ";\n" +
-           queries_.corner_text("queries") + keys_.corner_text("keys") +
-           values_.corner_text("values") + results_.corner_text("results") + "};\n" +
+           constant_text("kBlock", s.block) + flag_text("kWhole", p.keys <= s.block) +
+           constant_text("kLeastLeft", least_left(p.keys, s.block, machine_)) +
+           constant_text("kHalves", s.block / half_of(s)) + constant_text("kStages", s.stages) +
+           constant_text("kParts", s.parts) + flag_text("kMiddle", m_.has_middle) +
+           flag_text("kStaged", p.staged) + "};\n" + numbers_.struct_text() +
            wgmma_text("Scores", {half_of(s), m_.dtype}) +
            wgmma_text("Values", {first, m_.dtype, true, false, true}) +
            wgmma_text("ValuesRest", {rest, m_.dtype, true, false, true}) + middle_.text +
@@ -108,15 +128,16 @@ class AttentionSm90Builder {
            "    const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap "
            "keys,\n    const __grid_constant__ TensorMap values, const __grid_constant__ "
            "TensorMap results" +
-           parameters.declarations + ") {\n  const Middle middle{" + parameters.of_middle +
-           "};\n  const Epilogue epilogue{" + parameters.of_epilogue +
-           "};\n  Attention::run(queries, keys, values, results, middle, epilogue);\n}\n";
+           parameters.declarations + numbers_.last_parameter() + ") {\n" + numbers_.object_text() +
+           parameters.objects +
+           "  Attention::run(problem, queries, keys, values, results, middle, epilogue);\n}\n";
   }
 
   const LaidOutGraph& laid_;
   const Group& group_;
   const Machine& machine_;
   AttentionGroup m_;
+  Extents numbers_;
   Epilogue middle_, epilogue_;
   Source queries_, keys_, values_, results_;
   Lowered lowered_;

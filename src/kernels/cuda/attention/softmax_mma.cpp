@@ -51,7 +51,11 @@ class SoftmaxMmaBuilder {
  public:
   SoftmaxMmaBuilder(const LaidOutGraph& laid, const Group& group, const Machine& machine,
                     SoftmaxGroup match)
-      : laid_(laid), group_(group), machine_(machine), m_(std::move(match)) {}
+      : laid_(laid),
+        group_(group),
+        machine_(machine),
+        m_(std::move(match)),
+        numbers_(machine.any_extent) {}
 
   Lowered run(const SoftmaxSchedule* wanted) {
     const SoftmaxProblem& p = m_.problem;
@@ -62,8 +66,8 @@ class SoftmaxMmaBuilder {
             : attention_mma_schedule_of(softmax_mma_space(p, machine_).of(group_.schedule));
     if (const std::string fault = p.fault(s, machine_); !fault.empty())
       internal_error("softmax_mma", s.name(), ": ", fault);
-    epilogue_ = epilogue_of(laid_, group_, m_.result, {});
-    middle_ = m_.middle_text(laid_, group_);
+    epilogue_ = epilogue_of(laid_, group_, m_.result, {}, numbers_);
+    middle_ = m_.middle_text(laid_, group_, numbers_);
     queries_ = m_.query_rows(laid_, group_, machine_, lowered_);
     keys_ = m_.key_rows(laid_, group_, machine_, lowered_);
     Call call;
@@ -78,6 +82,8 @@ class SoftmaxMmaBuilder {
       call.arguments.insert(call.arguments.end(), part->arguments.begin(), part->arguments.end());
       if (!part->name.empty()) what += "_" + part->name;
     }
+    numbers_.add_argument(call.arguments);
+    for (const Extents& numbers : factors()) numbers.add_argument(call.arguments);
     name_kernel(call, machine_, what);
     lowered_.description = description_of(call);
     lowered_.calls.push_back(std::move(call));
@@ -85,23 +91,55 @@ class SoftmaxMmaBuilder {
   }
 
  private:
-  std::string text_of(const SoftmaxSchedule& s) const {
-    const SoftmaxProblem& p = m_.problem;
-    const AttentionParameters parameters = attention_parameters(middle_, epilogue_);
-    const std::string element(device_type(m_.dtype));
-    return "#include \"softmax_mma.h\"\nusing namespace tensor::device;\n" +
-           factor_text("QueryFactor", queries_.factor, m_.dtype) +
-           factor_text("KeyFactor", keys_.factor, m_.dtype) +
-           "struct Schedule {\n  using Element = " + element + ";\n" +
+  Extents factor(const Source& source, const char* type, const char* object) const {
+    return factor_numbers(source.factor, m_.dtype, machine_.any_extent, type, object);
+  }
+  // In the order of the kernel's parameters.
+  std::vector<Extents> factors() const {
+    return {factor(queries_, "QueryFactor", "query_factor"),
+            factor(keys_, "KeyFactor", "key_factor")};
+  }
+
+  void add_problem(const SoftmaxSchedule& s) {
+    const auto& p = m_.problem;
+    const std::int64_t blocks = ceil_div(p.keys, s.block);
+    numbers_.text("using Queries = QueryFactor;");
+    numbers_.text("using Keys = KeyFactor;");
+    numbers_.constant("kDepth", p.depth);
+    numbers_.flag("kWholeQueries", !machine_.any_extent && p.queries % s.queries() == 0);
+    numbers_.flag("kWholeKeys", !machine_.any_extent && p.keys % s.block == 0);
+    numbers_.number("kKeys", p.keys);
+    numbers_.text("static constexpr float kScale = " + literal(m_.kernel_scale(), f32) + ";");
+    numbers_.number("kQueries", p.queries);
+    numbers_.number("kBlocks", blocks);
+    numbers_.number("kLeft", p.keys - (blocks - 1) * s.block);
+    numbers_.divisor("kTiles", ceil_div(p.queries, s.queries()));
+  }
+
+  std::string schedule_text(const SoftmaxSchedule& s) const {
+    const auto& p = m_.problem;
+    return "struct Schedule {\n  using Element = " + std::string(device_type(m_.dtype)) + ";\n" +
            constant_text("kWarps", s.warps) + constant_text("kSlabs", s.slabs) +
-           constant_text("kBlock", s.block) + constant_text("kStages", s.stages) +
-           flag_text("kIsAsync", machine_.copies_async) + flag_text("kKept", keeps_queries(p, s)) +
-           flag_text("kMiddle", m_.has_middle) + flag_text("kPairs", p.keys % 2 == 0) +
-           "};\nstruct Problem {\n  using Queries = QueryFactor;\n  using Keys = KeyFactor;\n" +
-           constant_text("kQueries", p.queries) + constant_text("kKeys", p.keys) +
-           constant_text("kDepth", p.depth) + constant_text("kBatches", p.batches) +
-           "  static constexpr float kScale = " + literal(m_.kernel_scale(), f32) + ";\n};\n" +
-           middle_.text + epilogue_.text +
+           constant_text("kBlock", s.block) + flag_text("kWhole", p.keys <= s.block) +
+           constant_text("kLeastLeft", least_left(p.keys, s.block, machine_)) +
+           constant_text("kStages", s.stages) + flag_text("kIsAsync", machine_.copies_async) +
+           flag_text("kKept", keeps_queries(p, s)) + flag_text("kMiddle", m_.has_middle) +
+           flag_text("kPairs", p.keys % 2 == 0) + "};\n";
+  }
+
+  std::string text_of(const SoftmaxSchedule& s) {
+    const auto& p = m_.problem;
+    const AttentionParameters parameters = attention_parameters(middle_, epilogue_, numbers_);
+    const std::string element(device_type(m_.dtype));
+    add_problem(s);
+    std::string structs, of_factors, objects = numbers_.object_text();
+    for (const Extents& numbers : factors()) {
+      structs += numbers.struct_text();
+      of_factors += numbers.last_parameter();
+      objects += numbers.object_text();
+    }
+    return "#include \"softmax_mma.h\"\nusing namespace tensor::device;\n" + structs +
+           schedule_text(s) + numbers_.struct_text() + middle_.text + epilogue_.text +
            "using Softmax = SoftmaxMma<Schedule, Problem, Middle, Epilogue>;\n"
            "static_assert(Softmax::kSharedBytes == " +
            std::to_string(p.shared_bytes(s)) +
@@ -109,14 +147,16 @@ class SoftmaxMmaBuilder {
            ");\nextern \"C\" __global__ __launch_bounds__(Softmax::kThreads, 1) void KERNEL(\n"
            "    const " +
            element + "* queries, const " + element + "* keys" + parameters.declarations +
-           ") {\n  const Middle middle{" + parameters.of_middle + "};\n  const Epilogue epilogue{" +
-           parameters.of_epilogue + "};\n  Softmax::run(queries, keys, middle, epilogue);\n}\n";
+           numbers_.last_parameter() + of_factors + ") {\n" + objects + parameters.objects +
+           "  Softmax::run(problem, {query_factor, queries}, {key_factor, keys}, "
+           "middle, epilogue);\n}\n";
   }
 
   const LaidOutGraph& laid_;
   const Group& group_;
   const Machine& machine_;
   SoftmaxGroup m_;
+  Extents numbers_;
   Epilogue middle_, epilogue_;
   Source queries_, keys_;
   Lowered lowered_;

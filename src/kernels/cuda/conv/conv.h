@@ -10,6 +10,7 @@
 #include "src/kernels/cuda/family.h"
 #include "src/kernels/cuda/gemm/sm90.h"
 #include "src/kernels/cuda/generated/expression.h"
+#include "src/kernels/cuda/generated/extents.h"
 #include "tensor/ops.h"
 
 namespace tensor::cuda {
@@ -42,7 +43,9 @@ struct ConvEpilogue {
   std::vector<std::string> names;       // of the parameters alone
   std::vector<Argument> arguments;
 };
-ConvEpilogue conv_epilogue(const LaidOutGraph& laid, const Group& group, const Convolution& conv);
+/// With the numbers of the kernel's problem.
+ConvEpilogue conv_epilogue(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
+                           Extents& numbers);
 
 /// Where an image's elements lie: steps between neighbours of each axis.
 struct ImageSteps {
@@ -76,7 +79,10 @@ double packing_bytes(const Graph& graph, const Convolution& conv);
 struct WeightForm {
   std::int64_t rows = 1, row = 1;             // and the elements of one
   std::function<Tensor(const Tensor&)> pack;  // on the host
-  std::string text;  // of the same for templates/conv_plain.h's pack_weights
+  // The same for templates/conv_plain.h's pack_weights: along the depth lie groups of `group`
+  // elements, each with `taps` times `channels`.
+  std::int64_t group = 1, taps = 1, channels = 1;
+  bool are_patches = false, is_turned = false;
 };
 /// [output, tap, channel], channels filled up to a multiple of `channel_step` and rows to one of
 /// `row_step` elements.
@@ -94,8 +100,9 @@ double weight_packing_bytes(const Graph& graph, const Convolution& conv);
 /// What the kernel of a convolution is launched from.
 struct ConvLaunch {
   std::string header;                   // "conv_mma.h"
-  std::string text;                     // of the structs that `run` names
-  std::string run;                      // of parameters, E, epilogue and part
+  Extents problem;                      // the struct Problem
+  std::string text;                     // of the other structs that `run` names
+  std::string run;                      // of problem, parameters, E, epilogue and part
   std::vector<std::string> parameters;  // before those of the epilogue
   std::vector<Argument> arguments;
   std::int64_t blocks = 1;
@@ -104,11 +111,13 @@ struct ConvLaunch {
   int parts = 1;         // of the depth, each summed by blocks of its own
   unsigned cluster = 1;  // blocks that run together
 };
-/// "conv_mma_tf32_f32_3x3": how the kernel's name begins, before the tile (name_kernel).
-std::string conv_name(const char* how, std::string_view operands, const Convolution& conv);
+/// "conv_mma_tf32_f32_3x3": how the kernel's name begins, before the tile (name_kernel); without
+/// the window where the kernel takes any.
+std::string conv_name(const char* how, std::string_view operands, const Convolution& conv,
+                      const Machine& machine);
 /// Adds the call, and with several parts the one that adds them up. `what` names them.
-void add_calls(Lowered& lowered, const ConvLaunch& launch, const Convolution& conv,
-               const ConvEpilogue& epilogue, const std::string& what, const Machine& machine);
+void add_calls(Lowered& lowered, ConvLaunch launch, const LaidOutGraph& laid, const Group& group,
+               const Convolution& conv, const std::string& what, const Machine& machine);
 
 /// Into how many parts the depth may be split.
 inline constexpr int kConvParts[] = {1, 2, 3, 4, 6, 8};
@@ -171,12 +180,13 @@ std::span<const ConvSm90Schedule> conv_sm90_schedules();
 Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
                         const Machine& machine, const ConvSm90Schedule& schedule);
 
-/// Both extents as constants: name + h and name + w.
-std::string constant_text(const char* name, const Pair& pair, const char* h, const char* w);
-/// The members of a problem that any kernel reads, but for the depth.
-std::string problem_text(const Convolution& conv, const TensorProblem& problem);
+/// Adds the members of a problem that any kernel reads, but for the depth.
+void add_problem(Extents& numbers, const Convolution& conv, const TensorProblem& problem);
 /// Those of the window and the result.
-std::string window_text(const Convolution& conv, const TensorProblem& problem);
+void add_window(Extents& numbers, const Convolution& conv, const TensorProblem& problem);
+/// The numbers of a kernel of so many threads, with kThreads and kIsFar: in the fixed form where an
+/// int does not count them.
+Extents numbers_of_threads(std::int64_t threads, const Machine& machine);
 ImageSteps image_steps(const LaidOutGraph& laid, ValueId id);
 Pointer operand_pointer(const LaidOutGraph& laid, const Group& group, ValueId id);
 

@@ -23,8 +23,12 @@ std::string channels_type(const Access& a) {
 
 class Writer {
  public:
-  Writer(const LaidOutGraph& laid, const Group& group, const Convolution& conv)
-      : laid_(laid), group_(group), conv_(conv) {
+  Writer(const LaidOutGraph& laid, const Group& group, const Convolution& conv, Extents& numbers)
+      : laid_(laid),
+        group_(group),
+        conv_(conv),
+        numbers_(numbers),
+        outputs_(numbers.term(conv.outputs)) {
     for (const auto& load : conv.code.loads) add(reads_, load.value, "r");
     if (conv.bias >= 0) {
       // A vector: its axis is the channels'.
@@ -42,7 +46,7 @@ class Writer {
       if (name != "astype") e.name += (e.name.empty() ? "" : "_") + name;
     }
     TextWriter text;
-    text << "struct Epilogue {\n";
+    text << "struct Epilogue {\n" << numbers_.member_text();
     const auto member = [&](const Access& a, bool is_read) {
       const std::string pointer = (is_read ? "const " : "") + a.type + "* " + a.name;
       text << "  " << pointer << ";\n";
@@ -82,19 +86,23 @@ class Writer {
   }
 
   // The offset of a pixel and a channel: without divisions where pixels follow each other.
-  std::string offset(const Access& a) const {
+  std::string offset(const Access& a) {
     const ImageSteps& s = a.steps;
     const Pair& size = conv_.out_size;
-    std::string text = s.channel == 0 ? "0" : "i64(channel) * " + std::to_string(s.channel);
-    const auto plus = [&](const std::string& index, std::int64_t step) {
-      if (step != 0) text += " + i64(" + index + ") * " + std::to_string(step);
+    const auto product = [&](const std::string& index, std::int64_t step) {
+      return "i64(" + index + ")" + (step == 1 ? "" : " * " + numbers_.term(step));
     };
-    const std::string width = std::to_string(size.w), area = std::to_string(size.h * size.w);
+    std::string text = s.channel == 0 ? "0" : product("channel", s.channel);
+    const auto plus = [&](const std::string& index, std::int64_t step) {
+      if (step != 0) text += " + " + product(index, step);
+    };
     const bool has_images = conv_.images > 1;
     if ((size.h == 1 || s.row == s.column * size.w) &&
         (!has_images || s.image == s.column * size.w * size.h)) {
       plus("pixel", s.column);
     } else {
+      const std::string width = numbers_.divided_by("width", size.w),
+                        area = numbers_.divided_by("area", size.h * size.w);
       if (has_images) plus("pixel / " + area, s.image);
       plus("pixel % " + area + " / " + width, size.h > 1 ? s.row : 0);
       plus("pixel % " + width, size.w > 1 ? s.column : 0);
@@ -102,7 +110,12 @@ class Writer {
     return text;
   }
 
-  std::string channels_left() const { return std::to_string(conv_.outputs) + " - channel"; }
+  // How far apart channels are.
+  std::string channel_step(const Access& a) {
+    const std::int64_t step = a.steps.channel;
+    return step == 0 || step == 1 ? std::to_string(step) : numbers_.term(step);
+  }
+  std::string channels_left() const { return outputs_ + " - channel"; }
 
   void loads(TextWriter& text, const char* type, const char* function, bool of_line) {
     text << "  template <int kCount>\n  struct " << type << " {\n";
@@ -113,11 +126,11 @@ class Writer {
     for (const Access& a : reads_)
       if (a.is_line == of_line)
         text << "    read." << a.name << ".load(" << a.name << " + (" << offset(a) << "), "
-             << a.steps.channel << ", " << channels_left() << ");\n";
+             << channel_step(a) << ", " << channels_left() << ");\n";
     text << "    return read;\n  }\n";
   }
 
-  void finish(TextWriter& text) const {
+  void finish(TextWriter& text) {
     const char* sum = conv_.dtype == f64 ? "double" : "float";
     text << "  template <int kCount>\n  void finish(const " << sum
          << " (&sums)[kCount], const Line<kCount>& line,\n"
@@ -140,7 +153,7 @@ class Writer {
     text << "    }\n";
     for (const Access& a : writes_)
       text << "    store_channels<" << (a.is_packed ? "true" : "false") << ">(" << a.name << " + ("
-           << offset(a) << "), " << a.name << "_, " << a.steps.channel << ", " << channels_left()
+           << offset(a) << "), " << a.name << "_, " << channel_step(a) << ", " << channels_left()
            << ");\n";
     text << "  }\n";
   }
@@ -148,13 +161,16 @@ class Writer {
   const LaidOutGraph& laid_;
   const Group& group_;
   const Convolution& conv_;
+  Extents& numbers_;
+  const std::string outputs_;  // how many there are
   std::vector<Access> reads_, writes_;
 };
 
 }  // namespace
 
-ConvEpilogue conv_epilogue(const LaidOutGraph& laid, const Group& group, const Convolution& conv) {
-  return Writer(laid, group, conv).run();
+ConvEpilogue conv_epilogue(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
+                           Extents& numbers) {
+  return Writer(laid, group, conv, numbers).run();
 }
 
 ImageSteps image_steps(const LaidOutGraph& laid, ValueId id) {

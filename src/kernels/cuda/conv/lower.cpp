@@ -55,20 +55,27 @@ std::int64_t packed_bytes(const Graph& graph, const Convolution& conv) {
 
 // A call of `function` from templates/conv_plain.h by so many threads, on the image as it lies.
 Call pack_call(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
-               const std::string& function, const std::string& more, std::int64_t threads,
-               const Machine& machine) {
+               const std::string& function, const std::function<void(Extents&)>& add_more,
+               std::int64_t threads, const Machine& machine) {
   const ImageSteps s = image_steps(laid, conv.image);
   const DType from = laid.graph.type(conv.image).dtype;
+  Extents numbers = numbers_of_threads(threads, machine);
+  numbers.text("using From = " + std::string(device_type(from)) + ";");
+  numbers.text("using To = " + std::string(device_type(conv.dtype)) + ";");
+  numbers.numbers("k", conv.size, "Height", "Width");
+  numbers.number("kFrom", conv.channels);
+  numbers.number("kImageStep", s.image);
+  numbers.number("kChannelStep", s.channel);
+  numbers.number("kRowStep", s.row);
+  numbers.number("kColumnStep", s.column);
+  add_more(numbers);
   TextWriter text;
-  text << "#include \"conv_plain.h\"\nusing namespace tensor::device;\nstruct Problem {\n"
-       << "  using From = " << device_type(from) << ";\n  using To = " << device_type(conv.dtype)
-       << ";\n"
-       << constant_text("k", conv.size, "Height", "Width") << constant_text("kFrom", conv.channels)
-       << constant_text("kImageStep", s.image) << constant_text("kChannelStep", s.channel)
-       << constant_text("kRowStep", s.row) << constant_text("kColumnStep", s.column) << more
-       << "};\nextern \"C\" __global__ __launch_bounds__(256) void KERNEL(const Problem::From* "
-          "image,\n    Problem::To* packed) {\n  "
-       << function << "<Problem>(image, packed);\n}\n";
+  text << "#include \"conv_plain.h\"\nusing namespace tensor::device;\n"
+       << numbers.struct_text()
+       << "extern \"C\" __global__ __launch_bounds__(256) void KERNEL(const Problem::From* "
+          "image,\n    Problem::To* packed"
+       << numbers.last_parameter() << ") {\n"
+       << numbers.object_text() << "  " << function << "(problem, image, packed);\n}\n";
   Call call;
   call.source.text = text.str();
   call.launch.grid = {static_cast<unsigned>(ceil_div(threads, 256))};
@@ -76,6 +83,7 @@ Call pack_call(const LaidOutGraph& laid, const Group& group, const Convolution& 
   call.launch.overlaps_previous = true;
   call.arguments = {operand_pointer(laid, group, conv.image),
                     Pointer{Pointer::Base::scratch, 0, 0}};
+  numbers.add_argument(call.arguments);
   name_kernel(call, machine,
               function + "_" + std::string(name(from)) + "_" + std::string(name(conv.dtype)));
   return call;
@@ -97,22 +105,32 @@ void pack_image(TensorProblem& p, const LaidOutGraph& laid, const Group& group,
     p.taps.w = p.stride.w = p.dilation.w = 1;
     p.padding = 0;
   }
+  const std::int64_t of_thread = std::min(packed.channels, kChunk);
+  const std::int64_t groups = packed.channels / of_thread;
   p.before = pack_call(
       laid, group, conv, "pack_image",
-      constant_text("kImages", conv.images) +
-          constant_text("kOut", packed.size, "Height", "Width") +
-          constant_text("kChannels", packed.channels) +
-          constant_text("kPad", packed.padding, "Y", "X"),
-      conv.images * packed.size.h * packed.size.w * ceil_div(packed.channels, kChunk), machine);
+      [&](Extents& numbers) {
+        numbers.divisors("kOut", packed.size, "Height", "Width");
+        numbers.number("kChannels", packed.channels);
+        numbers.constant("kPacked", of_thread);
+        numbers.divisor("kGroups", groups);
+        numbers.numbers("kPad", packed.padding, "Y", "X");
+      },
+      conv.images * packed.size.h * packed.size.w * groups, machine);
 }
 
 // The problem on a matrix of windows.
 void pack_patches(TensorProblem& p, const LaidOutGraph& laid, const Group& group,
                   const Convolution& conv, const Machine& machine) {
   const std::int64_t row = patch_row(conv);
-  p.before = pack_call(laid, group, conv, "pack_patches",
-                       window_text(conv, p) + constant_text("kRow", row),
-                       conv.pixels() * (row / kChunk), machine);
+  p.before = pack_call(
+      laid, group, conv, "pack_patches",
+      [&](Extents& numbers) {
+        add_window(numbers, conv, p);
+        numbers.number("kRow", row);
+        numbers.divisor("kGroups", row / kChunk);
+      },
+      conv.pixels() * (row / kChunk), machine);
   p.are_patches = true;
   p.channels = row;
   p.size = conv.out_size;
@@ -123,25 +141,35 @@ void pack_patches(TensorProblem& p, const LaidOutGraph& laid, const Group& group
 
 }  // namespace
 
-std::string constant_text(const char* name, const Pair& pair, const char* h, const char* w) {
-  return constant_text((name + std::string(h)).c_str(), pair.h) +
-         constant_text((name + std::string(w)).c_str(), pair.w);
+Extents numbers_of_threads(std::int64_t threads, const Machine& machine) {
+  const bool is_far = threads > INT32_MAX / 2;
+  Extents numbers(machine.any_extent && !is_far);
+  numbers.flag("kIsFar", is_far);
+  numbers.number("kThreads", threads);
+  return numbers;
 }
 
-std::string window_text(const Convolution& conv, const TensorProblem& p) {
-  return constant_text("kTap", p.taps, "Rows", "Columns") +
-         constant_text("kStride", p.stride, "Y", "X") + constant_text("kPad", p.padding, "Y", "X") +
-         constant_text("kDilation", p.dilation, "Y", "X") +
-         constant_text("kOut", conv.out_size, "Height", "Width") +
-         constant_text("kPixels", conv.pixels()) + constant_text("kOutputs", conv.outputs);
+void add_window(Extents& numbers, const Convolution& conv, const TensorProblem& p) {
+  numbers.divisor("kTapColumns", p.taps.w);
+  numbers.divisor("kTaps", p.taps.h * p.taps.w);
+  numbers.divisors("kStride", p.stride, "Y", "X");
+  numbers.numbers("kPad", p.padding, "Y", "X");
+  numbers.numbers("kDilation", p.dilation, "Y", "X");
+  numbers.divisor("kOutWidth", conv.out_size.w);
+  numbers.divisor("kOutArea", conv.out_size.h * conv.out_size.w);
+  numbers.number("kPixels", conv.pixels());
+  numbers.divisor("kOutputs", conv.outputs);
 }
 
-std::string problem_text(const Convolution& conv, const TensorProblem& p) {
-  return "  using Element = " + std::string(device_type(conv.dtype)) + ";\n" +
-         constant_text("k", p.size, "Height", "Width") + constant_text("kChannels", p.channels) +
-         constant_text("kImageStep", p.steps.image) +
-         constant_text("kChannelStep", p.steps.channel) + constant_text("kRowStep", p.steps.row) +
-         constant_text("kColumnStep", p.steps.column) + window_text(conv, p);
+void add_problem(Extents& numbers, const Convolution& conv, const TensorProblem& p) {
+  numbers.text("using Element = " + std::string(device_type(conv.dtype)) + ";");
+  numbers.numbers("k", p.size, "Height", "Width");
+  numbers.divisor("kChannels", p.channels);
+  numbers.number("kImageStep", p.steps.image);
+  numbers.number("kChannelStep", p.steps.channel);
+  numbers.number("kRowStep", p.steps.row);
+  numbers.number("kColumnStep", p.steps.column);
+  add_window(numbers, conv, p);
 }
 
 TensorProblem tensor_problem(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
@@ -188,89 +216,107 @@ std::string joined(const std::vector<std::string>& parts, const char* between) {
   return text;
 }
 
-struct ConvKernel {
-  std::string header, structs, run;     // as of ConvLaunch
-  std::vector<std::string> parameters;  // before those of the epilogue
-  std::string bounds;
-};
+// Where sums of parts lie: behind what there is of scratch.
+std::int64_t partial_at(const Lowered& lowered) { return round_up(lowered.scratch_bytes, 1024); }
 
-// `is_last`: with the epilogue; else sums of a part are stored.
-std::string text_of(const ConvKernel& kernel, const Convolution& conv, const ConvEpilogue& epilogue,
-                    bool is_last) {
-  const std::string sums =
-      "PartialSums<" + std::to_string(conv.pixels()) + ", " + std::to_string(conv.outputs) + ">";
-  std::vector<std::string> parameters = kernel.parameters;
-  if (is_last)
-    parameters.insert(parameters.end(), epilogue.parameters.begin(), epilogue.parameters.end());
+// A kernel whose problem has all its members: sums of parts are stored, unless there is an
+// epilogue.
+std::string text_of(const ConvLaunch& launch, const std::string& bounds,
+                    const ConvEpilogue* epilogue) {
+  std::vector<std::string> parameters = launch.parameters;
+  if (epilogue)
+    parameters.insert(parameters.end(), epilogue->parameters.begin(), epilogue->parameters.end());
   else
     parameters.emplace_back("float* sums");
+  const Extents& numbers = launch.problem;
   TextWriter text;
-  text << "#include \"" << kernel.header << "\"\nusing namespace tensor::device;\n"
-       << kernel.structs
-       << (is_last ? epilogue.text + "using E = Epilogue;\n" : "using E = " + sums + ";\n")
-       << "extern \"C\" __global__ __launch_bounds__(" << kernel.bounds << ") void KERNEL(\n    "
-       << joined(parameters, ",\n    ")
-       << ") {\n  const int part = " << (is_last ? "0" : "static_cast<int>(blockIdx.y)")
-       << ";\n  const E epilogue{" << (is_last ? joined(epilogue.names, ", ") : "sums, part")
-       << "};\n  " << kernel.run << "\n}\n";
+  text << "#include \"" << launch.header << "\"\nusing namespace tensor::device;\n"
+       << numbers.struct_text() << launch.text
+       << (epilogue ? epilogue->text + "using E = Epilogue;\n"
+                    : "using E = PartialSums<Problem>;\n")
+       << "extern \"C\" __global__ __launch_bounds__(" << bounds << ") void KERNEL(\n    "
+       << joined(parameters, ",\n    ") << numbers.last_parameter() << ") {\n"
+       << numbers.object_text()
+       << "  const int part = " << (epilogue ? "0" : "static_cast<int>(blockIdx.y)")
+       << ";\n  const E epilogue{"
+       << (epilogue ? numbers.member_value(!epilogue->names.empty()) + joined(epilogue->names, ", ")
+                    : "problem, sums, part")
+       << "};\n  " << launch.run << "\n}\n";
   return text.str();
 }
 
 // What adds up the parts, as the last kernel.
-ConvKernel adding_parts(const Convolution& conv, int parts) {
-  return {"conv_tile.h",
-          "",
-          "finish_partial_sums<" + std::to_string(conv.pixels()) + ", " +
-              std::to_string(conv.outputs) + ", " + std::to_string(parts) + ">(sums, epilogue);",
-          {"const float* sums"},
-          "256"};
+ConvLaunch adding_parts(const Convolution& conv, int parts, const Pointer& sums,
+                        const Machine& machine) {
+  const std::int64_t groups = ceil_div(conv.outputs, kChunk), threads = conv.pixels() * groups;
+  ConvLaunch launch;
+  launch.header = "conv_tile.h";
+  launch.problem = numbers_of_threads(threads, machine);
+  launch.problem.number("kPixels", conv.pixels());
+  launch.problem.number("kOutputs", conv.outputs);
+  launch.problem.divisor("kGroups", groups);
+  launch.problem.flag("kWholeOutputs", conv.outputs % kChunk == 0);
+  launch.run = "finish_partial_sums<" + std::to_string(parts) + ">(problem, sums, epilogue);";
+  launch.parameters = {"const float* sums"};
+  launch.arguments = {sums};
+  launch.blocks = ceil_div(threads, launch.threads);
+  return launch;
 }
 
-}  // namespace
-
-std::string conv_name(const char* how, std::string_view operands, const Convolution& conv) {
-  return std::string(conv.is_transposed ? "conv_transpose_" : "conv_") + how + "_" +
-         std::string(operands) + (conv.dtype == f64 ? "_f64_" : "_f32_") +
-         std::to_string(conv.taps.h) + "x" + std::to_string(conv.taps.w);
-}
-
-void add_calls(Lowered& lowered, const ConvLaunch& launch, const Convolution& conv,
-               const ConvEpilogue& epilogue, const std::string& what, const Machine& machine) {
-  const bool has_parts = launch.parts > 1;
-  const std::int64_t sums_at = round_up(lowered.scratch_bytes, 1024);
+void add_call(Lowered& lowered, const ConvLaunch& launch, const std::string& bounds,
+              const ConvEpilogue* epilogue, const std::string& what, const Machine& machine) {
   Call call;
-  call.source.text =
-      text_of({launch.header, launch.text, launch.run, launch.parameters,
-               std::to_string(launch.threads) + ", " + std::to_string(launch.resident)},
-              conv, epilogue, !has_parts);
+  call.source.text = text_of(launch, bounds, epilogue);
   call.launch.grid = {static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.parts)};
   call.launch.block = {static_cast<unsigned>(launch.threads)};
   call.launch.shared_bytes = static_cast<unsigned>(launch.shared_bytes);
   call.launch.cluster = launch.cluster;
   call.launch.overlaps_previous = true;
   call.arguments = launch.arguments;
-  const Pointer partial{Pointer::Base::scratch, 0, sums_at};
-  const std::string last = epilogue.name.empty() ? "" : "_" + epilogue.name;
-  if (has_parts) {
-    call.arguments.emplace_back(partial);
-    name_kernel(call, machine, what + "_part");
-    lowered.description = description_of(call);
-    lowered.calls.push_back(std::move(call));
-    lowered.scratch_bytes =
-        sums_at + launch.parts * conv.pixels() * conv.outputs * std::int64_t{sizeof(float)};
-    call = {};
-    call.source.text = text_of(adding_parts(conv, launch.parts), conv, epilogue, true);
-    const std::int64_t threads = conv.pixels() * ceil_div(conv.outputs, kChunk);
-    call.launch.grid = {static_cast<unsigned>(ceil_div(threads, 256))};
-    call.launch.block = {256};
-    call.launch.overlaps_previous = true;
-    call.arguments = {partial};
-  }
-  call.arguments.insert(call.arguments.end(), epilogue.arguments.begin(), epilogue.arguments.end());
-  name_kernel(call, machine,
-              (has_parts ? "add_parts_f32_p" + std::to_string(launch.parts) : what) + last);
-  if (!has_parts) lowered.description = description_of(call);
+  if (epilogue)
+    call.arguments.insert(call.arguments.end(), epilogue->arguments.begin(),
+                          epilogue->arguments.end());
+  else
+    call.arguments.emplace_back(Pointer{Pointer::Base::scratch, 0, partial_at(lowered)});
+  launch.problem.add_argument(call.arguments);
+  name_kernel(call, machine, what);
   lowered.calls.push_back(std::move(call));
+}
+
+}  // namespace
+
+std::string conv_name(const char* how, std::string_view operands, const Convolution& conv,
+                      const Machine& machine) {
+  return std::string(conv.is_transposed ? "conv_transpose_" : "conv_") + how + "_" +
+         std::string(operands) + (conv.dtype == f64 ? "_f64" : "_f32") +
+         (machine.any_extent
+              ? ""
+              : "_" + std::to_string(conv.taps.h) + "x" + std::to_string(conv.taps.w));
+}
+
+void add_calls(Lowered& lowered, ConvLaunch launch, const LaidOutGraph& laid, const Group& group,
+               const Convolution& conv, const std::string& what, const Machine& machine) {
+  const std::string bounds =
+      std::to_string(launch.threads) + ", " + std::to_string(launch.resident);
+  std::string name = what;
+  ConvLaunch adding;
+  ConvLaunch* last = &launch;
+  if (launch.parts > 1) {
+    launch.problem.flag("kWholeOutputs", conv.outputs % kChunk == 0);
+    const Pointer sums{Pointer::Base::scratch, 0, partial_at(lowered)};
+    add_call(lowered, launch, bounds, nullptr, what + "_part", machine);
+    lowered.description = description_of(lowered.calls.back());
+    lowered.scratch_bytes =
+        sums.bytes + launch.parts * conv.pixels() * conv.outputs * std::int64_t{sizeof(float)};
+    adding = adding_parts(conv, launch.parts, sums, machine);
+    name = "add_parts_f32_p" + std::to_string(launch.parts);
+    last = &adding;
+  }
+  const ConvEpilogue epilogue = conv_epilogue(laid, group, conv, last->problem);
+  if (!epilogue.name.empty()) name += "_" + epilogue.name;
+  add_call(lowered, *last, last == &launch ? bounds : std::to_string(last->threads), &epilogue,
+           name, machine);
+  if (last == &launch) lowered.description = description_of(lowered.calls.back());
 }
 
 }  // namespace tensor::cuda

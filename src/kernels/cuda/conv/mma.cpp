@@ -234,11 +234,16 @@ Lowered lower_mma(const LaidOutGraph& laid, const Group& group, const Convolutio
       add_weights(lowered, laid, group, conv, outputs_as_rows(conv, problem, 1, block), machine);
   ConvLaunch launch;
   launch.header = "conv_mma.h";
-  launch.text = "struct Problem {\n" + problem_text(conv, problem) +
-                constant_text("kDepth", depth) + "};\nstruct Schedule {\n" +
-                constant_text("kPixels", s.pixels) + constant_text("kOutputs", s.outputs) +
-                constant_text("kWarpsY", s.down) + constant_text("kWarpsX", s.across) +
-                constant_text("kStages", s.stages) + constant_text("kParts", s.parts) +
+  launch.problem = Extents(machine.any_extent);
+  add_problem(launch.problem, conv, problem);
+  launch.problem.number("kDepth", depth);
+  launch.problem.number("kSteps", depth / block);
+  launch.problem.divisor("kOutputBlocks", ceil_div(conv.outputs, s.outputs));
+  launch.problem.flag("kIsWholeDepth", depth == problem.taps.h * problem.taps.w * problem.channels);
+  launch.text = "struct Schedule {\n" + constant_text("kPixels", s.pixels) +
+                constant_text("kOutputs", s.outputs) + constant_text("kWarpsY", s.down) +
+                constant_text("kWarpsX", s.across) + constant_text("kStages", s.stages) +
+                constant_text("kParts", s.parts) +
                 "  static constexpr bool kIsAsync = " + (machine.copies_async ? "true" : "false") +
                 ";\n};\n";
   launch.threads = s.threads();
@@ -248,16 +253,16 @@ Lowered lower_mma(const LaidOutGraph& laid, const Group& group, const Convolutio
       "using Conv = ConvMma<Problem, Schedule, E>;\n  static_assert(Conv::kSharedBytes == " +
       std::to_string(launch.shared_bytes) +
       " && Conv::kThreads == " + std::to_string(launch.threads) +
-      ");\n  Conv::run(image, weights, epilogue, part);";
+      ");\n  Conv::run(problem, image, weights, epilogue, part);";
   launch.parameters = {"const Problem::Element* image", "const Problem::Element* weights"};
   launch.arguments = {problem.image, weights};
   launch.blocks = ceil_div(conv.pixels(), s.pixels) * ceil_div(conv.outputs, s.outputs);
   launch.parts = s.parts;
-  const std::string what = conv_name("mma", conv.is_tf32 ? "tf32" : name(conv.dtype), conv) + "_" +
-                           std::to_string(s.pixels) + "x" + std::to_string(s.outputs) + "x" +
-                           std::to_string(block) + "_s" + std::to_string(s.stages) +
-                           (s.parts > 1 ? "_k" + std::to_string(s.parts) : "");
-  add_calls(lowered, launch, conv, conv_epilogue(laid, group, conv), what, machine);
+  const std::string what =
+      conv_name("mma", conv.is_tf32 ? "tf32" : name(conv.dtype), conv, machine) + "_" +
+      std::to_string(s.pixels) + "x" + std::to_string(s.outputs) + "x" + std::to_string(block) +
+      "_s" + std::to_string(s.stages) + (s.parts > 1 ? "_k" + std::to_string(s.parts) : "");
+  add_calls(lowered, std::move(launch), laid, group, conv, what, machine);
   return lowered;
 }
 

@@ -20,10 +20,11 @@ TensorProblem plain_problem(const LaidOutGraph& laid, const Group& group, const 
   return p;
 }
 
-std::string types_text(const LaidOutGraph& laid, const Convolution& conv) {
+void add_types(Extents& numbers, const LaidOutGraph& laid, const Convolution& conv) {
   const auto type = [&](ValueId id) { return std::string(device_type(laid.graph.type(id).dtype)); };
-  return "  using Image = " + type(conv.image) + ";\n  using Weight = " + type(conv.weight) +
-         ";\n  using Sum = " + (conv.dtype == f64 ? "double" : "float") + ";\n";
+  numbers.text("using Image = " + type(conv.image) + ";");
+  numbers.text("using Weight = " + type(conv.weight) + ";");
+  numbers.text(std::string("using Sum = ") + (conv.dtype == f64 ? "double" : "float") + ";");
 }
 
 // ---- Tiles.
@@ -141,18 +142,24 @@ Lowered lower_tiled(const LaidOutGraph& laid, const Group& group, const Convolut
   ConvLaunch launch;
   launch.parts = tiling.parts;
   launch.header = "conv_plain.h";
-  launch.text = "struct Problem {\n" + types_text(laid, conv) + problem_text(conv, problem) +
-                constant_text("kWeightRow", row) + constant_text("kTileOutputs", tiling.outputs) +
-                constant_text("kParts", launch.parts) + "};\n";
-  launch.run = "ConvPlain<Problem, E>::run(image, weights, epilogue, part);";
+  launch.problem = Extents(machine.any_extent);
+  add_types(launch.problem, laid, conv);
+  add_problem(launch.problem, conv, problem);
+  launch.problem.constant("kTileOutputs", tiling.outputs);
+  launch.problem.constant("kParts", launch.parts);
+  launch.problem.number("kWeightRow", row);
+  launch.problem.number("kDepth", conv.depth());
+  launch.problem.number("kSteps", ceil_div(conv.depth(), kDepthStep));
+  launch.problem.divisor("kOutputBlocks", row / tiling.outputs);
+  launch.run = "ConvPlain<Problem, E>::run(problem, image, weights, epilogue, part);";
   launch.parameters = {"const Problem::Image* image", "const Problem::Weight* weights"};
   launch.arguments = {problem.image, weights};
   launch.blocks = ceil_div(conv.pixels(), kTilePixels) * (row / tiling.outputs);
   launch.resident = tiling.resident;
-  add_calls(lowered, launch, conv, conv_epilogue(laid, group, conv),
-            conv_name("tiled", name(conv.dtype), conv) +
+  add_calls(lowered, std::move(launch), laid, group, conv,
+            conv_name("tiled", name(conv.dtype), conv, machine) +
                 (tiling.outputs == 64 ? "_128x64x8_s2" : "_128x128x8_s2") +
-                (launch.parts > 1 ? "_k" + std::to_string(launch.parts) : ""),
+                (tiling.parts > 1 ? "_k" + std::to_string(tiling.parts) : ""),
             machine);
   return lowered;
 }
@@ -177,21 +184,23 @@ Lowered lower_direct(const LaidOutGraph& laid, const Group& group, const Convolu
   const bool turned = conv.is_transposed;
   ConvLaunch launch;
   launch.header = "conv_plain.h";
-  launch.text = "struct Problem {\n" + types_text(laid, conv) + problem_text(conv, problem) +
-                constant_text("kGroupChannels", conv.channels / conv.groups) +
-                constant_text("kGroupOutputs", conv.outputs / conv.groups) +
-                constant_text("kOutputStep", turned ? w.channel : w.image) +
-                constant_text("kInputStep", turned ? w.image : w.channel) +
-                constant_text("kTapRowStep", w.row) + constant_text("kTapColumnStep", w.column) +
-                "  static constexpr bool kIsTransposed = " + (turned ? "true" : "false") +
-                ";\n};\n";
-  launch.run = "convolve_directly<Problem>(image, weights, epilogue);";
+  Extents& numbers = launch.problem = numbers_of_threads(conv.pixels() * conv.outputs, machine);
+  add_types(numbers, laid, conv);
+  add_problem(numbers, conv, problem);
+  numbers.number("kGroupChannels", conv.channels / conv.groups);
+  numbers.divisor("kGroupOutputs", conv.outputs / conv.groups);
+  numbers.number("kOutputStep", turned ? w.channel : w.image);
+  numbers.number("kInputStep", turned ? w.image : w.channel);
+  numbers.number("kTapRowStep", w.row);
+  numbers.number("kTapColumnStep", w.column);
+  numbers.flag("kIsTransposed", turned);
+  launch.run = "convolve_directly(problem, image, weights, epilogue);";
   launch.parameters = {"const Problem::Image* image", "const Problem::Weight* weights"};
   launch.arguments = {problem.image, operand_pointer(laid, group, conv.weight)};
   launch.blocks = ceil_div(conv.pixels() * conv.outputs, launch.threads);
   Lowered lowered;
-  add_calls(lowered, launch, conv, conv_epilogue(laid, group, conv),
-            conv_name("direct", name(conv.dtype), conv), machine);
+  add_calls(lowered, std::move(launch), laid, group, conv,
+            conv_name("direct", name(conv.dtype), conv, machine), machine);
   return lowered;
 }
 

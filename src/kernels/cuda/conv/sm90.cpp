@@ -287,11 +287,14 @@ Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Conv
       add_weights(lowered, laid, group, conv, outputs_as_rows(conv, problem, 1, 1), machine);
   ConvLaunch launch;
   launch.header = "conv_sm90.h";
-  launch.text =
-      "struct Problem {\n" + problem_text(conv, problem) +
-      "  static constexpr bool kIsMatrix = " + (image.im2col ? "false" : "true") +
-      ";\n  static constexpr bool kWeightsFirst = " + (conv.is_constant ? "true" : "false") +
-      ";\n};\n" + schedule_text(conv, s);
+  launch.problem = Extents(machine.any_extent);
+  launch.problem.flag("kIsMatrix", !image.im2col);
+  launch.problem.flag("kWeightsFirst", conv.is_constant);
+  launch.problem.divisor("kChannelBlocks", problem.channels / kBlock);
+  launch.problem.number("kSteps", problem.taps.h * problem.taps.w * (problem.channels / kBlock));
+  launch.problem.divisor("kOutputBlocks", ceil_div(conv.outputs, s.outputs));
+  add_window(launch.problem, conv, problem);
+  launch.text = schedule_text(conv, s);
   launch.threads = s.threads();
   launch.resident = s.resident;
   launch.shared_bytes = s.shared_bytes();
@@ -300,7 +303,7 @@ Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Conv
       "Conv::kSharedBytes == " +
       std::to_string(launch.shared_bytes) +
       " && Conv::kThreads == " + std::to_string(launch.threads) +
-      ");\n  Conv::run(image, weights, epilogue);";
+      ");\n  Conv::run(problem, image, weights, epilogue);";
   launch.parameters = {"const __grid_constant__ TensorMap image",
                        "const __grid_constant__ TensorMap weights"};
   launch.arguments = {image, swizzled_boxes(conv.dtype, conv.outputs,
@@ -308,11 +311,11 @@ Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Conv
   launch.blocks = ceil_div(conv.pixels(), s.pixels()) * ceil_div(conv.outputs, s.outputs) * s.parts;
   launch.cluster = static_cast<unsigned>(s.parts);
   if (problem.before) lowered.calls.push_back(std::move(*problem.before));
-  const std::string what = conv_name("wgmma", name(conv.dtype), conv) + "_" +
+  const std::string what = conv_name("wgmma", name(conv.dtype), conv, machine) + "_" +
                            std::to_string(s.pixels()) + "x" + std::to_string(s.outputs) + "x" +
                            std::to_string(kBlock) + "_s" + std::to_string(s.stages) +
                            (s.parts > 1 ? "_k" + std::to_string(s.parts) : "");
-  add_calls(lowered, launch, conv, conv_epilogue(laid, group, conv), what, machine);
+  add_calls(lowered, std::move(launch), laid, group, conv, what, machine);
   return lowered;
 }
 

@@ -1,48 +1,49 @@
 // The forms in which kernels want the weights of convolutions, and how weights come into them: on
 // the host where they are constant, otherwise by a kernel in every run.
-
 #include "src/kernels/host/weights.h"
 #include "src/core/rounding.h"
 #include "src/kernels/cuda/conv/conv.h"
 #include "src/kernels/host/parallel.h"
-#include "src/kernels/host/weights.h"
 #include "tensor/text.h"
 
 namespace tensor::cuda {
 namespace {
-
-// The members of pack_weights' problem that say what lies where along the depth: groups of `group`
-// elements, each with `taps` times `channels`.
-std::string depth_text(std::int64_t group, std::int64_t taps, std::int64_t channels,
-                       bool are_patches, bool is_turned) {
-  return constant_text("kGroup", group) + constant_text("kGroupTaps", taps) +
-         constant_text("kGroupChannels", channels) +
-         "  static constexpr bool kArePatches = " + (are_patches ? "true" : "false") +
-         ";\n  static constexpr bool kIsTurned = " + (is_turned ? "true" : "false") + ";\n";
-}
 
 Call pack_call(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
                const WeightForm& form, const Pointer& to, const Machine& machine) {
   constexpr std::int64_t kThreads = 256;
   const ImageSteps s = image_steps(laid, conv.weight);
   const DType dtype = laid.graph.type(conv.weight).dtype;
+  const std::int64_t threads = form.rows * form.row;
+  Extents numbers = numbers_of_threads(threads, machine);
+  numbers.text("using Element = " + std::string(device_type(dtype)) + ";");
+  numbers.divisor("kRow", form.row);
+  numbers.number("kOutputs", conv.outputs);
+  numbers.number("kChannels", conv.channels);
+  numbers.divisor("kTapColumns", conv.taps.w);
+  numbers.divisor("kTaps", conv.taps.h * conv.taps.w);
+  numbers.number("kOutputStep", s.image);
+  numbers.number("kChannelStep", s.channel);
+  numbers.number("kTapRowStep", s.row);
+  numbers.number("kTapColumnStep", s.column);
+  numbers.divisor("kGroup", form.group);
+  numbers.number("kGroupTaps", form.taps);
+  numbers.divisor("kGroupChannels", form.channels);
+  numbers.flag("kArePatches", form.are_patches);
+  numbers.flag("kIsTurned", form.is_turned);
   TextWriter text;
-  text << "#include \"conv_plain.h\"\nusing namespace tensor::device;\nstruct Problem {\n"
-       << "  using Element = " << device_type(dtype) << ";\n"
-       << constant_text("kRows", form.rows) << constant_text("kRow", form.row)
-       << constant_text("kOutputs", conv.outputs) << constant_text("kChannels", conv.channels)
-       << constant_text("kTap", conv.taps, "Rows", "Columns")
-       << constant_text("kOutputStep", s.image) << constant_text("kChannelStep", s.channel)
-       << constant_text("kTapRowStep", s.row) << constant_text("kTapColumnStep", s.column)
-       << form.text << "};\nextern \"C\" __global__ __launch_bounds__(" << kThreads
-       << ") void KERNEL(const Problem::Element* weights,\n    Problem::Element* packed) {\n"
-       << "  pack_weights<Problem>(weights, packed);\n}\n";
+  text << "#include \"conv_plain.h\"\nusing namespace tensor::device;\n"
+       << numbers.struct_text() << "extern \"C\" __global__ __launch_bounds__(" << kThreads
+       << ") void KERNEL(const Problem::Element* weights,\n    Problem::Element* packed"
+       << numbers.last_parameter() << ") {\n"
+       << numbers.object_text() << "  pack_weights(problem, weights, packed);\n}\n";
   Call call;
   call.source.text = text.str();
-  call.launch.grid = {static_cast<unsigned>(ceil_div(form.rows * form.row, kThreads))};
+  call.launch.grid = {static_cast<unsigned>(ceil_div(threads, kThreads))};
   call.launch.block = {kThreads};
   call.launch.overlaps_previous = true;
   call.arguments = {operand_pointer(laid, group, conv.weight), to};
+  numbers.add_argument(call.arguments);
   name_kernel(call, machine, "pack_weights_" + std::string(name(dtype)));
   return call;
 }
@@ -57,32 +58,47 @@ Tensor rows_of(const Tensor& matrix, std::int64_t row) {
 WeightForm outputs_as_rows(const Convolution& conv, const TensorProblem& p,
                            std::int64_t channel_step, std::int64_t row_step) {
   if (p.are_patches)
-    return {conv.outputs, p.channels,
+    return {conv.outputs,
+            p.channels,
             [outputs = conv.outputs, row = p.channels](const Tensor& w) {
               return rows_of(reshape(w, {outputs, w.size() / outputs}), row);
             },
-            depth_text(1, 1, 1, true, false)};
+            1,
+            1,
+            1,
+            true,
+            false};
   // Taps that are one to the kernel.
   const std::int64_t taps = conv.taps.h * conv.taps.w / (p.taps.h * p.taps.w);
   const std::int64_t groups = p.taps.h * p.taps.w, group = round_up(p.channels, channel_step);
   const std::int64_t row = round_up(groups * group, row_step);
   return {
-      conv.outputs, row,
+      conv.outputs,
+      row,
       [=, outputs = conv.outputs, channels = p.pixel_channels](const Tensor& w) {
         const Tensor x = reshape(transpose(w, {0, 2, 3, 1}), {outputs, groups, taps, w.shape(1)});
         return cpu::spread(x, {outputs, row}, {row, group, channels, 1}, cpu::all_threads());
       },
-      depth_text(group, taps, p.pixel_channels, false, false)};
+      group,
+      taps,
+      p.pixel_channels,
+      false,
+      false};
 }
 
 WeightForm outputs_as_columns(const Convolution& conv, std::int64_t row) {
-  return {conv.depth(), row,
+  return {conv.depth(),
+          row,
           [row, depth = conv.depth()](const Tensor& w) {
             const std::int64_t column = w.shape(1) * row;
             return cpu::spread(transpose(w, {2, 3, 1, 0}), {depth, row},
                                {w.shape(3) * column, column, row, 1}, cpu::all_threads());
           },
-          depth_text(conv.channels, 1, conv.channels, false, true)};
+          conv.channels,
+          1,
+          conv.channels,
+          false,
+          true};
 }
 
 Pointer add_weights(Lowered& lowered, const LaidOutGraph& laid, const Group& group,

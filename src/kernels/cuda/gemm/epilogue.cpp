@@ -32,12 +32,13 @@ class Place {
     features_ = features;
   }
 
-  std::string text() const {
+  // `space`: of the operand.
+  std::string text(Extents& numbers, const std::string& space) const {
     if (!is_split_)
       return offset_text(columns_, column_strides_,
-                         "(row * " + std::to_string(features_) + " + feature)");
-    const std::string row = offset_text(rows_, row_strides_, "row"),
-                      column = offset_text(columns_, column_strides_, "feature");
+                         "(row * " + numbers.term(features_) + " + feature)", numbers, space);
+    const std::string row = offset_text(rows_, row_strides_, "row", numbers, space + "_row"),
+                      column = offset_text(columns_, column_strides_, "feature", numbers, space);
     const std::string first = reach_ > INT32_MAX ? "i64(" + row + ")" : row;
     return column == "0" ? first : row == "0" ? column : first + " + " + column;
   }
@@ -62,11 +63,17 @@ class Place {
 
 class EpilogueWriter {
  public:
-  EpilogueWriter(const LaidOutGraph& laid, const Group& group, const Product& product, Boxed boxed)
-      : laid_(laid), group_(group), product_(product), boxed_(boxed) {}
+  EpilogueWriter(const LaidOutGraph& laid, const Group& group, const Product& product, Boxed boxed,
+                 Extents& numbers, std::string name)
+      : laid_(laid),
+        group_(group),
+        product_(product),
+        boxed_(boxed),
+        numbers_(numbers),
+        name_(std::move(name)) {}
 
   void add_corrections(const Pointer& corrections) {
-    const std::string features = std::to_string(product_.features);
+    const std::string features = numbers_.term(product_.features);
     add_member("const float", "corrections", corrections);
     inputs_ += declaration("float", "column_sum") + declaration("float", "shift");
     const auto one = [&](const std::string& to, const std::string& index) {
@@ -79,7 +86,7 @@ class EpilogueWriter {
     methods_ += "  float gain() const { return corrections[2 * " + features + "]; }\n";
   }
 
-  Epilogue run(const std::string& name) {
+  Epilogue run() {
     for (const ValueId id : product_.elementwise)
       if (const Op op = laid_.graph[id].op; op != Op::astype && op != Op::copy)
         result_.name += (result_.name.empty() ? "" : "_") + std::string(info(op).name);
@@ -98,8 +105,8 @@ class EpilogueWriter {
         add_write(static_cast<int>(i));
     }
     result_.text =
-        "struct " + name + " {\n" + members_ + "  struct Inputs {\n" + inputs_ +
-        "  };\n  struct Outputs {\n" + outputs_ +
+        "struct " + name_ + " {\n" + numbers_.member_text() + members_ + "  struct Inputs {\n" +
+        inputs_ + "  };\n  struct Outputs {\n" + outputs_ +
         "  };\n"
         "  void load(Inputs& in, int row, int feature) const {\n" +
         load_ +
@@ -127,6 +134,10 @@ class EpilogueWriter {
     const Layout& layout = laid_.layouts[at(id)];
     return {as, broadcast_strides(layout.shape, layout.strides, as), layout.offset,
             product_.features};
+  }
+
+  std::string address_of(const std::string& pointer, const Place& where) {
+    return pointer + "[" + where.text(numbers_, name_ + "_" + pointer) + "]";
   }
 
   void add_member(const std::string& type, const std::string& name, const Pointer& pointer) {
@@ -167,7 +178,7 @@ class EpilogueWriter {
     if (where.differs_from_row_to_row()) ++result_.loads;
     if (!laid_.graph.is_constant(root_of(laid_.graph, load.value))) result_.reads_constants = false;
     add_input(type, load.name);
-    const std::string address = pointer + "[" + where.text() + "]";
+    const std::string address = address_of(pointer, where);
     load_ += "    in." + load.name + " = value_of(" + address + ");\n";
     if (where.has_pairs())
       load_pair_ += "    {\n      " + type + " pair[2];\n      load_pack<2>(pair, &" + address +
@@ -189,7 +200,7 @@ class EpilogueWriter {
     const std::string pointer = "w" + std::to_string(i);
     add_member(element, pointer, operand_of(group_, id, true));
     const Place where = place(id, type.shape);
-    const std::string address = pointer + "[" + where.text() + "]";
+    const std::string address = address_of(pointer, where);
     const auto one = [&](const std::string& from) {
       return address + " = stored<" + element + ">(" + from + "." + name + ");\n";
     };
@@ -208,6 +219,8 @@ class EpilogueWriter {
   const Group& group_;
   const Product& product_;
   const Boxed boxed_;
+  Extents& numbers_;
+  const std::string name_;
   Epilogue result_;
   std::string members_, inputs_, outputs_, load_, load_pair_, aliases_, results_, store_,
       store_pair_, methods_;
@@ -282,11 +295,24 @@ Boxed boxed_addend(const LaidOutGraph& laid, const Group& group, const Product& 
 }
 
 Epilogue epilogue_of(const LaidOutGraph& laid, const Group& group, const Product& product,
-                     Boxed boxed, const std::string& name,
+                     Boxed boxed, Extents& numbers, const std::string& name,
                      const std::optional<Pointer>& corrections) {
-  EpilogueWriter writer(laid, group, product, boxed);
+  EpilogueWriter writer(laid, group, product, boxed, numbers, name);
   if (corrections) writer.add_corrections(*corrections);
-  return writer.run(name);
+  return writer.run();
+}
+
+std::string Epilogue::more_parameters() const {
+  std::string all;
+  for (const std::string& parameter : parameters) all += ",\n    " + parameter;
+  return all;
+}
+
+std::string Epilogue::object_text(const Extents& numbers) const {
+  std::string members;
+  for (const std::string& parameter : parameters)
+    members += (members.empty() ? "" : ", ") + parameter.substr(parameter.rfind(' ') + 1);
+  return "  const Epilogue epilogue{" + numbers.member_value(!members.empty()) + members + "};\n";
 }
 
 }  // namespace tensor::cuda

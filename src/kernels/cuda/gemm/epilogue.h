@@ -10,15 +10,21 @@
 
 namespace tensor::cuda {
 
-/// The struct Epilogue of templates/gemm_sm90.h, which reads and writes operands. With a
-/// `corrections` pointer, of a normalised product, it has those of norm.h and the rows' sums, too.
+/// The struct Epilogue of templates/gemm_sm90.h, which reads and writes operands, with the numbers
+/// of the kernel's problem. With a `corrections` pointer, of a normalised product, it has those of
+/// norm.h and the rows' sums, too.
 struct Epilogue {
   std::string name;  // "add_gelu"
   std::string text;
-  std::vector<std::string> parameters;  // of the kernel, its members in order: "const float* r0"
+  std::vector<std::string> parameters;  // of the kernel, its pointers in order: "const float* r0"
   std::vector<Argument> arguments;
   int loads = 0;                // values read for each element that differ from row to row
   bool reads_constants = true;  // and nothing else
+
+  /// ",\n    const float* r0": the parameters behind others.
+  std::string more_parameters() const;
+  /// Declares the object `epilogue` in the kernel's body.
+  std::string object_text(const Extents& numbers) const;
 };
 /// What the kernel itself moves in boxes, -1 for nothing: one of the group's writes, which the
 /// epilogue's staged() gives it, and one of the code's loads, which take() gets from it.
@@ -26,7 +32,7 @@ struct Boxed {
   int write = -1, load = -1;
 };
 Epilogue epilogue_of(const LaidOutGraph& laid, const Group& group, const Product& product,
-                     Boxed boxed, const std::string& name = "Epilogue",
+                     Boxed boxed, Extents& numbers, const std::string& name = "Epilogue",
                      const std::optional<Pointer>& corrections = {});
 
 /// A value of the result's elements as tokens (rows) of features (depth), which lie next to each

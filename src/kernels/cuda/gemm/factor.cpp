@@ -9,45 +9,52 @@ namespace tensor::cuda {
 namespace {
 
 // Where the matrix `batch` begins, in elements.
-std::string offset_of_batch(const Factor& f) {
+std::string offset_of_batch(const Factor& f, Extents& numbers, const std::string& name) {
   std::string text = "0";
-  for (int axis = 0; axis < f.batch.rank(); ++axis)
-    text += " + i64(batch / " + std::to_string(f.batch_step[axis]) + " % " +
-            std::to_string(f.batch[axis]) + ") * " + std::to_string(f.batch_stride[axis]) + "ll";
+  for (int axis = 0; axis < f.batch.rank(); ++axis) {
+    const std::string of = name + std::to_string(axis) + "_";
+    text += " + i64(batch";
+    if (f.batch_step[axis] > 1) text += " / " + numbers.divided_by(of + "step", f.batch_step[axis]);
+    text += " % " + numbers.divided_by(of + "extent", f.batch[axis]) + ") * " +
+            numbers.term(f.batch_stride[axis]);
+  }
   return text;
 }
 
 // Copies a factor to dense rows at `to`, `pitch` elements long, zero beyond the depth.
 Call copy_factor(const Factor& factor, std::int64_t batches, DType dtype, std::int64_t pitch,
                  const Pointer& from, const Pointer& to, const Machine& machine) {
-  const std::string type(device_type(dtype)), depth = std::to_string(factor.depth),
-                                              rows = std::to_string(factor.rows),
-                                              width = std::to_string(pitch);
+  const std::string type(device_type(dtype));
   const std::int64_t elements = batches * factor.rows * pitch;
+  Extents numbers(machine.any_extent);
+  // Of more elements than an int counts, 64 bits are divided.
+  const bool is_far = elements > INT32_MAX;
+  const auto divided_by = [&](const char* by, std::int64_t value) {
+    return is_far ? "i64(" + numbers.term(value) + ")" : numbers.divided_by(by, value);
+  };
+  const std::string index = is_far ? "i" : "unsigned(i)", width = divided_by("width", pitch);
+  const std::string body =
+      "  for (i64 i = blockIdx.x * 256ll + threadIdx.x; i < " + numbers.term(elements) +
+      "; i += gridDim.x * 256ll) {\n    const int column = int(" + index + " % " + width +
+      "), row = int(" + index + " / " + width + " % " + divided_by("height", factor.rows) +
+      "), batch = int(" + index + " / " + divided_by("area", pitch * factor.rows) +
+      ");\n    to[i] = column < " + numbers.term(factor.depth) + " ? from[" +
+      offset_of_batch(factor, numbers, "batch") + " + i64(row) * " +
+      numbers.term(factor.row_stride) + " + i64(column) * " + numbers.term(factor.depth_stride) +
+      "] : stored<" + type + ">(0);\n  }\n";
   Call call;
-  call.source.text =
-      "#include \"numbers.h\"\nusing namespace tensor::device;\n"
-      "extern \"C\" __global__ __launch_bounds__(256) void KERNEL(const " +
-      type + "* from, " + type +
-      "* to) {\n"
-      "  wait_for_previous();\n  launch_next();\n"
-      "  for (i64 i = blockIdx.x * 256ll + threadIdx.x; i < " +
-      std::to_string(elements) +
-      "ll; i += gridDim.x * 256ll) {\n"
-      "    const int column = int(i % " +
-      width + "), row = int(i / " + width + " % " + rows + "), batch = int(i / " +
-      std::to_string(pitch * factor.rows) +
-      ");\n"
-      "    to[i] = column < " +
-      depth + " ? from[" + offset_of_batch(factor) + " + i64(row) * " +
-      std::to_string(factor.row_stride) + " + i64(column) * " +
-      std::to_string(factor.depth_stride) + "] : stored<" + type + ">(0);\n  }\n}\n";
+  call.source.text = "#include \"numbers.h\"\nusing namespace tensor::device;\n" +
+                     numbers.struct_text() +
+                     "extern \"C\" __global__ __launch_bounds__(256) void KERNEL(const " + type +
+                     "* from, " + type + "* to" + numbers.last_parameter() +
+                     ") {\n  wait_for_previous();\n  launch_next();\n" + body + "}\n";
   const auto blocks =
       std::min<std::int64_t>(ceil_div(elements, 256), 8 * machine.device.multiprocessors);
   call.launch.grid.x = static_cast<unsigned>(blocks);
   call.launch.block.x = 256;
   call.launch.overlaps_previous = machine.overlaps_launches;
   call.arguments = {from, to};
+  numbers.add_argument(call.arguments);
   name_kernel(call, machine, "rows_" + std::string(name(dtype)));
   return call;
 }
@@ -112,12 +119,28 @@ bool Factor::fits_boxes() const {
          std::all_of(batch_stride.begin(), batch_stride.end(), is_aligned);
 }
 
-std::string factor_text(const std::string& name, const Factor& f, DType dtype,
-                        const std::string& more) {
-  return "struct " + name + " {\n  using Element = " + std::string(device_type(dtype)) + ";\n" +
-         constant_text("kRows", f.rows) + constant_text("kDepth", f.depth) +
-         constant_text("kRowStride", f.row_stride) + constant_text("kDepthStride", f.depth_stride) +
-         more + "  static i64 at(int batch) { return " + offset_of_batch(f) + "; }\n};\n";
+Extents factor_numbers(const Factor& f, DType dtype, bool are_any, const std::string& type,
+                       const std::string& object) {
+  Extents numbers(are_any, type, object);
+  numbers.text("using Element = " + std::string(device_type(dtype)) + ";");
+  numbers.number("kRows", f.rows);
+  numbers.number("kDepth", f.depth);
+  // Neighbours are known to be some.
+  const auto add_stride = [&](const char* name, std::int64_t stride) {
+    stride == 1 ? numbers.constant(name, stride) : numbers.number(name, stride);
+  };
+  add_stride("kRowStride", f.row_stride);
+  add_stride("kDepthStride", f.depth_stride);
+  std::string begin = "0";
+  for (int axis = 0; axis < f.batch.rank(); ++axis) {
+    const std::string of = std::to_string(axis);
+    numbers.divisor("kStep" + of, f.batch_step[axis]);
+    numbers.divisor("kExtent" + of, f.batch[axis]);
+    numbers.number("kStride" + of, f.batch_stride[axis]);
+    begin += " + i64(batch / kStep" + of + " % kExtent" + of + ") * kStride" + of;
+  }
+  numbers.function("i64 at(int batch)", begin);
+  return numbers;
 }
 
 TensorMapOf Source::map(DType dtype, int box_rows) const {
@@ -134,15 +157,19 @@ TensorMapOf Source::map(DType dtype, int box_rows) const {
   return map;
 }
 
-std::string Source::corner_text(const std::string& name) const {
+void Source::add_corner(Extents& numbers, const std::string& name) const {
   const Factor& f = factor;
   std::string text = is_turned ? "y, x" : "x, y";
-  for (int axis = f.batch.rank() - 1; axis >= 0; --axis)
-    text +=
-        ", batch / " + std::to_string(f.batch_step[axis]) + " % " + std::to_string(f.batch[axis]);
-  const std::string axes = std::to_string(2 + f.batch.rank());
-  return "  static Corner<" + axes + "> " + name + "(int x, int y, int batch) { return {{" + text +
-         "}}; }\n";
+  for (int axis = f.batch.rank() - 1; axis >= 0; --axis) {
+    const std::string step = name + "_step" + std::to_string(axis),
+                      extent = name + "_extent" + std::to_string(axis);
+    if (f.batch_step[axis] > 1) numbers.divisor(step, f.batch_step[axis]);
+    numbers.divisor(extent, f.batch[axis]);
+    text += ", batch" + (f.batch_step[axis] > 1 ? " / " + step : "") + " % " + extent;
+  }
+  numbers.function(
+      "Corner<" + std::to_string(2 + f.batch.rank()) + "> " + name + "(int x, int y, int batch)",
+      "{{" + text + "}}");
 }
 
 Source copied(const Factor& factor, const Pointer& from, std::int64_t batches, DType dtype,

@@ -6,6 +6,7 @@
 
 #include "src/core/rounding.h"
 #include "src/kernels/cuda/family.h"
+#include "src/kernels/cuda/generated/extents.h"
 
 namespace tensor::cuda {
 
@@ -35,9 +36,9 @@ struct Factor {
   bool fits_boxes() const;
 };
 
-/// "struct NAME {...};": the factor for FactorTile of templates/gemm_tile.h. `more`: other members.
-std::string factor_text(const std::string& name, const Factor& factor, DType dtype,
-                        const std::string& more = "");
+/// The struct of a factor for FactorTile of templates/gemm_tile.h.
+Extents factor_numbers(const Factor& factor, DType dtype, bool are_any, const std::string& type,
+                       const std::string& object);
 
 /// Elements of 16 bits in 16 bytes, the least that the copy engine moves. Floats are held to the
 /// same, though half of it would do.
@@ -53,9 +54,9 @@ struct Source {
   /// Boxes of 128 bytes of depth (64 elements of 16 bits) by `box_rows` rows; turned, of 64 rows by
   /// 64 of depth.
   TensorMapOf map(DType dtype, int box_rows) const;
-  /// "static Corner<3> NAME(int x, int y, int batch) { return {{x, y, batch / 1 % 12}}; }": where
-  /// a box lies that begins at depth x and row y.
-  std::string corner_text(const std::string& name) const;
+  /// Adds the function "Corner<3> NAME(int x, int y, int batch)": where a box lies that begins at
+  /// depth x and row y.
+  void add_corner(Extents& numbers, const std::string& name) const;
 };
 
 /// The factor copied to dense rows in scratch memory by a call of its own, which is added.

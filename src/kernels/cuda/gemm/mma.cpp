@@ -1,6 +1,7 @@
 #include "src/kernels/cuda/gemm/mma.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/core/rounding.h"
 #include "src/kernels/cuda/families.h"
@@ -50,13 +51,16 @@ class GemmMmaBuilder {
         : group_.schedule.empty()
             ? gemm_tile_schedules(problem, multiplier_, machine_).front()
             : tile_schedule_of(gemm_tile_space(problem, multiplier_, machine_).of(group_.schedule));
-    epilogue_ = epilogue_of(laid_, group_, product_, {});
+    const std::int64_t elements = product_.batches * product_.rows * product_.features;
+    is_far_ = elements > INT32_MAX / 2;
+    numbers_ = Extents(are_any());
+    epilogue_ = epilogue_of(laid_, group_, product_, {}, numbers_);
     left_ = placed(*left_factor(laid_, product_));
     right_ = placed_right();
+    add_problem();
     if (is_plain() || !machine_.copies_async) schedule_.stages = 2;
     if (schedule_.parts > 1)
-      lowered_.scratch_bytes = schedule_.parts * product_.batches * product_.rows *
-                               product_.features * std::int64_t{sizeof(float)};
+      lowered_.scratch_bytes = schedule_.parts * elements * std::int64_t{sizeof(float)};
     add_product();
     if (schedule_.parts > 1) add_sum();
     return std::move(lowered_);
@@ -64,6 +68,8 @@ class GemmMmaBuilder {
 
  private:
   bool is_plain() const { return multiplier_ == Multiplier::plain; }
+  // More elements than an int counts are divided by constants only.
+  bool are_any() const { return machine_.any_extent && !is_far_; }
 
   int operand(ValueId id) const {
     const auto& reads = group_.reads;
@@ -87,40 +93,52 @@ class GemmMmaBuilder {
 
   bool is_async(const Side& s) const { return !is_plain() && s.chunk > 1 && machine_.copies_async; }
 
-  std::string factor_text_of(const char* name, const Side& s) const {
-    return factor_text(name, s.factor, product_.dtype,
-                       flag_text("kTurned", s.is_turned) + constant_text("kChunk", s.chunk) +
-                           flag_text("kIsAsync", is_async(s)));
+  Extents factor_of(const Side& s, const char* type, const char* object) const {
+    Extents factor = factor_numbers(s.factor, product_.dtype, are_any(), type, object);
+    factor.flag("kTurned", s.is_turned);
+    factor.constant("kChunk", s.chunk);
+    factor.flag("kIsAsync", is_async(s));
+    return factor;
+  }
+  Extents left_factor_of() const { return factor_of(left_, "LeftFactor", "left_factor"); }
+  Extents right_factor_of() const { return factor_of(right_, "RightFactor", "right_factor"); }
+
+  void add_problem() {
+    constexpr int kBand = 8;
+    const TileSchedule& s = schedule_;
+    const Product& p = product_;
+    const std::int64_t down = ceil_div(p.rows, s.rows), across = ceil_div(p.features, s.columns);
+    const std::int64_t step = is_plain() ? 16 : 64 / item_size(p.dtype);
+    const std::int64_t together = p.features % 2 == 0 ? 2 : 1;
+    numbers_.number("kRows", p.rows);
+    numbers_.number("kFeatures", p.features);
+    numbers_.number("kSteps", ceil_div(p.depth, step));
+    numbers_.number("kTilesDown", down);
+    numbers_.divisor("kTiles", down * across);
+    numbers_.divisor("kTilesOfBand", kBand * across);
+    numbers_.constant("kBand", kBand);
+    numbers_.number("kPartElements", p.batches * p.rows * p.features);
+    numbers_.divisor("kColumns", p.features / together);
+    numbers_.flag("kIsFar", is_far_);
+    numbers_.flag("kWholeRows", !are_any() && p.rows % s.rows == 0);
+    numbers_.flag("kWholeFeatures", p.features % s.columns == 0);
   }
 
   std::string definitions() const {
     const bool is_plain = this->is_plain();
     const TileSchedule& s = schedule_;
     return std::string("#include \"") + (is_plain ? "gemm_plain.h" : "gemm_mma.h") +
-           "\"\nusing namespace tensor::device;\n" + factor_text_of("LeftFactor", left_) +
-           factor_text_of("RightFactor", right_) +
+           "\"\nusing namespace tensor::device;\n" + left_factor_of().struct_text() +
+           right_factor_of().struct_text() +
            "struct Schedule {\n  using Left = LeftFactor;\n  using Right = RightFactor;\n" +
            constant_text("kRows", s.rows) + constant_text("kColumns", s.columns) +
-           constant_text("kParts", s.parts) + constant_text("kBand", 8) +
-           flag_text("kPairs", product_.features % 2 == 0) +
+           constant_text("kParts", s.parts) + flag_text("kPairs", product_.features % 2 == 0) +
            constant_text(is_plain ? "kThreadsY" : "kWarpsY", s.down) +
            constant_text(is_plain ? "kThreadsX" : "kWarpsX", s.across) +
            constant_text("kStages", s.stages) + flag_text("kWide", machine_.copies_async) +
-           flag_text("kRightFirst", product_.is_constant) + "};\nstruct Problem {\n" +
-           constant_text("kRows", product_.rows) + constant_text("kFeatures", product_.features) +
-           constant_text("kDepth", product_.depth) + constant_text("kBatches", product_.batches) +
-           "};\n" + epilogue_.text + "using Gemm = " + (is_plain ? "GemmPlain" : "GemmMma") +
+           flag_text("kRightFirst", product_.is_constant) + "};\n" + numbers_.struct_text() +
+           epilogue_.text + "using Gemm = " + (is_plain ? "GemmPlain" : "GemmMma") +
            "<Schedule, Problem, Epilogue>;\n";
-  }
-
-  // ", PARAMETERS" and "MEMBER, MEMBER".
-  std::pair<std::string, std::string> epilogue_parameters() const {
-    std::string parameters, members;
-    for (const std::string& parameter : epilogue_.parameters) {
-      parameters += ",\n    " + parameter;
-      members += (members.empty() ? "" : ", ") + parameter.substr(parameter.rfind(' ') + 1);
-    }
-    return {parameters, members};
   }
 
   void add(Call call, std::int64_t blocks, int threads, const std::string& what) {
@@ -134,7 +152,7 @@ class GemmMmaBuilder {
   void add_product() {
     const bool is_plain = this->is_plain();
     const TileSchedule& s = schedule_;
-    const auto [parameters, members] = epilogue_parameters();
+    const Extents left = left_factor_of(), right = right_factor_of();
     const int threads = s.threads(multiplier_);
     const std::string type(device_type(product_.dtype));
     const std::int64_t shared = is_plain ? 0 : shared_bytes();
@@ -144,12 +162,17 @@ class GemmMmaBuilder {
         (is_plain ? "" : "static_assert(Gemm::kSharedBytes == " + std::to_string(shared) + ");\n") +
         "extern \"C\" __global__ __launch_bounds__(" + std::to_string(threads) +
         ") void KERNEL(\n    const " + type + "* left, const " + type + "* right, float* partials" +
-        parameters + ") {\n  const Epilogue epilogue{" + members +
-        "};\n  Gemm::run(left, right, partials, epilogue);\n}\n";
+        epilogue_.more_parameters() + numbers_.last_parameter() + left.last_parameter() +
+        right.last_parameter() + ") {\n" + numbers_.object_text() + left.object_text() +
+        right.object_text() + epilogue_.object_text(numbers_) +
+        "  Gemm::run(problem, {left_factor, left}, {right_factor, right}, partials, "
+        "epilogue);\n}\n";
     call.launch.shared_bytes = static_cast<unsigned>(shared);
     call.arguments = {left_.memory, right_.memory, Pointer{Pointer::Base::scratch, 0, 0}};
     call.arguments.insert(call.arguments.end(), epilogue_.arguments.begin(),
                           epilogue_.arguments.end());
+    for (const Extents* numbers : {&std::as_const(numbers_), &left, &right})
+      numbers->add_argument(call.arguments);
     const std::int64_t blocks = ceil_div(product_.rows, s.rows) *
                                 ceil_div(product_.features, s.columns) * product_.batches * s.parts;
     std::string what =
@@ -174,16 +197,17 @@ class GemmMmaBuilder {
 
   void add_sum() {
     constexpr int kThreads = 256;
-    const auto [parameters, members] = epilogue_parameters();
     Call call;
     call.source.text = definitions() +
                        "extern \"C\" __global__ __launch_bounds__(256) void KERNEL(\n"
                        "    const float* partials" +
-                       parameters + ") {\n  const Epilogue epilogue{" + members +
-                       "};\n  Gemm::Tile::add_parts(epilogue, partials);\n}\n";
+                       epilogue_.more_parameters() + numbers_.last_parameter() + ") {\n" +
+                       numbers_.object_text() + epilogue_.object_text(numbers_) +
+                       "  Gemm::Tile::add_parts(problem, epilogue, partials);\n}\n";
     call.arguments = {Pointer{Pointer::Base::scratch, 0, 0}};
     call.arguments.insert(call.arguments.end(), epilogue_.arguments.begin(),
                           epilogue_.arguments.end());
+    numbers_.add_argument(call.arguments);
     const std::int64_t pairs =
         product_.batches * product_.rows * product_.features / (product_.features % 2 == 0 ? 2 : 1);
     const std::int64_t blocks =
@@ -199,6 +223,8 @@ class GemmMmaBuilder {
   Product product_;
   const Multiplier multiplier_;
   TileSchedule schedule_;
+  bool is_far_ = false;
+  Extents numbers_;
   Epilogue epilogue_;
   Side left_, right_;
   Lowered lowered_;

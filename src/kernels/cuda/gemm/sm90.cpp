@@ -10,13 +10,15 @@
 namespace tensor::cuda {
 namespace {
 
-std::string boolean_text(bool value) { return value ? "true" : "false"; }
-
 class GemmSm90Builder {
  public:
   GemmSm90Builder(const LaidOutGraph& laid, const Group& group, const Machine& machine,
                   Product product)
-      : laid_(laid), group_(group), machine_(machine), product_(std::move(product)) {}
+      : laid_(laid),
+        group_(group),
+        machine_(machine),
+        product_(std::move(product)),
+        numbers_(machine.any_extent) {}
 
   Lowered run(const GemmSchedule* wanted) {
     if (product_.is_shared && product_.batches > 1) {
@@ -112,7 +114,7 @@ class GemmSm90Builder {
 
   void add_kernel(const GemmSchedule& s, const Source& weights, const Source& inputs) {
     const Epilogue epilogue =
-        epilogue_of(laid_, group_, product_, boxed_, "Epilogue", corrections_);
+        epilogue_of(laid_, group_, product_, boxed_, numbers_, "Epilogue", corrections_);
     const bool staged = boxed_.write >= 0;
     const Source outputs = staged ? output_source() : inputs;
     const Source addends = boxed_.load >= 0 ? addend_source() : outputs;
@@ -134,6 +136,7 @@ class GemmSm90Builder {
                       addends.map(output_type, s.box_rows())};
     call.arguments.insert(call.arguments.end(), epilogue.arguments.begin(),
                           epilogue.arguments.end());
+    numbers_.add_argument(call.arguments);
     std::string what = "gemm_" + std::string(name(product_.dtype)) + "_f32_" + s.name();
     if (product_.norm) what += "_norm";
     if (product_.row_sums >= 0) what += "_sums";
@@ -160,50 +163,68 @@ class GemmSm90Builder {
            inputs + s.columns() / 2 * s.blocks + taken <= most;
   }
 
+  bool is_one_round(const GemmSchedule& s) const {
+    return s.tiles(problem_) * s.splits <= machine_.device.multiprocessors;
+  }
+
+  // The struct Schedule.
+  std::string schedule_text(const GemmSchedule& s, const Epilogue& epilogue, const Source& weights,
+                            DType output_type) const {
+    // Of any number of tokens the last tile may reach beyond them.
+    const bool has_whole_tokens =
+        !machine_.any_extent && product_.rows % (s.tokens * s.shares) == 0;
+    return "struct Schedule {\n  using Input = " + std::string(device_type(product_.dtype)) +
+           ";\n  using Output = " + std::string(device_type(output_type)) + ";\n" +
+           constant_text("kTokens", s.tokens) + constant_text("kFeatures", s.features) +
+           constant_text("kStages", s.stages) + constant_text("kGroups", s.groups) +
+           constant_text("kBlocks", s.blocks) + constant_text("kBand", s.band) +
+           flag_text("kSwapped", s.swapped) + flag_text("kHandsOver", s.hands_over()) +
+           flag_text("kTakesTurns", s.takes_turns) + flag_text("kTurned", weights.is_turned) +
+           flag_text("kWeightsFirst", product_.is_constant) +
+           flag_text("kStaged", boxed_.write >= 0) + flag_text("kAddend", boxed_.load >= 0) +
+           flag_text("kPairs", product_.features % 2 == 0) +
+           flag_text("kWholeFeatures", product_.features % s.features == 0) +
+           flag_text("kWholeTokens", has_whole_tokens) + constant_text("kSplits", s.splits) +
+           constant_text("kShares", s.shares) + flag_text("kReadFirst", reads_first(s, epilogue)) +
+           flag_text("kFeatureInputs", has_feature_inputs(epilogue)) +
+           flag_text("kNormalizes", product_.norm.has_value()) +
+           flag_text("kRowSums", product_.row_sums >= 0) + "};\n";
+  }
+
+  void add_problem(const GemmSchedule& s, const Source& weights, const Source& inputs,
+                   const Source& outputs, const Source& addends) {
+    const std::int64_t token_tiles = round_up(ceil_div(product_.rows, s.tokens), s.shares);
+    const std::int64_t feature_tiles = ceil_div(product_.features, s.features);
+    if (product_.norm)
+      numbers_.text("static constexpr float kEps = " + literal(product_.norm->eps, f32) + ";");
+    numbers_.number("kTokens", product_.rows);
+    numbers_.number("kFeatures", product_.features);
+    numbers_.number("kDepth", product_.depth);
+    numbers_.number("kBatches", product_.batches);
+    numbers_.number("kSteps", ceil_div(product_.depth, kGemmDepth));
+    numbers_.number("kTokenTiles", token_tiles);
+    numbers_.number("kTiles", token_tiles * feature_tiles * product_.batches);
+    numbers_.divisor("kTilesOfBatch", token_tiles * feature_tiles);
+    numbers_.divisor("kTilesOfBand", s.band * feature_tiles);
+    numbers_.choice("kOnce", product_.is_constant && is_one_round(s));
+    numbers_.choice("kLaunchFirst", s.launches_first && is_one_round(s));
+    weights.add_corner(numbers_, "weights");
+    inputs.add_corner(numbers_, "inputs");
+    outputs.add_corner(numbers_, "outputs");
+    addends.add_corner(numbers_, "addends");
+  }
+
   std::string text_of(const GemmSchedule& s, const Epilogue& epilogue, const Source& weights,
                       const Source& inputs, const Source& outputs, const Source& addends,
-                      DType output_type) const {
-    const auto number = [](const char* name, std::int64_t value) {
-      return std::string("  static constexpr int ") + name + " = " + std::to_string(value) + ";\n";
-    };
-    const auto flag = [](const char* name, bool value) {
-      return std::string("  static constexpr bool ") + name + " = " + boolean_text(value) + ";\n";
-    };
-    const bool is_one_round = s.tiles(problem_) * s.splits <= machine_.device.multiprocessors;
+                      DType output_type) {
     const bool leaves_room =
         s.leaves_room(problem_) &&
         2 * (s.needed_shared_bytes(problem_) + 2048) <= machine_.device.shared_bytes;
-    std::string parameters, members;
-    for (const std::string& parameter : epilogue.parameters) {
-      parameters += ",\n    " + parameter;
-      members += (members.empty() ? "" : ", ") + parameter.substr(parameter.rfind(' ') + 1);
-    }
     const WgmmaForm form{s.columns(), product_.dtype, false, weights.is_turned && s.swapped,
                          weights.is_turned && !s.swapped};
-    return "#include \"gemm_sm90.h\"\nusing namespace tensor::device;\nstruct Schedule {\n"
-           "  using Input = " +
-           std::string(device_type(product_.dtype)) +
-           ";\n  using Output = " + std::string(device_type(output_type)) + ";\n" +
-           number("kTokens", s.tokens) + number("kFeatures", s.features) +
-           number("kStages", s.stages) + number("kGroups", s.groups) + number("kBlocks", s.blocks) +
-           number("kBand", s.band) + flag("kSwapped", s.swapped) +
-           flag("kHandsOver", s.hands_over()) + flag("kTakesTurns", s.takes_turns) +
-           flag("kTurned", weights.is_turned) + flag("kWeightsFirst", product_.is_constant) +
-           flag("kStaged", boxed_.write >= 0) + flag("kAddend", boxed_.load >= 0) +
-           flag("kPairs", product_.features % 2 == 0) + number("kSplits", s.splits) +
-           number("kShares", s.shares) + flag("kOnce", product_.is_constant && is_one_round) +
-           flag("kReadFirst", reads_first(s, epilogue)) +
-           flag("kFeatureInputs", has_feature_inputs(epilogue)) +
-           flag("kLaunchFirst", is_one_round && s.launches_first) +
-           flag("kNormalizes", product_.norm.has_value()) +
-           flag("kRowSums", product_.row_sums >= 0) + "};\nstruct Problem {\n" +
-           (product_.norm
-                ? "  static constexpr float kEps = " + literal(product_.norm->eps, f32) + ";\n"
-                : "") +
-           number("kTokens", product_.rows) + number("kFeatures", product_.features) +
-           number("kDepth", product_.depth) + number("kBatches", product_.batches) +
-           weights.corner_text("weights") + inputs.corner_text("inputs") +
-           outputs.corner_text("outputs") + addends.corner_text("addends") + "};\n" +
+    add_problem(s, weights, inputs, outputs, addends);
+    return "#include \"gemm_sm90.h\"\nusing namespace tensor::device;\n" +
+           schedule_text(s, epilogue, weights, output_type) + numbers_.struct_text() +
            wgmma_text("Wgmma", form) + epilogue.text +
            "using Gemm = GemmSm90<Schedule, Problem, Wgmma, Epilogue>;\n"
            "static_assert(Gemm::kSharedBytes == " +
@@ -215,12 +236,9 @@ class GemmSm90Builder {
            "    const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap "
            "inputs,\n    const __grid_constant__ TensorMap outputs, const __grid_constant__ "
            "TensorMap addends" +
-           parameters +
-           ") {\n"
-           "  const Epilogue epilogue{" +
-           members +
-           "};\n"
-           "  Gemm::run(weights, inputs, outputs, addends, epilogue);\n}\n";
+           epilogue.more_parameters() + numbers_.last_parameter() + ") {\n" +
+           numbers_.object_text() + epilogue.object_text(numbers_) +
+           "  Gemm::run(problem, weights, inputs, outputs, addends, epilogue);\n}\n";
   }
 
   const LaidOutGraph& laid_;
@@ -229,6 +247,7 @@ class GemmSm90Builder {
   Product product_;
   GemmProblem problem_;
   Boxed boxed_;
+  Extents numbers_;
   std::optional<Pointer> corrections_;  // of a normalised product
   Lowered lowered_;
 };

@@ -53,8 +53,8 @@ void write_concatenate(const Graph& graph, ValueId id, SourceWriter& w, const st
     const std::string own = along(place, axis);
     const std::int64_t end = start + graph.type(parts[k]).shape[axis];
     if (k > 0) w.text << "else ";
-    if (k + 1 < parts.size()) w.text << "if (" << own << " < " << end << ") ";
-    if (start > 0) along(place, axis) = own + " - " + std::to_string(start);
+    if (k + 1 < parts.size()) w.text << "if (" << own << " < " << w.numbers.term(end) << ") ";
+    if (start > 0) along(place, axis) = own + " - " + w.numbers.term(start);
     w.text << "{\n";
     w.load(to, k, place, w.inner(), true);
     w.text << "}\n";
@@ -80,9 +80,10 @@ void write_pad(const Graph& graph, ValueId id, SourceWriter& w, const std::strin
   std::string condition = "true";
   for (int axis = 0; axis < inside.rank(); ++axis) {
     if (graph.type(id).shape[axis] == inside[axis]) continue;
-    if (before[axis] > 0) along(place, axis) += " - " + std::to_string(before[axis]);
+    if (before[axis] > 0) along(place, axis) += " - " + w.numbers.term(before[axis]);
     // As an unsigned number a place before the first one is a large one.
-    condition += " && unsigned(" + along(place, axis) + ") < " + std::to_string(inside[axis]) + "u";
+    condition +=
+        " && unsigned(" + along(place, axis) + ") < unsigned(" + w.numbers.term(inside[axis]) + ")";
   }
   declare(graph, id, w, to);
   w.text << "if (" << condition << ") {\n";
@@ -116,7 +117,7 @@ bool fits_take(const Graph& graph, ValueId id, int inner, int pack) {
 
 // Declares `index`, a place along `axis` of the first operand.
 void write_index(SourceWriter& w, const Texts& place, int axis) {
-  const std::string extent = std::to_string(w.operands[0].layout.shape[axis]);
+  const std::string extent = w.numbers.term(w.operands[0].layout.shape[axis]);
   w.text << "long long found[" << w.pack() << "];\n";
   w.load("found", 1, place, -1, false);
   w.text << "const int index = int(found[0] < 0 ? found[0] + " << extent << " : found[0]);\n";

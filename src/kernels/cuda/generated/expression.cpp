@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "src/kernels/cuda/generated/extents.h"
 #include "src/kernels/elementwise.h"
 #include "src/trace/group.h"
 #include "tensor/tensor.h"
@@ -200,34 +201,45 @@ std::optional<ElementCode> element_code(const Graph& graph, std::span<const Valu
 }
 
 std::string offset_text(const Shape& extents, const Strides& strides, const std::string& linear) {
+  Extents fixed;
+  return offset_text(extents, strides, linear, fixed, "");
+}
+
+std::string offset_text(const Shape& extents, const Strides& strides, const std::string& linear,
+                        Extents& numbers, const std::string& space) {
   struct Axis {
     std::int64_t extent, stride;
+    int first, end;  // of the axes that are merged, without those of extent 1
   };
   std::vector<Axis> axes;  // from the outermost on
   std::int64_t reach = 0;
+  int place = 0;
   for (int i = 0; i < extents.rank(); ++i) {
     if (extents[i] == 1) continue;
     reach += std::abs(strides[i]) * (extents[i] - 1);
+    const int first = place++;
     if (!axes.empty() && axes.back().stride == strides[i] * extents[i])
-      axes.back() = {axes.back().extent * extents[i], strides[i]};
+      axes.back() = {axes.back().extent * extents[i], strides[i], axes.back().first, place};
     else
-      axes.push_back({extents[i], strides[i]});
+      axes.push_back({extents[i], strides[i], first, place});
   }
+  const auto divisor = [&](std::int64_t value, int first, int end) {
+    return numbers.divided_by(space + "_" + std::to_string(first) + "_" + std::to_string(end),
+                              value);
+  };
   const bool is_far = reach > std::numeric_limits<std::int32_t>::max();
   std::string sum;
   std::int64_t inner = 1;  // elements inside the axis
   for (std::size_t i = axes.size(); i-- > 0; inner *= axes[i].extent) {
     if (axes[i].stride == 0) continue;
     std::string index = linear;
-    if (inner > 1) index = "unsigned(" + index + ") / " + std::to_string(inner) + "u";
+    if (inner > 1) index = "unsigned(" + index + ") / " + divisor(inner, axes[i].end, place);
     if (i > 0)
       index = (inner > 1 ? index : "unsigned(" + index + ")") + " % " +
-              std::to_string(axes[i].extent) + "u";
+              divisor(axes[i].extent, axes[i].first, axes[i].end);
     if (index != linear) index = "int(" + index + ")";
     if (is_far) index = "i64(" + index + ")";
-    if (axes[i].stride != 1)
-      index += " * " + (axes[i].stride < 0 ? "(" + std::to_string(axes[i].stride) + ")"
-                                           : std::to_string(axes[i].stride));
+    if (axes[i].stride != 1) index += " * " + numbers.term(axes[i].stride);
     sum = sum.empty() ? index : index + " + " + sum;
   }
   return sum.empty() ? "0" : sum;

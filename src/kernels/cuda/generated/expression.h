@@ -12,6 +12,8 @@
 
 namespace tensor::cuda {
 
+class Extents;
+
 /// How elements are stored: "float", "Half", "Bfloat16", "int", "long long", "bool", ...
 std::string_view device_type(DType dtype);
 /// What they are calculated in: "float" for the 16-bit floats, otherwise device_type.
@@ -49,6 +51,10 @@ std::optional<ElementCode> element_code(const Graph& graph, std::span<const Valu
 /// C++ expression of an int variable or an expression in parentheses. Axes are merged where they
 /// can be; what is left is divided by literals.
 std::string offset_text(const Shape& extents, const Strides& strides, const std::string& linear);
+/// The same with the numbers of `numbers`. Expressions of one `space`, an identifier, are of the
+/// same extents, and share what they divide by.
+std::string offset_text(const Shape& extents, const Strides& strides, const std::string& linear,
+                        Extents& numbers, const std::string& space);
 
 /// A number as a literal of a compute type.
 std::string literal(double value, DType dtype);

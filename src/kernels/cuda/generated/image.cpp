@@ -43,7 +43,8 @@ void begin_window(SourceWriter& w, const std::string& place, const std::string& 
          << " = 0; " << step << " < " << kernel << "; ++" << step << ") {\nconst int " << place
          << " = " << out << " * " << stride << " - " << padding << " + " << step << ";\n";
   if (padding > 0)
-    w.text << "if (" << place << " < 0 || " << place << " >= " << extent << ") continue;\n";
+    w.text << "if (" << place << " < 0 || " << place << " >= " << w.numbers.term(extent)
+           << ") continue;\n";
 }
 
 void write_pool(const Graph& graph, ValueId id, SourceWriter& w, const std::string& to,
@@ -87,46 +88,81 @@ bool accepts_interpolate(const Graph& graph, ValueId id) {
          (graph[id].attrs.text("mode") == "nearest" || (is_floating(dtype) && dtype != f64));
 }
 
-// Of an axis: "<7, 14".
-std::string extents_text(const Graph& graph, ValueId id, int axis) {
-  return "<" + std::to_string(graph.type(graph[id].inputs[0]).shape[axis]) + ", " +
-         std::to_string(graph.type(id).shape[axis]);
-}
-std::string corners_text(const Attrs& attrs) {
-  return attrs.flag("align_corners") ? ", true" : ", false";
-}
-
-// The type whose objects tell the taps of a place of an axis, and how many those are.
-std::pair<std::string, double> taps(const Graph& graph, ValueId id, int axis) {
+// An axis of a resized image.
+struct Resized {
+  std::int64_t from, to;
+  bool has_corners;
+  // By which a kernel of any extent may know that it is enlarged; 0 where it does not.
+  std::int64_t factor;
+};
+Resized resized(const Graph& graph, ValueId id, int axis) {
+  constexpr std::int64_t kMostFactor = 16;
   const Attrs& attrs = graph[id].attrs;
-  const std::int64_t from = graph.type(graph[id].inputs[0]).shape[axis],
-                     to = graph.type(id).shape[axis];
-  const std::string extents = extents_text(graph, id, axis);
-  const std::string mode = attrs.text("mode");
-  if (from == to) return {"SameTaps", 1};
-  if (mode == "nearest") return {"NearestTaps" + extents + ">", 1};
-  const bool is_cubic = mode == "bicubic";
-  if (attrs.flag("antialias"))
-    return {
-        "AntialiasedTaps" + extents + (is_cubic ? ", true>" : ", false>"),
-        (is_cubic ? 4.0 : 2.0) * static_cast<double>(std::max(from, to)) / static_cast<double>(to) +
-            2};
-  const std::string corners = corners_text(attrs) + ">";
-  if (is_cubic) return {"CubicTaps" + extents + corners, 4};
-  return {"LinearTaps" + extents + corners, 2};
+  Resized r{graph.type(graph[id].inputs[0]).shape[axis], graph.type(id).shape[axis],
+            attrs.flag("align_corners") && !attrs.flag("antialias"), 0};
+  const bool is_linear = attrs.text("mode") == "bilinear" && !attrs.flag("antialias");
+  if (is_linear && !r.has_corners && r.to % r.from == 0 && r.to / r.from <= kMostFactor)
+    r.factor = r.to / r.from;
+  return r;
 }
 
-double all_taps(const Graph& graph, ValueId id) {
-  return taps(graph, id, 2).second * taps(graph, id, 3).second;
+// How many taps a place of an axis has, about.
+double taps(const Graph& graph, ValueId id, int axis) {
+  const Attrs& attrs = graph[id].attrs;
+  const Resized r = resized(graph, id, axis);
+  const std::string mode = attrs.text("mode");
+  if (r.from == r.to || mode == "nearest") return 1;
+  const double usual = mode == "bicubic" ? 4 : 2;
+  if (!attrs.flag("antialias")) return usual;
+  return usual * static_cast<double>(std::max(r.from, r.to)) / static_cast<double>(r.to) + 2;
+}
+
+double all_taps(const Graph& graph, ValueId id) { return taps(graph, id, 2) * taps(graph, id, 3); }
+
+// Declares `name`, the taps of the place `place` of an axis; or, where `run` is more than 1, of so
+// many neighbours.
+void declare_taps(const Graph& graph, ValueId id, SourceWriter& w, int axis,
+                  const std::string& name, int run) {
+  const Attrs& attrs = graph[id].attrs;
+  const Resized r = resized(graph, id, axis);
+  const std::string& place = w.coordinates()[static_cast<std::size_t>(axis)];
+  if (r.from == r.to) {
+    w.text << "const SameTaps " << name << "(" << place << ");\n";
+    return;
+  }
+  const std::string mode = attrs.text("mode"), corners = r.has_corners ? "true" : "false";
+  const std::string object = name + "_axis", from = w.numbers.term(r.from);
+  std::string axis_type = "AnyAxis", members;
+  if (!w.numbers.are_any()) {
+    axis_type = "FixedAxis<" + from + ", " + std::to_string(r.to) + ", " + corners + ">";
+  } else if (r.factor > 0) {
+    axis_type = "EnlargedAxis<" + std::to_string(r.factor) + ">";
+    members = from;
+  } else {
+    const std::int64_t down = r.has_corners ? std::max<std::int64_t>(r.to - 1, 1) : 2 * r.to;
+    members = from + ", " + from + ", " + w.numbers.term(r.to) + ", " +
+              w.numbers.divided_by("down_" + place, down);
+  }
+  const bool is_cubic = mode == "bicubic";
+  const std::string type =
+      mode == "nearest" ? "NearestTaps<" + axis_type + ">"
+      : attrs.flag("antialias")
+          ? "AntialiasedTaps<" + axis_type + (is_cubic ? ", true>" : ", false>")
+      : is_cubic ? "CubicTaps<" + axis_type + ", " + corners + ">"
+      : run > 1  ? "LinearRun<" + axis_type + ", " + corners + ", " + std::to_string(run) + ">"
+                 : "LinearTaps<" + axis_type + ", " + corners + ">";
+  w.text << "const " << axis_type << " " << object << "{" << members << "};\nconst " << type << " "
+         << name << "(" << object << ", " << place << ");\n";
 }
 
 // Neighbours of an image that is enlarged are made of the same columns.
-int most_run(const Graph& graph, ValueId id) {
+int most_run(const Graph& graph, ValueId id, bool any_extent) {
   const Attrs& attrs = graph[id].attrs;
-  const std::int64_t from = graph.type(graph[id].inputs[0]).shape[3], to = graph.type(id).shape[3];
-  if (attrs.text("mode") != "bilinear" || attrs.flag("antialias") || from >= to) return 1;
+  const Resized r = resized(graph, id, 3);
+  if (attrs.text("mode") != "bilinear" || attrs.flag("antialias") || r.from >= r.to) return 1;
+  if (any_extent && r.factor == 0) return 1;  // their weights are not known
   int run = 8;
-  while (to % run != 0) run /= 2;
+  while (r.to % run != 0) run /= 2;
   return run;
 }
 
@@ -134,18 +170,16 @@ void write_interpolate(const Graph& graph, ValueId id, SourceWriter& w, const st
   const auto& c = w.coordinates();
   const std::string type(compute_type(graph.type(id).dtype));
   constexpr double kMostUnrolled = 16;
-  const std::string unroll =
-      all_taps(graph, id) <= kMostUnrolled ? "#pragma unroll\n" : "#pragma unroll 1\n";
+  const bool is_unrolled = all_taps(graph, id) <= kMostUnrolled &&
+                           !(w.numbers.are_any() && graph[id].attrs.flag("antialias"));
+  const std::string unroll = is_unrolled ? "#pragma unroll\n" : "#pragma unroll 1\n";
   const bool has_runs = w.run() > 1;
-  const std::string columns = !has_runs ? taps(graph, id, 3).first
-                                        : "LinearRun" + extents_text(graph, id, 3) +
-                                              corners_text(graph[id].attrs) + ", " +
-                                              std::to_string(w.run()) + ">";
   declare(graph, id, w, to, type + "(0)");
-  w.text << "{\nusing Rows = " << taps(graph, id, 2).first << ";\nusing Columns = " << columns
-         << ";\nconst Rows rows(" << c[2] << ");\nconst Columns columns(" << c[3] << ");\n"
-         << unroll << "for (int k = 0; k < Rows::kCount; ++k) {\n"
-         << unroll << "for (int l = 0; l < Columns::kCount; ++l) {\n"
+  w.text << "{\n";
+  declare_taps(graph, id, w, 2, "rows", 1);
+  declare_taps(graph, id, w, 3, "columns", w.run());
+  w.text << unroll << "for (int k = 0; k < rows.count(); ++k) {\n"
+         << unroll << "for (int l = 0; l < columns.count(); ++l) {\n"
          << type << " pixel[" << w.pack() << "];\n";
   w.load("pixel", 0, {c[0], c[1], "rows.place(k)", "columns.place(l)"},
          w.inner() <= 1 ? w.inner() : -1, true);

@@ -97,7 +97,8 @@ class PackGenerator {
         group_(group),
         machine_(machine),
         parts_(std::move(parts)),
-        operands_(laid.graph, group) {
+        operands_(laid.graph, group),
+        numbers_(machine.any_extent) {
     choose_order();
     order_for_runs();
     for (const auto& load : parts_.code.loads) loads_.push_back(access(load.value, load.as, false));
@@ -115,6 +116,7 @@ class PackGenerator {
     call.launch.block = {kPackThreads};
     call.launch.overlaps_previous = machine_.overlaps_launches;
     call.arguments = operands_.arguments();
+    numbers_.add_argument(call.arguments);
     const DType dtype = graph_.type(group_.writes.front()).dtype;
     name_kernel(call, machine_,
                 std::string(family) + "_" + std::string(name(dtype)) + "_" +
@@ -141,7 +143,7 @@ class PackGenerator {
     if (parts_.sources.size() != 1 || !parts_.is_uniform) return 1;
     const ValueId id = parts_.sources.front();
     const PackSource& source = *source_of(table_, graph_[id].op);
-    return source.most_run ? source.most_run(graph_, id) : 1;
+    return source.most_run ? source.most_run(graph_, id, machine_.any_extent) : 1;
   }
 
   // Results that lie along the runs are stored by run. Then threads lie along what the operand has
@@ -253,8 +255,8 @@ class PackGenerator {
     out << "#include \"numbers.h\"\n";
     if (uses_images()) out << "#include \"image.h\"\n";
     out << "using namespace tensor::device;\n"
-           "extern \"C\" __global__ __launch_bounds__("
-        << kPackThreads << ") void KERNEL(" << operands_.parameters()
+        << numbers_.struct_text() << "extern \"C\" __global__ __launch_bounds__(" << kPackThreads
+        << ") void KERNEL(" << operands_.parameters() << numbers_.last_parameter()
         << ") {\n"
            "launch_next();\n"
            "wait_for_previous();\n"
@@ -268,11 +270,15 @@ class PackGenerator {
     return !parts_.sources.empty() && table_.data() == image_sources().data();
   }
 
-  void begin_loop(TextWriter& out) const {
+  void begin_loop(TextWriter& out) {
+    if (end_.empty()) end_ = numbers_.term(count() / run_);
     out << "#pragma unroll\nfor (int u = 0; u < " << unroll_
-        << "; ++u) {\nconst int i = first + u * " << kPackThreads * pack_ << ";\nif (i < "
-        << count() / run_ << ") {\n";
+        << "; ++u) {\nconst int i = first + u * " << kPackThreads * pack_ << ";\nif (i < " << end_
+        << ") {\n";
   }
+
+  // Where all elements have the same coordinates, all offsets are of the same extents.
+  std::string space() { return parts_.is_uniform ? "i" : "i" + std::to_string(spaces_++); }
 
   // A thread's elements of an operand: so many pieces of so many elements.
   struct Pieces {
@@ -293,16 +299,17 @@ class PackGenerator {
     return is_whole ? Pieces{1, run_, true} : Pieces{run_, pack_, a.is_packed(pack_)};
   }
   // Loads or stores every piece of an array.
-  void move(TextWriter& out, const std::string& what, const Access& a,
-            const std::string& array) const {
+  void move(TextWriter& out, bool is_load, const Access& a, const std::string& array) {
     const Pieces p = pieces(a);
-    const std::string offset = offset_text(a.extents, a.strides, "i");
+    const std::string offset = offset_text(a.extents, a.strides, "i", numbers_, space());
+    const std::string across = p.count > 1 ? numbers_.term(a.across) : "";
     for (int k = 0; k < p.count; ++k) {
-      const std::string address = a.pointer + " + " + offset +
-                                  (k > 0 ? " + " + std::to_string(k * a.across) : ""),
-                        piece = array + "[" + std::to_string(k) + "]";
-      out << what << (p.is_packed ? "_pack(" : "_apart<" + std::to_string(a.inner().stride) + ">(")
-          << (what == "load" ? piece + ", " + address : address + ", " + piece) << ");\n";
+      const std::string address =
+          a.pointer + " + " + offset + (k > 0 ? " + " + std::to_string(k) + " * " + across : "");
+      const std::string piece = array + "[" + std::to_string(k) + "]";
+      const std::int64_t stride = a.inner().stride;
+      out << (is_load ? load_text(piece, address, p.size, p.is_packed, stride, numbers_)
+                      : store_text(address, piece, p.size, p.is_packed, stride, numbers_));
     }
   }
 
@@ -313,7 +320,7 @@ class PackGenerator {
           << pieces(loads_[k]).extents() << ";\n";
     if (loads_.empty()) return;
     begin_loop(out);
-    for (std::size_t k = 0; k < loads_.size(); ++k) move(out, "load", loads_[k], array(k) + "[u]");
+    for (std::size_t k = 0; k < loads_.size(); ++k) move(out, true, loads_[k], array(k) + "[u]");
     out << "}\n}\n";
   }
 
@@ -332,13 +339,13 @@ class PackGenerator {
         const auto at = std::find(order_.begin(), order_.end(), place++) - order_.begin();
         unit[static_cast<int>(at)] = at == across_ ? run_ : 1;
       }
-      out << "[[maybe_unused]] const int " << name << " = " << offset_text(extents, unit, "i")
-          << ";\n";
+      out << "[[maybe_unused]] const int " << name << " = "
+          << offset_text(extents, unit, "i", numbers_, "i") << ";\n";
       coordinates.push_back(name);
     }
     const int inner = inner_axis();
     SourceWriter writer(pack_, run_, inner < 0 ? shape.rank() - 1 : source_axis(id, inner),
-                        coordinates);
+                        coordinates, numbers_);
     for (const ValueId input : graph_[id].inputs)
       writer.operands.push_back(
           {operands_.pointer(input, false), layout(input), graph_.type(input).dtype});
@@ -364,7 +371,7 @@ class PackGenerator {
       out << array(k) << pieces(stores_[k]).element("e") << " = "
           << parts_.code.results.at(group_.writes[k]) << ";\n";
     out << "}\n";
-    for (std::size_t k = 0; k < stores_.size(); ++k) move(out, "store", stores_[k], array(k));
+    for (std::size_t k = 0; k < stores_.size(); ++k) move(out, false, stores_[k], array(k));
     out << "}\n}\n";
   }
 
@@ -377,6 +384,9 @@ class PackGenerator {
   Dims order_;  // of the axes of extent more than 1; empty where elements are taken row-major
   std::vector<Access> loads_, stores_;
   Operands operands_;
+  Extents numbers_;
+  std::string end_;  // of the loop
+  int spaces_ = 0;
   int pack_ = 1, most_pack_ = 8, unroll_ = 1;
   int run_ = 1, across_ = -1;  // packs of a thread, and the place in order_ that they lie along
 };
@@ -426,16 +436,36 @@ void SourceWriter::load(const std::string& to, std::size_t operand,
     if (from.layout.shape[axis] == 1 || stride == 0) continue;
     if (axis != along) others_aligned &= stride % pack_ == 0;
     offset += (offset.empty() ? "" : " + ") + std::string(is_far ? "i64(" : "(") +
-              coordinates[static_cast<std::size_t>(axis)] + ") * " + std::to_string(stride);
+              coordinates[static_cast<std::size_t>(axis)] + ")" +
+              (stride == 1 ? "" : " * " + numbers.term(stride));
   }
   if (offset.empty()) offset = "0";
   const std::int64_t stride =
       along < 0 || from.layout.shape[along] == 1 ? 0 : from.layout.strides[along];
-  if (aligned && others_aligned && stride == 1)
-    text << "load_pack(" << to << ", " << from.pointer << " + " << offset << ");\n";
-  else
-    text << "load_apart<" << stride << ">(" << to << ", " << from.pointer << " + " << offset
-         << ");\n";
+  const bool is_packed = aligned && others_aligned && stride == 1;
+  text << load_text(to, from.pointer + " + " + offset, pack_, is_packed, stride, numbers);
+}
+
+namespace {
+
+// The last argument of load_apart and store_apart: of one element it does not matter.
+std::string stride_text(int size, std::int64_t stride, Extents& numbers) {
+  if (size == 1 || stride == 0 || stride == 1) return size == 1 ? "1" : std::to_string(stride);
+  return numbers.term(stride);
+}
+
+}  // namespace
+
+std::string load_text(const std::string& array, const std::string& from, int size, bool is_packed,
+                      std::int64_t stride, Extents& numbers) {
+  if (is_packed) return "load_pack(" + array + ", " + from + ");\n";
+  return "load_apart(" + array + ", " + from + ", " + stride_text(size, stride, numbers) + ");\n";
+}
+
+std::string store_text(const std::string& to, const std::string& array, int size, bool is_packed,
+                       std::int64_t stride, Extents& numbers) {
+  if (is_packed) return "store_pack(" + to + ", " + array + ");\n";
+  return "store_apart(" + to + ", " + array + ", " + stride_text(size, stride, numbers) + ");\n";
 }
 
 std::optional<Implementation> consider_packs(std::span<const PackSource> sources,

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "src/kernels/cuda/generated/expression.h"
+#include "src/kernels/cuda/generated/extents.h"
 #include "src/kernels/cuda/generated/operands.h"
 #include "tensor/text.h"
 
@@ -40,9 +41,15 @@ class SourceWriter {
     Layout layout;
     DType dtype;
   };
-  SourceWriter(int pack, int run, int inner, std::vector<std::string> coordinates)
-      : pack_(pack), run_(run), inner_(inner), coordinates_(std::move(coordinates)) {}
+  SourceWriter(int pack, int run, int inner, std::vector<std::string> coordinates,
+               Extents& numbers_of_kernel)
+      : numbers(numbers_of_kernel),
+        pack_(pack),
+        run_(run),
+        inner_(inner),
+        coordinates_(std::move(coordinates)) {}
 
+  Extents& numbers;
   TextWriter text;
   std::vector<Operand> operands;  // of the source's node
 
@@ -75,8 +82,9 @@ struct PackSource {
   /// Loads of an element of the result.
   double (*loads)(const Graph& graph, ValueId id);
   /// How many neighbours along the last axis, from a multiple of that number on, share what they
-  /// load: a power of two that its extent is a multiple of. Null where none do.
-  int (*most_run)(const Graph& graph, ValueId id) = nullptr;
+  /// load: a power of two that its extent is a multiple of. Null where none do. `any_extent` as of
+  /// the machine.
+  int (*most_run)(const Graph& graph, ValueId id, bool any_extent) = nullptr;
 };
 
 /// One table a family, in that family's file.
@@ -88,6 +96,13 @@ std::span<const PackSource> image_sources();
 std::optional<Implementation> consider_packs(std::span<const PackSource> sources,
                                              std::string_view family, const Isolated& alone,
                                              const Machine& machine);
+
+/// Text that loads a thread's array of `size` elements of the memory at `from`, which lie together
+/// (`is_packed`) or `stride` apart; and text that stores it.
+std::string load_text(const std::string& array, const std::string& from, int size, bool is_packed,
+                      std::int64_t stride, Extents& numbers);
+std::string store_text(const std::string& to, const std::string& array, int size, bool is_packed,
+                       std::int64_t stride, Extents& numbers);
 
 /// Time to move so many bytes, from the second-level cache when they fit there, with the latency
 /// that any kernel has.

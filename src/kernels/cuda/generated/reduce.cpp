@@ -3,6 +3,7 @@
 // for registers, places of extremes, whole numbers and doubles.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "src/core/rounding.h"
 #include "src/core/view.h"
@@ -109,7 +110,8 @@ class ReduceGenerator {
         group_(group),
         machine_(machine),
         parts_(std::move(parts)),
-        operands_(laid.graph, group) {
+        operands_(laid.graph, group),
+        numbers_(machine.any_extent) {
     const Node& node = graph_[parts_.reduction];
     shape_ = squeezed(graph_.type(node.inputs[0]).shape);
     results_ = num_elements(node.type.shape);
@@ -201,9 +203,12 @@ class ReduceGenerator {
                        "; j += " + std::to_string(along_) + ") {\n";
     for (const auto& load : parts_.elements.loads) {
       const Strides strides = squeezed_strides(layout(load.value), load.as);
-      text += "const auto " + load.name + " = value_of(" + operands_.pointer(load.value, false) +
-              "[" + offset_text(chosen(shape_, kept_), chosen(strides, kept_), "result") + " + " +
-              offset_text(chosen(shape_, reduced_), chosen(strides, reduced_), "j") + "]);\n";
+      text +=
+          "const auto " + load.name + " = value_of(" + operands_.pointer(load.value, false) + "[" +
+          offset_text(chosen(shape_, kept_), chosen(strides, kept_), "result", numbers_, "result") +
+          " + " +
+          offset_text(chosen(shape_, reduced_), chosen(strides, reduced_), "j", numbers_, "j") +
+          "]);\n";
     }
     text += parts_.elements.body;
     const std::string x = parts_.before.empty()
@@ -213,13 +218,12 @@ class ReduceGenerator {
     return text + "state.take(convert<" + type + ">(" + x + "), j);\n}\n";
   }
 
-  std::string threads() const {
-    const std::string across = std::to_string(across_);
+  std::string threads() {
+    const std::string across = std::to_string(across_), results = numbers_.term(results_);
     return "const int place = blockIdx.x * " + across + " + threadIdx.x % " + across +
            ";\nconst int along = threadIdx.x / " + across + ";\nconst bool is_result = place < " +
-           std::to_string(results_) +
-           ";\n[[maybe_unused]] const int result = is_result ? place : " +
-           std::to_string(results_ - 1) + ";\n";
+           results + ";\n[[maybe_unused]] const int result = is_result ? place : " + results +
+           " - 1;\n";
   }
 
   std::string merging_threads() const {
@@ -233,55 +237,66 @@ class ReduceGenerator {
     const DType dtype = node.type.dtype;
     const double count = static_cast<double>(count_);
     std::string text;
-    if (node.op == Op::mean) text += "const auto count = " + literal(count, dtype) + ";\n";
+    if (node.op == Op::mean) text += "const auto count = " + number(count, dtype) + ";\n";
     if (node.op == Op::var)
       text +=
-          "const auto left = " + literal(std::max(count - node.attrs.number("ddof"), 0.0), dtype) +
+          "const auto left = " + number(std::max(count - node.attrs.number("ddof"), 0.0), dtype) +
           ";\n";
     text += "const " + std::string(compute_type(dtype)) +
             " y = " + std::string(row_of(node.op)->result) + ";\n";
     for (const auto& load : parts_.results.loads)
       text += "const auto " + load.name + " = value_of(" + operands_.pointer(load.value, false) +
-              "[" + offset_text(load.as, broadcast(load.value, load.as), "place") + "]);\n";
+              "[" +
+              offset_text(load.as, broadcast(load.value, load.as), "place", numbers_, space()) +
+              "]);\n";
     text += parts_.results.body;
     for (const ValueId id : group_.writes) {
       const Shape& shape = graph_.type(id).shape;
-      text += operands_.pointer(id, true) + "[" + offset_text(shape, layout(id).strides, "place") +
-              "] = stored<" + std::string(device_type(graph_.type(id).dtype)) + ">(" +
+      text += operands_.pointer(id, true) + "[" +
+              offset_text(shape, layout(id).strides, "place", numbers_, space()) + "] = stored<" +
+              std::string(device_type(graph_.type(id).dtype)) + ">(" +
               (id == parts_.reduction ? "y" : parts_.results.results.at(id)) + ");\n";
     }
     return text;
+  }
+  // Of a result: its extents may be merged otherwise than the others'.
+  std::string space() { return "place" + std::to_string(spaces_++); }
+  // A count of elements, or nearly: whole unless `ddof` is not.
+  std::string number(double value, DType dtype) {
+    if (!machine_.any_extent || value != std::floor(value)) return literal(value, dtype);
+    return "convert<" + std::string(compute_type(dtype)) + ">(" +
+           numbers_.term(static_cast<std::int64_t>(value)) + ")";
   }
   Strides broadcast(ValueId id, const Shape& as) const {
     return broadcast_strides(layout(id).shape, layout(id).strides, as);
   }
 
   std::string whole_text() {
-    return threads() + folding("along", std::to_string(count_)) + merging_threads() +
+    return threads() + folding("along", numbers_.term(count_)) + merging_threads() +
            "if (along == 0 && is_result) {\n" + finish() + "}\n";
   }
   std::string partial_text() {
-    const std::string chunk = std::to_string(ceil_div(count_, splits_));
+    const std::string chunk = numbers_.term(ceil_div(count_, splits_));
     return threads() + "const int begin = blockIdx.y * " + chunk +
-           ", rest = " + std::to_string(count_) + " - begin;\n" +
+           ", rest = " + numbers_.term(count_) + " - begin;\n" +
            folding("begin + along", "begin + (rest < " + chunk + " ? rest : " + chunk + ")") +
            merging_threads() + "if (along == 0 && is_result) partial[blockIdx.y * " +
-           std::to_string(results_) + " + place] = state;\n";
+           numbers_.term(results_) + " + place] = state;\n";
   }
   std::string merging_text() {
+    const std::string results = numbers_.term(results_);
     return "const int place = blockIdx.x * " + std::to_string(kReduceThreads) +
-           " + threadIdx.x;\nif (place < " + std::to_string(results_) +
-           ") {\nState state = State::start();\nfor (int k = 0; k < " + std::to_string(splits_) +
-           "; ++k) state.merge(partial[k * " + std::to_string(results_) + " + place]);\n" +
-           finish() + "}\n";
+           " + threadIdx.x;\nif (place < " + results +
+           ") {\nState state = State::start();\nfor (int k = 0; k < " + numbers_.term(splits_) +
+           "; ++k) state.merge(partial[k * " + results + " + place]);\n" + finish() + "}\n";
   }
 
   Call call(const std::string& body, int results_of_block, unsigned splits,
             const std::string& what) {
     std::string text =
-        "#include \"reduce.h\"\nusing namespace tensor::device;\nusing State = " + state() +
-        ";\nextern \"C\" __global__ __launch_bounds__(" + std::to_string(kReduceThreads) +
-        ") void KERNEL(";
+        "#include \"reduce.h\"\nusing namespace tensor::device;\nusing State = " + state() + ";\n" +
+        numbers_.struct_text() + "extern \"C\" __global__ __launch_bounds__(" +
+        std::to_string(kReduceThreads) + ") void KERNEL(";
     Call result;
     std::string parameters = operands_.parameters();
     result.arguments = operands_.arguments();
@@ -289,8 +304,9 @@ class ReduceGenerator {
       parameters += parameters.empty() ? "State* partial" : ", State* partial";
       result.arguments.emplace_back(Pointer{Pointer::Base::scratch, 0, 0});
     }
-    result.source.text =
-        text + parameters + ") {\nlaunch_next();\nwait_for_previous();\n" + body + "}\n";
+    numbers_.add_argument(result.arguments);
+    result.source.text = text + parameters + numbers_.last_parameter() +
+                         ") {\nlaunch_next();\nwait_for_previous();\n" + body + "}\n";
     const std::int64_t blocks = ceil_div(results_, results_of_block);
     result.launch.grid = {static_cast<unsigned>(blocks), splits};
     result.launch.block = {kReduceThreads};
@@ -299,6 +315,7 @@ class ReduceGenerator {
     name_kernel(result, machine_,
                 "reduce_" + std::string(name(dtype)) + "_" + names_of(graph_, group_) + what);
     operands_.clear();
+    numbers_ = Extents(machine_.any_extent);
     return result;
   }
 
@@ -314,6 +331,8 @@ class ReduceGenerator {
   int across_ = 1, along_ = kReduceThreads;  // results of a block, threads of a result
   int splits_ = 1;                           // blocks of a result
   Operands operands_;
+  Extents numbers_;
+  int spaces_ = 0;
 };
 
 std::optional<Implementation> consider_reduce(const Isolated& alone, const Machine& machine) {

@@ -39,7 +39,9 @@ class RowGenerator {
         graph_(laid.graph),
         group_(group),
         machine_(machine),
-        operands_(laid.graph, group) {}
+        operands_(laid.graph, group),
+        numbers_(machine.any_extent),
+        columns_(numbers_.term(plan_.columns)) {}
 
   Lowered lower() {
     const std::string body = write_body();
@@ -49,11 +51,12 @@ class RowGenerator {
     call.launch.block = {static_cast<unsigned>(plan_.block)};
     call.launch.overlaps_previous = machine_.overlaps_launches;
     call.arguments = operands_.arguments();
+    numbers_.add_argument(call.arguments);
     const DType dtype = graph_.type(group_.writes.front()).dtype;
     name_kernel(call, machine_,
-                "row_" + std::string(name(dtype)) + "_" + names_of(graph_, group_) + "_" +
-                    std::to_string(plan_.columns) + "_t" + std::to_string(plan_.team) + "_v" +
-                    std::to_string(plan_.pack));
+                "row_" + std::string(name(dtype)) + "_" + names_of(graph_, group_) +
+                    (machine_.any_extent ? "" : "_" + std::to_string(plan_.columns)) + "_t" +
+                    std::to_string(plan_.team) + "_v" + std::to_string(plan_.pack));
     return lowered_as(std::move(call));
   }
 
@@ -76,8 +79,7 @@ class RowGenerator {
                        "; ++p) {\n[[maybe_unused]] const int c = (p * " +
                        std::to_string(plan_.team) + " + lane) * " + std::to_string(plan_.pack) +
                        ";\n";
-    if (checked && !plan_.is_exact())
-      text += "if (c >= " + std::to_string(plan_.columns) + ") continue;\n";
+    if (checked && !plan_.is_exact()) text += "if (c >= " + columns_ + ") continue;\n";
     return text;
   }
   std::string begin_elements() const {
@@ -91,12 +93,11 @@ class RowGenerator {
     const std::string name = "a" + number_of(id);
     if (!loaded_.insert(name).second) return name;
     std::string text = array(compute_type(p.rows.dtype), name) + begin_packs(true);
-    const std::string from = operands_.pointer(id, false) + " + " + p.row_offset() + " + " +
-                             offset_text(p.columns.extents, p.columns.strides, "c");
-    text +=
-        (p.is_packed(plan_.pack) ? std::string("load_pack")
-                                 : "load_apart<" + std::to_string(p.columns.inner().stride) + ">") +
-        "(" + name + "[p], " + from + ");\n}\n";
+    const std::string from = operands_.pointer(id, false) + " + " + p.row_offset(numbers_) + " + " +
+                             p.column_offset(numbers_);
+    text += load_text(name + "[p]", from, plan_.pack, p.is_packed(plan_.pack),
+                      p.columns.inner().stride, numbers_) +
+            "}\n";
     // What no earlier kernel writes can be on its way before those end.
     constexpr int kFew = 8;
     const bool is_early =
@@ -110,7 +111,7 @@ class RowGenerator {
     const std::string name = "r" + number_of(id);
     if (!loaded_.insert(name).second) return name;
     loads_ += "const auto " + name + " = value_of(" + operands_.pointer(id, false) + "[" +
-              p.row_offset() + "]);\n";
+              p.row_offset(numbers_) + "]);\n";
     return name;
   }
 
@@ -175,7 +176,10 @@ class RowGenerator {
     ++folds_;
   }
 
-  std::string count_text() const { return literal(static_cast<double>(plan_.columns), f32); }
+  const std::string& count_text() {
+    if (count_.empty()) count_ = numbers_.real(static_cast<double>(plan_.columns));
+    return count_;
+  }
 
   // Elements from those of `from`, by an expression of x.
   void write_change(ValueId id, const std::string& from, const std::string& expression) {
@@ -227,7 +231,7 @@ class RowGenerator {
   }
 
   void write_quotient(ValueId id, const std::string& sum, double count) {
-    code_ += "const float r" + number_of(id) + " = " + sum + " / " + literal(count, f32) + ";\n";
+    code_ += "const float r" + number_of(id) + " = " + sum + " / " + numbers_.real(count) + ";\n";
   }
 
   void write_layer_norm(ValueId id, const std::string& from) {
@@ -248,17 +252,15 @@ class RowGenerator {
     const RowPlace p = plan_.place(id, graph_.type(id).shape, extent);
     const std::string to = operands_.pointer(id, true), number = number_of(id);
     if (extent == BlockExtent::row) {
-      code_ += "if (lane == 0 && is_row) " + to + "[" + p.row_offset() + "] = stored<" +
+      code_ += "if (lane == 0 && is_row) " + to + "[" + p.row_offset(numbers_) + "] = stored<" +
                std::string(device_type(p.rows.dtype)) + ">(r" + number + ");\n";
       return;
     }
-    const std::string offset =
-        p.row_offset() + " + " + offset_text(p.columns.extents, p.columns.strides, "c");
+    const std::string offset = p.row_offset(numbers_) + " + " + p.column_offset(numbers_);
     code_ += "if (is_row) {\n" + begin_packs(true) +
-             (p.is_packed(plan_.pack)
-                  ? std::string("store_pack")
-                  : "store_apart<" + std::to_string(p.columns.inner().stride) + ">") +
-             "(" + to + " + " + offset + ", a" + number + "[p]);\n}\n}\n";
+             store_text(to + " + " + offset, "a" + number + "[p]", plan_.pack,
+                        p.is_packed(plan_.pack), p.columns.inner().stride, numbers_) +
+             "}\n}\n";
   }
 
   std::string write_body() {
@@ -268,24 +270,22 @@ class RowGenerator {
       else
         write_row_operator(id);
     for (const ValueId id : group_.writes) write_store(id);
-    const std::string rows = std::to_string(plan_.rows), team = std::to_string(plan_.team);
+    const std::string rows = numbers_.term(plan_.rows), team = std::to_string(plan_.team);
     std::string text = "using Team = RowTeam<" + team + ">;\n";
     text += plan_.team > 32
                 ? "__shared__ float shared[" + std::to_string(folds_ * plan_.team / 32) + "];\n"
                 : "float* const shared = nullptr;\n";
-    text +=
-        "const int lane = threadIdx.x % " + team + ";\nconst int place = blockIdx.x * " +
-        std::to_string(plan_.block / plan_.team) + " + threadIdx.x / " + team +
-        ";\n[[maybe_unused]] const bool is_row = place < " + rows +
-        ";\n[[maybe_unused]] const int row = is_row ? place : " + std::to_string(plan_.rows - 1) +
-        ";\n";
+    text += "const int lane = threadIdx.x % " + team + ";\nconst int place = blockIdx.x * " +
+            std::to_string(plan_.block / plan_.team) + " + threadIdx.x / " + team +
+            ";\n[[maybe_unused]] const bool is_row = place < " + rows +
+            ";\n[[maybe_unused]] const int row = is_row ? place : " + rows + " - 1;\n";
     return text + early_ + "wait_for_previous();\n" + loads_ + code_;
   }
 
   std::string text(const std::string& body) const {
-    return "#include \"row.h\"\nusing namespace tensor::device;\n"
-           "extern \"C\" __global__ __launch_bounds__(" +
-           std::to_string(plan_.block) + ") void KERNEL(" + operands_.parameters() +
+    return "#include \"row.h\"\nusing namespace tensor::device;\n" + numbers_.struct_text() +
+           "extern \"C\" __global__ __launch_bounds__(" + std::to_string(plan_.block) +
+           ") void KERNEL(" + operands_.parameters() + numbers_.last_parameter() +
            ") {\nlaunch_next();\n" + body + "}\n";
   }
 
@@ -295,6 +295,9 @@ class RowGenerator {
   const Machine& machine_;
   int folds_ = 0;
   Operands operands_;
+  Extents numbers_;
+  const std::string columns_;
+  std::string count_;  // of them, a float
   std::set<std::string> loaded_;
   std::string early_, loads_, code_;  // before and after earlier kernels have ended, and the rest
 };

@@ -1,6 +1,7 @@
 #include "src/kernels/cuda/generated/row_plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "src/core/rounding.h"
@@ -138,6 +139,13 @@ void RowPlan::choose_schedule(const Machine& machine) {
   team = 1;
   while (team < wanted && team < 32) team *= 2;
   if (wanted > 32) team = static_cast<int>(std::min<std::int64_t>(round_up(wanted, 32), 1024));
+  if (machine.any_extent) {
+    // Few teams for many numbers of rows: the next power of two, or what holds the row at once.
+    const auto whole = std::min<std::int64_t>(round_up(all, 32), 1024);
+    if (team > 32)
+      team = static_cast<int>(
+          std::min<std::int64_t>(std::bit_ceil(static_cast<unsigned>(team)), whole));
+  }
   packs = static_cast<int>(ceil_div(all, team));
   block = team > 32 ? team : 128;
 }

@@ -10,7 +10,13 @@ namespace tensor::cuda {
 /// An operand over the rows and, if it has an element for each of them, over the columns.
 struct RowPlace {
   Access rows, columns;
-  std::string row_offset() const { return offset_text(rows.extents, rows.strides, "row"); }
+  /// Offsets in a kernel: all places' extents are the same.
+  std::string row_offset(Extents& numbers) const {
+    return offset_text(rows.extents, rows.strides, "row", numbers, "row");
+  }
+  std::string column_offset(Extents& numbers) const {
+    return offset_text(columns.extents, columns.strides, "c", numbers, "c");
+  }
   bool is_packed(int pack) const {
     return columns.is_packed(pack) &&
            std::all_of(rows.strides.begin(), rows.strides.end(),

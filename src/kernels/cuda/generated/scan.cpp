@@ -18,8 +18,9 @@ struct Lines {
     extents.erase(axis);
     strides.erase(axis);
   }
-  std::string offset() const {
-    return offset_text(extents, strides, "line") + " + i64(j) * " + std::to_string(step);
+  std::string offset(Extents& numbers) const {
+    return offset_text(extents, strides, "line", numbers, "line") + " + i64(j) * " +
+           numbers.term(step);
   }
 };
 
@@ -31,26 +32,30 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machi
   const std::int64_t length = node.type.shape[axis];
   const std::int64_t lines = num_elements(node.type.shape) / length;
   const std::string in(device_type(laid.graph.type(from).dtype)), out(device_type(node.type.dtype)),
-      total = is_floating(node.type.dtype) ? "double" : "i64", end = std::to_string(length);
-  Call call;
-  call.source.text =
-      "#include \"scan.h\"\nusing namespace tensor::device;\n"
-      "extern \"C\" __global__ __launch_bounds__(" +
-      std::to_string(kScanThreads) + ") void KERNEL(const " + in + "* from, " + out +
-      "* to) {\nlaunch_next();\nwait_for_previous();\nconst int lane = threadIdx.x % 32;\n"
+      total = is_floating(node.type.dtype) ? "double" : "i64";
+  Extents numbers(machine.any_extent);
+  const std::string end = numbers.term(length);
+  const std::string body =
+      "launch_next();\nwait_for_previous();\nconst int lane = threadIdx.x % 32;\n"
       "const int line = blockIdx.x * " +
-      std::to_string(kLines) + " + threadIdx.x / 32;\nif (line >= " + std::to_string(lines) +
+      std::to_string(kLines) + " + threadIdx.x / 32;\nif (line >= " + numbers.term(lines) +
       ") return;\n" + total + " sum = 0;\nfor (int begin = 0; begin < " + end +
       "; begin += 32) {\nconst int j = begin + lane;\n" + total + " x = 0;\nif (j < " + end +
-      ") x = convert<" + total + ">(value_of(from[" + Lines(layout(from), axis).offset() +
+      ") x = convert<" + total + ">(value_of(from[" + Lines(layout(from), axis).offset(numbers) +
       "]));\nx = plus(sum, running_sum(x, lane));\nif (j < " + end + ") to[" +
-      Lines(layout(id), axis).offset() + "] = stored<" + out + ">(convert<Compute<" + out +
-      ">>(x));\nsum = __shfl_sync(0xffffffffu, x, 31);\n}\n}\n";
+      Lines(layout(id), axis).offset(numbers) + "] = stored<" + out + ">(convert<Compute<" + out +
+      ">>(x));\nsum = __shfl_sync(0xffffffffu, x, 31);\n}\n";
+  Call call;
+  call.source.text = "#include \"scan.h\"\nusing namespace tensor::device;\n" +
+                     numbers.struct_text() + "extern \"C\" __global__ __launch_bounds__(" +
+                     std::to_string(kScanThreads) + ") void KERNEL(const " + in + "* from, " + out +
+                     "* to" + numbers.last_parameter() + ") {\n" + body + "}\n";
   call.launch.grid = {static_cast<unsigned>(ceil_div(lines, kLines))};
   call.launch.block = {kScanThreads};
   call.launch.overlaps_previous = machine.overlaps_launches;
   call.arguments.emplace_back(Pointer{Pointer::Base::operand, 0, 0});
   call.arguments.emplace_back(Pointer{Pointer::Base::operand, 1, 0});
+  numbers.add_argument(call.arguments);
   name_kernel(call, machine, "scan_" + std::string(name(node.type.dtype)) + "_cumsum");
   Lowered lowered;
   lowered.description = description_of(call);

@@ -12,16 +12,16 @@ namespace tensor::device {
 /// S names the schedule as for AttentionScores, and
 ///   kStages: blocks in shared memory, one only where there is one block or kIsAsync is not set
 ///   kMiddle: something is done to scaled scores before the softmax
-/// P is the problem: also kFeatures, kBatches, kScale (times log2(e) unless there is a middle), and
-/// the factor Values, whose rows are keys, too.
-/// Middle changes a score, Epilogue stores a result.
+/// P is the problem: also kFeatures, kScale (times log2(e) unless there is a middle), and the
+/// factor Values, whose rows are keys, too; kQueries, kTiles of them in a batch, and what
+/// AttentionRows names. Middle changes a score, Epilogue stores a result.
 template <class S, class P, class Middle, class Epilogue>
 struct AttentionMma {
   using Element = typename S::Element;
   using First = AttentionScores<S, P>;  // of the two products
   using Rows = AttentionRows<S, P, Middle>;
-  static constexpr int kThreads = First::kThreads, kTile = First::kTile, kTiles = First::kTiles;
-  static constexpr int kBlocks = Rows::kBlocks, kUnits = Rows::kUnits;
+  static constexpr int kThreads = First::kThreads, kTile = First::kTile;
+  static constexpr int kUnits = Rows::kUnits;
   static constexpr int kPairs = (P::kFeatures + 15) / 16;  // of units of eight features
   static constexpr int kResults = P::kFeatures / 8;        // such units
   using QueryTile = typename First::QueryTile;
@@ -31,9 +31,12 @@ struct AttentionMma {
   static constexpr int kSharedBytes = QueryTile::kBytes + S::kStages * kStageBytes;
   static constexpr int kAhead = S::kStages > 1 ? S::kStages - 1 : 1;  // blocks on their way
   static_assert(P::kFeatures % 8 == 0);
-  static_assert(S::kStages > 1 ? S::kIsAsync : !S::kIsAsync || kBlocks == 1);
+  static_assert(S::kStages > 1 ? S::kIsAsync : !S::kIsAsync || S::kWhole);
 
-  const Element *queries, *keys, *values;
+  const P& problem;
+  FactorMemory<typename P::Queries> queries;
+  FactorMemory<typename P::Keys> keys;
+  FactorMemory<typename P::Values> values;
   const Middle& middle;
   const Epilogue& epilogue;
   unsigned char* memory;
@@ -48,9 +51,11 @@ struct AttentionMma {
                                       KeyTile::kBytes);
   }
 
+  int blocks() const { return S::kWhole ? 1 : problem.kBlocks; }
+
   // Two groups of copies, which come in this order.
   void load_block(int block, int stage) const {
-    const bool is_there = block < kBlocks;
+    const bool is_there = block < blocks();
     if (is_there) First::template load<KeyTile>(keys_at(stage), keys, block * S::kBlock);
     if constexpr (S::kIsAsync) copy_commit();
     if (is_there) First::template load<ValueTile>(values_at(stage), values, block * S::kBlock);
@@ -94,12 +99,12 @@ struct AttentionMma {
       for (int r = 0; r < 2; ++r) {
         const int query =
             first + First::own_query() + 16 * i + mine.row + kWarpSums.of_element(2 * r).row;
-        if (query >= P::kQueries) continue;
+        if (query >= problem.kQueries) continue;
 #pragma unroll
         for (int unit = 0; unit < kResults; ++unit)
           epilogue.store_pair(Epilogue::finish(sums[i][unit][2 * r] * factor[r], {}),
                               Epilogue::finish(sums[i][unit][2 * r + 1] * factor[r], {}),
-                              batch * P::kQueries + query, 8 * unit + mine.column);
+                              batch * problem.kQueries + query, 8 * unit + mine.column);
       }
     }
   }
@@ -112,7 +117,7 @@ struct AttentionMma {
     Rows rows[S::kSlabs];
     typename First::Queries q;
 #pragma unroll 1
-    for (int block = 0, stage = 0; block < kBlocks; ++block) {
+    for (int block = 0, stage = 0; block < blocks(); ++block) {
       if constexpr (S::kIsAsync) {
         copy_wait<2 * kAhead - 1>();
         __syncthreads();  // these keys are there, and all have left the block before them
@@ -131,7 +136,7 @@ struct AttentionMma {
 #pragma unroll
         for (int i = 0; i < S::kSlabs; ++i) {
           const auto score = [&](int unit, int k) -> float& { return s[i][unit][k]; };
-          Rows::settle(score, middle, block, batch,
+          Rows::settle(score, problem, middle, block, batch,
                        first + First::own_query() + 16 * i + place_of_lane(threadIdx.x % 32).row);
           rows[i].soften(score, p[i], block == 0, factor[i]);
         }
@@ -140,7 +145,7 @@ struct AttentionMma {
         copy_wait<2 * kAhead>();
         __syncthreads();
       }
-      if (kBlocks > 1 && block > 0)
+      if (!S::kWhole && block > 0)
 #pragma unroll
         for (int i = 0; i < S::kSlabs; ++i)
 #pragma unroll
@@ -152,14 +157,17 @@ struct AttentionMma {
     write(sums, rows);
   }
 
-  static void run(const Element* queries, const Element* keys, const Element* values,
-                  const Middle& middle, const Epilogue& epilogue) {
+  static void run(const P& problem, const FactorMemory<typename P::Queries>& queries,
+                  const FactorMemory<typename P::Keys>& keys,
+                  const FactorMemory<typename P::Values>& values, const Middle& middle,
+                  const Epilogue& epilogue) {
     extern __shared__ __align__(128) unsigned char memory[];
-    const int batch = static_cast<int>(blockIdx.x) / kTiles;
-    const int first = static_cast<int>(blockIdx.x) % kTiles * kTile;
-    const AttentionMma attention{queries + P::Queries::at(batch),
-                                 keys + P::Keys::at(batch),
-                                 values + P::Values::at(batch),
+    const int batch = static_cast<int>(blockIdx.x) / problem.kTiles;
+    const int first = static_cast<int>(blockIdx.x) % problem.kTiles * kTile;
+    const AttentionMma attention{problem,
+                                 queries.matrix(batch),
+                                 keys.matrix(batch),
+                                 values.matrix(batch),
                                  middle,
                                  epilogue,
                                  memory,

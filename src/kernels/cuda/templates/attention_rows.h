@@ -9,12 +9,12 @@
 namespace tensor::device {
 
 /// S names the schedule: Element of the second product's left operand, kBlock: keys of a block,
-/// kMiddle: something is done to scaled scores before the softmax. P is the problem: kQueries,
-/// kKeys, kScale (times log2(e) unless there is a middle). Middle changes a score.
-/// `score(unit, i)` is the score in element i of columns 8 unit and following.
+/// kWhole: it has all of them, kLeastLeft: how many the last block has at least, kMiddle: something
+/// is done to scaled scores before the softmax. P is the problem: kQueries, kBlocks of keys, kLeft
+/// of which the last one has, kScale (times log2(e) unless there is a middle). Middle changes a
+/// score. `score(unit, i)` is the score in element i of columns 8 unit and following.
 template <class S, class P, class Middle>
 struct AttentionRows {
-  static constexpr int kBlocks = (P::kKeys + S::kBlock - 1) / S::kBlock;
   static constexpr int kUnits = S::kBlock / 8;  // of eight columns
 
   float top[2];    // the largest score so far: of no middle, times kScale
@@ -32,25 +32,26 @@ struct AttentionRows {
   /// What comes before the softmax, and nothing where there are no keys: in the last block's last
   /// columns. `query`: the first of the two rows.
   template <class Score>
-  static void settle(Score&& score, const Middle& middle, int block, int batch, int query) {
-    constexpr int kLeft = P::kKeys - (kBlocks - 1) * S::kBlock;  // keys of the last block
-    const bool is_last = block + 1 == kBlocks;
-    if (!S::kMiddle && (!is_last || kLeft == S::kBlock)) return;
+  static void settle(Score&& score, const P& problem, const Middle& middle, int block, int batch,
+                     int query) {
+    constexpr int kLeast = S::kLeastLeft;
+    const bool is_last = S::kWhole || block + 1 == problem.kBlocks;
+    if (!S::kMiddle && (!is_last || kLeast == S::kBlock)) return;
     const int column = place_of_lane(threadIdx.x % 32).column;
 #pragma unroll
     for (int unit = 0; unit < kUnits; ++unit) {
-      if (!S::kMiddle && 8 * unit + 8 <= kLeft) continue;
+      if (!S::kMiddle && 8 * unit + 8 <= kLeast) continue;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const Place p = kWarpSums.of_element(i);
         const int place = 8 * unit + column + p.column;
-        const bool is_key = 8 * unit + 8 <= kLeft || !is_last || place < kLeft;
+        const bool is_key = 8 * unit + 8 <= kLeast || !is_last || place < problem.kLeft;
         float& x = score(unit, i);
         if constexpr (S::kMiddle) {
           const int q = query + p.row;
           typename Middle::Inputs in{};
-          if (is_key && q < P::kQueries)
-            middle.load(in, batch * P::kQueries + q, block * S::kBlock + place);
+          if (is_key && q < problem.kQueries)
+            middle.load(in, batch * problem.kQueries + q, block * S::kBlock + place);
           x = Middle::staged(Middle::finish(x * P::kScale, in));
         }
         if (!is_key) x = -kInfinity;

@@ -15,15 +15,14 @@ namespace tensor::device {
 ///   kBlock: keys of a block
 ///   kIsAsync: there is cp.async, and mma of 16 of depth
 ///   kKept: queries stay in registers from block to block
-/// P is the problem: kQueries, kKeys, kDepth, and the factors Queries and Keys.
+/// P is the problem: kDepth, and the types of the factors Queries and Keys.
 template <class S, class P>
 struct AttentionScores {
   using Element = typename S::Element;
   static constexpr int kThreads = 32 * S::kWarps;
   static constexpr int kTile = 16 * S::kSlabs * S::kWarps;  // queries of a block
-  static constexpr int kTiles = (P::kQueries + kTile - 1) / kTile;
-  static constexpr int kUnits = S::kBlock / 8;          // of eight keys
-  static constexpr int kSteps = (P::kDepth + 15) / 16;  // of the depth
+  static constexpr int kUnits = S::kBlock / 8;              // of eight keys
+  static constexpr int kSteps = (P::kDepth + 15) / 16;      // of the depth
   static constexpr int kPad = 8;  // 16 bytes, so that eight rows of ldmatrix meet in no bank
   template <class Factor, int kRows, int kWidth>
   using TileOf = FactorTile<Factor, Element, kRows, kWidth, kThreads, false, 8, kPad>;
@@ -37,8 +36,8 @@ struct AttentionScores {
 
   static int own_query() { return threadIdx.x / 32 * (16 * S::kSlabs); }  // of the tile
 
-  template <class Tile>
-  static void load(Element* to, const Element* from, int row) {
+  template <class Tile, class Factor>
+  static void load(Element* to, const FactorMemory<Factor>& from, int row) {
     if constexpr (S::kIsAsync)
       Tile::copy_later(shared_address(to), from, row, 0);
     else

@@ -15,14 +15,16 @@ namespace tensor::device {
 ///   Element of queries, keys and values, Output of the result
 ///   kGroups of 128 threads, each with 64 queries at a time; kTiles: of 64 queries, that share what
 ///   is copied of keys and values
-///   kBlock: keys of a block, in kHalves instructions; kStages: blocks in shared memory
+///   kBlock: keys of a block, in kHalves instructions; kWhole: it has all keys of a row;
+///   kLeastLeft: how many the last one has at least; kStages: blocks in shared memory
 ///   kParts: thread blocks of a cluster that share the keys of the same queries
 ///   kMiddle: something is done to scaled scores before the softmax
 ///   kStaged: results are stored as boxes
-/// P is the problem: kQueries, kKeys, kDepth, kFeatures, kBatches, kScale (times log2(e) unless
-/// there is a middle), and where boxes lie: queries(x, query, batch) and so on.
-/// Scores::run is wgmma of kBlock / kHalves columns, Values and ValuesRest those of the first 64
-/// features and of the others. Middle changes a score, Epilogue stores a result.
+/// P is the problem: kQueries; kBlocks of keys, kLeft in the last one; kUnitsOfBatch pieces of work
+/// of a batch, kWork in all; constants kDepth, kFeatures and kScale (times log2(e) unless there is
+/// a middle); and where boxes lie: queries(x, query, batch) and so on. Scores::run is wgmma of
+/// kBlock / kHalves columns, Values and ValuesRest those of the first 64 features and of the
+/// others. Middle changes a score, Epilogue stores a result.
 template <class S, class P, class Scores, class Values, class ValuesRest, class Middle,
           class Epilogue>
 struct AttentionSm90 {
@@ -48,18 +50,17 @@ struct AttentionSm90 {
   static constexpr u32 kGroupBarrier = 1;
 
   using Rows = AttentionRows<S, P, Middle>;
-  static constexpr int kBlocks = Rows::kBlocks, kUnits = Rows::kUnits;
+  static constexpr int kUnits = Rows::kUnits;
   static constexpr int kHalf = S::kBlock / S::kHalves;  // columns of one instruction
   static constexpr int kScores = kHalf / 2;             // sums of it
   static constexpr int kFirst = P::kFeatures < 64 ? P::kFeatures : 64;  // features
   static constexpr int kRest = P::kFeatures > 64 ? P::kFeatures - 64 : 8;
-  static constexpr int kUnitsOfBatch = (P::kQueries + 64 * S::kTiles - 1) / (64 * S::kTiles);
-  static constexpr int kWork = kUnitsOfBatch * P::kBatches;
-  static_assert(kBlocks == 1 || S::kTiles == S::kGroups, "keys that stream by are seen once");
+  static_assert(S::kWhole || S::kTiles == S::kGroups, "keys that stream by are seen once");
   static_assert(S::kBlock % 16 == 0 && kHalf % 8 == 0 && kHalf <= 256 && S::kHalves <= 2);
   static_assert(P::kFeatures % 8 == 0 && P::kFeatures <= 128 && P::kDepth <= 128);
-  static_assert(S::kParts == 1 || (S::kParts <= kBlocks && !S::kStaged));
+  static_assert(S::kParts == 1 || (!S::kWhole && !S::kStaged));
 
+  const P& problem;
   const TensorMap &queries, &keys, &values, &results;
   const Middle& middle;
   const Epilogue& epilogue;
@@ -88,17 +89,23 @@ struct AttentionSm90 {
            (from * kShare + row) * kSharePitch * 4;
   }
   // A block's only piece of work begins with the first of these queries, of which it has so many.
-  static int first_query() { return query_of(first_work(), 0); }
-  static int rows() { return min(64 * S::kGroups, P::kQueries - first_query()); }
+  int first_query() const { return query_of(first_work(), 0); }
+  int rows() const { return min(64 * S::kGroups, problem.kQueries - first_query()); }
   int my_share() const { return min(kShare, max(rows() - part * kShare, 0)); }
 
   using Turn = RingTurn<S::kStages>;
-  static int query_of(int work, int tile) { return (work % kUnitsOfBatch * S::kTiles + tile) * 64; }
-  static int batch_of(int work) { return work / kUnitsOfBatch; }
+  int query_of(int work, int tile) const {
+    return (work % problem.kUnitsOfBatch * S::kTiles + tile) * 64;
+  }
+  int batch_of(int work) const { return work / problem.kUnitsOfBatch; }
   // A cluster has one piece of work, other blocks take what is left.
   static int first_work() { return static_cast<int>(blockIdx.x) / S::kParts; }
-  int first_block() const { return S::kParts > 1 ? kBlocks * part / S::kParts : 0; }
-  int last_block() const { return S::kParts > 1 ? kBlocks * (part + 1) / S::kParts : kBlocks; }
+  int first_block() const { return S::kParts > 1 ? problem.kBlocks * part / S::kParts : 0; }
+  int last_block() const {
+    return S::kParts > 1 ? problem.kBlocks * (part + 1) / S::kParts
+           : S::kWhole   ? 1
+                         : problem.kBlocks;
+  }
 
   void start() const {
     if (threadIdx.x == 0) {
@@ -131,7 +138,7 @@ struct AttentionSm90 {
       for (int half = 0; half < S::kHalves; ++half)
         load_box(keys_at(turn.stage) + panel * kBlockPanel + half * kHalf * kRowBytes, keys,
                  keys_full(turn.stage),
-                 P::keys(64 * panel, block * S::kBlock + half * kHalf, batch).axes);
+                 problem.keys(64 * panel, block * S::kBlock + half * kHalf, batch).axes);
   }
   void load_values(const Turn& turn, int block, int batch) const {
     barrier_wait(values_empty(turn.stage), turn.parity ^ 1);
@@ -140,25 +147,25 @@ struct AttentionSm90 {
       for (int half = 0; half < S::kHalves; ++half)
         load_box(values_at(turn.stage) + panel * kBlockPanel + half * kHalf * kRowBytes, values,
                  values_full(turn.stage),
-                 P::values(64 * panel, block * S::kBlock + half * kHalf, batch).axes);
+                 problem.values(64 * panel, block * S::kBlock + half * kHalf, batch).axes);
   }
 
   void produce() const {
     wait_for_previous();
     Turn turn;
     u32 parities = 0;  // of the tiles' barriers, one bit a group
-    for (int work = first_work(); work < kWork; work += gridDim.x) {
+    for (int work = first_work(); work < problem.kWork; work += gridDim.x) {
       const int batch = batch_of(work);
       for (int tile = 0; tile < S::kTiles; ++tile) {
         const int group = tile % S::kGroups, query = query_of(work, tile);
         // The first queries come before the keys, later ones when there is room.
-        if (query < P::kQueries) {
+        if (query < problem.kQueries) {
           barrier_wait(tile_empty(group), (parities >> group & 1) ^ 1);
           parities ^= 1u << group;
           barrier_expect(tile_full(group), kTileBytes);
           for (int panel = 0; panel < kDepthPanels; ++panel)
             load_box(tile_at(group) + panel * kTilePanel, queries, tile_full(group),
-                     P::queries(64 * panel, query, batch).axes);
+                     problem.queries(64 * panel, query, batch).axes);
         }
         if (tile + 1 != S::kGroups) continue;
         for (int block = first_block(); block < last_block(); ++block, turn.next()) {
@@ -252,10 +259,10 @@ struct AttentionSm90 {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           const int q = query + mine.row + kGroupSums.of_element(2 * r).row;
-          if (q < P::kQueries)
+          if (q < problem.kQueries)
             epilogue.store_pair(Epilogue::finish(sums[4 * unit + 2 * r], {}),
                                 Epilogue::finish(sums[4 * unit + 2 * r + 1], {}),
-                                batch * P::kQueries + q, 64 * panel + 8 * unit + mine.column);
+                                batch * problem.kQueries + q, 64 * panel + 8 * unit + mine.column);
         }
     }
   }
@@ -278,7 +285,7 @@ struct AttentionSm90 {
       if (speaks) {
         for (int panel = 0; panel < kFeaturePanels; ++panel)
           store_box(results, result_at(group) + panel * kTilePanel,
-                    P::results(64 * panel, query, batch).axes);
+                    problem.results(64 * panel, query, batch).axes);
         store_commit();
       }
     }
@@ -311,7 +318,7 @@ struct AttentionSm90 {
   // Every block finishes its share of the rows, four features a thread.
   void finish_share() const {
     constexpr int kItems = P::kFeatures / 4;  // of a row
-    const int first = batch_of(first_work()) * P::kQueries + first_query() + part * kShare;
+    const int first = batch_of(first_work()) * problem.kQueries + first_query() + part * kShare;
     barrier_wait_for_sent(sent(), 0);
     for (int item = threadIdx.x; item < my_share() * kItems; item += kConsumers) {
       const int row = item / kItems, column = item % kItems * 4;
@@ -341,7 +348,7 @@ struct AttentionSm90 {
 
   // The blocks of keys for 64 queries. `leaves`: nobody in this group needs them afterwards.
   void attend(Turn& turn, u32& parity, int group, int batch, int query, bool leaves) const {
-    const bool speaks = threadIdx.x % 128 == 0, is_empty = query >= P::kQueries;
+    const bool speaks = threadIdx.x % 128 == 0, is_empty = query >= problem.kQueries;
     const int row = place_of_lane(threadIdx.x % 128).row;
     Sums sums;
     Rows rows;
@@ -361,14 +368,14 @@ struct AttentionSm90 {
         if (speaks && leaves) barrier_arrive(keys_empty(turn.stage));
         if (speaks && block + 1 == last_block()) barrier_arrive(tile_empty(group));
         const auto score_of = [&](int unit, int i) -> float& { return score(s, unit, i); };
-        Rows::settle(score_of, middle, block, batch, query + row);
+        Rows::settle(score_of, problem, middle, block, batch, query + row);
         rows.soften(score_of, p, is_first, factor);
       } else if (speaks && leaves) {
         barrier_arrive(keys_empty(turn.stage));
       }
       barrier_wait(values_full(turn.stage), turn.parity);
       if (!is_empty) {
-        if (kBlocks > 1 && !is_first) {
+        if (!S::kWhole && !is_first) {
           scale(sums.first, factor);
           if constexpr (kFeaturePanels > 1) scale(sums.rest, factor);
         }
@@ -390,8 +397,8 @@ struct AttentionSm90 {
     u32 parity = 0;
     if constexpr (S::kParts > 1) cluster_wait();  // until all blocks run
     wait_for_previous();
-    for (int work = first_work(); work < kWork; work += gridDim.x) {
-      if (work + static_cast<int>(gridDim.x) >= kWork) launch_next();
+    for (int work = first_work(); work < problem.kWork; work += gridDim.x) {
+      if (work + static_cast<int>(gridDim.x) >= problem.kWork) launch_next();
       const int batch = batch_of(work);
       for (int tile = group; tile < S::kTiles; tile += S::kGroups)
         attend(turn, parity, group, batch, query_of(work, tile), tile + S::kGroups >= S::kTiles);
@@ -400,11 +407,13 @@ struct AttentionSm90 {
     if (S::kStaged && threadIdx.x % 128 == 0) store_wait();
   }
 
-  static void run(const TensorMap& queries, const TensorMap& keys, const TensorMap& values,
-                  const TensorMap& results, const Middle& middle, const Epilogue& epilogue) {
+  static void run(const P& problem, const TensorMap& queries, const TensorMap& keys,
+                  const TensorMap& values, const TensorMap& results, const Middle& middle,
+                  const Epilogue& epilogue) {
     extern __shared__ __align__(1024) unsigned char memory[];
     __shared__ alignas(8) u64 barriers[kBarriers];
-    const AttentionSm90 attention{queries,
+    const AttentionSm90 attention{problem,
+                                  queries,
                                   keys,
                                   values,
                                   results,

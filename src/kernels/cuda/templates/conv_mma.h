@@ -10,11 +10,12 @@
 namespace tensor::device {
 
 /// P names the problem: Element; of the image kHeight, kWidth, kChannels (a multiple of 8) and its
-/// steps in elements kImageStep, kRowStep, kColumnStep; the window's kTapRows, kTapColumns,
-/// kStrideY/X, kPadY/X, kDilationY/X; of the result kOutHeight, kOutWidth, kPixels, kOutputs;
-/// kDepth, the length of a packed row of weights [output, tap, channel], zero beyond the taps.
-/// S names the schedule: kPixels and kOutputs of a tile, kWarpsY by kWarpsX warps, kStages, kParts
-/// of the depth, and whether copies are asynchronous.
+/// steps in elements kImageStep, kRowStep, kColumnStep; the window's kTapColumns, kTaps,
+/// kStrideY/X, kPadY/X, kDilationY/X; of the result kOutWidth, kOutArea, kPixels, kOutputs,
+/// kOutputBlocks of tiles; kDepth, the length of a packed row of weights [output, tap, channel],
+/// zero beyond the taps, kSteps of it, and kIsWholeDepth where there is nothing beyond. S names the
+/// schedule: kPixels and kOutputs of a tile, kWarpsY by kWarpsX warps, kStages, kParts of the
+/// depth, and whether copies are asynchronous.
 template <class P, class S, class E>
 struct ConvMma {
   using Element = typename P::Element;
@@ -29,12 +30,9 @@ struct ConvMma {
   static constexpr int kSlabs = S::kPixels / S::kWarpsY / 16;
   static constexpr int kColumns = S::kOutputs / S::kWarpsX;  // of a warp
   static constexpr int kTiles = kColumns / 8;
-  static constexpr int kOutputBlocks = (P::kOutputs + S::kOutputs - 1) / S::kOutputs;
-  static constexpr int kSteps = P::kDepth / kBlock;
   static constexpr int kBufferBytes = kRowsBuffer<kColumns> * 4 * S::kWarpsY * S::kWarpsX;
   static constexpr int kSharedBytes =
       kBufferBytes > S::kStages* kStageBytes ? kBufferBytes : S::kStages* kStageBytes;
-  static_assert(P::kDepth % kBlock == 0 && P::kChannels % 8 == 0);
   static_assert(kPixelCopies * kRowsAtOnce == S::kPixels);
   static_assert(kOutputCopies * kRowsAtOnce == S::kOutputs);
   static_assert(kColumns % 16 == 0, "two tiles of weights come at once");
@@ -48,6 +46,7 @@ struct ConvMma {
     int y, x;
   };
 
+  const P& problem;
   const Element *image, *weights;
   unsigned char* memory;
   int first_pixel, first_output;
@@ -63,12 +62,12 @@ struct ConvMma {
 #pragma unroll
     for (int i = 0; i < kPixelCopies; ++i) {
       const int pixel = first_pixel + row + i * kRowsAtOnce;
-      const int in_image = pixel % (P::kOutHeight * P::kOutWidth);
-      const int y = in_image / P::kOutWidth * P::kStrideY - P::kPadY;
-      const int x = in_image % P::kOutWidth * P::kStrideX - P::kPadX;
-      const i64 of_image = i64(pixel / (P::kOutHeight * P::kOutWidth)) * P::kImageStep;
-      corners[i] = {of_image + i64(y) * P::kRowStep + i64(x) * P::kColumnStep, y, x};
-      if (pixel >= P::kPixels) corners[i].y = -(1 << 30);
+      const int in_image = pixel % problem.kOutArea;
+      const int y = in_image / problem.kOutWidth * problem.kStrideY - problem.kPadY;
+      const int x = in_image % problem.kOutWidth * problem.kStrideX - problem.kPadX;
+      const i64 of_image = i64(pixel / problem.kOutArea) * problem.kImageStep;
+      corners[i] = {of_image + i64(y) * problem.kRowStep + i64(x) * problem.kColumnStep, y, x};
+      if (pixel >= problem.kPixels) corners[i].y = -(1 << 30);
     }
   }
 
@@ -76,25 +75,24 @@ struct ConvMma {
   template <class Copy>
   void each_chunk(int step, Copy&& copy) const {
     const int depth = step * kBlock + chunk * kItems<Element>;
-    const int tap = depth / P::kChannels, channel = depth % P::kChannels;
-    const int down = tap / P::kTapColumns * P::kDilationY;
-    const int right = tap % P::kTapColumns * P::kDilationX;
-    const i64 shift = i64(down) * P::kRowStep + right * P::kColumnStep + channel;
-    const bool is_tap = P::kDepth == P::kTapRows * P::kTapColumns * P::kChannels ||
-                        tap < P::kTapRows * P::kTapColumns;
+    const int tap = depth / problem.kChannels, channel = depth % problem.kChannels;
+    const int down = tap / problem.kTapColumns * problem.kDilationY;
+    const int right = tap % problem.kTapColumns * problem.kDilationX;
+    const i64 shift = i64(down) * problem.kRowStep + right * problem.kColumnStep + channel;
+    const bool is_tap = P::kIsWholeDepth || tap < problem.kTaps;
 #pragma unroll
     for (int i = 0; i < kPixelCopies; ++i) {
-      const bool is_inside = is_tap && static_cast<u32>(corners[i].y + down) < P::kHeight &&
-                             static_cast<u32>(corners[i].x + right) < P::kWidth;
+      const bool is_inside = is_tap && static_cast<u32>(corners[i].y + down) < problem.kHeight &&
+                             static_cast<u32>(corners[i].x + right) < problem.kWidth;
       copy(i, place(row + i * kRowsAtOnce, chunk),
            is_inside ? image + corners[i].offset + shift : image, is_inside);
     }
 #pragma unroll
     for (int i = 0; i < kOutputCopies; ++i) {
       const int at = row + i * kRowsAtOnce, output = first_output + at;
-      const bool is_inside = output < P::kOutputs;
+      const bool is_inside = output < problem.kOutputs;
       copy(kPixelCopies + i, kPixelTile + place(at, chunk),
-           weights + i64(is_inside ? output : 0) * P::kDepth + depth, is_inside);
+           weights + i64(is_inside ? output : 0) * problem.kDepth + depth, is_inside);
     }
   }
 
@@ -180,19 +178,19 @@ struct ConvMma {
   }
 
   /// `part`: of the depth.
-  static void run(const Element* image, const Element* weights, const E& epilogue, int part) {
+  static void run(const P& problem, const Element* image, const Element* weights, const E& epilogue,
+                  int part) {
     extern __shared__ __align__(128) unsigned char memory[];
-    ConvMma conv;
-    conv.image = image;
-    conv.weights = weights;
-    conv.memory = memory;
-    conv.first_pixel = static_cast<int>(blockIdx.x) / kOutputBlocks * S::kPixels;
-    conv.first_output = static_cast<int>(blockIdx.x) % kOutputBlocks * S::kOutputs;
+    const int block = static_cast<int>(blockIdx.x);
+    ConvMma conv{problem, image, weights, memory};
+    conv.first_pixel = block / problem.kOutputBlocks * S::kPixels;
+    conv.first_output = block % problem.kOutputBlocks * S::kOutputs;
     launch_next();
     conv.start();
     wait_for_previous();
     float sums[kSlabs][kTiles][4] = {};
-    const int begin = kSteps * part / S::kParts, end = kSteps * (part + 1) / S::kParts;
+    const int begin = problem.kSteps * part / S::kParts;
+    const int end = problem.kSteps * (part + 1) / S::kParts;
     if constexpr (S::kIsAsync)
       conv.multiply_async(sums, begin, end);
     else
@@ -202,9 +200,10 @@ struct ConvMma {
     float* buffer = reinterpret_cast<float*>(memory) + warp * kRowsBuffer<kColumns>;
 #pragma unroll
     for (int slab = 0; slab < kSlabs; ++slab)
-      finish_rows<kColumns>(
-          sums[slab], buffer, conv.first_pixel + (warp / S::kWarpsX * kSlabs + slab) * 16,
-          conv.first_output + warp % S::kWarpsX * kColumns, P::kPixels, P::kOutputs, epilogue);
+      finish_rows<kColumns>(sums[slab], buffer,
+                            conv.first_pixel + (warp / S::kWarpsX * kSlabs + slab) * 16,
+                            conv.first_output + warp % S::kWarpsX * kColumns, problem.kPixels,
+                            problem.kOutputs, epilogue);
   }
 };
 

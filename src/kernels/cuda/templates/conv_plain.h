@@ -8,108 +8,107 @@
 namespace tensor::device {
 
 /// An image brought to `To`, channels last, kChannels of which those beyond kFrom are zeros, with
-/// kPadY rows and kPadX columns of zeros around: [kImages, kOutHeight, kOutWidth, kChannels]. P
+/// kPadY rows and kPadX columns of zeros around: [images, kOutHeight, kOutWidth, kChannels]. P
 /// names the problem: From, To, the image's kHeight, kWidth and its steps kImageStep, kChannelStep,
-/// kRowStep, kColumnStep. A thread has kGroup channels of a pixel.
+/// kRowStep, kColumnStep. Each of kThreads threads has kPacked channels of a pixel, one of
+/// its kGroups; kIsFar as for thread_number.
 template <class P>
-inline void pack_image(const typename P::From* image, typename P::To* packed) {
-  constexpr int kGroup = P::kChannels < 8 ? P::kChannels : 8, kGroups = P::kChannels / kGroup;
-  constexpr i64 kThreads = i64(P::kImages) * P::kOutHeight * P::kOutWidth * kGroups;
+inline void pack_image(const P& problem, const typename P::From* image, typename P::To* packed) {
+  constexpr int kGroup = P::kPacked;
   launch_next();
   wait_for_previous();
-  const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (number >= kThreads) return;
-  const int column = static_cast<int>(number % P::kOutWidth);
-  const i64 line = number / P::kOutWidth;
-  const int group = static_cast<int>(line % kGroups);
-  const int row = static_cast<int>(line / kGroups % P::kOutHeight);
-  const int n = static_cast<int>(line / kGroups / P::kOutHeight);
-  const int y = row - P::kPadY, x = column - P::kPadX;
+  const auto number = thread_number<P::kIsFar>();
+  if (number >= problem.kThreads) return;
+  const int column = static_cast<int>(number % problem.kOutWidth);
+  const auto line = number / problem.kOutWidth;
+  const int group = static_cast<int>(line % problem.kGroups);
+  const int row = static_cast<int>(line / problem.kGroups % problem.kOutHeight);
+  const int n = static_cast<int>(line / problem.kGroups / problem.kOutHeight);
+  const int y = row - problem.kPadY, x = column - problem.kPadX;
   float values[kGroup] = {};
-  if (static_cast<u32>(y) < P::kHeight && static_cast<u32>(x) < P::kWidth) {
-    const auto* from = image + i64(n) * P::kImageStep + i64(y) * P::kRowStep +
-                       i64(x) * P::kColumnStep + i64(group) * kGroup * P::kChannelStep;
+  if (static_cast<u32>(y) < problem.kHeight && static_cast<u32>(x) < problem.kWidth) {
+    const auto* from = image + i64(n) * problem.kImageStep + i64(y) * problem.kRowStep +
+                       i64(x) * problem.kColumnStep + i64(group) * kGroup * problem.kChannelStep;
 #pragma unroll
     for (int i = 0; i < kGroup; ++i)
-      if (group * kGroup + i < P::kFrom)
-        values[i] = static_cast<float>(value_of(from[i64(i) * P::kChannelStep]));
+      if (group * kGroup + i < problem.kFrom)
+        values[i] = static_cast<float>(value_of(from[i64(i) * problem.kChannelStep]));
   }
-  auto* to = packed + ((i64(n) * P::kOutHeight + row) * P::kOutWidth + column) * P::kChannels;
+  auto* to = packed +
+             ((i64(n) * problem.kOutHeight + row) * problem.kOutWidth + column) * problem.kChannels;
   store_channels<true>(to + group * kGroup, values, 1, kGroup);
 }
 
 /// The windows of the result's pixels as rows of a matrix [kPixels, kRow], in the order of weights:
 /// [channel, row, column], then zeros. For windows that do not overlap, which so lie in memory
 /// once. P is pack_image's and names the window and the result as ConvMma's does. A thread has
-/// eight neighbours of a row.
+/// eight neighbours of a row, one of its kGroups.
 template <class P>
-inline void pack_patches(const typename P::From* image, typename P::To* packed) {
-  constexpr int kTaps = P::kTapRows * P::kTapColumns, kGroups = P::kRow / 8;
+inline void pack_patches(const P& problem, const typename P::From* image, typename P::To* packed) {
   launch_next();
   wait_for_previous();
-  const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (number >= i64(P::kPixels) * kGroups) return;
-  const int pixel = static_cast<int>(number / kGroups);
-  const int first = static_cast<int>(number % kGroups) * 8;
-  const int in_image = pixel % (P::kOutHeight * P::kOutWidth);
-  const int top = in_image / P::kOutWidth * P::kStrideY - P::kPadY;
-  const int left = in_image % P::kOutWidth * P::kStrideX - P::kPadX;
-  image += i64(pixel / (P::kOutHeight * P::kOutWidth)) * P::kImageStep;
+  const auto number = thread_number<P::kIsFar>();
+  if (number >= problem.kThreads) return;
+  const int pixel = static_cast<int>(number / problem.kGroups);
+  const int first = static_cast<int>(number % problem.kGroups) * 8;
+  const int in_image = pixel % problem.kOutArea;
+  const int top = in_image / problem.kOutWidth * problem.kStrideY - problem.kPadY;
+  const int left = in_image % problem.kOutWidth * problem.kStrideX - problem.kPadX;
+  image += i64(pixel / problem.kOutArea) * problem.kImageStep;
   float values[8];
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    const int channel = (first + i) / kTaps, tap = (first + i) % kTaps;
-    const int y = top + tap / P::kTapColumns * P::kDilationY;
-    const int x = left + tap % P::kTapColumns * P::kDilationX;
-    const bool is_inside =
-        channel < P::kFrom && static_cast<u32>(y) < P::kHeight && static_cast<u32>(x) < P::kWidth;
-    values[i] =
-        is_inside
-            ? static_cast<float>(value_of(image[i64(channel) * P::kChannelStep +
-                                                i64(y) * P::kRowStep + i64(x) * P::kColumnStep]))
-            : 0.f;
+    const int channel = (first + i) / problem.kTaps, tap = (first + i) % problem.kTaps;
+    const int y = top + tap / problem.kTapColumns * problem.kDilationY;
+    const int x = left + tap % problem.kTapColumns * problem.kDilationX;
+    const bool is_inside = channel < problem.kFrom && static_cast<u32>(y) < problem.kHeight &&
+                           static_cast<u32>(x) < problem.kWidth;
+    values[i] = is_inside ? static_cast<float>(value_of(
+                                image[i64(channel) * problem.kChannelStep +
+                                      i64(y) * problem.kRowStep + i64(x) * problem.kColumnStep]))
+                          : 0.f;
   }
-  store_channels<true>(packed + i64(pixel) * P::kRow + first, values, 1, 8);
+  store_channels<true>(packed + i64(pixel) * problem.kRow + first, values, 1, 8);
 }
 
-/// Weights [kOutputs, kChannels, kTapRows, kTapColumns] of any steps as a matrix of kRows by kRow
-/// elements: of outputs by depth, or turned if kIsTurned. Along the depth lie groups of kGroup
-/// elements, which begin with kGroupTaps neighbouring taps of kGroupChannels each; or all taps of
-/// one channel after the other if kArePatches. What is no weight is zero. A thread has an element.
+/// Weights [kOutputs, kChannels, taps, kTapColumns] of any steps as a matrix with rows of kRow
+/// elements, kThreads in all: of outputs by depth, or turned if kIsTurned. Along the depth lie
+/// groups of kGroup elements, which begin with kGroupTaps neighbouring taps of kGroupChannels each;
+/// or all taps of one channel after the other if kArePatches. What is no weight is zero. A thread
+/// has an element.
 template <class P>
-inline void pack_weights(const typename P::Element* weights, typename P::Element* packed) {
+inline void pack_weights(const P& problem, const typename P::Element* weights,
+                         typename P::Element* packed) {
   launch_next();
   wait_for_previous();
-  constexpr int kTaps = P::kTapRows * P::kTapColumns;
-  const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (number >= i64(P::kRows) * P::kRow) return;
-  const int line = static_cast<int>(number / P::kRow), place = static_cast<int>(number % P::kRow);
+  const auto number = thread_number<P::kIsFar>();
+  if (number >= problem.kThreads) return;
+  const int line = static_cast<int>(number / problem.kRow),
+            place = static_cast<int>(number % problem.kRow);
   const int output = P::kIsTurned ? place : line, depth = P::kIsTurned ? line : place;
-  const int in_group = depth % P::kGroup;
-  const int channel = P::kArePatches ? depth / kTaps : in_group % P::kGroupChannels;
-  const int tap = P::kArePatches ? depth % kTaps
-                                 : depth / P::kGroup * P::kGroupTaps + in_group / P::kGroupChannels;
-  const bool is_filled = !P::kArePatches && in_group >= P::kGroupTaps * P::kGroupChannels;
+  const int in_group = depth % problem.kGroup;
+  const int channel = P::kArePatches ? depth / problem.kTaps : in_group % problem.kGroupChannels;
+  const int tap = P::kArePatches ? depth % problem.kTaps
+                                 : depth / problem.kGroup * problem.kGroupTaps +
+                                       in_group / problem.kGroupChannels;
+  const bool is_filled = !P::kArePatches && in_group >= problem.kGroupTaps * problem.kGroupChannels;
   const bool is_weight =
-      !is_filled && output < P::kOutputs && channel < P::kChannels && tap < kTaps;
-  packed[number] = is_weight
-                       ? weights[i64(output) * P::kOutputStep + i64(channel) * P::kChannelStep +
-                                 i64(tap / P::kTapColumns) * P::kTapRowStep +
-                                 i64(tap % P::kTapColumns) * P::kTapColumnStep]
-                       : typename P::Element{};
+      !is_filled && output < problem.kOutputs && channel < problem.kChannels && tap < problem.kTaps;
+  packed[number] =
+      is_weight ? weights[i64(output) * problem.kOutputStep + i64(channel) * problem.kChannelStep +
+                          i64(tap / problem.kTapColumns) * problem.kTapRowStep +
+                          i64(tap % problem.kTapColumns) * problem.kTapColumnStep]
+                : typename P::Element{};
 }
 
 /// Tiles of 128 pixels by P::kTileOutputs, 64 or 128, outputs; a thread has eight of them of four
 /// or eight pixels. P is ConvMma's problem with steps of any size, kChannelStep between channels,
-/// and the types Image and Weight; weights are packed as [depth, output], kWeightRow outputs, a
-/// multiple of the tile's, zero beyond the last.
+/// and the types Image and Weight; weights are packed as [depth, output], rows of kWeightRow
+/// outputs, a multiple of the tile's, zero beyond the last.
 template <class P, class E>
 struct ConvPlain {
   static constexpr int kPixels = 128, kOutputs = P::kTileOutputs, kBlock = 8, kThreads = 256;
   static constexpr int kMine = kPixels * kOutputs / kThreads / 8;  // pixels of a thread
-  static constexpr int kDepth = P::kTapRows * P::kTapColumns * P::kChannels;
-  static constexpr int kSteps = (kDepth + kBlock - 1) / kBlock;
-  static constexpr int kOutputBlocks = P::kWeightRow / kOutputs;
   // Copies of a thread: four of the depth of one pixel, and outputs some of the depth apart.
   static constexpr int kOutputCopies = kBlock * kOutputs / kThreads;
   static constexpr int kDepthsAtOnce = kThreads / kOutputs;
@@ -119,6 +118,7 @@ struct ConvPlain {
     float outputs[kBlock][kOutputs];
   };
 
+  const P& problem;
   const typename P::Image* image;
   const typename P::Weight* weights;
   int pixel, first_output;
@@ -131,32 +131,36 @@ struct ConvPlain {
 
   void start(int first_pixel) {
     pixel = first_pixel + from_pixel();
-    const int in_image = pixel % (P::kOutHeight * P::kOutWidth);
-    y = pixel < P::kPixels ? in_image / P::kOutWidth * P::kStrideY - P::kPadY : -(1 << 30);
-    x = in_image % P::kOutWidth * P::kStrideX - P::kPadX;
-    of_image = i64(pixel / (P::kOutHeight * P::kOutWidth)) * P::kImageStep;
+    const int in_image = pixel % problem.kOutArea;
+    y = pixel < problem.kPixels ? in_image / problem.kOutWidth * problem.kStrideY - problem.kPadY
+                                : -(1 << 30);
+    x = in_image % problem.kOutWidth * problem.kStrideX - problem.kPadX;
+    of_image = i64(pixel / problem.kOutArea) * problem.kImageStep;
   }
 
   void fetch(int step) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int depth = step * kBlock + from_depth() + i;
-      const int tap = depth / P::kChannels, channel = depth % P::kChannels;
-      const int at_y = y + tap / P::kTapColumns * P::kDilationY;
-      const int at_x = x + tap % P::kTapColumns * P::kDilationX;
-      const bool is_inside = depth < kDepth && static_cast<u32>(at_y) < P::kHeight &&
-                             static_cast<u32>(at_x) < P::kWidth;
+      const int tap = depth / problem.kChannels, channel = depth % problem.kChannels;
+      const int at_y = y + tap / problem.kTapColumns * problem.kDilationY;
+      const int at_x = x + tap % problem.kTapColumns * problem.kDilationX;
+      const bool is_inside = depth < problem.kDepth && static_cast<u32>(at_y) < problem.kHeight &&
+                             static_cast<u32>(at_x) < problem.kWidth;
       next_pixels[i] =
-          is_inside ? value_of(image[of_image + i64(at_y) * P::kRowStep +
-                                     i64(at_x) * P::kColumnStep + i64(channel) * P::kChannelStep])
-                    : 0.f;
+          is_inside
+              ? value_of(
+                    image[of_image + i64(at_y) * problem.kRowStep +
+                          i64(at_x) * problem.kColumnStep + i64(channel) * problem.kChannelStep])
+              : 0.f;
     }
 #pragma unroll
     for (int i = 0; i < kOutputCopies; ++i) {
       const int depth = step * kBlock + threadIdx.x / kOutputs + i * kDepthsAtOnce;
       const int output = first_output + threadIdx.x % kOutputs;
-      next_outputs[i] =
-          depth < kDepth ? value_of(weights[i64(depth) * P::kWeightRow + output]) : 0.f;
+      next_outputs[i] = depth < problem.kDepth
+                            ? value_of(weights[i64(depth) * problem.kWeightRow + output])
+                            : 0.f;
     }
   }
   void put(Tiles& to) const {
@@ -190,21 +194,21 @@ struct ConvPlain {
     }
   }
 
-  static void run(const typename P::Image* image, const typename P::Weight* weights,
-                  const E& epilogue, int part) {
+  static void run(const P& problem, const typename P::Image* image,
+                  const typename P::Weight* weights, const E& epilogue, int part) {
     __shared__ Tiles tiles[2];
-    const int first_pixel = static_cast<int>(blockIdx.x) / kOutputBlocks * kPixels;
-    ConvPlain conv;
-    conv.image = image;
-    conv.weights = weights;
-    conv.first_output = static_cast<int>(blockIdx.x) % kOutputBlocks * kOutputs;
+    const int block = static_cast<int>(blockIdx.x);
+    const int first_pixel = block / problem.kOutputBlocks * kPixels;
+    ConvPlain conv{problem, image, weights};
+    conv.first_output = block % problem.kOutputBlocks * kOutputs;
     conv.start(first_pixel);
     launch_next();
     wait_for_previous();
     constexpr int kGroups = kOutputs / 8;
     const int my_pixel = threadIdx.x / kGroups * kMine, my_output = threadIdx.x % kGroups * 8;
     float sums[kMine][8] = {};
-    const int begin = kSteps * part / P::kParts, end = kSteps * (part + 1) / P::kParts;
+    const int begin = problem.kSteps * part / P::kParts;
+    const int end = problem.kSteps * (part + 1) / P::kParts;
     conv.fetch(begin);
     conv.put(tiles[0]);
     __syncthreads();
@@ -215,61 +219,63 @@ struct ConvPlain {
       __syncthreads();
     }
     const int channel = conv.first_output + my_output;
-    if (channel >= P::kOutputs) return;
+    if (channel >= problem.kOutputs) return;
     const auto line = epilogue.template line<8>(channel);
 #pragma unroll
     for (int i = 0; i < kMine; ++i) {
       const int at = first_pixel + my_pixel + i;
-      if (at < P::kPixels)
+      if (at < problem.kPixels)
         epilogue.template finish<8>(sums[i], line, epilogue.template pixel<8>(at, channel), at,
                                     channel);
     }
   }
 };
 
-/// One output channel of one pixel a thread. P has also kGroupChannels and kGroupOutputs of a
-/// group, kIsTransposed, the type Sum, and of the weights [kGroups * outputs, channels]
-/// (transposed: [channels, outputs]) the steps kOutputStep, kInputStep, kTapRowStep,
+/// One output channel of one pixel for each of kThreads threads. P has also kGroupChannels and
+/// kGroupOutputs of a group, kIsTransposed, the type Sum, and of the weights [kGroups * outputs,
+/// channels] (transposed: [channels, outputs]) the steps kOutputStep, kInputStep, kTapRowStep,
 /// kTapColumnStep.
 template <class P, class E>
-inline void convolve_directly(const typename P::Image* image, const typename P::Weight* weights,
-                              const E& epilogue) {
+inline void convolve_directly(const P& problem, const typename P::Image* image,
+                              const typename P::Weight* weights, const E& epilogue) {
   launch_next();
   wait_for_previous();
-  const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (number >= i64(P::kPixels) * P::kOutputs) return;
-  const int output = static_cast<int>(number % P::kOutputs);
-  const int pixel = static_cast<int>(number / P::kOutputs);
-  const int in_image = pixel % (P::kOutHeight * P::kOutWidth);
-  const int out_y = in_image / P::kOutWidth, out_x = in_image % P::kOutWidth;
-  const int group = output / P::kGroupOutputs, first_channel = group * P::kGroupChannels;
-  image += i64(pixel / (P::kOutHeight * P::kOutWidth)) * P::kImageStep +
-           i64(first_channel) * P::kChannelStep;
-  weights += P::kIsTransposed ? i64(first_channel) * P::kInputStep +
-                                    i64(output % P::kGroupOutputs) * P::kOutputStep
-                              : i64(output) * P::kOutputStep;
+  const auto number = thread_number<P::kIsFar>();
+  if (number >= problem.kThreads) return;
+  const int output = static_cast<int>(number % problem.kOutputs);
+  const int pixel = static_cast<int>(number / problem.kOutputs);
+  const int in_image = pixel % problem.kOutArea;
+  const int out_y = in_image / problem.kOutWidth, out_x = in_image % problem.kOutWidth;
+  const int group = output / problem.kGroupOutputs, first_channel = group * problem.kGroupChannels;
+  image += i64(pixel / problem.kOutArea) * problem.kImageStep +
+           i64(first_channel) * problem.kChannelStep;
+  weights += P::kIsTransposed ? i64(first_channel) * problem.kInputStep +
+                                    i64(output % problem.kGroupOutputs) * problem.kOutputStep
+                              : i64(output) * problem.kOutputStep;
   using Sum = typename P::Sum;
   Sum sum[1] = {};
-  for (int tap = 0; tap < P::kTapRows * P::kTapColumns; ++tap) {
-    const int down = tap / P::kTapColumns, right = tap % P::kTapColumns;
+  for (int tap = 0; tap < problem.kTaps; ++tap) {
+    const int down = tap / problem.kTapColumns, right = tap % problem.kTapColumns;
     int y, x;
     if constexpr (P::kIsTransposed) {
       // The input pixels whose window, spread by the stride, covers this one with this tap.
-      const int top = out_y + P::kPadY - down * P::kDilationY;
-      const int left = out_x + P::kPadX - right * P::kDilationX;
-      if (top < 0 || left < 0 || top % P::kStrideY != 0 || left % P::kStrideX != 0) continue;
-      y = top / P::kStrideY;
-      x = left / P::kStrideX;
+      const int top = out_y + problem.kPadY - down * problem.kDilationY;
+      const int left = out_x + problem.kPadX - right * problem.kDilationX;
+      if (top < 0 || left < 0 || top % problem.kStrideY != 0 || left % problem.kStrideX != 0)
+        continue;
+      y = top / problem.kStrideY;
+      x = left / problem.kStrideX;
     } else {
-      y = out_y * P::kStrideY - P::kPadY + down * P::kDilationY;
-      x = out_x * P::kStrideX - P::kPadX + right * P::kDilationX;
+      y = out_y * problem.kStrideY - problem.kPadY + down * problem.kDilationY;
+      x = out_x * problem.kStrideX - problem.kPadX + right * problem.kDilationX;
     }
-    if (static_cast<u32>(y) >= P::kHeight || static_cast<u32>(x) >= P::kWidth) continue;
-    const auto* from = image + i64(y) * P::kRowStep + i64(x) * P::kColumnStep;
-    const auto* with = weights + i64(down) * P::kTapRowStep + i64(right) * P::kTapColumnStep;
-    for (int channel = 0; channel < P::kGroupChannels; ++channel)
-      sum[0] += Sum(value_of(from[i64(channel) * P::kChannelStep])) *
-                Sum(value_of(with[i64(channel) * P::kInputStep]));
+    if (static_cast<u32>(y) >= problem.kHeight || static_cast<u32>(x) >= problem.kWidth) continue;
+    const auto* from = image + i64(y) * problem.kRowStep + i64(x) * problem.kColumnStep;
+    const auto* with =
+        weights + i64(down) * problem.kTapRowStep + i64(right) * problem.kTapColumnStep;
+    for (int channel = 0; channel < problem.kGroupChannels; ++channel)
+      sum[0] += Sum(value_of(from[i64(channel) * problem.kChannelStep])) *
+                Sum(value_of(with[i64(channel) * problem.kInputStep]));
   }
   epilogue.template finish<1>(sum, epilogue.template line<1>(output),
                               epilogue.template pixel<1>(pixel, output), pixel, output);

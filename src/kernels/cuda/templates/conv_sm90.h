@@ -10,12 +10,12 @@
 
 namespace tensor::device {
 
-/// P names the problem: kTapRows, kTapColumns, kStrideY/X, kPadY/X, kDilationY/X of the window;
-/// kOutHeight, kOutWidth, kPixels, kOutputs of the result; kChannels of the image, a multiple of
-/// 64; kIsMatrix where pixels are read as they lie, as rows of a matrix; kWeightsFirst where no
-/// kernel ahead writes the weights. S names the schedule: kOutputs of a tile, kGroups of 64 pixels,
-/// kStages of the ring, kParts of the depth.
-/// Wgmma::run(sums, a, b, accumulate) is the instruction for kOutputs columns.
+/// P names the problem: kTapColumns, kStrideY/X, kPadY/X, kDilationY/X of the window; kOutWidth,
+/// kOutArea, kPixels, kOutputs of the result; kChannelBlocks of 64 channels of the image, kSteps of
+/// the depth, kOutputBlocks of tiles; kIsMatrix where pixels are read as they lie, as rows of a
+/// matrix; kWeightsFirst where no kernel ahead writes the weights. S names the schedule: kOutputs
+/// of a tile, kGroups of 64 pixels, kStages of the ring, kParts of the depth. Wgmma::run(sums, a,
+/// b, accumulate) is the instruction for kOutputs columns.
 template <class P, class S, class Wgmma, class E>
 struct ConvSm90 {
   static constexpr int kBlock = 64, kRowBytes = 128;  // of depth a step: the swizzle's width
@@ -23,20 +23,17 @@ struct ConvSm90 {
   static constexpr u32 kPixelTile = kPixels * kRowBytes, kOutputTile = kColumns * kRowBytes;
   static constexpr u32 kStageBytes = kPixelTile + kOutputTile;
   static constexpr int kThreads = 128 * S::kGroups;
-  static constexpr int kOutputBlocks = (P::kOutputs + kColumns - 1) / kColumns;
-  static constexpr int kChannelBlocks = P::kChannels / kBlock;
-  static constexpr int kSteps = P::kTapRows * P::kTapColumns * kChannelBlocks;
   static constexpr int kChunk = kColumns < 64 ? kColumns : 64;  // columns that finish together
   static constexpr u32 kSharedBytes = S::kStages * kStageBytes;
   static constexpr int kPitch = kColumns + 8;  // of shared sums: no two rows meet in a bank
   // Pixels that a block finishes, the last one what is left.
   static constexpr int kShare = (kPixels + S::kParts - 1) / S::kParts;
   static constexpr int kBarriers = 2 * S::kStages + (S::kParts > 1 ? 1 : 0);
-  static_assert(S::kParts == 1 || S::kParts <= kSteps);
   static_assert(S::kParts == 1 || S::kParts * kShare * kPitch * 4 <= kSharedBytes);
-  static_assert(P::kChannels % kBlock == 0 && kColumns % kChunk == 0);
+  static_assert(kColumns % kChunk == 0);
   static_assert(kRowsBuffer<kChunk> * 4 * kThreads / 32 <= kSharedBytes);
 
+  const P& problem;
   const TensorMap &image, &weights;
   u32 tiles, barriers;
   int part, first_pixel, first_output, begin, end;
@@ -68,16 +65,18 @@ struct ConvSm90 {
     load_box(stage_at(stage) + kPixelTile, weights, full(stage), step * kBlock, first_output);
   }
   void load_image(int stage, int step) const {
-    const int channel = step % kChannelBlocks * kBlock, tap = step / kChannelBlocks;
+    const int channel = step % problem.kChannelBlocks * kBlock;
+    const int tap = step / problem.kChannelBlocks;
     if constexpr (P::kIsMatrix) {
       load_box(stage_at(stage), image, full(stage), channel, first_pixel);
     } else {
-      const int in_image = first_pixel % (P::kOutHeight * P::kOutWidth);
+      const int in_image = first_pixel % problem.kOutArea;
       load_pixels(stage_at(stage), image, full(stage),
-                  {channel, in_image % P::kOutWidth * P::kStrideX - P::kPadX,
-                   in_image / P::kOutWidth * P::kStrideY - P::kPadY,
-                   first_pixel / (P::kOutHeight * P::kOutWidth)},
-                  {tap % P::kTapColumns * P::kDilationX, tap / P::kTapColumns * P::kDilationY});
+                  {channel, in_image % problem.kOutWidth * problem.kStrideX - problem.kPadX,
+                   in_image / problem.kOutWidth * problem.kStrideY - problem.kPadY,
+                   first_pixel / problem.kOutArea},
+                  {tap % problem.kTapColumns * problem.kDilationX,
+                   tap / problem.kTapColumns * problem.kDilationY});
     }
   }
 
@@ -146,8 +145,8 @@ struct ConvSm90 {
       float chunk[kChunk / 8][4];
 #pragma unroll
       for (int i = 0; i < kChunk / 2; ++i) chunk[i / 4][i % 4] = sums[column / 2 + i];
-      finish_rows<kChunk>(chunk, buffer, first_pixel + warp * 16, first_output + column, P::kPixels,
-                          P::kOutputs, epilogue);
+      finish_rows<kChunk>(chunk, buffer, first_pixel + warp * 16, first_output + column,
+                          problem.kPixels, problem.kOutputs, epilogue);
     }
   }
 
@@ -176,7 +175,7 @@ struct ConvSm90 {
     for (int item = threadIdx.x; item < my_share() * kGroups; item += kThreads) {
       const int row = item / kGroups, column = item % kGroups * 8;
       const int pixel = first_pixel + part * kShare + row, channel = first_output + column;
-      if (pixel >= P::kPixels || channel >= P::kOutputs) continue;
+      if (pixel >= problem.kPixels || channel >= problem.kOutputs) continue;
       const auto line = epilogue.template line<8>(channel);
       const auto read = epilogue.template pixel<8>(pixel, channel);
       float total[8] = {};
@@ -193,20 +192,22 @@ struct ConvSm90 {
     }
   }
 
-  static void run(const TensorMap& image, const TensorMap& weights, const E& epilogue) {
+  static void run(const P& problem, const TensorMap& image, const TensorMap& weights,
+                  const E& epilogue) {
     extern __shared__ __align__(1024) unsigned char memory[];
     __shared__ alignas(8) u64 barriers[kBarriers];
     const int part = S::kParts > 1 ? static_cast<int>(cluster_rank()) : 0;
     const int block = static_cast<int>(blockIdx.x) / S::kParts;
-    const ConvSm90 conv{image,
+    const ConvSm90 conv{problem,
+                        image,
                         weights,
                         shared_address(memory),
                         shared_address(barriers),
                         part,
-                        block / kOutputBlocks * kPixels,
-                        block % kOutputBlocks * kColumns,
-                        kSteps * part / S::kParts,
-                        kSteps * (part + 1) / S::kParts};
+                        block / problem.kOutputBlocks * kPixels,
+                        block % problem.kOutputBlocks * kColumns,
+                        problem.kSteps * part / S::kParts,
+                        problem.kSteps * (part + 1) / S::kParts};
     conv.start();
     launch_next();
     // The shuffle tells the compiler that all lanes have one value, which then needs no register a

@@ -95,9 +95,11 @@ inline void finish_rows(const float (&sums)[kColumns / 8][4], float* buffer, int
   }
 }
 
-/// An epilogue that keeps sums of a part of the depth: [part, pixel, channel] floats.
-template <int kPixels, int kChannels>
+/// An epilogue that keeps sums of a part of the depth: [part, pixel, channel] floats. P names the
+/// problem: kPixels, kOutputs, and kWholeOutputs where these are a multiple of 8.
+template <class P>
 struct PartialSums {
+  const P& problem;
   float* sums;
   int part;
 
@@ -112,28 +114,37 @@ struct PartialSums {
   }
   template <int kCount>
   void finish(const float (&values)[kCount], Nothing, Nothing, int pixel, int channel) const {
-    float* to = sums + (i64(part) * kPixels + pixel) * kChannels + channel;
-    store_channels<kChannels % kCount == 0>(to, values, 1, kChannels - channel);
+    float* to = sums + (i64(part) * problem.kPixels + pixel) * problem.kOutputs + channel;
+    store_channels<P::kWholeOutputs>(to, values, 1, problem.kOutputs - channel);
   }
 };
 
-/// The sum of the parts, and then the epilogue: a thread has eight channels of a pixel.
-template <int kPixels, int kChannels, int kParts, class E>
-inline void finish_partial_sums(const float* sums, const E& epilogue) {
-  constexpr int kGroups = (kChannels + 7) / 8;
-  const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
+/// The thread's number in the grid; kIsFar: there are more of them than an int counts.
+template <bool kIsFar>
+inline auto thread_number() {
+  if constexpr (kIsFar)
+    return i64(blockIdx.x) * blockDim.x + threadIdx.x;
+  else
+    return static_cast<u32>(blockIdx.x * blockDim.x + threadIdx.x);
+}
+
+/// The sum of the parts, and then the epilogue: a thread has eight channels of a pixel. P is that
+/// of PartialSums, with kGroups of eight outputs, kThreads in all, and kIsFar.
+template <int kParts, class P, class E>
+inline void finish_partial_sums(const P& problem, const float* sums, const E& epilogue) {
+  const auto number = thread_number<P::kIsFar>();
   launch_next();
   wait_for_previous();
-  if (number >= i64(kPixels) * kGroups) return;
-  const int pixel = static_cast<int>(number / kGroups);
-  const int channel = static_cast<int>(number % kGroups) * 8;
+  if (number >= problem.kThreads) return;
+  const int pixel = static_cast<int>(number / problem.kGroups);
+  const int channel = static_cast<int>(number % problem.kGroups) * 8;
   const auto line = epilogue.template line<8>(channel);
   const auto read = epilogue.template pixel<8>(pixel, channel);
-  Channels<float, 8, kChannels % 8 == 0> parts[kParts];
+  Channels<float, 8, P::kWholeOutputs> parts[kParts];
 #pragma unroll
   for (int part = 0; part < kParts; ++part)
-    parts[part].load(sums + (i64(part) * kPixels + pixel) * kChannels + channel, 1,
-                     kChannels - channel);
+    parts[part].load(sums + (i64(part) * problem.kPixels + pixel) * problem.kOutputs + channel, 1,
+                     problem.kOutputs - channel);
   float total[8] = {};
 #pragma unroll
   for (int part = 0; part < kParts; ++part)

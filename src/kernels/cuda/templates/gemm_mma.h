@@ -34,11 +34,11 @@ struct GemmMma {
   static constexpr int kSlabs = S::kRows / S::kWarpsY / 16;
   static constexpr int kColumns = S::kColumns / S::kWarpsX;  // of a warp
   static constexpr int kUnits = kColumns / 8;
-  static constexpr int kSteps = (P::kDepth + kBlock - 1) / kBlock;
   static_assert(kSlabs * 16 * S::kWarpsY == S::kRows && kColumns % 16 == 0);
   static_assert(S::kStages >= 2);
 
-  const Element *left, *right;
+  FactorMemory<Left> left;
+  FactorMemory<Right> right;
   unsigned char* memory;
   Tile tile;
 
@@ -124,7 +124,7 @@ struct GemmMma {
   void multiply_all(float (&sums)[kSlabs][kUnits][4]) const {
     constexpr bool kWaits = Left::kIsAsync || Right::kIsAsync;
     constexpr int kAhead = S::kStages - 1;
-    const int begin = tile.first_step(kSteps), end = tile.last_step(kSteps);
+    const int begin = tile.first_step(), end = tile.last_step();
     Pieces pieces;
     if constexpr (S::kRightFirst)
       for (int i = 0; i < kAhead && begin + i < end; ++i) copy_right(begin + i, i);
@@ -154,11 +154,11 @@ struct GemmMma {
     }
   }
 
-  static void run(const Element* left, const Element* right, float* partials,
-                  const Epilogue& epilogue) {
+  static void run(const P& problem, const FactorMemory<Left>& left,
+                  const FactorMemory<Right>& right, float* partials, const Epilogue& epilogue) {
     extern __shared__ __align__(128) unsigned char memory[];
-    const Tile tile = Tile::of_block(static_cast<int>(blockIdx.x));
-    const GemmMma gemm{left + Left::at(tile.batch), right + Right::at(tile.batch), memory, tile};
+    const Tile tile = Tile::of_block(problem, static_cast<int>(blockIdx.x));
+    const GemmMma gemm{left.matrix(tile.batch), right.matrix(tile.batch), memory, tile};
     float sums[kSlabs][kUnits][4] = {};
     gemm.multiply_all(sums);
     launch_next();

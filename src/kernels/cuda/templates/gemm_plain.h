@@ -17,7 +17,6 @@ struct GemmPlain {
   static constexpr int kThreads = S::kThreadsY * S::kThreadsX;
   static constexpr int kDown = S::kRows / S::kThreadsY, kAcross = S::kColumns / S::kThreadsX;
   static_assert(kDown % 4 == 0 && kAcross % 4 == 0, "four sums lie together");
-  static constexpr int kSteps = (P::kDepth + kBlock - 1) / kBlock;
   static constexpr int kPad = 4;
   // How they come from memory; in shared memory both lie with the depth outermost.
   using LeftTile =
@@ -32,9 +31,9 @@ struct GemmPlain {
     float left[kBlock][S::kRows + kPad], right[kBlock][S::kColumns + kPad];
   };
 
-  template <class F, int kPitch>
+  template <class F, int kPitch, class Factor>
   static void put(float (&to)[kBlock][kPitch], const typename F::Piece (&pieces)[F::kEach],
-                  const typename F::Element* factor) {
+                  const FactorMemory<Factor>& factor) {
     F::each_chunk(factor, 0, 0, [&](int i, int at, const auto*, int) {
 #pragma unroll
       for (int j = 0; j < F::kItems; ++j) {
@@ -63,14 +62,15 @@ struct GemmPlain {
     }
   }
 
-  static void run(const typename Left::Element* left, const typename Right::Element* right,
-                  float* partials, const Epilogue& epilogue) {
+  static void run(const P& problem, const FactorMemory<Left>& lefts_of_all,
+                  const FactorMemory<Right>& rights_of_all, float* partials,
+                  const Epilogue& epilogue) {
     __shared__ alignas(16) Stage stages[2];
-    const Tile tile = Tile::of_block(static_cast<int>(blockIdx.x));
-    left += Left::at(tile.batch);
-    right += Right::at(tile.batch);
+    const Tile tile = Tile::of_block(problem, static_cast<int>(blockIdx.x));
+    const auto left = lefts_of_all.matrix(tile.batch);
+    const auto right = rights_of_all.matrix(tile.batch);
     wait_for_previous();
-    const int begin = tile.first_step(kSteps), end = tile.last_step(kSteps);
+    const int begin = tile.first_step(), end = tile.last_step();
     typename LeftTile::Piece lefts[LeftTile::kEach];
     typename RightTile::Piece rights[RightTile::kEach];
     const auto fetch = [&](int step) {

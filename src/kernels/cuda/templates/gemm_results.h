@@ -21,9 +21,7 @@ struct GemmResults {
   static constexpr int kMyColumns = (kColumns / 8 + S::kSplits - 1) / S::kSplits * 8;
   static constexpr bool kUneven = kMyColumns * S::kSplits > kColumns;
 
-  static constexpr int kTokenTiles =
-      ((P::kTokens + S::kTokens - 1) / S::kTokens + S::kShares - 1) / S::kShares * S::kShares;
-  static constexpr bool kWholeTokens = kTokenTiles * S::kTokens == P::kTokens && !kUneven;
+  static constexpr bool kWholeTokens = S::kWholeTokens && !kUneven;
 
   // Boxes are panels of 64 rows of 128 bytes: of tokens, or, swapped, of 64 features of each of the
   // tile's tokens. While one is stored the next is filled.
@@ -48,7 +46,7 @@ struct GemmResults {
   static_assert(S::kSwapped || !S::kStaged || kColumns % kPanelColumns == 0, "whole boxes");
   static_assert(!S::kSwapped || kPanelColumns == 64 || !S::kStaged);
   static_assert(!S::kAddend || (S::kStaged && !S::kSwapped));
-  static_assert(!S::kRowSums || (S::kFeatures % kSummed == 0 && P::kFeatures % kSummed == 0));
+  static_assert(!S::kRowSums || S::kFeatures % kSummed == 0);
 
   using Inputs = typename Epilogue::Inputs;
   using Outputs = typename Epilogue::Outputs;
@@ -62,6 +60,7 @@ struct GemmResults {
   };
   using Turn = RingTurn<kBuffers>;  // the stage is the buffer that a group fills next
 
+  const P& problem;
   const TensorMap &outputs, &addends;
   const Epilogue& epilogue;
   unsigned char* memory;  // kBytes of shared memory
@@ -80,12 +79,13 @@ struct GemmResults {
     constexpr Fragment kSums = kGroupSums;  // a constant here is less code than the one outside
     return kSums.of_lane(threadIdx.x % 128);
   }
-  static Pair pair_at(const Tile& tile, int row, int column) {
+  Pair pair_at(const Tile& tile, int row, int column) const {
     const Place mine = my_place();
     const int r = row + mine.row, c = column + mine.column;
-    const int end = min(P::kTokens, tile.token + S::kTokens);
-    return S::kSwapped ? Pair{tile.batch, tile.token + c, tile.feature + r, end}
-                       : Pair{tile.batch, tile.token + r, tile.feature + c, end};
+    const int end = min(problem.kTokens, tile.token + S::kTokens);
+    const int before = tile.batch * problem.kTokens;
+    return S::kSwapped ? Pair{before, tile.token + c, tile.feature + r, end}
+                       : Pair{before, tile.token + r, tile.feature + c, end};
   }
 
   // The first column that this block finishes.
@@ -107,8 +107,9 @@ struct GemmResults {
     const u32 barrier = arrived(group, buffer);
     barrier_expect(barrier, kPanelRows * kRowBytes);
     load_box(address + buffer_at(group, buffer), addends, barrier,
-             P::addends(tile.feature + number % kPanels * kPanelColumns,
-                        tile.token + row + number / kPanels * 64, tile.batch)
+             problem
+                 .addends(tile.feature + number % kPanels * kPanelColumns,
+                          tile.token + row + number / kPanels * 64, tile.batch)
                  .axes);
   }
   // Before a tile's products: the first panels of the addend. `row`: the group's in the tile.
@@ -136,10 +137,11 @@ struct GemmResults {
     named_barrier(kGroupBarrier + group, 128);
     if (!speaks()) return;
     const int feature = number % kPanels * kPanelColumns, down = row + number / kPanels * 64;
-    store_box(outputs, address + buffer_at(group, turn.stage),
-              (S::kSwapped ? P::outputs(tile.feature + down, tile.token + my_column(), tile.batch)
-                           : P::outputs(tile.feature + feature, tile.token + down, tile.batch))
-                  .axes);
+    store_box(
+        outputs, address + buffer_at(group, turn.stage),
+        (S::kSwapped ? problem.outputs(tile.feature + down, tile.token + my_column(), tile.batch)
+                     : problem.outputs(tile.feature + feature, tile.token + down, tile.batch))
+            .axes);
     store_commit();
     // The panel before this one has left by now.
     const int next = number - 1 + kBuffers;
@@ -177,11 +179,11 @@ struct GemmResults {
   using RowSums = float[8];
 
   void store_row_sum(const Tile& tile, int token, int feature, int which, float sum) const {
-    const int end = min(P::kTokens, tile.token + S::kTokens);
-    if (token >= end || feature >= P::kFeatures) return;
-    const int row = tile.batch * P::kTokens + token;
-    epilogue.row_sums[(i64(feature / kSummed) * (P::kBatches * P::kTokens) + row) * 2 + which] =
-        sum;
+    const int end = min(problem.kTokens, tile.token + S::kTokens);
+    if (token >= end || feature >= problem.kFeatures) return;
+    const int row = tile.batch * problem.kTokens + token;
+    const int rows = problem.kBatches * problem.kTokens;
+    epilogue.row_sums[(i64(feature / kSummed) * rows + row) * 2 + which] = sum;
   }
 
   // An element of the four of unit `unit`, eight columns, to what it belongs to: of features as
@@ -258,7 +260,7 @@ struct GemmResults {
       if constexpr (S::kRowSums)
 #pragma unroll
         for (int i = 0; i < 4; ++i) add_to_sums(row_sums, unit, i, out[i]);
-      Pairs::write(epilogue, out, pair);
+      Pairs{problem, epilogue}.write(out, pair);
       if constexpr (S::kStaged && sizeof(Output) == 4) {
 #pragma unroll
         for (int i = 0; i < 4; i += 2)
@@ -308,7 +310,8 @@ struct GemmResults {
           for (int i = 0; i < 4; ++i)
             to[unit][i] = ready[S::kFeatureInputs ? 0 : 2 * chunk + unit][i];
         } else {
-          Pairs::read(epilogue, to[unit], pair_at(tile, row, first + 16 * chunk + 8 * unit));
+          Pairs{problem, epilogue}.read(to[unit],
+                                        pair_at(tile, row, first + 16 * chunk + 8 * unit));
         }
       }
     };
@@ -341,8 +344,8 @@ struct GemmResults {
       for (int block = 0; block < S::kBlocks; ++block)
 #pragma unroll
         for (int unit = 0; unit < kReadUnits; ++unit)
-          Pairs::read(epilogue, ready[block][unit],
-                      pair_at(tile, row + 64 * block, my_column() + 8 * unit));
+          Pairs{problem, epilogue}.read(ready[block][unit],
+                                        pair_at(tile, row + 64 * block, my_column() + 8 * unit));
     }
   }
 

@@ -22,20 +22,25 @@ namespace tensor::device {
 ///   kBand: tiles of tokens that are worked on before the next features
 ///   kTurned: weights lie with features next to each other, not with k
 ///   kWeightsFirst: they come from no kernel, so that loading them need not wait
-///   kOnce: they are read by one block only, so that the cache need not keep them
 ///   kStaged: outputs are stored as boxes, not (only) by the epilogue
 ///   kAddend: one of the epilogue's inputs, of the outputs' type, comes as boxes while products are
 ///     summed, and is replaced by the outputs where it lies in shared memory
-///   kPairs: features are even in number
+///   kPairs: features are even in number; kWholeFeatures, kWholeTokens: no tile reaches beyond the
+///   last one
 ///   kReadFirst: what the epilogue reads is read before the products
 ///   kFeatureInputs: that is a constant for each feature
-///   kLaunchFirst: all blocks run at a time, so that the next kernel's may come at once
 ///   kNormalizes: rows of x have mean 0 and deviation 1, but come as they are: what that does to a
 ///     sum is corrected (norm.h), by the sums of the rows that epilogue.given_sums has
 ///   kRowSums: of epilogue.summed(outputs) the same go to epilogue.row_sums
-/// P is the problem: kTokens, kFeatures, kDepth, kBatches, and where boxes of each tensor lie:
-/// weights(k, feature, batch), inputs(k, token, batch), outputs(feature, token, batch), and
-/// addends(feature, token, batch) where there are any.
+/// P is the problem:
+///   kTokens, kFeatures, kDepth, kBatches; kSteps along the depth
+///   kTokenTiles along the tokens, kTiles in all, kTilesOfBatch and, where none is cut off,
+///   kTilesOfBand
+///   kOnce: weights are read by one block only, so that the cache need not keep them
+///   kLaunchFirst: all blocks run at a time, so that the next kernel's may come at once
+///   kEps of the norm
+/// and where boxes of each tensor lie: weights(k, feature, batch), inputs(k, token, batch),
+/// outputs(feature, token, batch), and addends(feature, token, batch) where there are any.
 /// Wgmma::run(sums, a, b, accumulate) is the instruction for the tile's columns.
 template <class S, class P, class Wgmma, class Epilogue>
 struct GemmSm90 {
@@ -83,26 +88,22 @@ struct GemmSm90 {
   static constexpr u32 kStatisticsBytes = kStatisticsTokens * 8;
   static constexpr u32 kSharedBytes = kStatisticsAt + kSlots * kStatisticsBytes;
 
-  static constexpr int kSteps = (P::kDepth + kDepth - 1) / kDepth;
-  static constexpr int kTokenTiles = Results::kTokenTiles;
-  static constexpr int kFeatureTiles = (P::kFeatures + S::kFeatures - 1) / S::kFeatures;
-  static constexpr int kTiles = kTokenTiles * kFeatureTiles * P::kBatches;
-
-  // Of the ring two for each stage, of the statistics two for each slot, of sums that other blocks
-  // send one, then those of the results.
+  // The ring has two barriers for each stage, the statistics two for each slot, sums that other
+  // blocks send one; those of the results follow.
   static constexpr int kRingBarriers = 2 * (S::kStages + kSlots) + (S::kSplits > 1 ? 1 : 0);
   static constexpr int kBarriers = kRingBarriers + Results::kBarriers;
 
+  const P& problem;
   const TensorMap &weights, &inputs;
   const Results results;
   unsigned char* memory;
   u32 tiles_at, barriers;
 
-  static Tile place(int tile) {
-    constexpr int kOfBatch = kTokenTiles * kFeatureTiles, kOfBand = S::kBand * kFeatureTiles;
-    const int batch = tile / kOfBatch, inside = tile % kOfBatch;
-    const int band = inside / kOfBand, first = band * S::kBand;
-    const int high = min(S::kBand, kTokenTiles - first), rest = inside - band * kOfBand;
+  Tile place(int tile) const {
+    const int batch = tile / problem.kTilesOfBatch, inside = tile % problem.kTilesOfBatch;
+    const int band = inside / problem.kTilesOfBand, first = band * S::kBand;
+    const int high = min(S::kBand, problem.kTokenTiles - first);
+    const int rest = inside % problem.kTilesOfBand;
     return {batch, (first + rest % high) * S::kTokens, rest / high * S::kFeatures};
   }
 
@@ -143,13 +144,14 @@ struct GemmSm90 {
     __syncthreads();
     if constexpr (kCluster > 1) cluster_arrive();
     if constexpr (S::kShares > 1) cluster_wait();
-    if (S::kLaunchFirst) launch_next();
+    if (problem.kLaunchFirst) launch_next();
   }
 
   // Of a tile's steps, those of this block.
-  int first_step() const { return S::kSplits > 1 ? int(cluster_rank()) * kSteps / S::kSplits : 0; }
-  int last_step() const {
-    return S::kSplits > 1 ? (int(cluster_rank()) + 1) * kSteps / S::kSplits : kSteps;
+  int first_step() const { return step_of_part(0); }
+  int last_step() const { return S::kSplits > 1 ? step_of_part(1) : problem.kSteps; }
+  int step_of_part(int next) const {
+    return S::kSplits > 1 ? (int(cluster_rank()) + next) * problem.kSteps / S::kSplits : 0;
   }
   static int first_tile() { return blockIdx.x / S::kSplits; }
   static int tiles_a_round() { return gridDim.x / S::kSplits; }
@@ -158,7 +160,7 @@ struct GemmSm90 {
     const u32 to = weights_at(stage);
     if constexpr (S::kTurned) {
       for (int panel = 0; panel < S::kFeatures / 64; ++panel) {
-        const auto at = P::weights(step * kDepth, tile.feature + 64 * panel, tile.batch);
+        const auto at = problem.weights(step * kDepth, tile.feature + 64 * panel, tile.batch);
         load_box(to + panel * kPanelBytes, weights, full(stage), at.axes);
       }
     } else if constexpr (S::kShares > 1) {
@@ -166,19 +168,21 @@ struct GemmSm90 {
       constexpr int kPart = S::kFeatures / S::kShares;
       const int rank = cluster_rank();
       load_box_to_all(to + rank * kPart * kRowBytes, weights, full(stage),
-                      P::weights(step * kDepth, tile.feature + rank * kPart, tile.batch).axes,
+                      problem.weights(step * kDepth, tile.feature + rank * kPart, tile.batch).axes,
                       (1 << S::kShares) - 1);
     } else {
-      const auto at = P::weights(step * kDepth, tile.feature, tile.batch);
-      if constexpr (S::kOnce && sizeof at == 8)
-        load_box(to, weights, full(stage), at.axes[0], at.axes[1], evict_first());
-      else
-        load_box(to, weights, full(stage), at.axes);
+      const auto at = problem.weights(step * kDepth, tile.feature, tile.batch);
+      if constexpr (sizeof at == 8)
+        if (problem.kOnce) {
+          load_box(to, weights, full(stage), at.axes[0], at.axes[1], evict_first());
+          return;
+        }
+      load_box(to, weights, full(stage), at.axes);
     }
   }
   void load_inputs(int stage, int step, const Tile& tile) const {
     load_box(inputs_at(stage), inputs, full(stage),
-             P::inputs(step * kDepth, tile.token, tile.batch).axes);
+             problem.inputs(step * kDepth, tile.token, tile.batch).axes);
   }
 
   void produce() const {
@@ -187,7 +191,7 @@ struct GemmSm90 {
     bool is_first = true;
     const int first = first_step(), last = last_step();
     if (!S::kWeightsFirst) wait_for_previous();
-    for (int i = first_tile(); i < kTiles; i += tiles_a_round()) {
+    for (int i = first_tile(); i < problem.kTiles; i += tiles_a_round()) {
       const Tile tile = place(i);
       int step = first;
       if (S::kWeightsFirst && is_first) {
@@ -216,15 +220,16 @@ struct GemmSm90 {
     const int lane = threadIdx.x % 32;
     wait_for_previous();
     int place_in_row = 0;
-    for (int i = first_tile(); i < kTiles; i += tiles_a_round(), ++place_in_row) {
+    for (int i = first_tile(); i < problem.kTiles; i += tiles_a_round(), ++place_in_row) {
       const Tile tile = place(i);
       barrier_wait(used(place_in_row), place_in_row / kSlots & 1 ^ 1);
       float* const to = statistics_at(place_in_row);
       for (int t = 32 * warp + lane; t < kStatisticsTokens; t += 32 * kStatisticians) {
         float pair[2] = {};
-        if (tile.token + t < P::kTokens)
-          statistics_of<P::kDepth>(pair, results.epilogue.given_sums, P::kBatches * P::kTokens,
-                                   tile.batch * P::kTokens + tile.token + t, P::kEps, gain);
+        if (tile.token + t < problem.kTokens)
+          statistics_of(pair, results.epilogue.given_sums, problem.kBatches * problem.kTokens,
+                        tile.batch * problem.kTokens + tile.token + t, problem.kDepth, P::kEps,
+                        gain);
         store_pack<2>(to + 2 * t, pair);
       }
       barrier_arrive(known(place_in_row));
@@ -265,7 +270,7 @@ struct GemmSm90 {
       previous = turn.stage;
     }
     if constexpr (kTeams > 1)
-      if (tile + tiles_a_round() < kTiles)
+      if (tile + tiles_a_round() < problem.kTiles)
         named_barrier_arrive(kTurnBarrier + (team + 1) % kTeams, 256);
     wgmma_wait<0>();
 #pragma unroll
@@ -340,10 +345,10 @@ struct GemmSm90 {
     const int step = kTeams * tiles_a_round();
     float sums[S::kBlocks][kSums];
     Turn turn;
-    if (team > 0) turn.skip(team * kSteps);
+    if (team > 0) turn.skip(team * problem.kSteps);
     typename Results::Turn panel;
     int place_in_row = team;  // of the tile among the block's
-    for (int i = first_tile() + team * tiles_a_round(); i < kTiles;
+    for (int i = first_tile() + team * tiles_a_round(); i < problem.kTiles;
          i += step, place_in_row += kTeams) {
       Tile tile = place(i);
       typename Results::Ready ready = {};
@@ -355,8 +360,8 @@ struct GemmSm90 {
         tile.statistics = statistics_at(place_in_row);
       }
       if constexpr (S::kSplits > 1) exchange(sums);
-      if constexpr (kTeams > 1) turn.skip((kTeams - 1) * kSteps);
-      if (!S::kLaunchFirst && i + step >= kTiles) launch_next();
+      if constexpr (kTeams > 1) turn.skip((kTeams - 1) * problem.kSteps);
+      if (!problem.kLaunchFirst && i + step >= problem.kTiles) launch_next();
       wait_for_previous();  // the epilogue may read what the kernel ahead wrote
       typename Results::RowSums row_sums = {};
       results.finish_all(sums, tile, group, row, panel, ready, row_sums);
@@ -374,18 +379,19 @@ struct GemmSm90 {
     }
   }
 
-  static void run(const TensorMap& weights, const TensorMap& inputs, const TensorMap& outputs,
-                  const TensorMap& addends, const Epilogue& epilogue) {
+  static void run(const P& problem, const TensorMap& weights, const TensorMap& inputs,
+                  const TensorMap& outputs, const TensorMap& addends, const Epilogue& epilogue) {
     extern __shared__ __align__(1024) unsigned char memory[];
     __shared__ alignas(8) u64 barriers[kBarriers];
     const u32 tiles = shared_address(memory), first_barrier = shared_address(barriers);
-    const Results results{outputs,
+    const Results results{problem,
+                          outputs,
                           addends,
                           epilogue,
                           memory + kResultsAt,
                           tiles + kResultsAt,
                           first_barrier + 8 * kRingBarriers};
-    const GemmSm90 gemm{weights, inputs, results, memory, tiles, first_barrier};
+    const GemmSm90 gemm{problem, weights, inputs, results, memory, tiles, first_barrier};
     gemm.start();
     if (threadIdx.x >= kConsumers) {
       if constexpr (S::kHandsOver) give_registers<kProducerRegisters>();

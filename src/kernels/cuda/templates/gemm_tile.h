@@ -7,39 +7,43 @@
 
 namespace tensor::device {
 
-/// P names the product: kRows, kFeatures, kDepth, kBatches. S names the schedule: kRows and
-/// kColumns of a tile, kParts of the depth, kBand (tiles of rows before the next columns), and
-/// kPairs, where features come in twos.
+/// A number that kIsFar says whether an int holds.
+template <bool kIsFar>
+inline auto number_of(i64 number) {
+  if constexpr (kIsFar)
+    return number;
+  else
+    return static_cast<int>(number);
+}
+
+/// P names the product: kRows, kFeatures; kSteps of the depth; kTilesDown, kTiles of a batch, and
+/// kTilesOfBand of kBand tiles of rows before the next columns; kPartElements of all batches;
+/// kWholeRows and kWholeFeatures where no tile reaches beyond the last. S names the schedule: kRows
+/// and kColumns of a tile, kParts of the depth, and kPairs, where features come in twos.
 template <class S, class P, class Epilogue>
 struct GemmTile {
-  static constexpr int kTilesDown = (P::kRows + S::kRows - 1) / S::kRows;
-  static constexpr int kTilesAcross = (P::kFeatures + S::kColumns - 1) / S::kColumns;
-  static constexpr int kTiles = kTilesDown * kTilesAcross;
-  static constexpr int kBlocks = kTiles * P::kBatches * S::kParts;
-
+  const P& problem;
   int row = 0, feature = 0, batch = 0, part = 0;
 
-  static GemmTile of_block(int block) {
-    GemmTile tile;
+  static GemmTile of_block(const P& problem, int block) {
+    GemmTile tile{problem};
     tile.part = block % S::kParts;
     block /= S::kParts;
-    tile.batch = block / kTiles;
-    block %= kTiles;
-    const int band = block / (S::kBand * kTilesAcross), in_band = block % (S::kBand * kTilesAcross);
-    const int rows_left = kTilesDown - band * S::kBand;
-    const int band_rows = rows_left < S::kBand ? rows_left : S::kBand;
-    tile.row = (band * S::kBand + in_band % band_rows) * S::kRows;
+    tile.batch = block / problem.kTiles;
+    block = block % problem.kTiles;
+    const int band = block / problem.kTilesOfBand, in_band = block % problem.kTilesOfBand;
+    const int rows_left = problem.kTilesDown - band * P::kBand;
+    const int band_rows = rows_left < P::kBand ? rows_left : P::kBand;
+    tile.row = (band * P::kBand + in_band % band_rows) * S::kRows;
     tile.feature = in_band / band_rows * S::kColumns;
     return tile;
   }
-  /// Of `steps` of the depth, those of this tile's part.
-  int first_step(int steps) const { return static_cast<int>(i64(steps) * part / S::kParts); }
-  int last_step(int steps) const { return static_cast<int>(i64(steps) * (part + 1) / S::kParts); }
+  /// The steps of this tile's part.
+  int first_step() const { return static_cast<int>(i64(problem.kSteps) * part / S::kParts); }
+  int last_step() const { return static_cast<int>(i64(problem.kSteps) * (part + 1) / S::kParts); }
 
-  static bool has_row(int row) { return P::kRows % S::kRows == 0 || row < P::kRows; }
-  static bool has_feature(int feature) {
-    return P::kFeatures % S::kColumns == 0 || feature < P::kFeatures;
-  }
+  bool has_row(int row) const { return P::kWholeRows || row < problem.kRows; }
+  bool has_feature(int feature) const { return P::kWholeFeatures || feature < problem.kFeatures; }
 
   /// Sums of one row, kCount pairs of neighbouring features kStep apart: finished and stored, or
   /// kept as this part's.
@@ -47,9 +51,9 @@ struct GemmTile {
   void finish(const Epilogue& epilogue, float* partials, const float (&sums)[2 * kCount], int row,
               int feature) const {
     if (!has_row(row)) return;
-    const int place = batch * P::kRows + row;
+    const int place = batch * problem.kRows + row;
     if constexpr (S::kParts > 1) {
-      float* to = partials + (i64(part) * P::kBatches * P::kRows + place) * P::kFeatures;
+      float* to = partials + part * i64(problem.kPartElements) + i64(place) * problem.kFeatures;
 #pragma unroll
       for (int i = 0; i < 2 * kCount; ++i)
         if (const int f = feature + i / 2 * kStep + i % 2; has_feature(f)) to[f] = sums[i];
@@ -59,8 +63,8 @@ struct GemmTile {
   }
 
   template <int kCount, int kStep>
-  static void finish_sums(const Epilogue& epilogue, const float (&sums)[2 * kCount], int place,
-                          int feature) {
+  void finish_sums(const Epilogue& epilogue, const float (&sums)[2 * kCount], int place,
+                   int feature) const {
     // All are read before any is written: the addresses might be the same, for the compiler.
     typename Epilogue::Inputs in[2 * kCount];
 #pragma unroll
@@ -88,22 +92,23 @@ struct GemmTile {
     }
   }
 
-  /// The kernel behind one of several parts: adds them in order, and finishes.
-  static void add_parts(const Epilogue& epilogue, const float* partials) {
-    constexpr int kAcross = S::kPairs ? 2 : 1, kColumns = P::kFeatures / kAcross;
-    constexpr i64 kPart = i64(P::kBatches) * P::kRows * P::kFeatures;
+  /// The kernel behind one of several parts: adds them in order, and finishes. P also names
+  /// kColumns, features or pairs of them, and kIsFar where an int does not count kPartElements.
+  static void add_parts(const P& problem, const Epilogue& epilogue, const float* partials) {
+    constexpr int kAcross = S::kPairs ? 2 : 1;
     wait_for_previous();
     launch_next();
-    for (i64 i = blockIdx.x * i64(blockDim.x) + threadIdx.x; i < kPart / kAcross;
+    for (i64 i = blockIdx.x * i64(blockDim.x) + threadIdx.x; i < problem.kPartElements / kAcross;
          i += i64(gridDim.x) * blockDim.x) {
-      const int place = static_cast<int>(i / kColumns);
-      const int feature = static_cast<int>(i % kColumns) * kAcross;
-      const float* from = partials + i64(place) * P::kFeatures + feature;
+      const auto number = number_of<P::kIsFar>(i);
+      const int place = static_cast<int>(number / problem.kColumns);
+      const int feature = static_cast<int>(number % problem.kColumns) * kAcross;
+      const float* from = partials + i64(place) * problem.kFeatures + feature;
       float sums[kAcross] = {};
 #pragma unroll
       for (int part = 0; part < S::kParts; ++part)
 #pragma unroll
-        for (int j = 0; j < kAcross; ++j) sums[j] += from[part * kPart + j];
+        for (int j = 0; j < kAcross; ++j) sums[j] += from[part * i64(problem.kPartElements) + j];
       typename Epilogue::Inputs in[2];
       if constexpr (S::kPairs) {
         epilogue.load_pair(in[0], in[1], place, feature);
@@ -117,9 +122,18 @@ struct GemmTile {
   }
 };
 
-/// A tile of a factor on its way to shared memory. F names the factor: Element, kRows, kDepth,
-/// kRowStride, kDepthStride in elements. kTurned: rows lie next to each other, in memory and in the
-/// tile. kChunk elements are moved together. To is what the tile holds.
+/// A factor, or one of its matrices, in memory. F names the factor: Element, kRows, kDepth,
+/// kRowStride, kDepthStride in elements, and where a matrix begins: at(batch).
+template <class F>
+struct FactorMemory {
+  const F& factor;
+  const typename F::Element* elements;
+
+  FactorMemory matrix(int batch) const { return {factor, elements + factor.at(batch)}; }
+};
+
+/// A tile of a factor on its way to shared memory. kTurned: rows lie next to each other, in memory
+/// and in the tile. kChunk elements are moved together. To is what the tile holds.
 template <class F, class To, int kTileRows, int kTileDepth, int kThreads, bool kTurned, int kChunk,
           int kPad>
 struct FactorTile {
@@ -143,8 +157,9 @@ struct FactorTile {
   /// Calls each(i, place, source, how many of kChunk exist) for the chunks of this thread, or for
   /// kMany of them from `begin` on.
   template <int kMany = kEach, class Each>
-  static void each_chunk(const Element* factor, int first_row, int first_depth, Each&& each,
+  static void each_chunk(const FactorMemory<F>& from, int first_row, int first_depth, Each&& each,
                          int begin = 0) {
+    const F& f = from.factor;
 #pragma unroll
     for (int i = 0; i < kMany; ++i) {
       const int chunk = threadIdx.x + (begin + i) * kThreads;
@@ -152,16 +167,15 @@ struct FactorTile {
       const int line = chunk / (kAcross / kChunk), along = chunk % (kAcross / kChunk) * kChunk;
       const int row = kTurned ? along : line, depth = kTurned ? line : along;
       const int r = first_row + row, d = first_depth + depth;
-      int count = kTurned ? F::kRows - r : F::kDepth - d;
-      if (kTurned ? d >= F::kDepth : r >= F::kRows) count = 0;
+      int count = kTurned ? f.kRows - r : f.kDepth - d;
+      if (kTurned ? d >= f.kDepth : r >= f.kRows) count = 0;
       count = count < 0 ? 0 : count > kChunk ? kChunk : count;
-      const Element* from =
-          count > 0 ? factor + i64(r) * F::kRowStride + i64(d) * F::kDepthStride : factor;
-      each(i, place(row, depth), from, count);
+      const i64 offset = count > 0 ? i64(r) * f.kRowStride + i64(d) * f.kDepthStride : 0;
+      each(i, place(row, depth), from.elements + offset, count);
     }
   }
 
-  static void copy_later(u32 to, const Element* factor, int first_row, int first_depth) {
+  static void copy_later(u32 to, const FactorMemory<F>& factor, int first_row, int first_depth) {
     static_assert(kChunk * sizeof(Element) == 16);
     constexpr int kMany = kEach <= 8 ? kEach : 4;  // at once: each has an address in registers
 #pragma unroll 1
@@ -180,13 +194,14 @@ struct FactorTile {
     for (int i = 0; i < kChunk; ++i) piece.items[i] = i < count ? from[i] : Element{};
     return piece;
   }
-  static void fetch(Piece (&pieces)[kEach], const Element* factor, int first_row, int first_depth) {
+  static void fetch(Piece (&pieces)[kEach], const FactorMemory<F>& factor, int first_row,
+                    int first_depth) {
     each_chunk(factor, first_row, first_depth, [&](int i, int, const Element* from, int count) {
       pieces[i] = piece_of(from, count);
     });
   }
   /// Through registers, a few chunks at a time.
-  static void copy_now(To* tile, const Element* factor, int first_row, int first_depth) {
+  static void copy_now(To* tile, const FactorMemory<F>& factor, int first_row, int first_depth) {
     static_assert(kSame<To, Element>);
     constexpr int kMany = kEach < 4 ? kEach : 4;
 #pragma unroll 1
@@ -204,7 +219,7 @@ struct FactorTile {
           begin);
     }
   }
-  static void put(To* tile, const Piece (&pieces)[kEach], const Element* factor) {
+  static void put(To* tile, const Piece (&pieces)[kEach], const FactorMemory<F>& factor) {
     each_chunk(factor, 0, 0, [&](int i, int at, const Element*, int) {
       if constexpr (kSame<To, Element>) {
         *reinterpret_cast<Piece*>(tile + at) = pieces[i];

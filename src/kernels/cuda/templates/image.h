@@ -11,10 +11,47 @@ inline int clamped(int place, int extent) {
   return place < 0 ? 0 : place >= extent ? extent - 1 : place;
 }
 
+// ---- Axes: an `extent` that taps are kept in; the extents `from` and `to` that say where places
+// come from; `down`, by which that is divided.
+
+/// What numerators are divided by: places of the result's corners, or of its pixels' middles, in
+/// halves.
+template <bool kCorners>
+inline constexpr int denominator_of(int to) {
+  return !kCorners ? 2 * to : to > 1 ? to - 1 : 1;
+}
+
+/// An axis whose extents are all known.
+template <int kFrom, int kTo, bool kCorners>
+struct FixedAxis {
+  static constexpr int extent = kFrom, from = kFrom, to = kTo, down = denominator_of<kCorners>(kTo);
+  static constexpr int kPlaces = kTo;  // that say all that can be said of a place
+};
+/// Any axis that is enlarged by a known factor, without corners: 1 becomes kTo.
+template <int kTo>
+struct EnlargedAxis {
+  int extent;
+  static constexpr int from = 1, to = kTo, down = denominator_of<false>(kTo);
+  static constexpr int kPlaces = 8 * kTo;
+};
+struct AnyAxis {
+  int extent, from, to;
+  Divisor down;
+};
+
+/// The place numerator / down of the input that a place of the result comes from.
+template <bool kCorners, class Axis>
+inline constexpr int numerator_of(Axis axis, int place) {
+  if constexpr (kCorners)
+    return axis.to > 1 ? place * (axis.from - 1) : 0;
+  else
+    return (2 * place + 1) * axis.from - axis.to;
+}
+
 /// Of an axis that keeps its extent.
 struct SameTaps {
-  static constexpr int kCount = 1;
   explicit SameTaps(int place) : place_(place) {}
+  static constexpr int count() { return 1; }
   int place(int) const { return place_; }
   float weight(int) const { return 1; }
 
@@ -23,14 +60,14 @@ struct SameTaps {
 };
 
 /// PyTorch's "nearest", the rounding of its float product included.
-template <int kFrom, int kTo>
+template <class Axis>
 struct NearestTaps {
-  static constexpr int kCount = 1;
-  explicit NearestTaps(int place) {
-    constexpr float kScale = float(kFrom) / float(kTo);
-    const int below = int(floorf(float(place) * kScale));
-    place_ = kTo == 2 * kFrom ? place / 2 : below < kFrom ? below : kFrom - 1;
+  NearestTaps(const Axis& axis, int place) {
+    const float scale = float(axis.from) / float(axis.to);
+    const int below = int(floorf(float(place) * scale));
+    place_ = axis.to == 2 * axis.from ? place / 2 : below < axis.from ? below : axis.from - 1;
   }
+  static constexpr int count() { return 1; }
   int place(int) const { return place_; }
   float weight(int) const { return 1; }
 
@@ -38,60 +75,48 @@ struct NearestTaps {
   int place_;
 };
 
-/// The place numerator() / kDenominator of the input that a place of the result comes from.
-template <int kFrom, int kTo, bool kCorners>
-struct SourcePlace {
-  static constexpr int kDenominator = !kCorners ? 2 * kTo : kTo > 1 ? kTo - 1 : 1;
-  static constexpr int numerator(int place) {
-    if constexpr (kCorners)
-      return kTo > 1 ? place * (kFrom - 1) : 0;
-    else
-      return (2 * place + 1) * kFrom - kTo;
-  }
-};
-
-template <int kFrom, int kTo, bool kCorners>
+template <class Axis, bool kCorners>
 struct LinearTaps {
-  using Source = SourcePlace<kFrom, kTo, kCorners>;
-  static constexpr int kCount = 2;
-  explicit LinearTaps(int place) {
-    const int numerator = Source::numerator(place), positive = numerator > 0 ? numerator : 0;
-    below_ = positive / Source::kDenominator;
-    rest_ = float(positive % Source::kDenominator) * (1.0f / Source::kDenominator);
+  LinearTaps(const Axis& axis, int place) : extent_(axis.extent) {
+    const int numerator = numerator_of<kCorners>(axis, place);
+    const int positive = numerator > 0 ? numerator : 0;
+    below_ = positive / axis.down;
+    rest_ = float(positive % axis.down) * (1.0f / float(int(axis.down)));
   }
-  int place(int i) const { return clamped(below_ + i, kFrom); }
+  static constexpr int count() { return 2; }
+  int place(int i) const { return clamped(below_ + i, extent_); }
   float weight(int i) const { return i == 0 ? 1 - rest_ : rest_; }
 
  private:
-  int below_;
+  int extent_, below_;
   float rest_;
 };
 
-/// Of kRun neighbours from a multiple of kRun on: all columns that any of them is made of, and
-/// which those are.
-template <int kFrom, int kTo, bool kCorners, int kRun>
+/// Of kRun neighbours from a multiple of kRun on, eight at most: all columns that any of them is
+/// made of, and which those are. The axis is fixed or enlarged.
+template <class Axis, bool kCorners, int kRun>
 struct LinearRun {
-  using Source = SourcePlace<kFrom, kTo, kCorners>;
-  static constexpr int kDown = Source::kDenominator;
-  static constexpr int kStep = Source::numerator(1) - Source::numerator(0);
+  static constexpr int kDown = Axis::down;
+  static constexpr int numerator(int place) { return numerator_of<kCorners>(Axis{}, place); }
+  static constexpr int kStep =
+      numerator_of<kCorners>(Axis{}, 1) - numerator_of<kCorners>(Axis{}, 0);
   // As numerators may be negative, one more is added before they are divided.
-  static constexpr int below(int place) { return (Source::numerator(place) + kDown) / kDown - 1; }
-  static constexpr int rest(int place) { return (Source::numerator(place) + kDown) % kDown; }
+  static constexpr int below(int place) { return (numerator(place) + kDown) / kDown - 1; }
+  static constexpr int rest(int place) { return (numerator(place) + kDown) % kDown; }
   static constexpr int count() {
     int most = 0;
-    for (int place = 0; place + kRun <= kTo; place += kRun) {
+    for (int place = 0; place + kRun <= Axis::kPlaces; place += kRun) {
       const int columns = below(place + kRun - 1) - below(place) + 2;
       most = columns > most ? columns : most;
     }
     return most;
   }
-  static constexpr int kCount = count();
   // Whether all runs begin alike: the compiler then knows all weights.
   static constexpr bool kAlike = kRun * kStep % kDown == 0;
-  static constexpr int kRest = rest(0);
 
-  explicit LinearRun(int place) : below_(below(place)), rest_(kAlike ? kRest : rest(place)) {}
-  int place(int column) const { return clamped(below_ + column, kFrom); }
+  LinearRun(const Axis& axis, int place)
+      : extent_(axis.extent), below_(below(place)), rest_(rest(kAlike ? 0 : place)) {}
+  int place(int column) const { return clamped(below_ + column, extent_); }
   bool reaches(int column, int i) const {
     const int away = distance(column, i);
     return -kDown <= away && away < kDown;
@@ -103,9 +128,10 @@ struct LinearRun {
 
  private:
   int distance(int column, int i) const {
+    constexpr int kRest = (numerator_of<kCorners>(Axis{}, 0) + kDown) % kDown;
     return (kAlike ? kRest : rest_) + i * kStep - column * kDown;
   }
-  int below_, rest_;
+  int extent_, below_, rest_;
 };
 
 /// Keys' cubic convolution kernel at a distance (IEEE Trans. ASSP 29(6), 1981), in factors: nothing
@@ -117,52 +143,54 @@ inline float cubic(float distance, float a) {
   return 0;
 }
 
-template <int kFrom, int kTo, bool kCorners>
+template <class Axis, bool kCorners>
 struct CubicTaps {
-  using Source = SourcePlace<kFrom, kTo, kCorners>;
-  static constexpr int kCount = 4;
-  explicit CubicTaps(int place) {
-    constexpr int kDown = Source::kDenominator;
-    const int numerator = Source::numerator(place);
-    below_ = numerator >= 0 ? numerator / kDown : -((kDown - 1 - numerator) / kDown);
-    rest_ = float(numerator - below_ * kDown) * (1.0f / kDown);
+  CubicTaps(const Axis& axis, int place) : extent_(axis.extent) {
+    const int down = axis.down, numerator = numerator_of<kCorners>(axis, place);
+    below_ = numerator >= 0 ? numerator / axis.down : -((down - 1 - numerator) / axis.down);
+    rest_ = float(numerator - below_ * down) * (1.0f / float(down));
   }
-  int place(int i) const { return clamped(below_ + i - 1, kFrom); }
+  static constexpr int count() { return 4; }
+  int place(int i) const { return clamped(below_ + i - 1, extent_); }
   float weight(int i) const { return cubic(rest_ - float(i - 1), -0.75f); }
 
  private:
-  int below_;
+  int extent_, below_;
   float rest_;
 };
 
-/// Pillow's filters: widened by the scale when shrinking, cut off at the edges and normalised.
-template <int kFrom, int kTo, bool kCubic>
+/// Pillow's filters: widened by the scale when shrinking, cut off at the edges and normalised. The
+/// axis is one without corners.
+template <class Axis, bool kCubic>
 struct AntialiasedTaps {
-  // Everything counts in halves of a place of the result: 2 kTo of them are one of the input.
-  static constexpr int kWide = kFrom > kTo ? kFrom : kTo;
-  static constexpr int kSupport = (kCubic ? 4 : 2) * kWide;
-  static constexpr int kCount = kSupport / kTo + 2;
-  explicit AntialiasedTaps(int place) {
-    centre_ = (2 * place + 1) * kFrom;
-    const int begin = centre_ - kSupport + kTo, end = (centre_ + kSupport + kTo) / (2 * kTo);
-    first_ = begin > 0 ? begin / (2 * kTo) : 0;
-    last_ = end < kFrom ? end : kFrom;
+  // Everything counts in halves of a place of the result: 2 `to` of them are one of the input.
+  AntialiasedTaps(const Axis& of, int place) : axis(of) {
+    centre_ = (2 * place + 1) * axis.from;
+    const int begin = centre_ - support() + axis.to, end = centre_ + support() + axis.to;
+    first_ = begin > 0 ? begin / axis.down : 0;
+    const int last = end / axis.down;
+    last_ = last < axis.from ? last : axis.from;
     float total = 0;
-    for (int i = 0; i < kCount; ++i) total += filter(i);
+    for (int i = 0; i < count(); ++i) total += filter(i);
     scale_ = 1 / total;
   }
-  int place(int i) const { return clamped(first_ + i, kFrom); }
+  // That many reach a place at most.
+  int count() const { return 2 * support() / axis.down + 2; }
+  int place(int i) const { return clamped(first_ + i, axis.extent); }
   float weight(int i) const { return filter(i) * scale_; }
 
  private:
+  int wide() const { return axis.from > axis.to ? axis.from : axis.to; }
+  int support() const { return (kCubic ? 4 : 2) * wide(); }
   float filter(int i) const {
     if (first_ + i >= last_) return 0;
-    const int away = 2 * kTo * (first_ + i) + kTo - centre_;
-    const float distance = float(away) * (0.5f / kWide);
+    const int away = 2 * axis.to * (first_ + i) + axis.to - centre_;
+    const float distance = float(away) * (0.5f / float(wide()));
     if constexpr (kCubic) return cubic(distance, -0.5f);
     const float left = 1 - fabsf(distance);
     return left > 0 ? left : 0;
   }
+  const Axis& axis;
   int centre_, first_, last_;
   float scale_;
 };

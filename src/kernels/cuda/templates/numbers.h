@@ -4,6 +4,7 @@
 // Elements are calculated with in Compute<T>: float for the 16-bit floats, T itself otherwise.
 #pragma once
 
+#include "divisor.h"
 #include "ptx.h"
 
 namespace tensor::device {
@@ -69,16 +70,16 @@ inline void store_pack(T* to, const Compute<T> (&from)[kCount]) {
   }
 }
 
-/// One by one, `kStride` elements apart.
-template <i64 kStride, int kCount, class T>
-inline void load_apart(Compute<T> (&to)[kCount], const T* from) {
+/// One by one, `stride` elements apart.
+template <int kCount, class T>
+inline void load_apart(Compute<T> (&to)[kCount], const T* from, i64 stride) {
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) to[i] = value_of(from[i * kStride]);
+  for (int i = 0; i < kCount; ++i) to[i] = value_of(from[i * stride]);
 }
-template <i64 kStride, int kCount, class T>
-inline void store_apart(T* to, const Compute<T> (&from)[kCount]) {
+template <int kCount, class T>
+inline void store_apart(T* to, const Compute<T> (&from)[kCount], i64 stride) {
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) to[i * kStride] = stored<T>(from[i]);
+  for (int i = 0; i < kCount; ++i) to[i * stride] = stored<T>(from[i]);
 }
 
 // ---- Conversions: to bool tests against zero, to an integer saturates, NaN becomes 0.

@@ -10,19 +10,18 @@ namespace tensor::device {
 
 inline constexpr int kSummed = 64;  // as in src/ops/op.h
 
-/// Mean and `gain` / deviation of row `row` of `rows`, each of kCount elements.
-template <int kCount>
-inline void statistics_of(float (&to)[2], const float* sums, int rows, int row, float eps,
-                          float gain) {
+/// Mean and `gain` / deviation of row `row` of `rows`, each of `count` elements.
+inline void statistics_of(float (&to)[2], const float* sums, int rows, int row, int count,
+                          float eps, float gain) {
   float all[2] = {};
 #pragma unroll 8
-  for (int piece = 0; piece < kCount / kSummed; ++piece) {
+  for (int piece = 0; piece < count / kSummed; ++piece) {
     float part[2];
     load_pack<2>(part, sums + (i64(piece) * rows + row) * 2);
     all[0] += part[0], all[1] += part[1];
   }
-  const float mean = all[0] / float(kCount);
-  const float variance = fmaxf(all[1] / float(kCount) - mean * mean, 0.0f);
+  const float mean = all[0] / float(count);
+  const float variance = fmaxf(all[1] / float(count) - mean * mean, 0.0f);
   to[0] = mean, to[1] = gain * rsqrtf(variance + eps);
 }
 

@@ -14,7 +14,9 @@ namespace tensor::device {
 ///   kStages: blocks in shared memory, one only where there is one block or kIsAsync is not set
 ///   kMiddle: something is done to scaled scores before the softmax
 ///   kPairs: the number of keys is even
-/// P is the problem: also kBatches, and kScale (times log2(e) unless there is a middle).
+/// P is the problem: also kKeys, kScale (times log2(e) unless there is a middle), kQueries, kTiles
+/// of them in a batch, kWholeQueries and kWholeKeys where no tile reaches beyond the last, and what
+/// AttentionRows names.
 /// Middle changes a score, Epilogue stores what becomes of a weight.
 template <class S, class P, class Middle, class Epilogue>
 struct SoftmaxMma {
@@ -24,11 +26,9 @@ struct SoftmaxMma {
   using QueryTile = typename Product::QueryTile;
   using KeyTile = typename Product::KeyTile;
   static constexpr int kThreads = Product::kThreads, kTile = Product::kTile;
-  static constexpr int kTiles = Product::kTiles;
-  static constexpr int kBlocks = Rows::kBlocks, kUnits = Rows::kUnits;
-  static constexpr int kTurns = kBlocks > 1 ? 2 * kBlocks : 1;        // blocks of all passes
+  static constexpr int kUnits = Rows::kUnits;
   static constexpr int kAhead = S::kStages > 1 ? S::kStages - 1 : 1;  // blocks on their way
-  static_assert(S::kStages > 1 ? S::kIsAsync : !S::kIsAsync || kBlocks == 1);
+  static_assert(S::kStages > 1 ? S::kIsAsync : !S::kIsAsync || S::kWhole);
 
   // Weights change lanes on their way out, in 16 rows by 32 columns of a warp, so that lanes side
   // by side store neighbours: lanes of a product have eight columns of eight rows together.
@@ -39,15 +39,18 @@ struct SoftmaxMma {
   static constexpr int kSharedBytes = kTileBytes + S::kWarps * kWarpBytes;
 
   struct Whole {  // the weights of a block of keys as a tile of GemmTile
-    static constexpr int kRows = kTile, kColumns = S::kBlock, kParts = 1, kBand = 1;
+    static constexpr int kRows = kTile, kColumns = S::kBlock, kParts = 1;
     static constexpr bool kPairs = S::kPairs;
   };
   struct Result {
-    static constexpr int kRows = P::kQueries, kFeatures = P::kKeys, kBatches = P::kBatches;
+    int kRows, kFeatures;
+    static constexpr bool kWholeRows = P::kWholeQueries, kWholeFeatures = P::kWholeKeys;
   };
   using Tile = GemmTile<Whole, Result, Epilogue>;
 
-  const Element *queries, *keys;
+  const P& problem;
+  FactorMemory<typename P::Queries> queries;
+  FactorMemory<typename P::Keys> keys;
   const Middle& middle;
   const Epilogue& epilogue;
   unsigned char* memory;
@@ -57,9 +60,11 @@ struct SoftmaxMma {
   Element* keys_at(int stage) const {
     return reinterpret_cast<Element*>(memory + QueryTile::kBytes + stage * KeyTile::kBytes);
   }
-  static int block_of(int turn) { return turn < kBlocks ? turn : turn - kBlocks; }
+  int blocks() const { return S::kWhole ? 1 : problem.kBlocks; }
+  int turns() const { return S::kWhole ? 1 : 2 * problem.kBlocks; }  // blocks of all passes
+  int block_of(int turn) const { return turn < blocks() ? turn : turn - blocks(); }
   void load_keys(int turn, int stage) const {
-    if (turn < kTurns)
+    if (turn < turns())
       Product::template load<KeyTile>(keys_at(stage), keys, block_of(turn) * S::kBlock);
     if constexpr (S::kIsAsync) copy_commit();
   }
@@ -68,6 +73,8 @@ struct SoftmaxMma {
   void store(Score&& score, const float (&factor)[2], int query, int first_key) const {
     const int lane = threadIdx.x % 32;
     const Place mine = place_of_lane(lane);
+    const Result result{problem.kQueries, problem.kKeys};
+    const Tile tile{result};
     float* staged = reinterpret_cast<float*>(memory + kTileBytes + threadIdx.x / 32 * kWarpBytes);
 #pragma unroll
     for (int begin = 0; begin < kUnits; begin += kColumns / 8) {
@@ -86,13 +93,14 @@ struct SoftmaxMma {
       }
       __syncwarp();
       const int column = lane % kLanes * 2, key = first_key + 8 * begin + column;
-      if (8 * begin + column >= S::kBlock || !Tile::has_feature(key)) continue;
+      if (8 * begin + column >= S::kBlock || !tile.has_feature(key)) continue;
 #pragma unroll
       for (int row = lane / kLanes; row < 16; row += 32 / kLanes) {
-        if (!Tile::has_row(query + row)) continue;
+        if (!tile.has_row(query + row)) continue;
         float pair[2];
         load_pack<2>(pair, staged + row * kPitch + column);
-        Tile::template finish_sums<1, 2>(epilogue, pair, batch * P::kQueries + query + row, key);
+        tile.template finish_sums<1, 2>(epilogue, pair, batch * problem.kQueries + query + row,
+                                        key);
       }
     }
   }
@@ -104,7 +112,7 @@ struct SoftmaxMma {
     Rows rows[S::kSlabs];
     typename Product::Queries q;
 #pragma unroll 1
-    for (int turn = 0, stage = 0; turn < kTurns; ++turn) {
+    for (int turn = 0, stage = 0; turn < turns(); ++turn) {
       if constexpr (S::kIsAsync) {
         copy_wait<kAhead - 1>();
         __syncthreads();  // these keys are there, and all have left the block before them
@@ -115,7 +123,7 @@ struct SoftmaxMma {
         __syncthreads();
       }
       if (S::kKept && turn == 0) Product::keep_queries(q, queries_at());
-      if (turn + 1 == kTurns) launch_next();
+      if (turn + 1 == turns()) launch_next();
       typename Product::Scores s = {};
       Product::multiply(s, q, queries_at(), keys_at(stage));
       const int block = block_of(turn);
@@ -123,14 +131,15 @@ struct SoftmaxMma {
       for (int i = 0; i < S::kSlabs; ++i) {
         const int query = first + Product::own_query() + 16 * i;
         const auto score = [&](int unit, int k) -> float& { return s[i][unit][k]; };
-        Rows::settle(score, middle, block, batch, query + place_of_lane(threadIdx.x % 32).row);
+        Rows::settle(score, problem, middle, block, batch,
+                     query + place_of_lane(threadIdx.x % 32).row);
         // In the second pass maximum and sum are known already: what is found again is dropped.
         Rows found = rows[i];
         u32 packed[kUnits * 2];
         float factor[2];
         found.soften(score, packed, turn == 0, factor);
-        if (turn < kBlocks) rows[i] = found;
-        if (turn + kBlocks < kTurns) continue;
+        if (turn < blocks()) rows[i] = found;
+        if (turn + blocks() < turns()) continue;
         rows[i].finish(factor);
         store(score, factor, query, block * S::kBlock);
       }
@@ -138,18 +147,14 @@ struct SoftmaxMma {
     }
   }
 
-  static void run(const Element* queries, const Element* keys, const Middle& middle,
+  static void run(const P& problem, const FactorMemory<typename P::Queries>& queries,
+                  const FactorMemory<typename P::Keys>& keys, const Middle& middle,
                   const Epilogue& epilogue) {
     extern __shared__ __align__(128) unsigned char memory[];
-    const int batch = static_cast<int>(blockIdx.x) / kTiles;
-    const int first = static_cast<int>(blockIdx.x) % kTiles * kTile;
-    const SoftmaxMma softmax{queries + P::Queries::at(batch),
-                             keys + P::Keys::at(batch),
-                             middle,
-                             epilogue,
-                             memory,
-                             batch,
-                             first};
+    const int batch = static_cast<int>(blockIdx.x) / problem.kTiles;
+    const int first = static_cast<int>(blockIdx.x) % problem.kTiles * kTile;
+    const SoftmaxMma softmax{
+        problem, queries.matrix(batch), keys.matrix(batch), middle, epilogue, memory, batch, first};
     wait_for_previous();
     softmax.compute();
   }
