@@ -95,7 +95,7 @@ Executable compile(const detail::TracedFunction& traced, const std::vector<Tenso
                    const CompileOptions& options) {
   return detail::compile(
       traced.function, inputs, options,
-      detail::target_of(options.device, options.threads, options.sharing != nullptr));
+      detail::target_of(options.device, options.threads, options.sharing.has_value()));
 }
 
 Executable compile(const detail::TracedFunction& traced, const std::vector<Tensor>& examples,

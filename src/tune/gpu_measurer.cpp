@@ -45,7 +45,8 @@ class TrialsOnDevice {
       bytes += kept->second->bytes();
       kept = bytes > device().info().memory_bytes / kShare ? kept_.erase(kept) : std::next(kept);
     }
-    const auto made = std::make_shared<ProblemOnDevice>(ProblemOnDevice{DeviceOperands(device(), reads)});
+    const auto made =
+        std::make_shared<ProblemOnDevice>(ProblemOnDevice{DeviceOperands(device(), reads)});
     made->reads.upload(reads);
     kept_.emplace_front(&problem, made);
     return made;

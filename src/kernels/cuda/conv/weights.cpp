@@ -101,12 +101,25 @@ WeightForm outputs_as_columns(const Convolution& conv, std::int64_t row) {
           true};
 }
 
+namespace {
+
+// Equal for forms that are packed alike.
+std::string text_of(const WeightForm& form) {
+  TextWriter text;
+  text << form.rows << " x " << form.row << " of " << form.group << " x " << form.taps << " x "
+       << form.channels << (form.are_patches ? " patches" : "")
+       << (form.is_turned ? " turned" : "");
+  return text.str();
+}
+
+}  // namespace
+
 Pointer add_weights(Lowered& lowered, const LaidOutGraph& laid, const Group& group,
                     const Convolution& conv, const WeightForm& form, const Machine& machine) {
   if (conv.is_constant) {
     lowered.packed.push_back(
         {{operand_pointer(laid, group, conv.weight).index},
-         std::to_string(form.rows) + " x " + std::to_string(form.row) + form.text,
+         text_of(form),
          [pack = form.pack](const std::vector<Tensor>& weights) { return pack(weights[0]); }});
     return {Pointer::Base::packed, static_cast<int>(lowered.packed.size()) - 1, 0};
   }
