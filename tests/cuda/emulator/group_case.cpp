@@ -397,7 +397,6 @@ void expect_plan_emulated(const TensorFunction& function, const Tensors& inputs,
 void expect_emulated(GroupCase& group, const GroupCase::Lower& lower, int capability, int seeds) {
   for (const cuda::Machine& machine : both_forms(capability)) {
     const cuda::Lowered lowered = lower(group.laid(), group.group(), machine);
-    expect_names(lowered);
     for (int seed = 0; seed < seeds; ++seed)
       group.check(lowered, [&](const cuda::Lowered& l, std::span<const Operand> operands,
                                std::span<const Tensor> packed) {
@@ -417,7 +416,9 @@ void expect_emulated(GroupCase& group, const cuda::Family& family, int capabilit
   EXPECT_GT(*estimate, 0);
   const GroupCase::Lower lower = [&](const LaidOutGraph& laid, const Group& g,
                                      const cuda::Machine& on) {
-    return built_by(family, laid, g, on);
+    cuda::Lowered lowered = built_by(family, laid, g, on);
+    expect_names(lowered);
+    return lowered;
   };
   expect_emulated(group, lower, capability, seeds);
 }
