@@ -13,10 +13,10 @@ set(costly
     CpuTuning.MeasuresEveryWayAndUsesTheBest LearnedModel.ALoadedModelIsAGoodStart
     LogTest.LosesOnlyTheLineBeingWrittenWhenKilled)
 
-# Unsanitized: they take long, and nearly all of it where the sanitizers see nothing. They compile GPU kernels by NVRTC,
+# Long: nearly all of it where the sanitizers would see nothing. They compile GPU kernels by NVRTC,
 # run many of them on the emulated GPU, which checks each access itself, fuse, estimate or verify what others run, or do
 # more of what others do; one has 64 processes.
-set(unsanitized
+set(long
     *CompilesWithoutSpills* *CompileWithoutSpills* *CompilesForTheGpu* *CompileForTheGpu* *CompilesForHopper* *CompileForHopper*
     *WhatTheModelLikesCompiles* *CompileForEveryArchitecture* *HoldsWhatLevelZeroTakes*
     GemmSm90.IsRight GemmSm90.SumsRows GemmSm90.NormalizesRows GemmSm90.TakesAnyShapesAndLayouts
@@ -36,9 +36,8 @@ set(optimised
     Search.TakesAThirdOfTheTrialsOfRandomSearch Fuse.EqualsExhaustiveSearchOnRandomGraphs Fuse.ManyBranchesArePlanned)
 
 list(JOIN costly ":" costly)
-list(JOIN unsanitized ":" unsanitized)
+list(JOIN long ":" long)
 list(JOIN optimised ":" optimised)
-set(TENSOR_everyday_CASES "*-${costly}:${unsanitized}:${optimised}")
-set(TENSOR_costly_CASES "${costly}-${unsanitized}")
-set(TENSOR_unsanitized_CASES "${unsanitized}")
+set(TENSOR_everyday_CASES "*-${costly}:${long}:${optimised}")
+set(TENSOR_rest_CASES "${costly}:${long}")
 set(TENSOR_optimised_CASES "${optimised}")
