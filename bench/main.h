@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <exception>
 #include <functional>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "tensor/error.h"
+#include "tensor/tensor.h"
 
 namespace bench {
 
@@ -72,6 +74,18 @@ inline std::string quoted(std::string_view text) {
     result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   }
   return result + '"';
+}
+
+/// The largest difference of two results, relative to the largest number of each.
+inline double difference(const std::vector<tensor::Tensor>& a,
+                         const std::vector<tensor::Tensor>& b) {
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const auto x = a[i].astype(tensor::f64), y = b[i].astype(tensor::f64);
+    worst = std::max(worst, tensor::max(tensor::abs(x - y)).item<double>() /
+                                tensor::max(tensor::abs(y)).item<double>());
+  }
+  return worst;
 }
 
 }  // namespace bench

@@ -70,24 +70,13 @@ Compiled compiled(const bench::Workload& work, const Options& o, bool any_extent
   return result;
 }
 
-// The largest difference of two results, of the largest number.
-double difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  double worst = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const auto x = a[i].astype(tensor::f64), y = b[i].astype(tensor::f64);
-    worst = std::max(worst, tensor::max(tensor::abs(x - y)).item<double>() /
-                                tensor::max(tensor::abs(y)).item<double>());
-  }
-  return worst;
-}
-
 void time_one(const bench::Case& c, Options o) {
   constexpr double kRoundUs = 100e3;
   constexpr int kMost = 200;
   const bench::Workload work = c.make(o.compile.dtype);
   o.compile.names = work.weights;
   Compiled fixed = compiled(work, o, false), any = compiled(work, o, true);
-  const double off = difference(any.executable(work.inputs), fixed.executable(work.inputs));
+  const double off = bench::difference(any.executable(work.inputs), fixed.executable(work.inputs));
   const double once = tensor::median(fixed.executable.time(work.inputs, 3));
   const int repeats = static_cast<int>(std::clamp(kRoundUs / once, 1.0, double{kMost}));
   for (int round = 0; round < o.rounds; ++round)

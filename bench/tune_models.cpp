@@ -125,16 +125,6 @@ struct Whole {
   std::string error;
 };
 
-double difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  double worst = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const auto x = a[i].astype(tensor::f64), y = b[i].astype(tensor::f64);
-    worst = std::max(worst, tensor::max(tensor::abs(x - y)).item<double>() /
-                                tensor::max(tensor::abs(y)).item<double>());
-  }
-  return worst;
-}
-
 using Paths = std::vector<std::string>;
 
 // By turns, so that what disturbs the one disturbs the other.
@@ -151,7 +141,7 @@ Whole time_whole(const bench::Workload& work, tensor::CompileOptions how, const 
   const tensor::Executable before = compiled(logs_before, whole.compile_before_s),
                            after = compiled(logs_after, whole.compile_after_s);
   whole.groups_before = before.group_count(), whole.groups_after = after.group_count();
-  whole.difference = difference(after(work.inputs), before(work.inputs));
+  whole.difference = bench::difference(after(work.inputs), before(work.inputs));
   constexpr int kRounds = 5, kMost = 100;
   constexpr double kRoundUs = 200e3;
   const double once = tensor::median(before.time(work.inputs, 3));

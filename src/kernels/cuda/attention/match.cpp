@@ -161,4 +161,21 @@ AttentionParameters attention_parameters(const Epilogue& middle, const Epilogue&
   return result;
 }
 
+void add_blocks(Extents& numbers, std::int64_t queries, std::int64_t keys, std::int64_t block) {
+  const std::int64_t blocks = ceil_div(keys, block);
+  numbers.number("kQueries", queries);
+  numbers.number("kBlocks", blocks);
+  numbers.number("kLeft", keys - (blocks - 1) * block);
+}
+
+ExtentsTexts texts_of(const std::vector<Extents>& all) {
+  ExtentsTexts texts;
+  for (const Extents& numbers : all) {
+    texts.structs += numbers.struct_text();
+    texts.parameters += numbers.last_parameter();
+    texts.objects += numbers.object_text();
+  }
+  return texts;
+}
+
 }  // namespace tensor::cuda

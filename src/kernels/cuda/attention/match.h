@@ -93,4 +93,13 @@ struct AttentionParameters {
 AttentionParameters attention_parameters(const Epilogue& middle, const Epilogue& epilogue,
                                          const Extents& numbers);
 
+/// How many queries there are, and how many blocks of keys, of which the last has what is left.
+void add_blocks(Extents& numbers, std::int64_t queries, std::int64_t keys, std::int64_t block);
+
+/// Several structs of numbers in a kernel's text, one after the other.
+struct ExtentsTexts {
+  std::string structs, parameters, objects;
+};
+ExtentsTexts texts_of(const std::vector<Extents>& all);
+
 }  // namespace tensor::cuda

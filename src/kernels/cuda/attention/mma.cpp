@@ -59,7 +59,7 @@ class AttentionMmaBuilder {
   Extents factor(const Source& source, const char* type, const char* object) const {
     return factor_numbers(source.factor, m_.dtype, machine_.any_extent, type, object);
   }
-  // In the order of the kernel's parameters.
+  // They come in the order of the kernel's parameters.
   std::vector<Extents> factors() const {
     return {factor(queries_, "QueryFactor", "query_factor"),
             factor(keys_, "KeyFactor", "key_factor"),
@@ -68,16 +68,13 @@ class AttentionMmaBuilder {
 
   void add_problem(const AttentionMmaSchedule& s) {
     const auto& p = m_.problem;
-    const std::int64_t blocks = ceil_div(p.keys, s.block);
     numbers_.text("using Queries = QueryFactor;");
     numbers_.text("using Keys = KeyFactor;");
     numbers_.text("using Values = ValueFactor;");
     numbers_.constant("kDepth", p.depth);
     numbers_.constant("kFeatures", p.features);
     numbers_.text("static constexpr float kScale = " + literal(m_.kernel_scale(), f32) + ";");
-    numbers_.number("kQueries", p.queries);
-    numbers_.number("kBlocks", blocks);
-    numbers_.number("kLeft", p.keys - (blocks - 1) * s.block);
+    add_blocks(numbers_, p.queries, p.keys, s.block);
     numbers_.divisor("kTiles", ceil_div(p.queries, s.queries()));
   }
 
@@ -96,13 +93,8 @@ class AttentionMmaBuilder {
     const AttentionParameters parameters = attention_parameters(middle_, epilogue_, numbers_);
     const std::string element(device_type(m_.dtype));
     add_problem(s);
-    std::string structs, of_factors, objects = numbers_.object_text();
-    for (const Extents& numbers : factors()) {
-      structs += numbers.struct_text();
-      of_factors += numbers.last_parameter();
-      objects += numbers.object_text();
-    }
-    return "#include \"attention_mma.h\"\nusing namespace tensor::device;\n" + structs +
+    const ExtentsTexts of_factors = texts_of(factors());
+    return "#include \"attention_mma.h\"\nusing namespace tensor::device;\n" + of_factors.structs +
            schedule_text(s) + numbers_.struct_text() + middle_.text + epilogue_.text +
            "using Attention = AttentionMma<Schedule, Problem, Middle, Epilogue>;\n"
            "static_assert(Attention::kSharedBytes == " +
@@ -111,8 +103,8 @@ class AttentionMmaBuilder {
            ");\nextern \"C\" __global__ __launch_bounds__(Attention::kThreads, 1) void KERNEL(\n"
            "    const " +
            element + "* queries, const " + element + "* keys, const " + element + "* values" +
-           parameters.declarations + numbers_.last_parameter() + of_factors + ") {\n" + objects +
-           parameters.objects +
+           parameters.declarations + numbers_.last_parameter() + of_factors.parameters + ") {\n" +
+           numbers_.object_text() + of_factors.objects + parameters.objects +
            "  Attention::run(problem, {query_factor, queries}, {key_factor, keys}, "
            "{value_factor, values}, middle, epilogue);\n}\n";
   }

@@ -82,14 +82,11 @@ class AttentionSm90Builder {
 
   void add_problem(const AttentionSchedule& s) {
     const AttentionProblem& p = m_.problem;
-    const std::int64_t units = ceil_div(p.queries, 64 * s.tiles),
-                       blocks = ceil_div(p.keys, s.block);
+    const std::int64_t units = ceil_div(p.queries, 64 * s.tiles);
     numbers_.constant("kDepth", p.depth);
     numbers_.constant("kFeatures", p.features);
     numbers_.text("static constexpr float kScale = " + literal(m_.kernel_scale(), f32) + ";");
-    numbers_.number("kQueries", p.queries);
-    numbers_.number("kBlocks", blocks);
-    numbers_.number("kLeft", p.keys - (blocks - 1) * s.block);
+    add_blocks(numbers_, p.queries, p.keys, s.block);
     numbers_.divisor("kUnitsOfBatch", units);
     numbers_.number("kWork", units * p.batches);
     queries_.add_corner(numbers_, "queries");

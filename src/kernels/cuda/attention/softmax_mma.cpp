@@ -94,7 +94,7 @@ class SoftmaxMmaBuilder {
   Extents factor(const Source& source, const char* type, const char* object) const {
     return factor_numbers(source.factor, m_.dtype, machine_.any_extent, type, object);
   }
-  // In the order of the kernel's parameters.
+  // They come in the order of the kernel's parameters.
   std::vector<Extents> factors() const {
     return {factor(queries_, "QueryFactor", "query_factor"),
             factor(keys_, "KeyFactor", "key_factor")};
@@ -102,7 +102,6 @@ class SoftmaxMmaBuilder {
 
   void add_problem(const SoftmaxSchedule& s) {
     const auto& p = m_.problem;
-    const std::int64_t blocks = ceil_div(p.keys, s.block);
     numbers_.text("using Queries = QueryFactor;");
     numbers_.text("using Keys = KeyFactor;");
     numbers_.constant("kDepth", p.depth);
@@ -110,9 +109,7 @@ class SoftmaxMmaBuilder {
     numbers_.flag("kWholeKeys", !machine_.any_extent && p.keys % s.block == 0);
     numbers_.number("kKeys", p.keys);
     numbers_.text("static constexpr float kScale = " + literal(m_.kernel_scale(), f32) + ";");
-    numbers_.number("kQueries", p.queries);
-    numbers_.number("kBlocks", blocks);
-    numbers_.number("kLeft", p.keys - (blocks - 1) * s.block);
+    add_blocks(numbers_, p.queries, p.keys, s.block);
     numbers_.divisor("kTiles", ceil_div(p.queries, s.queries()));
   }
 
@@ -132,13 +129,8 @@ class SoftmaxMmaBuilder {
     const AttentionParameters parameters = attention_parameters(middle_, epilogue_, numbers_);
     const std::string element(device_type(m_.dtype));
     add_problem(s);
-    std::string structs, of_factors, objects = numbers_.object_text();
-    for (const Extents& numbers : factors()) {
-      structs += numbers.struct_text();
-      of_factors += numbers.last_parameter();
-      objects += numbers.object_text();
-    }
-    return "#include \"softmax_mma.h\"\nusing namespace tensor::device;\n" + structs +
+    const ExtentsTexts of_factors = texts_of(factors());
+    return "#include \"softmax_mma.h\"\nusing namespace tensor::device;\n" + of_factors.structs +
            schedule_text(s) + numbers_.struct_text() + middle_.text + epilogue_.text +
            "using Softmax = SoftmaxMma<Schedule, Problem, Middle, Epilogue>;\n"
            "static_assert(Softmax::kSharedBytes == " +
@@ -147,7 +139,8 @@ class SoftmaxMmaBuilder {
            ");\nextern \"C\" __global__ __launch_bounds__(Softmax::kThreads, 1) void KERNEL(\n"
            "    const " +
            element + "* queries, const " + element + "* keys" + parameters.declarations +
-           numbers_.last_parameter() + of_factors + ") {\n" + objects + parameters.objects +
+           numbers_.last_parameter() + of_factors.parameters + ") {\n" + numbers_.object_text() +
+           of_factors.objects + parameters.objects +
            "  Softmax::run(problem, {query_factor, queries}, {key_factor, keys}, "
            "middle, epilogue);\n}\n";
   }

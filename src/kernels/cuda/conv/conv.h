@@ -43,7 +43,7 @@ struct ConvEpilogue {
   std::vector<std::string> names;       // of the parameters alone
   std::vector<Argument> arguments;
 };
-/// With the numbers of the kernel's problem.
+/// Its numbers are added to those of the kernel's problem.
 ConvEpilogue conv_epilogue(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
                            Extents& numbers);
 

@@ -44,7 +44,7 @@ class Extents {
 
   /// "768" or "(-3)", or "problem.n4".
   std::string term(std::int64_t value);
-  /// Of a float: "0.5f", or "problem.n4".
+  /// The same of a float: "0.5f", or "problem.n4".
   std::string real(double value);
   /// "12u", or "problem.NAME": of one name there is one divisor.
   std::string divided_by(const std::string& name, std::int64_t value);
@@ -53,7 +53,8 @@ class Extents {
 
   /// "struct Problem {...};\n"; empty without members.
   std::string struct_text() const;
-  /// Of the kernel: "const __grid_constant__ Problem problem", empty where it needs none.
+  /// The kernel's parameter is "const __grid_constant__ Problem problem", empty where it needs
+  /// none.
   std::string parameter() const;
   /// The same behind other parameters, ",\n    " before it.
   std::string last_parameter() const;

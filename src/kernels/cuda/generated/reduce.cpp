@@ -259,7 +259,7 @@ class ReduceGenerator {
     }
     return text;
   }
-  // Of a result: its extents may be merged otherwise than the others'.
+  // Every result has one: its extents may be merged otherwise than the others'.
   std::string space() { return "place" + std::to_string(spaces_++); }
   // A count of elements, or nearly: whole unless `ddof` is not.
   std::string number(double value, DType dtype) {

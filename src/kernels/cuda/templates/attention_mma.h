@@ -162,8 +162,8 @@ struct AttentionMma {
                   const FactorMemory<typename P::Values>& values, const Middle& middle,
                   const Epilogue& epilogue) {
     extern __shared__ __align__(128) unsigned char memory[];
-    const int batch = static_cast<int>(blockIdx.x) / problem.kTiles;
-    const int first = static_cast<int>(blockIdx.x) % problem.kTiles * kTile;
+    const int batch = static_cast<int>(blockIdx.x / problem.kTiles);
+    const int first = static_cast<int>(blockIdx.x % problem.kTiles) * kTile;
     const AttentionMma attention{problem,
                                  queries.matrix(batch),
                                  keys.matrix(batch),

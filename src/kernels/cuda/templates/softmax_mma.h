@@ -151,8 +151,8 @@ struct SoftmaxMma {
                   const FactorMemory<typename P::Keys>& keys, const Middle& middle,
                   const Epilogue& epilogue) {
     extern __shared__ __align__(128) unsigned char memory[];
-    const int batch = static_cast<int>(blockIdx.x) / problem.kTiles;
-    const int first = static_cast<int>(blockIdx.x) % problem.kTiles * kTile;
+    const int batch = static_cast<int>(blockIdx.x / problem.kTiles);
+    const int first = static_cast<int>(blockIdx.x % problem.kTiles) * kTile;
     const SoftmaxMma softmax{
         problem, queries.matrix(batch), keys.matrix(batch), middle, epilogue, memory, batch, first};
     wait_for_previous();
