@@ -31,6 +31,15 @@ std::shared_ptr<Storage> allocate(std::int64_t bytes) {
   return storage;
 }
 
+void Late::make(Storage& storage) {
+  std::call_once(once_, [&] {
+    const std::shared_ptr<Storage> made = make_();
+    storage.owner = made;
+    storage.data = made->bytes();
+    make_ = nullptr;  // and what it was made of
+  });
+}
+
 // ---- Who is told of writes
 
 namespace {

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string_view>
 
 #include "tensor/device.h"
@@ -17,8 +19,27 @@ class Recorder;
 namespace tensor::detail {
 
 struct Origin;  // src/trace/derived.h
+struct Storage;
+
+/// How elements are made that nobody may ever look at.
+class Late {
+ public:
+  explicit Late(std::function<std::shared_ptr<Storage>()> make) : make_(std::move(make)) {}
+  /// The storage's elements are there afterwards. Any number of threads; throws what making them
+  /// throws, and makes them anew for the next who asks.
+  void make(Storage& storage);
+
+ private:
+  std::once_flag once_;
+  std::function<std::shared_ptr<Storage>()> make_;
+};
 
 struct Storage {
+  std::byte* bytes() {
+    if (late) late->make(*this);
+    return data;
+  }
+
   std::byte* data = nullptr;          // of another device than the CPU: an address there
   std::shared_ptr<const void> owner;  // keeps `data` alive
   bool read_only = false;
@@ -28,7 +49,9 @@ struct Storage {
   std::atomic<bool> is_exposed = false;
   std::atomic<std::uint64_t> written_at = 0;  // a moment of write_clock()
   std::atomic<int> watchers = 0;              // how many want to be told of writes
-  std::shared_ptr<const Origin> origin;       // of a derived constant, set before others see it
+  // Of a derived constant, set before others see it; and where bytes() is to make it.
+  std::shared_ptr<const Origin> origin;
+  std::unique_ptr<Late> late;
 };
 
 /// Counts the writes into the storages of this process while a Watcher needs it.
@@ -41,7 +64,8 @@ class Watcher {
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
   /// The elements are still as they were. A write is certain unless a pointer is handed out, which
-  /// may be read alone. In the thread that writes, one call at a time; does not throw.
+  /// may be read alone. In the thread that writes, one call at a time; nothing is written if it
+  /// throws.
   virtual void before_write(const Storage& storage, bool is_certain) = 0;
 
  protected:
@@ -75,7 +99,7 @@ struct TensorImpl {
       recorder;  // a traced tensor: no storage, but a value in the recorder's graph
   std::int32_t value = -1;
 
-  std::byte* first() const { return storage->data + offset * item_size(type.dtype); }
+  std::byte* first() const { return storage->bytes() + offset * item_size(type.dtype); }
 };
 
 /// The impl of a defined tensor; throws UserError on an undefined one.

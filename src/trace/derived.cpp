@@ -46,10 +46,30 @@ DerivedConstants::~DerivedConstants() {
 std::optional<Tensor> DerivedConstants::Derivation::known() const {
   if (!origin_) return std::nullopt;
   const std::lock_guard lock(all_->mutex_);
-  TensorImpl made = origin_->made;
-  made.storage = origin_->storage.lock();
-  if (!made.storage) return std::nullopt;
+  const auto storage = origin_->storage.lock();
+  if (!storage) return std::nullopt;
+  TensorImpl made = *origin_->made;
+  made.storage = storage;
   return detail::make_tensor(std::move(made));
+}
+
+std::optional<Tensor> DerivedConstants::Derivation::later(std::function<Tensor()> make) const {
+  if (!origin_) return std::nullopt;
+  for (const Tensor& x : from_)
+    if (detail::placed(x).storage->is_exposed) return std::nullopt;
+  const std::lock_guard lock(all_->mutex_);
+  if (!origin_->made) return std::nullopt;
+  TensorImpl late = *origin_->made;
+  late.storage = origin_->storage.lock();
+  if (!late.storage) {
+    late.storage = std::make_shared<Storage>();
+    late.storage->origin = origin_;
+    late.storage->late = std::make_unique<detail::Late>(
+        [make = std::move(make)] { return detail::stored(make()).storage; });
+    origin_->storage = late.storage;
+    all_->late_.push_back(late.storage);
+  }
+  return detail::make_tensor(std::move(late));
 }
 
 Tensor DerivedConstants::Derivation::keep(const Tensor& made) const {
@@ -147,11 +167,20 @@ void DerivedConstants::see(const std::shared_ptr<Storage>& storage, std::uint64_
   versions_[storage.get()] = {storage, version};
 }
 
-// A pointer that is handed out may be written through at any later time.
+// A pointer that is handed out may be written through at any later time. What may be made of the
+// elements is made of those that they still are.
 void DerivedConstants::before_write(const Storage& storage, bool) {
+  const auto is_written = [&](const auto& leaf) { return is_same(leaf.second.storage, &storage); };
+  std::vector<std::weak_ptr<Storage>> late;
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::any_of(leaves_.begin(), leaves_.end(), is_written)) late = late_;
+  }
+  for (const auto& one : late)
+    if (const auto there = one.lock()) there->bytes();
   const std::lock_guard lock(mutex_);
   for (auto leaf = leaves_.begin(); leaf != leaves_.end();)
-    leaf = is_same(leaf->second.storage, &storage) ? erase(leaf) : std::next(leaf);
+    leaf = is_written(*leaf) ? erase(leaf) : std::next(leaf);
 }
 
 void DerivedConstants::forget() {
@@ -165,6 +194,7 @@ void DerivedConstants::tidy() {
   const std::lock_guard lock(mutex_);
   std::erase_if(derived_, [](const auto& entry) { return entry.second.expired(); });
   std::erase_if(versions_, [](const auto& entry) { return entry.second.storage.expired(); });
+  std::erase_if(late_, [](const auto& storage) { return storage.expired(); });
   for (auto leaf = leaves_.begin(); leaf != leaves_.end();) {
     const bool is_gone = leaf->second.origin.expired() || leaf->second.storage.expired();
     leaf = is_gone ? erase(leaf) : std::next(leaf);

@@ -3,6 +3,7 @@
 // share them.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -27,8 +28,8 @@ struct detail::Origin {
   ~Origin();
 
   std::vector<std::shared_ptr<const Origin>> from;
-  // What was made, without its storage, while that is there; changes under the owner's lock.
-  mutable detail::TensorImpl made;
+  // What was made, once it was, and its storage while that is there; change under the owner's lock.
+  mutable std::optional<detail::TensorImpl> made;
   mutable std::weak_ptr<detail::Storage> storage;
 };
 
@@ -49,6 +50,9 @@ class DerivedConstants : private detail::Watcher {
    public:
     /// nullopt where it is not there.
     std::optional<Tensor> known() const;
+    /// Where it was made before and is gone, a tensor of elements that are made anew if somebody
+    /// looks at them. nullopt where what they are made of may be written unseen.
+    std::optional<Tensor> later(std::function<Tensor()> make) const;
     /// Tells what was made: afterwards all take it, or what another thread made in the meantime.
     Tensor keep(const Tensor& made) const;
 
@@ -93,6 +97,7 @@ class DerivedConstants : private detail::Watcher {
     std::uint64_t version = 0;
   };
   std::unordered_map<const detail::Storage*, Version> versions_;
+  std::vector<std::weak_ptr<detail::Storage>> late_;  // whose elements may not be there
 };
 
 /// What `make` returns, or returned when it was called for this before.
@@ -102,6 +107,19 @@ Tensor derived(const Graph& graph, std::string_view what, const std::vector<Tens
   if (!graph.derived()) return make();
   const auto derivation = graph.derived()->derivation(what, from);
   if (const auto known = derivation.known()) return *known;
+  return derivation.keep(make());
+}
+
+/// The same of what a later pass or a device is likely to have made something of already, so that
+/// nobody looks at it: made at once the first time, and then only if somebody does. `make` holds
+/// all that it needs.
+template <class Make>
+Tensor derived_for_others(const Graph& graph, std::string_view what,
+                          const std::vector<Tensor>& from, Make make) {
+  if (!graph.derived()) return make();
+  const auto derivation = graph.derived()->derivation(what, from);
+  if (const auto known = derivation.known()) return *known;
+  if (const auto later = derivation.later(make)) return *later;
   return derivation.keep(make());
 }
 

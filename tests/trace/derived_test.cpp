@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+#include <vector>
+
 #include "tensor/tensor.h"
 
 namespace tn = tensor;
@@ -22,6 +25,9 @@ class Derived : public ::testing::Test {
   }
   Tensor negated(const Tensor& x) {
     return derived(graph_, "negated", {x}, [&] { return ++made_, -x; });
+  }
+  Tensor halved_for_others(const Tensor& x) {
+    return derived_for_others(graph_, "halved", {x}, [this, x] { return ++made_, x * 0.5; });
   }
   // How often something is made by `body`.
   template <class Body>
@@ -82,6 +88,58 @@ TEST_F(Derived, AChainIsFoundAgainThoughItsMiddleIsGone) {
   const Tensor small = negated(doubled(fresh()));
   all_->tidy();
   EXPECT_EQ(made_by([&] { EXPECT_TRUE(is_same(negated(doubled(fresh())), small)); }), 1);
+}
+
+TEST_F(Derived, AMiddleThatIsGoneIsMadeOnlyForWhoLooks) {
+  const Tensor x = tn::ones({kLarge});
+  const Tensor last = negated(halved_for_others(x));
+  EXPECT_EQ(made_, 2);
+  Tensor middle;
+  EXPECT_EQ(made_by([&] {
+              middle = halved_for_others(x);
+              EXPECT_TRUE(is_same(negated(middle), last));
+              EXPECT_TRUE(is_same(halved_for_others(x), middle));
+              EXPECT_EQ(middle.type(), x.type());
+            }),
+            0);
+  EXPECT_EQ(made_by([&] { EXPECT_EQ(middle(kLarge - 1).item(), 0.5); }), 1);
+  EXPECT_EQ(made_by([&] { EXPECT_EQ(middle(0).item(), 0.5); }), 0);
+}
+
+// From many threads at once, the first time that anybody looks.
+TEST_F(Derived, ConcurrencyWhatIsLateIsMadeOnce) {
+  const Tensor x = tn::ones({kLarge}), other = negated(halved_for_others(x));
+  const Tensor late = halved_for_others(x);
+  EXPECT_EQ(made_by([&] {
+              std::vector<std::jthread> threads;
+              for (int i = 0; i < 8; ++i)
+                threads.emplace_back([&] { EXPECT_EQ(late(0).item(), 0.5); });
+            }),
+            1);
+}
+
+// However it is written into: elements that are late are those of before.
+TEST_F(Derived, WhatIsLateIsMadeBeforeAWrite) {
+  for (const bool is_exposed : {false, true}) {
+    Tensor x = tn::ones({kLarge});
+    const Tensor other = negated(halved_for_others(x)), late = halved_for_others(x);
+    EXPECT_EQ(made_by([&] {
+                if (is_exposed)
+                  x.mutable_data<float>()[0] = 6;
+                else
+                  x(0) = 6;
+              }),
+              1);
+    EXPECT_EQ(late(0).item(), 0.5);
+    EXPECT_EQ(halved_for_others(x)(0).item(), 3);
+  }
+  // Of what may be written unseen nothing is late.
+  Tensor exposed = tn::ones({kLarge});
+  exposed.mutable_data<float>();
+  const auto storage = tn::detail::impl(exposed).storage;
+  all_->see(storage, 1);
+  const Tensor other = negated(halved_for_others(exposed));
+  EXPECT_EQ(made_by([&] { halved_for_others(exposed); }), 1);
 }
 
 TEST_F(Derived, AnAssignmentIsSeen) {

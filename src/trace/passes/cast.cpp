@@ -122,11 +122,12 @@ class Narrower {
  private:
   Tensor narrowed(const Tensor& constant) const {
     const std::string what = "converted to " + std::string(name(dtype_));
-    return derived(rewriter_.to(), what, {constant}, [&] {
-      const Tensor result = converted_(constant, dtype_);
-      forget_pages(constant);
-      return result;
-    });
+    return derived_for_others(rewriter_.to(), what, {constant},
+                              [constant, dtype = dtype_, converted = converted_] {
+                                const Tensor result = converted(constant, dtype);
+                                forget_pages(constant);
+                                return result;
+                              });
   }
 
   Rewriter& rewriter_;

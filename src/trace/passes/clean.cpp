@@ -27,7 +27,9 @@ std::string key_of(const Graph& graph, ValueId id) {
       const Tensor packed = node.constant.copy();
       key.write(reinterpret_cast<const char*>(detail::stored(packed).first()), packed.nbytes());
     } else {
-      key << impl.first() << ' ' << impl.strides;
+      const detail::Storage& storage = *impl.storage;
+      key << (storage.late ? static_cast<const void*>(&storage) : storage.data) << ' '
+          << impl.offset << impl.strides;
     }
   } else {
     key << static_cast<int>(node.op) << ' ' << node.attrs;
@@ -71,8 +73,9 @@ Graph fold_constants(const Graph& graph) {
     }
     TextWriter what;
     what << info(node.op).name << ' ' << node.attrs;
-    const Tensor value =
-        derived(r.to(), what.str(), values, [&] { return apply_op(node.op, values, node.attrs); });
+    const Tensor value = derived_for_others(
+        r.to(), what.str(), values,
+        [op = node.op, attrs = node.attrs, values] { return apply_op(op, values, attrs); });
     return r.to().add_constant(value, node.where);
   });
 }

@@ -91,9 +91,9 @@ std::optional<ValueId> fold_into_conv(Rewriter& r, const Node& node,
   }
   if (!can_scale(weight, found->vector)) return std::nullopt;
   if (bias) bias = *bias * found->vector;
-  const Tensor scaled_weight = derived(r.to(), "filters scaled", {weight, found->vector}, [&] {
-    return weight * reshape(found->vector, {-1, 1, 1, 1});
-  });
+  const Tensor scaled_weight = derived_for_others(
+      r.to(), "filters scaled", {weight, found->vector},
+      [weight, scale = found->vector] { return weight * reshape(scale, {-1, 1, 1, 1}); });
   return rebuilt(r, found->product, scaled_weight, bias);
 }
 
@@ -105,8 +105,9 @@ std::optional<ValueId> fold_into_matmul(Rewriter& r, const Node& node,
   if (!r.to().is_constant(id) || !can_scale(r.to()[id].constant, found->vector))
     return std::nullopt;
   const Tensor weight = r.to()[id].constant;
-  const Tensor scaled_weight = derived(r.to(), "columns scaled", {weight, found->vector},
-                                       [&] { return weight * found->vector; });
+  const Tensor scaled_weight =
+      derived_for_others(r.to(), "columns scaled", {weight, found->vector},
+                         [weight, scale = found->vector] { return weight * scale; });
   return rebuilt(r, found->product, scaled_weight, std::nullopt);
 }
 
@@ -154,8 +155,9 @@ class Factor {
     if (!r_.to().is_constant(old)) return std::nullopt;
     const Node before = r_.to()[old];
     if (!can_scale(before.constant, number)) return std::nullopt;
-    const Tensor value = derived(r_.to(), "scaled", {before.constant, number},
-                                 [&] { return scaled(before.constant, number); });
+    const Tensor value =
+        derived_for_others(r_.to(), "scaled", {before.constant, number},
+                           [old = before.constant, number] { return scaled(old, number); });
     const ValueId now = r_.to().add_constant(value, before.where);
     const bool is_second = constant == 1;
     return r_.to().add(node.op, {is_second ? other : now, is_second ? now : other}, node.attrs,

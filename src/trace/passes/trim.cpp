@@ -252,8 +252,10 @@ class Trimmer {
     if (node.kind == NodeKind::constant) {
       TextWriter what;
       what << "copied slice " << attrs;
-      const Tensor cut = derived(r.to(), what.str(), {node.constant},
-                                 [&] { return copy(apply_op(Op::slice, {node.constant}, attrs)); });
+      const Tensor cut =
+          derived_for_others(r.to(), what.str(), {node.constant}, [whole = node.constant, attrs] {
+            return copy(apply_op(Op::slice, {whole}, attrs));
+          });
       return r.to().add_constant(cut, node.where);
     }
     return r.to().add(Op::slice, {r(id)}, attrs, node.where);
