@@ -79,7 +79,10 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
       stages.run("merge_parallel", [&] { return merge_parallel(fusible.laid, plan); });
   verify(laid.graph, "merge_parallel");
   stages.dump(laid, plan, target);
-  plan = stages.run("schedule", [&] { return scheduled(laid, plan, *target.offers); });
+  plan = stages.run("schedule", [&] {
+    if (!common || !target.any_extent) return scheduled(laid, plan, *target.offers);
+    return scheduled(laid, plan, *target.offers, common->schedules(), target.tuned_as);
+  });
   auto kernels = stages.run("lower", [&] { return target.lower(laid, plan); });
   stages.dump(laid, plan, target, *kernels);
   const auto program = stages.run("link", [&] {

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "src/kernels/known_schedules.h"
 #include "src/runtime/arenas.h"
 #include "src/runtime/recordings.h"
 #include "src/trace/derived.h"
@@ -26,6 +27,7 @@ class Common {
   Arenas& arenas(const Device& device);
   Recordings& recordings() { return recordings_; }
   KnownPlans& plans() { return plans_; }
+  KnownSchedules& schedules() { return schedules_; }
 
   /// A program, from when it is complete until before it goes.
   void add(const Program& program);
@@ -42,6 +44,7 @@ class Common {
   const std::shared_ptr<DerivedConstants> derived_;
   Recordings recordings_;
   KnownPlans plans_;
+  KnownSchedules schedules_;
   std::mutex mutex_;
   std::list<Arenas> arenas_;  // one a device
   std::vector<const Program*> programs_;

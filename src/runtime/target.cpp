@@ -57,6 +57,7 @@ Target cuda_target(const cuda::Machine& machine) {
   const auto families = std::make_shared<cuda::Families>(cuda::cuda_families(), machine);
   target.offers = families;
   target.folds_norms = machine.has_wgmma;
+  target.any_extent = machine.any_extent;
   // The same instructions at the same rate, where there are Tensor Cores for both.
   target.bf16_is_like_f16 =
       cuda::multiplier_of(bf16, false, machine) == cuda::multiplier_of(f16, false, machine);

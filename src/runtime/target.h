@@ -42,6 +42,8 @@ struct Target {
   /// Whether a family folds layer_norm into products of narrow types: such programs are prepared so
   /// that it can (cast_norms).
   bool folds_norms = false;
+  /// Whether its kernels are compiled, and once for many sizes.
+  bool any_extent = false;
   /// Whether kernels are as fast in bf16 as in f16, so that what was measured of one type serves
   /// the other.
   bool bf16_is_like_f16 = false;
