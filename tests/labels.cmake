@@ -29,10 +29,16 @@ set(long
     Constants.ManyRandomFunctionsThatWriteAgreeWithTheEagerCall
     *VerifyFindsNothing/setr_mmseg_mla* *VerifyFindsNothing/setr_mmseg_pup* *SixtyFourProcesses*)
 
-# Optimised: of the everyday set, but with as little for the sanitizers to see.
+# Optimised: of the everyday set, but with as little for the sanitizers to see, or more of what other cases show them.
 set(optimised
     Conv.IsRightInTf32 Conv.EveryTileOfHopperIsRight Conv.LayoutsDoNotMatter AttentionMma.IsRight
     GemmSm90.AddsWhatComesAsBoxes GemmMma.EveryScheduleIsRight GemmMma.FactorsLieInAnyWay GemmTf32.FactorsLieInAnyWay
+    Tuning.EndsWhenItsGoalIsReached Tuning.ProblemsTakeTurnsWhenTheSchedulerIsOff
+    Tuning.StartsFromWhatShips Tuning.MeasuresLevel0WhereTheLogHasTheBestOnly
+    Tuning.TimesNoWholeModelWhenThatIsOff Tuning.TheSameLogMakesTheSamePlan
+    Tuning.TheLogTellsWhatWasMeasuredAndFailuresAreNeverChosen Hints.TheOtherNarrowTypesLogIsOne
+    Hints.TheLogOfOlderKernelsIsOne PlansOnHopper.AreThoseThatWereReviewed WholeModels.StandardModels
+    VitDigits.ReachesTheTrainingsAccuracy KnownPlans.LittleIsLostOnHopper
     Search.TakesAThirdOfTheTrialsOfRandomSearch Fuse.EqualsExhaustiveSearchOnRandomGraphs Fuse.ManyBranchesArePlanned)
 
 list(JOIN costly ":" costly)

@@ -15,6 +15,10 @@ namespace {
 
 constexpr std::int64_t kSmall = 1 << 20;  // bytes of a constant that is known by its elements
 
+bool is_same_place(const TensorImpl& a, const TensorImpl& b) {
+  return a.type == b.type && a.offset == b.offset && a.strides == b.strides;
+}
+
 bool is_same(const std::weak_ptr<Storage>& known, const Storage* storage) {
   return known.lock().get() == storage;
 }
@@ -121,14 +125,30 @@ DerivedConstants::OriginPtr DerivedConstants::origin_of(const Tensor& x, bool& i
 }
 
 DerivedConstants::OriginPtr DerivedConstants::origin_by_content(const Tensor& x) {
+  const TensorImpl& t = detail::placed(x);
+  const bool may_change = t.storage->is_exposed;
+  const std::uint64_t place = reinterpret_cast<std::uintptr_t>(t.storage.get());
+  if (!may_change) {
+    const auto [begin, end] = leaves_.equal_range(place);
+    for (auto leaf = begin; leaf != end; ++leaf)
+      if (leaf->second.place && is_same(leaf->second.storage, t.storage.get()) &&
+          is_same_place(*leaf->second.place, t))
+        if (OriginPtr known = leaf->second.origin.lock()) return known;
+  }
   const std::uint64_t hash = hash_of_elements(x);
+  OriginPtr origin;
   const auto [begin, end] = leaves_.equal_range(hash);
-  for (auto leaf = begin; leaf != end; ++leaf)
+  for (auto leaf = begin; leaf != end && !origin; ++leaf)
     if (leaf->second.content.defined() && has_same_elements(leaf->second.content, x))
-      if (OriginPtr known = leaf->second.origin.lock()) return known;
-  const bool may_change = detail::placed(x).storage->is_exposed;
-  const Tensor kept = may_change ? copy_of_elements(x) : x;
-  return add_leaf(hash, {{}, detail::placed(kept).storage, 0, kept});
+      origin = leaf->second.origin.lock();
+  if (!origin) {
+    const Tensor kept = may_change ? copy_of_elements(x) : x;
+    origin = add_leaf(hash, {std::make_shared<Origin>(), detail::placed(kept).storage, 0, kept});
+  }
+  if (may_change) return origin;
+  TensorImpl where = t;
+  where.storage = nullptr;
+  return add_leaf(place, {origin, t.storage, 0, {}, std::move(where)});
 }
 
 DerivedConstants::OriginPtr DerivedConstants::origin_by_storage(
@@ -143,15 +163,15 @@ DerivedConstants::OriginPtr DerivedConstants::origin_by_storage(
   const auto [begin, end] = leaves_.equal_range(key);
   for (auto leaf = begin; leaf != end; ++leaf) {
     const Leaf& l = leaf->second;
-    if (!l.content.defined() && l.version == version && is_same(l.storage, storage.get()))
+    if (!l.content.defined() && !l.place && l.version == version &&
+        is_same(l.storage, storage.get()))
       if (OriginPtr known = l.origin.lock()) return known;
   }
-  return add_leaf(key, {{}, storage, version, {}});
+  return add_leaf(key, {std::make_shared<Origin>(), storage, version, {}});
 }
 
 DerivedConstants::OriginPtr DerivedConstants::add_leaf(std::uint64_t key, Leaf leaf) {
-  const auto origin = std::make_shared<Origin>();
-  leaf.origin = origin;
+  OriginPtr origin = leaf.origin.lock();
   ++leaf.storage.lock()->watchers;
   leaves_.emplace(key, std::move(leaf));
   return origin;

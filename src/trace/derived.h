@@ -79,6 +79,8 @@ class DerivedConstants : private detail::Watcher {
     std::weak_ptr<detail::Storage> storage;
     std::uint64_t version = 0;
     Tensor content;  // of small ones
+    // Of small ones, where their elements lie, so that these need not be looked at again.
+    std::optional<detail::TensorImpl> place = std::nullopt;
   };
   using Leaves = std::unordered_multimap<std::uint64_t, Leaf>;
 
