@@ -132,7 +132,10 @@ Size mean_of(const std::vector<Size>& sizes, const Options& o) {
 void run_one(const bench::PaperModel& model, Options o) {
   const bench::Network net = model.make();
   tensor::nn::randomize(net.parameters, 1);
-  for (const auto& [name, parameter] : net.parameters) o.compile.names.emplace_back(name, *parameter);
+  for (const auto& [name, parameter] : net.parameters) {
+    *parameter = parameter->copy();  // to which nobody holds a pointer, as those of a checkpoint
+    o.compile.names.emplace_back(name, *parameter);
+  }
   const std::vector<Size> sizes = sizes_of(model, o);
   const Cost many = cost_of(net, sizes, o), one = cost_of(net, {mean_of(sizes, o)}, o);
   std::vector<double> ready = many.ready_ms;

@@ -1,9 +1,12 @@
 #include "src/tune/tuned_cost.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <iomanip>
 #include <map>
+#include <mutex>
 #include <tuple>
 
 #include "src/core/checksum.h"
@@ -232,12 +235,45 @@ std::vector<Measurement> known_measurements(const std::optional<std::vector<std:
   return all;
 }
 
-std::shared_ptr<const Table> table_for(const detail::Target& target,
+namespace {
+
+// Another text is other logs, or other elements of the same files.
+std::string state_of(const detail::Target& target,
+                     const std::optional<std::vector<std::string>>& logs) {
+  TextWriter state;
+  state << target.tuned_as << '\n' << target.kernels << '\n' << logs.has_value();
+  for (const std::string& file : logs.value_or(std::vector{standard_log()})) {
+    struct stat s {};
+    const bool is_there = stat(file.c_str(), &s) == 0;
+    state << '\n' << file << ' ' << is_there;
+    if (is_there)
+      state << ' ' << s.st_ino << ' ' << s.st_size << ' ' << s.st_mtim.tv_sec << '.'
+            << s.st_mtim.tv_nsec;
+  }
+  return state.str();
+}
+
+std::shared_ptr<const Table> new_table(const detail::Target& target,
                                        const std::optional<std::vector<std::string>>& logs) {
   std::vector<Measurement> measurements = known_measurements(logs, target.tuned_as);
   keep_device(measurements, target.tuned_as);
   if (measurements.empty()) return nullptr;
   return std::make_shared<const Table>(measurements, target.kernels);
+}
+
+}  // namespace
+
+// Every size of a model asks, and a thousand lines take 20 ms to read.
+std::shared_ptr<const Table> table_for(const detail::Target& target,
+                                       const std::optional<std::vector<std::string>>& logs) {
+  constexpr std::size_t kMost = 8;
+  static std::mutex mutex;
+  static auto& known = *new std::map<std::string, std::shared_ptr<const Table>>;
+  const std::string state = state_of(target, logs);
+  const std::lock_guard lock(mutex);
+  if (const auto found = known.find(state); found != known.end()) return found->second;
+  if (known.size() == kMost) known.clear();
+  return known[state] = new_table(target, logs);
 }
 
 }  // namespace tensor
