@@ -200,9 +200,9 @@ class Linker {
     };
     if (!is_standard(message.domain))
       return complain(" of the domain " + in_quotes(message.domain));
-    node.op = find_operator(node.type);
-    if (!node.op) return complain("");
-    const Operator& op = *node.op;
+    const auto row = operator_table().find(node.type);
+    if (row == operator_table().end()) return complain("");
+    const Operator& op = *(node.op = row->second);
     if (node.opset < op.since) return complain(", from opset " + std::to_string(op.since) + " on");
     const auto inputs = static_cast<int>(node.inputs.size());
     if (inputs < op.least_inputs || (op.most_inputs != Operator::kAny && inputs > op.most_inputs))

@@ -12,7 +12,7 @@
 
 namespace tensor::onnx {
 
-const Operator* find_operator(std::string_view name) {
+const std::map<std::string_view, const Operator*>& operator_table() {
   static const std::map<std::string_view, const Operator*> table = [] {
     std::map<std::string_view, const Operator*> rows;
     for (const auto family :
@@ -22,8 +22,7 @@ const Operator* find_operator(std::string_view name) {
       for (const Operator& row : family()) rows.emplace(row.name, &row);
     return rows;
   }();
-  const auto found = table.find(name);
-  return found == table.end() ? nullptr : found->second;
+  return table;
 }
 
 const Tensor& Call::operator[](int input) const {

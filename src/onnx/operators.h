@@ -98,8 +98,8 @@ std::span<const Operator> quantize_operators();
 std::span<const Operator> select_operators();
 std::span<const Operator> control_operators();
 
-/// Null where there is none of that name.
-const Operator* find_operator(std::string_view name);
+/// All of them, by name.
+const std::map<std::string_view, const Operator*>& operator_table();
 
 /// For `refuses`: why the attribute has none of the values, or nothing.
 std::string refuse_unless(const Node& node, std::string_view attribute, std::int64_t value);

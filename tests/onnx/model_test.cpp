@@ -1,7 +1,10 @@
 // ONNX models as functions: what they say of themselves, how they run and compile, what they
 // refuse.
 #include "src/runtime/program.h"
-#include "tests/onnx/onnx_testing.h"
+#include "tests/fuzz/onnx_seeds.h"
+#include "tests/headers.h"
+#include "tests/io/io_testing.h"
+#include "tests/onnx_writer.h"
 
 namespace tensor::testing {
 namespace {
@@ -221,6 +224,19 @@ TEST(Onnx, ErrorsNameTheNode) {
       }),
       "m: node \"make y\" (Add of opset 17): broadcast: the shapes (2,) and (3,) do not broadcast: "
       "axes must be equal or 1, counted from the last");
+}
+
+// Else what is changed in them would not reach the operators.
+TEST(Onnx, TheSeedsOfTheFuzzerRun) {
+  int number = 0;
+  for (const std::string& seed : fuzzing::onnx_seeds()) {
+    SCOPED_TRACE(number++);
+    const OnnxModel model = parse_onnx(bytes_of(seed), "m");
+    Shape shape;
+    for (const OnnxExtent& axis : *model.inputs()[0].shape)
+      shape.push_back(axis.extent < 0 ? 2 : axis.extent);
+    EXPECT_EQ(error_of([&] { model({ones(shape, model.inputs()[0].dtype)}); }), "no error");
+  }
 }
 
 }  // namespace

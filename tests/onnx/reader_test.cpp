@@ -1,6 +1,8 @@
 // The bytes of ONNX files: what is sound is read, what is not is refused with its place.
 #include "src/onnx/elements.h"
-#include "tests/onnx/onnx_testing.h"
+#include "tests/headers.h"
+#include "tests/io/io_testing.h"
+#include "tests/onnx_writer.h"
 
 namespace tensor::testing {
 namespace {

@@ -1,12 +1,14 @@
 // Writes ONNX models by hand: the bytes of messages, field by field.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "src/onnx/messages.h"
 #include "tensor/onnx.h"
-#include "tests/headers.h"
-#include "tests/io/io_testing.h"
+#include "tensor/tensor.h"
 
 namespace tensor::testing {
 
@@ -126,7 +128,9 @@ inline Message model(const Message& graph, std::int64_t opset = 17) {
       .message(8, Message().text(1, "").integer(2, opset));
 }
 
-inline OnnxModel parsed(const Message& model) { return parse_onnx(bytes_of(model.str()), "m"); }
+inline OnnxModel parsed(const Message& model) {
+  return parse_onnx(std::as_bytes(std::span(model.str())), "m");
+}
 
 /// An operator alone: its inputs are a, b, c ..., its output y; types and shapes are any.
 inline OnnxModel operator_alone(const std::string& type, const std::vector<Tensor>& inputs,
