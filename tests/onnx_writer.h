@@ -10,7 +10,7 @@
 #include "tensor/onnx.h"
 #include "tensor/tensor.h"
 
-namespace tensor::testing {
+namespace tensor::by_hand {
 
 /// A message of Protocol Buffers in the making.
 class Message {
@@ -149,4 +149,4 @@ inline OnnxModel operator_alone(const std::string& type, const std::vector<Tenso
   return parsed(model(graph({node(type, names, {"y"}, attributes)}, values, {any}), opset));
 }
 
-}  // namespace tensor::testing
+}  // namespace tensor::by_hand

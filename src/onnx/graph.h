@@ -29,6 +29,7 @@ struct Attribute {
   std::shared_ptr<const Graph> graph;
   Ints integers;
   std::vector<float> numbers;
+  std::vector<std::string> texts;
 };
 
 struct Node {

@@ -176,6 +176,7 @@ class Linker {
     result.name = message.name, result.type = static_cast<AttributeType>(message.type);
     result.integer = message.integer, result.number = message.number, result.text = message.text;
     result.integers = message.integers, result.numbers = message.numbers;
+    result.texts = message.texts;
     if (message.type == kTensor && message.tensor)
       result.tensor = stored(*message.tensor, node.name);
     if (message.type != kGraph) return result;

@@ -57,6 +57,15 @@ Results layer_normalization(const Call& c) {
   return results;
 }
 
+Results rms_normalization(const Call& c) {
+  const Tensor& x = c[0];
+  Dims axes;
+  for (int i = normalize_axis(c.integer("axis", -1), x.rank(), "axis"); i < x.rank(); ++i)
+    axes.push_back(i);
+  const Tensor squares = mean(square(x), axes, true);
+  return {x * rsqrt(squares + c.number("epsilon", 1e-5F)) * c[1]};
+}
+
 Results lp_normalization(const Call& c) {
   const int axis = normalize_axis(c.integer("axis", -1), c[0].rank(), "axis");
   const Tensor& x = c[0];
@@ -98,6 +107,8 @@ constexpr Operator kNormRows[] = {
     {"InstanceNormalization", 1, 3, 3, 1, "epsilon:f consumed_inputs:I", instance_normalization},
     {"GroupNormalization", 18, 3, 3, 1, "epsilon:f num_groups:i stash_type:i", group_normalization},
     {"LayerNormalization", 17, 2, 3, 3, "axis:i epsilon:f stash_type:i", layer_normalization,
+     [](const Node& n) { return refuse_unless(n, "stash_type", 1); }},
+    {"RMSNormalization", 23, 2, 2, 1, "axis:i epsilon:f stash_type:i", rms_normalization,
      [](const Node& n) { return refuse_unless(n, "stash_type", 1); }},
     {"LpNormalization", 1, 1, 1, 1, "axis:i p:i", lp_normalization, refuse_lp},
     {"LRN", 1, 1, 1, 1, "alpha:f beta:f bias:f size:i", local_response},

@@ -77,7 +77,7 @@ struct Operator {
   std::int64_t since;  // the first opset in which it means what `run` computes
   int least_inputs, most_inputs, most_outputs;
   /// "axis:i alpha:f": what attributes there may be, and their types: numbers (f, i), texts (s),
-  /// tensors (t), graphs (g), and lists of numbers (F, I).
+  /// tensors (t), graphs (g), and lists of numbers (F, I) or texts (S).
   std::string_view attributes;
   Results (*run)(const Call&);
   /// Why a node that is sound cannot be run, or nothing.
@@ -96,6 +96,7 @@ std::span<const Operator> product_operators();
 std::span<const Operator> resize_operators();
 std::span<const Operator> quantize_operators();
 std::span<const Operator> select_operators();
+std::span<const Operator> recurrent_operators();
 std::span<const Operator> control_operators();
 
 /// All of them, by name.

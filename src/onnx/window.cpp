@@ -31,7 +31,7 @@ bool Window::is_even() const {
 Ints spatial(const Call& call, std::string_view name, std::size_t rank, std::int64_t fallback,
              std::int64_t least) {
   const Ints list = call.ints(name, Ints(rank, fallback));
-  if (list.size() != rank) fail(name, "got ", list.size(), " numbers for ", rank, " spatial axes");
+  if (list.size() != rank) fail(name, "got ", list.size(), " numbers, need ", rank);
   for (const std::int64_t number : list)
     if (number < least || number > kLargest)
       fail(name, "got ", AttrValue(list), ", need numbers from ", least, " to below 2^31");

@@ -20,7 +20,7 @@ struct Window {
 /// UserError where they do not fit.
 Window window_of(const Call& call, const Shape& x, const Ints& kernel);
 
-/// The attribute `name` of a number for each of `rank` spatial axes, else `fallback` for each.
+/// The attribute `name`, a list of `rank` numbers, or as many times `fallback`.
 /// UserError on another count and on numbers that are not in [least, 2^31).
 Ints spatial(const Call& call, std::string_view name, std::size_t rank, std::int64_t fallback,
              std::int64_t least);

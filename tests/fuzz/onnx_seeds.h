@@ -12,11 +12,11 @@ namespace tensor::fuzzing {
 
 /// A model of one operator: x [2, 3, 4, 5] and constants are its inputs.
 inline std::string onnx_seed(const std::string& type,
-                             const std::vector<testing::Message>& constants,
-                             const std::vector<testing::Message>& attributes = {},
+                             const std::vector<by_hand::Message>& constants,
+                             const std::vector<by_hand::Message>& attributes = {},
                              std::int64_t input_type = 1,
                              const std::vector<std::string>& shape = {"2", "3", "4", "5"}) {
-  using namespace testing;
+  using namespace by_hand;
   std::vector<std::string> inputs{"x"};
   std::vector<Message> initializers;
   for (std::size_t i = 0; i < constants.size(); ++i) {
@@ -32,7 +32,7 @@ inline std::string onnx_seed(const std::string& type,
 }
 
 inline std::vector<std::string> onnx_seeds() {
-  using namespace testing;
+  using namespace by_hand;
   const auto whole = [](const Ints& list) {
     return tensor<std::int64_t>("", list, {static_cast<std::int64_t>(list.size())});
   };

@@ -9,6 +9,8 @@
 namespace tensor::testing {
 namespace {
 
+using namespace by_hand;
+
 using check::error_of;
 
 // y = relu(x w + b), x [batch, 2]
@@ -82,7 +84,7 @@ TEST(Onnx, ArithmeticOfShapesIsNotPartOfWhatIsCompiled) {
 }
 
 TEST(Onnx, WhatDependsOnConstantsIsMadeOnce) {
-  const OnnxModel model = parsed(testing::model(graph(
+  const OnnxModel model = parsed(by_hand::model(graph(
       {node("Exp", {"w"}, {"e"}), node("Add", {"x", "e"}, {"y"}), node("Neg", {"e"}, {"z"})},
       {value("x", 1, {"2"})}, {value("y", 1, {"2"}), value("z", 1, {"2"}), value("w", 1, {"2"})},
       {tensor<float>("w", {0, 1}, {2})})));

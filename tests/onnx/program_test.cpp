@@ -7,6 +7,8 @@
 namespace tensor::testing {
 namespace {
 
+using namespace by_hand;
+
 class OnnxProgram : public FolderTest {
  protected:
   struct Result {

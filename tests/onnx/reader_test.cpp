@@ -7,6 +7,8 @@
 namespace tensor::testing {
 namespace {
 
+using namespace by_hand;
+
 using check::error_of;
 
 std::string refusal(const std::string& bytes) {
