@@ -1,5 +1,6 @@
 #include "src/onnx/elements.h"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cstring>

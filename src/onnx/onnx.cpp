@@ -1,6 +1,7 @@
 // The public functions of tensor/onnx.h.
 #include "tensor/onnx.h"
 
+#include <algorithm>
 #include <ostream>
 
 #include "src/io/source.h"
@@ -80,7 +81,7 @@ std::map<std::string, Tensor> OnnxModel::run(const std::map<std::string, Tensor>
     ordered.push_back(found->second);
   }
   for (const auto& [name, x] : inputs)
-    if (std::ranges::none_of(model_->inputs, [&](const auto& v) { return v.name == name; }))
+    if (std::ranges::count(model_->inputs, name, &OnnxValue::name) == 0)
       fail(model_->name, "there is no input ", in_quotes(name), ", need ",
            names_of(model_->inputs));
   const std::vector<Tensor> results = (*this)(ordered);
