@@ -1,8 +1,6 @@
 // The options that the model programs share, and what they make the programs do.
 #include "models/common/cli.h"
 
-#include <sys/stat.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
@@ -17,6 +15,7 @@
 #include "models/common/list_images.h"
 #include "models/common/preprocess.h"
 #include "models/common/progress.h"
+#include "models/common/read_files.h"
 #include "models/common/report.h"
 #include "models/common/session.h"
 #include "models/common/text.h"
@@ -34,8 +33,6 @@ using tensor::Tensor;
 using tensor::nn::StateDict;
 
 namespace {
-
-constexpr std::int64_t kMostThreads = 1024;
 
 void declare(CLI::App& app, Options& o, Program& program) {
   app.add_option("images", o.images, "image files (PNG, JPEG, BMP, WebP), or folders of them");
@@ -65,85 +62,13 @@ void declare(CLI::App& app, Options& o, Program& program) {
       ->type_name("FILE.safetensors");
   app.add_flag("--hidden-states", o.hidden_states, "add every layer's output to --output");
   app.add_flag("--info", o.info, "print layers, parameters, multiply-adds and memory, and stop");
-  app.add_option("--device", o.device, "where to compute: cpu (the default), cuda or cuda:1")
-      ->type_name("NAME");
-  app.add_flag("--eager", o.eager,
-               "run the plain reference operators one by one instead of the compiled model");
-  app.add_option("--dtype", o.dtype,
-                 "what products are computed in: f32 (the default), bf16, or on a GPU f16, or tf32")
-      ->type_name("TYPE");
-  app.add_flag("--narrow-residuals", o.narrow_residuals,
-               "with --dtype bf16 or f16: store the residual stream in it, too; less exact, faster "
-               "on a GPU with many images");
-  app.add_option("--threads", o.threads, "how many threads compute (one a core)")
-      ->check(whole_number(1, kMostThreads))
-      ->type_name("N");
+  declare_run(app, o);
   app.add_option("--plan", o.plan,
                  "run the compiled model in this file if it exists: of the same weights, options "
                  "and input size; otherwise compile and write it")
       ->type_name("FILE");
-  app.add_option("--tune", o.tune,
-                 "before the first forward pass measure for so long (300ms, 60s, 5m, or until "
-                 "Ctrl-C) which kernels and fusions are fast for its input size, and use them from "
-                 "now on")
-      ->type_name("TIME");
-  app.add_option("--tune-goal", o.tune_goal,
-                 "end --tune as soon as the kernels of a forward pass, added up, take no longer "
-                 "than this (0.28ms)")
-      ->type_name("TIME");
-  app.add_option(
-         "--tune-log", o.tune_log,
-         "where --tune keeps its measurements, and where plans without it take them from, "
-         "instead of the user's own log (those that ship with the library count beside either)")
-      ->type_name("FILE");
-  app.add_flag("--report", o.report,
-               "tell where the time of the first forward pass goes (on stderr with --json)");
-  app.add_option("--profile", o.profile,
-                 "write the first forward pass as a Chrome trace, for https://ui.perfetto.dev")
-      ->type_name("FILE.json");
-  app.add_flag("--verify", o.verify,
-               "compare every kernel of the first forward pass with the reference operators (on "
-               "stderr with --json); exit code 1 if one is out of its bound");
-  app.add_flag("--quiet", o.quiet, "no progress bar, no notes");
   app.set_version_flag("--version", program.name() + " " + std::string(tensor::version()));
   app.footer("Examples:\n" + program.examples());
-}
-
-/// The options of compiled models.
-void check_compiled(const Options& o) {
-  using tensor::fail;
-  const bool on_gpu = tensor::Device(o.device).is_cuda();
-  const bool is_for_gpu = o.dtype == "f16" || o.dtype == "tf32";
-  if (o.dtype != "f32" && o.dtype != "bf16" && !(is_for_gpu && on_gpu))
-    fail("--dtype", "got \"", o.dtype, "\", need f32", on_gpu ? ", bf16, f16 or tf32" : " or bf16",
-         is_for_gpu ? "; " + o.dtype + " is for --device cuda" : "");
-  if (o.narrow_residuals && o.dtype != "bf16" && o.dtype != "f16")
-    fail("--narrow-residuals", "needs --dtype bf16", on_gpu ? " or f16" : "", ", got ", o.dtype);
-  if (o.threads && on_gpu) fail("--threads", "is for the cpu, but --device is ", o.device);
-  const std::string dtype = "--dtype " + o.dtype;
-  const std::pair<const char*, bool> compiled_only[] = {{dtype.c_str(), o.dtype != "f32"},
-                                                        {"--device", on_gpu},
-                                                        {"--threads", o.threads.has_value()},
-                                                        {"--plan", !o.plan.empty()},
-                                                        {"--tune", !o.tune.empty()},
-                                                        {"--tune-log", !o.tune_log.empty()},
-                                                        {"--report", o.report},
-                                                        {"--profile", !o.profile.empty()},
-                                                        {"--verify", o.verify}};
-  for (const auto& [option, given] : compiled_only) {
-    if (given && o.eager)
-      fail(option, "is for compiled models: leave out --eager, which runs the reference operators ",
-           "on one thread");
-    if (given && o.info) fail(option, "needs a run, but --info only prints sizes");
-  }
-  if (!o.tune.empty()) parse_duration("--tune", o.tune);
-  if (!o.tune_goal.empty()) parse_duration("--tune-goal", o.tune_goal);
-  if (!o.tune_goal.empty() && o.tune.empty())
-    fail("--tune-goal", "ends --tune early: need --tune with the time that it may take, too");
-  std::error_code error;
-  if (!o.tune.empty() && !o.plan.empty() && fs::exists(o.plan, error))
-    fail("--tune", "has nothing to do: the plan ", o.plan,
-         " exists and would be run as it is; name a file that does not exist yet");
 }
 
 /// Everything that can be wrong with the options before any file is opened.
@@ -167,13 +92,7 @@ void check(const Options& o, const Program& program) {
     fail("arguments", "there is nothing to do: name images, or use --input or --info");
   if (!o.out.empty() && o.images.empty()) fail("--out", "needs images");
   if (o.json && o.images.empty()) fail("--json", "needs images");
-  check_compiled(o);
-}
-
-/// "vit: what is wrong", where the message may begin with the program's name already.
-std::string complaint(const Program& program, std::string_view what) {
-  const std::string line = one_line(what), start = program.name() + ": ";
-  return line.starts_with(start) ? line : start + line;
+  check_run(o);
 }
 
 /// Of the saved tensors those that the model takes.
@@ -190,46 +109,9 @@ StateDict saved_inputs(const Program& program, const std::string& file) {
   return inputs;
 }
 
-/// The files that a run reads: none of them is to be overwritten by what it writes.
-class Inputs {
- public:
-  Inputs(const char* kind, const std::vector<std::string>& files) : kind_(kind) {
-    for (const std::string& file : files)
-      if (const auto id = identity(file)) ids_.insert(*id);
-  }
-
-  void refuse_to_overwrite(const std::string& option, const std::string& target,
-                           const std::string& mending) const {
-    if (const auto id = identity(target); id && ids_.contains(*id))
-      tensor::fail(option, "would overwrite the ", kind_, " ", target, ": name another ", mending);
-  }
-
- private:
-  using Identity = std::pair<dev_t, ino_t>;
-  /// The same however a path leads to the file; nothing where there is none.
-  static std::optional<Identity> identity(const std::string& path) {
-    struct stat status {};
-    if (::stat(path.c_str(), &status) != 0) return std::nullopt;
-    return Identity(status.st_dev, status.st_ino);
-  }
-
-  const char* kind_;  // "input image"
-  std::set<Identity> ids_;
-};
-
-/// Prints what waits to be printed; UserError if it or anything before could not be.
-void flush(std::ostream& out) {
-  const bool was_good = out.good();
-  if (was_good) errno = 0;
-  out.clear();  // what still waits fails again, and tells why
-  out.flush();
-  if (!was_good || !out)
-    tensor::fail("standard output", "cannot be written: ", std::strerror(errno ? errno : EIO));
-}
-
 /// Saved inputs to saved outputs. False if --verify found something.
 bool run_saved(Program& program, const Options& o, std::ostream& out) {
-  const Inputs read("input", {o.input});
+  const ReadFiles read("input", {o.input});
   read.refuse_to_overwrite("--output", o.output, "file");
   read.refuse_to_overwrite("--profile", o.profile, "file");
   const StateDict inputs = saved_inputs(program, o.input);
@@ -264,7 +146,7 @@ class Pictures {
       targets_ = {fs::path(path).lexically_normal().string()};
     else
       targets_ = names_in(path, images);
-    const Inputs inputs("input image", images);
+    const ReadFiles inputs("input image", images);
     for (const std::string& target : targets_)
       inputs.refuse_to_overwrite(option, target, is_single ? "file" : "folder");
     if (is_single) return;
@@ -310,12 +192,12 @@ std::string about_file(const std::string& file, std::string_view what) {
 bool run_images(Program& program, const Options& o, std::ostream& out, std::ostream& err) {
   const auto [images, notes] = list_images(o.images);
   if (!o.quiet)
-    for (const std::string& note : notes) err << complaint(program, note) << "\n";
+    for (const std::string& note : notes) err << complaint(program.name(), note) << "\n";
   const Pictures pictures("--out", o.out, images);
   const Pictures labels("--labels", program.labels_path(), images);
   if (pictures.overlap(labels))
     tensor::fail("--labels", "would overwrite the pictures of --out: name another place");
-  Inputs("input image", images).refuse_to_overwrite("--profile", o.profile, "file");
+  ReadFiles("input image", images).refuse_to_overwrite("--profile", o.profile, "file");
   Session session(program, o, std::ssize(images), o.json ? err : out);
   const std::string& model = o.model.empty() ? o.checkpoint : o.model;
   const auto checked = [&](const std::string& file) {
@@ -352,7 +234,7 @@ bool run_images(Program& program, const Options& o, std::ostream& out, std::ostr
       session.progress().clear();
       const std::string what = about_file(file, error.what());
       if (o.json) out << "\"error\": " << json_text(what);
-      err << complaint(program, what) << "\n";
+      err << complaint(program.name(), what) << "\n";
     }
     if (o.json) out << "}";
     flush(out);
@@ -400,15 +282,7 @@ int parse_and_run(Program& program, const std::vector<std::string>& arguments, s
   Options options;
   CLI::App app(program.description(), program.name());
   declare(app, options, program);
-  try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::CallForHelp&) {
-    out << app.help();
-    return 0;
-  } catch (const CLI::CallForVersion& version) {
-    out << version.what() << "\n";
-    return 0;
-  }
+  if (is_answered(app, arguments, out)) return 0;
   return run(program, options, out, err);
 }
 
@@ -416,22 +290,8 @@ int parse_and_run(Program& program, const std::vector<std::string>& arguments, s
 
 int run_program(Program& program, const std::vector<std::string>& arguments, std::ostream& out,
                 std::ostream& err) {
-  for (std::ostream* stream : {&out, &err}) stream->imbue(std::locale::classic());  // for programs
-  try {
-    const int code = parse_and_run(program, arguments, out, err);
-    flush(out);
-    return code;
-  } catch (const CLI::ParseError& error) {
-    err << program.name() << ": " << one_line(error.what()) << " (see " << program.name()
-        << " --help)\n";
-    return 1;
-  } catch (const tensor::UserError& error) {
-    err << complaint(program, error.what()) << "\n";
-    return 1;
-  } catch (const std::exception& error) {
-    err << complaint(program, error.what()) << "\n";
-    return 2;
-  }
+  return run_main(program.name(), out, err,
+                  [&] { return parse_and_run(program, arguments, out, err); });
 }
 
 int run_program(Program& program, int argc, const char* const* argv) {

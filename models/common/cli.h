@@ -14,6 +14,7 @@
 #include "models/common/forward.h"
 #include "models/common/info.h"
 #include "models/common/observer.h"
+#include "models/common/run_options.h"
 #include "tensor/nn.h"
 
 namespace CLI {
@@ -22,16 +23,12 @@ class App;
 
 namespace models {
 
-struct Options {
+struct Options : RunOptions {
   std::vector<std::string> images;  // files and folders as given
   std::string checkpoint, model;
   std::optional<std::uint64_t> random_weights;
-  std::string input, output, out, device = "cpu";
-  bool hidden_states = false, info = false, json = false, quiet = false;
-  bool eager = false, report = false, verify = false;
-  std::string dtype = "f32", profile, plan, tune, tune_goal, tune_log;
-  bool narrow_residuals = false;
-  std::optional<std::int64_t> threads;
+  std::string input, output, out;
+  bool hidden_states = false, json = false;
   std::int64_t max_pixels = std::int64_t{1} << 26;
 };
 

@@ -7,7 +7,6 @@
 #include <fstream>
 #include <iomanip>
 
-#include "models/common/report.h"
 #include "models/common/tuning.h"
 #include "tensor/text.h"
 #include "tensor/version.h"
@@ -16,9 +15,18 @@ namespace models {
 
 using tensor::nn::StateDict;
 
+namespace {
+
+std::vector<std::pair<std::string, tensor::Tensor>> names_of(Program& program) {
+  std::vector<std::pair<std::string, tensor::Tensor>> names;
+  for (const tensor::nn::Parameter& p : program.parameters()) names.emplace_back(p.name, *p.tensor);
+  return names;
+}
+
+}  // namespace
+
 tensor::CompileOptions with_names(Program& program, tensor::CompileOptions options) {
-  for (const tensor::nn::Parameter& p : program.parameters())
-    options.names.emplace_back(p.name, *p.tensor);
+  options.names = names_of(program);
   return options;
 }
 
@@ -43,7 +51,7 @@ StateDict Session::forward(const StateDict& inputs) {
   if (options_.eager)
     return run(inputs, [this](const std::string&, const tensor::Tensor&) { advance(1); });
   const NamedExecutable executable = compiled_.executable(inputs);
-  if (inspects() && !first_) first_ = Pass{executable, executable.arguments(inputs)};
+  if (options_.inspects() && !first_) first_ = Pass{executable, executable.arguments(inputs)};
   StateDict outputs = executable(inputs);
   advance(program_.steps());
   return outputs;
@@ -73,26 +81,12 @@ void Session::advance(std::int64_t steps) {
 
 // After tuning, the first time that --tune asks for it.
 tensor::CompileOptions Session::compile_options(const StateDict& inputs) {
-  const bool is_tf32 = options_.dtype == "tf32";
-  tensor::CompileOptions how =
-      with_names(program_, {.device = options_.device,
-                            .dtype = tensor::parse_dtype(is_tf32 ? "f32" : options_.dtype),
-                            .threads = static_cast<int>(options_.threads.value_or(0)),
-                            .tf32 = is_tf32,
-                            .narrow_residuals = options_.narrow_residuals});
-  if (!options_.tune_log.empty())
-    how.tune_logs = std::vector<std::string>{tensor::kShippedLogs, options_.tune_log};
+  tensor::CompileOptions how = models::compile_options(options_, names_of(program_));
   if (options_.tune.empty() || is_tuned_) return how;
   is_tuned_ = true;
   progress_.clear();
-  constexpr double kMicro = 1e6;
-  tensor::TuneOptions tuning;
-  tuning.seconds = parse_duration("--tune", options_.tune);
-  tuning.log = options_.tune_log;
-  if (!options_.tune_goal.empty())
-    tuning.goal_us = kMicro * parse_duration("--tune-goal", options_.tune_goal);
-  return tuned([this](const StateDict& in) { return run(in, {}); }, inputs, how, tuning,
-               options_.quiet, notes_);
+  return tuned([this](const StateDict& in) { return run(in, {}); }, inputs, how,
+               tune_options(options_), options_.quiet, notes_);
 }
 
 NamedExecutable Session::compile(const StateDict& inputs, const tensor::Sharing& sharing) {
@@ -142,16 +136,9 @@ PlanKey Session::key() const {
           {"model", fingerprint(text, program_.parameters())}};
 }
 
-bool Session::inspects() const {
-  return options_.report || options_.verify || !options_.profile.empty();
-}
-
 bool Session::inspect(std::ostream& out) const {
   if (!first_) return true;  // nothing ran, and why was told
-  const auto& [compiled, arguments] = *first_;
-  if (options_.report) compiled.executable.report(out, arguments);
-  if (!options_.profile.empty()) compiled.executable.profile(options_.profile, arguments);
-  return !options_.verify || print_checks(out, tensor::verify(compiled.executable, arguments));
+  return models::inspect(options_, first_->executable.executable, first_->arguments, out);
 }
 
 }  // namespace models

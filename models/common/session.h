@@ -42,8 +42,6 @@ class Session {
   PlanKey key() const;
   void advance(std::int64_t steps);
 
-  bool inspects() const;
-
   /// A forward pass to look at again.
   struct Pass {
     NamedExecutable executable;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/core/storage.h"
+#include "tensor/creation.h"
 #include "tensor/error.h"
 
 namespace tensor {
@@ -16,6 +17,18 @@ std::optional<std::int64_t> checked_bytes(const TensorType& type) {
 
 std::span<std::byte> element_bytes(const Tensor& x) {
   return {detail::stored(x).first(), static_cast<std::size_t>(x.nbytes())};
+}
+
+Tensor mapped_elements(const std::shared_ptr<const std::byte>& file, const std::byte* first,
+                       const TensorType& type) {
+  const auto size = static_cast<std::uintptr_t>(item_size(type.dtype));
+  if (reinterpret_cast<std::uintptr_t>(first) % size != 0 || type.shape.contains(0)) return {};
+  const Tensor x = from_memory(static_cast<const void*>(first), type.shape, type.dtype,
+                               std::shared_ptr<const void>(file, first));
+  detail::Storage& storage = *detail::impl(x).storage;
+  storage.in_file = true;
+  storage.is_exposed = false, storage.written_at = 0;
+  return x;
 }
 
 Tensor rowed(const Tensor& x, const std::string& where) {

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <memory>
 
-#include "src/core/storage.h"
 #include "src/io/atomic_file.h"
 #include "src/io/elements.h"
 #include "src/io/json_reader.h"
@@ -36,19 +35,11 @@ Tensor copied(const Source& source, const SafetensorsEntry& entry, std::int64_t 
 Tensor mapped(const Source& source, const SafetensorsEntry& entry, std::int64_t data_start,
               const std::shared_ptr<const std::byte>& file) {
   const std::byte* first = file.get() + data_start + entry.begin;
-  const bool aligned = reinterpret_cast<std::uintptr_t>(first) %
-                           static_cast<std::uintptr_t>(item_size(entry.dtype)) ==
-                       0;
-  if (!aligned || entry.begin == entry.end) return copied(source, entry, data_start);
   if (entry.dtype == boolean)
     check_bools({first, static_cast<std::size_t>(entry.end - entry.begin)},
                 where_is(source, entry));
-  const Tensor x = from_memory(static_cast<const void*>(first), entry.shape, entry.dtype,
-                               std::shared_ptr<const void>(file, first));
-  detail::Storage& storage = *detail::impl(x).storage;
-  storage.in_file = true;
-  storage.is_exposed = false, storage.written_at = 0;
-  return x;
+  const Tensor x = mapped_elements(file, first, {entry.shape, entry.dtype});
+  return x.defined() ? x : copied(source, entry, data_start);
 }
 
 Safetensors load(const Source& source, FileAccess access) {

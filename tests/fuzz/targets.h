@@ -48,7 +48,7 @@ void allow_user_errors(Body&& body) {
 
 inline void touch(const TensorMap& tensors) {
   for (const auto& [name, x] : tensors) touch(x);
-  for (const auto& [name, why] : tensors.foreign) allow_user_errors([&] { tensors.at(name); });
+  for (const auto& entry : tensors.foreign) allow_user_errors([&] { tensors.at(entry.first); });
 }
 
 inline void safetensors(Bytes bytes) {

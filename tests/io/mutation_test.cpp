@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <random>
 
+#include "tests/fuzz/onnx_seeds.h"
+#include "tests/fuzz/onnx_target.h"
 #include "tests/fuzz/plan_seeds.h"
 #include "tests/fuzz/targets.h"
 #include "tests/io/io_testing.h"
@@ -145,6 +147,12 @@ TEST(Mutation, Plan) {
   std::vector<File> seeds;
   for (const std::string& seed : fuzzing::plan_seeds()) seeds.push_back(testing::bytes_of(seed));
   read_mutations(seeds, 2000, fuzzing::plan);
+}
+
+TEST(Mutation, Onnx) {
+  std::vector<File> seeds;
+  for (const std::string& seed : fuzzing::onnx_seeds()) seeds.push_back(testing::bytes_of(seed));
+  read_mutations(seeds, 2000, fuzzing::onnx_model);
 }
 
 }  // namespace

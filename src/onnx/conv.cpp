@@ -1,0 +1,134 @@
+// Convolutions of one to three spatial axes, by those of two.
+#include <algorithm>
+
+#include "src/onnx/window.h"
+
+namespace tensor::onnx {
+namespace {
+
+Ints kernel_of(const Call& c, const Tensor& weight) {
+  if (weight.rank() < 3 || weight.rank() > 5 || weight.rank() != c[0].rank())
+    fail("conv", "got an input of the shape ", c[0].shape(), " and a weight of the shape ",
+         weight.shape(), ", need 3 to 5 axes each");
+  Ints kernel(weight.shape().begin() + 2, weight.shape().end());
+  if (const Ints named = c.ints("kernel_shape", kernel); named != kernel)
+    fail("conv", "got a weight of the shape ", weight.shape(),
+         ", but kernel_shape=", AttrValue(named));
+  return kernel;
+}
+
+Conv2dOptions options_of(const Call& c, const Window& w) {
+  return {.stride = last_two(w.stride, 1),
+          .padding = last_two(w.begin, 0),
+          .dilation = last_two(w.dilation, 1),
+          .groups = c.integer("group", 1)};
+}
+
+// Every plane of a kernel over the planes of the image that it meets, which are images of a batch.
+Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& w,
+              const Conv2dOptions& options) {
+  const Shape& s = x.shape();
+  Tensor total;
+  for (std::int64_t i = 0; i < w.kernel[0]; ++i) {
+    const Tensor planes = sliced(x, 2, i * w.dilation[0], w.out[0], w.stride[0]).swapaxes(1, 2);
+    const Tensor part =
+        conv2d(reshape(planes, {s[0] * w.out[0], s[1], s[3], s[4]}),
+               squeeze(sliced(weight, 2, i, 1), 2), i == 0 ? bias : Tensor(), options);
+    total = i == 0 ? part : total + part;
+  }
+  const Shape& t = total.shape();
+  return reshape(total, {s[0], w.out[0], t[1], t[2], t[3]}).swapaxes(1, 2);
+}
+
+}  // namespace
+
+Tensor convolution(const Call& c, const Tensor& image, const Tensor& weight, const Tensor& bias) {
+  Window w = window_of(c, image.shape(), kernel_of(c, weight));
+  Tensor x = image;
+  if (!w.is_even() || (w.rank() == 3 && w.begin[0] != 0)) {
+    x = padded(x, w.begin, w.end);
+    std::ranges::fill(w.begin, 0);
+  }
+  const Conv2dOptions options = options_of(c, w);
+  if (w.rank() == 3) return conv3d(x, weight, bias, w, options);
+  if (w.rank() == 2) return conv2d(x, weight, bias, options);
+  return squeeze(conv2d(as_image(x), as_image(weight), bias, options), 2);
+}
+
+namespace {
+
+Results conv(const Call& c) { return {convolution(c, c[0], c[1], c.optional(2))}; }
+
+// What is cut off the whole result: all that the kernels reach.
+struct Cut {
+  Ints begin, end, extra;  // extra: output_padding
+};
+
+Cut cut_of(const Call& c, const Shape& x, const Ints& kernel, const Ints& stride,
+           const Ints& dilation) {
+  const std::size_t rank = kernel.size();
+  const std::string how = c.text("auto_pad", "NOTSET");
+  const Ints pads = spatial(c, "pads", 2 * rank, 0, 0);
+  Cut cut{Ints(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(rank)),
+          Ints(pads.begin() + static_cast<std::ptrdiff_t>(rank), pads.end()),
+          spatial(c, "output_padding", rank, 0, 0)};
+  const bool has_shape = c.has("output_shape");
+  const Ints wanted = has_shape ? spatial(c, "output_shape", rank, 0, 0) : Ints(rank);
+  for (std::size_t i = 0; i < rank; ++i) {
+    const std::int64_t extent = x[static_cast<int>(i) + 2];
+    if (how == "VALID") cut.begin[i] = cut.end[i] = 0;
+    if (!has_shape && !how.starts_with("SAME")) continue;
+    const std::int64_t out = has_shape ? wanted[i] : extent * stride[i];
+    const std::int64_t whole = (extent - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1;
+    const std::int64_t total = whole + cut.extra[i] - out;
+    // What is missing comes at the end, as more output padding.
+    if (total < 0) cut.extra[i] -= total;
+    const std::int64_t all = std::max<std::int64_t>(total, 0);
+    cut.begin[i] = how == "SAME_UPPER" ? all / 2 : all - all / 2;
+    cut.end[i] = all - cut.begin[i];
+  }
+  return cut;
+}
+
+Results conv_transpose(const Call& c) {
+  const Tensor &x = c[0], &weight = c[1];
+  const Ints kernel = kernel_of(c, weight);
+  const std::size_t rank = kernel.size();
+  if (rank == 3) fail("conv_transpose", "got an image of three spatial axes, need one or two");
+  const Ints stride = spatial(c, "strides", rank, 1, 1);
+  const Ints dilation = spatial(c, "dilations", rank, 1, 1);
+  const Cut cut = cut_of(c, x.shape(), kernel, stride, dilation);
+  const bool is_even = cut.begin == cut.end;
+  const ConvTranspose2dOptions options{.stride = last_two(stride, 1),
+                                       .padding = is_even ? last_two(cut.begin, 0) : Pair(0),
+                                       .output_padding = last_two(cut.extra, 0),
+                                       .dilation = last_two(dilation, 1),
+                                       .groups = c.integer("group", 1)};
+  const bool is_row = rank == 1;
+  Tensor y = conv_transpose2d(is_row ? as_image(x) : x, is_row ? as_image(weight) : weight,
+                              c.optional(2), options);
+  if (is_row) y = squeeze(y, 2);
+  for (std::size_t i = 0; i < rank && !is_even; ++i) {
+    const int axis = static_cast<int>(i) + 2;
+    const std::int64_t rest = y.shape(axis) - cut.begin[i] - cut.end[i];
+    if (rest < 0) fail("conv_transpose", "pads cut off more than there is");
+    y = sliced(y, axis, cut.begin[i], rest);
+  }
+  return {y};
+}
+
+constexpr std::string_view kConv = "auto_pad:s dilations:I group:i kernel_shape:I pads:I strides:I";
+constexpr std::string_view kTransposed =
+    "auto_pad:s dilations:I group:i kernel_shape:I pads:I strides:I output_padding:I "
+    "output_shape:I";
+
+constexpr Operator kConvRows[] = {
+    {"Conv", 1, 2, 3, 1, kConv, conv, refuse_auto_pad},
+    {"ConvTranspose", 1, 2, 3, 1, kTransposed, conv_transpose, refuse_auto_pad},
+};
+
+}  // namespace
+
+std::span<const Operator> conv_operators() { return kConvRows; }
+
+}  // namespace tensor::onnx

@@ -1,0 +1,132 @@
+// The onnx program: inputs from files and images, outputs, and what it refuses.
+#include "models/onnx/onnx_program.h"
+#include "tests/headers.h"
+#include "tests/io/io_testing.h"
+#include "tests/onnx_writer.h"
+
+namespace tensor::testing {
+namespace {
+
+using namespace by_hand;
+
+class OnnxProgram : public FolderTest {
+ protected:
+  struct Result {
+    int code;
+    std::string out, err;
+  };
+  static Result run(const std::vector<std::string>& arguments) {
+    std::ostringstream out, err;
+    const int code = models::onnx::run_onnx(arguments, out, err);
+    return {code, out.str(), err.str()};
+  }
+  static std::string complaint(const std::vector<std::string>& arguments) {
+    const Result got = run(arguments);
+    EXPECT_EQ(got.code, 1);
+    EXPECT_EQ(got.out, "");
+    return got.err;
+  }
+
+  // sum = a + b, double = 2 (a + b)
+  std::string sums() {
+    const Message g =
+        graph({node("Add", {"a", "b"}, {"sum"}), node("Mul", {"sum", "two"}, {"double"})},
+              {value("a", 1, {"n"}), value("b", 1, {"n"})},
+              {value("sum", 1, {"n"}), value("double", 1, {"n"})}, {tensor<float>("two", {2}, {})});
+    write_bytes(path("sums.onnx"), model(g).str());
+    return path("sums.onnx");
+  }
+  // The mean of every plane of an image.
+  std::string means(const std::vector<std::string>& shape) {
+    const Message g = graph({node("GlobalAveragePool", {"image"}, {"y"})},
+                            {value("image", 1, shape)}, {value("y", 1, {"1", "3", "1", "1"})});
+    write_bytes(path("means.onnx"), model(g).str());
+    return path("means.onnx");
+  }
+  std::string saved(const std::string& name, const Tensor& x) {
+    save_npy(path(name), x);
+    return path(name);
+  }
+};
+
+TEST_F(OnnxProgram, ReadsAndWritesArrays) {
+  const std::string file = sums(), a = saved("a.npy", array({1.0F, 2.0F}));
+  const std::string b = saved("b.npy", array({10.0F, 20.0F}));
+  for (const char* mode : {"--eager", "--threads=1"}) {
+    const Result got = run({file, "b=" + b, a, "--output", path("out.npz"), mode});
+    EXPECT_EQ(got.err, "");
+    EXPECT_EQ(got.code, 0);
+    EXPECT_EQ(got.out, "sum f32(2,): 11 to 22, mean 16.5\ndouble f32(2,): 22 to 44, mean 33\n");
+    const TensorMap outputs = load_npz(path("out.npz"));
+    EXPECT_TRUE(array_equal(outputs.at("sum"), array({11, 22})));
+    EXPECT_TRUE(array_equal(outputs.at("double"), array({22, 44})));
+  }
+  save_npz(path("in.npz"), {{"a", array({1.0F})}, {"b", array({2.0F})}});
+  const Result got = run({file, path("in.npz"), "--verify", "--report", "--threads", "1"});
+  EXPECT_EQ(got.code, 0) << got.err;
+  EXPECT_NE(got.out.find("kernel"), std::string::npos);
+  EXPECT_NE(got.out.find("sum f32(1,): 3 to 3, mean 3"), std::string::npos) << got.out;
+  EXPECT_EQ(run({file, path("in.npz"), "--quiet"}).out, "");
+}
+
+TEST_F(OnnxProgram, TakesImages) {
+  Tensor image = full({2, 4, 3}, 51, u8);
+  image(all_of_axis, all_of_axis, 0) = 255;
+  save_png(path("image.png"), image);
+  const auto means_of = [&](const std::vector<std::string>& shape,
+                            const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{means(shape), path("image.png"), "--output", path("y.npy"),
+                                       "--eager"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Result got = run(arguments);
+    EXPECT_EQ(got.code, 0) << got.err;
+    return load_npy(path("y.npy")).reshape({-1});
+  };
+  EXPECT_TRUE(allclose(means_of({"1", "3", "h", "w"}, {}), array({1.0, 0.2, 0.2})));
+  EXPECT_TRUE(allclose(means_of({"n", "3", "7", "5"}, {}), array({1.0, 0.2, 0.2})));  // resized
+  EXPECT_TRUE(allclose(means_of({"n", "3", "h", "w"}, {"--mean", "0.5,0.1,0", "--std", "2,1,0.1"}),
+                       array({0.25, 0.1, 2.0})));
+  EXPECT_EQ(complaint({means({"5", "3", "h", "w"}), path("image.png")}),
+            "onnx: inputs: an image was given for the input image f32(5, 3, h, w), need one of (1, "
+            "3, height, width) or (1, height, width, 3) of u8 or a floating type: make an npy "
+            "file\n");
+}
+
+TEST_F(OnnxProgram, TellsWhatAModelIs) {
+  const Result got = run({sums(), "--info"});
+  EXPECT_EQ(got.code, 0);
+  EXPECT_EQ(got.out, path("sums.onnx") +
+                         ": opset 17, by by hand\n  input   a f32(n)\n  input   b f32(n)\n"
+                         "  output  sum f32(n)\n  output  double f32(n)\n2 nodes of 2 operators\n"
+                         "      1  Add\n      1  Mul\n1 stored tensors of 1 elements, 4 bytes\n");
+}
+
+TEST_F(OnnxProgram, RefusesWhatDoesNotFit) {
+  const std::string file = sums(), a = saved("a.npy", array({1.0F, 2.0F}));
+  EXPECT_EQ(complaint({}), "onnx: model is required (see onnx --help)\n");
+  EXPECT_EQ(complaint({file, a}),
+            "onnx: inputs: got " + a +
+                " without a name, and the inputs a, b are left: write NAME=" + a + "\n");
+  EXPECT_EQ(complaint({file, "a=" + a}),
+            "onnx: " + file + ": the input \"b\" is missing, need \"a\", \"b\"\n");
+  EXPECT_EQ(complaint({file, "a=" + a, "a=" + a}),
+            "onnx: inputs: the input \"a\" was given twice\n");
+  save_npz(path("c.npz"), {{"c", array({1.0F})}});
+  EXPECT_EQ(complaint({file, path("c.npz")}), "onnx: inputs: there is no input \"c\", need a, b\n");
+  EXPECT_EQ(
+      complaint({file, "a=" + path("c.npz")}),
+      "onnx: inputs: an npz file names its arrays itself: write " + path("c.npz") + " alone\n");
+  EXPECT_EQ(complaint({file, "--output", "out.txt"}),
+            "onnx: --output: got out.txt, need a name that ends in .npz or .npy\n");
+  EXPECT_EQ(complaint({file, "a=" + a, "b=" + a, "--output", a}),
+            "onnx: --output: would overwrite the input " + a + ": name another file\n");
+  EXPECT_EQ(complaint({file, "a=" + a, "--eager", "--report"}),
+            "onnx: --report: is for compiled models: leave out --eager, which runs the reference "
+            "operators on one thread\n");
+  const Result got = run({file, "a=" + a, "b=" + a, "--output", path("y.npy")});
+  EXPECT_EQ(got.err, "onnx: --output: got " + path("y.npy") +
+                         ", but there are 2 outputs: name an npz file\n");
+}
+
+}  // namespace
+}  // namespace tensor::testing
