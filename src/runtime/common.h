@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/runtime/arenas.h"
+#include "src/runtime/contents.h"
 #include "src/runtime/recordings.h"
 #include "src/trace/derived.h"
 #include "src/trace/fuse/known_plans.h"
@@ -26,6 +27,7 @@ class Common {
   Arenas& arenas(const Device& device);
   Recordings& recordings() { return recordings_; }
   KnownPlans& plans() { return plans_; }
+  Contents& contents() { return contents_; }
 
   /// A program, from when it is complete until before it goes.
   void add(const Program& program);
@@ -42,6 +44,7 @@ class Common {
   const std::shared_ptr<DerivedConstants> derived_;
   Recordings recordings_;
   KnownPlans plans_;
+  Contents contents_;
   std::mutex mutex_;
   std::list<Arenas> arenas_;  // one a device
   std::vector<const Program*> programs_;
