@@ -78,10 +78,16 @@ void declare(CLI::App& app, Options& o, Program& program) {
   app.add_option("--threads", o.threads, "how many threads compute (one a core)")
       ->check(whole_number(1, kMostThreads))
       ->type_name("N");
-  app.add_option("--plan", o.plan,
-                 "run the compiled model in this file if it exists: of the same weights, options "
-                 "and input size; otherwise compile and write it")
+  app.add_option(
+         "--plan", o.plan,
+         "take the compiled model from this file, which is of the same weights and options, "
+         "and add to it, or begin it, where it lacks an input size")
       ->type_name("FILE");
+  app.add_option("--sizes", o.sizes,
+                 "add these sizes to the --plan ahead: 480x640,800x1333,b1,b8 are two heights x "
+                 "widths, in pixels of the model's input (after preprocessing), each with batches "
+                 "of 1 and 8")
+      ->type_name("LIST");
   app.add_option("--tune", o.tune,
                  "before the first forward pass measure for so long (300ms, 60s, 5m, or until "
                  "Ctrl-C) which kernels and fusions are fast for its input size, and use them from "
@@ -121,15 +127,12 @@ void check_compiled(const Options& o) {
     fail("--narrow-residuals", "needs --dtype bf16", on_gpu ? " or f16" : "", ", got ", o.dtype);
   if (o.threads && on_gpu) fail("--threads", "is for the cpu, but --device is ", o.device);
   const std::string dtype = "--dtype " + o.dtype;
-  const std::pair<const char*, bool> compiled_only[] = {{dtype.c_str(), o.dtype != "f32"},
-                                                        {"--device", on_gpu},
-                                                        {"--threads", o.threads.has_value()},
-                                                        {"--plan", !o.plan.empty()},
-                                                        {"--tune", !o.tune.empty()},
-                                                        {"--tune-log", !o.tune_log.empty()},
-                                                        {"--report", o.report},
-                                                        {"--profile", !o.profile.empty()},
-                                                        {"--verify", o.verify}};
+  const std::pair<const char*, bool> compiled_only[] = {
+      {dtype.c_str(), o.dtype != "f32"},    {"--device", on_gpu},
+      {"--threads", o.threads.has_value()}, {"--plan", !o.plan.empty()},
+      {"--sizes", !o.sizes.empty()},        {"--tune", !o.tune.empty()},
+      {"--tune-log", !o.tune_log.empty()},  {"--report", o.report},
+      {"--profile", !o.profile.empty()},    {"--verify", o.verify}};
   for (const auto& [option, given] : compiled_only) {
     if (given && o.eager)
       fail(option, "is for compiled models: leave out --eager, which runs the reference operators ",
@@ -140,10 +143,14 @@ void check_compiled(const Options& o) {
   if (!o.tune_goal.empty()) parse_duration("--tune-goal", o.tune_goal);
   if (!o.tune_goal.empty() && o.tune.empty())
     fail("--tune-goal", "ends --tune early: need --tune with the time that it may take, too");
-  std::error_code error;
-  if (!o.tune.empty() && !o.plan.empty() && fs::exists(o.plan, error))
-    fail("--tune", "has nothing to do: the plan ", o.plan,
-         " exists and would be run as it is; name a file that does not exist yet");
+  if (o.sizes.empty()) return;
+  parse_sizes(o.sizes, {});
+  if (o.plan.empty()) fail("--sizes", "fills a plan ahead: need --plan FILE, too");
+  if (!o.tune.empty()) fail("--sizes", "goes without --tune, which is for one size: leave one out");
+  for (const auto& [option, given] :
+       {std::pair("--report", o.report), {"--profile", !o.profile.empty()}, {"--verify", o.verify}})
+    if (given && o.images.empty() && o.input.empty())
+      fail(option, "needs a run, but --sizes only fills the plan: name images, or use --input");
 }
 
 /// Everything that can be wrong with the options before any file is opened.
@@ -163,7 +170,7 @@ void check(const Options& o, const Program& program) {
   if (o.hidden_states && o.input.empty()) fail("--hidden-states", "needs --input and --output");
   if (!o.input.empty() && !o.images.empty())
     fail("arguments", "need either images or --input, not both");
-  if (o.images.empty() && o.input.empty() && !o.info)
+  if (o.images.empty() && o.input.empty() && !o.info && o.sizes.empty())
     fail("arguments", "there is nothing to do: name images, or use --input or --info");
   if (!o.out.empty() && o.images.empty()) fail("--out", "needs images");
   if (o.json && o.images.empty()) fail("--json", "needs images");
@@ -225,6 +232,15 @@ void flush(std::ostream& out) {
   out.flush();
   if (!was_good || !out)
     tensor::fail("standard output", "cannot be written: ", std::strerror(errno ? errno : EIO));
+}
+
+/// --sizes.
+void fill_plan(Program& program, const Options& o, std::ostream& notes) {
+  const tensor::Shape usual = program.usual_shape();
+  Session session(program, o, 1, notes);
+  session.fill(parse_sizes(o.sizes, {usual[1], usual[2]}));
+  session.progress().clear();
+  if (!o.quiet) notes << o.plan << ": " << tensor::Plan::load(o.plan).sizes().size() << " sizes\n";
 }
 
 /// Saved inputs to saved outputs. False if --verify found something.
@@ -391,6 +407,8 @@ int run(Program& program, const Options& o, std::ostream& out, std::ostream& err
     print_info(out, program.info());
     return 0;
   }
+  if (!o.sizes.empty()) fill_plan(program, o, o.json ? err : out);
+  if (o.images.empty() && o.input.empty()) return 0;
   const bool good = o.input.empty() ? run_images(program, o, out, err) : run_saved(program, o, out);
   return good ? 0 : 1;
 }
@@ -413,6 +431,17 @@ int parse_and_run(Program& program, const std::vector<std::string>& arguments, s
 }
 
 }  // namespace
+
+StateDict Program::blank(const InputSize& size) const {
+  const auto [batch, pixels] = size;
+  const auto zeros = [](const tensor::Shape& shape, tensor::DType dtype) {
+    return tensor::broadcast_to(tensor::zeros({}, dtype), shape);
+  };
+  if (is_of_images(size) && device_.is_cuda())
+    return {{"levels", zeros({batch, pixels.height, pixels.width, 3}, tensor::u8)}};
+  return {
+      {"pixel_values", zeros({batch, usual_shape()[0], pixels.height, pixels.width}, tensor::f32)}};
+}
 
 int run_program(Program& program, const std::vector<std::string>& arguments, std::ostream& out,
                 std::ostream& err) {

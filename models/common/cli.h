@@ -14,6 +14,7 @@
 #include "models/common/forward.h"
 #include "models/common/info.h"
 #include "models/common/observer.h"
+#include "models/common/sizes.h"
 #include "tensor/nn.h"
 
 namespace CLI {
@@ -29,7 +30,7 @@ struct Options {
   std::string input, output, out, device = "cpu";
   bool hidden_states = false, info = false, json = false, quiet = false;
   bool eager = false, report = false, verify = false;
-  std::string dtype = "f32", profile, plan, tune, tune_goal, tune_log;
+  std::string dtype = "f32", profile, plan, sizes, tune, tune_goal, tune_log;
   bool narrow_residuals = false;
   std::optional<std::int64_t> threads;
   std::int64_t max_pixels = std::int64_t{1} << 26;
@@ -86,6 +87,11 @@ class Program {
   virtual std::int64_t steps() const = 0;
   /// The inputs that `run` takes where they are given; it needs "pixel_values".
   virtual std::vector<std::string> inputs() const { return {"pixel_values"}; }
+  /// The pixel_values that it is for, [channels, height, width], where images may have any size.
+  virtual tensor::Shape usual_shape() const = 0;
+  /// Inputs of a forward pass without values that mean something: as `look` makes them of an image,
+  /// or if tensors are taken, or several images, pixel_values.
+  virtual tensor::nn::StateDict blank(const InputSize& size) const;
   /// Throws UserError on inputs whose values the model cannot take.
   virtual void check(const tensor::nn::StateDict&) const {}
   /// Inputs ("pixel_values" [batch, channels, height, width], ...) to outputs ("logits", ...): a
@@ -102,6 +108,10 @@ class Program {
                            const Forward& forward) const = 0;
 
  protected:
+  bool is_of_images(const InputSize& size) const {
+    return takes_ == Takes::images && size.batch == 1;
+  }
+
   tensor::Device device_;
   Takes takes_ = Takes::images;
 };
