@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/io/atomic_file.h"
+#include "src/io/json_reader.h"
 #include "src/io/safetensors_file.h"
 #include "src/runtime/plan_data.h"
 #include "tensor/io.h"
@@ -27,6 +28,10 @@ constexpr std::int64_t kVersion = 3;  // 1 and 2: one size, as the whole text
 constexpr const char* kEntry = "plan";
 
 std::string entry_of(std::size_t size) { return kEntry + ("." + std::to_string(size)); }
+
+bool is_own(const std::string& entry) {
+  return entry == kEntry || entry.starts_with(std::string(kEntry) + ".");
+}
 
 std::string kind_of(const Device& device) { return device.is_cuda() ? "cuda" : "cpu"; }
 
@@ -135,9 +140,8 @@ PlanData detail::plan_data(Safetensors file, const std::string& name) {
       fail(sizes[i].path(), "the file has no metadata entry \"", entry_of(i),
            "\": compile the model again");
     plan.sizes.back().text = std::move(text->second);
-    file.metadata.erase(text);
   }
-  file.metadata.erase(kEntry);
+  std::erase_if(file.metadata, [](const auto& entry) { return is_own(entry.first); });
   plan.about = std::move(file.metadata);
   plan.constants = PlanConstants(std::move(file.tensors));
   const Json parts = json["parts"];
@@ -162,7 +166,7 @@ Plan::Plan() : data_(std::make_shared<PlanData>()) {}
 
 Plan Plan::of(About about) {
   for (const auto& [key, value] : about)
-    if (key == kEntry || key.starts_with(std::string(kEntry) + "."))
+    if (is_own(key))
       fail("Plan", "the entry \"", key, "\" is the plan's own: give yours another name");
   auto data = std::make_shared<PlanData>();
   data->about = std::move(about);
@@ -207,6 +211,7 @@ bool Plan::add(const Executable& executable, About about) {
   if (next->device != device || next->computes != program.computes)
     fail(next->name, "has executables that compute ", next->computes, " on ", next->device,
          ", got one for ", program.computes, " on ", device, ": put it into another plan");
+  for (const auto& [key, value] : about) json_string(next->name, key + value);  // or UserError
   program.shared.check();
   const auto name_constant = [&](const Tensor& x) {
     std::string name = next->constants.add(x);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "src/core/storage.h"
 #include "src/runtime/contents.h"
@@ -20,21 +21,24 @@ Tensor slice_of(const Tensor& whole, const Part& part) {
 }
 
 // Where `x` lies in `whole`, both in rows, as neighbouring rows or columns: what becomes of weights
-// and biases that products side by side have as one.
+// and biases that products side by side have as one. Those before it are looked for where they are
+// of widths like its own, as queries, keys and values are: one that is not found is there twice.
 std::optional<Part> place_in(const Tensor& whole, const Tensor& x) {
   constexpr std::int64_t kLeast = 1024;  // bytes: a name takes nearly as many
   constexpr int kMostLooks = 16;         // where elements repeat, each may look like a beginning
   if (x.dtype() != whole.dtype() || x.rank() != whole.rank() || x.rank() < 1 || x.rank() > 2 ||
-      x.nbytes() < kLeast || x.nbytes() >= whole.nbytes() || !whole.is_contiguous())
+      x.nbytes() < kLeast || x.nbytes() >= whole.nbytes() || !x.is_contiguous() ||
+      !whole.is_contiguous())
     return std::nullopt;
   const int axis = x.rank() == 2 && x.shape(0) == whole.shape(0) ? 1 : 0;
   if (x.rank() == 2 && x.shape(1 - axis) != whole.shape(1 - axis)) return std::nullopt;
-  const std::int64_t step = whole.strides()[axis] * item_size(x.dtype());
+  const std::int64_t stride = whole.strides()[axis] * item_size(x.dtype());
+  const std::int64_t step = std::gcd(x.shape(axis), whole.shape(axis));
   const auto row = static_cast<std::size_t>(x.shape(-1) * item_size(x.dtype()));
   const std::byte *first = stored(x).first(), *there = stored(whole).first();
   int looks = 0;
-  for (std::int64_t i = 0; i + x.shape(axis) <= whole.shape(axis); ++i) {
-    if (std::memcmp(there + i * step, first, row) != 0) continue;
+  for (std::int64_t i = 0; i + x.shape(axis) <= whole.shape(axis); i += step) {
+    if (std::memcmp(there + i * stride, first, row) != 0) continue;
     const Part part{{}, axis, i, x.shape(axis)};
     if (has_same_elements(slice_of(whole, part), x)) return part;
     if (++looks == kMostLooks) break;

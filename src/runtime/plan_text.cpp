@@ -265,7 +265,7 @@ std::string detail::text_of(const Program& program, const NameConstant& name) {
   text["groups"] = Text::array();
   for (const Group& group : program.plan.groups)
     text["groups"].push_back(group_json(program.laid, group, program.target));
-  return text.dump();
+  return text.dump(-1, ' ', false, Text::error_handler_t::replace);  // names may be any bytes
 }
 
 std::shared_ptr<const detail::Program> detail::read_program(const PlanData& plan,

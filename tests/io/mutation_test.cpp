@@ -144,7 +144,7 @@ TEST(Mutation, Json) { read_mutations(seeds_of({"fuzz/json"}), 4000, fuzzing::js
 TEST(Mutation, Plan) {
   std::vector<File> seeds;
   for (const std::string& seed : fuzzing::plan_seeds()) seeds.push_back(testing::bytes_of(seed));
-  read_mutations(seeds, 2000, fuzzing::plan);
+  read_mutations(seeds, 1500, fuzzing::plan);
 }
 
 TEST(Mutation, PlanBytes) {

@@ -175,6 +175,10 @@ TEST(Plan, IsOfOneKindAndAboutOneThing) {
     EXPECT_EQ(error_of([&] { compiled(layer, 1).save("/nowhere", {{entry, ""}}); }), error);
   }
   tn::Plan plan;
+  EXPECT_EQ(error_of([&] {
+              plan.add(compiled(layer, 1), {{"name", "\xff"}});
+            }),
+            "plan: cannot be written: the name or metadata \"name\\xff\" is not UTF-8");
   plan.add(compiled(layer, 1));
   EXPECT_EQ(error_of([&] { plan.add(compiled(layer, 2, {.dtype = tn::bf16})); }),
             "plan: has executables that compute f32 on cpu, got one for bf16 on cpu: put it into "
@@ -201,6 +205,36 @@ TEST(Plan, IsOfOneKindAndAboutOneThing) {
   EXPECT_EQ(error_of([&] { tn::Plan::grow(path, {}, compiled(layer, 2)); }),
             before + "\": name another file");
   EXPECT_EQ(tn::Plan::load(path).sizes().size(), 1u);
+}
+
+// A broadcast lies in fewer bytes than it has; parts of unlike widths; and equal numbers.
+TEST(Plan, ConstantsLieInAnyWay) {
+  tn::Generator random(11);
+  const Tensor wide = random.normal({600, kWidth}), narrow = random.normal({kWidth, 300}),
+               row = tn::broadcast_to(tn::full({}, 0.5, tn::f32), {600}), zeros = tn::zeros({600});
+  const auto whole = [&](const Tensors& in) -> Tensors {
+    return {tn::linear(in[0], wide, row), tn::linear(in[0], wide, zeros),
+            tn::matmul(in[0], narrow)};
+  };
+  const auto parts = [&](const Tensors& in) -> Tensors {
+    const Tensor columns = narrow(tn::all_of_axis, tn::slice(100, 300));
+    return {tn::linear(in[0], wide(tn::slice(200, 600)).copy(), row(tn::slice(0, 400))),
+            tn::linear(in[0], wide(tn::slice(0, 200)), zeros(tn::slice(0, 200)).copy()),
+            tn::matmul(in[0], columns.copy())};
+  };
+  for (const bool parts_first : {false, true}) {
+    const tn::Executable a = tn::compile(whole, rows(2)), b = tn::compile(parts, rows(3));
+    tn::Plan plan, single;
+    single.add(a);
+    plan.add(parts_first ? b : a);
+    plan.add(parts_first ? a : b);
+    EXPECT_LE(bytes_of(plan), bytes_of(single) * 11 / 10) << parts_first;
+    const auto bytes = plan.bytes();
+    const tn::Compiled loaded(tn::Plan::parse(bytes));
+    EXPECT_TRUE(same_bits(loaded(random_rows(2)), a(random_rows(2))));
+    EXPECT_TRUE(same_bits(loaded(random_rows(3)), b(random_rows(3))));
+    EXPECT_EQ(loaded.plan().bytes(), bytes);
+  }
 }
 
 // ---- From memory
