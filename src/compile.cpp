@@ -15,7 +15,7 @@
 #include "src/core/storage.h"
 #include "src/kernels/host/parallel.h"
 #include "src/kernels/host/weights.h"
-#include "src/runtime/program.h"
+#include "src/runtime/plan_data.h"
 #include "src/stages.h"
 #include "src/trace/trace.h"
 #include "src/tune/tuned_cost.h"
@@ -44,6 +44,20 @@ Precision precision_of(const CompileOptions& options, const detail::Target& targ
           .narrow_images = on_gpu,
           .narrow_residuals = options.narrow_residuals,
           .folds_norms = target.folds_norms && options.fuse};
+}
+
+std::string computes_of(const CompileOptions& options) {
+  std::string text(options.tf32 ? "tf32" : name(options.dtype));
+  return text + (options.narrow_residuals ? " with narrow residuals" : "");
+}
+
+// Constants of plans that were loaded take the place of equal ones, whose forms for kernels are
+// there already.
+LaidOutGraph with_known_constants(LaidOutGraph laid, const detail::Contents& contents) {
+  for (ValueId id = 0; id < laid.graph.size(); ++id)
+    if (laid.graph.is_constant(id))
+      laid.graph.set_constant(id, contents.known(laid.graph[id].constant));
+  return laid;
 }
 
 }  // namespace
@@ -78,6 +92,7 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
   std::tie(laid, plan) =
       stages.run("merge_parallel", [&] { return merge_parallel(fusible.laid, plan); });
   verify(laid.graph, "merge_parallel");
+  if (common) laid = with_known_constants(std::move(laid), common->contents());
   stages.dump(laid, plan, target);
   plan = stages.run("schedule", [&] {
     if (!common || !target.any_extent) return scheduled(laid, plan, *target.offers);
@@ -86,13 +101,12 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
   auto kernels = stages.run("lower", [&] { return target.lower(laid, plan); });
   stages.dump(laid, plan, target, *kernels);
   const auto program = stages.run("link", [&] {
-    return link(std::move(laid), std::move(plan), std::move(kernels), std::move(target), common);
+    return link(std::move(laid), std::move(plan), std::move(kernels), std::move(target), common,
+                computes_of(options));
   });
   program->common->keep_within(options.memory_limit, *program, make_room);
   return {std::move(fusible), program};
 }
-
-Sharing::Sharing() : common_(std::make_shared<detail::Common>()) {}
 
 Executable compile(const detail::TracedFunction& traced, const std::vector<TensorType>& inputs,
                    const CompileOptions& options) {
@@ -122,8 +136,9 @@ struct Compiled::Cache {
   };
   using EntryPtr = std::shared_ptr<Entry>;
 
-  Cache(TensorFunction traced, CompileOptions with, std::size_t most);
+  Cache(TensorFunction traced, Plan start, CompileOptions with, std::size_t most);
   Executable get(const Types& types);
+  Plan plan();
   void prepare(const std::vector<Types>& sizes, When when);
 
   const TensorFunction function;
@@ -132,6 +147,7 @@ struct Compiled::Cache {
  private:
   EntryPtr entry_for(const Types& types);
   bool take(Entry& entry);
+  std::shared_ptr<const detail::Program> program_for(const Types& types);
   void make(Entry& entry);
   void trim(std::list<EntryPtr>& gone);
   bool let_one_go();
@@ -139,6 +155,7 @@ struct Compiled::Cache {
 
   std::mutex tracing_;
   TensorFunction one_at_a_time_;
+  const Plan plan_;
   CompileOptions options_;
   std::mutex mutex_;            // of all below; nobody compiles or runs under it
   std::list<EntryPtr> recent_;  // the latest first
@@ -147,15 +164,21 @@ struct Compiled::Cache {
   std::jthread worker_;  // last: it ends before the rest goes
 };
 
-Compiled::Cache::Cache(TensorFunction traced, CompileOptions with, std::size_t most)
+Compiled::Cache::Cache(TensorFunction traced, Plan start, CompileOptions with, std::size_t most)
     : function(std::move(traced)),
       capacity(std::max<std::size_t>(most, 1)),
       one_at_a_time_([this](const std::vector<Tensor>& inputs) {
         const std::lock_guard lock(tracing_);
         return function(inputs);
       }),
+      plan_(std::move(start)),
       options_(std::move(with)) {
-  if (!options_.sharing) options_.sharing.emplace();
+  const detail::PlanData& plan = *plan_.data();
+  if (!options_.sharing) options_.sharing = plan.sharing;
+  if (!function || plan.sizes.empty() || plan.computes == computes_of(options_)) return;
+  fail("Compiled", "got options that compute ", computes_of(options_), ", but ", plan.name,
+       " has executables that compute ", plan.computes,
+       ": give both the same dtype, tf32 and narrow_residuals");
 }
 
 Executable Compiled::Cache::get(const Types& types) {
@@ -187,12 +210,20 @@ bool Compiled::Cache::take(Entry& entry) {
   return !std::exchange(entry.is_taken, true);
 }
 
+std::shared_ptr<const detail::Program> Compiled::Cache::program_for(const Types& types) {
+  const auto make_room = [this] { return let_one_go(); };
+  const CompileOptions& o = options_;
+  if (!function || plan_.holds(types))
+    return detail::load_program(*plan_.data(), types,
+                                {o.device, o.threads, o.memory_limit, o.sharing}, make_room);
+  return detail::compile_until(detail::Until::linked, one_at_a_time_, types, o,
+                               detail::target_of(o.device, o.threads, true), make_room)
+      .program;
+}
+
 void Compiled::Cache::make(Entry& entry) {
   try {
-    detail::Compilation compilation = detail::compile_until(
-        detail::Until::linked, one_at_a_time_, entry.types, options_,
-        detail::target_of(options_.device, options_.threads, true), [&] { return let_one_go(); });
-    entry.made.set_value(Executable(std::move(compilation.program)));
+    entry.made.set_value(Executable(program_for(entry.types)));
     std::list<EntryPtr> gone;  // when nothing is locked any more
     const std::lock_guard lock(mutex_);
     entry.is_there = true;
@@ -221,6 +252,18 @@ bool Compiled::Cache::let_one_go() {
   gone = *last;
   recent_.remove(gone);
   return true;
+}
+
+Plan Compiled::Cache::plan() {
+  std::vector<Executable> compiled;  // the oldest first
+  {
+    const std::lock_guard lock(mutex_);
+    for (const EntryPtr& entry : recent_)
+      if (entry->is_there) compiled.insert(compiled.begin(), entry->executable.get());
+  }
+  Plan result = plan_;
+  for (const Executable& executable : compiled) result.add(executable);
+  return result;
 }
 
 void Compiled::Cache::prepare(const std::vector<Types>& sizes, When when) {
@@ -255,13 +298,27 @@ void Compiled::Cache::work(const std::stop_token& stop) {
 }
 
 Compiled::Compiled(TensorFunction function, CompileOptions options, std::size_t capacity)
-    : cache_(std::make_shared<Cache>(std::move(function), std::move(options), capacity)) {}
+    : Compiled(Plan(), std::move(function), std::move(options), capacity) {}
+
+Compiled::Compiled(Plan plan, TensorFunction function, CompileOptions options, std::size_t capacity)
+    : cache_(std::make_shared<Cache>(std::move(function), std::move(plan), std::move(options),
+                                     capacity)) {}
+
+Compiled::Compiled(Plan plan, const LoadOptions& options, std::size_t capacity)
+    : Compiled(std::move(plan), nullptr,
+               {.device = options.device,
+                .threads = options.threads,
+                .memory_limit = options.memory_limit,
+                .sharing = options.sharing},
+               capacity) {}
 
 std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) const {
   for (const Tensor& x : inputs)
-    if (detail::impl(x).recorder) return cache_->function(inputs);
+    if (cache_->function && detail::impl(x).recorder) return cache_->function(inputs);
   return executable(inputs)(inputs);
 }
+
+Plan Compiled::plan() const { return cache_->plan(); }
 
 Executable Compiled::executable(const std::vector<Tensor>& inputs) const {
   std::vector<TensorType> types;

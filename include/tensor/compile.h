@@ -18,29 +18,13 @@
 #include "tensor/executable.h"
 #include "tensor/function.h"
 #include "tensor/handle.h"
+#include "tensor/plan.h"
 #include "tensor/tree.h"
 
 namespace tensor {
 
 /// Among CompileOptions::tune_logs, the logs that are part of the library.
 inline constexpr const char* kShippedLogs = "(shipped)";
-
-namespace detail {
-class Common;
-}
-
-/// What executables of one model share, if they are compiled with copies of one Sharing: constants
-/// in the forms that their kernels want (folded, cast, packed, on a GPU), each of which is there
-/// once as long as any of them needs it, and the memory of calls. They may be for any sizes, types
-/// and devices. Compiled has one for its executables.
-class TENSOR_API Sharing {
- public:
-  Sharing();
-  const std::shared_ptr<detail::Common>& common() const { return common_; }
-
- private:
-  std::shared_ptr<detail::Common> common_;
-};
 
 struct CompileOptions {
   Device device = {};  ///< "cuda" or "cuda:1" for a GPU
@@ -123,6 +107,13 @@ enum class When : std::uint8_t { now, in_background };
 class TENSOR_API Compiled {
  public:
   explicit Compiled(TensorFunction function, CompileOptions options = {}, std::size_t capacity = 8);
+  /// With the sizes of a plan of this function, which are built, not compiled, at their first call:
+  /// with the plan's weights, whatever the function's are now. UserError if the plan is for another
+  /// dtype than the options.
+  Compiled(Plan plan, TensorFunction function, CompileOptions options = {},
+           std::size_t capacity = 8);
+  /// With those alone: a call of any other size throws UserError, which lists them.
+  explicit Compiled(Plan plan, const LoadOptions& options = {}, std::size_t capacity = 8);
 
   /// Inside a function that is traced itself, with inputs that are, the function is traced along:
   /// it becomes a part of the outer one, compiled with that one's options.
@@ -134,6 +125,9 @@ class TENSOR_API Compiled {
   /// A call takes over a size that waits there; the error of one that failed there comes at its
   /// first call. UserError for more sizes than the capacity.
   void prepare(const std::vector<std::vector<TensorType>>& sizes, When when = When::now) const;
+  /// The plan that it was made with (or Plan()), and in it the executables that it keeps: to be
+  /// saved.
+  Plan plan() const;
 
  private:
   struct Cache;
@@ -147,13 +141,19 @@ class CompiledFunction {
  public:
   explicit CompiledFunction(std::function<Result(const Inputs&...)> function,
                             CompileOptions options = {}, std::size_t capacity = 8)
+      : CompiledFunction(Plan(), std::move(function), std::move(options), capacity) {}
+  CompiledFunction(Plan plan, std::function<Result(const Inputs&...)> function,
+                   CompileOptions options = {}, std::size_t capacity = 8)
       : compiled_(
+            std::move(plan),
             [function = std::move(function)](const std::vector<Tensor>& in) {
               return std::apply(
                   [&](const Inputs&... inputs) { return tensors_of(function(inputs...)); },
                   tree_of<std::tuple<Inputs...>>(in));
             },
             std::move(options), capacity) {}
+  explicit CompiledFunction(Plan plan, const LoadOptions& options = {}, std::size_t capacity = 8)
+      : compiled_(std::move(plan), options, capacity) {}
 
   Result operator()(const Inputs&... inputs) const {
     return tree_of<Result>(compiled_(tensors_of(inputs...)));
@@ -167,6 +167,7 @@ class CompiledFunction {
   void prepare(const std::vector<std::vector<TensorType>>& sizes, When when = When::now) const {
     compiled_.prepare(sizes, when);
   }
+  Plan plan() const { return compiled_.plan(); }
 
  private:
   Compiled compiled_;

@@ -14,8 +14,22 @@
 namespace tensor {
 
 namespace detail {
+class Common;
 struct Program;
-}
+}  // namespace detail
+
+/// What executables of one model share, if they are made with copies of one Sharing: constants
+/// in the forms that their kernels want (folded, cast, packed, on a GPU), each of which is there
+/// once as long as any of them needs it, and the memory of calls. They may be for any sizes, types
+/// and devices. Compiled has one for its executables, and Plan for those that it loads.
+class TENSOR_API Sharing {
+ public:
+  Sharing();
+  const std::shared_ptr<detail::Common>& common() const { return common_; }
+
+ private:
+  std::shared_ptr<detail::Common> common_;
+};
 
 /// Bytes that an executable holds of its device's memory: a GPU's, without the code of its kernels,
 /// which the driver keeps (a few kilobytes each), or the host's, without files that are mapped.
@@ -73,9 +87,7 @@ class TENSOR_API Executable {
   /// https://ui.perfetto.dev). UserError if the file cannot be written.
   void profile(const std::string& path, const std::vector<Tensor>& inputs) const;
 
-  /// Writes graph, partition and weights as one file (safetensors with a "plan" in its metadata).
-  /// `about` is added to the metadata: what the plan was made from, for example. UserError if it
-  /// has an entry "plan" of its own, or if the file cannot be written.
+  /// Writes a plan of this executable alone (tensor/plan.h), with `about`. UserError as there.
   void save(const std::string& path, const std::map<std::string, std::string>& about = {}) const;
 
   const detail::Program& program() const { return *program_; }
@@ -83,13 +95,6 @@ class TENSOR_API Executable {
  private:
   std::shared_ptr<const detail::Program> program_;
 };
-
-/// Reads what `save` wrote and builds its kernels for this machine, without tracing or planning.
-/// UserError on a file that is truncated, has a damaged structure, is of a newer version or is no
-/// plan, and if there is no such device. Changed weights are not detected: safetensors files have
-/// no checksum. `threads` and `device` as in CompileOptions.
-TENSOR_API Executable load_executable(const std::string& path, int threads = 0,
-                                      const Device& device = {});
 
 /// How one group's kernel compares with the reference operators on the same inputs.
 struct GroupCheck {

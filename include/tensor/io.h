@@ -23,7 +23,7 @@ struct Safetensors {
   std::map<std::string, std::string> metadata;
 };
 
-enum class FileAccess { map, read };  ///< map the file into memory (read-only views), or copy it
+enum class FileAccess { map, read };  ///< read-only views of the file's bytes, or copies
 
 /// Reads a file; tensors of types that this library lacks are foreign. Mapped tensors share the
 /// mapping and are read-only; unaligned ones are copied. As with every mapping, a program that
@@ -31,8 +31,11 @@ enum class FileAccess { map, read };  ///< map the file into memory (read-only v
 /// they rename as `save_safetensors` does.
 TENSOR_API Safetensors load_safetensors(const std::string& path,
                                         FileAccess access = FileAccess::map);
-/// The same from memory; `name` is how messages call it. The tensors are copies.
-TENSOR_API Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& name);
+/// The same from memory; `name` is how messages call it. The tensors are copies; with
+/// FileAccess::map they are read-only views of the bytes, which then must stay as they are as long
+/// as any of them lives (unaligned ones are copies even so).
+TENSOR_API Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& name,
+                                         FileAccess access = FileAccess::read);
 /// Writes a temporary file beside `path` and renames it, so that a reader never sees half a file
 /// (as the other `save` functions do); links are written through, and what is no file, as a pipe or
 /// /dev/stdout, is written straight. UserError on names or metadata that are not UTF-8.

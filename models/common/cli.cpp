@@ -63,12 +63,33 @@ void declare(CLI::App& app, Options& o, Program& program) {
   app.add_flag("--hidden-states", o.hidden_states, "add every layer's output to --output");
   app.add_flag("--info", o.info, "print layers, parameters, multiply-adds and memory, and stop");
   declare_run(app, o);
-  app.add_option("--plan", o.plan,
-                 "run the compiled model in this file if it exists: of the same weights, options "
-                 "and input size; otherwise compile and write it")
+  app.add_option(
+         "--plan", o.plan,
+         "take the compiled model from this file, which is of the same weights and options, "
+         "and add to it, or begin it, where it lacks an input size")
       ->type_name("FILE");
+  app.add_option("--sizes", o.sizes,
+                 "add these sizes to the --plan ahead: 480x640,800x1333,b1,b8 are two heights x "
+                 "widths, in pixels of the model's input (after preprocessing), each with batches "
+                 "of 1 and 8")
+      ->type_name("LIST");
   app.set_version_flag("--version", program.name() + " " + std::string(tensor::version()));
   app.footer("Examples:\n" + program.examples());
+}
+
+/// --sizes beside the other options.
+void check_sizes(const Options& o) {
+  using tensor::fail;
+  if (o.sizes.empty()) return;
+  if (o.eager || o.info)
+    fail("--sizes", "fills a plan ahead: leave out ", o.eager ? "--eager" : "--info");
+  parse_sizes(o.sizes, {});
+  if (o.plan.empty()) fail("--sizes", "fills a plan ahead: need --plan FILE, too");
+  if (!o.tune.empty()) fail("--sizes", "goes without --tune, which is for one size: leave one out");
+  for (const auto& [option, given] :
+       {std::pair("--report", o.report), {"--profile", !o.profile.empty()}, {"--verify", o.verify}})
+    if (given && o.images.empty() && o.input.empty())
+      fail(option, "needs a run, but --sizes only fills the plan: name images, or use --input");
 }
 
 /// Everything that can be wrong with the options before any file is opened.
@@ -88,11 +109,12 @@ void check(const Options& o, const Program& program) {
   if (o.hidden_states && o.input.empty()) fail("--hidden-states", "needs --input and --output");
   if (!o.input.empty() && !o.images.empty())
     fail("arguments", "need either images or --input, not both");
-  if (o.images.empty() && o.input.empty() && !o.info)
+  if (o.images.empty() && o.input.empty() && !o.info && o.sizes.empty())
     fail("arguments", "there is nothing to do: name images, or use --input or --info");
   if (!o.out.empty() && o.images.empty()) fail("--out", "needs images");
   if (o.json && o.images.empty()) fail("--json", "needs images");
   check_run(o);
+  check_sizes(o);
 }
 
 /// Of the saved tensors those that the model takes.
@@ -107,6 +129,15 @@ StateDict saved_inputs(const Program& program, const std::string& file) {
     tensor::fail(file, "pixel_values is ", pixels->second.type(),
                  ", need f32(batch, channels, height, width)");
   return inputs;
+}
+
+/// --sizes.
+void fill_plan(Program& program, const Options& o, std::ostream& notes) {
+  const tensor::Shape usual = program.usual_shape();
+  Session session(program, o, 1, notes);
+  session.fill(parse_sizes(o.sizes, {usual[1], usual[2]}));
+  session.progress().clear();
+  if (!o.quiet) notes << o.plan << ": " << tensor::Plan::load(o.plan).sizes().size() << " sizes\n";
 }
 
 /// Saved inputs to saved outputs. False if --verify found something.
@@ -273,6 +304,8 @@ int run(Program& program, const Options& o, std::ostream& out, std::ostream& err
     print_info(out, program.info());
     return 0;
   }
+  if (!o.sizes.empty()) fill_plan(program, o, o.json ? err : out);
+  if (o.images.empty() && o.input.empty()) return 0;
   const bool good = o.input.empty() ? run_images(program, o, out, err) : run_saved(program, o, out);
   return good ? 0 : 1;
 }
@@ -287,6 +320,17 @@ int parse_and_run(Program& program, const std::vector<std::string>& arguments, s
 }
 
 }  // namespace
+
+StateDict Program::blank(const InputSize& size) const {
+  const auto [batch, pixels] = size;
+  const auto zeros = [](const tensor::Shape& shape, tensor::DType dtype) {
+    return tensor::broadcast_to(tensor::zeros({}, dtype), shape);
+  };
+  if (is_of_images(size) && device_.is_cuda())
+    return {{"levels", zeros({batch, pixels.height, pixels.width, 3}, tensor::u8)}};
+  return {
+      {"pixel_values", zeros({batch, usual_shape()[0], pixels.height, pixels.width}, tensor::f32)}};
+}
 
 int run_program(Program& program, const std::vector<std::string>& arguments, std::ostream& out,
                 std::ostream& err) {

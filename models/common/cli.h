@@ -15,6 +15,7 @@
 #include "models/common/info.h"
 #include "models/common/observer.h"
 #include "models/common/run_options.h"
+#include "models/common/sizes.h"
 #include "tensor/nn.h"
 
 namespace CLI {
@@ -27,7 +28,7 @@ struct Options : RunOptions {
   std::vector<std::string> images;  // files and folders as given
   std::string checkpoint, model;
   std::optional<std::uint64_t> random_weights;
-  std::string input, output, out;
+  std::string input, output, out, sizes;
   bool hidden_states = false, json = false;
   std::int64_t max_pixels = std::int64_t{1} << 26;
 };
@@ -83,6 +84,11 @@ class Program {
   virtual std::int64_t steps() const = 0;
   /// The inputs that `run` takes where they are given; it needs "pixel_values".
   virtual std::vector<std::string> inputs() const { return {"pixel_values"}; }
+  /// The pixel_values that it is for, [channels, height, width], where images may have any size.
+  virtual tensor::Shape usual_shape() const = 0;
+  /// Inputs of a forward pass without values that mean something: as `look` makes them of an image,
+  /// or if tensors are taken, or several images, pixel_values.
+  virtual tensor::nn::StateDict blank(const InputSize& size) const;
   /// Throws UserError on inputs whose values the model cannot take.
   virtual void check(const tensor::nn::StateDict&) const {}
   /// Inputs ("pixel_values" [batch, channels, height, width], ...) to outputs ("logits", ...): a
@@ -99,6 +105,10 @@ class Program {
                            const Forward& forward) const = 0;
 
  protected:
+  bool is_of_images(const InputSize& size) const {
+    return takes_ == Takes::images && size.batch == 1;
+  }
+
   tensor::Device device_;
   Takes takes_ = Takes::images;
 };

@@ -1,4 +1,4 @@
-// Plan files: what stands beside the executable in the file's metadata, and its checks.
+// Plan files: what stands beside the executables in the file's metadata, and its checks.
 #include "models/common/plan.h"
 
 #include <bit>
@@ -12,6 +12,7 @@
 namespace models {
 
 using tensor::Tensor;
+using tensor::nn::StateDict;
 
 namespace {
 
@@ -71,38 +72,50 @@ std::string fingerprint(const std::string& text,
   return hash.digits();
 }
 
-void save_plan(const std::string& path, const NamedExecutable& plan, const PlanKey& key) {
-  std::map<std::string, std::string> about = key;
-  about["inputs"] = joined(plan.inputs, " ");
-  about["outputs"] = joined(plan.outputs, " ");
-  plan.executable.save(path, about);
-}
-
-NamedExecutable load_plan(const std::string& path, const PlanKey& key, int threads,
-                          const tensor::Device& device) {
-  const auto metadata = tensor::load_safetensors(path).metadata;
-  if (!metadata.contains("plan"))
-    tensor::fail(path, "is no plan file: name one for --plan, or a file that does not exist yet");
-  constexpr const char* kMending = ": name another plan, or a file that does not exist yet";
-  const std::string program = entry(metadata, "program");
+tensor::Plan load_plan(const std::string& path, const PlanKey& key) {
+  const std::string mending = ": name another plan, or a file that does not exist yet";
+  tensor::Plan plan;
+  try {
+    plan = tensor::Plan::load(path);
+  } catch (const tensor::UserError& error) {
+    throw tensor::UserError(error.what() + mending);
+  }
+  const std::string program = entry(plan.about(), "program");
   if (program != key.at("program"))
-    tensor::fail(path, "was made by ", program, ", this is ", key.at("program"), kMending);
+    tensor::fail(path, "was made by ", program, ", this is ", key.at("program"), mending);
   for (const auto& [name, wanted] : key) {
-    const std::string found = entry(metadata, name);
+    const std::string found = entry(plan.about(), name);
     if (found != wanted && name == "model")
-      tensor::fail(path, "was made from other weights or another config.json", kMending);
+      tensor::fail(path, "was made from other weights or another config.json", mending);
     if (found != wanted)
       tensor::fail(path, "was compiled for the ", name, ' ', json_text(found), ", this run has ",
-                   json_text(wanted), kMending);
+                   json_text(wanted), mending);
   }
-  NamedExecutable plan{words(entry(metadata, "inputs")), words(entry(metadata, "outputs")),
-                       tensor::load_executable(path, threads, device)};
-  if (plan.inputs.size() != plan.executable.input_types().size() ||
-      plan.outputs.size() != plan.executable.output_types().size())
-    tensor::fail(path, "names ", plan.inputs.size(), " inputs and ", plan.outputs.size(),
-                 " outputs, but its executable has ", plan.executable.input_types().size(), " and ",
-                 plan.executable.output_types().size());
   return plan;
+}
+
+std::optional<NamedExecutable> planned(const tensor::Plan& plan, const std::string& path,
+                                       const StateDict& inputs,
+                                       const tensor::LoadOptions& options) {
+  tensor::Plan::Size types;
+  for (const auto& [name, value] : inputs) types.push_back(value.type());
+  if (!plan.holds(types)) return std::nullopt;
+  NamedExecutable result{words(entry(plan.about(types), "inputs")),
+                         words(entry(plan.about(types), "outputs")),
+                         plan.executable(types, options)};
+  if (result.outputs.size() != result.executable.output_types().size() ||
+      result.inputs.size() != types.size() || !result.fits(inputs))
+    tensor::fail(path, "names the inputs ", joined(result.inputs, " "), " and ",
+                 result.outputs.size(), " outputs, need those of ", describe_inputs(inputs),
+                 " and ", result.executable.output_types().size(),
+                 " outputs: the file is damaged, name another");
+  return result;
+}
+
+bool grow_plan(const std::string& path, const PlanKey& key, const NamedExecutable& size) {
+  return tensor::Plan::grow(
+      path, key, size.executable,
+      {{"inputs", joined(size.inputs, " ")}, {"outputs", joined(size.outputs, " ")}});
 }
 
 }  // namespace models

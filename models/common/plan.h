@@ -1,12 +1,14 @@
-// Plan files of the programs (--plan): a compiled model on disk, with what it was compiled from, so
-// that it is never taken for that of another model.
+// Plan files of the programs (--plan): a compiled model on disk for the sizes that were met, with
+// what it was compiled from, so that it is never taken for that of another model.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "models/common/forward.h"
+#include "tensor/plan.h"
 
 namespace models {
 
@@ -17,9 +19,13 @@ using PlanKey = std::map<std::string, std::string>;
 std::string fingerprint(const std::string& text,
                         const std::vector<tensor::nn::Parameter>& parameters);
 
-void save_plan(const std::string& path, const NamedExecutable& plan, const PlanKey& key);
-/// Throws UserError on anything but a plan with this key.
-NamedExecutable load_plan(const std::string& path, const PlanKey& key, int threads = 0,
-                          const tensor::Device& device = {});
+/// The plan in a file. UserError on anything but a plan with this key.
+tensor::Plan load_plan(const std::string& path, const PlanKey& key);
+/// Its executable for inputs like these, if it has one; `path` is for messages.
+std::optional<NamedExecutable> planned(const tensor::Plan& plan, const std::string& path,
+                                       const tensor::nn::StateDict& inputs,
+                                       const tensor::LoadOptions& options);
+/// Adds a size to the file, or begins it: Plan::grow.
+bool grow_plan(const std::string& path, const PlanKey& key, const NamedExecutable& size);
 
 }  // namespace models

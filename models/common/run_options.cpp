@@ -3,9 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <locale>
-#include <system_error>
 
 #include "models/common/report.h"
 #include "models/common/text.h"
@@ -84,10 +82,6 @@ void check_run(const RunOptions& o) {
   if (!o.tune_goal.empty()) parse_duration("--tune-goal", o.tune_goal);
   if (!o.tune_goal.empty() && o.tune.empty())
     fail("--tune-goal", "ends --tune early: need --tune with the time that it may take, too");
-  std::error_code error;
-  if (!o.tune.empty() && !o.plan.empty() && std::filesystem::exists(o.plan, error))
-    fail("--tune", "has nothing to do: the plan ", o.plan,
-         " exists and would be run as it is; name a file that does not exist yet");
 }
 
 tensor::CompileOptions compile_options(const RunOptions& o,

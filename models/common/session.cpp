@@ -108,32 +108,57 @@ NamedExecutable Session::compile(const StateDict& inputs, const tensor::Sharing&
 
 NamedExecutable Session::plan(const StateDict& inputs, const tensor::Sharing& sharing) {
   const std::string& path = options_.plan;
-  if (!plan_ && !std::filesystem::exists(path)) {
-    plan_ = compile(inputs, sharing);
-    save_plan(path, *plan_, key());
+  // It may have grown since the last size: other processes add to it, too.
+  if (const std::optional<tensor::Plan> plan = plan_there()) {
+    const tensor::LoadOptions how{.device = options_.device,
+                                  .threads = static_cast<int>(options_.threads.value_or(0)),
+                                  .sharing = sharing};
+    if (auto known = planned(*plan, path, inputs, how)) {
+      if (!options_.tune.empty() && !is_tuned_)
+        tensor::fail("--tune", "has nothing to do: the plan ", path, " has ",
+                     describe_inputs(inputs),
+                     " and would be run as it is; name a file that does not exist yet");
+      return *std::move(known);
+    }
   }
-  if (!plan_)
-    plan_ = load_plan(path, key(), static_cast<int>(options_.threads.value_or(0)), options_.device);
-  if (!plan_->fits(inputs))
-    tensor::fail(path, "is a plan for ",
-                 describe_inputs(plan_->inputs, plan_->executable.input_types()), ", this is ",
-                 describe_inputs(inputs), ": name another plan, or a file that does not exist yet");
-  return *plan_;
+  NamedExecutable made = compile(inputs, sharing);
+  grow_plan(path, key(), made);
+  return made;
 }
 
-PlanKey Session::key() const {
+std::optional<tensor::Plan> Session::plan_there() {
+  if (!std::filesystem::exists(options_.plan)) return std::nullopt;
+  return load_plan(options_.plan, key());
+}
+
+void Session::fill(const std::vector<InputSize>& sizes) {
+  plan_there();  // one that is not for this run is told as such
+  for (const InputSize& size : sizes) {
+    try {
+      const StateDict inputs = program_.blank(size);
+      program_.check(inputs);
+      compiled_.executable(inputs);
+    } catch (const tensor::UserError& error) {
+      tensor::fail("--sizes", describe(size), ": ", error.what());
+    }
+  }
+}
+
+const PlanKey& Session::key() {
+  if (!key_.empty()) return key_;
   std::string text = options_.model;
   if (!options_.checkpoint.empty()) {
     tensor::Classic<std::ifstream> file(options_.checkpoint + "/config.json", std::ios::binary);
     text.assign(std::istreambuf_iterator<char>(file), {});
   }
-  return {{"program", program_.name()},
+  key_ = {{"program", program_.name()},
           {"version", std::string(tensor::version())},
           {"dtype", options_.dtype},
           {"narrow residuals", options_.narrow_residuals ? "yes" : "no"},
           {"device", tensor::Device(options_.device).is_cuda() ? "cuda" : "cpu"},
           {"hidden states", options_.hidden_states ? "yes" : "no"},
           {"model", fingerprint(text, program_.parameters())}};
+  return key_;
 }
 
 bool Session::inspect(std::ostream& out) const {

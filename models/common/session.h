@@ -9,6 +9,7 @@
 #include "models/common/forward.h"
 #include "models/common/plan.h"
 #include "models/common/progress.h"
+#include "models/common/sizes.h"
 
 namespace models {
 
@@ -26,6 +27,8 @@ class Session {
   /// One forward pass; with --hidden-states, its intermediate results are among the outputs. Or
   /// what is made of its outputs (is_pass), which only --device and --eager concern.
   tensor::nn::StateDict forward(const tensor::nn::StateDict& inputs);
+  /// Has the plan hold these sizes.
+  void fill(const std::vector<InputSize>& sizes);
   /// What --report, --profile and --verify ask for, of the first forward pass. False if a group is
   /// not as exact as it must be.
   bool inspect(std::ostream& out) const;
@@ -39,7 +42,8 @@ class Session {
   NamedExecutable compile(const tensor::nn::StateDict& inputs, const tensor::Sharing& sharing);
   tensor::CompileOptions compile_options(const tensor::nn::StateDict& inputs);
   NamedExecutable plan(const tensor::nn::StateDict& inputs, const tensor::Sharing& sharing);
-  PlanKey key() const;
+  std::optional<tensor::Plan> plan_there();
+  const PlanKey& key();
   void advance(std::int64_t steps);
 
   /// A forward pass to look at again.
@@ -54,7 +58,7 @@ class Session {
   bool is_tuned_ = false;
   Progress progress_;
   std::int64_t passes_ = 1, done_ = 0, told_ = 0;  // of this image: steps of all passes, of one
-  std::optional<NamedExecutable> plan_;            // of --plan
+  PlanKey key_;                                    // once it is known
   std::optional<Pass> first_;
   CompiledForward compiled_, finishing_;
 };

@@ -80,6 +80,19 @@ std::int64_t DetrProgram::steps() const {
          std::ssize(detr_.decoder) + 1;
 }
 
+tensor::Shape DetrProgram::usual_shape() const {
+  const Size size = preprocessed_size({800, 1333}, preprocessing_);
+  return {detr_.backbone.stem.conv.weight.shape(1), size.height, size.width};
+}
+
+StateDict DetrProgram::blank(const InputSize& size) const {
+  StateDict inputs = Program::blank(size);
+  const tensor::Shape shape{size.batch, size.size.height, size.size.width};
+  if (is_of_images(size) && preprocessing_.pad_size)
+    inputs.emplace("pixel_mask", tensor::broadcast_to(tensor::ones({}, tensor::i64), shape));
+  return inputs;
+}
+
 void DetrProgram::check(const StateDict& inputs) const {
   if (inputs.contains("levels")) return;
   const Tensor& pixels = inputs.at("pixel_values");

@@ -25,6 +25,8 @@ class DetrProgram : public Program {
 
   std::int64_t steps() const override;
   std::vector<std::string> inputs() const override { return {"pixel_mask", "pixel_values"}; }
+  tensor::Shape usual_shape() const override;
+  tensor::nn::StateDict blank(const InputSize& size) const override;
   void check(const tensor::nn::StateDict& inputs) const override;
   tensor::nn::StateDict run(const tensor::nn::StateDict& inputs,
                             const Observer& observe) const override;

@@ -105,6 +105,18 @@ Info SetrProgram::info() {
   return describe(net_, title_, {net_.config.image_size, net_.config.image_size});
 }
 
+tensor::Shape SetrProgram::usual_shape() const {
+  return {net_.config.channels, net_.config.image_size, net_.config.image_size};
+}
+
+StateDict SetrProgram::blank(const InputSize& size) const {
+  StateDict inputs = Program::blank(size);
+  const tensor::Shape shape{1, net_.config.classes, size.size.height, size.size.width};
+  if (is_of_images(size))
+    inputs.emplace("sums", tensor::broadcast_to(tensor::zeros({}, tensor::f32), shape));
+  return inputs;
+}
+
 StateDict SetrProgram::run(const StateDict& inputs, const Observer& observe) const {
   if (!is_pass(inputs)) return better_classes(inputs);
   const auto levels = inputs.find("levels"), sums = inputs.find("sums");

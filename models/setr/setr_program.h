@@ -29,6 +29,8 @@ class SetrProgram : public Program {
   Info info() override;
 
   std::int64_t steps() const override { return net_.config.layers + 1; }
+  tensor::Shape usual_shape() const override;
+  tensor::nn::StateDict blank(const InputSize& size) const override;
   tensor::nn::StateDict run(const tensor::nn::StateDict& inputs,
                             const Observer& observe) const override;
   std::int64_t passes(const tensor::Tensor& image) const override;

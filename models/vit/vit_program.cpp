@@ -119,6 +119,10 @@ class VitProgram final : public Program {
   Info info() override { return describe(name_, vit_.model, vit_.config); }
   std::int64_t steps() const override { return vit_.config.layers + 1; }
 
+  tensor::Shape usual_shape() const override {
+    return {vit_.config.channels, vit_.config.image.height, vit_.config.image.width};
+  }
+
   StateDict run(const StateDict& inputs, const Observer& observe) const override {
     if (const auto levels = inputs.find("levels"); levels != inputs.end()) {
       const Tensor pixels = normalize_levels(levels->second, vit_.preprocessing.normalization);

@@ -1,6 +1,7 @@
 #include "src/io/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -101,6 +102,24 @@ void AtomicFile::commit() {
   }
   if (::fsync(descriptor_) != 0 || std::rename(temporary_.c_str(), target_.c_str()) != 0)
     fail_with(errno);
+  end_commit();
+}
+
+bool AtomicFile::commit_as_new() {
+  if (temporary_.empty()) fail_with(EEXIST);
+  if (::fsync(descriptor_) != 0) fail_with(errno);
+  if (::link(temporary_.c_str(), target_.c_str()) != 0) {
+    if (errno == EEXIST) return false;  // the destructor removes the temporary file
+    const bool has_links = errno != EPERM && errno != EOPNOTSUPP;
+    if (has_links || std::rename(temporary_.c_str(), target_.c_str()) != 0) fail_with(errno);
+  } else {
+    ::unlink(temporary_.c_str());
+  }
+  end_commit();
+  return true;
+}
+
+void AtomicFile::end_commit() {
   ::close(descriptor_);
   descriptor_ = -1;
   // The new name is in the folder, which has to reach the disk too; some file systems cannot do
@@ -114,6 +133,35 @@ void AtomicFile::commit() {
 
 void AtomicFile::fail_with(int error) const {
   fail(path_, "cannot be written: ", std::strerror(error));
+}
+
+Turn::Turn(const std::string& path) {
+  // A lock is the file's, and whoever has it replaces the file: the one that waited for it looks
+  // whether it is still the file of that name.
+  for (;;) {
+    constexpr int kHow = O_CLOEXEC | O_NONBLOCK;
+    descriptor_ = ::open(path.c_str(), O_RDWR | kHow);  // as NFS wants it
+    if (descriptor_ < 0 && errno != ENOENT) descriptor_ = ::open(path.c_str(), O_RDONLY | kHow);
+    if (descriptor_ < 0 && errno == ENOENT) return;
+    if (descriptor_ < 0) fail(path, "cannot be opened: ", std::strerror(errno));
+    int error = 0;
+    do error = ::flock(descriptor_, LOCK_EX) == 0 ? 0 : errno;
+    while (error == EINTR);
+    struct stat ours {
+    }, there{};
+    const bool is_still_there = error == 0 && ::fstat(descriptor_, &ours) == 0 &&
+                                ::stat(path.c_str(), &there) == 0 && ours.st_dev == there.st_dev &&
+                                ours.st_ino == there.st_ino;
+    if (is_still_there) return;
+    ::close(std::exchange(descriptor_, -1));
+    if (error != 0)
+      fail(path, "cannot be locked against others who write it: ", std::strerror(error),
+           ": keep it on a file system that has locks");
+  }
+}
+
+Turn::~Turn() {
+  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 }  // namespace tensor

@@ -20,13 +20,13 @@ std::span<std::byte> element_bytes(const Tensor& x) {
 }
 
 Tensor mapped_elements(const std::shared_ptr<const std::byte>& file, const std::byte* first,
-                       const TensorType& type) {
+                       const TensorType& type, bool in_file) {
   const auto size = static_cast<std::uintptr_t>(item_size(type.dtype));
   if (reinterpret_cast<std::uintptr_t>(first) % size != 0 || type.shape.contains(0)) return {};
   const Tensor x = from_memory(static_cast<const void*>(first), type.shape, type.dtype,
                                std::shared_ptr<const void>(file, first));
   detail::Storage& storage = *detail::impl(x).storage;
-  storage.in_file = true;
+  storage.in_file = in_file;
   storage.is_exposed = false, storage.written_at = 0;
   return x;
 }

@@ -4,11 +4,13 @@
 #include <bit>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "src/io/atomic_file.h"
 #include "src/io/elements.h"
 #include "src/io/json_reader.h"
 #include "src/io/safetensors_dtype.h"
+#include "src/io/safetensors_file.h"
 #include "src/io/safetensors_header.h"
 #include "tensor/creation.h"
 #include "tensor/error.h"
@@ -30,7 +32,7 @@ Tensor copied(const Source& source, const SafetensorsEntry& entry, std::int64_t 
   return result;
 }
 
-// A view of the mapped file where its alignment allows typed access, else a copy: only newer
+// A view of the file or memory where its alignment allows typed access, else a copy: only newer
 // writers align.
 Tensor mapped(const Source& source, const SafetensorsEntry& entry, std::int64_t data_start,
               const std::shared_ptr<const std::byte>& file) {
@@ -38,7 +40,7 @@ Tensor mapped(const Source& source, const SafetensorsEntry& entry, std::int64_t 
   if (entry.dtype == boolean)
     check_bools({first, static_cast<std::size_t>(entry.end - entry.begin)},
                 where_is(source, entry));
-  const Tensor x = mapped_elements(file, first, {entry.shape, entry.dtype});
+  const Tensor x = mapped_elements(file, first, {entry.shape, entry.dtype}, source.is_file());
   return x.defined() ? x : copied(source, entry, data_start);
 }
 
@@ -123,23 +125,32 @@ Safetensors load_safetensors(const std::string& path, FileAccess access) {
   return load(Source::open(path), access);
 }
 
-Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& name) {
-  return load(Source(bytes, name), FileAccess::read);
+Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& name,
+                              FileAccess access) {
+  return load(Source(bytes, name), access);
+}
+
+void write_safetensors(const std::string& name, const std::map<std::string, Tensor>& tensors,
+                       const std::map<std::string, std::string>& metadata, const Write& write) {
+  const std::vector<Named> sorted = sorted_for_file(name, tensors);
+  const std::string header = header_text(name, sorted, metadata);
+  const std::uint64_t length = header.size();
+  write(std::as_bytes(std::span(&length, 1)));
+  write(std::as_bytes(std::span(header)));
+  for (const Named& one : sorted) {
+    write(element_bytes(one.x));
+    forget_pages(one.x);
+  }
 }
 
 void save_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors,
                       const std::map<std::string, std::string>& metadata) {
-  const std::vector<Named> sorted = sorted_for_file(path, tensors);
-  const std::string header = header_text(path, sorted, metadata);
-  const std::uint64_t length = header.size();
-  AtomicFile file(path);
-  file.write(std::as_bytes(std::span(&length, 1)));
-  file.write(header);
-  for (const auto& [name, x] : sorted) {
-    file.write(element_bytes(x));
-    forget_pages(x);
-  }
-  file.commit();
+  std::optional<AtomicFile> file;  // once there is something to write
+  write_safetensors(path, tensors, metadata, [&](std::span<const std::byte> bytes) {
+    if (!file) file.emplace(path);
+    file->write(bytes);
+  });
+  file->commit();
 }
 
 }  // namespace tensor

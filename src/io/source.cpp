@@ -78,6 +78,7 @@ std::string Source::read_text(std::int64_t offset, std::int64_t count) const {
 }
 
 std::shared_ptr<const std::byte> Source::map() const {
+  if (!file_) return {std::shared_ptr<const void>(), memory_};
   const auto length = static_cast<std::size_t>(size_);
   void* memory = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file_->descriptor, 0);
   if (memory == MAP_FAILED) fail(name_, "cannot be mapped into memory: ", std::strerror(errno));

@@ -26,7 +26,9 @@ class Source {
   /// `count` bytes from `offset` on, checked before memory is taken.
   std::vector<std::byte> read_bytes(std::int64_t offset, std::int64_t count) const;
   std::string read_text(std::int64_t offset, std::int64_t count) const;
-  /// The whole of a file as read-only memory; the mapping ends with the last copy of the pointer.
+  bool is_file() const { return file_ != nullptr; }
+  /// All of it as read-only memory: a file's mapping, which ends with the last copy of the pointer,
+  /// or the memory that it is, which outlives the pointer.
   std::shared_ptr<const std::byte> map() const;
 
  private:

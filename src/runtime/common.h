@@ -9,6 +9,7 @@
 
 #include "src/kernels/known_schedules.h"
 #include "src/runtime/arenas.h"
+#include "src/runtime/contents.h"
 #include "src/runtime/recordings.h"
 #include "src/trace/derived.h"
 #include "src/trace/fuse/known_plans.h"
@@ -28,6 +29,7 @@ class Common {
   Recordings& recordings() { return recordings_; }
   KnownPlans& plans() { return plans_; }
   KnownSchedules& schedules() { return schedules_; }
+  Contents& contents() { return contents_; }
 
   /// A program, from when it is complete until before it goes.
   void add(const Program& program);
@@ -45,6 +47,7 @@ class Common {
   Recordings recordings_;
   KnownPlans plans_;
   KnownSchedules schedules_;
+  Contents contents_;
   std::mutex mutex_;
   std::list<Arenas> arenas_;  // one a device
   std::vector<const Program*> programs_;

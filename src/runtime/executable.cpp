@@ -5,6 +5,8 @@
 
 namespace tensor {
 
+Sharing::Sharing() : common_(std::make_shared<detail::Common>()) {}
+
 std::vector<Tensor> Executable::operator()(const std::vector<Tensor>& inputs) const {
   return detail::execute(*program_, inputs);
 }

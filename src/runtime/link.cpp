@@ -78,12 +78,13 @@ std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan, Target t
 
 std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan,
                                     std::unique_ptr<Kernels> kernels, Target target,
-                                    std::shared_ptr<Common> common) {
+                                    std::shared_ptr<Common> common, std::string computes) {
   const auto program = std::make_shared<Program>();
   program->common = common ? common : std::make_shared<Common>(laid.graph.derived());
   program->laid = std::move(laid);
   program->plan = std::move(plan);
   program->target = std::move(target);
+  program->computes = std::move(computes);
   program->placement = place_values(program->laid, program->plan, program->target.device.is_cuda());
   const Graph& graph = program->laid.graph;
   for (const ValueId id : graph.inputs()) program->inputs.push_back(graph.type(id));
@@ -95,6 +96,7 @@ std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan,
   // What nobody shares needs not be known any longer.
   DerivedConstants& derived = *program->common->derived();
   common ? derived.tidy() : derived.forget();
+  program->common->contents().tidy();
   return program;
 }
 

@@ -56,6 +56,8 @@ struct Program {
   LaidOutGraph laid;
   FusionPlan plan;
   Target target;
+  /// What its options ask for, "bf16 with narrow residuals" for one: a plan holds programs of one.
+  std::string computes;
   Placement placement;
   std::vector<TensorType> inputs, outputs;
   std::unique_ptr<Engine> engine;
@@ -66,13 +68,10 @@ struct Program {
 /// with nobody; what its graph derived is forgotten.
 std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan,
                                     std::unique_ptr<Kernels> kernels, Target target,
-                                    std::shared_ptr<Common> common = nullptr);
+                                    std::shared_ptr<Common> common = nullptr,
+                                    std::string computes = "f32");
 /// This one makes the plan's kernels first.
 std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan, Target target);
-
-/// What a plan file holds, for any target; `path` is for messages. UserError where it is damaged.
-std::shared_ptr<const Program> read_program(Safetensors file, const std::string& path,
-                                            Target target);
 
 /// UserError on inputs of other types, on another device, or of another number than the program's.
 void check_inputs(const Program& program, const std::vector<Tensor>& inputs);

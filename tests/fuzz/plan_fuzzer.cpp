@@ -20,5 +20,6 @@ extern "C" int LLVMFuzzerInitialize(int* count, char*** arguments) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   tensor::fuzzing::plan(std::as_bytes(std::span(data, size)));
+  tensor::fuzzing::plan_bytes(std::as_bytes(std::span(data, size)));
   return 0;
 }

@@ -1,5 +1,6 @@
 // Small plans of many operators, as texts for fuzzing::plan: the constants' types in the first line
-// ("constant.3 f32 2 4;"), then the plan itself, so that what is changed reaches its reader.
+// ("constant.3f f32 2 4;"), then the plan's own metadata, an entry a line, so that what is changed
+// reaches its reader.
 #pragma once
 
 #include <string>
@@ -9,22 +10,21 @@
 #include "tensor/io.h"
 #include "tensor/ops.h"
 #include "tensor/tensor.h"
-#include "tests/temporary_folder.h"
 
 namespace tensor::fuzzing {
 
-inline std::string plan_text(const Executable& executable) {
-  const check::TemporaryFolder folder;
-  const std::string path = folder / "plan.safetensors";
-  executable.save(path);
-  const Safetensors file = load_safetensors(path, FileAccess::read);
+inline std::string plan_text(const Plan& plan) {
+  const Safetensors file = parse_safetensors(plan.bytes(), "seed");
   std::string text;
   for (const auto& [name, x] : file.tensors) {
     text += name + ' ' + std::string(tensor::name(x.dtype()));
     for (const auto extent : x.shape()) text += ' ' + std::to_string(extent);
     text += ';';
   }
-  return text + '\n' + file.metadata.at("plan");
+  text += '\n' + file.metadata.at("plan");
+  for (std::size_t i = 0; i < plan.sizes().size(); ++i)
+    text += '\n' + file.metadata.at("plan." + std::to_string(i));
+  return text;
 }
 
 inline std::vector<std::string> plan_seeds() {
@@ -32,7 +32,9 @@ inline std::vector<std::string> plan_seeds() {
   std::vector<std::string> seeds;
   const auto add = [&](const std::vector<TensorType>& inputs, const TensorFunction& function,
                        CompileOptions options = {}) {
-    seeds.push_back(plan_text(compile(function, inputs, options)));
+    Plan plan;
+    plan.add(compile(function, inputs, options));
+    seeds.push_back(plan_text(plan));
   };
   const auto numbers = [](const Shape& shape) {
     return arange(num_elements(shape)).astype(f32).reshape(shape) * 0.125;
@@ -85,6 +87,9 @@ inline std::vector<std::string> plan_seeds() {
             interpolate(wide, {5, 7}, {.mode = Interpolation::bicubic}),
             interpolate(x, {3, 3}, {.mode = Interpolation::nearest})};
   });
+  const Compiled many([=](const Tensors& in) -> Tensors { return {linear(in[0], weight) + 1}; });
+  for (const std::int64_t rows : {1, 4, 9}) many.executable({numbers({rows, 6})});
+  seeds.push_back(plan_text(many.plan()));
   return seeds;
 }
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "src/kernels/cuda/family.h"
-#include "src/runtime/program.h"
+#include "src/runtime/plan_data.h"
 #include "src/tune/log.h"
 #include "tensor/error.h"
 #include "tensor/io.h"
@@ -149,7 +149,11 @@ inline Safetensors plan_file(std::string_view text) {
     if (static_cast<double>(num_elements(type.shape)) > kManyElements) fail("f", "is too large");
     file.tensors.insert_or_assign(name, counted(type));
   }
-  file.metadata["plan"] = text.substr(std::min(line + 1, text.size()));
+  std::istringstream entries{std::string(text.substr(std::min(line + 1, text.size())))};
+  std::string entry;
+  std::getline(entries, file.metadata["plan"]);
+  for (int i = 0; std::getline(entries, entry); ++i)
+    file.metadata["plan." + std::to_string(i)] = entry;
   return file;
 }
 
@@ -162,17 +166,43 @@ inline detail::Target lowering_target() {
   return target;
 }
 
-/// A plan is refused, or linked for both kinds of device and, where it is small, run.
+/// What is read can be added to a plan, once, and is there when that is read again.
+inline void save_again(const Executable& executable) {
+  Plan plan;
+  if (!plan.add(executable) || plan.add(executable)) std::abort();
+  const std::vector<std::byte> bytes = plan.bytes();
+  if (!Plan::parse(bytes).holds(executable.input_types())) std::abort();
+}
+
+/// The sizes of a plan are refused, or linked for both kinds of device and, where they are small,
+/// run and saved.
 inline void plan(Bytes bytes) {
   static const detail::Target here = detail::target_of(Device(), 2), gpu = lowering_target();
+  constexpr std::size_t kMost = 4;
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  allow_user_errors([&] { detail::read_program(plan_file(text), "f", gpu); });
   allow_user_errors([&] {
-    const auto program = detail::read_program(plan_file(text), "f", here);
-    if (!is_small(*program)) return;
-    std::vector<Tensor> inputs;
-    for (const TensorType& type : program->inputs) inputs.push_back(counted(type));
-    for (const Tensor& x : detail::execute(*program, inputs)) touch(x);
+    const detail::PlanData plan = detail::plan_data(plan_file(text), "f");
+    for (std::size_t i = 0; i < std::min(kMost, plan.sizes.size()); ++i) {
+      allow_user_errors([&] { detail::read_program(plan, plan.sizes[i], gpu); });
+      allow_user_errors([&] {
+        const auto& common = plan.sharing.common();
+        const auto program = detail::read_program(plan, plan.sizes[i], here, common);
+        if (!is_small(*program)) return;
+        std::vector<Tensor> inputs;
+        for (const TensorType& type : program->inputs) inputs.push_back(counted(type));
+        for (const Tensor& x : detail::execute(*program, inputs)) touch(x);
+        save_again(Executable(program));
+      });
+    }
+  });
+}
+
+/// A plan as the bytes that it is, used where they lie.
+inline void plan_bytes(Bytes bytes) {
+  allow_user_errors([&] {
+    const Plan plan = Plan::parse(bytes);
+    for (const Plan::Size& size : plan.sizes())
+      allow_user_errors([&] { plan.executable(size, {.threads = 2}); });
   });
 }
 

@@ -146,7 +146,19 @@ TEST(Mutation, Json) { read_mutations(seeds_of({"fuzz/json"}), 4000, fuzzing::js
 TEST(Mutation, Plan) {
   std::vector<File> seeds;
   for (const std::string& seed : fuzzing::plan_seeds()) seeds.push_back(testing::bytes_of(seed));
-  read_mutations(seeds, 2000, fuzzing::plan);
+  read_mutations(seeds, 1500, fuzzing::plan);
+}
+
+TEST(Mutation, PlanBytes) {
+  std::vector<File> seeds;
+  for (int width = 1; width <= 5; ++width) {
+    const Compiled f([=](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+      return {matmul(in[0], ones({8, width})) + in[0](all_of_axis, slice(0, 1))};
+    });
+    for (const std::int64_t rows : {1, 3}) f.executable({ones({rows, 8})});
+    seeds.push_back(f.plan().bytes());
+  }
+  read_mutations(seeds, 2000, fuzzing::plan_bytes);
 }
 
 TEST(Mutation, Onnx) {

@@ -231,6 +231,24 @@ TEST(Safetensors, RefusesMetadataOtherThanStrings) {
             "f: __metadata__: the value of \"a\" is not a string");
 }
 
+TEST(Safetensors, MayBeReadWhereItLies) {
+  const std::string text =
+      safetensors_file(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}  )") +
+      std::string("\x00\x00\x80\x3f\x00\x00\x00\x40", 8);
+  ASSERT_EQ((text.size() - 8) % 4, 0u);
+  std::vector<float> room(text.size() / 4 + 1);
+  for (const std::size_t shift : {0, 1}) {
+    const auto bytes = std::as_writable_bytes(std::span(room)).subspan(shift, text.size());
+    std::memcpy(bytes.data(), text.data(), text.size());
+    const Tensor seen = parse_safetensors(bytes, "f", FileAccess::map).tensors.at("a"),
+                 copied = parse_safetensors(bytes, "f").tensors.at("a");
+    EXPECT_TRUE(seen.is_read_only() || shift == 1);
+    std::memset(&bytes[text.size() - 4], 0, 4);
+    EXPECT_EQ(copied.to_vector<float>(), (std::vector<float>{1, 2}));
+    EXPECT_EQ(seen.to_vector<float>(), (std::vector<float>{1, shift == 0 ? 0.f : 2.f})) << shift;
+  }
+}
+
 TEST(Safetensors, RefusesBoolsOtherThan0And1) {
   const std::string text =
       safetensors_file(R"({"a":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]}})") +

@@ -23,7 +23,7 @@ may_include src/io 'tensor/' 'src/core/' 'src/io/'
 may_include src/onnx 'tensor/' 'src/core/' 'src/io/' 'src/onnx/'
 may_include src/trace 'tensor/' 'src/core/' 'src/ops/' 'src/trace/'
 may_include src/kernels 'tensor/' 'src/core/' 'src/io/' 'src/ops/' 'src/trace/' 'src/kernels/'
-may_include src/runtime 'tensor/' 'src/core/' 'src/ops/' 'src/trace/' 'src/kernels/' 'src/runtime/'
+may_include src/runtime 'tensor/' 'src/core/' 'src/io/' 'src/ops/' 'src/trace/' 'src/kernels/' 'src/runtime/'
 may_include src/tune 'tensor/' 'src/core/' 'src/io/' 'src/ops/' 'src/trace/' 'src/kernels/' 'src/runtime/' 'src/tune/'
 may_include models 'tensor/' 'models/'
 may_include examples 'tensor/'
@@ -35,11 +35,11 @@ may_not_include() {
   bad=$(grep -rnE "#include \"($2)\"" "$1" --include=*.h --include=*.cpp)
   [ -z "$bad" ] || complain "$1 includes what is built on it:" "$bad"
 }
-may_not_include src/core 'tensor/(ops|index|io|nn|function|executable|compile|tune)\.h'
-may_not_include src/ops 'tensor/(io|nn|function|executable|compile|tune)\.h'
-may_not_include src/onnx 'tensor/(nn|executable|compile|tune)\.h'
-may_not_include src/trace 'tensor/(nn|executable|compile|tune)\.h'
-may_not_include src/kernels 'tensor/(nn|executable|compile|tune)\.h'
+may_not_include src/core 'tensor/(ops|index|io|nn|function|executable|plan|compile|tune)\.h'
+may_not_include src/ops 'tensor/(io|nn|function|executable|plan|compile|tune)\.h'
+may_not_include src/onnx 'tensor/(nn|executable|plan|compile|tune)\.h'
+may_not_include src/trace 'tensor/(nn|executable|plan|compile|tune)\.h'
+may_not_include src/kernels 'tensor/(nn|executable|plan|compile|tune)\.h'
 may_not_include src/runtime 'tensor/(nn|compile|tune)\.h'
 
 arrows=$(find include src -name '*.h' -o -name '*.cpp' | grep -v '^src/kernels/cuda/templates/' |

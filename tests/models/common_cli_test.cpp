@@ -53,6 +53,7 @@ class MeanProgram : public models::Program {
     return info;
   }
   std::int64_t steps() const override { return 1; }
+  tensor::Shape usual_shape() const override { return {3, 4, 6}; }
   StateDict run(const StateDict& inputs, const Observer& observe) const override {
     const Tensor x = inputs.at("pixel_values") * factor_;
     models::observed(observe, "hidden_states.0", x);
@@ -112,6 +113,7 @@ TEST(CommandLine, HelpAndVersion) {
                            "--dtype TYPE",
                            "--threads N",
                            "--plan FILE",
+                           "--sizes LIST",
                            "--report",
                            "--profile FILE.json",
                            "--verify",

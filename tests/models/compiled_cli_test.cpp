@@ -1,8 +1,7 @@
 // The options of compiled runs: eager and compiled programs give the same on everything there is to
-// compare, and --dtype, --threads, --plan, --report, --profile and --verify do what --help says.
+// compare, and --dtype, --threads, --report, --profile and --verify do what --help says.
 #include <regex>
 
-#include "models/common/plan.h"
 #include "src/kernels/cpu/kernel.h"
 #include "tests/models/cli_testing.h"
 #include "tests/models/digits.h"
@@ -179,10 +178,13 @@ TEST_P(CompiledCli, WrongValuesAreRefused) {
 }
 
 TEST_P(CompiledCli, OptionsOfCompiledModelsNeedOne) {
-  const std::pair<Words, std::string> options[] = {
-      {{"--dtype", "bf16"}, "--dtype bf16"},   {{"--threads", "2"}, "--threads"},
-      {{"--plan", path("p")}, "--plan"},       {{"--report"}, "--report"},
-      {{"--profile", path("t")}, "--profile"}, {{"--verify"}, "--verify"}};
+  const std::pair<Words, std::string> options[] = {{{"--dtype", "bf16"}, "--dtype bf16"},
+                                                   {{"--threads", "2"}, "--threads"},
+                                                   {{"--plan", path("p")}, "--plan"},
+                                                   {{"--sizes", "b1"}, "--sizes"},
+                                                   {{"--report"}, "--report"},
+                                                   {{"--profile", path("t")}, "--profile"},
+                                                   {{"--verify"}, "--verify"}};
   for (const auto& [words, name] : options) {
     expect_refused(on_image(joined(words, {"--eager"})),
                    name +
@@ -248,134 +250,6 @@ TEST_P(CompiledCli, VerifyIsOnTopOfTheResults) {
   const Outcome none = shipped(GetParam(), {path("none.png"), "--verify", "--report"});
   EXPECT_EQ(none.code, 1);
   EXPECT_EQ(none.out, "");
-}
-
-// ---- --plan
-
-TEST_P(CompiledCli, PlanIsWrittenOnceAndRunAfterwards) {
-  const std::string plain = on_image({"--json"}).out, plan = path("model.plan");
-  EXPECT_EQ(on_image({"--json", "--plan", plan}).out, plain);
-  const std::string bytes = tensor::testing::read_bytes(plan);
-  const Outcome again = on_image({"--json", "--plan", plan, "--threads", "1"});
-  EXPECT_EQ(again.code, 0);
-  EXPECT_EQ(again.err, "");
-  const auto want = findings({0, plain, ""}), got = findings(again);
-  ASSERT_EQ(got.begin()->second.size(), want.begin()->second.size());
-  EXPECT_EQ(got.begin()->second[0]["label"].text(), want.begin()->second[0]["label"].text());
-  EXPECT_EQ(tensor::testing::read_bytes(plan), bytes);
-  EXPECT_EQ(files(), 1u);
-
-  // It is the plan that runs: with its weights gone, the model has no opinion.
-  tensor::Safetensors file = tensor::load_safetensors(plan, tensor::FileAccess::read);
-  for (auto& [name, value] : file.tensors)
-    if (is_floating(value.dtype())) value = tensor::zeros(value.shape(), value.dtype());
-  tensor::save_safetensors(plan, file.tensors, file.metadata);
-  const Outcome empty = on_image({"--json", "--plan", plan});
-  EXPECT_EQ(empty.code, 0) << empty.err;
-  EXPECT_NE(empty.out, plain);
-}
-
-TEST_P(CompiledCli, PlanOfSomethingElseIsRefused) {
-  const std::string plan = path("model.plan");
-  const std::string other = ": name another plan, or a file that does not exist yet";
-  const auto refused = [&](const Outcome& got, const std::string& message) {
-    EXPECT_EQ(got.code, 1);
-    EXPECT_EQ(got.err, GetParam() + (": " + plan + message) + "\n");
-  };
-  ASSERT_EQ(on_image({"--plan", plan}).code, 0);
-  refused(on_image({"--plan", plan, "--dtype", "bf16"}),
-          ": was compiled for the dtype \"f32\", this run has \"bf16\"" + other);
-
-  // Another input size, other outputs.
-  const std::int64_t side = GetParam() == std::string("vit") ? 28 : 160;
-  tensor::save_safetensors(path("in"), {{"pixel_values", tensor::zeros({2, 3, side, side})}});
-  const Words saved = {"--input", path("in"), "--output", path("out"), "--plan", plan};
-  const Outcome size = shipped(GetParam(), saved);
-  EXPECT_EQ(size.code, 1);
-  EXPECT_NE(size.err.find(plan + ": is a plan for pixel_values f32(1, 3, "), std::string::npos);
-  EXPECT_NE(size.err.find(", this is pixel_values f32(2, 3, "), std::string::npos) << size.err;
-  EXPECT_TRUE(size.err.ends_with(other + "\n")) << size.err;
-  refused(shipped(GetParam(), joined(saved, {"--hidden-states"})),
-          ": was compiled for the hidden states \"no\", this run has \"yes\"" + other);
-
-  // Another checkpoint of the same architecture, a single weight of which differs.
-  const std::string folder = source("models/" + std::string(GetParam()) + "/pretrained/") +
-                             (GetParam() == std::string("vit") ? "digits" : "scenes");
-  fs::create_directory(path("copy"));
-  for (const char* file : {"config.json", "preprocessor_config.json"})
-    fs::copy_file(folder + "/" + file, path("copy/") + file);
-  auto weights = tensor::load_safetensors(folder + "/model.safetensors").tensors;
-  tensor::save_safetensors(path("copy/model.safetensors"), weights);
-  EXPECT_EQ(run(GetParam(), {image(), "--checkpoint", path("copy"), "--plan", plan}).code, 0);
-  Tensor changed = weights.begin()->second.copy();
-  changed(tensor::ellipsis, 0) = changed(tensor::ellipsis, 0) + 1;
-  weights.begin()->second = changed;
-  tensor::save_safetensors(path("copy/model.safetensors"), weights);
-  const Outcome weight = run(GetParam(), {image(), "--checkpoint", path("copy"), "--plan", plan});
-  refused(weight, ": was made from other weights or another config.json" + other);
-}
-
-TEST_P(CompiledCli, FilesThatAreNoPlans) {
-  const std::string plan = path("model.plan");
-  const auto message = [&] {
-    const Outcome got = on_image({"--plan", plan});
-    EXPECT_EQ(got.code, 1);
-    EXPECT_EQ(std::count(got.err.begin(), got.err.end(), '\n'), 1) << got.err;
-    return got.err;
-  };
-  tensor::testing::write_bytes(plan, "no plan");
-  EXPECT_NE(message().find(plan + ": "), std::string::npos);
-  tensor::save_safetensors(plan, {{"x", tensor::ones({1})}});
-  EXPECT_EQ(message(), GetParam() + (": " + plan) +
-                           ": is no plan file: name one for --plan, or a file that does not exist "
-                           "yet\n");
-  fs::remove(plan);
-  ASSERT_EQ(on_image({"--plan", plan}).code, 0);
-  tensor::Safetensors file = tensor::load_safetensors(plan, tensor::FileAccess::read);
-  const auto with = [&](const std::string& entry, const std::string& value) {
-    auto metadata = file.metadata;
-    metadata[entry] = value;
-    tensor::save_safetensors(plan, file.tensors, metadata);
-    return message();
-  };
-  EXPECT_NE(with("outputs", "logits and more than there are").find(" outputs, but its executable "),
-            std::string::npos);
-  EXPECT_NE(with("program", "cat").find(": was made by cat, this is " + std::string(GetParam())),
-            std::string::npos);
-  EXPECT_NE(with("version", "0.0.0").find("was compiled for the version \"0.0.0\""),
-            std::string::npos);
-  EXPECT_NE(with("plan", "{}").find("is no plan file"), std::string::npos);
-  // What windows add up to, of SETR.
-  const std::string wanted = GetParam() == std::string("setr") ? "sums" : "logits";
-  std::string outputs = file.metadata.at("outputs");
-  outputs.replace(outputs.find(wanted), wanted.size(), "nothing");
-  EXPECT_EQ(with("outputs", outputs),
-            GetParam() + (": model: it has no output \"" + wanted) + "\"\n");
-  const Outcome nowhere = on_image({"--plan", path("no/model.plan")});
-  EXPECT_EQ(nowhere.code, 1);
-  EXPECT_NE(nowhere.err.find(path("no/model.plan")), std::string::npos) << nowhere.err;
-}
-
-TEST(Fingerprint, CountsNamesTypesAndEveryElement) {
-  Tensor a = tensor::arange(35).reshape({5, 7}).astype(tensor::f32), b = tensor::ones({3});
-  const auto of = [&](const std::string& text) {
-    return models::fingerprint(text, {{"a", &a}, {"b", &b}});
-  };
-  const std::string first = of("text");
-  EXPECT_EQ(first.size(), 16u);
-  EXPECT_EQ(of("text"), first);
-  EXPECT_NE(of("texts"), first);
-  EXPECT_NE(models::fingerprint("text", {{"a", &a}, {"c", &b}}), first);
-  const Tensor before = a;
-  for (std::int64_t i = 0; i < 35; ++i) {
-    a = before.copy();
-    a.at<float>(i / 7, i % 7) = -1;
-    EXPECT_NE(of("text"), first) << i;
-  }
-  a = before.reshape({7, 5});
-  EXPECT_NE(of("text"), first);
-  a = before.transpose().copy().transpose();  // the same elements, otherwise in memory
-  EXPECT_EQ(of("text"), first);
 }
 
 }  // namespace

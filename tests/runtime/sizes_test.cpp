@@ -12,41 +12,16 @@
 #include "tensor/compile.h"
 #include "tensor/tensor.h"
 #include "tests/error_of.h"
+#include "tests/runtime/many_sizes.h"
 #include "tests/seed.h"
 
 namespace tn = tensor;
 using tn::Tensor;
 using tn::check::error_of;
 using Tensors = std::vector<Tensor>;
+using namespace many_sizes;
 
 namespace {
-
-std::vector<tn::TensorType> rows(std::int64_t count, std::int64_t width = 512) {
-  return {{{count, width}, tn::f32}};
-}
-Tensors random_rows(std::int64_t count, std::int64_t width = 512) {
-  return {tn::Generator(5).normal({count, width})};
-}
-
-bool same_bits(const Tensors& a, const Tensors& b) {
-  if (a.size() != b.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (!(a[i].type() == b[i].type())) return false;
-    const auto x = a[i].to_vector<double>(), y = b[i].to_vector<double>();
-    if (std::memcmp(x.data(), y.data(), x.size() * sizeof(double)) != 0) return false;
-  }
-  return true;
-}
-
-// The storages of the constants that an executable made.
-std::set<const tn::detail::Storage*> derived_of(const tn::Executable& executable) {
-  std::set<const tn::detail::Storage*> result;
-  for (const Tensor& x : executable.program().engine->constants()) {
-    const auto& storage = tn::detail::impl(x).storage;
-    if (storage->origin && x.nbytes() > 4096) result.insert(storage.get());
-  }
-  return result;
-}
 
 // Folded scales, casts, products that run side by side, packed weights.
 struct Network {

@@ -52,6 +52,32 @@ TEST_F(GpuSizes, WeightsAreThereOnce) {
   }
 }
 
+TEST_F(GpuSizes, PlansHoldThemOnceAndShareThem) {
+  const auto function = [&](const Tensors& in) -> Tensors {
+    return {sum(matmul(in[0], weight_) * scale_, -1)};
+  };
+  const CompileOptions options{.device = gpu_, .dtype = f16};
+  const Compiled f(function, options);
+  for (const std::int64_t count : {2, 3}) f.executable(rows(count));
+  const std::vector<std::byte> bytes = f.plan().bytes();
+  Plan one;
+  one.add(f.executable(rows(2)));
+  EXPECT_LT(bytes.size(), one.bytes().size() * 11 / 10);
+  const Compiled loaded(Plan::parse(bytes), function, options);
+  const Executable first = loaded.executable(rows(2));
+  const std::int64_t weights = first.device_memory().weights;
+  for (const std::int64_t count : {2, 3, 16}) {  // the last is compiled
+    const Tensors in = rows(count);
+    expect_same(loaded(in)[0], f(in)[0]);
+    if (count == 2) continue;
+    EXPECT_LT(loaded.executable(in).device_memory().own(), weights / 2) << count;
+  }
+  Plan plan = Plan::parse(bytes);
+  EXPECT_EQ(error_of([&] { plan.add(compile(function, rows(5))); }),
+            "plan: has executables that compute f16 on cuda, got one for f32 on cpu: put it into "
+            "another plan");
+}
+
 TEST_F(GpuSizes, ConstantsOnTheDeviceAreSharedToo) {
   Tensor there = weight_.to(gpu_);
   const Compiled f([&](const Tensors& in) -> Tensors { return {matmul(in[0], there)}; },

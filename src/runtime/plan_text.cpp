@@ -1,7 +1,7 @@
-// Plan files: an executable on disk. A safetensors file whose tensors are the graph's constants and
-// whose metadata entry "plan" is JSON: the laid-out graph node by node, and the groups. Loading
-// infers every type again and checks the partition, so that a damaged or foreign file is refused;
-// kernels are built anew for the machine at hand, with the schedules of the file where they fit it.
+// The texts of a plan: one program as JSON, the laid-out graph node by node, and the groups.
+// Reading infers every type again and checks the partition, so that what is damaged or foreign is
+// refused; kernels are built anew for the machine at hand, with the schedules of the text where
+// they fit it.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -9,8 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/kernels/schedule.h"
-#include "src/runtime/program.h"
-#include "tensor/io.h"
+#include "src/runtime/plan_data.h"
 #include "tensor/json.h"
 #include "tensor/ops.h"
 
@@ -18,11 +17,6 @@ namespace tensor {
 namespace {
 
 using Text = nlohmann::ordered_json;
-
-constexpr std::string_view kFormat = "tensor-plan";
-constexpr std::int64_t kVersion = 2;  // 1: groups without schedules
-
-std::string constant_name(ValueId id) { return "constant." + std::to_string(id); }
 
 // ---- Writing
 
@@ -46,29 +40,18 @@ Text attrs_json(const Attrs& attrs) {
   return result;
 }
 
-// The axes of a constant in the order in which they lie in memory: a weight that is used transposed
-// is written as it lies, so that it loads without a copy.
-Dims memory_order(const Tensor& x) {
-  Dims order;
-  for (int axis = 0; axis < x.rank(); ++axis) order.push_back(axis);
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    return x.strides()[static_cast<int>(a)] > x.strides()[static_cast<int>(b)];
-  });
-  return transpose(x, order).is_contiguous() ? order : Dims();
-}
+using NameConstant = std::function<std::string(const Tensor&)>;
 
-Text node_json(const Graph& graph, ValueId id, std::map<std::string, Tensor>& constants) {
+Text node_json(const Graph& graph, ValueId id, const NameConstant& name_constant) {
   const Node& node = graph[id];
   Text json;
   if (node.kind == NodeKind::input) {
     json["input"] = Ints(node.type.shape.begin(), node.type.shape.end());
     json["dtype"] = std::string(name(node.type.dtype));
   } else if (node.kind == NodeKind::constant) {
-    const Dims order = memory_order(node.constant);
-    json["constant"] = constant_name(id);
-    if (!order.empty()) json["order"] = Ints(order.begin(), order.end());
-    constants.emplace(constant_name(id),
-                      order.empty() ? node.constant : transpose(node.constant, order));
+    const detail::InMemoryOrder constant(node.constant);
+    json["constant"] = name_constant(constant.rows);
+    if (!constant.order.empty()) json["order"] = Ints(constant.order.begin(), constant.order.end());
   } else {
     json["op"] = std::string(info(node.op).name);
     json["in"] = node.inputs;
@@ -132,25 +115,26 @@ Op op_named(const Json& json) {
   fail(json.path(), "there is no operator \"", wanted, "\" in this version of tensor");
 }
 
-void add_node(Graph& graph, const Json& json, std::map<std::string, Tensor>& constants) {
+// A constant of the file, with its axes as the graph has them.
+Tensor in_order(const Tensor& rows, const Json& json) {
+  if (!json.has("order")) return rows;
+  const Dims order(json["order"].ints());
+  Dims inverse = Dims::filled(rows.rank(), rows.rank());  // no axis: transpose refuses it
+  for (int i = 0; i < order.rank(); ++i)
+    inverse[normalize_axis(order[i], rows.rank(), json.path())] = i;
+  return transpose(rows, inverse);
+}
+
+using FindConstant = std::function<Tensor(const Json& name)>;
+
+void add_node(Graph& graph, const Json& json, const FindConstant& constant) {
   const std::string where = json.text("where", "");
   if (json.has("input")) {
     const Shape shape(json["input"].ints());
     num_elements(shape);
     graph.add_input({shape, parse_dtype(json["dtype"].text())}, where);
   } else if (json.has("constant")) {
-    const auto found = constants.find(json["constant"].text());
-    if (found == constants.end())
-      fail(json.path(), "the file holds no tensor \"", json["constant"].text(), '"');
-    Tensor value = found->second;
-    if (json.has("order")) {
-      const Dims order(json["order"].ints());
-      Dims inverse = Dims::filled(value.rank(), value.rank());  // no axis: transpose refuses it
-      for (int i = 0; i < order.rank(); ++i)
-        inverse[normalize_axis(order[i], value.rank(), json.path())] = i;
-      value = transpose(value, inverse);
-    }
-    graph.add_constant(value, where);
+    graph.add_constant(in_order(constant(json["constant"]), json), where);
   } else {
     const Op op = op_named(json["op"]);
     std::vector<ValueId> inputs = value_ids(json["in"], graph.size());
@@ -163,9 +147,10 @@ void add_node(Graph& graph, const Json& json, std::map<std::string, Tensor>& con
   }
 }
 
-Graph graph_of(const Json& json, std::map<std::string, Tensor>& constants) {
+Graph graph_of(const Json& json, const FindConstant& constants,
+               std::shared_ptr<DerivedConstants> derived) {
   Graph graph;
-  graph.derive_with(std::make_shared<DerivedConstants>());
+  graph.derive_with(std::move(derived));
   const Json nodes = json["nodes"];
   for (std::size_t i = 0; i < nodes.size(); ++i) add_node(graph, nodes[i], constants);
   graph.set_outputs(value_ids(json["outputs"], graph.size()));
@@ -271,54 +256,45 @@ FusionPlan plan_of(const Json& json, const LaidOutGraph& laid, const detail::Tar
 
 }  // namespace
 
-void Executable::save(const std::string& path,
-                      const std::map<std::string, std::string>& about) const {
-  const detail::Program& p = *program_;
-  std::map<std::string, Tensor> constants;
-  Text plan;
-  plan["format"] = kFormat;
-  plan["version"] = kVersion;
-  for (ValueId id = 0; id < p.laid.graph.size(); ++id)
-    plan["nodes"].push_back(node_json(p.laid.graph, id, constants));
-  plan["outputs"] = p.laid.graph.outputs();
-  plan["groups"] = Text::array();
-  for (const Group& group : p.plan.groups)
-    plan["groups"].push_back(group_json(p.laid, group, p.target));
-  std::map<std::string, std::string> metadata = about;
-  if (!metadata.emplace("plan", plan.dump()).second)
-    fail("save", "the entry \"plan\" is the plan itself: give it another name");
-  save_safetensors(path, constants, metadata);
+std::string detail::text_of(const Program& program, const NameConstant& name) {
+  const Graph& graph = program.laid.graph;
+  Text text;
+  text["nodes"] = Text::array();
+  for (ValueId id = 0; id < graph.size(); ++id) text["nodes"].push_back(node_json(graph, id, name));
+  text["outputs"] = graph.outputs();
+  text["groups"] = Text::array();
+  for (const Group& group : program.plan.groups)
+    text["groups"].push_back(group_json(program.laid, group, program.target));
+  return text.dump(-1, ' ', false, Text::error_handler_t::replace);  // names may be any bytes
 }
 
-std::shared_ptr<const detail::Program> detail::read_program(Safetensors file,
-                                                            const std::string& path,
-                                                            Target target) {
-  const auto text = file.metadata.find("plan");
-  if (text == file.metadata.end())
-    fail(path, "is no plan file: it has no metadata entry \"plan\" (Executable::save writes one)");
-  // What save() writes takes 6 bytes a value and more.
-  const Json json = Json::parse(text->second, path + ": plan",
-                                std::max(Json::kMostValues, text->second.size() / 6));
-  if (json.text("format", "") != kFormat)
-    fail(path, "is no plan file: its format is \"", json.text("format", ""), "\", need \"", kFormat,
-         '"');
-  if (const std::int64_t version = json.integer("version", 0); version < 1 || version > kVersion)
-    fail(path, "has the plan version ", version, ", this build reads 1 to ", kVersion,
-         ": compile the model again");
-  const Graph graph = graph_of(json, file.tensors);
-  check_size(graph, path);
+std::shared_ptr<const detail::Program> detail::read_program(const PlanData& plan,
+                                                            const PlannedSize& size, Target target,
+                                                            const std::shared_ptr<Common>& common) {
+  // What text_of() writes takes 6 bytes a value and more.
+  const Json json = Json::parse(size.text, plan.name + ": " + list_of({size.inputs}),
+                                std::max(Json::kMostValues, size.text.size() / 6));
+  const auto constant = [&](const Json& name) {
+    const Tensor* found = plan.constants.find(name.text());
+    if (!found) fail(name.path(), "the plan holds no tensor \"", name.text(), '"');
+    const Tensor x = found->is_contiguous() ? *found : found->copy();  // as it was
+    return common ? common->contents().share(name.text(), x) : x;
+  };
+  const Graph graph =
+      graph_of(json, constant, common ? common->derived() : std::make_shared<DerivedConstants>());
+  check_size(graph, json.path());
   const ValueId written = graph.size();
   LaidOutGraph laid = lay_out(graph);
   if (laid.graph.size() != written)
-    fail(path, "its graph has a view that no layout can express: compile the model again");
-  FusionPlan plan = plan_of(json["groups"], laid, target);
-  return link(std::move(laid), std::move(plan), std::move(target));
-}
-
-Executable load_executable(const std::string& path, int threads, const Device& device) {
-  Safetensors file = load_safetensors(path);
-  detail::Target target = detail::target_of(device, threads);
-  return Executable(detail::read_program(std::move(file), path, std::move(target)));
+    fail(json.path(), "its graph has a view that no layout can express: compile the model again");
+  FusionPlan groups = plan_of(json["groups"], laid, target);
+  auto kernels = target.lower(laid, groups);
+  auto program = link(std::move(laid), std::move(groups), std::move(kernels), std::move(target),
+                      common, plan.computes);
+  if (program->inputs != size.inputs)
+    fail(json.path(), "its graph takes ", list_of({program->inputs}),
+         ": the file is damaged, compile the model again");
+  return program;
 }
 
 }  // namespace tensor
