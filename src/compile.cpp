@@ -46,6 +46,25 @@ Precision precision_of(const CompileOptions& options, const detail::Target& targ
           .folds_norms = target.folds_norms && options.fuse};
 }
 
+// The operators of a plan for a GPU that no kernel of it runs.
+void refuse_host_steps(const Graph& graph, const FusionPlan& plan, const detail::Target& target) {
+  constexpr int kMostNamed = 5;
+  std::string operators;
+  int count = 0;
+  for (const Group& group : plan.groups) {
+    if (target.offers->name(group.family) != "host" || count++ >= kMostNamed) continue;
+    const Node& node = graph[group.nodes.front()];
+    TextWriter out;
+    out << (operators.empty() ? "" : ", ") << info(node.op).name << " : " << node.type;
+    if (!node.where.empty()) out << " @ " << node.where;
+    operators += out.str();
+  }
+  if (count > kMostNamed) operators += " and " + std::to_string(count - kMostNamed) + " more";
+  if (count > 0)
+    fail("compile", "got operators that no kernel of ", target.device, " runs: ", operators,
+         ", need others where host_steps is false: set it, or take them out of the function");
+}
+
 }  // namespace
 
 detail::Compilation detail::compile_until(Until until, const TensorFunction& function,
@@ -78,6 +97,7 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
   std::tie(laid, plan) =
       stages.run("merge_parallel", [&] { return merge_parallel(fusible.laid, plan); });
   verify(laid.graph, "merge_parallel");
+  if (!options.host_steps) refuse_host_steps(laid.graph, plan, target);
   stages.dump(laid, plan, target);
   plan = stages.run("schedule", [&] { return scheduled(laid, plan, *target.offers); });
   auto kernels = stages.run("lower", [&] { return target.lower(laid, plan); });
