@@ -60,6 +60,25 @@ LaidOutGraph with_known_constants(LaidOutGraph laid, const detail::Contents& con
   return laid;
 }
 
+// The operators of a plan for a GPU that no kernel of it runs.
+void refuse_host_steps(const Graph& graph, const FusionPlan& plan, const detail::Target& target) {
+  constexpr int kMostNamed = 5;
+  std::string operators;
+  int count = 0;
+  for (const Group& group : plan.groups) {
+    if (target.offers->name(group.family) != "host" || count++ >= kMostNamed) continue;
+    const Node& node = graph[group.nodes.front()];
+    TextWriter out;
+    out << (operators.empty() ? "" : ", ") << info(node.op).name << " : " << node.type;
+    if (!node.where.empty()) out << " @ " << node.where;
+    operators += out.str();
+  }
+  if (count > kMostNamed) operators += " and " + std::to_string(count - kMostNamed) + " more";
+  if (count > 0)
+    fail("compile", "got operators that no kernel of ", target.device, " runs: ", operators,
+         ", need others where host_steps is false: set it, or take them out of the function");
+}
+
 }  // namespace
 
 detail::Compilation detail::compile_until(Until until, const TensorFunction& function,
@@ -93,6 +112,7 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
       stages.run("merge_parallel", [&] { return merge_parallel(fusible.laid, plan); });
   verify(laid.graph, "merge_parallel");
   if (common) laid = with_known_constants(std::move(laid), common->contents());
+  if (!options.host_steps) refuse_host_steps(laid.graph, plan, target);
   stages.dump(laid, plan, target);
   plan = stages.run("schedule", [&] {
     if (!common || !target.any_extent) return scheduled(laid, plan, *target.offers);

@@ -44,6 +44,9 @@ struct CompileOptions {
   /// tokens, but less accurate: one more rounding per block, and in f16 sums above 65504 become
   /// infinite.
   bool narrow_residuals = false;
+  /// false: UserError if an operator would run on the host in a program for a GPU, which then
+  /// stands still meanwhile: what has no kernel there, and indices that must be checked.
+  bool host_steps = true;
   bool fuse = true;  ///< false: one kernel per operator, for comparison
   /// Measurements to plan from (tune.h); nothing is measured here. Only measurements taken on the
   /// same device model are used (on GPUs from sm_80 on, f16 and bf16 stand in for each other).

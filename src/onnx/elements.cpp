@@ -139,7 +139,7 @@ Tensor ElementReader::raw(Bytes bytes, const TensorType& type,
          " needs ", need);
   if (type.dtype == boolean) check_bools(bytes, where);
   if (file)
-    if (const Tensor x = mapped_elements(file, bytes.data(), type); x.defined()) return x;
+    if (const Tensor x = mapped_elements(file, bytes.data(), type, true); x.defined()) return x;
   const Tensor result = empty(type.shape, type.dtype);
   if (need > 0) std::memcpy(element_bytes(result).data(), bytes.data(), bytes.size());
   return result;

@@ -32,10 +32,29 @@ bool is_image(Op op) {
          op == Op::avg_pool2d || op == Op::interpolate;
 }
 
+// Of every value, whether elementwise operators make an image of it that an operator on images
+// reads.
+std::vector<bool> leading_to_images(const Graph& graph) {
+  std::vector<bool> leads(at(graph.size()));
+  for (ValueId id = graph.size() - 1; id >= 0; --id) {
+    const Node& node = graph[id];
+    if (node.kind != NodeKind::operation) continue;
+    if (is_image(node.op)) leads[at(node.inputs[0])] = true;
+    if (info(node.op).pattern != Pattern::elementwise || !leads[at(id)]) continue;
+    for (const ValueId input : node.inputs)
+      if (graph.type(input).shape == node.type.shape) leads[at(input)] = true;
+  }
+  return leads;
+}
+
 class Placer {
  public:
   Placer(const Graph& graph, const std::vector<Layout>& inputs)
-      : graph_(graph), inputs_(inputs), readers_(consumers(graph)), rewriter_(graph) {}
+      : graph_(graph),
+        inputs_(inputs),
+        readers_(consumers(graph)),
+        leads_to_images_(leading_to_images(graph)),
+        rewriter_(graph) {}
 
   LaidOutGraph run() {
     for (ValueId id = 0; id < graph_.size(); ++id) {
@@ -89,8 +108,10 @@ class Placer {
     if (info(node.op).pattern == Pattern::elementwise)
       for (const ValueId input : node.inputs) {
         const Layout& operand = layout(rewriter_(input));
-        if (operand.shape == node.type.shape && !graph_.is_constant(input))
-          return order_of(operand.shape, operand.strides);
+        if (!(operand.shape == node.type.shape) || graph_.is_constant(input)) continue;
+        // What was reshaped, as by group_norm, has forgotten that it was an image.
+        if (graph_.is_op(input, Op::reshape) && leads_to_images_[at(id)]) return {0, 2, 3, 1};
+        return order_of(operand.shape, operand.strides);
       }
     return identity_order(rank);
   }
@@ -119,6 +140,7 @@ class Placer {
   const std::vector<Layout>& inputs_;
   std::size_t next_input_ = 0;
   const std::vector<std::vector<ValueId>> readers_;
+  const std::vector<bool> leads_to_images_;
   Rewriter rewriter_;
   std::vector<Layout> layouts_;
 };

@@ -260,6 +260,20 @@ TEST(OneText, OfGeneratedKernels) {
                                    {normal_numbers({length + 1, length}, f32)});
       },
       lowered_by(kScan), 90);
+  expect_one_text(
+      odd_sizes(2100, 4000, 3),
+      [](std::int64_t length) {
+        return emulator::GroupCase([](const Tensors& in) -> Tensors { return {argsort(in[0], 1)}; },
+                                   {normal_numbers({2, length}, f32)});
+      },
+      lowered_by(kSort), 90);
+  expect_one_text(
+      odd_sizes(33000, 40000, 2),
+      [](std::int64_t length) {
+        return emulator::GroupCase([](const Tensors& in) -> Tensors { return {softmax(in[0], 1)}; },
+                                   {normal_numbers({2, length}, f32)});
+      },
+      lowered_by(kRow), 90);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "src/ops/op.h"
 #include "tensor/compile.h"
 #include "tensor/tensor.h"
 
@@ -366,10 +367,41 @@ inline std::vector<GeneratedCase> scan_cases() {
   return cases;
 }
 
+inline std::vector<GeneratedCase> sort_cases() {
+  using namespace generated;
+  std::vector<GeneratedCase> cases;
+  const auto add = [&](const std::string& name, const TensorFunction& f, const TensorType& input) {
+    cases.push_back({name, "sort", f, {input}});
+  };
+  // Whole numbers below 100: many are equal.
+  const auto sorted = [](int axis) {
+    return [axis](const Tensors& in) -> Tensors { return {sort(in[0], axis)}; };
+  };
+  const auto order = [](int axis) {
+    return [axis](const Tensors& in) -> Tensors { return {argsort(in[0], axis)}; };
+  };
+  for (const std::int64_t n : {1, 2, 7, 63, 65, 257})
+    add("order of " + std::to_string(n), order(-1), type({3, n}, u8));
+  add("sorted down", sorted(0), type({130, 3}));
+  add("sorted in the middle", sorted(1), type({2, 70, 3}, bf16));
+  add("sorted doubles", sorted(-1), type({2, 300}, f64));
+  add("sorted truth", sorted(-1), type({2, 100}, boolean));
+  add("sorted in two runs", sorted(-1), type({2, 2500}));
+  add("order of five runs", order(-1), type({2, 9001}, i64));
+  add("order of runs down", order(0), type({4097, 2}, f16));
+  add(
+      "the largest first",
+      [](const Tensors& in) -> Tensors {
+        return {apply_op(Op::argsort, in, {{"axis", 1}, {"descending", true}})};
+      },
+      type({2, 4500}, u8));
+  return cases;
+}
+
 inline std::vector<GeneratedCase> generated_cases() {
   std::vector<GeneratedCase> all;
   for (auto family : {pointwise_cases, copy_cases, image_cases, pooling_cases, row_cases,
-                      reduce_cases, scan_cases})
+                      reduce_cases, scan_cases, sort_cases})
     for (GeneratedCase& c : family()) all.push_back(std::move(c));
   return all;
 }

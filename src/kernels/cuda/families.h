@@ -17,6 +17,7 @@ extern const Family kImage;
 extern const Family kRow;
 extern const Family kReduce;
 extern const Family kScan;
+extern const Family kSort;
 extern const Family kSoftmaxMma;
 extern const Family kHost;
 

@@ -88,21 +88,44 @@ std::optional<Dims> row_axes(const Graph& graph, ValueId id) {
   return axes;
 }
 
-// A view of a member that leaves its elements in their order: a reshape by axes of extent 1.
-std::optional<ValueId> member_behind(const Graph& graph, const Group& group, ValueId id) {
+// A view of a member that leaves its elements in their order: a reshape, by axes of extent 1 unless
+// `splits_axes`.
+std::optional<ValueId> member_behind(const Graph& graph, const Group& group, ValueId id,
+                                     bool splits_axes) {
   const Shape shape = squeezed(graph.type(id).shape);
   while (!is_member(group, id)) {
     const Node& node = graph[id];
     if (node.kind != NodeKind::operation || node.op != Op::reshape) return std::nullopt;
     id = node.inputs[0];
-    if (!(squeezed(graph.type(id).shape) == shape)) return std::nullopt;
+    if (!splits_axes && !(squeezed(graph.type(id).shape) == shape)) return std::nullopt;
   }
   return id;
 }
 
+// The fewest axes of which those of both shapes are runs; neither has axes of extent 1.
+std::optional<Shape> common_axes(const Shape& a, const Shape& b) {
+  if (num_elements(a) != num_elements(b)) return std::nullopt;
+  Shape reversed;
+  int i = a.rank(), j = b.rank();
+  std::int64_t left_a = 1, left_b = 1;
+  while (i > 0 || j > 0 || left_a > 1) {
+    if (left_a == 1) left_a = a[--i];
+    if (left_b == 1) left_b = b[--j];
+    const std::int64_t step = std::min(left_a, left_b);
+    if (left_a % step != 0 || left_b % step != 0 || reversed.rank() == kMaxRank)
+      return std::nullopt;
+    reversed.push_back(step);
+    left_a /= step, left_b /= step;
+  }
+  Shape axes;
+  for (int axis = reversed.rank(); axis-- > 0;) axes.push_back(reversed[axis]);
+  return axes;
+}
+
 class Classifier {
  public:
-  Classifier(const Graph& graph, const Group& group) : graph_(graph), group_(group) {}
+  Classifier(const Graph& graph, const Group& group, bool splits_axes)
+      : graph_(graph), group_(group), splits_axes_(splits_axes) {}
 
   std::optional<BlockShape> run() {
     for (const ValueId id : group_.nodes) {
@@ -140,9 +163,32 @@ class Classifier {
     if (!block_.has_rows) block_.extents = squeezed(shape);
     // Rows of one element would be told from their sums by nothing.
     if (block_.has_rows && block_.columns.empty()) return false;
-    for (int axis = 0; axis < block_.extents.rank(); ++axis)
-      if (!block_.columns.contains(axis)) rows_.push_back(block_.extents[axis]);
+    if (splits_axes_ && !split_axes()) return false;
+    rows_ = block_.rows();
     return num_elements(block_.extents) > 0;
+  }
+
+  bool split_axes() {
+    const Shape whole = block_.extents;
+    for (const ValueId id : group_.nodes) {
+      const Shape shape = squeezed(graph_.type(id).shape);
+      if (num_elements(shape) != num_elements(whole)) continue;
+      const auto axes = common_axes(block_.extents, shape);
+      if (!axes) return false;
+      block_.extents = *axes;
+    }
+    Dims columns;
+    int place = 0;
+    for (int axis = 0; axis < whole.rank(); ++axis)
+      for (std::int64_t part = 1; part < whole[axis]; part *= block_.extents[place++])
+        if (block_.columns.contains(axis)) columns.push_back(place);
+    block_.columns = columns;
+    return true;
+  }
+
+  // Whether a value of this shape has an element for each of `axes`.
+  bool covers(const Shape& shape, const Shape& axes) const {
+    return shape == axes || (splits_axes_ && common_axes(axes, shape) == axes);
   }
 
   bool place(ValueId id) {
@@ -150,9 +196,9 @@ class Classifier {
     const Shape shape = squeezed(node.type.shape);
     const bool reduces = row_axes(graph_, id).has_value();
     BlockExtent extent;
-    if (shape == block_.extents)
+    if (covers(shape, block_.extents))
       extent = BlockExtent::element;
-    else if (block_.has_rows && shape == rows_)
+    else if (block_.has_rows && covers(shape, rows_))
       extent = BlockExtent::row;
     else
       return false;
@@ -168,7 +214,7 @@ class Classifier {
     if (known == block_.members.end()) {
       if (std::find(group_.reads.begin(), group_.reads.end(), input) != group_.reads.end())
         return true;
-      const auto member = member_behind(graph_, group_, input);
+      const auto member = member_behind(graph_, group_, input, splits_axes_);
       if (!member || !block_.members.contains(*member)) return false;
       block_.members[input] = block_.members.at(*member);
     }
@@ -181,19 +227,19 @@ class Classifier {
 
   // Whether a value of one number a row is broadcast along the rows, and not along other axes.
   bool is_row_of(const Shape& row, const Shape& shape) const {
-    int place = block_.extents.rank() - 1;
+    int place = block_.extents.rank();
     for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-      if (shape[axis] == 1) continue;
       const int own = axis - (shape.rank() - row.rank());
       const std::int64_t extent = own < 0 ? 1 : row[own];
-      if ((extent == 1) != block_.columns.contains(place)) return false;
-      --place;
+      for (std::int64_t part = 1; part < shape[axis]; part *= block_.extents[place])
+        if ((extent == 1) != block_.columns.contains(--place)) return false;
     }
     return true;
   }
 
   const Graph& graph_;
   const Group& group_;
+  const bool splits_axes_;
   BlockShape block_;
   Shape rows_;
 };
@@ -213,6 +259,12 @@ std::optional<VectorOp> vector_op(Op op) {
   return row == std::end(kRowOps) ? std::nullopt : std::optional(row->code);
 }
 
+Shape BlockShape::rows() const {
+  Shape rows;
+  for (int axis = 0; axis < extents.rank(); ++axis)
+    if (!columns.contains(axis)) rows.push_back(extents[axis]);
+  return rows;
+}
 std::int64_t BlockShape::column_count() const {
   std::int64_t count = 1;
   for (const auto axis : columns) count *= extents[static_cast<int>(axis)];
@@ -220,8 +272,8 @@ std::int64_t BlockShape::column_count() const {
 }
 std::int64_t BlockShape::row_count() const { return num_elements(extents) / column_count(); }
 
-std::optional<BlockShape> block_shape_of(const Graph& graph, const Group& group) {
-  return Classifier(graph, group).run();
+std::optional<BlockShape> block_shape_of(const Graph& graph, const Group& group, bool splits_axes) {
+  return Classifier(graph, group, splits_axes).run();
 }
 
 Shape squeezed(const Shape& shape) {
@@ -231,12 +283,18 @@ Shape squeezed(const Shape& shape) {
   return result;
 }
 
-Strides squeezed_strides(const Layout& layout, const Shape& shape) {
+Strides strides_over(const Shape& extents, const Layout& layout, const Shape& shape) {
   const Strides strides = broadcast_strides(layout.shape, layout.strides, shape);
-  Strides result;
-  for (int axis = 0; axis < shape.rank(); ++axis)
-    if (shape[axis] != 1) result.push_back(strides[axis]);
+  Strides result = Strides::filled(extents.rank(), 0);
+  int place = extents.rank();
+  for (int axis = shape.rank(); axis-- > 0;)
+    for (std::int64_t part = 1; part < shape[axis]; part *= extents[place])
+      result[--place] = strides[axis] * part;
   return result;
+}
+
+Strides squeezed_strides(const Layout& layout, const Shape& shape) {
+  return strides_over(squeezed(shape), layout, shape);
 }
 
 }  // namespace tensor

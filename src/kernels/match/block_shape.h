@@ -29,12 +29,16 @@ struct BlockShape {
   bool has_rows = false;  // some member works on whole rows
   std::map<ValueId, BlockExtent> members;  // views among the members as well
 
+  Shape rows() const;  // the extents that are no columns
   std::int64_t row_count() const;
   std::int64_t column_count() const;
 };
 
-/// nullopt when some operator, type, shape or view has no place in a vector program.
-std::optional<BlockShape> block_shape_of(const Graph& graph, const Group& group);
+/// nullopt when some operator, type, shape or view has no place in a vector program. `splits_axes`:
+/// members may be reshaped inside the group, as group_norm's images are; the block's axes are then
+/// those that every member's axes can be divided into.
+std::optional<BlockShape> block_shape_of(const Graph& graph, const Group& group,
+                                         bool splits_axes = false);
 
 /// f32, and what vector programs widen to it: f16 and bf16.
 bool is_float(DType dtype);
@@ -42,8 +46,10 @@ bool is_float(DType dtype);
 /// Without the axes of extent 1.
 Shape squeezed(const Shape& shape);
 
-/// The strides of an operand of this layout over the axes of `shape` that are not of extent 1, when
-/// it is broadcast to `shape`.
+/// The strides of an operand of this layout that is broadcast to `shape` over `extents`, of which
+/// the axes of `shape` that are not of extent 1 are runs.
+Strides strides_over(const Shape& extents, const Layout& layout, const Shape& shape);
+/// The same over those axes themselves.
 Strides squeezed_strides(const Layout& layout, const Shape& shape);
 
 }  // namespace tensor

@@ -1,6 +1,7 @@
 // The scan family: cumsum, a warp for every line.
 #include "src/core/rounding.h"
 #include "src/kernels/cuda/families.h"
+#include "src/kernels/cuda/generated/lines.h"
 #include "src/kernels/cuda/generated/pack_kernel.h"
 
 namespace tensor::cuda {
@@ -8,21 +9,6 @@ namespace {
 
 constexpr int kScanThreads = 128;  // of a block
 constexpr int kLines = kScanThreads / 32;
-
-struct Lines {
-  Shape extents;
-  Strides strides;
-  std::int64_t step;  // along a line
-  Lines(const Layout& layout, int axis)
-      : extents(layout.shape), strides(layout.strides), step(layout.strides[axis]) {
-    extents.erase(axis);
-    strides.erase(axis);
-  }
-  std::string offset(Extents& numbers) const {
-    return offset_text(extents, strides, "line", numbers, "line") + " + i64(j) * " +
-           numbers.term(step);
-  }
-};
 
 Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machine) {
   const ValueId id = group.nodes[0], from = laid.graph[id].inputs[0];

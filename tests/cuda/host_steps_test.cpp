@@ -1,0 +1,49 @@
+// What of a program for a GPU runs on the host, and that nobody needs to put up with it.
+#include <gtest/gtest.h>
+
+#include "src/compile.h"
+#include "tensor/ops.h"
+#include "tests/cuda/no_engine.h"
+#include "tests/error_of.h"
+
+namespace tensor {
+namespace {
+
+using check::error_of;
+using Tensors = std::vector<Tensor>;
+
+void compile_without_host(const TensorFunction& function, const std::vector<TensorType>& inputs) {
+  detail::compile_until(detail::Until::linked, function, inputs, {.host_steps = false},
+                        testing::target_without_gpu(90));
+}
+
+TEST(HostSteps, AreRefusedByName) {
+  const auto looked_up = [](const Tensors& in) -> Tensors { return {take(in[0], in[1], 0) + 1}; };
+  const std::vector<TensorType> types = {{{100, 8}, f32}, {{3}, i64}};
+  EXPECT_EQ(
+      error_of([&] { compile_without_host(looked_up, types); }),
+      "compile: got operators that no kernel of cuda:0 runs: take : f32(3, 8), need others where "
+      "host_steps is false: set it, or take them out of the function");
+  const auto often = [](const Tensors& in) -> Tensors {
+    Tensors results;
+    for (int i = 0; i < 7; ++i) results.push_back(take(in[0], in[1] + i, 0));
+    return results;
+  };
+  EXPECT_NE(error_of([&] {
+              compile_without_host(often, types);
+            }).find("take : f32(3, 8) and 2 more, need"),
+            std::string::npos);
+}
+
+TEST(HostSteps, AreNotNeeded) {
+  compile_without_host(
+      [](const Tensors& in) -> Tensors {
+        return {softmax(in[0]),    layer_norm(in[0]), sort(in[0]),
+                argsort(in[0], 0), max(in[0], {1}),   argmax(in[0], 1),
+                cumsum(in[0], 1),  var(in[0]),        log_softmax(in[0], 0)};
+      },
+      {{{7, 100000}, f32}});
+}
+
+}  // namespace
+}  // namespace tensor
