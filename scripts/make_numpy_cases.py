@@ -17,9 +17,12 @@ NAMES = {np.dtype(t): name for name, t in TYPES.items()}
 UNARY = {"negative": np.negative, "abs": np.abs, "sign": np.sign, "square": np.square, "sqrt": np.sqrt, "exp": np.exp,
          "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tanh": np.tanh,
          "floor": np.floor, "ceil": np.ceil, "round": np.rint, "isnan": np.isnan, "isfinite": np.isfinite,
-         "logical_not": np.logical_not}
+         "logical_not": np.logical_not, "tan": np.tan, "arcsin": np.arcsin, "arccos": np.arccos, "arctan": np.arctan,
+         "sinh": np.sinh, "cosh": np.cosh, "arcsinh": np.arcsinh, "arccosh": np.arccosh, "arctanh": np.arctanh,
+         "exp2": np.exp2, "log2": np.log2, "log10": np.log10, "trunc": np.trunc, "isinf": np.isinf, "invert": np.invert}
 BINARY = ["add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "maximum", "minimum", "equal",
-          "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor"]
+          "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
+          "fmod", "arctan2", "hypot", "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"]
 
 
 def type_of(function, *arguments):

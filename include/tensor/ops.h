@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -18,12 +19,13 @@
 #include "tensor/axes.h"
 #include "tensor/handle.h"
 #include "tensor/index.h"
+#include "tensor/neural.h"
 
 namespace tensor {
 
 // ---- Elementwise, one input. Integers promote to a floating type where NumPy's function does:
 // bool, u8, i8 -> f16; i16 -> f32; i32, i64 -> f64. negative, sign and relu refuse bool; isnan,
-// isfinite and logical_not give bool; floor, ceil and round copy integers.
+// isinf, isfinite and logical_not give bool; floor, ceil, round and trunc copy integers.
 TENSOR_API Tensor negative(const Tensor& x);
 TENSOR_API Tensor abs(const Tensor& x);
 TENSOR_API Tensor sign(const Tensor& x);
@@ -32,12 +34,24 @@ TENSOR_API Tensor sqrt(const Tensor& x);
 TENSOR_API Tensor rsqrt(const Tensor& x);
 TENSOR_API Tensor reciprocal(const Tensor& x);
 TENSOR_API Tensor exp(const Tensor& x);
+TENSOR_API Tensor exp2(const Tensor& x);
 TENSOR_API Tensor expm1(const Tensor& x);
 TENSOR_API Tensor log(const Tensor& x);
+TENSOR_API Tensor log2(const Tensor& x);
+TENSOR_API Tensor log10(const Tensor& x);
 TENSOR_API Tensor log1p(const Tensor& x);
 TENSOR_API Tensor sin(const Tensor& x);
 TENSOR_API Tensor cos(const Tensor& x);
+TENSOR_API Tensor tan(const Tensor& x);
+TENSOR_API Tensor arcsin(const Tensor& x);
+TENSOR_API Tensor arccos(const Tensor& x);
+TENSOR_API Tensor arctan(const Tensor& x);
+TENSOR_API Tensor sinh(const Tensor& x);
+TENSOR_API Tensor cosh(const Tensor& x);
 TENSOR_API Tensor tanh(const Tensor& x);
+TENSOR_API Tensor arcsinh(const Tensor& x);
+TENSOR_API Tensor arccosh(const Tensor& x);
+TENSOR_API Tensor arctanh(const Tensor& x);
 TENSOR_API Tensor erf(const Tensor& x);
 TENSOR_API Tensor sigmoid(const Tensor& x);
 /// NaN stays, with one exception: compiled for the CPU, right behind a product or convolution, relu
@@ -48,12 +62,24 @@ TENSOR_API Tensor gelu_tanh(const Tensor& x);  ///< the tanh approximation
 TENSOR_API Tensor silu(const Tensor& x);
 TENSOR_API Tensor hardswish(const Tensor& x);
 TENSOR_API Tensor softplus(const Tensor& x);  ///< log(1 + exp(x)), without overflow
+TENSOR_API Tensor mish(const Tensor& x);      ///< x tanh(softplus(x))
+TENSOR_API Tensor selu(const Tensor& x);
+TENSOR_API Tensor hardsigmoid(const Tensor& x);  ///< clip(x + 3, 0, 6) / 6
+TENSOR_API Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);
+TENSOR_API Tensor elu(const Tensor& x, double alpha = 1);  ///< x, or alpha (exp(x) - 1) below 0
 TENSOR_API Tensor floor(const Tensor& x);
 TENSOR_API Tensor ceil(const Tensor& x);
 TENSOR_API Tensor round(const Tensor& x);  ///< halves to even
+TENSOR_API Tensor trunc(const Tensor& x);  ///< towards 0
 TENSOR_API Tensor isnan(const Tensor& x);
+TENSOR_API Tensor isinf(const Tensor& x);
 TENSOR_API Tensor isfinite(const Tensor& x);
 TENSOR_API Tensor logical_not(const Tensor& x);
+/// Every bit of an integer the other way, ~x; of bool, logical_not. UserError on floating types.
+TENSOR_API Tensor invert(const Tensor& x);
+/// Numbers in place of NaN and the infinities: by default 0 and the largest and least of x's type.
+TENSOR_API Tensor nan_to_num(const Tensor& x, double nan = 0, std::optional<double> posinf = {},
+                             std::optional<double> neginf = {});
 /// Converts the element type, always into a copy; floating to integer truncates, out-of-range
 /// values saturate, NaN becomes 0.
 TENSOR_API Tensor astype(const Tensor& x, DType dtype);
@@ -69,10 +95,14 @@ TENSOR_API Tensor divide(const Tensor& a, const Tensor& b);  ///< integers give 
 TENSOR_API Tensor floor_divide(const Tensor& a,
                                const Tensor& b);                ///< integer division by 0 gives 0
 TENSOR_API Tensor remainder(const Tensor& a, const Tensor& b);  ///< the sign of b
+TENSOR_API Tensor fmod(const Tensor& a, const Tensor& b);       ///< the sign of a
 /// UserError on an integer to a negative integer power.
 TENSOR_API Tensor power(const Tensor& a, const Tensor& b);
 TENSOR_API Tensor maximum(const Tensor& a, const Tensor& b);  ///< NaN wins
 TENSOR_API Tensor minimum(const Tensor& a, const Tensor& b);
+/// The angle of the point (b, a), from -pi to pi.
+TENSOR_API Tensor arctan2(const Tensor& a, const Tensor& b);
+TENSOR_API Tensor hypot(const Tensor& a, const Tensor& b);  ///< sqrt(a^2 + b^2), without overflow
 TENSOR_API Tensor equal(const Tensor& a, const Tensor& b);
 TENSOR_API Tensor not_equal(const Tensor& a, const Tensor& b);
 TENSOR_API Tensor less(const Tensor& a, const Tensor& b);
@@ -82,6 +112,13 @@ TENSOR_API Tensor greater_equal(const Tensor& a, const Tensor& b);
 TENSOR_API Tensor logical_and(const Tensor& a, const Tensor& b);
 TENSOR_API Tensor logical_or(const Tensor& a, const Tensor& b);
 TENSOR_API Tensor logical_xor(const Tensor& a, const Tensor& b);
+/// Integers and bool alone. Shifted by a negative number or by all its bits, nothing is left of an
+/// integer (of a negative one to the right, -1).
+TENSOR_API Tensor bitwise_and(const Tensor& a, const Tensor& b);
+TENSOR_API Tensor bitwise_or(const Tensor& a, const Tensor& b);
+TENSOR_API Tensor bitwise_xor(const Tensor& a, const Tensor& b);
+TENSOR_API Tensor left_shift(const Tensor& a, const Tensor& b);
+TENSOR_API Tensor right_shift(const Tensor& a, const Tensor& b);
 
 // ---- Comparing up to rounding, and whole tensors.
 /// bool: |a - b| <= atol + rtol |b|, in f32 or f64. Infinities are close to themselves alone, NaN
@@ -146,15 +183,53 @@ TENSOR_API Tensor all(const Tensor& x, const Axes& axis = {}, bool keepdims = fa
 TENSOR_API Tensor argmax(const Tensor& x, const Axes& axis = {}, bool keepdims = false);
 TENSOR_API Tensor argmin(const Tensor& x, const Axes& axis = {}, bool keepdims = false);
 
+/// How many elements are not 0, i64.
+TENSOR_API Tensor count_nonzero(const Tensor& x, const Axes& axis = {}, bool keepdims = false);
+/// log(sum(exp(x))) without overflow.
+TENSOR_API Tensor logsumexp(const Tensor& x, const Axes& axis = {}, bool keepdims = false);
+/// The norm of order `ord` of vectors: sum(|x|^ord)^(1/ord); the largest (least) |x| for infinity
+/// (its negative), how many are not 0 for 0.
+TENSOR_API Tensor vector_norm(const Tensor& x, double ord = 2, const Axes& axis = {},
+                              bool keepdims = false);
+/// NaN where there is one. Integers and bool give f64.
+TENSOR_API Tensor median(const Tensor& x, const Axes& axis = {}, bool keepdims = false);
+/// Interpolated between the two nearest elements. q of any shape, whose axes come first in the
+/// result; NaN where x has one. UserError on a q outside [0, 1] and where there are no elements.
+TENSOR_API Tensor quantile(const Tensor& x, const Tensor& q, const Axes& axis = {},
+                           bool keepdims = false);
+
 // ---- Scans and sorting (stable; NaN sorts last, as in NumPy). All but topk keep the shape of x.
 /// Integers and bool give i64, which wraps around.
 TENSOR_API Tensor cumsum(const Tensor& x, int axis);
+TENSOR_API Tensor cumprod(const Tensor& x, int axis);
+/// What each element has more than the one before it, n times over; of bool, whether they differ.
+TENSOR_API Tensor diff(const Tensor& x, std::int64_t n = 1, int axis = -1);
 /// Ascending; sort gives x's type, argsort i64.
 TENSOR_API Tensor sort(const Tensor& x, int axis = -1);
 TENSOR_API Tensor argsort(const Tensor& x, int axis = -1);
 /// The k largest along the axis, in descending order: {values, indices (i64)}, whose extent there
 /// is k. NaN counts as the largest (PyTorch's rule). UserError unless 0 <= k <= the axis's extent.
 TENSOR_API std::pair<Tensor, Tensor> topk(const Tensor& x, std::int64_t k, int axis = -1);
+/// Where the elements of v belong in the ascending a (1-d), i64: before equal ones, or behind them
+/// (`right`).
+TENSOR_API Tensor searchsorted(const Tensor& a, const Tensor& v, bool right = false);
+/// {how many elements lie in each of `bins` equal parts of the range, the bounds of the parts}; the
+/// last part has both its bounds. Without a range, from the least to the largest element.
+TENSOR_API std::pair<Tensor, Tensor> histogram(
+    const Tensor& x, std::int64_t bins = 10,
+    const std::optional<std::pair<double, double>>& range = {});
+
+// ---- How many results these have depends on the elements: UserError where x is traced.
+/// The positions of the elements that are not 0, one i64 tensor an axis.
+TENSOR_API std::vector<Tensor> nonzero(const Tensor& x);
+/// The different elements, sorted; all NaN are one.
+TENSOR_API Tensor unique(const Tensor& x);
+/// Also the position of the first of each in the flattened x, x as positions in the values, and how
+/// often each occurs; all i64.
+struct Unique {
+  Tensor values, indices, inverse_indices, counts;
+};
+TENSOR_API Unique unique_all(const Tensor& x);
 
 // ---- Products.
 /// NumPy's matmul: [..., m, k] by [..., k, n] gives [..., m, n]; batch axes broadcast; a 1-d
@@ -163,78 +238,18 @@ TENSOR_API Tensor matmul(const Tensor& a, const Tensor& b);
 /// numpy.dot: matmul up to 2-d, multiply with a 0-d tensor; else a's last axis by b's second to
 /// last, every pair of the others.
 TENSOR_API Tensor dot(const Tensor& a, const Tensor& b);
-/// numpy.einsum, with repeated subscripts and an implicit or explicit output, without "..."
-/// (UserError). Labels are letters: "bij,bjk->bik".
+/// numpy.einsum, with repeated subscripts and an implicit or explicit output. Labels are letters,
+/// "..." all axes beside them: "...ij,...jk->...ik".
 TENSOR_API Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands);
 
-// ---- Neural. Floating types only (UserError otherwise: use astype(f32)), but for linear,
-// max_pool2d and the interpolation `nearest`. The result has the common type of the tensors.
-/// Of x's shape. A line of -inf alone, or with NaN or +inf, becomes NaN as in PyTorch.
-TENSOR_API Tensor softmax(const Tensor& x, int axis = -1);
-TENSOR_API Tensor log_softmax(const Tensor& x, int axis = -1);
-/// Over the last axis of [..., features] with the biased variance; weight and bias [features] or
-/// undefined.
-TENSOR_API Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
-                             double eps = 1e-5);
-/// Inference form over axis 1 of [N, C, ...]: (x - mean) / sqrt(variance + eps) * weight + bias.
-/// All four [C]; weight and bias may be undefined.
-TENSOR_API Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
-                             const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
-/// [N, C, ...] in `num_groups` groups of channels; weight and bias [C] or undefined. UserError
-/// unless num_groups divides C.
-TENSOR_API Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight = {},
-                             const Tensor& bias = {}, double eps = 1e-5);
-/// x · weightᵀ + bias: x [..., in] gives [..., out]; weight [out, in], bias [out] or undefined.
-TENSOR_API Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
-/// softmax(q · kᵀ / sqrt(d) + mask) · v: q [..., queries, d], k [..., keys, d] and v [..., keys, n]
-/// give [..., queries, n]. The mask broadcasts to [..., queries, keys]: a boolean one keeps where
-/// true (a query that keeps none gets NaN), a floating one is added; UserError on other types.
-TENSOR_API Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                                               const Tensor& mask = {});
-
-/// Height and width; one number means both.
-struct Pair {
-  std::int64_t h = 0, w = 0;
-  Pair(std::int64_t both) : h(both), w(both) {}
-  Pair(std::int64_t height, std::int64_t width) : h(height), w(width) {}
-};
-/// `groups` must divide the input and the output channels (UserError).
-struct Conv2dOptions {
-  Pair stride = 1, padding = 0, dilation = 1;
-  std::int64_t groups = 1;
-};
-/// Cross-correlation of x [N, C, H, W] with weight [O, C / groups, kh, kw], zero padding; bias [O]
-/// or undefined. Gives [N, O, H', W'], rounded down, where
-/// H' = (H + 2 padding - dilation (kh - 1) - 1) / stride + 1. UserError where the kernel is larger
-/// than the padded image.
-TENSOR_API Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
-                         const Conv2dOptions& options = {});
-/// output_padding must be less than the stride or the dilation (UserError).
-struct ConvTranspose2dOptions {
-  Pair stride = 1, padding = 0, output_padding = 0, dilation = 1;
-  std::int64_t groups = 1;
-};
-/// The gradient of conv2d: x [N, C, H, W], weight [C, O / groups, kh, kw]; bias [O] or undefined.
-/// Gives [N, O, H', W'] where
-/// H' = (H - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1.
-TENSOR_API Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
-                                   const ConvTranspose2dOptions& options = {});
-/// Pools of x [N, C, H, W] give [N, C, H', W'] with H' = (H + 2 padding - kernel) / stride + 1,
-/// rounded down; stride 0 means the kernel's size. UserError where the padding is more than half
-/// the kernel, or the kernel larger than the padded image. Here padding counts as minus infinity.
-TENSOR_API Tensor max_pool2d(const Tensor& x, Pair kernel_size, Pair stride = 0, Pair padding = 0);
-/// Padding counts as zeros that are averaged in (PyTorch's count_include_pad).
-TENSOR_API Tensor avg_pool2d(const Tensor& x, Pair kernel_size, Pair stride = 0, Pair padding = 0);
-
-enum class Interpolation { nearest, bilinear, bicubic };
-struct InterpolateOptions {
-  Interpolation mode = Interpolation::nearest;
-  bool align_corners = false;  ///< bilinear and bicubic (UserError otherwise)
-  bool antialias = false;      ///< bilinear and bicubic without align_corners; Pillow's kernels
-};
-/// Resizes x [N, C, H, W] to [N, C, size.h, size.w] as torch.nn.functional.interpolate(size=...)
-/// does. UserError on empty images and sizes.
-TENSOR_API Tensor interpolate(const Tensor& x, Pair size, const InterpolateOptions& options = {});
+/// Every element of a by every one of b: [a.size(), b.size()].
+TENSOR_API Tensor outer(const Tensor& a, const Tensor& b);
+/// The sum of products over the last `axes` axes of a and the first of b, or over the given ones.
+TENSOR_API Tensor tensordot(const Tensor& a, const Tensor& b, int axes = 2);
+TENSOR_API Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& axes_of_a,
+                            const Dims& axes_of_b);
+/// Of vectors of 3 elements along the axis.
+TENSOR_API Tensor cross(const Tensor& a, const Tensor& b, int axis = -1);
 
 // ---- Shapes. These are views wherever the strides allow it.
 /// One extent may be -1. A view if the layout allows it, otherwise a copy.
@@ -242,6 +257,12 @@ TENSOR_API Tensor reshape(const Tensor& x, const Shape& shape);
 TENSOR_API Tensor transpose(const Tensor& x);  ///< axes reversed
 /// Axis i of the result is axes[i] of x; each axis once.
 TENSOR_API Tensor transpose(const Tensor& x, const Dims& axes);
+/// The axes `source` at the places `destination`; the others stay in order.
+TENSOR_API Tensor moveaxis(const Tensor& x, const Dims& source, const Dims& destination);
+TENSOR_API Tensor moveaxis(const Tensor& x, int source, int destination);
+TENSOR_API Tensor ravel(const Tensor& x);  ///< reshape(x, {-1})
+/// The diagonal `offset` of the matrices of two axes, as the last axis of the result.
+TENSOR_API Tensor diagonal(const Tensor& x, std::int64_t offset = 0, int axis1 = 0, int axis2 = 1);
 TENSOR_API Tensor swapaxes(const Tensor& x, int a, int b);
 /// A new axis of extent 1, which is `axis` in the result.
 TENSOR_API Tensor expand_dims(const Tensor& x, int axis);
@@ -263,10 +284,31 @@ TENSOR_API std::vector<Tensor> split(const Tensor& x, std::int64_t sections, int
 TENSOR_API Tensor pad(const Tensor& x,
                       const std::vector<std::pair<std::int64_t, std::int64_t>>& pad_width,
                       const Tensor& constant_value = 0);
+/// What `pad` puts around x: copies of its outermost elements, or x mirrored at these, or mirrored
+/// so that they come twice, or x again and again.
+enum class PadMode { edge, reflect, symmetric, wrap };
+/// UserError where an axis to be widened is empty.
+TENSOR_API Tensor pad(const Tensor& x,
+                      const std::vector<std::pair<std::int64_t, std::int64_t>>& pad_width,
+                      PadMode mode);
 /// x beside itself reps[i] times along every axis; axes that x or reps lack count as 1.
 TENSOR_API Tensor tile(const Tensor& x, const Dims& reps);
 /// Every element `repeats` times along the axis.
 TENSOR_API Tensor repeat(const Tensor& x, std::int64_t repeats, int axis);
+/// The elements moved on by so many places, those at the end to the beginning: of the flattened x,
+/// or along axes.
+TENSOR_API Tensor roll(const Tensor& x, std::int64_t shift);
+TENSOR_API Tensor roll(const Tensor& x, std::int64_t shift, int axis);
+TENSOR_API Tensor roll(const Tensor& x, const Dims& shift, const Dims& axis);
+/// The vectors broadcast against each other, each along an axis of its own: the first along axis 1
+/// and the second along axis 0 ("xy"), or each along its number ("ij").
+TENSOR_API std::vector<Tensor> meshgrid(const std::vector<Tensor>& x,
+                                        std::string_view indexing = "xy");
+/// Of a vector, the matrix with it on the diagonal k and zeros elsewhere; of a matrix, a copy of
+/// that diagonal.
+TENSOR_API Tensor diag(const Tensor& x, std::int64_t k = 0);
+/// The sum of that diagonal.
+TENSOR_API Tensor trace(const Tensor& x, std::int64_t offset = 0, int axis1 = 0, int axis2 = 1);
 /// x [..., rows, columns] with zeros above (tril) or below (triu) the diagonal `k` (0: the main
 /// one, above 0: to the right).
 TENSOR_API Tensor tril(const Tensor& x, std::int64_t k = 0);
@@ -277,6 +319,15 @@ TENSOR_API Tensor take(const Tensor& x, const Tensor& indices, int axis);
 /// x[..., indices[..., i, ...], ...]: one index an element, of as many axes as x. Both are
 /// broadcast but for `axis`, which has the indices' extent. Errors as in take.
 TENSOR_API Tensor take_along_axis(const Tensor& x, const Tensor& indices, int axis);
+/// A copy of x with values[..., i, ...] at [..., indices[..., i, ...], ...], of several for one
+/// place the last one. indices and values are broadcast to x but for `axis`. Errors as in take.
+TENSOR_API Tensor put_along_axis(const Tensor& x, const Tensor& indices, const Tensor& values,
+                                 int axis);
+/// x[i, j, ...] for every index (i, j, ...) of up to x.rank() numbers in the last axis of the
+/// indices. The first `batch_dims` axes of both are the same. Errors as in take.
+TENSOR_API Tensor gather_nd(const Tensor& x, const Tensor& indices, int batch_dims = 0);
+/// A copy of x with updates at such indices; of several for one place the last one.
+TENSOR_API Tensor scatter_nd(const Tensor& x, const Tensor& indices, const Tensor& updates);
 
 // ---- By name.
 /// Calls an operator by its name above with named attributes, as a file of test cases or another

@@ -28,30 +28,39 @@ struct Term {
   Labels labels;
 };
 
+// "..." while the ranks are not known, and then one label an axis, of the characters that are no
+// letters but lie near them in ASCII.
+constexpr char kDots = '.';
+constexpr std::string_view kAxesOfDots = "[\\]^_`{|}~\x7f";
+
 bool has(const Labels& labels, char label) { return labels.find(label) != Labels::npos; }
 
 Labels parse_labels(std::string_view text, std::string_view equation) {
   Labels labels;
-  for (const char c : text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
     if (c == ' ') continue;
-    if (c == '.')
-      fail("einsum", "\"...\" is not supported, got \"", equation, "\": name every axis");
-    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')))
+    if (c == '.') {
+      if (text.substr(i, 3) != "..." || has(labels, kDots))
+        fail("einsum", "got '.' in \"", equation, "\", need one \"...\" of an operand's axes");
+      i += 2;
+    } else if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))) {
       fail("einsum", "got '", c, "' in \"", equation, "\", need letters, commas and one \"->\"");
+    }
     labels.push_back(c);
   }
   return labels;
 }
 
-// Without "->": the labels that occur once, in alphabetical order.
+// Without "->": the axes of "...", then the labels that occur once, in alphabetical order.
 Labels implicit_output(const std::vector<Labels>& inputs) {
   Labels all;
   for (const Labels& labels : inputs) all += labels;
   Labels output;
   for (const char label : all)
-    if (std::count(all.begin(), all.end(), label) == 1) output.push_back(label);
+    if (label != kDots && std::count(all.begin(), all.end(), label) == 1) output.push_back(label);
   std::sort(output.begin(), output.end());
-  return output;
+  return has(all, kDots) ? kDots + output : output;
 }
 
 Equation parse(std::string_view text) {
@@ -71,11 +80,38 @@ Equation parse(std::string_view text) {
   for (const char label : result.output) {
     if (std::count(result.output.begin(), result.output.end(), label) > 1)
       fail("einsum", "the output of \"", text, "\" names '", label, "' twice");
-    if (std::none_of(result.inputs.begin(), result.inputs.end(),
-                     [&](const Labels& in) { return has(in, label); }))
+    if (label != kDots && std::none_of(result.inputs.begin(), result.inputs.end(),
+                                       [&](const Labels& in) { return has(in, label); }))
       fail("einsum", "the output of \"", text, "\" names '", label, "', which no input has");
   }
   return result;
+}
+
+// Writes labels in place of "...", which stands for the last of so many axes everywhere.
+void name_dots(Equation& equation, std::string_view text, const std::vector<Tensor>& operands) {
+  std::size_t most = 0;
+  const auto replace = [](Labels& labels, std::size_t count) {
+    if (const std::size_t at = labels.find(kDots); at != Labels::npos)
+      labels.replace(at, 1, kAxesOfDots.substr(kAxesOfDots.size() - count));
+  };
+  for (std::size_t i = 0; i < std::min(operands.size(), equation.inputs.size()); ++i) {
+    Labels& labels = equation.inputs[i];
+    const auto rank = static_cast<std::size_t>(operands[i].rank());
+    if (!has(labels, kDots)) continue;
+    if (rank + 1 < labels.size())
+      fail("einsum", "\"", text, "\" names ", labels.size() - 1, " axes and \"...\" of the shape ",
+           operands[i].shape());
+    const std::size_t count = rank + 1 - labels.size();
+    if (count > kAxesOfDots.size())
+      fail("einsum", "\"...\" in \"", text, "\" stands for ", count, " axes of the shape ",
+           operands[i].shape(), ", need at most ", kAxesOfDots.size());
+    most = std::max(most, count);
+    replace(labels, count);
+  }
+  if (most > 0 && !has(equation.output, kDots))
+    fail("einsum", "the output of \"", text, "\" has no \"...\", but the operands have ", most,
+         " axes for it");
+  replace(equation.output, most);
 }
 
 Tensor transposed(const Tensor& x, const Labels& from, const Labels& to) {
@@ -204,8 +240,8 @@ Term combine(const Term& a, const Term& b, const Labels& needed, const Extents& 
           labels};
 }
 
-std::vector<Term> bind(const Equation& equation, std::string_view text,
-                       const std::vector<Tensor>& operands) {
+std::vector<Term> terms_of(const Equation& equation, std::string_view text,
+                           const std::vector<Tensor>& operands) {
   if (equation.inputs.size() != operands.size())
     fail("einsum", "\"", text, "\" names ", equation.inputs.size(), " operands, got ",
          operands.size());
@@ -326,8 +362,9 @@ class Contraction {
 }  // namespace
 
 Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands) {
-  const Equation parsed = parse(equation);
-  std::vector<Term> terms = bind(parsed, equation, operands);
+  Equation parsed = parse(equation);
+  name_dots(parsed, equation, operands);
+  std::vector<Term> terms = terms_of(parsed, equation, operands);
   const Extents extents = extents_of(terms, equation);
   for (Term& term : terms) drop_stretched(term, extents);
   const Term result = Contraction(std::move(terms), parsed.output, extents).run();

@@ -1,4 +1,5 @@
-// Operators that move whole elements to other places: concatenate, pad, take, take_along_axis. They
+// Operators that move whole elements to other places: concatenate, pad, take, take_along_axis,
+// put_along_axis. They
 // never look at values, so their loops are written for an element's size rather than for its type.
 #include "src/ops/gather.h"
 
@@ -115,7 +116,8 @@ void eval_pad(std::span<const ConstView> in, const Attrs& attrs, const View& out
   move_elements(in[0], inside);
 }
 
-// ---- take and take_along_axis. Attribute: axis; the second input holds i64 indices.
+// ---- take, take_along_axis and put_along_axis. Attribute: axis; the second input holds i64
+// indices.
 
 void check_indices(const TensorType& indices, std::string_view where) {
   if (indices.dtype != i64) fail(where, "got indices of ", indices.dtype, ", need i64");
@@ -177,6 +179,41 @@ void eval_take_along_axis(std::span<const ConstView> in, const Attrs& attrs, con
                  broadcast_strides(indices.shape, indices.strides, out.shape), strides);
 }
 
+TensorType infer_put_along_axis(std::span<const TensorType> in, const Attrs& attrs) {
+  const TensorType places = infer_take_along_axis(in.first(2), attrs);
+  if (in[2].dtype != in[0].dtype)
+    fail("put_along_axis", "got ", in[0], " and ", in[2], ", need equal types");
+  if (!(broadcast_shapes(places.shape, in[2].shape, "put_along_axis") == places.shape))
+    fail("put_along_axis", "got values of the shape ", in[2].shape, " for places of the shape ",
+         places.shape);
+  Shape others = places.shape;
+  const int axis = axis_of(attrs, others.rank(), "put_along_axis");
+  others[axis] = in[0].shape[axis];
+  if (!(others == in[0].shape))
+    fail("put_along_axis", "got indices of the shape ", in[1].shape, " for the shape ", in[0].shape,
+         ", which is stretched on axis ", axis, " alone");
+  return in[0];
+}
+
+void eval_put_along_axis(std::span<const ConstView> in, const Attrs& attrs, const View& out) {
+  const ConstView &x = in[0], &indices = in[1], &values = in[2];
+  move_elements(x, out);
+  const int axis = axis_of(attrs, x.rank(), "put_along_axis");
+  Shape places = x.shape;
+  places[axis] = indices.shape[axis];
+  Strides strides = out.strides;
+  strides[axis] = 0;
+  const auto size = static_cast<std::size_t>(item_size(x.dtype));
+  const auto move = [&](std::int64_t from, std::int64_t at, std::int64_t to) {
+    const std::int64_t index =
+        resolve_index(indices.as<std::int64_t>()[at], x.shape, axis, "put_along_axis");
+    std::memcpy(shifted(out, to + index * out.strides[axis]).data, shifted(values, from).data,
+                size);
+  };
+  for_each_index(places, move, broadcast_strides(values.shape, values.strides, places),
+                 broadcast_strides(indices.shape, indices.strides, places), strides);
+}
+
 constexpr OpInfo row(Op op, std::string_view name, int min_inputs, int max_inputs,
                      decltype(OpInfo::infer) infer, decltype(OpInfo::eval) eval) {
   return {op, name, min_inputs, max_inputs, Pattern::injective, infer, eval};
@@ -186,13 +223,20 @@ constexpr OpInfo kGatherRows[] = {
     row(Op::pad, "pad", 2, 2, infer_pad, eval_pad),
     row(Op::take, "take", 2, 2, infer_take, eval_take),
     row(Op::take_along_axis, "take_along_axis", 2, 2, infer_take_along_axis, eval_take_along_axis),
+    {Op::put_along_axis, "put_along_axis", 3, 3, Pattern::opaque, infer_put_along_axis,
+     eval_put_along_axis},
 };
+
+Tensor whole_indices(const Tensor& indices, std::string_view where) {
+  if (kind_of(indices.dtype()) != Kind::integer)
+    fail(where, "got indices of ", indices.dtype(), ", need integers");
+  return cast(indices, i64);
+}
 
 Tensor gathered(Op op, const Tensor& x, const Tensor& indices, int axis) {
   const std::string_view where = info(op).name;
-  if (kind_of(indices.dtype()) != Kind::integer)
-    fail(where, "got indices of ", indices.dtype(), ", need integers");
-  return apply_op(op, {x, cast(indices, i64)}, {{"axis", normalize_axis(axis, x.rank(), where)}});
+  return apply_op(op, {x, whole_indices(indices, where)},
+                  {{"axis", normalize_axis(axis, x.rank(), where)}});
 }
 
 }  // namespace
@@ -237,6 +281,13 @@ Tensor take(const Tensor& x, const Tensor& indices, int axis) {
 
 Tensor take_along_axis(const Tensor& x, const Tensor& indices, int axis) {
   return gathered(Op::take_along_axis, x, indices, axis);
+}
+
+Tensor put_along_axis(const Tensor& x, const Tensor& indices, const Tensor& values, int axis) {
+  check_fits(values, x.dtype(), "put_along_axis", "convert the tensor with astype first");
+  return apply_op(Op::put_along_axis,
+                  {x, whole_indices(indices, "put_along_axis"), cast(values, x.dtype())},
+                  {{"axis", normalize_axis(axis, x.rank(), "put_along_axis")}});
 }
 
 }  // namespace tensor

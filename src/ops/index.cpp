@@ -44,27 +44,6 @@ SliceRange resolve(const Slice& slice, std::int64_t extent) {
 constexpr std::string_view kTakeInstead =
     "positions in a tensor are not traced as an index: use take() or take_along_axis()";
 
-// The positions of the true elements of a mask, one i64 tensor an axis.
-std::vector<Tensor> nonzero(const Tensor& mask) {
-  detail::require_values(mask, "index",
-                         "how many elements a boolean mask picks depends on them: use where()");
-  std::vector<std::vector<std::int64_t>> positions(static_cast<std::size_t>(mask.rank()));
-  Dims index = Dims::filled(mask.rank(), 0);
-  const Tensor here = mask.to(Device());
-  for (const bool value : here.elements<bool>()) {
-    if (value)
-      for (int axis = 0; axis < mask.rank(); ++axis)
-        positions[static_cast<std::size_t>(axis)].push_back(index[axis]);
-    for (int axis = mask.rank() - 1; axis >= 0; --axis) {
-      if (++index[axis] < mask.shape(axis)) break;
-      index[axis] = 0;
-    }
-  }
-  std::vector<Tensor> result;
-  for (const auto& axis : positions) result.push_back(array(axis));
-  return result;
-}
-
 // How many axes of x an item takes.
 int consumed(const Index& item) {
   return std::visit(
@@ -107,6 +86,8 @@ std::vector<Index> expand(const Tensor& x, const std::vector<Index>& indices) {
           fail("index", "the mask has the shape ", positions->shape(),
                ", which does not fit the shape ", x.shape(), " from axis ", axis);
       if (positions->rank() == 0) fail("index", "a 0-d mask is not supported: use where()");
+      detail::require_values(*positions, "index",
+                             "how many elements a boolean mask picks depends on them: use where()");
       for (Tensor& along : nonzero(*positions)) result.emplace_back(std::move(along));
       axis += positions->rank();
     } else {
@@ -218,12 +199,6 @@ Dims result_order(int position_rank, int rest_rank, int result_axis) {
   for (int i = 0; i < position_rank; ++i) axes.push_back(i);
   for (int i = result_axis; i < rest_rank; ++i) axes.push_back(position_rank + i);
   return axes;
-}
-
-Shape joined(const Shape& a, const Shape& b) {
-  Shape result = a;
-  for (const auto extent : b) result.push_back(extent);
-  return result;
 }
 
 // Copies between the gathered elements of base and `packed`, whose axes are [positions...,

@@ -161,9 +161,6 @@ DType common_type(const Tensor& x, std::initializer_list<Tensor> vectors, std::s
   return floating_result_type(inputs, where);
 }
 
-// The type to compute in: several roundings to a 16-bit type would add up.
-DType wide(DType dtype) { return item_size(dtype) == 2 ? f32 : dtype; }
-
 }  // namespace
 
 std::span<const OpInfo> layer_norm_ops() { return kLayerNormRows; }
@@ -184,13 +181,13 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
                   const Tensor& weight, const Tensor& bias, double eps) {
   const DType dtype = common_type(x, {running_mean, running_var, weight, bias}, "batch_norm");
   const auto channels = [&](const Tensor& vector, std::string_view what) {
-    return cast(per_channel(vector, x, "batch_norm", what), wide(dtype));
+    return cast(per_channel(vector, x, "batch_norm", what), wide_type(dtype));
   };
   Tensor scale = rsqrt(channels(running_var, "variance") + eps);
   if (weight.defined()) scale = scale * channels(weight, "weight");
   Tensor shift = -channels(running_mean, "mean") * scale;
   if (bias.defined()) shift = shift + channels(bias, "bias");
-  return cast(cast(x, wide(dtype)) * scale + shift, dtype);
+  return cast(cast(x, wide_type(dtype)) * scale + shift, dtype);
 }
 
 Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight,
@@ -200,12 +197,12 @@ Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight
     fail("group_norm", "cannot put ", x.shape(1), " channels into ", num_groups, " equal groups");
   std::int64_t group = x.shape(1) / num_groups;
   for (int axis = 2; axis < x.rank(); ++axis) group *= x.shape(axis);
-  const Tensor groups = reshape(cast(x, wide(dtype)), {x.shape(0), num_groups, group});
+  const Tensor groups = reshape(cast(x, wide_type(dtype)), {x.shape(0), num_groups, group});
   Tensor result = reshape(layer_norm(groups, {}, {}, eps), x.shape());
   if (weight.defined())
-    result = result * cast(per_channel(weight, x, "group_norm", "weight"), wide(dtype));
+    result = result * cast(per_channel(weight, x, "group_norm", "weight"), wide_type(dtype));
   if (bias.defined())
-    result = result + cast(per_channel(bias, x, "group_norm", "bias"), wide(dtype));
+    result = result + cast(per_channel(bias, x, "group_norm", "bias"), wide_type(dtype));
   return cast(result, dtype);
 }
 

@@ -44,6 +44,8 @@ enum class Promotion : std::uint8_t {
   counting,    // the common type, bool counts as i8
   quotient,    // the common type, integers become f64
   logical,     // bool
+  bits,        // the common type, but no floating one
+  shifts,      // likewise, bool counts as i8
 };
 
 /// Where a view operator's result lies inside its input.

@@ -46,6 +46,10 @@ bool is_promoted(DType dtype, Promotion promotion) {
       return is_floating(dtype);
     case Promotion::logical:
       return dtype == boolean;
+    case Promotion::bits:
+      return !is_floating(dtype);
+    case Promotion::shifts:
+      return kind_of(dtype) == Kind::integer;
   }
   return false;
 }

@@ -48,7 +48,21 @@ void float_loop(float* to, const float* const* from, const std::int64_t* strides
   }
 }
 
-enum class Domain { floating, number, any };  // which element types an operator is defined on
+// Of integers of 8 and 16 bits and bool, as floats.
+template <auto f>
+void whole_loop(float* to, const float* const* from, const std::int64_t* strides,
+                std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i)
+    to[i] = static_cast<float>(f(static_cast<std::int32_t>(from[0][i * strides[0]]),
+                                 static_cast<std::int32_t>(from[1][i * strides[1]])));
+}
+
+enum class Domain {
+  floating,
+  number,
+  whole,
+  any
+};  // which element types an operator is defined on
 
 template <Domain domain, class Body>
 void dispatch_domain(DType dtype, std::string_view where, Body&& body) {
@@ -58,6 +72,9 @@ void dispatch_domain(DType dtype, std::string_view where, Body&& body) {
     dispatch(dtype, [&]<class Tag>(Tag tag) {
       if constexpr (domain == Domain::number && std::is_same_v<typename Tag::type, bool>)
         internal_error(where, "got a boolean tensor after type inference");
+      else if constexpr (domain == Domain::whole &&
+                         std::is_floating_point_v<Compute<typename Tag::type>>)
+        internal_error(where, "got a floating tensor after type inference");
       else
         body(tag);
     });
@@ -242,9 +259,22 @@ constexpr OpInfo compare(Op op, std::string_view name,
            float_loop<f, 2>));
 }
 
+// Of bits; those that 32 bits compute right for narrower types have a loop of floats.
+template <auto f>
+constexpr OpInfo of_bits(Op op, std::string_view name, std::string_view device = {},
+                         Promotion promotion = Promotion::bits) {
+  return exact_on_integers(
+      with(row(op, name, 2, infer_binary, eval_binary<Domain::whole, false, f>, promotion, device),
+           whole_loop<f>));
+}
+
 constexpr auto kAdd = [](auto a, auto b) { return a + b; };
 constexpr auto kSubtract = [](auto a, auto b) { return a - b; };
 constexpr auto kMultiply = [](auto a, auto b) { return a * b; };
+
+// PyTorch's constants (Klambauer et al., "Self-Normalizing Neural Networks", 2017).
+constexpr double kSeluAlpha = 1.6732632423543772848170429916717;
+constexpr double kSeluScale = 1.0507009873554804934193349852946;
 
 constexpr OpInfo kPointwiseRows[] = {
     exact(unary<[](auto x) { return negated(x); }>(Op::negative, "negative")),
@@ -257,14 +287,26 @@ constexpr OpInfo kPointwiseRows[] = {
                                                       "reciprocal_square_root"),
     floating<[](auto x) { return 1 / x; }>(Op::reciprocal, "reciprocal", {10, 0}),
     floating<[](auto x) { return std::exp(x); }>(Op::exp, "exp", {10, 1}, "exponential"),
+    floating<[](auto x) { return std::exp2(x); }>(Op::exp2, "exp2"),
     floating<[](auto x) { return std::expm1(x); }>(Op::expm1, "expm1", {20, 10},
                                                    "exponential_less_1"),
     floating<[](auto x) { return std::log(x); }>(Op::log, "log", {10, 1}, "logarithm"),
+    floating<[](auto x) { return std::log2(x); }>(Op::log2, "log2"),
+    floating<[](auto x) { return std::log10(x); }>(Op::log10, "log10"),
     floating<[](auto x) { return std::log1p(x); }>(Op::log1p, "log1p", {20, 10},
                                                    "logarithm_of_1_plus"),
     floating<[](auto x) { return std::sin(x); }>(Op::sin, "sin", {60, 1}, "sine"),
     floating<[](auto x) { return std::cos(x); }>(Op::cos, "cos", {60, 1}, "cosine"),
+    floating<[](auto x) { return std::tan(x); }>(Op::tan, "tan", {60, 10}),
+    floating<[](auto x) { return std::asin(x); }>(Op::arcsin, "arcsin", {20, 10}, "asin"),
+    floating<[](auto x) { return std::acos(x); }>(Op::arccos, "arccos", {20, 10}, "acos"),
+    floating<[](auto x) { return std::atan(x); }>(Op::arctan, "arctan", {20, 10}, "atan"),
+    floating<[](auto x) { return std::sinh(x); }>(Op::sinh, "sinh"),
+    floating<[](auto x) { return std::cosh(x); }>(Op::cosh, "cosh"),
     floating<[](auto x) { return std::tanh(x); }>(Op::tanh, "tanh", {20, 1}, "hyperbolic_tangent"),
+    floating<[](auto x) { return std::asinh(x); }>(Op::arcsinh, "arcsinh", {30, 10}, "asinh"),
+    floating<[](auto x) { return std::acosh(x); }>(Op::arccosh, "arccosh", {30, 10}, "acosh"),
+    floating<[](auto x) { return std::atanh(x); }>(Op::arctanh, "arctanh", {30, 10}, "atanh"),
     floating<[](auto x) { return std::erf(x); }>(Op::erf, "erf", {20, 1}, "error_function"),
     floating<[](auto x) { return logistic(x); }>(Op::sigmoid, "sigmoid", {10, 1}),
     exact(unary<[](auto x) { return greater_or_nan(x, decltype(x)(0)); }>(Op::relu, "relu")),
@@ -274,13 +316,23 @@ constexpr OpInfo kPointwiseRows[] = {
     floating<[](auto x) { return x * relu6(x + 3) / 6; }>(Op::hardswish, "hardswish", {2, 0}),
     composed<[](const Tensor& x) { return maximum(x, 0) + log1p(exp(-abs(x))); }>(Op::softplus,
                                                                                   "softplus"),
+    composed<[](const Tensor& x) { return x * tanh(softplus(x)); }>(Op::mish, "mish"),
+    composed<[](const Tensor& x) { return kSeluScale * where(x > 0, x, kSeluAlpha * expm1(x)); }>(
+        Op::selu, "selu"),
+    composed<[](const Tensor& x) { return minimum(maximum(x + 3, 0), 6) / 6; }>(Op::hardsigmoid,
+                                                                                "hardsigmoid"),
     rounding<[](auto x) { return std::floor(x); }>(Op::floor, "floor", "round_down"),
     rounding<[](auto x) { return std::ceil(x); }>(Op::ceil, "ceil", "round_up"),
     rounding<[](auto x) { return std::nearbyint(x); }>(Op::round, "round", "round_to_even"),
+    rounding<[](auto x) { return std::trunc(x); }>(Op::trunc, "trunc", "trunc"),
     predicate<[](auto x) { return x != x; }>(Op::isnan, "isnan", "is_nan"),
     predicate<[](auto x) { return std::isfinite(static_cast<double>(x)); }>(
         Op::isfinite, "isfinite", "is_finite"),
+    predicate<[](auto x) { return std::isinf(static_cast<double>(x)); }>(Op::isinf, "isinf",
+                                                                         "is_infinite"),
     predicate<[](auto x) { return !x; }>(Op::logical_not, "logical_not"),
+    row(Op::invert, "invert", 1, infer_unary,
+        eval_unary<Domain::whole, false, [](auto x) { return inverted(x); }>, Promotion::bits),
     exact_on_integers(
         row(Op::astype, "astype", 1, infer_astype, eval_cast, Promotion::none, "convert")),
     exact_on_integers(row(Op::copy, "copy", 1, infer_unary, eval_cast, Promotion::same, "convert")),
@@ -297,8 +349,19 @@ constexpr OpInfo kPointwiseRows[] = {
         Op::floor_divide, "floor_divide", Promotion::counting, "", {60, 10}),
     binary<[](auto a, auto b) { return modulo(a, b); }, Domain::number>(
         Op::remainder, "remainder", Promotion::counting, "remainder_of", {60, 10}),
+    binary<[](auto a, auto b) { return truncated_rest(a, b); }>(
+        Op::fmod, "fmod", Promotion::counting, "truncated_rest_of", {60, 10}),
     binary<[](auto a, auto b) { return raised(a, b); }, Domain::number>(
         Op::power, "power", Promotion::counting, "raised", {60, 10}),
+    binary<[](auto a, auto b) { return std::atan2(a, b); }, Domain::floating>(
+        Op::arctan2, "arctan2", Promotion::floating, "atan2", {40, 10}),
+    binary<[](auto a, auto b) { return std::hypot(a, b); }, Domain::floating>(
+        Op::hypot, "hypot", Promotion::floating, "hypot", {30, 10}),
+    composed<[](const Tensor& x, const Tensor& slope) { return where(x > 0, x, slope * x); }>(
+        Op::leaky_relu, "leaky_relu"),
+    composed<[](const Tensor& x, const Tensor& alpha) {
+      return where(x > 0, x, alpha * expm1(x));
+    }>(Op::elu, "elu"),
     exact_on_integers(
         binary<[](auto a, auto b) { return greater_or_nan(a, b); }>(Op::maximum, "maximum")),
     exact_on_integers(
@@ -315,6 +378,14 @@ constexpr OpInfo kPointwiseRows[] = {
                                                    Promotion::logical),
     compare<[](auto a, auto b) { return bool(a) != bool(b); }>(Op::logical_xor, "logical_xor",
                                                                Promotion::logical),
+    of_bits<[](auto a, auto b) { return a & b; }>(Op::bitwise_and, "bitwise_and"),
+    of_bits<[](auto a, auto b) { return a | b; }>(Op::bitwise_or, "bitwise_or"),
+    of_bits<[](auto a, auto b) { return a ^ b; }>(Op::bitwise_xor, "bitwise_xor"),
+    row(Op::left_shift, "left_shift", 2, infer_binary,
+        eval_binary<Domain::whole, false, [](auto a, auto b) { return shifted_left(a, b); }>,
+        Promotion::shifts),
+    of_bits<[](auto a, auto b) { return shifted_right(a, b); }>(Op::right_shift, "right_shift", {},
+                                                                Promotion::shifts),
     exact_on_integers(
         row(Op::where, "where", 3, infer_where, eval_where, Promotion::none, "choose")),
 };
@@ -339,6 +410,11 @@ std::optional<DType> working_type(const OpInfo& row, std::span<const Tensor> inp
     case Promotion::small:
     case Promotion::counting:
       return flags ? i8 : dtype;
+    case Promotion::bits:
+    case Promotion::shifts:
+      if (is_floating(dtype))
+        fail(row.name, "is not defined on ", dtype, ": it has no bits that count, use astype(i64)");
+      return flags && row.promotion == Promotion::shifts ? i8 : dtype;
     case Promotion::floating:
       return floating_type(dtype);
     case Promotion::quotient:
@@ -371,12 +447,24 @@ Tensor sqrt(const Tensor& x) { return elementwise(Op::sqrt, {x}); }
 Tensor rsqrt(const Tensor& x) { return elementwise(Op::rsqrt, {x}); }
 Tensor reciprocal(const Tensor& x) { return elementwise(Op::reciprocal, {x}); }
 Tensor exp(const Tensor& x) { return elementwise(Op::exp, {x}); }
+Tensor exp2(const Tensor& x) { return elementwise(Op::exp2, {x}); }
 Tensor expm1(const Tensor& x) { return elementwise(Op::expm1, {x}); }
 Tensor log(const Tensor& x) { return elementwise(Op::log, {x}); }
+Tensor log2(const Tensor& x) { return elementwise(Op::log2, {x}); }
+Tensor log10(const Tensor& x) { return elementwise(Op::log10, {x}); }
 Tensor log1p(const Tensor& x) { return elementwise(Op::log1p, {x}); }
 Tensor sin(const Tensor& x) { return elementwise(Op::sin, {x}); }
 Tensor cos(const Tensor& x) { return elementwise(Op::cos, {x}); }
+Tensor tan(const Tensor& x) { return elementwise(Op::tan, {x}); }
+Tensor arcsin(const Tensor& x) { return elementwise(Op::arcsin, {x}); }
+Tensor arccos(const Tensor& x) { return elementwise(Op::arccos, {x}); }
+Tensor arctan(const Tensor& x) { return elementwise(Op::arctan, {x}); }
+Tensor sinh(const Tensor& x) { return elementwise(Op::sinh, {x}); }
+Tensor cosh(const Tensor& x) { return elementwise(Op::cosh, {x}); }
 Tensor tanh(const Tensor& x) { return elementwise(Op::tanh, {x}); }
+Tensor arcsinh(const Tensor& x) { return elementwise(Op::arcsinh, {x}); }
+Tensor arccosh(const Tensor& x) { return elementwise(Op::arccosh, {x}); }
+Tensor arctanh(const Tensor& x) { return elementwise(Op::arctanh, {x}); }
 Tensor erf(const Tensor& x) { return elementwise(Op::erf, {x}); }
 Tensor sigmoid(const Tensor& x) { return elementwise(Op::sigmoid, {x}); }
 Tensor relu(const Tensor& x) { return elementwise(Op::relu, {x}); }
@@ -385,12 +473,18 @@ Tensor gelu_tanh(const Tensor& x) { return elementwise(Op::gelu_tanh, {x}); }
 Tensor silu(const Tensor& x) { return elementwise(Op::silu, {x}); }
 Tensor hardswish(const Tensor& x) { return elementwise(Op::hardswish, {x}); }
 Tensor softplus(const Tensor& x) { return elementwise(Op::softplus, {x}); }
+Tensor mish(const Tensor& x) { return elementwise(Op::mish, {x}); }
+Tensor selu(const Tensor& x) { return elementwise(Op::selu, {x}); }
+Tensor hardsigmoid(const Tensor& x) { return elementwise(Op::hardsigmoid, {x}); }
 Tensor floor(const Tensor& x) { return elementwise(Op::floor, {x}); }
 Tensor ceil(const Tensor& x) { return elementwise(Op::ceil, {x}); }
 Tensor round(const Tensor& x) { return elementwise(Op::round, {x}); }
+Tensor trunc(const Tensor& x) { return elementwise(Op::trunc, {x}); }
 Tensor isnan(const Tensor& x) { return elementwise(Op::isnan, {x}); }
+Tensor isinf(const Tensor& x) { return elementwise(Op::isinf, {x}); }
 Tensor isfinite(const Tensor& x) { return elementwise(Op::isfinite, {x}); }
 Tensor logical_not(const Tensor& x) { return elementwise(Op::logical_not, {x}); }
+Tensor invert(const Tensor& x) { return elementwise(Op::invert, {x}); }
 Tensor copy(const Tensor& x) { return elementwise(Op::copy, {x}); }
 
 Tensor add(const Tensor& a, const Tensor& b) { return elementwise(Op::add, {a, b}); }
@@ -401,7 +495,10 @@ Tensor floor_divide(const Tensor& a, const Tensor& b) {
   return elementwise(Op::floor_divide, {a, b});
 }
 Tensor remainder(const Tensor& a, const Tensor& b) { return elementwise(Op::remainder, {a, b}); }
+Tensor fmod(const Tensor& a, const Tensor& b) { return elementwise(Op::fmod, {a, b}); }
 Tensor power(const Tensor& a, const Tensor& b) { return elementwise(Op::power, {a, b}); }
+Tensor arctan2(const Tensor& a, const Tensor& b) { return elementwise(Op::arctan2, {a, b}); }
+Tensor hypot(const Tensor& a, const Tensor& b) { return elementwise(Op::hypot, {a, b}); }
 Tensor maximum(const Tensor& a, const Tensor& b) { return elementwise(Op::maximum, {a, b}); }
 Tensor minimum(const Tensor& a, const Tensor& b) { return elementwise(Op::minimum, {a, b}); }
 Tensor equal(const Tensor& a, const Tensor& b) { return elementwise(Op::equal, {a, b}); }
@@ -418,6 +515,25 @@ Tensor logical_and(const Tensor& a, const Tensor& b) {
 Tensor logical_or(const Tensor& a, const Tensor& b) { return elementwise(Op::logical_or, {a, b}); }
 Tensor logical_xor(const Tensor& a, const Tensor& b) {
   return elementwise(Op::logical_xor, {a, b});
+}
+
+Tensor bitwise_and(const Tensor& a, const Tensor& b) {
+  return elementwise(Op::bitwise_and, {a, b});
+}
+Tensor bitwise_or(const Tensor& a, const Tensor& b) { return elementwise(Op::bitwise_or, {a, b}); }
+Tensor bitwise_xor(const Tensor& a, const Tensor& b) {
+  return elementwise(Op::bitwise_xor, {a, b});
+}
+Tensor left_shift(const Tensor& a, const Tensor& b) { return elementwise(Op::left_shift, {a, b}); }
+Tensor right_shift(const Tensor& a, const Tensor& b) {
+  return elementwise(Op::right_shift, {a, b});
+}
+
+Tensor leaky_relu(const Tensor& x, double negative_slope) {
+  return elementwise(Op::leaky_relu, {cast(x, floating_type(x.dtype())), negative_slope});
+}
+Tensor elu(const Tensor& x, double alpha) {
+  return elementwise(Op::elu, {cast(x, floating_type(x.dtype())), alpha});
 }
 
 Tensor astype(const Tensor& x, DType dtype) { return apart(cast(x, dtype), x); }

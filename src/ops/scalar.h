@@ -73,6 +73,42 @@ T modulo(T a, T b) {
   }
 }
 
+/// The rest of a division that rounds towards 0, with the sign of a.
+template <class T>
+T truncated_rest(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    if (b == 0) return 0;
+    if constexpr (std::is_signed_v<T>)
+      if (b == -1) return 0;
+    return static_cast<T>(a % b);
+  } else {
+    return std::fmod(a, b);
+  }
+}
+
+template <class T>
+T inverted(T x) {
+  if constexpr (std::is_same_v<T, bool>)
+    return !x;
+  else
+    return static_cast<T>(~x);
+}
+
+// As NumPy shifts: by a negative number or by all bits, every bit leaves.
+template <class T>
+T shifted_left(T a, T b) {
+  const auto by = static_cast<std::uint64_t>(b);
+  return by < 8 * sizeof(T) ? static_cast<T>(static_cast<std::uint64_t>(a) << by) : T(0);
+}
+template <class T>
+T shifted_right(T a, T b) {
+  const auto by = static_cast<std::uint64_t>(b);
+  if (by < 8 * sizeof(T)) return static_cast<T>(a >> by);
+  if constexpr (std::is_signed_v<T>)
+    if (a < 0) return T(-1);
+  return T(0);
+}
+
 template <class T>
 T raised(T base, T exponent) {
   if constexpr (std::is_integral_v<T>) {

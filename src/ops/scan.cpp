@@ -1,5 +1,5 @@
-// cumsum, sort and argsort along one axis, and topk built on them. Sorting is stable and NaN counts
-// as the largest.
+// cumsum, cumprod, sort and argsort along one axis, and topk built on them. Sorting is stable and
+// NaN counts as the largest.
 #include <algorithm>
 #include <numeric>
 
@@ -14,10 +14,16 @@ namespace {
 constexpr auto kSortsBefore = [](auto a, auto b) { return a < b || (b != b && a == a); };
 
 // Integers wrap around.
+template <class A>
+using Total = std::conditional_t<std::is_integral_v<A>, std::uint64_t, A>;
+
 constexpr auto kRunningSum = []<class A>(std::span<A> row) {
-  using Sum = std::conditional_t<std::is_integral_v<A>, std::uint64_t, A>;
-  Sum total = 0;
-  for (A& x : row) x = static_cast<A>(total += static_cast<Sum>(x));
+  Total<A> total = 0;
+  for (A& x : row) x = static_cast<A>(total += static_cast<Total<A>>(x));
+};
+constexpr auto kRunningProduct = []<class A>(std::span<A> row) {
+  Total<A> total = 1;
+  for (A& x : row) x = static_cast<A>(total *= static_cast<Total<A>>(x));
 };
 
 constexpr auto kSorted = [](auto row) { std::stable_sort(row.begin(), row.end(), kSortsBefore); };
@@ -38,6 +44,10 @@ void order_row(std::span<A> row, bool descending) {
 
 TensorType infer_cumsum(std::span<const TensorType> in, const Attrs& attrs) {
   stored_axis(attrs, in[0].shape.rank(), "cumsum");
+  return {in[0].shape, is_floating(in[0].dtype) ? in[0].dtype : i64};
+}
+TensorType infer_cumprod(std::span<const TensorType> in, const Attrs& attrs) {
+  stored_axis(attrs, in[0].shape.rank(), "cumprod");
   return {in[0].shape, is_floating(in[0].dtype) ? in[0].dtype : i64};
 }
 TensorType infer_sort(std::span<const TensorType> in, const Attrs& attrs) {
@@ -61,6 +71,15 @@ void eval_cumsum(std::span<const ConstView> in, const Attrs& attrs, const View& 
   });
 }
 
+void eval_cumprod(std::span<const ConstView> in, const Attrs& attrs, const View& out) {
+  const int axis = static_cast<int>(attrs.integer("axis"));
+  dispatch(in[0].dtype, [&]<class Tag>(Tag) {
+    using T = typename Tag::type;
+    using R = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
+    transform_lines<T, R>(in[0], axis, out, kRunningProduct);
+  });
+}
+
 void eval_sort(std::span<const ConstView> in, const Attrs& attrs, const View& out) {
   const int axis = static_cast<int>(attrs.integer("axis"));
   dispatch(in[0].dtype, [&]<class Tag>(Tag) {
@@ -81,6 +100,7 @@ void eval_argsort(std::span<const ConstView> in, const Attrs& attrs, const View&
 
 constexpr OpInfo kScanRows[] = {
     {Op::cumsum, "cumsum", 1, 1, Pattern::opaque, infer_cumsum, eval_cumsum},
+    {Op::cumprod, "cumprod", 1, 1, Pattern::opaque, infer_cumprod, eval_cumprod},
     {Op::sort, "sort", 1, 1, Pattern::opaque, infer_sort, eval_sort},
     {Op::argsort, "argsort", 1, 1, Pattern::opaque, infer_argsort, eval_argsort},
 };
@@ -91,6 +111,10 @@ std::span<const OpInfo> scan_ops() { return kScanRows; }
 
 Tensor cumsum(const Tensor& x, int axis) {
   return apply_op(Op::cumsum, {x}, {{"axis", normalize_axis(axis, x.rank(), "cumsum")}});
+}
+
+Tensor cumprod(const Tensor& x, int axis) {
+  return apply_op(Op::cumprod, {x}, {{"axis", normalize_axis(axis, x.rank(), "cumprod")}});
 }
 
 Tensor sort(const Tensor& x, int axis) {

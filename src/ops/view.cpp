@@ -190,6 +190,21 @@ constexpr OpInfo kViewRows[] = {
 
 std::span<const OpInfo> view_ops() { return kViewRows; }
 
+Dims joined(Dims a, const Dims& b) {
+  for (const std::int64_t value : b) a.push_back(value);
+  return a;
+}
+
+Dims distinct_axes(const Dims& axes, int rank, std::string_view where) {
+  Dims result;
+  for (const std::int64_t axis : axes) {
+    const int at = normalize_axis(axis, rank, where);
+    if (result.contains(at)) fail(where, "got the axis ", at, " twice in ", axes);
+    result.push_back(at);
+  }
+  return result;
+}
+
 Tensor slice_axes(const Tensor& x, const Dims& start, const Dims& extent, const Dims& step) {
   return apply_op(Op::slice, {x}, {{"start", start}, {"extent", extent}, {"step", step}});
 }

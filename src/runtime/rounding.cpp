@@ -59,7 +59,8 @@ bool may_leave_float32(const Graph& graph, const Node& node, const ReferenceOf& 
   const bool is_product = is_one_of({Op::matmul, Op::conv2d, Op::conv_transpose2d}),
              is_norm = is_one_of({Op::layer_norm, Op::layer_norm_by_sums}),
              is_square = is_norm || is_one_of({Op::var, Op::row_sums}),
-             is_sum = is_one_of({Op::sum, Op::mean, Op::cumsum, Op::avg_pool2d, Op::prod});
+             is_sum =
+                 is_one_of({Op::sum, Op::mean, Op::cumsum, Op::cumprod, Op::avg_pool2d, Op::prod});
   const DType dtype = node.type.dtype;
   if (!is_floating(dtype) || dtype == f64 || (!is_product && !is_square && !is_sum)) return false;
   const auto elements = static_cast<double>(num_elements(graph.type(node.inputs[0]).shape));

@@ -54,6 +54,7 @@ struct Case {
 using Cases = std::vector<Case>;
 
 inline constexpr DType kAllTypes[] = {boolean, u8, i8, i16, i32, i64, f16, bf16, f32, f64};
+inline constexpr DType kWholeTypes[] = {boolean, u8, i8, i16, i32, i64};
 inline constexpr DType kNumberTypes[] = {u8, i8, i16, i32, i64, f16, bf16, f32, f64};
 inline constexpr DType kFloatingTypes[] = {f16, bf16, f32, f64};
 

@@ -156,6 +156,8 @@ inline void add_pools(Cases& cases) {
                                            : Values::integers;
         Attrs attrs{{"kernel_size", kernel}, {"padding", draw.below(2)}};
         if (i % 4 > 0) attrs.set("stride", one_or_two(draw, 1, 3));
+        if (i % 5 > 2) attrs.set("ceil_mode", true);
+        if (i % 3 > 0 && op == "avg_pool2d") attrs.set("count_include_pad", i % 3 == 2);
         cases.push_back({op, {{shape, dtype, values, -9, 9, layout_of(i)}}, attrs});
       }
 }

@@ -85,7 +85,8 @@ inline void add_along_axis(Cases& cases, const std::string& op, std::span<const 
       const std::int64_t axis = draw.below(rank);
       Attrs attrs{{"axis", i % 3 == 0 ? axis - rank : axis}};
       if (op == "topk") attrs.set("k", 1 + draw.below(shape[static_cast<int>(axis)]));
-      const bool reals = op == "cumsum" && is_floating(dtype) && i % 2 == 1;
+      const bool is_scan = op == "cumsum" || op == "cumprod";
+      const bool reals = is_scan && is_floating(dtype) && i % 2 == 1;
       // A broadcast layout would repeat elements that are to be distinct.
       const Layout layout = distinct && i % 5 == 4 ? Layout::contiguous : layout_of(i);
       cases.push_back({op,
@@ -99,7 +100,7 @@ inline void add_along_axis(Cases& cases, const std::string& op, std::span<const 
     if (op == "topk") continue;
     cases.push_back({op, {{{0, 3}, dtype}}, {{"axis", 0}}});
     cases.push_back({op, {{{3, 0}, dtype}}, {{"axis", 0}}});
-    if (op != "cumsum")
+    if (op != "cumsum" && op != "cumprod")
       cases.push_back(
           {op, {{{7, 31}, dtype, Values::specials, -3, 3, Layout::sliced}}, {{"axis", 1}}});
   }
@@ -108,7 +109,8 @@ inline void add_along_axis(Cases& cases, const std::string& op, std::span<const 
 inline Cases reduce_cases() {
   Cases cases;
   for (const ReduceRow& row : kReduceRows) add_reduce(cases, row);
-  for (const std::string op : {"cumsum", "sort", "argsort"}) add_along_axis(cases, op, kAllTypes);
+  for (const std::string op : {"cumsum", "cumprod", "sort", "argsort"})
+    add_along_axis(cases, op, kAllTypes);
   add_along_axis(cases, "topk", kNumberTypes);
   return cases;
 }

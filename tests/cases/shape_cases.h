@@ -153,6 +153,11 @@ inline void add_joins(Cases& cases, DType dtype) {
     Shape along = shape;
     along[static_cast<int>(axis)] = draw.below(6);
     cases.push_back({"take_along_axis", {input(shape, 2), positions(along)}, {{"axis", wanted}}});
+    Shape values = along;
+    values[static_cast<int>(draw.below(rank))] = 1;
+    cases.push_back({"put_along_axis",
+                     {input(shape, 2), positions(along), input(i % 3 ? along : values, 3)},
+                     {{"axis", wanted}}});
   }
 }
 

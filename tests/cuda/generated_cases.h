@@ -178,6 +178,22 @@ inline std::vector<GeneratedCase> image_cases() {
         return {avg_pool2d(x[0], {5, 7}, 2, {2, 3})};
       },
       {type({2, 8, 13, 17})});
+  add("largest, rounded up",
+      [](const Tensors& x) -> Tensors { return {max_pool2d(x[0], 3, 2, 0, true)}; },
+      {type({2, 16, 8, 10}, f16)});
+  add("mean of what lies on the image",
+      [](const Tensors& x) -> Tensors {
+        return {avg_pool2d(x[0], {3, 4}, 2, {1, 2}, false, false)};
+      },
+      {type({2, 8, 13, 17})});
+  add("mean, rounded up, with the padding",
+      [](const Tensors& x) -> Tensors {
+        return {avg_pool2d(x[0], {3, 2}, {2, 3}, 1, true, true)};
+      },
+      {type({1, 3, 8, 9})});
+  add("mean, rounded up, without the padding",
+      [](const Tensors& x) -> Tensors { return {avg_pool2d(x[0], 3, 2, 1, true, false)}; },
+      {type({1, 4, 8, 9}, f16)});
   const auto linear = Interpolation::bilinear, cubic = Interpolation::bicubic;
   resized("nearest, twice", {2, 8, 7, 9}, {14, 18}, {});
   resized("nearest, to any size", {1, 3, 13, 17}, {30, 9}, {}, i32);
@@ -363,6 +379,15 @@ inline std::vector<GeneratedCase> scan_cases() {
     add("running sums of " + std::to_string(n), -1, {type({5, n})});
   add("running sums down", 1, {type({2, 33, 19}, f16)});
   add("running sums of whole numbers", 0, {type({100, 3}, i32)});
+  for (const std::int64_t n : {1, 31, 65})
+    cases.push_back({"running products of " + std::to_string(n),
+                     "scan",
+                     [](const Tensors& in) -> Tensors { return {cumprod(in[0], -1)}; },
+                     {type({5, n})}});
+  cases.push_back({"running products of whole numbers",
+                   "scan",
+                   [](const Tensors& in) -> Tensors { return {cumprod(in[0], 0)}; },
+                   {type({40, 3}, i32)}});
   add("running counts", 1, {type({3, 40, 2}, boolean)});
   return cases;
 }

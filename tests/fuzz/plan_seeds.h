@@ -83,7 +83,7 @@ inline std::vector<std::string> plan_seeds() {
   add(image, [=](const Tensors& in) -> Tensors {  // as in an image network
     const Tensor x = relu(conv2d(in[0], numbers({8, 4, 3, 3}), numbers({8}), {.padding = 1}));
     const Tensor wide = conv_transpose2d(x, numbers({8, 2, 2, 2}), {}, {.stride = 2});
-    return {max_pool2d(x, 2) + avg_pool2d(x, 2),
+    return {max_pool2d(x, 2, 2, 0, true) + avg_pool2d(x, 2, 2, 0, true, false),
             interpolate(wide, {5, 7}, {.mode = Interpolation::bicubic}),
             interpolate(x, {3, 3}, {.mode = Interpolation::nearest})};
   });

@@ -104,24 +104,38 @@ Results conv_transpose2d(const Arrays& in, const Attrs& attrs) {
   return finish(std::move(sums), in);
 }
 
+// Whole windows; with ceil_mode one more for what is behind them, if it begins on the image.
+std::int64_t pool_extent(std::int64_t extent, std::int64_t kernel, std::int64_t stride,
+                         std::int64_t padding, bool ceil_mode) {
+  const std::int64_t end = extent + padding;
+  std::int64_t count = 0, begin = -padding;
+  for (; begin + kernel <= end; begin += stride) ++count;
+  const bool is_covered = count > 0 && begin - stride + kernel == end;
+  return count + (ceil_mode && !is_covered && begin < extent);
+}
+
 Results pool(const Arrays& in, const Attrs& attrs, bool average) {
   const Array& x = in[0];
   const HeightWidth kernel = height_width(attrs, "kernel_size", 0),
                     padding = height_width(attrs, "padding", 0);
   const HeightWidth stride = attrs.has("stride") ? height_width(attrs, "stride", 0) : kernel;
-  const Shape shape{x.shape[0], x.shape[1], (x.shape[2] + 2 * padding.h - kernel.h) / stride.h + 1,
-                    (x.shape[3] + 2 * padding.w - kernel.w) / stride.w + 1};
-  const Exact count = static_cast<Exact>(kernel.h * kernel.w),
-              u = unit_roundoff(compute_type(x.dtype));
+  const bool ceil_mode = attrs.flag("ceil_mode", false),
+             counts_all = attrs.flag("count_include_pad", true);
+  const Shape shape{x.shape[0], x.shape[1],
+                    pool_extent(x.shape[2], kernel.h, stride.h, padding.h, ceil_mode),
+                    pool_extent(x.shape[3], kernel.w, stride.w, padding.w, ceil_mode)};
+  const Exact u = unit_roundoff(compute_type(x.dtype));
   Expected result(shape, x.dtype);
   for (std::size_t i = 0; i < result.size(); ++i) {
     const Index out = unravel(i, shape);
-    Exact top = -std::numeric_limits<Exact>::infinity(), sum = 0, magnitudes = 0;
+    Exact top = -std::numeric_limits<Exact>::infinity(), sum = 0, magnitudes = 0, count = 0;
     for (std::int64_t a = 0; a < kernel.h; ++a)
       for (std::int64_t b = 0; b < kernel.w; ++b) {
         const std::int64_t y = out[2] * stride.h - padding.h + a,
                            z = out[3] * stride.w - padding.w + b;
-        if (y < 0 || z < 0 || y >= x.shape[2] || z >= x.shape[3]) continue;
+        const bool inside = y >= 0 && z >= 0 && y < x.shape[2] && z < x.shape[3];
+        count += inside || (counts_all && y < x.shape[2] + padding.h && z < x.shape[3] + padding.w);
+        if (!inside) continue;
         const Exact value = x.at({out[0], out[1], y, z});
         if (std::isnan(value) || value > top) top = value;  // a NaN stays: nothing is greater
         sum += value;

@@ -144,6 +144,15 @@ Exact sigmoid_slack(Exact x, Exact u) {
   return x < -80 ? (u == unit_roundoff(f64) ? 0x1p-1022L : 0x1p-126L) * (1 - x) : 0;
 }
 
+Exact mish(Exact x) { return x * std::tanh(softplus(x)); }
+Exact elu(Exact x) { return x > 0 ? x : std::expm1(x); }
+Exact selu(Exact x) {
+  return 1.0507009873554804934193349852946L *
+         (x > 0 ? x : 1.6732632423543772848170429916717L * std::expm1(x));
+}
+Exact hardsigmoid(Exact x) { return smaller(larger(x + 3, 0), 6) / 6; }
+Exact leaky_relu(Exact x) { return x > 0 ? x : 0.01L * x; }
+
 Results cast(const Arrays& in, const Attrs& attrs) {
   Expected result(in[0].shape, attrs.dtype("dtype"));
   for (std::size_t i = 0; i < result.size(); ++i) {
@@ -179,6 +188,16 @@ Results clip(const Arrays& in, const Attrs&) {
   return {result};
 }
 
+// A shift as a product or the floor of a quotient.
+std::uint64_t shifted_left(std::int64_t a, std::int64_t b) {
+  return b < 0 || b > 63 ? 0 : bits(a) * (std::uint64_t{1} << b);
+}
+std::uint64_t shifted_right(std::int64_t a, std::int64_t b) {
+  return b < 0 || b > 63 ? bits(a < 0 ? -1 : 0)
+                         : bits(static_cast<std::int64_t>(std::floor(
+                               static_cast<Exact>(a) / std::exp2(static_cast<Exact>(b)))));
+}
+
 void add_unary_references(References& table) {
   table["negative"] = unary(Rule::same, [](Exact x) { return -x; });
   table["abs"] = unary(Rule::same, [](Exact x) { return std::fabs(x); });
@@ -201,6 +220,30 @@ void add_unary_references(References& table) {
       Rule::floating, [](Exact x) { return std::expm1(x); }, 2);
   table["log"] = unary(
       Rule::floating, [](Exact x) { return std::log(x); }, 2);
+  table["exp2"] = unary(
+      Rule::floating, [](Exact x) { return std::exp2(x); }, 2);
+  table["log2"] = unary(
+      Rule::floating, [](Exact x) { return std::log2(x); }, 2);
+  table["log10"] = unary(
+      Rule::floating, [](Exact x) { return std::log10(x); }, 2);
+  table["tan"] = unary(
+      Rule::floating, [](Exact x) { return std::tan(x); }, 2);
+  table["arcsin"] = unary(
+      Rule::floating, [](Exact x) { return std::asin(x); }, 2);
+  table["arccos"] = unary(
+      Rule::floating, [](Exact x) { return std::acos(x); }, 2);
+  table["arctan"] = unary(
+      Rule::floating, [](Exact x) { return std::atan(x); }, 2);
+  table["sinh"] = unary(
+      Rule::floating, [](Exact x) { return std::sinh(x); }, 2);
+  table["cosh"] = unary(
+      Rule::floating, [](Exact x) { return std::cosh(x); }, 2);
+  table["arcsinh"] = unary(
+      Rule::floating, [](Exact x) { return std::asinh(x); }, 2);
+  table["arccosh"] = unary(
+      Rule::floating, [](Exact x) { return std::acosh(x); }, 2);
+  table["arctanh"] = unary(
+      Rule::floating, [](Exact x) { return std::atanh(x); }, 2);
   table["log1p"] = unary(
       Rule::floating, [](Exact x) { return std::log1p(x); }, 2);
   table["sin"] = unary(
@@ -220,6 +263,13 @@ void add_unary_references(References& table) {
   // log1p(exp(-|x|)) within 1 unit of each function's result, and the sum within half a unit; of
   // negative numbers the exponential's error is the result's. Doubled by a change of binade.
   table["softplus"] = unary(Rule::floating, softplus, 5);
+  // softplus, tanh (which halves the relative error at most) and the product.
+  table["mish"] = unary(Rule::floating, mish, 8);
+  // expm1 and one or two products.
+  table["elu"] = unary(Rule::floating, elu, 3);
+  table["selu"] = unary(Rule::floating, selu, 6);
+  table["hardsigmoid"] = unary(Rule::floating, hardsigmoid, 2);
+  table["leaky_relu"] = unary(Rule::floating, leaky_relu, 2);
   table["relu"] = unary(
       Rule::same, [](Exact x) { return larger(x, 0); }, 0, nullptr, false);
   table["gelu"] = [](const Arrays& in, const Attrs& attrs) {
@@ -230,9 +280,19 @@ void add_unary_references(References& table) {
   table["floor"] = unary(Rule::whole, [](Exact x) { return std::floor(x); });
   table["ceil"] = unary(Rule::whole, [](Exact x) { return std::ceil(x); });
   table["round"] = unary(Rule::whole, [](Exact x) { return std::nearbyint(x); });
+  table["trunc"] = unary(Rule::whole, [](Exact x) { return std::trunc(x); });
+  table["isinf"] = unary(Rule::predicate, [](Exact x) { return Exact(std::isinf(x)); });
   table["isnan"] = unary(Rule::predicate, [](Exact x) { return Exact(std::isnan(x)); });
   table["isfinite"] = unary(Rule::predicate, [](Exact x) { return Exact(std::isfinite(x)); });
   table["logical_not"] = unary(Rule::predicate, [](Exact x) { return Exact(x == 0); });
+  table["invert"] = [](const Arrays& in, const Attrs& attrs) {
+    const auto flipped = in[0].dtype == boolean
+                             ? unary(Rule::same, [](Exact x) { return Exact(x == 0); })
+                             : unary(Rule::same, [](Exact x) { return -x - 1; });
+    Results results = flipped(in, attrs);
+    for (Exact& x : results[0].values) x = round_to(in[0].dtype, x);
+    return results;
+  };
   table["copy"] = unary(Rule::same, [](Exact x) { return x; });
   table["astype"] = cast;
 }
@@ -255,6 +315,22 @@ void add_pointwise_references(References& table) {
   // small.
   table["floor_divide"] = binary(Rule::small, floor_divide, 2, whole_floor_divide);
   table["remainder"] = binary(Rule::small, remainder_of, 1, whole_remainder);
+  table["fmod"] = binary(
+      Rule::small, [](Exact a, Exact b) { return std::fmod(a, b); }, 0,
+      [](std::int64_t a, std::int64_t b) { return bits(b == 0 || b == -1 ? 0 : a % b); });
+  table["arctan2"] = binary(
+      Rule::floating, [](Exact a, Exact b) { return std::atan2(a, b); }, 2);
+  table["hypot"] = binary(
+      Rule::floating, [](Exact a, Exact b) { return std::hypot(a, b); }, 2);
+  const auto no_floats = [](Exact, Exact) { return kNaN; };
+  table["bitwise_and"] = binary(Rule::same, no_floats, 0,
+                                [](std::int64_t a, std::int64_t b) { return bits(a) & bits(b); });
+  table["bitwise_or"] = binary(Rule::same, no_floats, 0,
+                               [](std::int64_t a, std::int64_t b) { return bits(a) | bits(b); });
+  table["bitwise_xor"] = binary(Rule::same, no_floats, 0,
+                                [](std::int64_t a, std::int64_t b) { return bits(a) ^ bits(b); });
+  table["left_shift"] = binary(Rule::small, no_floats, 0, shifted_left);
+  table["right_shift"] = binary(Rule::small, no_floats, 0, shifted_right);
   table["power"] = binary(
       Rule::small, [](Exact a, Exact b) { return std::pow(a, b); }, 2, whole_power);
   table["maximum"] = binary(Rule::same, larger);

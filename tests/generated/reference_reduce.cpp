@@ -165,6 +165,31 @@ Results cumsum(const Arrays& in, const Attrs& attrs) {
   return {result};
 }
 
+Results cumprod(const Arrays& in, const Attrs& attrs) {
+  const int axis = axis_of(attrs, in[0].rank(), -1);
+  Expected result(in[0].shape, result_type(Type::whole_sum, in[0].dtype));
+  const Exact u = unit_roundoff(compute_type(result.dtype));
+  result.slack.assign(result.size(), 0);
+  for_each_line(in[0], axis, [&](const Group& line, Index index) {
+    Exact product = 1;
+    std::uint64_t whole = 1;  // modulo 2^64
+    for (std::size_t k = 0; k < line.size(); ++k) {
+      product *= line[k];
+      if (!is_floating(result.dtype)) {
+        whole *= static_cast<std::uint64_t>(static_cast<std::int64_t>(line[k]));
+        product = static_cast<Exact>(static_cast<std::int64_t>(whole));
+      }
+      index[static_cast<std::size_t>(axis)] = static_cast<std::int64_t>(k);
+      const std::size_t at = ravel(index, result.shape);
+      result.values[at] = product;
+      if (is_floating(result.dtype))
+        result.slack[at] =
+            static_cast<Exact>(k) * u * std::fabs(product) + ulp(result.dtype, product);
+    }
+  });
+  return {result};
+}
+
 // The order of the elements: ascending with NaN last, or descending with NaN first; equal ones as
 // they came.
 std::vector<std::size_t> order(const Group& line, bool descending) {
@@ -220,6 +245,7 @@ void add_reduce_references(References& table) {
   table["argmin"] = reduction(
       Type::position, [](const Group& x, const Attrs& a) { return position(x, least(x, a)); });
   table["cumsum"] = cumsum;
+  table["cumprod"] = cumprod;
   table["sort"] = [](const Arrays& in, const Attrs& attrs) { return sorted_part(in, attrs, 0); };
   table["argsort"] = [](const Arrays& in, const Attrs& attrs) { return sorted_part(in, attrs, 1); };
   table["topk"] = [](const Arrays& in, const Attrs& attrs) {

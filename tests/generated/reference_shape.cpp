@@ -292,6 +292,19 @@ Results take_along_axis(const Arrays& in, const Attrs& attrs) {
   })};
 }
 
+Results put_along_axis(const Arrays& in, const Attrs& attrs) {
+  const int axis = axis_of(attrs, in[0].rank(), 0);
+  Expected result(in[0].shape, in[0].dtype);
+  result.values = in[0].values;
+  for (std::size_t i = 0; i < in[1].size(); ++i) {
+    const Index from = unravel(i, in[1].shape);
+    Index to = from;
+    to[place(axis)] = from_end(in[1].values[i], in[0].shape[axis]);
+    result.values[ravel(to, result.shape)] = in[2].at(from);
+  }
+  return {result};
+}
+
 }  // namespace
 
 void add_shape_references(References& table) {
@@ -313,6 +326,7 @@ void add_shape_references(References& table) {
   table["split"] = split;
   table["take"] = take;
   table["take_along_axis"] = take_along_axis;
+  table["put_along_axis"] = put_along_axis;
 }
 
 }  // namespace tensor::generated

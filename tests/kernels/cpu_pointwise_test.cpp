@@ -43,11 +43,12 @@ struct Unary {
   bool is_exact;
 };
 constexpr Unary kUnary[] = {
-    {tn::negative, true}, {tn::abs, true},        {tn::sign, true},      {tn::square, true},
-    {tn::relu, true},     {tn::floor, true},      {tn::ceil, true},      {tn::round, true},
-    {tn::exp, false},     {tn::tanh, false},      {tn::erf, false},      {tn::sigmoid, false},
-    {tn::gelu, false},    {tn::gelu_tanh, false}, {tn::silu, false},     {tn::hardswish, true},
-    {tn::sin, false},     {tn::cos, false},       {tn::softplus, false},
+    {tn::negative, true}, {tn::abs, true},          {tn::sign, true},      {tn::square, true},
+    {tn::relu, true},     {tn::floor, true},        {tn::ceil, true},      {tn::round, true},
+    {tn::exp, false},     {tn::tanh, false},        {tn::erf, false},      {tn::sigmoid, false},
+    {tn::gelu, false},    {tn::gelu_tanh, false},   {tn::silu, false},     {tn::hardswish, true},
+    {tn::sin, false},     {tn::cos, false},         {tn::softplus, false}, {tn::mish, false},
+    {tn::selu, false},    {tn::hardsigmoid, false}, {tn::arctan, false},   {tn::trunc, true},
 };
 constexpr Tensor (*kBinary[])(const Tensor&, const Tensor&) = {tn::add, tn::subtract, tn::multiply,
                                                                tn::maximum, tn::minimum};

@@ -221,8 +221,20 @@ TEST(Einsum, KeepsTheElementType) {
 
 TEST(Einsum, Errors) {
   const Tensor m = zeros({2, 3});
-  EXPECT_EQ(error_of([&] { einsum("...i", {m}); }),
-            "einsum: \"...\" is not supported, got \"...i\": name every axis");
+  EXPECT_EQ(error_of([&] { einsum("..i", {m}); }),
+            "einsum: got '.' in \"..i\", need one \"...\" of an operand's axes");
+  EXPECT_EQ(error_of([&] { einsum("...i...", {m}); }),
+            "einsum: got '.' in \"...i...\", need one \"...\" of an operand's axes");
+  EXPECT_EQ(error_of([&] { einsum("...ijk", {m}); }),
+            "einsum: \"...ijk\" names 3 axes and \"...\" of the shape (2, 3)");
+  EXPECT_EQ(
+      error_of([&] { einsum("...i->i", {m}); }),
+      "einsum: the output of \"...i->i\" has no \"...\", but the operands have 1 axes for it");
+  EXPECT_EQ(error_of([&] {
+              einsum("...", {ones({1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1})});
+            }),
+            "einsum: \"...\" in \"...\" stands for 12 axes of the shape "
+            "(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1), need at most 11");
   EXPECT_EQ(error_of([&] { einsum("i1", {m}); }),
             "einsum: got '1' in \"i1\", need letters, commas and one \"->\"");
   EXPECT_EQ(error_of([&] { einsum("ij->i->j", {m}); }),

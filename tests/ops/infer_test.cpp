@@ -23,7 +23,7 @@ const Attrs kAlong = {{"axis", 1}, {"descending", true}};
 const Attrs kImage = {
     {"stride", Ints{1, 1}},   {"padding", Ints{1, 1}}, {"output_padding", Ints{0, 0}},
     {"dilation", Ints{1, 1}}, {"groups", 2},           {"kernel_size", Ints{2, 2}},
-    {"tf32", false}};
+    {"tf32", false},          {"ceil_mode", true},     {"count_include_pad", false}};
 const Attrs kPadded = {{"before", Ints{0, 1, 2}}, {"after", Ints{1, 0, 0}}};
 const Attrs kSliced = {
     {"start", Ints{0, 3, 1}}, {"extent", Ints{2, 2, 2}}, {"step", Ints{1, -2, 3}}};
@@ -73,10 +73,15 @@ Call good_call(const OpInfo& row) {
       return {row.op, {x, {{3}, i64}}, kAlong};
     case Op::take_along_axis:
       return {row.op, {x, {{2, 3, 5}, i64}}, kAlong};
+    case Op::put_along_axis:
+      return {row.op, {x, {{2, 3, 5}, i64}, {{2, 1, 5}, f32}}, kAlong};
     default:
       break;
   }
-  const TensorType in = {x.shape, row.promotion == Promotion::logical ? boolean : f32};
+  const bool has_bits = row.promotion == Promotion::bits || row.promotion == Promotion::shifts;
+  const TensorType in = {x.shape, row.promotion == Promotion::logical ? boolean
+                                  : has_bits                          ? i16
+                                                                      : f32};
   return {row.op, std::vector(static_cast<std::size_t>(row.min_inputs), in),
           row.pattern == Pattern::elementwise         ? Attrs()
           : row.op >= Op::sum && row.op <= Op::argmin ? kReduced

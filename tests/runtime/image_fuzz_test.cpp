@@ -122,10 +122,12 @@ class ImageCase {
     const Pair kernel = pair(1, 6), stride = pair(0, 4), padding = pair(0, 4);
     const bool is_average = below(2) == 0;
     is_exact_ = !is_average;
-    tell(is_average ? "avg_pool2d" : "max_pool2d", {kernel, stride, padding});
+    const bool rounds_up = below(3) == 0, counts_padding = below(2) == 0;
+    tell(is_average ? "avg_pool2d" : "max_pool2d",
+         {kernel, stride, padding, {rounds_up, counts_padding}});
     run_ = [=](const Tensors& in) {
-      return is_average ? tn::avg_pool2d(in[0], kernel, stride, padding)
-                        : tn::max_pool2d(in[0], kernel, stride, padding);
+      return is_average ? tn::avg_pool2d(in[0], kernel, stride, padding, rounds_up, counts_padding)
+                        : tn::max_pool2d(in[0], kernel, stride, padding, rounds_up);
     };
     follow(x_.shape(1));
   }

@@ -91,6 +91,37 @@ inline const std::vector<Function>& smooth_functions() {
          return tn::interpolate(x, {3, 4},
                                 {.mode = tn::Interpolation::bilinear, .antialias = true});
        }},
+      {any_shape_fits, [](const Tensor& x) { return tn::mish(x); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::selu(x) * 0.5; }},
+      {any_shape_fits, [](const Tensor& x) { return tn::hardsigmoid(x); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::leaky_relu(x, 0.1); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::elu(x); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::arctan(x); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::sinh(x * 0.1); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::arcsinh(x); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::exp2(tn::tanh(x)); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::log2(tn::abs(x) + 1.0); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::hypot(x, 1.0); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::arctan2(x, tn::abs(x) + 1.0); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::logsumexp(x, -1, true); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::rms_norm(x, {}, 0.1); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::cumprod(tn::cos(x * 0.1), -1); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::roll(x, 2, -1); }},
+      {is_image,
+       [](const Tensor& x) {
+         return tn::adaptive_avg_pool2d(x, {2, 3});
+       }},
+      {is_image, [](const Tensor& x) { return tn::avg_pool2d(x, 2, 2, 1, true, false); }},
+      {is_image, [](const Tensor& x) { return tn::max_pool2d(x, 2, 2, 0, true); }},
+      {is_image,
+       [](const Tensor& x) {
+         return tn::pad(x, {{0, 0}, {0, 0}, {1, 2}, {0, 1}}, tn::PadMode::reflect);
+       }},
+      {is_image,
+       [](const Tensor& x) {
+         const Tensor grid = numbers({x.shape(0), 4, 5, 2}) * 0.5;
+         return tn::grid_sample(x, grid, {.padding = tn::SamplePadding::border});
+       }},
       // A residual block.
       {are_images,
        [](const Tensor& x) {
@@ -139,6 +170,19 @@ inline const std::vector<Function>& exact_functions() {
       {any_shape_fits, [](const Tensor& x) { return tn::all(x, 0); }},
       {any_shape_fits, [](const Tensor& x) { return tn::isnan(x); }},
       {any_shape_fits, [](const Tensor& x) { return tn::isfinite(x); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::isinf(x); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::trunc(x); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::invert(x.astype(tn::u8)); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::roll(x, -1, 0); }},
+      {any_shape_fits,
+       [](const Tensor& x) {
+         return tn::pad(x, {{2, 1}}, tn::PadMode::edge);
+       }},
+      {any_shape_fits, [](const Tensor& x) { return tn::count_nonzero(x, -1); }},
+      {any_shape_fits,
+       [](const Tensor& x) { return tn::put_along_axis(x, tn::argsort(x, 0), x, 0); }},
+      {any_shape_fits, [](const Tensor& x) { return tn::one_hot(tn::argmax(x, 0), x.shape(0)); }},
+      {is_matrix, [](const Tensor& x) { return tn::diagonal(x, 0, -2, -1); }},
       {any_shape_fits, [](const Tensor& x) { return tn::sign(x.astype(tn::i16)); }},
       {is_matrix, [](const Tensor& x) { return tn::tril(x, 1); }},
       {is_matrix, [](const Tensor& x) { return tn::triu(x); }},

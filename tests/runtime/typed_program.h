@@ -199,6 +199,12 @@ class TypedProgram {
         tn::logical_and,
         tn::logical_or,
         tn::logical_xor,
+        tn::bitwise_and,
+        tn::bitwise_or,
+        tn::bitwise_xor,
+        tn::left_shift,
+        tn::right_shift,
+        tn::fmod,
         [](const tn::Tensor& a, const tn::Tensor& b) {
           return tn::power(
               a, tn::remainder(b.astype(tn::i64), tn::full({}, 3, tn::i64)).astype(tn::u8));
@@ -207,7 +213,7 @@ class TypedProgram {
         [](const tn::Tensor& a, const tn::Tensor& b) {
           return tn::where(a.astype(tn::boolean), b, b + b);
         }};
-    const F f = kFunctions[pick(20)];
+    const F f = kFunctions[pick(26)];
     const std::size_t a = any();
     const tn::Shape shape = values_[a].shape();
     for (int tries = 0; tries < 3; ++tries)
@@ -240,7 +246,9 @@ class TypedProgram {
       case 1:
         return append([=](const std::vector<tn::Tensor>& v) { return tn::prod(v[a], axis, keep); });
       case 2:
-        return append([=](const std::vector<tn::Tensor>& v) { return tn::cumsum(v[a], axis); });
+        return append([=](const std::vector<tn::Tensor>& v) {
+          return keep ? tn::cumsum(v[a], axis) : tn::cumprod(v[a], axis);
+        });
       case 3:
         has_product_ = true;
         return append([=](const std::vector<tn::Tensor>& v) {

@@ -42,11 +42,15 @@ Axis interpolated(std::int64_t from, std::int64_t to, const Attrs& attrs) {
   return axis;
 }
 
+// The weight of a window's places is `total` by the number of places that an average counts, or 1
+// where there is no total.
 Axis pooled(std::int64_t from, std::int64_t to, std::int64_t kernel, std::int64_t stride,
-            std::int64_t padding, double weight) {
+            std::int64_t padding, bool counts_padding, double total) {
   Axis axis;
   for (std::int64_t i = 0; i < to; ++i) {
     const Range window = window_at(i, kernel, stride, padding, from);
+    const std::int64_t count = counted_at(i, kernel, stride, padding, from, counts_padding);
+    const double weight = total > 0 ? total / static_cast<double>(count) : 1;
     for (std::int64_t place = window.begin; place < window.end; ++place) axis.add(place, weight);
     axis.end_place();
   }
@@ -95,9 +99,11 @@ class ImageKernel : public Kernel {
       columns_ = interpolated(in_.shape[3], out_.shape[3], node.attrs);
     } else {
       const Pool p = pool_of(node.attrs, name_);
-      const double weight = is_largest ? 1 : 1 / static_cast<double>(p.kernel.h * p.kernel.w);
-      rows_ = pooled(in_.shape[2], out_.shape[2], p.kernel.h, p.stride.h, p.padding.h, 1);
-      columns_ = pooled(in_.shape[3], out_.shape[3], p.kernel.w, p.stride.w, p.padding.w, weight);
+      const auto height = static_cast<double>(p.kernel.h);
+      rows_ = pooled(in_.shape[2], out_.shape[2], p.kernel.h, p.stride.h, p.padding.h,
+                     p.counts_padding, is_largest ? 0 : height);
+      columns_ = pooled(in_.shape[3], out_.shape[3], p.kernel.w, p.stride.w, p.padding.w,
+                        p.counts_padding, is_largest ? 0 : 1 / height);
     }
     place_scratch();
   }

@@ -34,15 +34,16 @@ double window(const Graph& graph, ValueId id) {
 }
 
 // Begins a loop over the part of the window that lies on the image, at `place` along an axis.
+// `reaches_out`: whether a window may begin before the image or end behind it.
 void begin_window(SourceWriter& w, const std::string& place, const std::string& out,
-                  std::int64_t kernel, std::int64_t stride, std::int64_t padding,
+                  std::int64_t kernel, std::int64_t stride, std::int64_t padding, bool reaches_out,
                   std::int64_t extent) {
   constexpr int kMostUnrolled = 4;
   const std::string step = "step_" + place;
   w.text << "#pragma unroll " << (kernel <= kMostUnrolled ? kernel : 1) << "\nfor (int " << step
          << " = 0; " << step << " < " << kernel << "; ++" << step << ") {\nconst int " << place
          << " = " << out << " * " << stride << " - " << padding << " + " << step << ";\n";
-  if (padding > 0)
+  if (reaches_out)
     w.text << "if (" << place << " < 0 || " << place << " >= " << w.numbers.term(extent)
            << ") continue;\n";
 }
@@ -53,8 +54,10 @@ void write_pool(const Graph& graph, ValueId id, SourceWriter& w, const std::stri
   const Shape& in = graph.type(graph[id].inputs[0]).shape;
   const auto& c = w.coordinates();
   declare(graph, id, w, to, start);
-  begin_window(w, "y", c[2], p.kernel.h, p.stride.h, p.padding.h, in[2]);
-  begin_window(w, "x", c[3], p.kernel.w, p.stride.w, p.padding.w, in[3]);
+  begin_window(w, "y", c[2], p.kernel.h, p.stride.h, p.padding.h, p.padding.h > 0 || p.rounds_up,
+               in[2]);
+  begin_window(w, "x", c[3], p.kernel.w, p.stride.w, p.padding.w, p.padding.w > 0 || p.rounds_up,
+               in[3]);
   w.text << compute_type(graph.type(id).dtype) << " pixel[" << w.pack() << "];\n";
   w.load("pixel", 0, {c[0], c[1], "y", "x"}, w.inner() <= 1 ? w.inner() : -1, true);
   w.text << "#pragma unroll\nfor (int e = 0; e < " << w.pack() << "; ++e) " << to
@@ -71,11 +74,28 @@ void write_max_pool(const Graph& graph, ValueId id, SourceWriter& w, const std::
              "maximum(" + to + "[e], pixel[e])");
 }
 
+// counted_at (src/ops/pool.h) of the window of `out`.
+std::string counted(SourceWriter& w, const std::string& out, std::int64_t kernel,
+                    std::int64_t stride, std::int64_t padding, std::int64_t extent,
+                    bool counts_padding) {
+  const std::string around = std::to_string(counts_padding ? padding : 0),
+                    begin = "(" + out + " * " + std::to_string(stride) + " - " +
+                            std::to_string(padding) + ")";
+  return "(minimum<int>(" + begin + " + " + std::to_string(kernel) + ", " + w.numbers.term(extent) +
+         " + " + around + ") - maximum<int>(" + begin + ", -" + around + "))";
+}
+
 void write_avg_pool(const Graph& graph, ValueId id, SourceWriter& w, const std::string& to) {
   write_pool(graph, id, w, to, "0", to + "[e] + pixel[e]");
   const Pool p = pool(graph, id);
+  const Shape& in = graph.type(graph[id].inputs[0]).shape;
+  const auto& c = w.coordinates();
+  std::string count = std::to_string(p.kernel.h * p.kernel.w);
+  if (p.rounds_up || !p.counts_padding)
+    count = counted(w, c[2], p.kernel.h, p.stride.h, p.padding.h, in[2], p.counts_padding) + " * " +
+            counted(w, c[3], p.kernel.w, p.stride.w, p.padding.w, in[3], p.counts_padding);
   w.text << "#pragma unroll\nfor (int e = 0; e < " << w.pack() << "; ++e) " << to
-         << "[e] /= " << p.kernel.h * p.kernel.w << ";\n";
+         << "[e] /= " << (p.rounds_up || !p.counts_padding ? "(" + count + ")" : count) << ";\n";
 }
 
 // ---- Resizing.

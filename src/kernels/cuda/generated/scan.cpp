@@ -1,4 +1,4 @@
-// The scan family: cumsum, a warp for every line.
+// The scan family: cumsum and cumprod, a warp for every line.
 #include "src/core/rounding.h"
 #include "src/kernels/cuda/families.h"
 #include "src/kernels/cuda/generated/lines.h"
@@ -19,18 +19,22 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machi
   const std::int64_t lines = num_elements(node.type.shape) / length;
   const std::string in(device_type(laid.graph.type(from).dtype)), out(device_type(node.type.dtype)),
       total = is_floating(node.type.dtype) ? "double" : "i64";
+  const bool is_sum = node.op == Op::cumsum;
+  const std::string none = is_sum ? "0" : "1", join = is_sum ? "plus" : "times",
+                    running = is_sum ? "running_sum" : "running_product";
   Extents numbers(machine.any_extent);
   const std::string end = numbers.term(length);
   const std::string body =
       "launch_next();\nwait_for_previous();\nconst int lane = threadIdx.x % 32;\n"
       "const int line = blockIdx.x * " +
       std::to_string(kLines) + " + threadIdx.x / 32;\nif (line >= " + numbers.term(lines) +
-      ") return;\n" + total + " sum = 0;\nfor (int begin = 0; begin < " + end +
-      "; begin += 32) {\nconst int j = begin + lane;\n" + total + " x = 0;\nif (j < " + end +
-      ") x = convert<" + total + ">(value_of(from[" + Lines(layout(from), axis).offset(numbers) +
-      "]));\nx = plus(sum, running_sum(x, lane));\nif (j < " + end + ") to[" +
-      Lines(layout(id), axis).offset(numbers) + "] = stored<" + out + ">(convert<Compute<" + out +
-      ">>(x));\nsum = __shfl_sync(0xffffffffu, x, 31);\n}\n";
+      ") return;\n" + total + " all = " + none + ";\nfor (int begin = 0; begin < " + end +
+      "; begin += 32) {\nconst int j = begin + lane;\n" + total + " x = " + none + ";\nif (j < " +
+      end + ") x = convert<" + total + ">(value_of(from[" +
+      Lines(layout(from), axis).offset(numbers) + "]));\nx = " + join + "(all, " + running +
+      "(x, lane));\nif (j < " + end + ") to[" + Lines(layout(id), axis).offset(numbers) +
+      "] = stored<" + out + ">(convert<Compute<" + out +
+      ">>(x));\nall = __shfl_sync(0xffffffffu, x, 31);\n}\n";
   Call call;
   call.source.text = "#include \"scan.h\"\nusing namespace tensor::device;\n" +
                      numbers.struct_text() + "extern \"C\" __global__ __launch_bounds__(" +
@@ -42,7 +46,8 @@ Lowered lower(const LaidOutGraph& laid, const Group& group, const Machine& machi
   call.arguments.emplace_back(Pointer{Pointer::Base::operand, 0, 0});
   call.arguments.emplace_back(Pointer{Pointer::Base::operand, 1, 0});
   numbers.add_argument(call.arguments);
-  name_kernel(call, machine, "scan_" + std::string(name(node.type.dtype)) + "_cumsum");
+  name_kernel(call, machine,
+              "scan_" + std::string(name(node.type.dtype)) + "_" + std::string(info(node.op).name));
   Lowered lowered;
   lowered.description = description_of(call);
   lowered.calls.push_back(std::move(call));
@@ -56,7 +61,9 @@ std::optional<Implementation> consider_scan(const Isolated& alone, const Machine
   const Node& node = graph[group.nodes[0]];
   const Shape& shape = node.type.shape;
   const std::int64_t count = num_elements(shape);
-  if (node.op != Op::cumsum || count == 0 || count >= std::int64_t{1} << 31) return std::nullopt;
+  if ((node.op != Op::cumsum && node.op != Op::cumprod) || count == 0 ||
+      count >= std::int64_t{1} << 31)
+    return std::nullopt;
   const auto steps =
       static_cast<double>((shape[static_cast<int>(node.attrs.integer("axis"))] + 31) / 32);
   return Implementation{machine.launch_us + machine.times.generated.scan_us * steps +

@@ -267,6 +267,13 @@ inline bool is_nan(T x) {
   return x != x;
 }
 template <class T>
+inline bool is_infinite(T x) {
+  if constexpr (kFloats<T>)
+    return x == x && x - x != T(0);
+  else
+    return false;
+}
+template <class T>
 inline bool is_finite(T x) {
   if constexpr (kFloats<T>)
     return x - x == T(0);
@@ -311,6 +318,19 @@ inline T remainder_of(T a, T b) {
       if (b == T(-1)) return T(0);
     const T rest = static_cast<T>(a % b);
     return rest != 0 && is_below_0(rest) != is_below_0(b) ? static_cast<T>(rest + b) : rest;
+  }
+}
+
+/// With the sign of a; of integers by 0 it is 0.
+template <class T>
+inline T truncated_rest_of(T a, T b) {
+  if constexpr (kFloats<T>) {
+    return truncated_rest(a, b);
+  } else {
+    if (b == T(0)) return T(0);
+    if constexpr (kSigned<T>)
+      if (b == T(-1)) return T(0);
+    return static_cast<T>(a % b);
   }
 }
 
@@ -367,6 +387,41 @@ template <class T>
 inline bool logical_xor(T a, T b) {
   return (a != T(0)) != (b != T(0));
 }
+
+// ---- Bits.
+
+template <class T>
+inline T invert(T x) {
+  if constexpr (kSame<T, bool>)
+    return !x;
+  else
+    return static_cast<T>(~x);
+}
+template <class T>
+inline T bitwise_and(T a, T b) {
+  return static_cast<T>(a & b);
+}
+template <class T>
+inline T bitwise_or(T a, T b) {
+  return static_cast<T>(a | b);
+}
+template <class T>
+inline T bitwise_xor(T a, T b) {
+  return static_cast<T>(a ^ b);
+}
+/// By a negative number or by all bits, every bit leaves.
+template <class T>
+inline T left_shift(T a, T b) {
+  const u64 by = static_cast<u64>(b);
+  return by < 8 * sizeof(T) ? static_cast<T>(static_cast<u64>(a) << by) : T(0);
+}
+template <class T>
+inline T right_shift(T a, T b) {
+  const u64 by = static_cast<u64>(b);
+  if (by < 8 * sizeof(T)) return static_cast<T>(a >> by);
+  return is_below_0(a) ? static_cast<T>(-1) : T(0);
+}
+
 template <class T>
 inline T choose(bool condition, T a, T b) {
   return condition ? a : b;

@@ -1,4 +1,4 @@
-// Running sums.
+// Running sums and products.
 #pragma once
 
 #include "numbers.h"
@@ -12,6 +12,15 @@ inline A running_sum(A x, int lane) {
   for (int step = 1; step < 32; step *= 2) {
     const A before = __shfl_up_sync(0xffffffffu, x, step);
     if (lane >= step) x = plus(x, before);
+  }
+  return x;
+}
+template <class A>
+inline A running_product(A x, int lane) {
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const A before = __shfl_up_sync(0xffffffffu, x, step);
+    if (lane >= step) x = times(before, x);
   }
   return x;
 }

@@ -130,6 +130,7 @@ Floats reciprocal_root(Floats x) { return 1.0f / square_root(x); }
 Floats reciprocal(Floats x) { return 1.0f / x; }
 Floats relu(Floats x) { return larger(x, Floats{}); }
 Floats isnan(Floats x) { return truth(x != x); }
+Floats isinf(Floats x) { return truth(magnitude(x) == splat(__builtin_inff())); }
 Floats isfinite(Floats x) { return truth(magnitude(x) < splat(__builtin_inff())); }
 Floats logical_not(Floats x) { return truth(x == Floats{}); }
 Floats to_boolean(Floats x) { return truth(x != Floats{}); }
@@ -188,6 +189,7 @@ constexpr Row kRows[] = {
     {Op::ceil, unary<ceil>},
     {Op::round, unary<nearest>},
     {Op::isnan, unary<isnan>},
+    {Op::isinf, unary<isinf>},
     {Op::isfinite, unary<isfinite>},
     {Op::logical_not, unary<logical_not>},
     {Op::add, binary<add>},
