@@ -19,10 +19,17 @@ Tensor surrounded(const Tensor& x, const Window& w, const Tensor& value) {
 }
 
 // The library's pool of an image of one or two axes.
-template <Tensor (*F)(const Tensor&, Pair, Pair, Pair)>
-Tensor pool2d(const Tensor& x, const Window& w, const Ints& padding) {
+constexpr auto kPoolMax = [](const Tensor& x, Pair kernel, Pair stride, Pair padding) {
+  return max_pool2d(x, kernel, stride, padding);
+};
+constexpr auto kPoolAverage = [](const Tensor& x, Pair kernel, Pair stride, Pair padding) {
+  return avg_pool2d(x, kernel, stride, padding);
+};
+
+template <class Pool>
+Tensor pool2d(const Pool& pool, const Tensor& x, const Window& w, const Ints& padding) {
   const bool is_row = w.rank() == 1;
-  const Tensor y = F(is_row ? as_image(x) : x, last_two(w.kernel, 1), last_two(w.stride, 1),
+  const Tensor y = pool(is_row ? as_image(x) : x, last_two(w.kernel, 1), last_two(w.stride, 1),
                      last_two(padding, 0));
   return is_row ? squeeze(y, 2) : y;
 }
@@ -76,8 +83,8 @@ Results max_pool(const Call& c) {
   if (w.rank() > 2 || w.is_dilated() || c.gives(1)) return max_by_axes(c, w);
   bool is_small = w.is_even();
   for (std::size_t i = 0; i < w.rank(); ++i) is_small &= 2 * w.begin[i] <= w.kernel[i];
-  if (is_small) return {pool2d<max_pool2d>(c[0], w, w.begin)};
-  return {pool2d<max_pool2d>(surrounded(c[0], w, lowest(c[0].dtype())), w, Ints(w.rank()))};
+  if (is_small) return {pool2d(kPoolMax, c[0], w, w.begin)};
+  return {pool2d(kPoolMax, surrounded(c[0], w, lowest(c[0].dtype())), w, Ints(w.rank()))};
 }
 
 // How many elements each position averages over, [1, 1, out...]: those of the image and, if they
@@ -113,8 +120,8 @@ Tensor average_over_all(const Tensor& x, const Window& w) {
   if (w.rank() <= 2 && !w.is_dilated()) {
     bool is_small = w.is_even();
     for (std::size_t i = 0; i < w.rank(); ++i) is_small &= 2 * w.begin[i] <= w.kernel[i];
-    if (is_small) return pool2d<avg_pool2d>(x, w, w.begin);
-    return pool2d<avg_pool2d>(surrounded(x, w, 0), w, Ints(w.rank()));
+    if (is_small) return pool2d(kPoolAverage, x, w, w.begin);
+    return pool2d(kPoolAverage, surrounded(x, w, 0), w, Ints(w.rank()));
   }
   Tensor total = surrounded(x, w, 0);
   for (std::size_t axis = 0; axis < w.rank(); ++axis) {
