@@ -23,7 +23,8 @@ using tensor::Tensor;
 
 constexpr const char* kHelp =
     "usage: many_sizes [OPTION]... [MODEL]...\n"
-    "Calls the models (DETR-R50-E6 alone; names as bench_models has them) with images of many sizes,\n"
+    "Calls the models (DETR-R50-E6 alone; names as bench_models has them) with images of many "
+    "sizes,\n"
     "then with as many of one size of the same area. The first call of each is not timed.\n"
     "  --device=cpu      or cuda\n"
     "  --dtype=f32       or bf16, f16\n"
@@ -102,8 +103,8 @@ Cost cost_of(const bench::Network& net, const std::vector<Size>& sizes, const Op
   std::int64_t input_bytes = 0;
   for (const Tensor& x : inputs) input_bytes += x.nbytes();
   for (int call = 0; call < o.calls; ++call) {
-    const std::size_t i = call < std::ssize(sizes) ? static_cast<std::size_t>(call)
-                                                   : random() % sizes.size();
+    const std::size_t i =
+        call < std::ssize(sizes) ? static_cast<std::size_t>(call) : random() % sizes.size();
     const auto begin = Clock::now();
     const tensor::Executable executable = f.executable({inputs[i]});
     if (call > 0 && !is_ready[i]) cost.ready_ms.push_back(seconds_since(begin) * 1e3);

@@ -87,7 +87,9 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
                                           const std::function<bool()>& make_room) {
   const Precision precision = precision_of(options, target);
   const int threads = options.threads > 0 ? options.threads : cpu::all_threads();
-  const auto convert = [threads](const Tensor& x, DType to) { return cpu::converted(x, to, threads); };
+  const auto convert = [threads](const Tensor& x, DType to) {
+    return cpu::converted(x, to, threads);
+  };
   const Stages stages(target.device.is_cuda());
   const auto common = options.sharing ? options.sharing->common() : nullptr;
   const auto derived = common ? common->derived() : std::make_shared<DerivedConstants>();

@@ -19,9 +19,9 @@ std::optional<std::int64_t> checked_bytes(const TensorType& type);
 /// The memory of a fresh contiguous tensor, to be filled.
 std::span<std::byte> element_bytes(const Tensor& x);
 
-/// The elements from `first` on, in memory that `file` keeps: a read-only view where their alignment
-/// allows typed access and there are any, else an undefined tensor. `in_file`: it maps a file, so
-/// that its pages can be read again.
+/// The elements from `first` on, in memory that `file` keeps: a read-only view where their
+/// alignment allows typed access and there are any, else an undefined tensor. `in_file`: it maps a
+/// file, so that its pages can be read again.
 Tensor mapped_elements(const std::shared_ptr<const std::byte>& file, const std::byte* first,
                        const TensorType& type, bool in_file);
 

@@ -30,7 +30,7 @@ template <class Pool>
 Tensor pool2d(const Pool& pool, const Tensor& x, const Window& w, const Ints& padding) {
   const bool is_row = w.rank() == 1;
   const Tensor y = pool(is_row ? as_image(x) : x, last_two(w.kernel, 1), last_two(w.stride, 1),
-                     last_two(padding, 0));
+                        last_two(padding, 0));
   return is_row ? squeeze(y, 2) : y;
 }
 

@@ -232,10 +232,9 @@ class Merger {
           TextWriter what;
           what << (step == 0 ? "side by side" : "one after the other");
           for (const std::int64_t count : columns) what << ' ' << count;
-          return rewriter_.to().add_constant(
-              derived_for_others(graph_, what.str(), parts, [parts, columns, step] {
-                return joined(parts, columns, step == 0);
-              }));
+          return rewriter_.to().add_constant(derived_for_others(
+              graph_, what.str(), parts,
+              [parts, columns, step] { return joined(parts, columns, step == 0); }));
         });
     const Shape shape = rewriter_.to().type(wide_[group].back()).shape;  // nodes are added below
     std::int64_t begin = 0;

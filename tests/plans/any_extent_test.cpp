@@ -34,9 +34,9 @@ class KernelTexts {
 
   // With schedules that are known already, where these lose little; else with the best.
   void add(const tn::LaidOutGraph& laid, const tn::FusionPlan& plan, bool prefers_known) {
-    const tn::FusionPlan scheduled =
-        prefers_known ? tn::scheduled(laid, plan, *offers_, known_, "device")
-                      : tn::scheduled(laid, plan, *offers_);
+    const tn::FusionPlan scheduled = prefers_known
+                                         ? tn::scheduled(laid, plan, *offers_, known_, "device")
+                                         : tn::scheduled(laid, plan, *offers_);
     for (const tn::Group& group : scheduled.groups)
       for (const cuda::Call& call : offers_->build(laid, group).calls)
         texts_.insert(call.source.text);

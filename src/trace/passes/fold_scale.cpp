@@ -91,9 +91,10 @@ std::optional<ValueId> fold_into_conv(Rewriter& r, const Node& node,
   }
   if (!can_scale(weight, found->vector)) return std::nullopt;
   if (bias) bias = *bias * found->vector;
-  const Tensor scaled_weight = derived_for_others(
-      r.to(), "filters scaled", {weight, found->vector},
-      [weight, scale = found->vector] { return weight * reshape(scale, {-1, 1, 1, 1}); });
+  const Tensor scaled_weight = derived_for_others(r.to(), "filters scaled", {weight, found->vector},
+                                                  [weight, scale = found->vector] {
+                                                    return weight * reshape(scale, {-1, 1, 1, 1});
+                                                  });
   return rebuilt(r, found->product, scaled_weight, bias);
 }
 

@@ -252,10 +252,9 @@ class Trimmer {
     if (node.kind == NodeKind::constant) {
       TextWriter what;
       what << "copied slice " << attrs;
-      const Tensor cut =
-          derived_for_others(r.to(), what.str(), {node.constant}, [whole = node.constant, attrs] {
-            return copy(apply_op(Op::slice, {whole}, attrs));
-          });
+      const Tensor cut = derived_for_others(
+          r.to(), what.str(), {node.constant},
+          [whole = node.constant, attrs] { return copy(apply_op(Op::slice, {whole}, attrs)); });
       return r.to().add_constant(cut, node.where);
     }
     return r.to().add(Op::slice, {r(id)}, attrs, node.where);
