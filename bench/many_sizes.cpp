@@ -80,7 +80,7 @@ double seconds_since(Clock::time_point begin) {
 
 std::int64_t resident_bytes() {
   malloc_trim(0);
-  std::ifstream status("/proc/self/statm");
+  tensor::Classic<std::ifstream> status("/proc/self/statm");
   std::int64_t pages = 0, resident = 0;
   status >> pages >> resident;
   return resident * 4096;

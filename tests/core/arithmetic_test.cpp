@@ -1,6 +1,8 @@
 // Small algorithms that have one home: rounding, the median, checksums.
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "src/core/checksum.h"
 #include "src/core/median.h"
 #include "src/core/rounding.h"
@@ -19,9 +21,9 @@ TEST(Rounding, RoundsUpwards) {
 }
 
 TEST(Median, IsTheMiddle) {
-  EXPECT_EQ(median({3}), 3);
-  EXPECT_EQ(median({9, 1, 5}), 5);
-  EXPECT_EQ(median({4, 1, 10, 2}), 3);
+  EXPECT_EQ(median(std::vector<double>{3}), 3);
+  EXPECT_EQ(median(std::vector<double>{9, 1, 5}), 5);
+  EXPECT_EQ(median(std::vector<double>{4, 1, 10, 2}), 3);
 }
 
 // The check values that are published with the algorithms: files and their names depend on them.

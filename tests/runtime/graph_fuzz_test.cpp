@@ -398,7 +398,7 @@ TEST(GraphFuzz, PlansAreReadAsTheyWereWritten) {
 // traced: what depends on values (masks as indices, item()) is no operator.
 TEST(GraphFuzz, EveryOperatorIsGenerated) {
   Covered covered;
-  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     count_operators(Program(seed, seed % 2 == 0 ? Numbers::whole : Numbers::real), covered);
     count_operators(Program(seed, Numbers::steady), covered);
     count_operators(TypedProgram(seed), covered);
