@@ -110,7 +110,7 @@ enum class When : std::uint8_t { now, in_background };
 class TENSOR_API Compiled {
  public:
   explicit Compiled(TensorFunction function, CompileOptions options = {}, std::size_t capacity = 8);
-  /// With the sizes of a plan of this function, which are built, not compiled, at their first call:
+  /// A plan of this function gives its sizes, which are built, not compiled, at their first call,
   /// with the plan's weights, whatever the function's are now. UserError if the plan is for another
   /// dtype than the options.
   Compiled(Plan plan, TensorFunction function, CompileOptions options = {},

@@ -304,8 +304,8 @@ TENSOR_API Tensor roll(const Tensor& x, const Dims& shift, const Dims& axis);
 /// and the second along axis 0 ("xy"), or each along its number ("ij").
 TENSOR_API std::vector<Tensor> meshgrid(const std::vector<Tensor>& x,
                                         std::string_view indexing = "xy");
-/// Of a vector, the matrix with it on the diagonal k and zeros elsewhere; of a matrix, a copy of
-/// that diagonal.
+/// A vector gives the matrix with it on the diagonal k and zeros elsewhere; a matrix gives a copy
+/// of that diagonal.
 TENSOR_API Tensor diag(const Tensor& x, std::int64_t k = 0);
 /// The sum of that diagonal.
 TENSOR_API Tensor trace(const Tensor& x, std::int64_t offset = 0, int axis1 = 0, int axis2 = 1);

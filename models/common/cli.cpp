@@ -81,8 +81,6 @@ void declare(CLI::App& app, Options& o, Program& program) {
 void check_sizes(const Options& o) {
   using tensor::fail;
   if (o.sizes.empty()) return;
-  if (o.eager || o.info)
-    fail("--sizes", "fills a plan ahead: leave out ", o.eager ? "--eager" : "--info");
   parse_sizes(o.sizes, {});
   if (o.plan.empty()) fail("--sizes", "fills a plan ahead: need --plan FILE, too");
   if (!o.tune.empty()) fail("--sizes", "goes without --tune, which is for one size: leave one out");

@@ -63,15 +63,12 @@ void check_run(const RunOptions& o) {
     fail("--narrow-residuals", "needs --dtype bf16", on_gpu ? " or f16" : "", ", got ", o.dtype);
   if (o.threads && on_gpu) fail("--threads", "is for the cpu, but --device is ", o.device);
   const std::string dtype = "--dtype " + o.dtype;
-  const std::pair<const char*, bool> compiled_only[] = {{dtype.c_str(), o.dtype != "f32"},
-                                                        {"--device", on_gpu},
-                                                        {"--threads", o.threads.has_value()},
-                                                        {"--plan", !o.plan.empty()},
-                                                        {"--tune", !o.tune.empty()},
-                                                        {"--tune-log", !o.tune_log.empty()},
-                                                        {"--report", o.report},
-                                                        {"--profile", !o.profile.empty()},
-                                                        {"--verify", o.verify}};
+  const std::pair<const char*, bool> compiled_only[] = {
+      {dtype.c_str(), o.dtype != "f32"},    {"--device", on_gpu},
+      {"--threads", o.threads.has_value()}, {"--plan", !o.plan.empty()},
+      {"--sizes", !o.sizes.empty()},        {"--tune", !o.tune.empty()},
+      {"--tune-log", !o.tune_log.empty()},  {"--report", o.report},
+      {"--profile", !o.profile.empty()},    {"--verify", o.verify}};
   for (const auto& [option, given] : compiled_only) {
     if (given && o.eager)
       fail(option, "is for compiled models: leave out --eager, which runs the reference operators ",

@@ -49,7 +49,8 @@ struct Storage {
   std::atomic<bool> is_exposed = false;
   std::atomic<std::uint64_t> written_at = 0;  // a moment of write_clock()
   std::atomic<int> watchers = 0;              // how many want to be told of writes
-  // Of a derived constant, set before others see it; and where bytes() is to make it.
+  // A derived constant has an origin, and where bytes() is to make it, what does so. Both are set
+  // before others see the storage.
   std::shared_ptr<const Origin> origin;
   std::unique_ptr<Late> late;
 };

@@ -20,9 +20,9 @@ std::string type_name(std::int64_t type);
 /// Makes tensors of the messages of one file.
 class ElementReader {
  public:
-  /// Of a file in memory that goes away: elements are copied, and there are no external files.
+  /// The file is in memory that goes away: elements are copied, and there are no external files.
   explicit ElementReader(std::string name) : name_(std::move(name)) {}
-  /// Of a file that `file` maps: elements are views of it where they are aligned.
+  /// `file` maps the file: elements are views of it where they are aligned.
   ElementReader(std::string name, std::shared_ptr<const std::byte> file)
       : name_(std::move(name)), file_(std::move(file)) {}
 

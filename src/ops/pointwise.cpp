@@ -416,6 +416,9 @@ std::optional<DType> working_type(const OpInfo& row, std::span<const Tensor> inp
         fail(row.name, "is not defined on ", dtype, ": it has no bits that count, use astype(i64)");
       return flags && row.promotion == Promotion::shifts ? i8 : dtype;
     case Promotion::floating:
+      // Each tensor becomes floating by itself: u8 and i8, whose common type is i16, are f16 both.
+      if (inputs.size() == 2 && !inputs[0].is_weak() && !inputs[1].is_weak())
+        return promote(floating_type(inputs[0].dtype()), floating_type(inputs[1].dtype()));
       return floating_type(dtype);
     case Promotion::quotient:
       return is_floating(dtype) ? dtype : f64;

@@ -321,7 +321,7 @@ inline T remainder_of(T a, T b) {
   }
 }
 
-/// With the sign of a; of integers by 0 it is 0.
+/// The rest has the sign of a; integers by 0 give 0.
 template <class T>
 inline T truncated_rest_of(T a, T b) {
   if constexpr (kFloats<T>) {
