@@ -38,6 +38,9 @@ set(optimised
     Tuning.TimesNoWholeModelWhenThatIsOff Tuning.TheSameLogMakesTheSamePlan
     Tuning.TheLogTellsWhatWasMeasuredAndFailuresAreNeverChosen Hints.TheOtherNarrowTypesLogIsOne
     Hints.TheLogOfOlderKernelsIsOne PlansOnHopper.AreThoseThatWereReviewed WholeModels.StandardModels
+    LongRows.AgreeWithTheReference LongRows.TakeAnyLayout GemmPlain.EveryScheduleIsRight
+    GemmPlain.FactorsLieInAnyWay GemmTf32.EveryScheduleIsRight Golden.ComposedOperatorsCompiled
+    GraphFuzz.EveryOperatorIsGenerated
     VitDigits.ReachesTheTrainingsAccuracy KnownPlans.LittleIsLostOnHopper
     Search.TakesAThirdOfTheTrialsOfRandomSearch Fuse.EqualsExhaustiveSearchOnRandomGraphs Fuse.ManyBranchesArePlanned)
 
