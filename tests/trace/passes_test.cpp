@@ -4,6 +4,7 @@
 #include "src/trace/layout.h"
 #include "src/trace/passes/cast.h"
 #include "src/trace/passes/clean.h"
+#include "src/trace/passes/passes.h"
 #include "src/trace/trace.h"
 #include "tensor/tensor.h"
 #include "tests/trace/passes.h"
@@ -40,6 +41,22 @@ TEST(Passes, OperatorsWithOtherDigitsAreNotEqual) {
   };
   const Graph graph = tn::trace(f, {{{3, 4}, tn::f32}});
   EXPECT_EQ(count(tn::eliminate_common_and_dead(graph), tn::Op::layer_norm), 2);
+}
+
+// A convolution whose weights were scaled stays behind with the old ones, which nobody reads.
+TEST(Passes, OnlyWeightsThatAreReadAreRounded) {
+  tn::Generator random(26);
+  const Tensor w = random.normal({3, 2, 3, 3}), scale = random.normal({3, 1, 1});
+  Graph graph = tn::trace(
+      [&](const Tensors& in) -> Tensors { return {tn::conv2d(in[0], w) * scale}; },
+      {{{1, 2, 4, 4}, tn::f32}});
+  int rounded = 0;
+  const auto rounding = [&](const Tensor& x, tn::DType to) {
+    ++rounded;
+    return x.to(to);
+  };
+  for (const tn::Pass& pass : tn::passes_for({.dtype = tn::f16}, rounding)) graph = pass.run(graph);
+  EXPECT_EQ(rounded, 1);
 }
 
 // Tensor Cores may round every product of float32, and no other; for the reference nothing changes.

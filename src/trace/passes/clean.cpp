@@ -49,19 +49,6 @@ Graph merge_equal(const Graph& graph) {
   return rewriter.finish();
 }
 
-Graph drop_dead(const Graph& graph) {
-  std::vector<bool> live(static_cast<std::size_t>(graph.size()), false);
-  for (const ValueId id : graph.inputs()) live[at(id)] = true;
-  for (const ValueId id : graph.outputs()) live[at(id)] = true;
-  for (ValueId id = graph.size() - 1; id >= 0; --id)
-    if (live[at(id)])
-      for (const ValueId input : graph[id].inputs) live[at(input)] = true;
-  Rewriter rewriter(graph);
-  for (ValueId id = 0; id < graph.size(); ++id)
-    if (live[at(id)]) rewriter.replace(id, rewriter.keep(id));
-  return rewriter.finish();
-}
-
 }  // namespace
 
 Graph fold_constants(const Graph& graph) {
@@ -78,6 +65,19 @@ Graph fold_constants(const Graph& graph) {
         [op = node.op, attrs = node.attrs, values] { return apply_op(op, values, attrs); });
     return r.to().add_constant(value, node.where);
   });
+}
+
+Graph drop_dead(const Graph& graph) {
+  std::vector<bool> live(static_cast<std::size_t>(graph.size()), false);
+  for (const ValueId id : graph.inputs()) live[at(id)] = true;
+  for (const ValueId id : graph.outputs()) live[at(id)] = true;
+  for (ValueId id = graph.size() - 1; id >= 0; --id)
+    if (live[at(id)])
+      for (const ValueId input : graph[id].inputs) live[at(input)] = true;
+  Rewriter rewriter(graph);
+  for (ValueId id = 0; id < graph.size(); ++id)
+    if (live[at(id)]) rewriter.replace(id, rewriter.keep(id));
+  return rewriter.finish();
 }
 
 Graph eliminate_common_and_dead(const Graph& graph) { return drop_dead(merge_equal(graph)); }

@@ -9,8 +9,12 @@ namespace tensor {
 /// tests/trace/passes_test.cpp.
 Graph fold_constants(const Graph& graph);
 
-/// Merges equal operators on equal inputs, and equal constants, then drops what no output needs
-/// (inputs stay). Test: tests/trace/passes_test.cpp.
+/// Drops what no output needs (inputs stay), as what a pass has replaced. Test:
+/// tests/trace/passes_test.cpp.
+Graph drop_dead(const Graph& graph);
+
+/// Merges equal operators on equal inputs, and equal constants, then drops the dead.
+/// Test: tests/trace/passes_test.cpp.
 Graph eliminate_common_and_dead(const Graph& graph);
 
 }  // namespace tensor

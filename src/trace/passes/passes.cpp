@@ -22,6 +22,8 @@ std::vector<Pass> passes_for(const Precision& precision,
                          Graph (*cast)(const Graph&, DType)) {
       if (is_wanted) passes.push_back({name, [=](const Graph& g) { return cast(g, dtype); }});
     };
+    // Weights that were folded are still there: they would be rounded as well.
+    passes.push_back({"drop_dead", drop_dead});
     passes.push_back({"cast", [=](const Graph& g) { return cast_products(g, dtype, converted); }});
     add(precision.narrow_images, "cast_images", cast_images);
     add(precision.narrow_residuals, "cast_residuals", cast_residuals);
