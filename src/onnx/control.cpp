@@ -22,7 +22,7 @@ bool goes_on(const Tensor& condition) {
 // The body takes its number, the condition and what it hands on; it gives the condition, what it
 // hands on, and a row of each of the last outputs.
 Results loop(const Call& c) {
-  const std::int64_t trips = c.has(0) ? c.ints(0).at(0) : kMostTrips + 1;
+  const std::int64_t trips = c.has(0) ? c.host(0).item<std::int64_t>() : kMostTrips + 1;
   const auto carried = static_cast<std::size_t>(std::max(c.count() - 2, 0));
   const std::size_t rows = c.outputs() - std::min(c.outputs(), carried);
   bool is_on = !c.has(1) || c.host(1).item<bool>();

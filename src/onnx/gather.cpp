@@ -1,5 +1,6 @@
 // Operators that pick elements by positions, or put them there.
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "src/onnx/operators.h"
@@ -93,17 +94,64 @@ Results gather_nd(const Call& c) {
   return {take(x.reshape(flat), place, 0)};
 }
 
+// Rows, and the place in the data that each of them goes to.
+struct Updates {
+  Tensor rows;
+  Ints places;
+};
+using Combine = Tensor (*)(const Tensor&, const Tensor&);
+
+Combine combination(const Call& c) {
+  const std::string name = c.text("reduction", "none");
+  if (name == "add") return add;
+  if (name == "mul") return multiply;
+  if (name == "max") return maximum;
+  return name == "min" ? minimum : static_cast<Combine>(nullptr);
+}
+
+Tensor rows_at(const Tensor& x, const Ints& places) {
+  return take(x, array(places).to(x.device()), 0);
+}
+
+// Updates of one place each with its neighbour, until every place has one: as many rounds as it
+// takes to halve the most that a place has.
+Updates combined(Updates updates, Combine combine) {
+  for (;;) {
+    std::map<std::int64_t, std::int64_t> waiting;  // the update of a place that has no partner yet
+    Ints first, second, places;
+    for (std::size_t i = 0; i < updates.places.size(); ++i) {
+      const std::int64_t place = updates.places[i], row = static_cast<std::int64_t>(i);
+      const auto [earlier, is_new] = waiting.try_emplace(place, row);
+      if (is_new) continue;
+      first.push_back(earlier->second), second.push_back(row), places.push_back(place);
+      waiting.erase(earlier);
+    }
+    if (places.empty()) return updates;
+    Ints alone;
+    for (const auto& [place, row] : waiting) alone.push_back(row), places.push_back(place);
+    Tensor rows = combine(rows_at(updates.rows, first), rows_at(updates.rows, second));
+    if (!alone.empty()) rows = concatenate({rows, rows_at(updates.rows, alone)});
+    updates = {rows, places};
+  }
+}
+
 // data with updates at the positions: one gather from both, because the positions are known. Later
-// updates win.
-Tensor scattered(const Tensor& data, const Tensor& updates, const Ints& places, Shape rows) {
-  Ints source(static_cast<std::size_t>(rows[0]));
-  std::iota(source.begin(), source.end(), 0);
-  for (std::size_t i = 0; i < places.size(); ++i)
-    source[static_cast<std::size_t>(places[i])] = rows[0] + static_cast<std::int64_t>(i);
+// updates win, unless all of a place are combined with what was there.
+Tensor scattered(const Tensor& data, const Tensor& values, const Ints& places, const Shape& rows,
+                 Combine combine) {
   Shape from = rows;
   from[0] = static_cast<std::int64_t>(places.size());
-  const Tensor both = concatenate({data.reshape(rows), updates.reshape(from)});
-  return take(both, array(source).to(data.device()), 0).reshape(data.shape());
+  Updates updates{values.reshape(from), places};
+  const Tensor flat = data.reshape(rows);
+  if (combine && !places.empty()) {
+    updates = combined(updates, combine);
+    updates.rows = combine(rows_at(flat, updates.places), updates.rows);
+  }
+  Ints source(static_cast<std::size_t>(rows[0]));
+  std::iota(source.begin(), source.end(), 0);
+  for (std::size_t i = 0; i < updates.places.size(); ++i)
+    source[static_cast<std::size_t>(updates.places[i])] = rows[0] + static_cast<std::int64_t>(i);
+  return rows_at(concatenate({flat, updates.rows}), source).reshape(data.shape());
 }
 
 Results scatter_nd(const Call& c) {
@@ -113,7 +161,8 @@ Results scatter_nd(const Call& c) {
   const auto depth = static_cast<int>(indices.shape(-1));
   Shape rows{product(x.shape(), 0, depth)};
   for (int i = depth; i < x.rank(); ++i) rows.push_back(x.shape(i));
-  return {scattered(x, c[2], positions(indices, x.shape(), 0).to_vector<std::int64_t>(), rows)};
+  return {scattered(x, c[2], positions(indices, x.shape(), 0).to_vector<std::int64_t>(), rows,
+                    combination(c))};
 }
 
 Results scatter_elements(const Call& c) {
@@ -134,7 +183,7 @@ Results scatter_elements(const Call& c) {
     columns.push_back(column);
   }
   const Ints places = positions(stack(columns, -1), x.shape(), 0).to_vector<std::int64_t>();
-  return {scattered(x, c[2], places, {x.size()})};
+  return {scattered(x, c[2], places, {x.size()}, combination(c))};
 }
 
 Results one_hot(const Call& c) {
@@ -199,7 +248,9 @@ Results reverse_sequence(const Call& c) {
   return {take_along_axis(x, indices.to(x.device()), static_cast<int>(time))};
 }
 
-std::string refuse_reduction(const Node& n) { return refuse_unless(n, "reduction", {"none"}); }
+std::string refuse_reduction(const Node& n) {
+  return refuse_unless(n, "reduction", {"none", "add", "mul", "max", "min"});
+}
 
 constexpr Operator kGatherRows[] = {
     {"Gather", 1, 2, 2, 1, "axis:i", gather_of},

@@ -19,19 +19,6 @@ Results test(const Call& c) {
   return {F(c[0])};
 }
 
-Tensor tan_of(const Tensor& x) { return sin(x) / cos(x); }
-// By exp(x) - 1, which is exact near 0.
-Tensor sinh_of(const Tensor& x) {
-  const Tensor e = expm1(abs(x));
-  return sign(x) * (e + e / (e + 1)) * 0.5;
-}
-Tensor cosh_of(const Tensor& x) { return (exp(x) + exp(-x)) * 0.5; }
-Tensor asinh_of(const Tensor& x) {
-  const Tensor a = abs(x), s = square(a);
-  return sign(x) * log1p(a + s / (sqrt(s + 1) + 1));
-}
-Tensor acosh_of(const Tensor& x) { return log(x + sqrt((x - 1) * (x + 1))); }
-Tensor atanh_of(const Tensor& x) { return log1p(2 * x / (1 - x)) * 0.5; }
 Tensor softsign_of(const Tensor& x) { return x / (abs(x) + 1); }
 Tensor mish_of(const Tensor& x) { return x * tanh(softplus(x)); }
 
@@ -96,6 +83,10 @@ Tensor second(const Call& c) {
 template <Tensor (*F)(const Tensor&, const Tensor&)>
 Results binary(const Call& c) {
   return {F(c[0], second(c))};
+}
+
+Results bit_shift(const Call& c) {
+  return {c.text("direction", "LEFT") == "LEFT" ? left_shift(c[0], c[1]) : right_shift(c[0], c[1])};
 }
 
 // Integers are divided towards 0.
@@ -173,13 +164,16 @@ constexpr Operator kPointwiseRows[] = {
     {"Log", 1, 1, 1, 1, kOld, unary<log>},
     {"Sin", 7, 1, 1, 1, "", unary<sin>},
     {"Cos", 7, 1, 1, 1, "", unary<cos>},
-    {"Tan", 7, 1, 1, 1, "", unary<tan_of>},
-    {"Sinh", 9, 1, 1, 1, "", unary<sinh_of>},
-    {"Cosh", 9, 1, 1, 1, "", unary<cosh_of>},
+    {"Tan", 7, 1, 1, 1, "", unary<tan>},
+    {"Asin", 7, 1, 1, 1, "", unary<arcsin>},
+    {"Acos", 7, 1, 1, 1, "", unary<arccos>},
+    {"Atan", 7, 1, 1, 1, "", unary<arctan>},
+    {"Sinh", 9, 1, 1, 1, "", unary<sinh>},
+    {"Cosh", 9, 1, 1, 1, "", unary<cosh>},
     {"Tanh", 1, 1, 1, 1, kOld, unary<tanh>},
-    {"Asinh", 9, 1, 1, 1, "", unary<asinh_of>},
-    {"Acosh", 9, 1, 1, 1, "", unary<acosh_of>},
-    {"Atanh", 9, 1, 1, 1, "", unary<atanh_of>},
+    {"Asinh", 9, 1, 1, 1, "", unary<arcsinh>},
+    {"Acosh", 9, 1, 1, 1, "", unary<arccosh>},
+    {"Atanh", 9, 1, 1, 1, "", unary<arctanh>},
     {"Erf", 9, 1, 1, 1, "", unary<erf>},
     {"Sigmoid", 1, 1, 1, 1, kOld, unary<sigmoid>},
     {"Relu", 1, 1, 1, 1, kOld, unary<relu>},
@@ -223,6 +217,14 @@ constexpr Operator kPointwiseRows[] = {
     {"And", 1, 2, 2, 1, kOld, binary<logical_and>},
     {"Or", 1, 2, 2, 1, kOld, binary<logical_or>},
     {"Xor", 1, 2, 2, 1, kOld, binary<logical_xor>},
+    {"BitwiseAnd", 18, 2, 2, 1, "", binary<bitwise_and>},
+    {"BitwiseOr", 18, 2, 2, 1, "", binary<bitwise_or>},
+    {"BitwiseXor", 18, 2, 2, 1, "", binary<bitwise_xor>},
+    {"BitwiseNot", 18, 1, 1, 1, "", test<invert>},
+    {"BitShift", 11, 2, 2, 1, "direction:s", bit_shift,
+     [](const Node& n) {
+       return refuse_unless(n, "direction", {"LEFT", "RIGHT"});
+     }},
     {"Min", 1, 1, Operator::kAny, 1, "consumed_inputs:I", all_of<minimum>},
     {"Max", 1, 1, Operator::kAny, 1, "consumed_inputs:I", all_of<maximum>},
     {"Sum", 1, 1, Operator::kAny, 1, "consumed_inputs:I", all_of<add>},

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "src/onnx/operators.h"
+#include "tensor/neural.h"
 
 namespace tensor::onnx {
 namespace {
@@ -258,12 +259,30 @@ Results upsample(const Call& c) {
       scaled(c[0], axes, c.has(1) ? c.host(1).to_vector<float>() : c.attribute("scales").numbers))};
 }
 
+Results grid_sample_of(const Call& c) {
+  const std::string padding = c.text("padding_mode", "zeros");
+  return {grid_sample(c[0], c[1],
+                      {.mode = c.text("mode", "linear") == "nearest" ? Interpolation::nearest
+                                                                     : Interpolation::bilinear,
+                       .padding = padding == "zeros"    ? SamplePadding::zeros
+                                  : padding == "border" ? SamplePadding::border
+                                                        : SamplePadding::reflection,
+                       .align_corners = c.integer("align_corners", 0) != 0})};
+}
+
+std::string refuse_grid_sample(const Node& n) {
+  const std::string why = refuse_unless(n, "mode", {"bilinear", "linear", "nearest"});
+  return why.empty() ? refuse_unless(n, "padding_mode", {"zeros", "border", "reflection"}) : why;
+}
+
 constexpr std::string_view kResize =
     "mode:s coordinate_transformation_mode:s nearest_mode:s cubic_coeff_a:f exclude_outside:i "
     "extrapolation_value:f antialias:i axes:I keep_aspect_ratio_policy:s";
 
 constexpr Operator kResizeRows[] = {
     {"Resize", 10, 1, 4, 1, kResize, resize_of, refuse_resize},
+    {"GridSample", 16, 2, 2, 1, "mode:s padding_mode:s align_corners:i", grid_sample_of,
+     refuse_grid_sample},
     {"Upsample", 7, 1, 2, 1, "mode:s scales:F", upsample,
      [](const Node& n) {
        return refuse_unless(n, "mode", {"nearest", "linear"});

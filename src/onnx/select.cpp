@@ -11,7 +11,7 @@ namespace {
 // Of equal elements those with the lower index come first.
 Results top_k(const Call& c) {
   const int axis = normalize_axis(c.integer("axis", -1), c[0].rank(), "axis");
-  const std::int64_t k = c.has(1) ? c.ints(1).at(0) : c.attribute("k").integer;
+  const std::int64_t k = c.has(1) ? c.host(1).item<std::int64_t>() : c.attribute("k").integer;
   if (k < 0 || k > c[0].shape(axis))
     fail("top_k", "got k=", k, " of the shape ", c[0].shape(), " along axis ", axis);
   if (c.integer("largest", 1) != 0) {
@@ -77,9 +77,9 @@ Results non_max_suppression(const Call& c) {
   const std::vector<float> corners = c.host(0).to_vector<float>(),
                            all = c.host(1).to_vector<float>();
   Suppression how;
-  how.most = c.has(2) ? c.ints(2).at(0) : 0;
-  how.most_overlap = c.has(3) ? c.host(3).to_vector<double>().at(0) : 0;
-  if (c.has(4)) how.least_score = c.host(4).to_vector<double>().at(0);
+  how.most = c.has(2) ? c.host(2).item<std::int64_t>() : 0;
+  how.most_overlap = c.has(3) ? c.host(3).item() : 0;
+  if (c.has(4)) how.least_score = c.host(4).item();
   const bool is_centred = c.integer("center_point_box", 0) != 0;
   Ints rows;
   const auto count = static_cast<std::size_t>(boxes[1]);

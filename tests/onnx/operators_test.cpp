@@ -182,6 +182,8 @@ TEST(OnnxOperators, RefuseWhatDoesNotFit) {
   EXPECT_EQ(error_in("GatherND", {x, whole({9})}),
             "positions: an index is out of bounds: axis 0 has the extent 1");
   EXPECT_EQ(error_in("TopK", {row, whole({7})}), "top_k: got k=7 of the shape (6,) along axis 0");
+  for (const char* number : {"TopK", "Range"})
+    EXPECT_NE(error_in(number, {row, zeros({0}, i64), row}), "") << "needs one number";
   EXPECT_EQ(error_in("Conv", {x, ones({1, 4, 5, 5})}),
             "window: a kernel of [5, 5] is larger than the padded image of the shape (1, 4, 3, 3)");
   EXPECT_EQ(error_in("Conv", {x, ones({1, 4, 3, 3})}, {attribute("strides", Ints{0, 1})}),

@@ -186,7 +186,7 @@ void run_models(const std::string& kind, int least) {
   EXPECT_GE(counts.accepted, least);
 }
 
-TEST(OnnxStandard, Operators) { run_models("node", 706); }
+TEST(OnnxStandard, Operators) { run_models("node", 724); }
 TEST(OnnxStandard, OperatorsByPyTorch) { run_models("pytorch-operator", 35); }
 TEST(OnnxStandard, ModelsByPyTorch) { run_models("pytorch-converted", 82); }
 TEST(OnnxStandard, SimpleModels) { run_models("simple", 7); }
