@@ -31,7 +31,7 @@ set(long
 
 # Optimised: of the everyday set, but with as little for the sanitizers to see, or more of what other cases show them.
 set(optimised
-    Conv.IsRightInTf32 Conv.EveryTileOfHopperIsRight Conv.LayoutsDoNotMatter AttentionMma.IsRight
+    Conv.DepthwiseIsRight Conv.GroupsRunOnTensorCores Conv.IsRightInTf32 Conv.EveryTileOfHopperIsRight Conv.LayoutsDoNotMatter AttentionMma.IsRight
     GemmSm90.AddsWhatComesAsBoxes GemmMma.EveryScheduleIsRight GemmMma.FactorsLieInAnyWay GemmTf32.FactorsLieInAnyWay
     Tuning.EndsWhenItsGoalIsReached Tuning.ProblemsTakeTurnsWhenTheSchedulerIsOff
     Tuning.StartsFromWhatShips Tuning.MeasuresLevel0WhereTheLogHasTheBestOnly

@@ -51,6 +51,36 @@ inline std::vector<ConvShape> conv_shapes() {
   };
 }
 
+/// Groups of channels, for which Tensor Cores need several as one, or all.
+inline std::vector<ConvShape> group_shapes() {
+  return {
+      {"groups_of_16", {2, 128, 7, 9}, 128, 3, {.padding = 1, .groups = 8}},
+      {"groups_of_4", {1, 64, 6, 5}, 64, 3, {.stride = 2, .padding = 1, .groups = 16}},
+      {"groups_of_24", {1, 192, 5, 6}, 192, 3, {.padding = 1, .groups = 8}},
+      {"groups_of_64", {1, 128, 6, 7}, 256, 3, {.padding = 2, .dilation = 2, .groups = 2}},
+      {"groups_pointwise", {1, 256, 5, 7}, 128, 1, {.groups = 4}},
+      {"groups_of_few", {1, 192, 5, 6}, 64, 3, {.padding = 1, .groups = 32}},
+      {"groups_first", {2, 64, 9, 4}, 64, 2, {.stride = 2, .groups = 4}, false},
+  };
+}
+
+/// A filter for every channel.
+inline std::vector<ConvShape> depthwise_shapes() {
+  return {
+      {"depthwise", {2, 40, 9, 13}, 40, 3, {.padding = 1, .groups = 40}},
+      {"depthwise_7x7", {1, 72, 11, 9}, 72, 7, {.padding = 3, .groups = 72}},
+      {"depthwise_stride", {2, 16, 12, 15}, 16, 5, {.stride = 2, .padding = 2, .groups = 16}},
+      {"depthwise_dilation", {1, 8, 14, 11}, 8, 3, {.padding = 3, .dilation = 3, .groups = 8}},
+      {"depthwise_oblong",
+       {1, 24, 9, 10},
+       24,
+       {1, 4},
+       {.stride = {2, 3}, .padding = {0, 5}, .dilation = {1, 2}, .groups = 24}},
+      {"depthwise_odd", {1, 13, 6, 7}, 13, 3, {.padding = 1, .groups = 13}},
+      {"depthwise_first", {2, 19, 8, 5}, 19, 5, {.padding = 2, .groups = 19}, false},
+  };
+}
+
 /// Images and channels of sizes around those of tiles.
 inline std::vector<ConvShape> odd_shapes() {
   std::vector<ConvShape> shapes;

@@ -22,6 +22,8 @@ using testing::conv_cases;
 using testing::conv_shapes;
 using testing::ConvCase;
 using testing::ConvShape;
+using testing::depthwise_shapes;
+using testing::group_shapes;
 using testing::model_shapes;
 using testing::odd_shapes;
 using testing::traced_group;
@@ -90,7 +92,7 @@ TEST(Conv, TakesOneConvolutionAndWhatIsElementwise) {
 void expect_ways_right(const ConvCase& c, int capability) {
   emulator::GroupCase group(c.f, testing::inputs_of(c));
   int runs = 0;
-  for (const ConvWay* way : {&kConvSm90, &kConvMma, &kConvTiled, &kConvDirect}) {
+  for (const ConvWay* way : {&kConvSm90, &kConvMma, &kConvTiled, &kConvDepthwise, &kConvDirect}) {
     const Machine m = machine(capability);
     const auto conv = match_convolution(group.laid().graph, group.group());
     ASSERT_TRUE(conv) << c.name << '\n' << group.laid().graph;
@@ -270,6 +272,8 @@ TEST(Conv, IsRightOnDevice) {
   if (const std::string why = emulator::no_device(); !why.empty()) GTEST_SKIP() << why;
   std::vector<ConvShape> shapes = conv_shapes();
   for (const ConvShape& shape : odd_shapes()) shapes.push_back(shape);
+  for (const auto& more : {depthwise_shapes(), group_shapes()})
+    shapes.insert(shapes.end(), more.begin(), more.end());
   for (const ConvShape& shape : shapes)
     for (const DType dtype : {f16, bf16, f32})
       for (const ConvCase& c : conv_cases(shape, dtype)) {

@@ -5,6 +5,7 @@
 #include "src/trace/passes/cast.h"
 #include "src/trace/passes/clean.h"
 #include "src/trace/passes/passes.h"
+#include "src/trace/passes/pixel_products.h"
 #include "src/trace/trace.h"
 #include "tensor/tensor.h"
 #include "tests/trace/passes.h"
@@ -47,9 +48,9 @@ TEST(Passes, OperatorsWithOtherDigitsAreNotEqual) {
 TEST(Passes, OnlyWeightsThatAreReadAreRounded) {
   tn::Generator random(26);
   const Tensor w = random.normal({3, 2, 3, 3}), scale = random.normal({3, 1, 1});
-  Graph graph = tn::trace(
-      [&](const Tensors& in) -> Tensors { return {tn::conv2d(in[0], w) * scale}; },
-      {{{1, 2, 4, 4}, tn::f32}});
+  Graph graph =
+      tn::trace([&](const Tensors& in) -> Tensors { return {tn::conv2d(in[0], w) * scale}; },
+                {{{1, 2, 4, 4}, tn::f32}});
   int rounded = 0;
   const auto rounding = [&](const Tensor& x, tn::DType to) {
     ++rounded;
@@ -57,6 +58,24 @@ TEST(Passes, OnlyWeightsThatAreReadAreRounded) {
   };
   for (const tn::Pass& pass : tn::passes_for({.dtype = tn::f16}, rounding)) graph = pass.run(graph);
   EXPECT_EQ(rounded, 1);
+}
+
+TEST(Passes, ConvolutionsOfPixelsAreProducts) {
+  tn::Generator random(27);
+  const Tensor x = random.normal({2, 6, 1, 1}), w = random.normal({4, 6, 1, 1}),
+               b = random.normal({4}), grouped = random.normal({4, 3, 1, 1});
+  const Graph before = tn::trace(
+      [&](const Tensors& in) -> Tensors {
+        return {tn::relu(tn::conv2d(in[0], w, b)), tn::conv2d(in[0], w, {}, {.stride = 2}),
+                tn::conv2d(in[0], grouped, {}, {.groups = 2}),
+                tn::conv2d(in[0], w, {}, {.padding = 1})};
+      },
+      {x.type()});
+  const Graph after = tn::drop_dead(tn::pixel_products(before));
+  EXPECT_EQ(count(after, tn::Op::conv2d), 2);
+  EXPECT_EQ(count(after, tn::Op::matmul), 2);
+  // A sum of six products and a bias, in another order at most.
+  expect_same(before, after, {x}, 7);
 }
 
 // Tensor Cores may round every product of float32, and no other; for the reference nothing changes.

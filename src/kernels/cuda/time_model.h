@@ -124,6 +124,12 @@ struct TimeModel {
     double direct_share = 0;        // of them, a loop's, whose every product reads two numbers
     double direct_share_f64 = 0;    // the same in f64
     double direct_us = 0;           // a loop begins and ends
+    double direct_tap_us = 0;       // for every tap of the window
+    double direct_step_us = 0;      // for every product of a sum
+    // of the other cores' instructions, with a filter for every channel
+    double depthwise_share = 0;
+    double depthwise_us = 0;      // a block of these begins and ends
+    double depthwise_row_us = 0;  // and a row of the window that nothing hides
   } conv_tiles;
 
   /// Convolutions with wgmma.

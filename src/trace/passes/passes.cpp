@@ -4,6 +4,7 @@
 #include "src/trace/passes/cast_images.h"
 #include "src/trace/passes/clean.h"
 #include "src/trace/passes/fold_scale.h"
+#include "src/trace/passes/pixel_products.h"
 #include "src/trace/passes/simplify.h"
 #include "src/trace/passes/trim.h"
 
@@ -15,7 +16,8 @@ std::vector<Pass> passes_for(const Precision& precision,
   std::vector<Pass> passes = {{"fold_constants", fold_constants},
                               {"trim", trim},
                               {"simplify", simplify},
-                              {"fold_scale", fold_scale}};
+                              {"fold_scale", fold_scale},
+                              {"pixel_products", pixel_products}};
   if (precision.tf32) passes.push_back({"round", round_products});
   if (dtype != f32) {
     const auto add = [&](bool is_wanted, std::string_view name,

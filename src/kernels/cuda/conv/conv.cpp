@@ -13,7 +13,8 @@
 namespace tensor::cuda {
 namespace {
 
-constexpr const ConvWay* kWays[] = {&kConvSm90, &kConvMma, &kConvTiled, &kConvDirect};
+constexpr const ConvWay* kWays[] = {&kConvSm90, &kConvMma, &kConvTiled, &kConvDepthwise,
+                                    &kConvDirect};
 
 // A convolution and all ways that can run it, each with its time.
 struct Ways {
@@ -110,6 +111,7 @@ ConvWork conv_work(const Graph& graph, const Group& group, const Convolution& co
           static_cast<double>(item_size(conv.dtype)),
           work.flops,
           work.bytes - skipped_bytes(graph, conv) + image + weights,
+          conv.groups > 1 ? conv.outputs / conv.groups : 0,
           (image > 0) + (weights > 0),
           image + weights,
           epilogue_work(graph, group, conv.code, conv.elementwise, conv.pixels() * conv.outputs)};

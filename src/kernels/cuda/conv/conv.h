@@ -26,11 +26,18 @@ struct Convolution {
   bool is_constant = false;  // the weight
   bool is_tf32 = false;      // operands of f32 may be rounded to tf32
   std::int64_t images = 1, channels = 1, outputs = 1, groups = 1;
+  std::int64_t merged = 1;  // groups of the weight that are one here, see merged_groups
   Pair size = 1, out_size = 1, taps = 1, stride = 1, padding = 0, dilation = 1;
 
   std::int64_t pixels() const { return images * out_size.h * out_size.w; }
   std::int64_t depth() const { return channels / groups * taps.h * taps.w; }
 };
+
+/// The same with as few groups made one as it takes for a group's channels and outputs to be
+/// multiples of these, or all: weights are zeros between channels and outputs of other groups.
+/// nullopt where the weight is no constant. A convolution without groups is itself.
+std::optional<Convolution> merged_groups(const Convolution& conv, std::int64_t channels,
+                                         std::int64_t outputs);
 
 /// nullopt when the group is anything else, or has an operator that no text is known for.
 std::optional<Convolution> match_convolution(const Graph& graph, const Group& group);
@@ -83,6 +90,8 @@ struct WeightForm {
   // elements, each with `taps` times `channels`.
   std::int64_t group = 1, taps = 1, channels = 1;
   bool are_patches = false, is_turned = false;
+  std::int64_t merged = 1;
+  bool is_wide = false;  // constants are kept in float32
 };
 /// [output, tap, channel], channels filled up to a multiple of `channel_step` and rows to one of
 /// `row_step` elements.
@@ -134,9 +143,10 @@ struct ConvTiles {
 struct ConvWork {
   std::int64_t pixels = 1, outputs = 1, depth = 1;  // the product's
   double item_bytes = 2;                            // of an operand
-  double flops = 0, bytes = 0;  // bytes read and written once, and again what packing takes
-  int packings = 0;             // kernels that bring operands into another form
-  double packing_bytes = 0;     // of `bytes`
+  double flops = 0, bytes = 0;     // bytes read and written once, and again what packing takes
+  std::int64_t group_outputs = 0;  // all that a tile may have; 0: any
+  int packings = 0;                // kernels that bring operands into another form
+  double packing_bytes = 0;        // of `bytes`
   EpilogueWork epilogue = {};
 };
 ConvWork conv_work(const Graph& graph, const Group& group, const Convolution& conv);
@@ -162,7 +172,7 @@ struct ConvWay {
                  const Machine& machine) = nullptr;
   std::string_view sketch = {};
 };
-extern const ConvWay kConvSm90, kConvMma, kConvTiled, kConvDirect;
+extern const ConvWay kConvSm90, kConvMma, kConvTiled, kConvDepthwise, kConvDirect;
 
 /// A tile of templates/conv_sm90.h.
 struct ConvSm90Schedule {
@@ -182,6 +192,8 @@ Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Conv
 
 /// Adds the members of a problem that any kernel reads, but for the depth.
 void add_problem(Extents& numbers, const Convolution& conv, const TensorProblem& problem);
+/// Those by which a tile of outputs finds the channels of its group.
+void add_groups(Extents& numbers, const Convolution& conv, const TensorProblem& problem);
 /// Those of the window and the result.
 void add_window(Extents& numbers, const Convolution& conv, const TensorProblem& problem);
 /// The numbers of a kernel of so many threads, with kThreads and kIsFar: in the fixed form where an

@@ -23,7 +23,7 @@ bool lies_ready(const LaidOutGraph& laid, const Convolution& conv) {
 // Channels that a packed pixel has when a tap is a row of pixels, 0 when it is not: pixels that a
 // window begins with must lie at multiples of 16 bytes.
 std::int64_t row_channels(const Convolution& conv) {
-  if (conv.dilation.w != 1 || conv.taps.w == 1) return 0;
+  if (conv.groups > 1 || conv.dilation.w != 1 || conv.taps.w == 1) return 0;
   if (conv.channels <= 4 && conv.stride.w % 2 == 0) return 4;
   return conv.channels <= 8 ? 8 : 0;
 }
@@ -97,7 +97,7 @@ void pack_image(TensorProblem& p, const LaidOutGraph& laid, const Group& group,
   const std::int64_t row = packed.size.w * packed.channels, few = row_channels(conv);
   p.steps = {packed.size.h * row, 1, row, packed.channels};
   p.size = packed.size;
-  p.channels = p.pixel_channels = packed.channels;
+  p.channels = p.pixel_channels = packed.channels / conv.groups;
   if (few > 0) {
     p.channels = round_up(conv.taps.w * few, kChunk);
     p.size.w = conv.out_size.w;
@@ -161,6 +161,12 @@ void add_window(Extents& numbers, const Convolution& conv, const TensorProblem& 
   numbers.divisor("kOutputs", conv.outputs);
 }
 
+void add_groups(Extents& numbers, const Convolution& conv, const TensorProblem& p) {
+  numbers.flag("kHasGroups", conv.groups > 1);
+  numbers.divisor("kGroupOutputs", conv.outputs / conv.groups);
+  numbers.number("kGroupChannels", p.channels);
+}
+
 void add_problem(Extents& numbers, const Convolution& conv, const TensorProblem& p) {
   numbers.text("using Element = " + std::string(device_type(conv.dtype)) + ";");
   numbers.numbers("k", p.size, "Height", "Width");
@@ -175,7 +181,7 @@ void add_problem(Extents& numbers, const Convolution& conv, const TensorProblem&
 TensorProblem tensor_problem(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
                              const Machine& machine) {
   TensorProblem p;
-  p.channels = p.pixel_channels = conv.channels;
+  p.channels = p.pixel_channels = conv.channels / conv.groups;
   p.size = conv.size, p.taps = conv.taps, p.stride = conv.stride, p.padding = conv.padding,
   p.dilation = conv.dilation;
   p.steps = image_steps(laid, conv.image);
@@ -191,6 +197,7 @@ TensorProblem tensor_problem(const LaidOutGraph& laid, const Group& group, const
 }
 
 bool reads_patches(const Graph& graph, const Convolution& conv) {
+  if (conv.groups > 1) return false;
   const auto is_apart = [](std::int64_t taps, std::int64_t stride, std::int64_t dilation) {
     return stride > (taps - 1) * dilation;
   };
@@ -289,6 +296,7 @@ std::string conv_name(const char* how, std::string_view operands, const Convolut
                       const Machine& machine) {
   return std::string(conv.is_transposed ? "conv_transpose_" : "conv_") + how + "_" +
          std::string(operands) + (conv.dtype == f64 ? "_f64" : "_f32") +
+         (conv.groups > 1 ? "_groups" : "") +
          (machine.any_extent
               ? ""
               : "_" + std::to_string(conv.taps.h) + "x" + std::to_string(conv.taps.w));

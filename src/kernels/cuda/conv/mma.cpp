@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::int64_t kRowBytes = 64;  // of depth in a tile, as in templates/conv_mma.h
 constexpr int kMostThreads = 256;
+constexpr std::int64_t kLeastMmaOutputs = 32;  // of a tile
 
 struct Tile {
   int pixels = 128, outputs = 128;
@@ -66,8 +67,9 @@ struct Problem {
   std::int64_t block = 32, depth = 0;  // of a step; of the product, in whole steps
   Multiplier multiplier = Multiplier::mma;
 };
-Problem problem_of(const Graph& graph, const Group& group, const Convolution& conv,
+Problem problem_of(const Graph& graph, const Group& group, const Convolution& given,
                    const Machine& machine) {
+  const Convolution conv = *merged_groups(given, kChunk, kLeastMmaOutputs);
   const std::int64_t block = kRowBytes / item_size(conv.dtype);
   return {conv_work(graph, group, conv), block, round_up(product_depth(graph, conv), block),
           multiplier_of(conv.dtype, conv.is_tf32, machine)};
@@ -93,6 +95,7 @@ Tile choose(const Problem& p, const Machine& machine) {
   for (const Tile& tile : kTiles)
     for (const int parts : kConvParts) {
       if (parts > 1 && p.depth / p.block / parts < 8) continue;
+      if (p.work.group_outputs % tile.outputs != 0) continue;
       Tile s = filled_in(tile, machine);
       s.parts = parts;
       if (const double time = model(s, p, machine); time < least) best = s, least = time;
@@ -166,6 +169,7 @@ std::string pointless(const Tile& s, const Problem& p, const Machine& machine) {
   const std::int64_t steps = p.depth / p.block, processors = machine.device.multiprocessors;
   const std::int64_t tiles =
       ceil_div(p.work.pixels, s.pixels) * ceil_div(p.work.outputs, s.outputs);
+  if (p.work.group_outputs % s.outputs != 0) return "outputs of several groups";
   if (s.outputs >= 2 * round_up(p.work.outputs, 32)) return "more outputs than the convolution has";
   if (s.pixels >= 2 * round_up(p.work.pixels, 32)) return "more pixels than the convolution has";
   if (s.stages > std::max<std::int64_t>(steps / s.parts, 2)) return "more stages than steps";
@@ -214,16 +218,18 @@ Space mma_space(const Graph& graph, const Group& group, const Convolution& conv,
 std::optional<double> estimate_mma(const Graph& graph, const Group& group, const Convolution& conv,
                                    const Machine& machine) {
   const bool has_type = multiplier_of(conv.dtype, conv.is_tf32, machine) != Multiplier::plain;
-  if (!has_type || conv.groups != 1 || conv.is_transposed) return std::nullopt;
+  if (!has_type || conv.is_transposed || !merged_groups(conv, kChunk, kLeastMmaOutputs))
+    return std::nullopt;
   const Problem p = problem_of(graph, group, conv, machine);
   return model(choose(p, machine), p, machine);
 }
 
-Lowered lower_mma(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
+Lowered lower_mma(const LaidOutGraph& laid, const Group& group, const Convolution& given,
                   const Machine& machine) {
   const Tile s = group.schedule.empty()
-                     ? choose(problem_of(laid.graph, group, conv, machine), machine)
-                     : tile_of(mma_space(laid.graph, group, conv, machine).of(group.schedule));
+                     ? choose(problem_of(laid.graph, group, given, machine), machine)
+                     : tile_of(mma_space(laid.graph, group, given, machine).of(group.schedule));
+  const Convolution conv = *merged_groups(given, kChunk, kLeastMmaOutputs);
   const std::int64_t block = kRowBytes / item_size(conv.dtype);
   TensorProblem problem = tensor_problem(laid, group, conv, machine);
   const std::int64_t depth = round_up(problem.taps.h * problem.taps.w * problem.channels, block);
@@ -236,6 +242,7 @@ Lowered lower_mma(const LaidOutGraph& laid, const Group& group, const Convolutio
   launch.header = "conv_mma.h";
   launch.problem = Extents(machine.any_extent);
   add_problem(launch.problem, conv, problem);
+  add_groups(launch.problem, conv, problem);
   launch.problem.number("kDepth", depth);
   launch.problem.number("kSteps", depth / block);
   launch.problem.divisor("kOutputBlocks", ceil_div(conv.outputs, s.outputs));

@@ -173,7 +173,11 @@ std::optional<double> estimate_direct(const Graph& graph, const Group& group,
   const auto& times = machine.times.conv_tiles;
   const double rate =
       (conv.dtype == f64 ? times.direct_share_f64 : times.direct_share) * machine.f32_tflops;
-  return machine.launch_us + times.direct_us +
+  // One product after the other, and one tap, each when what it reads has come.
+  const auto taps = static_cast<double>(conv.taps.h * conv.taps.w);
+  const double chain =
+      times.direct_tap_us * taps + times.direct_step_us * static_cast<double>(conv.depth());
+  return machine.launch_us + times.direct_us + chain +
          std::max(work.flops / rate / 1e6, work.bytes / machine.memory_gbps / 1e3);
 }
 

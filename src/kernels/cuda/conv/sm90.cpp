@@ -11,7 +11,8 @@
 namespace tensor::cuda {
 namespace {
 
-constexpr int kBlock = 64;  // of depth, as in templates/conv_sm90.h
+constexpr int kBlock = 64;                      // of depth, as in templates/conv_sm90.h
+constexpr std::int64_t kLeastSm90Outputs = 64;  // of a tile
 
 // Those that the model chooses from: among what was measured, most often the fastest, or near it.
 constexpr ConvSm90Schedule kSchedules[] = {
@@ -87,6 +88,7 @@ Choice choose(const ConvWork& work, const Machine& machine) {
   Choice best;
   for (ConvSm90Schedule s : kSchedules)
     for (const int parts : kConvParts) {
+      if (work.group_outputs % s.outputs != 0) continue;
       if (parts > 1 && work.depth / kBlock / parts < 4) continue;
       s.parts = parts;
       const double time = model(s, work, machine).total;
@@ -145,7 +147,7 @@ std::vector<float> features_of_schedule(const ConvSm90Schedule& s, const ConvWor
 
 Space sm90_space(const Graph& graph, const Group& group, const Convolution& conv,
                  const Machine& machine) {
-  const ConvWork work = conv_work(graph, group, conv);
+  const ConvWork work = conv_work(graph, group, *merged_groups(conv, kBlock, kLeastSm90Outputs));
   Space space;
   space.sketches = {window_tma()};
   // What was measured is always there, as rings that are longer than the depth.
@@ -171,17 +173,18 @@ bool is_matrix(const TensorProblem& p, const ImageSteps& s, std::int64_t images)
 
 TensorMapOf image_map(const Convolution& conv, const TensorProblem& p, int pixels) {
   // The step of an axis of one element is never taken, but the accelerator wants one.
-  const std::int64_t column = p.steps.column != 0 ? p.steps.column : p.channels;
+  const std::int64_t channels = p.channels * conv.groups;
+  const std::int64_t column = p.steps.column != 0 ? p.steps.column : channels;
   const std::int64_t row = p.steps.row != 0 ? p.steps.row : column * p.size.w;
   const std::int64_t image = p.steps.image != 0 ? p.steps.image : row * p.size.h;
   const std::int64_t bytes = item_size(conv.dtype);
   TensorMapOf map{p.image,
                   conv.dtype,
-                  {p.channels, p.size.w, p.size.h, conv.images},
+                  {channels, p.size.w, p.size.h, conv.images},
                   {column * bytes, row * bytes, image * bytes},
                   {}};
   if (is_matrix(p, {image, 1, row, column}, conv.images)) {
-    map.extents = {p.channels, conv.pixels()};
+    map.extents = {channels, conv.pixels()};
     map.stride_bytes = {column * bytes};
     map.box = {kBlock, pixels};
     return map;
@@ -211,11 +214,12 @@ bool has_window(const Convolution& conv) {
 std::optional<double> estimate_sm90(const Graph& graph, const Group& group, const Convolution& conv,
                                     const Machine& machine) {
   const bool has_type = conv.dtype == f16 || conv.dtype == bf16;
-  if (!machine.has_wgmma || !has_type || conv.groups != 1 || conv.is_transposed)
+  if (!machine.has_wgmma || !has_type || conv.is_transposed) return std::nullopt;
+  const auto merged = merged_groups(conv, kBlock, kLeastSm90Outputs);
+  if (!merged) return std::nullopt;
+  if (!reads_patches(graph, *merged) && (conv.channels % kBlock != 0 || !has_window(conv)))
     return std::nullopt;
-  if (!reads_patches(graph, conv) && (conv.channels % kBlock != 0 || !has_window(conv)))
-    return std::nullopt;
-  return choose(conv_work(graph, group, conv), machine).microseconds;
+  return choose(conv_work(graph, group, *merged), machine).microseconds;
 }
 
 std::string schedule_text(const Convolution& conv, const ConvSm90Schedule& s) {
@@ -229,7 +233,9 @@ Lowered lower_sm90(const LaidOutGraph& laid, const Group& group, const Convoluti
                    const Machine& machine) {
   const ConvSm90Schedule schedule =
       group.schedule.empty()
-          ? choose(conv_work(laid.graph, group, conv), machine).schedule
+          ? choose(conv_work(laid.graph, group, *merged_groups(conv, kBlock, kLeastSm90Outputs)),
+                   machine)
+                .schedule
           : schedule_of(sm90_space(laid.graph, group, conv, machine).of(group.schedule));
   return lower_conv_sm90(laid, group, conv, machine, schedule);
 }
@@ -266,6 +272,7 @@ std::string ConvSm90Schedule::fault(const ConvWork& work, const Machine& machine
   if (resident > 1 && blocks <= (resident - 1) * device.multiprocessors)
     return "too few blocks for so many on a multiprocessor";
   if (outputs > 64 && outputs >= work.outputs + 64) return "more outputs than the convolution has";
+  if (work.group_outputs % outputs != 0) return "outputs of several groups";
   if (parts == 1) return {};
   if (steps / parts < 2) return "parts of two steps at least";
   if (blocks / parts >= 2 * device.multiprocessors) return "there are tiles enough without parts";
@@ -277,8 +284,9 @@ std::string ConvSm90Schedule::fault(const ConvWork& work, const Machine& machine
 
 std::span<const ConvSm90Schedule> conv_sm90_schedules() { return kSchedules; }
 
-Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
+Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Convolution& given,
                         const Machine& machine, const ConvSm90Schedule& s) {
+  const Convolution conv = *merged_groups(given, kBlock, kLeastSm90Outputs);
   TensorProblem problem = tensor_problem(laid, group, conv, machine);
   const TensorMapOf image = image_map(conv, problem, s.pixels());
   Lowered lowered;
@@ -294,6 +302,7 @@ Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Conv
   launch.problem.number("kSteps", problem.taps.h * problem.taps.w * (problem.channels / kBlock));
   launch.problem.divisor("kOutputBlocks", ceil_div(conv.outputs, s.outputs));
   add_window(launch.problem, conv, problem);
+  add_groups(launch.problem, conv, problem);
   launch.text = schedule_text(conv, s);
   launch.threads = s.threads();
   launch.resident = s.resident;

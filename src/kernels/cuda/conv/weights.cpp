@@ -53,7 +53,37 @@ Tensor rows_of(const Tensor& matrix, std::int64_t row) {
   return cpu::spread(matrix, {matrix.shape(0), row}, {row, 1}, cpu::all_threads());
 }
 
+// [outputs, channels of `merged` groups, ...]: zeros where a channel is of another group than the
+// output, of which there are `each`.
+Tensor with_groups_merged(const Tensor& w, std::int64_t merged, std::int64_t each) {
+  if (merged == 1) return w;
+  const std::int64_t many = w.shape(0) / (merged * each), channels = w.shape(1);
+  const std::int64_t taps = w.shape(2) * w.shape(3);
+  // A group's outputs and channels lie on the diagonal: every one starts a row and a column later.
+  const Tensor split = reshape(w, {many, merged, each, channels * taps});
+  const std::int64_t row = merged * channels * taps;
+  return reshape(
+      cpu::spread(split, {many * merged * each, row},
+                  {merged * each * row, each * row + channels * taps, row, 1}, cpu::all_threads()),
+      {w.shape(0), merged * channels, w.shape(2), w.shape(3)});
+}
+
 }  // namespace
+
+std::optional<Convolution> merged_groups(const Convolution& conv, std::int64_t channels,
+                                         std::int64_t outputs) {
+  if (conv.groups == 1) return conv;
+  if (!conv.is_constant) return std::nullopt;
+  for (std::int64_t merged = 1; merged <= conv.groups; ++merged) {
+    Convolution fewer = conv;
+    fewer.groups = conv.groups / merged;
+    fewer.merged = merged;
+    const bool fits =
+        conv.channels / fewer.groups % channels == 0 && conv.outputs / fewer.groups % outputs == 0;
+    if (conv.groups % merged == 0 && (fits || merged == conv.groups)) return fewer;
+  }
+  return std::nullopt;
+}
 
 WeightForm outputs_as_rows(const Convolution& conv, const TensorProblem& p,
                            std::int64_t channel_step, std::int64_t row_step) {
@@ -75,7 +105,9 @@ WeightForm outputs_as_rows(const Convolution& conv, const TensorProblem& p,
   return {
       conv.outputs,
       row,
-      [=, outputs = conv.outputs, channels = p.pixel_channels](const Tensor& w) {
+      [=, outputs = conv.outputs, channels = p.pixel_channels, merged = conv.merged,
+       each = conv.outputs / conv.groups / conv.merged](const Tensor& given) {
+        const Tensor w = with_groups_merged(given, merged, each);
         const Tensor x = reshape(transpose(w, {0, 2, 3, 1}), {outputs, groups, taps, w.shape(1)});
         return cpu::spread(x, {outputs, row}, {row, group, channels, 1}, cpu::all_threads());
       },
@@ -83,7 +115,8 @@ WeightForm outputs_as_rows(const Convolution& conv, const TensorProblem& p,
       taps,
       p.pixel_channels,
       false,
-      false};
+      false,
+      conv.merged};
 }
 
 WeightForm outputs_as_columns(const Convolution& conv, std::int64_t row) {
@@ -94,9 +127,9 @@ WeightForm outputs_as_columns(const Convolution& conv, std::int64_t row) {
             return cpu::spread(transpose(w, {2, 3, 1, 0}), {depth, row},
                                {w.shape(3) * column, column, row, 1}, cpu::all_threads());
           },
-          conv.channels,
+          conv.channels / conv.groups,
           1,
-          conv.channels,
+          conv.channels / conv.groups,
           false,
           true};
 }
@@ -109,6 +142,8 @@ std::string text_of(const WeightForm& form) {
   text << form.rows << " x " << form.row << " of " << form.group << " x " << form.taps << " x "
        << form.channels << (form.are_patches ? " patches" : "")
        << (form.is_turned ? " turned" : "");
+  if (form.is_wide) text << " wide";
+  if (form.merged > 1) text << " of " << form.merged << " groups";
   return text.str();
 }
 
@@ -117,10 +152,11 @@ std::string text_of(const WeightForm& form) {
 Pointer add_weights(Lowered& lowered, const LaidOutGraph& laid, const Group& group,
                     const Convolution& conv, const WeightForm& form, const Machine& machine) {
   if (conv.is_constant) {
-    lowered.packed.push_back(
-        {{operand_pointer(laid, group, conv.weight).index},
-         text_of(form),
-         [pack = form.pack](const std::vector<Tensor>& weights) { return pack(weights[0]); }});
+    lowered.packed.push_back({{operand_pointer(laid, group, conv.weight).index},
+                              text_of(form),
+                              [form](const std::vector<Tensor>& weights) {
+                                return form.pack(form.is_wide ? weights[0].to(f32) : weights[0]);
+                              }});
     return {Pointer::Base::packed, static_cast<int>(lowered.packed.size()) - 1, 0};
   }
   constexpr std::int64_t kAlignment = 1024;

@@ -12,10 +12,11 @@ namespace tensor::device {
 /// P names the problem: Element; of the image kHeight, kWidth, kChannels (a multiple of 8) and its
 /// steps in elements kImageStep, kRowStep, kColumnStep; the window's kTapColumns, kTaps,
 /// kStrideY/X, kPadY/X, kDilationY/X; of the result kOutWidth, kOutArea, kPixels, kOutputs,
-/// kOutputBlocks of tiles; kDepth, the length of a packed row of weights [output, tap, channel],
-/// zero beyond the taps, kSteps of it, and kIsWholeDepth where there is nothing beyond. S names the
-/// schedule: kPixels and kOutputs of a tile, kWarpsY by kWarpsX warps, kStages, kParts of the
-/// depth, and whether copies are asynchronous.
+/// kOutputBlocks of tiles; kHasGroups, and then kGroupOutputs, a multiple of a tile's, that read
+/// kGroupChannels of their own, kChannels; kDepth, the length of a packed row of weights [output,
+/// tap, channel], zero beyond the taps, kSteps of it, and kIsWholeDepth where there is nothing
+/// beyond. S names the schedule: kPixels and kOutputs of a tile, kWarpsY by kWarpsX warps, kStages,
+/// kParts of the depth, and whether copies are asynchronous.
 template <class P, class S, class E>
 struct ConvMma {
   using Element = typename P::Element;
@@ -78,7 +79,8 @@ struct ConvMma {
     const int tap = depth / problem.kChannels, channel = depth % problem.kChannels;
     const int down = tap / problem.kTapColumns * problem.kDilationY;
     const int right = tap % problem.kTapColumns * problem.kDilationX;
-    const i64 shift = i64(down) * problem.kRowStep + right * problem.kColumnStep + channel;
+    const i64 shift = i64(down) * problem.kRowStep + right * problem.kColumnStep + channel +
+                      first_channel<P>(problem, first_output);
     const bool is_tap = P::kIsWholeDepth || tap < problem.kTaps;
 #pragma unroll
     for (int i = 0; i < kPixelCopies; ++i) {

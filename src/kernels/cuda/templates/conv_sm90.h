@@ -12,7 +12,8 @@ namespace tensor::device {
 
 /// P names the problem: kTapColumns, kStrideY/X, kPadY/X, kDilationY/X of the window; kOutWidth,
 /// kOutArea, kPixels, kOutputs of the result; kChannelBlocks of 64 channels of the image, kSteps of
-/// the depth, kOutputBlocks of tiles; kIsMatrix where pixels are read as they lie, as rows of a
+/// the depth, kOutputBlocks of tiles; kHasGroups, and then kGroupOutputs, a multiple of a tile's,
+/// that read kGroupChannels of their own; kIsMatrix where pixels are read as they lie, as rows of a
 /// matrix; kWeightsFirst where no kernel ahead writes the weights. S names the schedule: kOutputs
 /// of a tile, kGroups of 64 pixels, kStages of the ring, kParts of the depth. Wgmma::run(sums, a,
 /// b, accumulate) is the instruction for kOutputs columns.
@@ -65,7 +66,8 @@ struct ConvSm90 {
     load_box(stage_at(stage) + kPixelTile, weights, full(stage), step * kBlock, first_output);
   }
   void load_image(int stage, int step) const {
-    const int channel = step % problem.kChannelBlocks * kBlock;
+    const int channel =
+        step % problem.kChannelBlocks * kBlock + first_channel<P>(problem, first_output);
     const int tap = step / problem.kChannelBlocks;
     if constexpr (P::kIsMatrix) {
       load_box(stage_at(stage), image, full(stage), channel, first_pixel);

@@ -50,6 +50,15 @@ inline void store_channels(T* to, const Compute<T> (&from)[kCount], int stride, 
   }
 }
 
+/// Where the channels that an output reads begin.
+template <class P>
+inline int first_channel(const P& problem, int output) {
+  if constexpr (P::kHasGroups)
+    return output / problem.kGroupOutputs * problem.kGroupChannels;
+  else
+    return 0;
+}
+
 /// Floats of shared memory that finish_rows needs for a warp.
 template <int kColumns>
 inline constexpr int kRowsBuffer = 16 * (kColumns + 8);
