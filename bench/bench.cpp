@@ -14,9 +14,10 @@
 #include "bench/commit.h"
 #include "bench/main.h"
 #include "src/kernels/cuda/driver/device.h"
-#include "src/kernels/host/parallel.h"
 #include "tensor/creation.h"
 #include "tensor/text.h"
+#include "tensor/threads.h"
+#include "tensor/threads.h"
 
 namespace bench {
 
@@ -122,7 +123,7 @@ Options parse(int& argc, char** argv) {
       {"--narrow-residuals", [&](auto&) { options.narrow_residuals = true; }}};
   const std::vector<std::string> others = take_options(argc, argv, known, kHelp);
   if (!others.empty()) tensor::fail(argv[0], "got ", others[0], ", need options\n", kHelp);
-  const int threads = options.threads > 0 ? options.threads : tensor::cpu::all_threads();
+  const int threads = options.threads > 0 ? options.threads : tensor::threads();
   benchmark::AddCustomContext("threads", std::to_string(threads));
   benchmark::AddCustomContext("commit", commit());
   return options;

@@ -14,15 +14,12 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/tensorConfigVersion.cmake
 install(FILES ${PROJECT_BINARY_DIR}/tensorConfig.cmake ${PROJECT_BINARY_DIR}/tensorConfigVersion.cmake
         DESTINATION ${package_dir})
 
-set(TENSOR_PRIVATE_LIBS "-lz -lturbojpeg")
+set(TENSOR_PRIVATE_LIBS "-lz -lturbojpeg -pthread")
 if(TARGET DNNL::dnnl)
-  string(APPEND TENSOR_PRIVATE_LIBS " -ldnnl")
+  string(APPEND TENSOR_PRIVATE_LIBS " -ldnnl -lgomp")
 endif()
 if(TARGET PkgConfig::TENSOR_XGBOOST)
   string(APPEND TENSOR_PRIVATE_LIBS " -lxgboost")
-endif()
-if(TARGET OpenMP::OpenMP_CXX)
-  string(APPEND TENSOR_PRIVATE_LIBS " -lgomp")
 endif()
 # Relative, so that an installed tree may be moved.
 set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

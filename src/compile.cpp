@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "src/compile.h"
+#include "src/core/parallel.h"
 #include "src/core/storage.h"
-#include "src/kernels/host/parallel.h"
 #include "src/kernels/host/weights.h"
 #include "src/runtime/plan_data.h"
 #include "src/stages.h"
@@ -86,7 +86,7 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
                                           const CompileOptions& options, Target target,
                                           const std::function<bool()>& make_room) {
   const Precision precision = precision_of(options, target);
-  const int threads = options.threads > 0 ? options.threads : cpu::all_threads();
+  const int threads = cpu::threads_within(options.threads);
   const auto convert = [threads](const Tensor& x, DType to) {
     return cpu::converted(x, to, threads);
   };
@@ -132,9 +132,9 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
 
 Executable compile(const detail::TracedFunction& traced, const std::vector<TensorType>& inputs,
                    const CompileOptions& options) {
-  return detail::compile(
-      traced.function, inputs, options,
-      detail::target_of(options.device, options.threads, options.sharing.has_value()));
+  return detail::compile(traced.function, inputs, options,
+                         detail::target_of(options.device, options.threads,
+                                           options.sharing.has_value(), options.spin_us));
 }
 
 Executable compile(const detail::TracedFunction& traced, const std::vector<Tensor>& examples,
@@ -237,9 +237,14 @@ std::shared_ptr<const detail::Program> Compiled::Cache::program_for(const Types&
   const CompileOptions& o = options_;
   if (!function || plan_.holds(types))
     return detail::load_program(*plan_.data(), types,
-                                {o.device, o.threads, o.memory_limit, o.sharing}, make_room);
+                                {.device = o.device,
+                                 .threads = o.threads,
+                                 .spin_us = o.spin_us,
+                                 .memory_limit = o.memory_limit,
+                                 .sharing = o.sharing},
+                                make_room);
   return detail::compile_until(detail::Until::linked, one_at_a_time_, types, o,
-                               detail::target_of(o.device, o.threads, true), make_room)
+                               detail::target_of(o.device, o.threads, true, o.spin_us), make_room)
       .program;
 }
 
@@ -330,6 +335,7 @@ Compiled::Compiled(Plan plan, const LoadOptions& options, std::size_t capacity)
     : Compiled(std::move(plan), nullptr,
                {.device = options.device,
                 .threads = options.threads,
+                .spin_us = options.spin_us,
                 .memory_limit = options.memory_limit,
                 .sharing = options.sharing},
                capacity) {}

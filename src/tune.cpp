@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "src/compile.h"
+#include "src/core/parallel.h"
 #include "src/tune/cpu_measurer.h"
 #include "src/tune/gpu_measurer.h"
 #include "src/tune/tuned_cost.h"
@@ -83,7 +84,7 @@ TuneSummary detail::tune(const TensorFunction& function, const std::vector<Tenso
     return tune_target(function, inputs, options, tuning, target, limits,
                        {measures_on_gpu(index), times_on(target)});
   }
-  const cpu::Machine machine = cpu::this_machine(options.threads);
+  const cpu::Machine machine = cpu::this_machine(cpu::threads_within(options.threads));
   const Target target = cpu_target(machine);
   return tune_target(function, inputs, options, tuning, target, limits,
                      {measures_on_cpu(machine), times_on(target)});

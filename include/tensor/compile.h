@@ -32,9 +32,10 @@ struct CompileOptions {
   /// f32, bf16, or on CUDA f16. Sums are float32. A CPU without bf16 instructions computes in f32
   /// instead of bf16.
   DType dtype = f32;
-  /// 0: one per core that the process may use, by its affinity (taskset) and the quota of its
-  /// control group (a container's), and no more than OMP_NUM_THREADS and OMP_THREAD_LIMIT say.
-  int threads = 0;
+  int threads = 0;  ///< no more than tensor::threads() (threads.h); 0: these
+  /// How long threads that have nothing to do look for work before they sleep (set_spin in
+  /// threads.h); -1: as everywhere.
+  int spin_us = -1;
   /// With dtype f32 on CUDA: Tensor Cores multiply float32 rounded to tf32, which has a mantissa of
   /// ten bits (from sm_80 on; older GPUs compute in float32). Sums and all stored values stay
   /// float32.

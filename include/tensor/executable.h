@@ -50,8 +50,7 @@ struct DeviceMemory {
 /// each call uses an arena of its own, which is then reused.
 ///
 /// On the CPU it also runs in children that the process forks while no other thread of it is in a
-/// call: in the thread that called fork(), which has lost OpenMP's threads, calls go by a thread
-/// that is started for them. On a GPU children get a UserError.
+/// call. On a GPU children get a UserError.
 class TENSOR_API Executable {
  public:
   explicit Executable(std::shared_ptr<const detail::Program> program)

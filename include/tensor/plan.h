@@ -25,6 +25,7 @@ struct PlanData;
 struct LoadOptions {
   Device device = {};
   int threads = 0;
+  int spin_us = -1;
   std::int64_t memory_limit = 0;
   /// Unset: with the others that the same plan, or a copy of it, loads.
   std::optional<Sharing> sharing = std::nullopt;

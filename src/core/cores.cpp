@@ -1,6 +1,7 @@
 #include "src/core/cores.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -36,10 +37,12 @@ double least_quota(const fs::path& mount, const fs::path& group) {
   }
 }
 
-int affinity() {
+// Of a thread, by its number; 0: this one. A mask has room for 1024 cores; larger machines do not
+// fit.
+int affinity(pid_t thread) {
   const int all = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  cpu_set_t mask;  // of 1024; larger machines do not fit
-  return sched_getaffinity(0, sizeof mask, &mask) == 0 ? std::max(1, CPU_COUNT(&mask)) : all;
+  cpu_set_t mask;
+  return sched_getaffinity(thread, sizeof mask, &mask) == 0 ? std::max(1, CPU_COUNT(&mask)) : all;
 }
 
 }  // namespace
@@ -70,6 +73,14 @@ int within_quota(int cores) {
   return quota > 0 ? std::min(cores, quota) : cores;
 }
 
-int available_cores() { return within_quota(affinity()); }
+int available_cores() { return within_quota(affinity(0)); }
+
+int process_cores() { return within_quota(affinity(getpid())); }
+
+void use_process_cores() {
+  cpu_set_t mask;
+  if (affinity(getpid()) > affinity(0) && sched_getaffinity(getpid(), sizeof mask, &mask) == 0)
+    sched_setaffinity(0, sizeof mask, &mask);
+}
 
 }  // namespace tensor

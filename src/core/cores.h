@@ -10,6 +10,11 @@ namespace tensor {
 /// least 1.
 int available_cores();
 
+/// The same of the thread that the process began with.
+int process_cores();
+/// Lets this thread run on all of that one's cores, if they are more.
+void use_process_cores();
+
 /// So many cores, but no more than that quota.
 int within_quota(int cores);
 

@@ -5,13 +5,13 @@
 #include <cstring>
 #include <limits>
 #include <numbers>
-#include <thread>
 #include <vector>
 
-#include "src/core/cores.h"
 #include "src/core/device_seam.h"
 #include "src/core/dispatch.h"
 #include "src/core/loop.h"
+#include "src/core/parallel.h"
+#include "src/core/rounding.h"
 #include "src/core/storage.h"
 #include "src/core/view.h"
 
@@ -221,17 +221,15 @@ Tensor Generator::normal(const Shape& shape, double mean, double deviation, DTyp
         if (2 * pair + 1 < size) out[2 * pair + 1] = convert<T>(mean + deviation * second);
       }
     };
-    constexpr std::int64_t kWorthAThread = 1 << 16;  // pairs
-    const std::int64_t threads = std::min<std::int64_t>(available_cores(), pairs / kWorthAThread);
-    if (threads < 2 || has_spare_) return make(*this, 0, pairs);
+    constexpr std::int64_t kPiece = 1 << 14;  // pairs
+    if (has_spare_) return make(*this, 0, pairs);
     // A count makes two draws: everybody begins where the pairs before would have led to.
-    std::vector<std::jthread> running;
-    for (std::int64_t i = 0; i < threads; ++i)
-      running.emplace_back([&, i, from = *this]() mutable {
-        const std::int64_t begin = pairs * i / threads, end = pairs * (i + 1) / threads;
-        from.counter_ += static_cast<std::uint64_t>(begin);
-        make(from, begin, end);
-      });
+    cpu::parallel_for(threads(), ceil_div(pairs, kPiece), [&](std::int64_t piece, int) {
+      Generator from = *this;
+      const std::int64_t begin = piece * kPiece;
+      from.counter_ += static_cast<std::uint64_t>(begin);
+      make(from, begin, std::min(begin + kPiece, pairs));
+    });
     counter_ += static_cast<std::uint64_t>(pairs);
   });
   return result;

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "src/core/parallel.h"
 #include "src/core/storage.h"
 #include "src/kernels/cpu/copy/copy.h"
-#include "src/kernels/host/parallel.h"
 #include "src/kernels/host/strided_copy.h"
 
 namespace tensor::detail {
@@ -26,8 +26,8 @@ std::byte* contiguous(const Tensor& x, std::shared_ptr<Storage>& packed, int thr
 
 }  // namespace
 
-CpuEngine::CpuEngine(const Program& program, CpuKernels kernels, int threads)
-    : program_(program), arenas_(program.common->arenas({})), threads_(threads) {
+CpuEngine::CpuEngine(const Program& program, CpuKernels kernels, int threads, int spin_us)
+    : program_(program), arenas_(program.common->arenas({})), threads_(threads), spin_us_(spin_us) {
   for (const ValueId id : program.placement.constants)
     constants_.push_back(stored(program.laid.graph[id].constant).first());
   for (std::size_t g = 0; g < kernels.groups.size(); ++g)
@@ -103,14 +103,9 @@ std::byte* CpuEngine::address(const Context& context, const Location& location) 
   return nullptr;
 }
 
-// A forked child runs all kernels elsewhere at once, rather than one by one.
 void CpuEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
                     const Observer& observe) const {
-  cpu::run_with_pool([&] { run_here(inputs, outputs, observe); });
-}
-
-void CpuEngine::run_here(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
-                         const Observer& observe) const {
+  const cpu::SpinTime spin(spin_us_);
   const auto context = contexts_.take([&] { return new_context(); });
   const Arenas::Lease arena = arenas_.take(arena_bytes(), context->arena);
   context->arena = arena.block()->data;

@@ -16,7 +16,7 @@ struct CpuKernels : Kernels {
 
 class CpuEngine : public Engine {
  public:
-  CpuEngine(const Program& program, CpuKernels kernels, int threads);
+  CpuEngine(const Program& program, CpuKernels kernels, int threads, int spin_us);
 
   void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const override;
   std::vector<std::vector<double>> time(const std::vector<Tensor>& inputs,
@@ -53,12 +53,10 @@ class CpuEngine : public Engine {
   std::byte* address(const Context& context, const Location& location) const;
   void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
            const Observer& observe) const;
-  void run_here(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
-                const Observer& observe) const;
 
   const Program& program_;
   Arenas& arenas_;
-  int threads_;
+  int threads_, spin_us_;
   std::vector<Step> steps_;
   std::vector<Bound> bound_;                 // by step
   std::vector<const std::byte*> constants_;  // of the graph's nodes, which keep them alive

@@ -157,7 +157,8 @@ std::shared_ptr<const detail::Program> detail::load_program(
     const std::function<bool()>& make_room) {
   const auto common = options.sharing.value_or(plan.sharing).common();
   auto program =
-      read_program(plan, plan.at(inputs), target_of(options.device, options.threads, true), common);
+      read_program(plan, plan.at(inputs),
+                   target_of(options.device, options.threads, true, options.spin_us), common);
   common->keep_within(options.memory_limit, *program, make_room);
   return program;
 }

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "src/core/cores.h"
 #include "src/core/dispatch.h"
 #include "src/core/loop.h"
+#include "src/core/parallel.h"
 #include "tensor/ops.h"
 
 namespace tensor {
@@ -87,16 +87,15 @@ std::pair<ConstView, ConstView> in_memory_order(const ConstView& one, const Cons
   return {permuted(one, order), permuted(other, order)};
 }
 
-// The largest of what `of` finds in parts of two views, which threads look at side by side.
+// The largest of what `of` finds in parts of two views.
 template <class Of>
 double largest_of_parts(const ConstView& one, const ConstView& other, const Of& of) {
-  constexpr std::int64_t kWorthAThread = 1 << 20;  // elements
+  constexpr std::int64_t kPiece = 1 << 18;  // elements
   const auto longest = std::max_element(one.shape.begin(), one.shape.end());
   const std::int64_t extent = one.rank() == 0 ? 1 : *longest;
   const int axis = static_cast<int>(longest - one.shape.begin());
-  const std::int64_t most = std::min<std::int64_t>(available_cores(), extent);
-  const std::int64_t count = std::clamp<std::int64_t>(num_elements(one.shape) / kWorthAThread, 1,
-                                                      std::max<std::int64_t>(most, 1));
+  const std::int64_t count = std::clamp<std::int64_t>(num_elements(one.shape) / kPiece, 1,
+                                                      std::max<std::int64_t>(extent, 1));
   if (count == 1) return of(one, other);
   const auto part = [&](ConstView view, std::int64_t begin, std::int64_t end) {
     view.data += begin * view.strides[axis] * item_size(view.dtype);
@@ -104,13 +103,10 @@ double largest_of_parts(const ConstView& one, const ConstView& other, const Of& 
     return view;
   };
   std::vector<double> found(static_cast<std::size_t>(count));
-  std::vector<std::jthread> threads;
-  for (std::int64_t i = 0; i < count; ++i)
-    threads.emplace_back([&, i] {
-      const std::int64_t begin = extent * i / count, end = extent * (i + 1) / count;
-      found[static_cast<std::size_t>(i)] = of(part(one, begin, end), part(other, begin, end));
-    });
-  threads.clear();  // waits for them
+  cpu::parallel_for(threads(), count, [&](std::int64_t i, int) {
+    const std::int64_t begin = extent * i / count, end = extent * (i + 1) / count;
+    found[static_cast<std::size_t>(i)] = of(part(one, begin, end), part(other, begin, end));
+  });
   return *std::max_element(found.begin(), found.end());
 }
 

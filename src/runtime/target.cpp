@@ -1,4 +1,5 @@
 #include "src/runtime/target.h"
+#include "src/core/parallel.h"
 
 #include <algorithm>
 #include <fstream>
@@ -7,6 +8,7 @@
 #include "src/kernels/cuda/templates.h"
 #include "src/runtime/cpu_engine.h"
 #include "src/runtime/cuda_engine.h"
+#include "tensor/error.h"
 #include "tensor/text.h"
 
 namespace tensor::detail {
@@ -83,7 +85,7 @@ Target cuda_target(const cuda::Machine& machine) {
   return target;
 }
 
-Target cpu_target(const cpu::Machine& machine) {
+Target cpu_target(const cpu::Machine& machine, int spin_us) {
   Target target;
   target.name = std::to_string(machine.threads) + " threads";
   const std::string processor = proc_text("/proc/cpuinfo", "model name");
@@ -104,18 +106,22 @@ Target cpu_target(const cpu::Machine& machine) {
     for (const Group& group : plan.groups) kernels->groups.push_back(families->build(laid, group));
     return kernels;
   };
-  target.build = [threads = machine.threads](const Program& program,
-                                             std::unique_ptr<Kernels> kernels) {
+  target.build = [threads = machine.threads, spin_us](const Program& program,
+                                                      std::unique_ptr<Kernels> kernels) {
     return std::make_unique<CpuEngine>(program, std::move(static_cast<CpuKernels&>(*kernels)),
-                                       threads);
+                                       threads, spin_us);
   };
   return target;
 }
 
 CostFn Target::cost() const { return cost_of(offers); }
 
-Target target_of(const Device& device, int threads, bool any_extent) {
-  if (!device.is_cuda()) return cpu_target(cpu::this_machine(threads));
+Target target_of(const Device& device, int threads, bool any_extent, int spin_us) {
+  if (spin_us < -1)
+    fail("compile", "got spin_us ", spin_us,
+         ", need microseconds from 0 on, or -1 for those of all");
+  if (!device.is_cuda())
+    return cpu_target(cpu::this_machine(cpu::threads_within(threads)), spin_us);
   cuda::Machine machine = cuda::machine_of(cuda::Device::get(device.index()).info());
   machine.any_extent = any_extent;
   return cuda_target(machine);

@@ -59,13 +59,14 @@ struct Target {
   CostFn cost() const;
 };
 
-Target cpu_target(const cpu::Machine& machine);
+Target cpu_target(const cpu::Machine& machine, int spin_us = -1);
 /// A GPU of which this is known; the driver is first called when a program is built.
 Target cuda_target(const cuda::DeviceInfo& info);
 Target cuda_target(const cuda::Machine& machine);
 
 /// `threads` counts on the CPU only, 0 meaning all. Kernels of a GPU that take `any_extent` are
 /// compiled once for many sizes. UserError where there is no such device.
-Target target_of(const Device& device, int threads, bool any_extent = false);
+/// `spin_us` as in CompileOptions.
+Target target_of(const Device& device, int threads, bool any_extent = false, int spin_us = -1);
 
 }  // namespace tensor::detail

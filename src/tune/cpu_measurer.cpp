@@ -4,8 +4,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "src/core/parallel.h"
 #include "src/core/storage.h"
-#include "src/kernels/host/parallel.h"
 #include "tensor/error.h"
 
 namespace tensor {

@@ -100,8 +100,8 @@ namespace tn = tensor;
 using tn::Tensor;
 using Tensors = std::vector<Tensor>;
 
-// oneDNN builds a table of its arguments at every execution, and OpenMP starts threads: neither can
-// be helped from here.
+// oneDNN builds a table of its arguments at every execution, and its OpenMP starts threads: neither
+// can be helped from here.
 bool is_foreign(const void* caller) {
   Dl_info info{};
   if (dladdr(caller, &info) == 0 || !info.dli_fname) return false;

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "src/core/cores.h"
-#include "src/kernels/host/parallel.h"
+#include "src/core/parallel.h"
 #include "tensor/compile.h"
 #include "tensor/tensor.h"
 #include "tests/temporary_folder.h"
@@ -33,19 +33,28 @@ TEST(Cores, AreThoseOfTheAffinityMask) {
     CPU_SET(first, &mask);
     ASSERT_EQ(sched_setaffinity(0, sizeof mask, &mask), 0);
     EXPECT_EQ(tn::available_cores(), 1);
-    EXPECT_EQ(cpu::all_threads(), 1);
+    EXPECT_EQ(tn::threads(), 1);
   }).join();
-  EXPECT_GE(tn::available_cores(), cpu::all_threads());
+  EXPECT_GE(tn::available_cores(), tn::threads());
 }
 
-TEST(CoresDeathTest, AreNoMoreThanOpenMpIsAskedFor) {
+TEST(CoresDeathTest, AreNoMoreThanOpenMpsVariablesSay) {
   const std::string style = GTEST_FLAG_GET(death_test_style);
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // begins anew, and reads the variables
   for (const char* name : {"OMP_NUM_THREADS", "OMP_THREAD_LIMIT"}) {
     const char* const before = std::getenv(name);
     const std::string value = before ? before : "";
-    ::setenv(name, "1", 1);
-    EXPECT_EXIT(std::exit(cpu::all_threads()), testing::ExitedWithCode(1), "") << name;
+    for (const char* one : {"1", "1,4"}) {
+      ::setenv(name, one, 1);
+      EXPECT_EXIT(std::exit(tn::threads() + 2 * cpu::threads_within(7)), testing::ExitedWithCode(3),
+                  "")
+          << name;
+    }
+    for (const char* nonsense : {"", "0", "-3", "many"}) {
+      ::setenv(name, nonsense, 1);
+      const int expected = std::min(tn::available_cores(), tn::threads());
+      EXPECT_EXIT(std::exit(tn::threads()), testing::ExitedWithCode(expected), "") << nonsense;
+    }
     before ? ::setenv(name, value.c_str(), 1) : ::unsetenv(name);
   }
   GTEST_FLAG_SET(death_test_style, style);
@@ -100,7 +109,7 @@ Tensors network(const Tensors& in) {
   return {tn::softmax(tn::matmul(in[0], weight) + tn::sum(image, {0, 1}), -1)};
 }
 
-// OpenMP's threads do not survive fork().
+// Threads do not survive fork(): the child has a pool of its own, and oneDNN others.
 TEST(Fork, ChildrenOfAProcessThatHasComputedCompute) {
   const Tensor x = tn::Generator(3).normal({64, 64});
   const Tensor expected = network({x})[0];
@@ -126,10 +135,11 @@ TEST(Fork, ChildrenOfAProcessThatHasComputedCompute) {
             7);
   EXPECT_EQ(in_a_child([] {
               try {
-                cpu::parallel_for(2, 8, [](std::int64_t, int) {});
-                cpu::run_with_pool([] { throw tn::UserError("from elsewhere"); });
+                cpu::parallel_for(2, 8, [](std::int64_t task, int) {
+                  if (task == 5) throw tn::UserError("from a task");
+                });
               } catch (const tn::UserError& error) {
-                return error.what() == std::string("from elsewhere") ? 7 : 2;
+                return error.what() == std::string("from a task") ? 7 : 2;
               }
               return 1;
             }),

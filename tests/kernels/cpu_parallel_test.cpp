@@ -1,10 +1,13 @@
-// Threads: how many run, whatever the caller or OpenMP's settings say.
-#include "src/kernels/host/parallel.h"
+// Threads: how many run, whoever calls.
+#include "src/compile.h"
+#include "src/core/parallel.h"
+#include "src/runtime/program.h"
+#include "src/runtime/target.h"
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <string>
 #include <thread>
@@ -40,53 +43,57 @@ tn::Executable network(const Tensor& x, int threads) {
       Tensors{x}, {.threads = threads});
 }
 
-TEST(Parallel, EveryTaskRunsOnce) {
-  for (const int threads : {1, 2, 5}) {
-    std::vector<std::atomic<int>> runs(97);
-    cpu::parallel_for(threads, 97, [&](std::int64_t task, int thread) {
-      EXPECT_GE(thread, 0);
-      EXPECT_LT(thread, threads);
-      ++runs[static_cast<std::size_t>(task)];
-    });
-    for (const auto& count : runs) EXPECT_EQ(count, 1);
-  }
+// Threads of the process in a call for which there were none before.
+std::size_t threads_started(const std::function<void()>& body) {
+  const auto before = threads_of_process();
+  body();
+  auto started = threads_of_process();
+  for (const std::string& thread : before) started.erase(thread);
+  return started.size();
 }
 
-TEST(Parallel, LimitsAreRestored) {
-  const int before = cpu::thread_limit();
-  {
-    const cpu::ThreadLimit outer(3);
-    {
-      const cpu::ThreadLimit inner(1);
-      EXPECT_EQ(cpu::thread_limit(), 1);
-    }
-    EXPECT_EQ(cpu::thread_limit() == 3 || before == 1, true);  // 1 without OpenMP
-    std::thread([&] { EXPECT_EQ(cpu::thread_limit(), before); }).join();
-  }
-  EXPECT_EQ(cpu::thread_limit(), before);
-}
-
-// OpenMP keeps a pool of threads for every thread that starts parallel regions.
-TEST(Parallel, AnExecutableHasTheThreadsItWasCompiledFor) {
+TEST(Parallel, AnExecutableHasNoMoreThreadsThanThereAreCores) {
   const Tensor x = tn::Generator(6).normal({1, 16, 40, 40});
   const Tensors expected = network(x, 1)({x});
-  for (const int threads : {1, 2, 2 * static_cast<int>(std::thread::hardware_concurrency()) + 1})
-    std::thread([&] {
-      const auto before = threads_of_process();
-      const int limit = cpu::thread_limit();
+  for (const int threads : {1, 2, 64}) {
+    const std::size_t started = threads_started([&] {
       const tn::Executable fast = network(x, threads);
       for (int repeat = 0; repeat < 2; ++repeat) {
         const Tensors got = fast({x});
         // Products of 288 and 32 terms, then weights of at most 1.
         EXPECT_LT(tn::max(tn::abs(got[0] - expected[0])).item<double>(), 1e-4);
       }
-      if (limit > 1) {  // else OpenMP is absent or switched off
-        auto started = threads_of_process();
-        for (const std::string& thread : before) started.erase(thread);
-        EXPECT_EQ(started.size(), static_cast<std::size_t>(threads - 1));
-      }
-      EXPECT_EQ(cpu::thread_limit(), limit);
-    }).join();
+    });
+    // Of the pool, and where oneDNN is there, of that.
+    EXPECT_LE(started, static_cast<std::size_t>(2 * (cpu::threads_within(threads) - 1)));
+  }
+}
+
+TEST(Parallel, BitsDependOnNoNumberOfThreads) {
+  const Tensor x = tn::Generator(6).normal({1, 3, 40, 40});
+  const Tensor filters = tn::Generator(5).normal({32, 3, 3, 3}),
+               weight = tn::Generator(6).normal({32, 96}),
+               other = tn::Generator(7).normal({32, 32});
+  const auto function = [=](const Tensors& in) -> Tensors {
+    const Tensor y = tn::gelu(tn::conv2d(in[0], filters, {}, {.padding = 1}));
+    const Tensor rows = y.transpose({0, 2, 3, 1}).reshape({1, 1600, 32});
+    const Tensor q = tn::matmul(rows, other), sums = tn::sum(rows, {2}, true);
+    return {tn::softmax(tn::matmul(q * sums, weight), -1),
+            tn::scaled_dot_product_attention(q, rows, rows)};
+  };
+  std::vector<Tensors> results;
+  for (const int threads : {1, 2, 3, 8}) {
+    const cpu::Machine machine = cpu::with_threads(cpu::this_machine(1), threads);
+    const tn::Executable executable = tn::detail::compile(function, {x.type()}, {.tune_logs = {{}}},
+                                                          tn::detail::cpu_target(machine));
+    bool is_own = true;
+    for (const auto& step : executable.program().engine->steps())
+      is_own &= step.description.find("onednn") == std::string::npos;
+    if (is_own) results.push_back(executable({x}));
+  }
+  for (const Tensors& result : results)
+    for (std::size_t i = 0; i < result.size(); ++i)
+      EXPECT_TRUE(tn::all(result[i] == results[0][i]).item<bool>());
 }
 
 TEST(Parallel, CallersOfDifferentLimitsAtATime) {

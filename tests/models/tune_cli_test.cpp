@@ -164,14 +164,9 @@ TEST_F(Tune, ATunedPlanIsKept) {
 TEST_F(Tune, CtrlCEndsTuningAndNothingElse) {
   const pid_t child = fork();
   if (child == 0) {
-    // In a thread of its own, since this process may have used OpenMP (src/tune/worker.cpp).
-    int code = 9;
-    std::thread([&] {
-      const Outcome got = vit({"--tune", "10m", "--tune-log", log()});
-      std::ofstream(path("out")) << got.out << got.err;
-      code = got.code;
-    }).join();
-    _exit(code);
+    const Outcome got = vit({"--tune", "10m", "--tune-log", log()});
+    std::ofstream(path("out")) << got.out << got.err;
+    _exit(got.code);
   }
   for (int i = 0; i < 600 && (!fs::exists(log()) || lines() == 0); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -67,14 +67,11 @@ TEST_F(Kill, AtAnyMomentCostsOneLine) {
     ASSERT_GE(child, 0);
     if (child == 0) {
       setpgid(0, 0);
-      // In a thread of its own, since this process may have used OpenMP (src/tune/worker.cpp).
-      std::thread([&] {
-        try {
-          tune_round(round);
-        } catch (...) {
-          _exit(1);
-        }
-      }).join();
+      try {
+        tune_round(round);
+      } catch (...) {
+        _exit(1);
+      }
       _exit(0);
     }
     setpgid(child, child);

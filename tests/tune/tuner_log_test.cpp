@@ -208,14 +208,11 @@ TEST_F(Tuning, NothingIsLostWhenItIsKilled) {
   for (int round = 0; round < kKills; ++round) {
     const pid_t child = fork();
     if (child == 0) {
-      // In a thread of its own, since this process may have used OpenMP (src/tune/worker.cpp).
-      std::thread([&] {
-        try {
-          tune({.trials = 100000, .seed = static_cast<std::uint64_t>(round)});
-        } catch (...) {
-          _exit(1);
-        }
-      }).join();
+      try {
+        tune({.trials = 100000, .seed = static_cast<std::uint64_t>(round)});
+      } catch (...) {
+        _exit(1);
+      }
       _exit(0);
     }
     if (round == 0) {

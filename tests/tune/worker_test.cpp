@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "src/kernels/host/parallel.h"
+#include "src/core/parallel.h"
 #include "tensor/compile.h"
 #include "tensor/tensor.h"
 
@@ -204,8 +204,7 @@ TEST(Worker, AFreshChildKnowsWhatThisProcessKnows) {
   EXPECT_EQ(worker.run({"1"})[0].result, "second");
 }
 
-// libgomp in a forked child waits for threads that only the parent has, unless the child's loops
-// begin in another thread: this one hung in kernels before the worker had one.
+// A forked child has none of its parent's threads.
 TEST(Worker, ChildrenRunParallelLoopsAfterTheirParentDid) {
   std::atomic<int> sum = 0;
   const auto add = [&] {

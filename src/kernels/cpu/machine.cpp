@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "src/core/parallel.h"
 #include "src/kernels/cpu/kernel.h"
-#include "src/kernels/host/parallel.h"
 #include "src/kernels/host/simd/table.h"
 #ifdef TENSOR_WITH_ONEDNN
 #include "src/kernels/cpu/onednn.h"
@@ -14,7 +14,7 @@ namespace tensor::cpu {
 
 Machine this_machine(int threads) {
   Machine m;
-  m.threads = threads > 0 ? threads : all_threads();
+  m.threads = threads > 0 ? threads : tensor::threads();
   const double cores = m.threads;
 #if defined(__x86_64__)
   const bool wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");

@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "src/core/storage.h"
-#include "src/kernels/host/parallel.h"
+#include "src/kernels/cpu/onednn_threads.h"
 #include "src/trace/derived.h"
 #include "tensor/creation.h"
 #include "tensor/io.h"

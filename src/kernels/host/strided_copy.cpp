@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "src/core/parallel.h"
 #include "src/core/rounding.h"
-#include "src/kernels/host/parallel.h"
 
 namespace tensor::cpu {
 namespace {

@@ -4,9 +4,9 @@
 #include <numeric>
 #include <vector>
 
+#include "src/core/parallel.h"
 #include "src/core/rounding.h"
 #include "src/core/storage.h"
-#include "src/kernels/host/parallel.h"
 #include "src/kernels/host/simd/table.h"
 #include "src/kernels/host/strided_copy.h"
 #include "src/ops/promote.h"

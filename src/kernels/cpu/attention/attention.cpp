@@ -8,13 +8,13 @@
 #include <limits>
 #include <string>
 
+#include "src/core/parallel.h"
 #include "src/core/rounding.h"
 #include "src/core/view.h"
 #include "src/kernels/cpu/attention/blocks.h"
 #include "src/kernels/cpu/blocks/program.h"
 #include "src/kernels/cpu/families.h"
 #include "src/kernels/elementwise.h"
-#include "src/kernels/host/parallel.h"
 #include "src/kernels/match/attention.h"
 
 namespace tensor::cpu {

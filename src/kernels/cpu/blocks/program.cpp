@@ -1,8 +1,8 @@
 // Running a block program; block_program_build.cpp makes one.
 #include "src/kernels/cpu/blocks/program.h"
 
+#include "src/core/parallel.h"
 #include "src/core/rounding.h"
-#include "src/kernels/host/parallel.h"
 
 namespace tensor::cpu {
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "src/core/parallel.h"
 #include "src/core/view.h"
 #include "src/kernels/cpu/families.h"
-#include "src/kernels/host/parallel.h"
 #include "src/kernels/host/strided_copy.h"
 #include "src/ops/gather.h"
 

@@ -3,8 +3,8 @@
 // from a few pixels of that row. A fold is a weighted sum or, for max_pool2d, a maximum.
 #include <algorithm>
 
+#include "src/core/parallel.h"
 #include "src/kernels/cpu/families.h"
-#include "src/kernels/host/parallel.h"
 #include "src/kernels/host/simd/table.h"
 #include "src/kernels/host/strided_copy.h"
 #include "src/ops/pool.h"

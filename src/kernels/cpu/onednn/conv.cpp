@@ -7,8 +7,8 @@
 
 #include "src/kernels/cpu/families.h"
 #include "src/kernels/cpu/onednn.h"
+#include "src/kernels/cpu/onednn_threads.h"
 #include "src/kernels/features.h"
-#include "src/kernels/host/parallel.h"
 #include "src/ops/pair.h"
 
 namespace tensor::cpu {

@@ -11,7 +11,7 @@
 
 #include "src/kernels/cpu/families.h"
 #include "src/kernels/cpu/onednn.h"
-#include "src/kernels/host/parallel.h"
+#include "src/kernels/cpu/onednn_threads.h"
 
 namespace tensor::cpu {
 namespace {

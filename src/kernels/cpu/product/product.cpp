@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/core/parallel.h"
 #include "src/core/rounding.h"
 #include "src/core/storage.h"
 #include "src/core/view.h"
@@ -14,7 +15,6 @@
 #include "src/kernels/cpu/product/rows.h"
 #include "src/kernels/cpu/product/strips.h"
 #include "src/kernels/elementwise.h"
-#include "src/kernels/host/parallel.h"
 #include "src/trace/derived.h"
 #include "tensor/creation.h"
 #include "tensor/io.h"

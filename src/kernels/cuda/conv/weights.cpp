@@ -1,9 +1,9 @@
 // The forms in which kernels want the weights of convolutions, and how weights come into them: on
 // the host where they are constant, otherwise by a kernel in every run.
 #include "src/kernels/host/weights.h"
+#include "src/core/parallel.h"
 #include "src/core/rounding.h"
 #include "src/kernels/cuda/conv/conv.h"
-#include "src/kernels/host/parallel.h"
 #include "tensor/text.h"
 
 namespace tensor::cuda {
@@ -50,7 +50,7 @@ Call pack_call(const LaidOutGraph& laid, const Group& group, const Convolution& 
 
 // A matrix with rows of `row` elements, zeros behind its own.
 Tensor rows_of(const Tensor& matrix, std::int64_t row) {
-  return cpu::spread(matrix, {matrix.shape(0), row}, {row, 1}, cpu::all_threads());
+  return cpu::spread(matrix, {matrix.shape(0), row}, {row, 1}, tensor::threads());
 }
 
 // [outputs, channels of `merged` groups, ...]: zeros where a channel is of another group than the
@@ -109,7 +109,7 @@ WeightForm outputs_as_rows(const Convolution& conv, const TensorProblem& p,
        each = conv.outputs / conv.groups / conv.merged](const Tensor& given) {
         const Tensor w = with_groups_merged(given, merged, each);
         const Tensor x = reshape(transpose(w, {0, 2, 3, 1}), {outputs, groups, taps, w.shape(1)});
-        return cpu::spread(x, {outputs, row}, {row, group, channels, 1}, cpu::all_threads());
+        return cpu::spread(x, {outputs, row}, {row, group, channels, 1}, tensor::threads());
       },
       group,
       taps,
@@ -125,7 +125,7 @@ WeightForm outputs_as_columns(const Convolution& conv, std::int64_t row) {
           [row, depth = conv.depth()](const Tensor& w) {
             const std::int64_t column = w.shape(1) * row;
             return cpu::spread(transpose(w, {2, 3, 1, 0}), {depth, row},
-                               {w.shape(3) * column, column, row, 1}, cpu::all_threads());
+                               {w.shape(3) * column, column, row, 1}, tensor::threads());
           },
           conv.channels / conv.groups,
           1,

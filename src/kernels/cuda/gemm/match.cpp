@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/kernels/host/parallel.h"
+#include "src/core/parallel.h"
 #include "src/kernels/host/weights.h"
 
 namespace tensor::cuda {
@@ -127,7 +127,7 @@ Source packed_right(const LaidOutGraph& laid, const Product& product, int operan
                               const Tensor rows = weights[0].swapaxes(-1, -2);
                               Shape shape = rows.shape();
                               shape[shape.rank() - 1] = pitch;
-                              return cpu::spread(rows, shape, row_major(shape), cpu::all_threads());
+                              return cpu::spread(rows, shape, row_major(shape), tensor::threads());
                             }});
   // Where matrices of the batch lie then.
   Layout layout{laid.graph.type(value).shape, {}, 0};

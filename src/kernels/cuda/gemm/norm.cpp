@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "src/core/parallel.h"
 #include "src/core/storage.h"
-#include "src/kernels/host/parallel.h"
 #include "src/kernels/host/simd/table.h"
 #include "src/kernels/host/weights.h"
 #include "tensor/creation.h"
@@ -79,7 +79,7 @@ std::optional<Lead> match_lead(const Graph& graph, const Group& group, ValueId m
 
 Tensor NormalizedWeights::pack(const Tensor& right, const Tensor& weight,
                                const Tensor& bias) const {
-  const int threads = cpu::all_threads();
+  const int threads = tensor::threads();
   const Tensor rows = cpu::spread(right.reshape({depth, features}).swapaxes(0, 1),
                                   {features, pitch}, {pitch, 1}, threads);
   std::vector<float> scales = numbers_of(weight), shifts = numbers_of(bias);

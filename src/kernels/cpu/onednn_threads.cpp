@@ -1,19 +1,21 @@
-#include "src/kernels/host/parallel.h"
+// How many threads oneDNN has, and what a forked child does, to whom they are lost.
+#ifdef TENSOR_WITH_ONEDNN
+#include "src/kernels/cpu/onednn_threads.h"
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <condition_variable>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
 
-#include "src/core/cores.h"
-
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+// Of OpenMP's functions; its header is not there for every compiler.
+extern "C" {
+void omp_set_num_threads(int);
+int omp_get_max_threads(void);
+}
 
 namespace tensor::cpu {
 namespace {
@@ -60,7 +62,6 @@ thread_local bool is_pool_lost = false;
 // the process ends.
 Substitute* substitute = nullptr;
 
-#ifdef _OPENMP
 // The child calls this in the thread that called fork().
 void note_fork() {
   is_pool_lost = true;
@@ -71,7 +72,6 @@ void expect_fork() {
   static const int done = pthread_atfork(nullptr, nullptr, note_fork);
   static_cast<void>(done);
 }
-#endif
 
 }  // namespace
 
@@ -82,28 +82,6 @@ void run_elsewhere(const std::function<void()>& body) {
   substitute->run(body);
 }
 
-// ---- OpenMP
-
-#ifdef _OPENMP
-void run_parallel(int threads, std::int64_t count, Task task, const void* body) {
-  const auto run = [&] {
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (std::int64_t i = 0; i < count; ++i) task(body, i, omp_get_thread_num());
-  };
-  if (threads > 1 && count > 1) {
-    expect_fork();
-    return run_with_pool(run);
-  }
-  for (std::int64_t i = 0; i < count; ++i) task(body, i, 0);
-}
-
-// Not available_cores: OpenMP may have bound this thread to a core (OMP_PROC_BIND), and knows how
-// many there were before.
-int all_threads() {
-  return std::max(1, std::min({within_quota(omp_get_num_procs()), omp_get_max_threads(),
-                               omp_get_thread_limit()}));
-}
-
 int thread_limit() { return omp_get_max_threads(); }
 
 ThreadLimit::ThreadLimit(int threads) : before_(omp_get_max_threads()) {
@@ -111,17 +89,6 @@ ThreadLimit::ThreadLimit(int threads) : before_(omp_get_max_threads()) {
   omp_set_num_threads(threads);
 }
 ThreadLimit::~ThreadLimit() { omp_set_num_threads(before_); }
-#else
-void run_parallel(int, std::int64_t count, Task task, const void* body) {
-  for (std::int64_t i = 0; i < count; ++i) task(body, i, 0);
-}
-
-int all_threads() { return available_cores(); }
-
-int thread_limit() { return 1; }
-
-ThreadLimit::ThreadLimit(int) : before_(1) {}
-ThreadLimit::~ThreadLimit() = default;
-#endif
 
 }  // namespace tensor::cpu
+#endif

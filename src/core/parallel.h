@@ -1,0 +1,43 @@
+// Loops over independent tasks on the threads of this process: the one door to its pool.
+#pragma once
+
+#include <cstdint>
+
+#include "src/core/thread_pool.h"
+
+namespace tensor::cpu {
+
+/// Calls task(body, i, thread) for i = 0 ... count-1, in any order; `thread` < threads, and no two
+/// at a time have the same. The caller takes part; with one thread, or one task, alone. What a task
+/// throws goes to the caller.
+void run_parallel(int threads, std::int64_t count, Task task, const void* body);
+
+template <class Body>
+void parallel_for(int threads, std::int64_t count, const Body& body) {
+  run_parallel(
+      threads, count,
+      [](const void* f, std::int64_t task, int thread) {
+        (*static_cast<const Body*>(f))(task, thread);
+      },
+      &body);
+}
+
+/// `asked`, but no more than tensor::threads(); all of these where 0 are asked for.
+int threads_within(int asked);
+
+/// While it lives, loops of this thread spin for so long (set_spin); negative: as everywhere.
+class SpinTime {
+ public:
+  explicit SpinTime(int microseconds);
+  ~SpinTime();
+  SpinTime(const SpinTime&) = delete;
+  SpinTime& operator=(const SpinTime&) = delete;
+
+ private:
+  int before_;
+};
+
+/// What TENSOR_SPIN_US says, in microseconds; nullptr: the default. UserError on nonsense.
+int spin_of(const char* text);
+
+}  // namespace tensor::cpu
