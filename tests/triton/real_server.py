@@ -1,4 +1,4 @@
-"""The backend in Triton Inference Server itself.
+"""The backend in Triton Inference Server itself, and demo-server by the same client.
 
   real_server.py START PROGRAMS SOURCE    START is scripts/triton, PROGRAMS the folder of vit, detr and setr
 
@@ -67,7 +67,7 @@ class Server:
 
     def look(self, model, picture):
         """The answer to the bytes of a picture: 200 and outputs by name, or the status and why."""
-        outputs = ["label", "score", "id", "json"] + ["box"] * model.startswith("scenes")
+        outputs = ["label", "score", "id", "json"] + ["box"] * model.startswith(("scenes", "detr"))
         status, body = self.call("POST", f"/v2/models/{model}/infer", *picture_request([picture], outputs))
         return (status, outputs_of(body)) if status == 200 else (status, json.loads(body)["error"])
 
@@ -80,6 +80,16 @@ class Server:
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(90)
+
+
+class DemoServer(Server):
+    """demo-server, which speaks the same protocol."""
+
+    def __init__(self, folder):
+        self.log = open(folder / "demo.log", "w+")
+        self.process = subprocess.Popen([programs / "demo-server", "--port", "0"], stdout=self.log, stderr=subprocess.STDOUT)
+        until(lambda: "http:" in pathlib.Path(self.log.name).read_text(), self)
+        self.http = int(pathlib.Path(self.log.name).read_text().split("127.0.0.1:")[1].split("/")[0])
 
 
 def until(condition, running, seconds=120):
@@ -130,10 +140,11 @@ def told_by_programs():
     return told
 
 
-def equal_answers(triton, told):
-    for model in CHECKPOINTS:
+def equal_answers(triton, told, names=None):
+    names = names or {model: model + ".tensor" for model in CHECKPOINTS}
+    for model, name in names.items():
         for picture in PICTURES:
-            status, outputs = triton.look(model + ".tensor", picture.read_bytes())
+            status, outputs = triton.look(name, picture.read_bytes())
             assert status == 200, outputs
             need = told[model][str(picture)]
             close(findings(outputs), need, picture)
@@ -144,14 +155,14 @@ def equal_answers(triton, told):
                 outputs["box"][0], np.reshape([f["box"] for f in need], (-1, 4)), atol=1e-2)
     # Several in one request, with findings of different number; the PNG of the classes.
     body, headers = picture_request([p.read_bytes() for p in SCENES])
-    status, body = triton.call("POST", "/v2/models/scenes.tensor/infer", body, headers)
+    status, body = triton.call("POST", f"/v2/models/{names['scenes']}/infer", body, headers)
     outputs = outputs_of(body)
     for row, picture in enumerate(SCENES):
         close(findings(outputs, row), told["scenes"][str(picture)], picture)
     client = tritonclient.http.InferenceServerClient(f"127.0.0.1:{triton.http}")
     image = tritonclient.http.InferInput("image", [1, 1], "BYTES")
     image.set_data_from_numpy(np.array([[SCENES[0].read_bytes()]], dtype=object))
-    assert client.infer("seg.tensor", [image]).as_numpy("classes")[0, 0].startswith(b"\x89PNG")
+    assert client.infer(names["seg"], [image]).as_numpy("classes")[0, 0].startswith(b"\x89PNG")
     client.close()
 
 
@@ -369,7 +380,13 @@ def main():
             stop_under_load(triton, told)
         finally:
             triton.process.kill()
-    print("the backend answers as the programs do")
+        demo = DemoServer(repository)
+        try:
+            equal_answers(demo, told, {model: program for model, (program, _) in CHECKPOINTS.items()})
+            assert demo.stop() == 0
+        finally:
+            demo.process.kill()
+    print("Triton and demo-server answer as the programs do")
 
 
 main()
