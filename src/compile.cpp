@@ -3,6 +3,7 @@
 #include "tensor/compile.h"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <future>
 #include <list>
@@ -20,6 +21,7 @@
 #include "src/trace/trace.h"
 #include "src/tune/tuned_cost.h"
 #include "tensor/creation.h"
+#include "tensor/log.h"
 
 namespace tensor {
 namespace {
@@ -60,8 +62,15 @@ LaidOutGraph with_known_constants(LaidOutGraph laid, const detail::Contents& con
   return laid;
 }
 
-// The operators of a plan for a GPU that no kernel of it runs.
-void refuse_host_steps(const Graph& graph, const FusionPlan& plan, const detail::Target& target) {
+std::string types_text(const std::vector<TensorType>& types) {
+  TextWriter text;
+  for (std::size_t i = 0; i < types.size(); ++i) text << (i == 0 ? "" : ", ") << types[i];
+  return text.str();
+}
+
+// The operators of a plan for a GPU that no kernel of it runs: refused, or told.
+void check_host_steps(const Graph& graph, const FusionPlan& plan, const detail::Target& target,
+                      bool are_allowed) {
   constexpr int kMostNamed = 5;
   std::string operators;
   int count = 0;
@@ -74,9 +83,11 @@ void refuse_host_steps(const Graph& graph, const FusionPlan& plan, const detail:
     operators += out.str();
   }
   if (count > kMostNamed) operators += " and " + std::to_string(count - kMostNamed) + " more";
-  if (count > 0)
+  if (count == 0) return;
+  if (!are_allowed)
     fail("compile", "got operators that no kernel of ", target.device, " runs: ", operators,
          ", need others where host_steps is false: set it, or take them out of the function");
+  log(LogLevel::warning, "compile: ", target.device, " waits for the host, which runs ", operators);
 }
 
 }  // namespace
@@ -86,6 +97,9 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
                                           const CompileOptions& options, Target target,
                                           const std::function<bool()>& make_room) {
   const Precision precision = precision_of(options, target);
+  if (options.dtype == bf16 && precision.dtype == f32)
+    log(LogLevel::warning, "compile: this CPU does not multiply bf16, so that f32 is computed");
+  const auto start = std::chrono::steady_clock::now();
   const int threads = cpu::threads_within(options.threads);
   const auto convert = [threads](const Tensor& x, DType to) {
     return cpu::converted(x, to, threads);
@@ -114,7 +128,7 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
       stages.run("merge_parallel", [&] { return merge_parallel(fusible.laid, plan); });
   verify(laid.graph, "merge_parallel");
   if (common) laid = with_known_constants(std::move(laid), common->contents());
-  if (!options.host_steps) refuse_host_steps(laid.graph, plan, target);
+  check_host_steps(laid.graph, plan, target, options.host_steps);
   stages.dump(laid, plan, target);
   plan = stages.run("schedule", [&] {
     if (!common || !target.any_extent) return scheduled(laid, plan, *target.offers);
@@ -127,6 +141,8 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
                 computes_of(options));
   });
   program->common->keep_within(options.memory_limit, *program, make_room);
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+  log(LogLevel::info, "compile: the inputs ", types_text(inputs), " took ", time.count(), " s");
   return {std::move(fusible), program};
 }
 
@@ -252,9 +268,14 @@ void Compiled::Cache::make(Entry& entry) {
   try {
     entry.made.set_value(Executable(program_for(entry.types)));
     std::list<EntryPtr> gone;  // when nothing is locked any more
-    const std::lock_guard lock(mutex_);
-    entry.is_there = true;
-    trim(gone);
+    {
+      const std::lock_guard lock(mutex_);
+      entry.is_there = true;
+      trim(gone);
+    }
+    for (const EntryPtr& old : gone)
+      log(LogLevel::warning, "Compiled: let go of the inputs ", types_text(old->types),
+          ", since it keeps ", capacity, " sizes: give it a larger capacity");
   } catch (...) {
     entry.made.set_exception(std::current_exception());
   }

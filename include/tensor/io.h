@@ -84,6 +84,8 @@ TENSOR_API std::string_view image_format(std::span<const std::byte> start);
 /// Writes u8 [height, width, 3] (or [height, width] grey) as PNG. UserError on another type or
 /// shape, and on an empty or too large (about 2^30 bytes) image.
 TENSOR_API void save_png(const std::string& path, const Tensor& image);
+/// The same in memory; `name` is how messages call the image.
+TENSOR_API std::string encode_png(const Tensor& image, const std::string& name);
 
 }  // namespace tensor
 

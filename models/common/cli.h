@@ -48,6 +48,9 @@ struct ImageResult {
   tensor::Tensor labels = {};  // u8 [H, W], a class for every pixel; only if the model has such
 };
 
+/// What a program tells of a picture besides labels.
+enum class Shows { labels, boxes, classes };
+
 /// Whether these are inputs of a forward pass. Those that are not are what `Program::look` makes of
 /// the outputs, for `Program::run` to go on with.
 inline bool is_pass(const tensor::nn::StateDict& inputs) {
@@ -64,6 +67,8 @@ class Program {
   virtual std::vector<std::string> standard_models() const = 0;  // what --model takes
   /// What a finding's score is, for --json: "score", or "share" of the image.
   virtual std::string score_name() const { return "score"; }
+  /// What findings and results have: boxes, or a class for every pixel.
+  virtual Shows shows() const { return Shows::labels; }
   /// How pictures show findings of this id.
   virtual Color color(std::int64_t id) const { return palette(id); }
   /// Where label maps go, as --out says it for pictures: SETR's --labels.

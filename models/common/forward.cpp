@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tensor/log.h"
 #include "tensor/ops.h"
 #include "tensor/text.h"
 
@@ -71,11 +72,24 @@ tensor::TuneSummary tune_named(const Forward& function, const StateDict& inputs,
   return tensor::tune(unnamed(function, names, output_names), types, options, tuning);
 }
 
+namespace {
+
+void log_let_go(const std::map<std::string, tensor::TensorType>& types, std::size_t kept) {
+  std::vector<std::string> names;
+  std::vector<tensor::TensorType> values;
+  for (const auto& [name, type] : types) names.push_back(name), values.push_back(type);
+  tensor::log(tensor::LogLevel::warning, "model: let go of the inputs ",
+              describe_inputs(names, values), ", since it keeps ", kept,
+              " sizes: resize pictures to fewer sizes");
+}
+
+}  // namespace
+
 NamedExecutable CompiledForward::executable(const StateDict& inputs, bool* made) {
   Types types;
   for (const auto& [name, x] : inputs) types.emplace(name, x.type());
   std::promise<NamedExecutable> promise;
-  std::shared_ptr<const Entry> entry;
+  std::shared_ptr<const Entry> entry, gone;
   bool is_new = false;
   {
     const std::lock_guard lock(mutex_);
@@ -87,8 +101,12 @@ NamedExecutable CompiledForward::executable(const StateDict& inputs, bool* made)
     else
       recent_.splice(recent_.begin(), recent_, known);
     entry = recent_.front();
-    if (recent_.size() > kKept) recent_.pop_back();
+    if (recent_.size() > kKept) {
+      gone = recent_.back();
+      recent_.pop_back();
+    }
   }
+  if (gone) log_let_go(gone->types, kKept);
   if (!is_new) return entry->executable.get();
   try {
     promise.set_value(compile_(inputs, sharing_));

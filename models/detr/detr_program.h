@@ -16,6 +16,7 @@ class DetrProgram : public Program {
   std::string description() const override;
   std::string examples() const override;
   std::vector<std::string> standard_models() const override;
+  Shows shows() const override { return Shows::boxes; }
   void add_options(CLI::App& app) override;
 
   void open(const std::string& checkpoint) override;

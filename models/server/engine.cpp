@@ -112,6 +112,8 @@ Engine::Model& Engine::find(const std::string& name) const {
   tensor::fail("model", "got \"", name, "\", need vit, detr or setr");
 }
 
+const Program& Engine::program(const std::string& name) const { return *find(name).program; }
+
 Answer Engine::run(const std::string& name, Mode mode, std::span<const std::byte> bytes,
                    Clock::time_point asked) {
   Model& model = find(name);

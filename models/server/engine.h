@@ -64,6 +64,8 @@ class Engine {
   /// `asked` for; waiting for another thread that compiles counts as well.
   Answer run(const std::string& model, Mode mode, std::span<const std::byte> image,
              Clock::time_point asked = Clock::now());
+  /// The program of a model of kModels.
+  const Program& program(const std::string& model) const;
 
  private:
   struct Model;

@@ -20,6 +20,7 @@
 #include "models/common/list_images.h"
 #include "models/common/preprocess.h"
 #include "models/common/text.h"
+#include "models/server/inference.h"
 #include "models/server/uploads.h"
 #include "tensor/text.h"
 
@@ -53,6 +54,13 @@ void refuse(Response& response, const Refusal& refusal) {
                            ", \"got\": " + json_text(refusal.got) +
                            ", \"need\": " + json_text(refusal.need) + "}}\n",
                        kJson);
+}
+
+void send(Response& response, const InferenceAnswer& answer) {
+  response.status = answer.status;
+  response.set_content(answer.body, answer.type);
+  if (answer.header_length)
+    response.set_header("Inference-Header-Content-Length", std::to_string(*answer.header_length));
 }
 
 /// What httplib refuses by itself, before any route is looked up.
@@ -173,12 +181,13 @@ struct Server::Parts {
   std::string about_text;
   std::map<std::string, File> files;  // by path
   httplib::ThreadPool runs{kRuns};
+  Inference inference;
   HttpServer http;
   int port = 0;
   std::thread listener;
 
   Parts(Engine& models, const ServerOptions& given)
-      : engine(models), options(given), samples(read_samples(given.samples)) {
+      : engine(models), options(given), samples(read_samples(given.samples)), inference(models) {
     about_text = about(samples);
     for (const PageFile& file : page_files())
       files[std::string(file.path)] = {std::string(file.type), file.content};
@@ -192,10 +201,22 @@ struct Server::Parts {
   /// Whether the path is served with this method; if not, the answer says so.
   bool check_route(const Request& request, Response& response) const;
   void run(const Request& request, Response& response, const httplib::ContentReader& reader);
-  Answer run_later(const std::string& model, Mode mode, const std::string& body);
+  void infer(const Request& request, Response& response, const httplib::ContentReader& reader);
+  Answer run_later(const std::string& model, Mode mode, std::string_view body);
 };
 
 bool Server::Parts::check_route(const Request& request, Response& response) const {
+  if (const std::string_view method = Inference::method_of(request.path); !method.empty()) {
+    if (request.method == method || (request.method == "HEAD" && method == "GET")) return true;
+    response.set_header("Allow", std::string(method));
+    send(response, Inference::refusal(
+                       405, "the method does not fit the address: need " + std::string(method)));
+    return false;
+  }
+  if (request.path.starts_with("/v2/")) {
+    send(response, Inference::refusal(404, "there is nothing at this address"));
+    return false;
+  }
   const bool runs_model = request.path == "/api/run";
   if (!runs_model && !files.contains(request.path)) {
     refuse(response,
@@ -211,7 +232,7 @@ bool Server::Parts::check_route(const Request& request, Response& response) cons
   return false;
 }
 
-Answer Server::Parts::run_later(const std::string& model, Mode mode, const std::string& body) {
+Answer Server::Parts::run_later(const std::string& model, Mode mode, std::string_view body) {
   // Shared, because the task may still be returning when its result is here.
   const auto task =
       std::make_shared<std::packaged_task<Answer()>>([&, asked = Engine::Clock::now()] {
@@ -239,6 +260,23 @@ void Server::Parts::run(const Request& request, Response& response,
   }
 }
 
+void Server::Parts::infer(const Request& request, Response& response,
+                          const httplib::ContentReader& reader) {
+  try {
+    const std::string body = read_upload(request, reader, kMostBytes, options.upload_seconds);
+    send(response, inference.infer(request.path, body,
+                                   request.get_header_value("Inference-Header-Content-Length"),
+                                   [this](const std::string& model, std::string_view picture) {
+                                     return run_later(model, Mode::compiled, picture);
+                                   }));
+  } catch (const Refusal& refusal) {
+    send(response, Inference::refusal(refusal.status, refusal.what + ": got " + refusal.got +
+                                                          ", need " + refusal.need));
+  } catch (const std::exception& error) {
+    send(response, Inference::refusal(500, error.what()));
+  }
+}
+
 void Server::Parts::set_up() {
   using Handled = httplib::Server::HandlerResponse;
   const auto microseconds =
@@ -261,11 +299,16 @@ void Server::Parts::set_up() {
     return check_route(request, response) ? Handled::Unhandled : Handled::Handled;
   });
   http.Get(".*", [this](const Request& request, Response& response) {
+    if (!Inference::method_of(request.path).empty())
+      return send(response, inference.get(request.path));
     const auto& [type, content] = files.at(request.path);
     response.set_content(content.data(), content.size(), type);
   });
   http.Post(".*", [this](const Request& request, Response& response,
-                         const httplib::ContentReader& reader) { run(request, response, reader); });
+                         const httplib::ContentReader& reader) {
+    Inference::method_of(request.path).empty() ? run(request, response, reader)
+                                               : infer(request, response, reader);
+  });
   http.set_exception_handler([](const Request&, Response& response, std::exception_ptr thrown) {
     try {
       std::rethrow_exception(thrown);

@@ -3,7 +3,8 @@
 //   GET  /samples/NAME.png               the images that ship
 //   GET  /api/about                      models, samples and limits, as JSON
 //   POST /api/run?model=vit&mode=eager   an image as the body; see Answer::json
-// What cannot be answered gets a status from 400 and {"error": {"what", "got", "need"}}.
+//   /v2/..., GET /metrics                the Open Inference Protocol: see inference.h
+// What cannot be answered elsewhere gets a status from 400 and {"error": {"what", "got", "need"}}.
 #pragma once
 
 #include <memory>

@@ -19,6 +19,7 @@ class SetrProgram : public Program {
   std::string examples() const override;
   std::vector<std::string> standard_models() const override;
   std::string score_name() const override { return "share"; }
+  Shows shows() const override { return Shows::classes; }
   Color color(std::int64_t id) const override { return colors_.at(static_cast<std::size_t>(id)); }
   std::string labels_path() const override { return labels_path_; }
   void add_options(CLI::App& app) override;

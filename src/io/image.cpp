@@ -92,12 +92,16 @@ Tensor load_image(const std::string& path, std::int64_t max_pixels) {
   return decode_image(file.read_bytes(0, file.size()), path, max_pixels);
 }
 
-void save_png(const std::string& path, const Tensor& image) {
-  const Tensor rows = rowed(image, path + ": the image");
+std::string encode_png(const Tensor& image, const std::string& name) {
+  const Tensor rows = rowed(image, name + ": the image");
   const bool colour = rows.rank() == 3 && rows.shape(2) == 3;
   if (rows.dtype() != u8 || (!colour && rows.rank() != 2) || rows.size() == 0)
-    fail(path, "got ", rows.type(), ", need u8(height, width, 3) or u8(height, width), not empty");
-  const std::string png = encode_png(rows, path);
+    fail(name, "got ", rows.type(), ", need u8(height, width, 3) or u8(height, width), not empty");
+  return png_of_rows(rows, name);
+}
+
+void save_png(const std::string& path, const Tensor& image) {
+  const std::string png = encode_png(image, path);
   AtomicFile file(path);
   file.write(png);
   file.commit();

@@ -36,6 +36,6 @@ DecodedImage decode_webp(const ImageSource& source);
 
 /// A PNG file of u8 pixels without gaps, of one channel or three. UserError naming `where` when
 /// they are too many.
-std::string encode_png(const Tensor& rows, const std::string& where);
+std::string png_of_rows(const Tensor& rows, const std::string& where);
 
 }  // namespace tensor

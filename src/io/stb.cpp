@@ -63,7 +63,7 @@ Tensor stb_pixels(const std::string& file, const std::string& name) {
   return result;
 }
 
-std::string encode_png(const Tensor& rows, const std::string& where) {
+std::string png_of_rows(const Tensor& rows, const std::string& where) {
   // stb needs some room for what goes around the pixels.
   constexpr std::int64_t kLargest = std::numeric_limits<int>::max() / 2;
   if (rows.size() > kLargest)

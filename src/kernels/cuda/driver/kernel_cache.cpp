@@ -19,6 +19,7 @@
 #include "src/io/atomic_file.h"
 #include "src/io/bytes.h"
 #include "src/io/source.h"
+#include "tensor/log.h"
 
 namespace tensor::cuda {
 
@@ -86,9 +87,15 @@ std::string folder_trouble(const std::string& folder) {
 }  // namespace
 
 KernelCache::KernelCache(std::string folder, std::int64_t most_bytes)
-    : folder_(std::move(folder)), most_bytes_(most_bytes), trouble_(folder_trouble(folder_)) {}
+    : folder_(std::move(folder)), most_bytes_(most_bytes), trouble_(folder_trouble(folder_)) {
+  if (!trouble_.empty()) log_trouble();
+}
 
 KernelCache KernelCache::standard() { return KernelCache(cache_folder()); }
+
+void KernelCache::log_trouble() const {
+  log(LogLevel::warning, "kernel cache: ", trouble_, "; every process compiles its kernels anew");
+}
 
 std::string KernelCache::trouble() const {
   const std::lock_guard lock(mutex_);
@@ -159,6 +166,7 @@ void KernelCache::store(const std::string& path, const std::string& key, const C
   } catch (const UserError& error) {
     const std::lock_guard lock(mutex_);
     trouble_ = error.what();  // a full disk, say: go on without
+    log_trouble();
   }
 }
 

@@ -36,6 +36,7 @@ class KernelCache {
   std::optional<Cubin> load(const std::string& path, const std::string& key) const;
   void store(const std::string& path, const std::string& key, const Cubin& cubin);
   void trim() const;
+  void log_trouble() const;
 
   std::string folder_;
   std::int64_t most_bytes_;
