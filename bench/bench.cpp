@@ -17,7 +17,6 @@
 #include "tensor/creation.h"
 #include "tensor/text.h"
 #include "tensor/threads.h"
-#include "tensor/threads.h"
 
 namespace bench {
 
