@@ -75,13 +75,16 @@ tc_status tc_tensor_from_dlpack(struct DLManagedTensor* managed, tc_tensor** ten
   return guarded([&] {
     need(managed, "managed");
     const tensor::Tensor x = tensor::from_dlpack(managed);
-    need(tensor, "tensor") = handle_of(x);
+    need(tensor, "tensor");
+    *tensor = handle_of(x);
   });
 }
 
 tc_status tc_tensor_to_dlpack(const tc_tensor* tensor, struct DLManagedTensor** managed) {
-  return guarded(
-      [&] { need(managed, "managed") = tensor::to_dlpack(Tensors::all().at(tensor)->value); });
+  return guarded([&] {
+    need(managed, "managed");
+    *managed = tensor::to_dlpack(Tensors::all().at(tensor)->value);
+  });
 }
 
 tc_status tc_tensor_type(const tc_tensor* tensor, tc_dtype* dtype, int* rank, int64_t* extents,
