@@ -4,7 +4,8 @@
    Every function returns a status, TC_OK or why not; tc_error() then has the reason in words, for
    the calling thread. Results go through pointers, which a failing function leaves alone. Objects
    are handles: whatever is passed in their place (NULL, one that was freed, one of another kind,
-   any other number) gives TC_BAD_HANDLE. Freeing a handle while other threads use it is allowed:
+   any other number) gives TC_BAD_HANDLE; enumerators are taken as int, so that wrong ones
+   are refused, too. Freeing a handle while other threads use it is allowed:
    what it stands for goes with the last use. Functions may be called by any threads at a time. */
 #ifndef TENSOR_C_H
 #define TENSOR_C_H
@@ -62,11 +63,11 @@ TENSOR_C_API int tc_abi(void);             /* TC_ABI of the library that is load
 /* Why the last call of this thread that failed did so. The text stays until this thread's next
    failure; it is empty before the first. */
 TENSOR_C_API const char* tc_error(void);
-TENSOR_C_API const char* tc_status_name(tc_status status); /* "TC_OK" */
+TENSOR_C_API const char* tc_status_name(int status); /* "TC_OK" */
 /* Slow ways that the library takes are told here, one line at a time, from any thread, several at
    once. A NULL function: nowhere, as in the beginning. */
 typedef void (*tc_log_function)(void* user, tc_log_level level, const char* text);
-TENSOR_C_API tc_status tc_set_log(tc_log_function function, void* user, tc_log_level least);
+TENSOR_C_API tc_status tc_set_log(tc_log_function function, void* user, int least);
 
 /* ---- Options for opening: "device" (cpu, cuda, cuda:1), "dtype" (f32, bf16, f16, tf32),
    "threads", "input" (image or tensor: whether a checkpoint's rule for pictures is needed),
@@ -130,7 +131,7 @@ TENSOR_C_API tc_status tc_answer_free(tc_answer* answer);
 /* Over the caller's memory. `strides` count elements; NULL: row-major. The memory must stay until
    `release` is called with `user`, once, by any thread, when nothing uses it any more (at once if
    this fails); without one, until all that was made of the tensor is freed. */
-TENSOR_C_API tc_status tc_tensor_from_memory(void* data, tc_dtype dtype, const int64_t* extents,
+TENSOR_C_API tc_status tc_tensor_from_memory(void* data, int dtype, const int64_t* extents,
                                              size_t rank, const int64_t* strides,
                                              void (*release)(void* user), void* user,
                                              tc_tensor** tensor);
@@ -148,7 +149,7 @@ TENSOR_C_API tc_status tc_tensor_free(tc_tensor* tensor);
 /* Pixels of a picture: u8 (height, width, 3). */
 TENSOR_C_API tc_status tc_tensor_from_picture(const void* bytes, size_t size, tc_tensor** tensor);
 /* Bytes of an element, 0 of what is no type. */
-TENSOR_C_API size_t tc_dtype_size(tc_dtype dtype);
+TENSOR_C_API size_t tc_dtype_size(int dtype);
 
 #ifdef __cplusplus
 }

@@ -85,7 +85,7 @@ int tc_abi(void) { return TC_ABI; }
 
 const char* tc_error(void) { return last_error().c_str(); }
 
-const char* tc_status_name(tc_status status) {
+const char* tc_status_name(int status) {
   switch (status) {
     case TC_OK:
       return "TC_OK";
@@ -101,11 +101,10 @@ const char* tc_status_name(tc_status status) {
   return "no status";
 }
 
-tc_status tc_set_log(tc_log_function function, void* user, tc_log_level least) {
+tc_status tc_set_log(tc_log_function function, void* user, int least) {
   return guarded([&] {
     if (least != TC_LOG_INFO && least != TC_LOG_WARNING)
-      tensor::fail("tc_set_log", "got the level ", int{least},
-                   ", need TC_LOG_INFO or TC_LOG_WARNING");
+      tensor::fail("tc_set_log", "got the level ", least, ", need TC_LOG_INFO or TC_LOG_WARNING");
     if (!function) return tensor::set_log(nullptr);
     tensor::set_log(
         [function, user](tensor::LogLevel level, std::string_view text) {

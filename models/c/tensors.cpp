@@ -51,13 +51,13 @@ void write_type(tensor::DType dtype, const tensor::Shape* shape, tc_dtype* dtype
 
 using namespace models::c;
 
-tc_status tc_tensor_from_memory(void* data, tc_dtype dtype, const int64_t* extents, size_t rank,
+tc_status tc_tensor_from_memory(void* data, int dtype, const int64_t* extents, size_t rank,
                                 const int64_t* strides, void (*release)(void* user), void* user,
                                 tc_tensor** tensor) {
   bool is_owned = false;
   const tc_status status = guarded([&] {
     need(tensor, "tensor");
-    if (!is_type(dtype)) tensor::fail("dtype", "got ", int{dtype}, ", need TC_BOOL to TC_F64");
+    if (!is_type(dtype)) tensor::fail("dtype", "got ", dtype, ", need TC_BOOL to TC_F64");
     const std::shared_ptr<const void> owner = owner_of(release, user);
     is_owned = true;
     const tensor::Shape shape = dims("extents", extents, rank);
@@ -75,13 +75,16 @@ tc_status tc_tensor_from_dlpack(struct DLManagedTensor* managed, tc_tensor** ten
   return guarded([&] {
     need(managed, "managed");
     const tensor::Tensor x = tensor::from_dlpack(managed);
-    need(tensor, "tensor") = handle_of(x);
+    need(tensor, "tensor");
+    *tensor = handle_of(x);
   });
 }
 
 tc_status tc_tensor_to_dlpack(const tc_tensor* tensor, struct DLManagedTensor** managed) {
-  return guarded(
-      [&] { need(managed, "managed") = tensor::to_dlpack(Tensors::all().at(tensor)->value); });
+  return guarded([&] {
+    need(managed, "managed");
+    *managed = tensor::to_dlpack(Tensors::all().at(tensor)->value);
+  });
 }
 
 tc_status tc_tensor_type(const tc_tensor* tensor, tc_dtype* dtype, int* rank, int64_t* extents,
@@ -117,7 +120,7 @@ tc_status tc_tensor_from_picture(const void* bytes, size_t size, tc_tensor** ten
   });
 }
 
-size_t tc_dtype_size(tc_dtype dtype) {
+size_t tc_dtype_size(int dtype) {
   return is_type(dtype) ? static_cast<size_t>(tensor::item_size(static_cast<tensor::DType>(dtype)))
                         : 0;
 }

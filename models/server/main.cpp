@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <iostream>
 
 #include "models/common/text.h"
@@ -24,6 +25,15 @@ sigset_t hold_back_stop_signals() {
   return signals;
 }
 
+/// Where the weights and pictures that ship are: in the source tree, or installed beside a program.
+std::string data_folder() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::exists(DEMO_SOURCE "/models", error)) return DEMO_SOURCE;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  return (program.parent_path().parent_path() / "share" / "tensor").string();
+}
+
 void serve(const Checkpoints& checkpoints, int threads, const models::server::ServerOptions& how) {
   const sigset_t stop_signals = hold_back_stop_signals();
   models::server::Engine engine(checkpoints, threads);
@@ -40,7 +50,7 @@ void serve(const Checkpoints& checkpoints, int threads, const models::server::Se
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string source = DEMO_SOURCE;
+  const std::string source = data_folder();
   Checkpoints checkpoints{source + "/models/vit/pretrained/digits",
                           source + "/models/detr/pretrained/scenes",
                           source + "/models/setr/pretrained/scenes"};
