@@ -64,7 +64,7 @@ Tensor with_groups_merged(const Tensor& w, std::int64_t merged, std::int64_t eac
   const std::int64_t row = merged * channels * taps;
   return reshape(
       cpu::spread(split, {many * merged * each, row},
-                  {merged * each * row, each * row + channels * taps, row, 1}, cpu::all_threads()),
+                  {merged * each * row, each * row + channels * taps, row, 1}, tensor::threads()),
       {w.shape(0), merged * channels, w.shape(2), w.shape(3)});
 }
 
