@@ -87,17 +87,21 @@ std::optional<Convolution> merged_groups(const Convolution& conv, std::int64_t c
 
 WeightForm outputs_as_rows(const Convolution& conv, const TensorProblem& p,
                            std::int64_t channel_step, std::int64_t row_step) {
+  const auto whole = [merged = conv.merged, each = conv.outputs / conv.groups / conv.merged](
+                         const Tensor& w) { return with_groups_merged(w, merged, each); };
   if (p.are_patches)
     return {conv.outputs,
             p.channels,
-            [outputs = conv.outputs, row = p.channels](const Tensor& w) {
+            [whole, outputs = conv.outputs, row = p.channels](const Tensor& given) {
+              const Tensor w = whole(given);
               return rows_of(reshape(w, {outputs, w.size() / outputs}), row);
             },
             1,
             1,
             1,
             true,
-            false};
+            false,
+            conv.merged};
   // Taps that are one to the kernel.
   const std::int64_t taps = conv.taps.h * conv.taps.w / (p.taps.h * p.taps.w);
   const std::int64_t groups = p.taps.h * p.taps.w, group = round_up(p.channels, channel_step);
@@ -105,9 +109,8 @@ WeightForm outputs_as_rows(const Convolution& conv, const TensorProblem& p,
   return {
       conv.outputs,
       row,
-      [=, outputs = conv.outputs, channels = p.pixel_channels, merged = conv.merged,
-       each = conv.outputs / conv.groups / conv.merged](const Tensor& given) {
-        const Tensor w = with_groups_merged(given, merged, each);
+      [=, outputs = conv.outputs, channels = p.pixel_channels](const Tensor& given) {
+        const Tensor w = whole(given);
         const Tensor x = reshape(transpose(w, {0, 2, 3, 1}), {outputs, groups, taps, w.shape(1)});
         return cpu::spread(x, {outputs, row}, {row, group, channels, 1}, tensor::threads());
       },
