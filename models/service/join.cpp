@@ -171,7 +171,12 @@ void Meeting::serve(const Batches& batches, const Forward& run) {
     // All members wait for answers: nobody needs the lock, and nobody can leave.
     std::vector<const StateDict*> calls;
     for (const Question* question : questions) calls.push_back(question->inputs);
-    std::vector<Outcome> outcomes = run_joined(calls, batches, run);
+    std::vector<Outcome> outcomes(questions.size());
+    try {
+      outcomes = run_joined(calls, batches, run);
+    } catch (...) {  // those who wait would wait for ever
+      for (Outcome& outcome : outcomes) outcome.error = std::current_exception();
+    }
     for (std::size_t i = 0; i < questions.size(); ++i) {
       questions[i]->outcome = std::move(outcomes[i]);
       questions[i]->is_answered = true;

@@ -147,11 +147,15 @@ std::vector<Seen> Model::look_each(const std::vector<std::span<const std::byte>>
   std::vector<Seen> seen(pictures.size());
   Meeting meeting(pictures.size());
   std::vector<std::jthread> threads;
-  for (std::size_t i = 0; i < pictures.size(); ++i)
-    threads.emplace_back([&, i] {
-      seen[i] = see(pictures[i], [&](const StateDict& inputs) { return meeting.ask(inputs); });
+  for (std::size_t i = 0; i < pictures.size(); ++i) try {
+      threads.emplace_back([&, i] {
+        seen[i] = see(pictures[i], [&](const StateDict& inputs) { return meeting.ask(inputs); });
+        meeting.leave();
+      });
+    } catch (...) {  // no thread is to be had: the others do not wait for it
+      seen[i].error = std::current_exception();
       meeting.leave();
-    });
+    }
   meeting.serve(batches(), [this](const StateDict& in) { return compiled_.executable(in)(in); });
   return threads.clear(), seen;
 }

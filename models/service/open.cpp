@@ -1,12 +1,12 @@
 // What stands behind a path or bytes.
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <set>
 
 #include "models/common/session.h"
 #include "models/common/text.h"
+#include "models/common/validators.h"
 #include "models/detr/detr_program.h"
 #include "models/service/model.h"
 #include "models/setr/setr_program.h"
@@ -23,11 +23,9 @@ namespace {
 
 std::int64_t whole(const std::string& name, const std::string& text, std::int64_t least,
                    std::int64_t most) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most)
-    tensor::fail(name, "got \"", text, "\", need a whole number from ", least, " to ", most);
-  return value;
+  if (const std::string problem = whole_number(least, most)(text); !problem.empty())
+    tensor::fail(name, problem);
+  return static_cast<std::int64_t>(parse_number(text));
 }
 
 std::unique_ptr<Program> program_named(const std::string& name, const std::string& where) {

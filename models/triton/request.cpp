@@ -148,8 +148,7 @@ bool Request::wants(const std::string& output) const {
 
 void Request::answer(const std::vector<service::Array>& outputs) {
   try {
-    for (const service::Array& array : outputs)
-      if (wants(array.name)) write(response_, array);
+    for (const service::Array& array : outputs) write(response_, array);
     is_good_ = true;
     send(nullptr);
   } catch (...) {

@@ -37,8 +37,8 @@ double least_quota(const fs::path& mount, const fs::path& group) {
   }
 }
 
-// Of a thread, by its number; 0: this one. A mask has room for 1024 cores; larger machines do not
-// fit.
+// How many cores a thread may use, by its number; 0: this one. A mask has room for 1024 cores;
+// larger machines do not fit.
 int affinity(pid_t thread) {
   const int all = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   cpu_set_t mask;

@@ -229,8 +229,8 @@ void Worker::start() {
     const rlimit no_core{0, 0};
     setrlimit(RLIMIT_CORE, &no_core);
     cuda::Device::start_anew();
-    // In a thread of its own: in this one oneDNN has lost its threads by fork(), and would run by
-    // way of another one, which takes time.
+    // It works in a thread of its own: in this one oneDNN has lost its threads by fork(), and would
+    // run by way of another one, which takes time.
     std::thread([&] { serve(ends[1]); }).join();
     _exit(0);
   }

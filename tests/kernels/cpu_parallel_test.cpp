@@ -64,7 +64,7 @@ TEST(Parallel, AnExecutableHasNoMoreThreadsThanThereAreCores) {
         EXPECT_LT(tn::max(tn::abs(got[0] - expected[0])).item<double>(), 1e-4);
       }
     });
-    // Of the pool, and where oneDNN is there, of that.
+    // The pool starts some, and where oneDNN is there, that does, too.
     EXPECT_LE(started, static_cast<std::size_t>(2 * (cpu::threads_within(threads) - 1)));
   }
 }

@@ -200,6 +200,8 @@ void add_window(Extents& numbers, const Convolution& conv, const TensorProblem& 
 /// int does not count them.
 Extents numbers_of_threads(std::int64_t threads, const Machine& machine);
 ImageSteps image_steps(const LaidOutGraph& laid, ValueId id);
+/// Whether the image lies channels last, in chunks of channels that can be read at once.
+bool lies_in_chunks(const LaidOutGraph& laid, const Convolution& conv);
 Pointer operand_pointer(const LaidOutGraph& laid, const Group& group, ValueId id);
 
 }  // namespace tensor::cuda

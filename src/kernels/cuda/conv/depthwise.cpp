@@ -49,8 +49,8 @@ std::string strips_fault(const Strips& t, const Convolution& conv, std::int64_t 
   return {};
 }
 
-// Of a thread: for every row of the window it reads pixels, brings them to float32, reads weights
-// and multiplies; then it finishes its pixels.
+// A thread reads pixels for every row of the window, brings them to float32, reads weights and
+// multiplies; then it finishes its pixels.
 double instructions_of(const Strips& t, const Convolution& conv, const ConvWork& work) {
   const auto columns = static_cast<double>(t.columns), channels = static_cast<double>(t.channels);
   const auto taps = static_cast<double>(conv.taps.w);
@@ -167,21 +167,13 @@ std::optional<double> estimate_depthwise(const Graph& graph, const Group& group,
   return strips_model(choose_strips(work, conv, machine), work, conv, machine).total;
 }
 
-// Whether vectors of channels can be read at once, wherever they begin.
-bool is_in_vectors(const LaidOutGraph& laid, const Convolution& conv) {
-  const ImageSteps s = image_steps(laid, conv.image);
-  const auto is_whole = [](std::int64_t step) { return step % 8 == 0; };
-  return s.channel == 1 && is_whole(conv.channels) && is_whole(s.image) && is_whole(s.row) &&
-         is_whole(s.column) && is_whole(laid.layouts[at(conv.image)].offset);
-}
-
 void add_strips(Extents& numbers, const LaidOutGraph& laid, const Convolution& conv,
                 const Strips& t, std::int64_t row) {
   const auto type = [&](ValueId id) { return std::string(device_type(laid.graph.type(id).dtype)); };
   const ImageSteps s = image_steps(laid, conv.image);
   numbers.text("using Image = " + type(conv.image) + ";");
   numbers.text("using Weight = " + (conv.is_constant ? "float" : type(conv.weight)) + ";");
-  numbers.flag("kIsPacked", is_in_vectors(laid, conv));
+  numbers.flag("kIsPacked", lies_in_chunks(laid, conv));
   numbers.constant("kCount", t.channels);
   numbers.constant("kColumns", t.columns);
   numbers.constant("kStrips", t.strips);

@@ -13,11 +13,7 @@ namespace {
 constexpr std::int64_t kPatchStep = 64;  // of a row, so that all kernels can multiply it
 
 bool lies_ready(const LaidOutGraph& laid, const Convolution& conv) {
-  const ImageSteps s = image_steps(laid, conv.image);
-  const Layout& l = laid.layouts[at(conv.image)];
-  return laid.graph.type(conv.image).dtype == conv.dtype && s.channel == 1 &&
-         conv.channels % kChunk == 0 && s.image % kChunk == 0 && s.row % kChunk == 0 &&
-         s.column % kChunk == 0 && l.offset % kChunk == 0;
+  return laid.graph.type(conv.image).dtype == conv.dtype && lies_in_chunks(laid, conv);
 }
 
 // Channels that a packed pixel has when a tap is a row of pixels, 0 when it is not: pixels that a
@@ -140,6 +136,13 @@ void pack_patches(TensorProblem& p, const LaidOutGraph& laid, const Group& group
 }
 
 }  // namespace
+
+bool lies_in_chunks(const LaidOutGraph& laid, const Convolution& conv) {
+  const ImageSteps s = image_steps(laid, conv.image);
+  const Layout& l = laid.layouts[at(conv.image)];
+  return s.channel == 1 && conv.channels % kChunk == 0 && s.image % kChunk == 0 &&
+         s.row % kChunk == 0 && s.column % kChunk == 0 && l.offset % kChunk == 0;
+}
 
 Extents numbers_of_threads(std::int64_t threads, const Machine& machine) {
   const bool is_far = threads > INT32_MAX / 2;

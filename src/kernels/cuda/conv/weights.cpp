@@ -74,15 +74,14 @@ std::optional<Convolution> merged_groups(const Convolution& conv, std::int64_t c
                                          std::int64_t outputs) {
   if (conv.groups == 1) return conv;
   if (!conv.is_constant) return std::nullopt;
-  for (std::int64_t merged = 1; merged <= conv.groups; ++merged) {
-    Convolution fewer = conv;
-    fewer.groups = conv.groups / merged;
-    fewer.merged = merged;
-    const bool fits =
-        conv.channels / fewer.groups % channels == 0 && conv.outputs / fewer.groups % outputs == 0;
-    if (conv.groups % merged == 0 && (fits || merged == conv.groups)) return fewer;
-  }
-  return std::nullopt;
+  const auto fits = [&](std::int64_t merged) {
+    return conv.groups % merged == 0 && conv.channels / conv.groups * merged % channels == 0 &&
+           conv.outputs / conv.groups * merged % outputs == 0;
+  };
+  Convolution fewer = conv;
+  while (fewer.merged < conv.groups && !fits(fewer.merged)) ++fewer.merged;
+  fewer.groups = conv.groups / fewer.merged;
+  return fewer;
 }
 
 WeightForm outputs_as_rows(const Convolution& conv, const TensorProblem& p,

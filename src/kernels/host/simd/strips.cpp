@@ -1,5 +1,5 @@
 // Large matrix products: the right factor in strips of 16 columns, the sums of a few rows by one or
-// two strips in registers over a part of the depth whose strips stay in a cache
+// two strips in registers over a part of the depth whose strips stay in the first-level cache
 // (Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication).
 #include "parts.h"
 #include "words.h"
@@ -13,9 +13,7 @@ constexpr int kStripVectors = 16 / kLanes;
 // or, of narrow vectors, four and 3.
 constexpr int kStrips = kLanes == 16 ? 2 : 1;
 constexpr int kTileRows = kLanes == 16 ? 12 : kLanes == 8 ? 6 : 3;
-// Of the strips of a part of the depth. Narrow vectors take so long for a line that it may come
-// from the second-level cache, and sums are loaded and stored less often: 7 % faster (Zen 3).
-constexpr std::int64_t kDepthBytes = kLanes == 16 ? 16 << 10 : 64 << 10;
+constexpr std::int64_t kDepthBytes = 16 << 10;  // of the strips of a part of the depth
 
 // What the sums begin with: numbers of these rows, or the same for all of them.
 struct Start {
