@@ -1,5 +1,6 @@
 // Depthwise convolutions: a filter for every channel, which Tensor Cores cannot make use of.
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
 
