@@ -24,6 +24,8 @@ set(long
     Conv.IsRight Conv.IsRightAtOddSizes Conv.WeightsMayBeOperands AttentionSm90.IsRight
     SoftmaxMma.IsRight SoftmaxMma.SchedulesAtRandomAreRight SoftmaxMma.PlansWithItAreRight
     GeneratedKernels.AgreeWithTheReference GeneratedKernels.TakeAnyLayout PlanOnEmulator.Transformer
+    LongRows.TakeAnyLayout GemmSm90.AddsWhatComesAsBoxes Conv.EveryTileOfHopperIsRight Conv.LayoutsDoNotMatter
+    GemmTf32.FactorsLieInAnyWay GemmTf32.EveryScheduleIsRight GemmPlain.FactorsLieInAnyWay AttentionMma.TakesAnyLayout
     */EmulatedModels.*detr* ManySizes.* OneText.* Fuse.WorkIsLinearInGraphsOfAnyShape
     SoftmaxMma.TheNineModelsDoWithout */ShippedCoverage.* FitTimes.* TuneOnGpu.MeasuresWhereTheGpuWasUsedBefore
     Constants.ManyRandomFunctionsThatWriteAgreeWithTheEagerCall
@@ -31,15 +33,14 @@ set(long
 
 # Optimised: of the everyday set, but with as little for the sanitizers to see, or more of what other cases show them.
 set(optimised
-    Conv.DepthwiseIsRight Conv.GroupsRunOnTensorCores Conv.IsRightInTf32 Conv.EveryTileOfHopperIsRight Conv.LayoutsDoNotMatter AttentionMma.IsRight
-    GemmSm90.AddsWhatComesAsBoxes GemmMma.EveryScheduleIsRight GemmMma.FactorsLieInAnyWay GemmTf32.FactorsLieInAnyWay
+    Conv.DepthwiseIsRight Conv.GroupsRunOnTensorCores Conv.IsRightInTf32 AttentionMma.IsRight
+    GemmMma.EveryScheduleIsRight GemmMma.FactorsLieInAnyWay
     Tuning.EndsWhenItsGoalIsReached Tuning.ProblemsTakeTurnsWhenTheSchedulerIsOff
     Tuning.StartsFromWhatShips Tuning.MeasuresLevel0WhereTheLogHasTheBestOnly
     Tuning.TimesNoWholeModelWhenThatIsOff Tuning.TheSameLogMakesTheSamePlan
     Tuning.TheLogTellsWhatWasMeasuredAndFailuresAreNeverChosen Hints.TheOtherNarrowTypesLogIsOne
     Hints.TheLogOfOlderKernelsIsOne PlansOnHopper.AreThoseThatWereReviewed WholeModels.StandardModels
-    LongRows.AgreeWithTheReference LongRows.TakeAnyLayout GemmPlain.EveryScheduleIsRight
-    GemmPlain.FactorsLieInAnyWay GemmTf32.EveryScheduleIsRight Golden.ComposedOperatorsCompiled
+    LongRows.AgreeWithTheReference GemmPlain.EveryScheduleIsRight Golden.ComposedOperatorsCompiled
     GraphFuzz.EveryOperatorIsGenerated
     VitDigits.ReachesTheTrainingsAccuracy KnownPlans.LittleIsLostOnHopper
     Search.TakesAThirdOfTheTrialsOfRandomSearch Fuse.EqualsExhaustiveSearchOnRandomGraphs Fuse.ManyBranchesArePlanned)

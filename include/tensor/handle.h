@@ -138,7 +138,7 @@ class TENSOR_API Tensor {
   }
   /// The only element, as item() gives it: static_cast<float>(x(0, 1)), `if (all(a == b))`.
   /// UserError on any other size, where a condition would be ambiguous, and on a traced tensor,
-  /// whose value cannot decide what is traced: use where().
+  /// whose value cannot decide what is traced: use where() or cond().
   template <class T>
   requires std::is_arithmetic_v<T>
   explicit operator T() const {

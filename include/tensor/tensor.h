@@ -4,6 +4,7 @@
 
 #include "tensor/attrs.h"
 #include "tensor/axes.h"
+#include "tensor/control.h"
 #include "tensor/creation.h"
 #include "tensor/dtype.h"
 #include "tensor/error.h"

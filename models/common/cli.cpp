@@ -55,6 +55,11 @@ void declare(CLI::App& app, Options& o, Program& program) {
          "refuse larger images before they are decoded (" + std::to_string(o.max_pixels) + ")")
       ->check(whole_number(1))
       ->type_name("N");
+  app.add_option("--bucket", o.bucket,
+                 "pad images to multiples of N pixels, so that similar sizes share one executable; "
+                 "results change slightly")
+      ->check(whole_number(1, 4096))
+      ->type_name("N");
   app.add_flag("--json", o.json, "print JSON instead of text");
   app.add_option("--input", o.input, "run saved pixel_values instead of images")
       ->type_name("FILE.safetensors");
@@ -298,6 +303,7 @@ int run(Program& program, const Options& o, std::ostream& out, std::ostream& err
     program.make(o.model);
     if (o.random_weights && !o.info) randomize(program.parameters(), *o.random_weights, o.quiet);
   }
+  if (o.bucket > 0) program.bucket(o.bucket);
   if (o.info) {
     print_info(out, program.info());
     return 0;
@@ -318,6 +324,12 @@ int parse_and_run(Program& program, const std::vector<std::string>& arguments, s
 }
 
 }  // namespace
+
+void Program::bucket(std::int64_t) {
+  tensor::fail("--bucket",
+               "pads images, but this model has no mask that says what is padding: leave it ",
+               "out, or resize the images to fewer sizes");
+}
 
 StateDict Program::blank(const InputSize& size) const {
   const auto [batch, pixels] = size;

@@ -30,7 +30,7 @@ struct Options : RunOptions {
   std::optional<std::uint64_t> random_weights;
   std::string input, output, out;
   bool hidden_states = false, json = false;
-  std::int64_t max_pixels = std::int64_t{1} << 26;
+  std::int64_t max_pixels = std::int64_t{1} << 26, bucket = 0;
 };
 
 /// One thing that a model sees in an image: a class, an object or a region.
@@ -82,6 +82,9 @@ class Program {
   virtual void open(const std::string& checkpoint) = 0;
   /// Makes a standard model with parameters that take no memory.
   virtual void make(const std::string& model) = 0;
+  /// From now on, images are padded to multiples of so many pixels, so that those of similar sizes
+  /// share an executable. UserError where the model has nothing that tells it what is padding.
+  virtual void bucket(std::int64_t pixels);
   virtual std::vector<tensor::nn::Parameter> parameters() = 0;
   virtual Info info() = 0;
 

@@ -59,8 +59,9 @@ struct Preprocessing {
   std::optional<Size> crop;
   CropRounding crop_rounding = CropRounding::down;
   Normalization normalization;
-  bool pad = false;              // a batch to its largest image (DETR)
-  std::optional<Size> pad_size;  // or to this size
+  bool pad = false;               // a batch to its largest image (DETR)
+  std::optional<Size> pad_size;   // or to this size
+  std::int64_t pad_multiple = 0;  // or, with a mask in any case, to multiples of so many pixels
 };
 
 /// What messages about an image call it where its file's name is not known.

@@ -25,11 +25,18 @@ std::vector<ProcessorClass> processors() {
   return classes;
 }
 
+Size padded_size(Size image, const Preprocessing& rule) {
+  if (rule.pad_size) return *rule.pad_size;
+  const std::int64_t n = std::max<std::int64_t>(rule.pad_multiple, 1);
+  return {(image.height + n - 1) / n * n, (image.width + n - 1) / n * n};
+}
+
 namespace {
 
 /// Images in one tensor, padded at the bottom and the right with zeros to the largest of them, or
-/// to rule.pad_size; and 1 where each is, undefined without any padding. `rows`: which axis of an
-/// image its rows are, the columns are the next.
+/// to rule.pad_size or a multiple of rule.pad_multiple; and 1 where each is, undefined without any
+/// padding if there is no such multiple. `rows`: which axis of an image its rows are, the columns
+/// are the next.
 std::pair<Tensor, Tensor> pad_images(std::vector<Tensor> images, int rows,
                                      const Preprocessing& rule) {
   constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;
@@ -45,8 +52,9 @@ std::pair<Tensor, Tensor> pad_images(std::vector<Tensor> images, int rows,
                    " of pad_size in preprocessor_config.json");
     largest = {std::max(largest.height, height), std::max(largest.width, width)};
   }
+  if (!rule.pad_size) largest = padded_size(largest, rule);
   std::vector<Tensor> masks;
-  bool padded = false;
+  bool padded = rule.pad_multiple > 0;
   for (Tensor& image : images) {
     const std::int64_t height = image.shape(rows), width = image.shape(rows + 1);
     const std::int64_t below = largest.height - height, right = largest.width - width;

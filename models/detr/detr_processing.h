@@ -20,8 +20,12 @@ struct Batch {
       pixel_mask;  // i64 [B, H, W], 1 on the image and 0 on padding; undefined without any
 };
 
+/// What an image of this size is padded to by itself.
+Size padded_size(Size image, const Preprocessing& rule);
+
 /// Preprocesses u8 images [H, W, 3] and pads them at the bottom and the right with zeros to the
-/// largest of them, or to rule.pad_size.
+/// largest of them, to multiples of rule.pad_multiple (with a mask in any case) or to
+/// rule.pad_size.
 Batch make_batch(const std::vector<tensor::Tensor>& images, const Preprocessing& rule);
 
 /// The same of one image for a GPU, which normalizes: the padding is of any level, and the mask

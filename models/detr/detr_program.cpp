@@ -86,9 +86,12 @@ tensor::Shape DetrProgram::usual_shape() const {
 }
 
 StateDict DetrProgram::blank(const InputSize& size) const {
-  StateDict inputs = Program::blank(size);
-  const tensor::Shape shape{size.batch, size.size.height, size.size.width};
-  if (is_of_images(size) && preprocessing_.pad_size)
+  const bool has_mask =
+      is_of_images(size) && (preprocessing_.pad_size || preprocessing_.pad_multiple > 0);
+  const Size padded = has_mask ? padded_size(size.size, preprocessing_) : size.size;
+  StateDict inputs = Program::blank({size.batch, padded});
+  const tensor::Shape shape{size.batch, padded.height, padded.width};
+  if (has_mask)
     inputs.emplace("pixel_mask", tensor::broadcast_to(tensor::ones({}, tensor::i64), shape));
   return inputs;
 }

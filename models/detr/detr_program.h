@@ -21,6 +21,7 @@ class DetrProgram : public Program {
 
   void open(const std::string& checkpoint) override;
   void make(const std::string& model) override;
+  void bucket(std::int64_t pixels) override { preprocessing_.pad_multiple = pixels; }
   std::vector<tensor::nn::Parameter> parameters() override;
   Info info() override;
 

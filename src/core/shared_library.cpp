@@ -81,8 +81,12 @@ SharedLibrary SharedLibrary::copy(std::string_view what, std::string_view remedy
   return result;
 }
 
+void* SharedLibrary::find(const char* name) const {
+  return stand_in_ ? stand_in_(name) : ::dlsym(handle_, name);
+}
+
 void* SharedLibrary::symbol(const char* name) const {
-  void* address = stand_in_ ? stand_in_(name) : ::dlsym(handle_, name);
+  void* address = find(name);
   if (!address) fail(path_, "has no function ", name, ": it is too old, install a newer one");
   return address;
 }

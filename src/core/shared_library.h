@@ -30,10 +30,16 @@ class SharedLibrary {
   Function* function(const char* name) const {
     return reinterpret_cast<Function*>(symbol(name));
   }
+  /// Null when the library is too old to have it.
+  template <class Function>
+  Function* newer_function(const char* name) const {
+    return reinterpret_cast<Function*>(find(name));
+  }
   const std::string& path() const { return path_; }
 
  private:
   SharedLibrary() = default;
+  void* find(const char* name) const;
   void* symbol(const char* name) const;
   std::string path_;
   void* handle_ = nullptr;

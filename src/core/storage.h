@@ -113,7 +113,7 @@ const TensorImpl& stored(const Tensor& x, std::string_view where = "trace");
 /// Throws UserError where x is traced; `mend` is what can be done instead.
 void require_values(const Tensor& x, std::string_view where,
                     std::string_view mend =
-                        "compute with operators, such as where(), or leave it "
+                        "compute with operators, where(), cond() or loop(), or leave it "
                         "out of functions that are traced");
 
 Tensor make_tensor(TensorImpl impl);

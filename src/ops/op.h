@@ -18,6 +18,10 @@ namespace tensor {
 /// The elements of a row that row_sums adds up at a time.
 inline constexpr std::int64_t kSummed = 64;
 
+/// The attribute of a where() whose operands are computed only where they are chosen (cond). It has
+/// a condition of one element, and is fused with nothing.
+inline constexpr const char* kLazy = "lazy";
+
 /// How an operator may be fused (GTCO, section IV-B, table of operator patterns); View only renames
 /// elements.
 enum class Pattern : std::uint8_t {

@@ -30,18 +30,22 @@ CpuEngine::CpuEngine(const Program& program, CpuKernels kernels, int threads, in
     : program_(program), arenas_(program.common->arenas({})), threads_(threads), spin_us_(spin_us) {
   for (const ValueId id : program.placement.constants)
     constants_.push_back(stored(program.laid.graph[id].constant).first());
+  const std::vector<Guards> guards = guards_of(program.laid.graph, program.plan);
   for (std::size_t g = 0; g < kernels.groups.size(); ++g)
-    add_group(g, std::move(kernels.groups[g]));
+    add_group(g, std::move(kernels.groups[g]), guards[g]);
   for (const std::size_t i : program.placement.copied_outputs) add_copy(i);
   need_.emplace(arenas_, arena_bytes());
 }
 
-void CpuEngine::add_group(std::size_t index, std::unique_ptr<cpu::Kernel> kernel) {
+void CpuEngine::add_group(std::size_t index, std::unique_ptr<cpu::Kernel> kernel,
+                          const Guards& guards) {
   const Group& group = program_.plan.groups[index];
   std::vector<Location> operands;
   for (const ValueId id : group.reads) operands.push_back(program_.placement.of(id));
   for (const ValueId id : group.writes) operands.push_back(program_.placement.of(id));
   add(static_cast<int>(index), std::move(kernel), std::move(operands));
+  for (const Guard& guard : guards)
+    bound_.back().guards.emplace_back(program_.placement.of(guard.condition), guard.value);
 }
 
 void CpuEngine::add_copy(std::size_t output) {
@@ -55,7 +59,7 @@ void CpuEngine::add(int group, std::unique_ptr<cpu::Kernel> kernel,
                     std::vector<Location> operands) {
   scratch_bytes_ = std::max(scratch_bytes_, static_cast<std::int64_t>(kernel->scratch_bytes()));
   steps_.push_back({group, kernel->description()});
-  bound_.push_back({std::move(kernel), std::move(operands)});
+  bound_.push_back({std::move(kernel), std::move(operands), {}});
 }
 
 void CpuEngine::replace(
@@ -103,6 +107,12 @@ std::byte* CpuEngine::address(const Context& context, const Location& location) 
   return nullptr;
 }
 
+bool CpuEngine::is_needed(const Context& context, const Bound& step) const {
+  return std::all_of(step.guards.begin(), step.guards.end(), [&](const auto& guard) {
+    return *reinterpret_cast<const bool*>(address(context, guard.first)) == guard.second;
+  });
+}
+
 void CpuEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
                     const Observer& observe) const {
   const cpu::SpinTime spin(spin_us_);
@@ -118,7 +128,8 @@ void CpuEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outp
     for (std::size_t k = 0; k < step.operands.size(); ++k)
       context->operands[k] = address(*context, step.operands[k]);
     if (observe) observe(i, true);
-    step.kernel->run({context->operands.data(), step.operands.size()}, scratch);
+    if (is_needed(*context, step))
+      step.kernel->run({context->operands.data(), step.operands.size()}, scratch);
     if (observe) observe(i, false);
   }
 }

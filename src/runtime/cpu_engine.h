@@ -6,6 +6,7 @@
 #include "src/core/pool.h"
 #include "src/kernels/cpu/kernel.h"
 #include "src/runtime/program.h"
+#include "src/trace/guards.h"
 
 namespace tensor::detail {
 
@@ -35,6 +36,7 @@ class CpuEngine : public Engine {
   struct Bound {
     std::unique_ptr<cpu::Kernel> kernel;
     std::vector<Location> operands;
+    std::vector<std::pair<Location, bool>> guards;  // bools, and what they must be
   };
   // The memory of one call at a time, kept for the next one.
   struct Context {
@@ -45,12 +47,13 @@ class CpuEngine : public Engine {
   };
   using Observer = std::function<void(std::size_t step, bool begins)>;
 
-  void add_group(std::size_t index, std::unique_ptr<cpu::Kernel> kernel);
+  void add_group(std::size_t index, std::unique_ptr<cpu::Kernel> kernel, const Guards& guards);
   void add_copy(std::size_t output);
   void add(int group, std::unique_ptr<cpu::Kernel> kernel, std::vector<Location> operands);
   std::int64_t arena_bytes() const;
   std::unique_ptr<Context> new_context() const;
   std::byte* address(const Context& context, const Location& location) const;
+  bool is_needed(const Context& context, const Bound& step) const;
   void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
            const Observer& observe) const;
 

@@ -49,9 +49,13 @@ CudaEngine::CudaEngine(const Program& program, cuda::Device& device, CudaKernels
 
 void CudaEngine::load(CudaKernels kernels) {
   std::vector<const cuda::Call*> calls;
+  std::vector<Guards> guards = guards_of(program_.laid.graph, program_.plan);
   for (std::size_t g = 0; g < program_.plan.groups.size(); ++g) {
     const Group& group = program_.plan.groups[g];
-    Bound step{&group, {}, std::move(kernels.groups[g]), {}, {}};
+    Bound step{&group, {}, std::move(kernels.groups[g]), {}, {}, {}};
+    // A recorded condition cannot contain calls of the host.
+    if (!step.lowered.on_host && cuda::Conditions::are_known()) step.guards = std::move(guards[g]);
+    if (!step.guards.empty() && !conditions_) conditions_.emplace(device_);
     steps_.push_back({static_cast<int>(g), step.lowered.description});
     bound_.push_back(std::move(step));
   }
@@ -231,8 +235,28 @@ cuda::Resolve CudaEngine::resolve_in(const Context& context, const Bound& step) 
 
 void CudaEngine::record_steps(Context& context, cuda::Stream& stream,
                               std::deque<HostCall>& calls) const {
+  record_range(context, stream, calls, 0, bound_.size(), 0);
+}
+
+// Steps whose first `depth` guards hold. What is not recorded runs all of them.
+void CudaEngine::record_range(Context& context, cuda::Stream& stream, std::deque<HostCall>& calls,
+                              std::size_t begin, std::size_t end, std::size_t depth) const {
   bool follows_kernel = false;
-  for (const Bound& step : bound_) {
+  const auto next_guard = [&](std::size_t i) -> const Guard* {
+    const Guards& guards = bound_[i].guards;
+    return stream.is_recorded() && guards.size() > depth ? &guards[depth] : nullptr;
+  };
+  for (std::size_t i = begin, next = 0; i < end; i = next) {
+    const Bound& step = bound_[i];
+    next = i + 1;
+    if (const Guard* guard = next_guard(i)) {
+      while (next < end && next_guard(next) && *next_guard(next) == *guard) ++next;
+      conditions_->record(
+          stream, address(context, program_.placement.of(guard->condition)), guard->value,
+          [&](cuda::Stream& inside) { record_range(context, inside, calls, i, next, depth + 1); });
+      follows_kernel = false;
+      continue;
+    }
     const cuda::Range range(step.name);
     if (step.lowered.on_host) {
       record_on_host(context, stream, step, calls);
@@ -241,8 +265,8 @@ void CudaEngine::record_steps(Context& context, cuda::Stream& stream,
     }
     stream.launched().describe(step.name);
     const cuda::Resolve resolve = resolve_in(context, step);
-    for (std::size_t i = 0; i < step.kernels.size(); ++i) {
-      cuda::start(stream, *step.kernels[i], step.lowered.calls[i], resolve, follows_kernel);
+    for (std::size_t k = 0; k < step.kernels.size(); ++k) {
+      cuda::start(stream, *step.kernels[k], step.lowered.calls[k], resolve, follows_kernel);
       follows_kernel = true;
     }
   }

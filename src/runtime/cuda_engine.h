@@ -14,6 +14,7 @@
 #include "src/kernels/cuda/family.h"
 #include "src/runtime/program.h"
 #include "src/runtime/reach.h"
+#include "src/trace/guards.h"
 
 namespace tensor::detail {
 
@@ -43,6 +44,7 @@ class CudaEngine : public Engine {
     cuda::Lowered lowered;
     std::vector<std::shared_ptr<cuda::Kernel>> kernels;  // of its calls
     std::vector<Tensor> packed;                          // on the device
+    Guards guards;                                       // none where the driver has no conditions
   };
   // An operand of the program that the caller has on the host: its memory on the device, and what
   // copies go through.
@@ -84,6 +86,8 @@ class CudaEngine : public Engine {
   cuda::Address lowest(const Context& context, ValueId id) const;  // of its elements
   cuda::Resolve resolve_in(const Context& context, const Bound& step) const;
   void record_steps(Context& context, cuda::Stream& stream, std::deque<HostCall>& calls) const;
+  void record_range(Context& context, cuda::Stream& stream, std::deque<HostCall>& calls,
+                    std::size_t begin, std::size_t end, std::size_t depth) const;
   void record_on_host(Context& context, cuda::Stream& stream, const Bound& step,
                       std::deque<HostCall>& calls) const;
   void record_whole(Context& context, cuda::Stream& stream, std::deque<HostCall>& calls) const;
@@ -113,7 +117,8 @@ class CudaEngine : public Engine {
   std::vector<Tensor> read_;                 // by Location::index, undefined where no kernel does
   std::size_t launches_ = 0;                 // of all steps
   std::int64_t scratch_at_ = 0, memory_bytes_ = 0, call_host_bytes_ = 0;
-  std::vector<Tensor> constants_;  // on the device
+  std::vector<Tensor> constants_;               // on the device
+  std::optional<cuda::Conditions> conditions_;  // where a step has guards
   std::optional<Arenas::Need> need_;
   mutable std::atomic<std::int64_t> mirror_bytes_ = 0;
   mutable Pool<Context> contexts_;

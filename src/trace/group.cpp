@@ -23,6 +23,12 @@ bool is_view(const Graph& graph, ValueId id) {
   return graph[id].kind == NodeKind::operation && info(graph[id].op).pattern == Pattern::view;
 }
 
+bool is_choice(const Node& node) { return node.op == Op::where && node.attrs.flag(kLazy, false); }
+
+Pattern pattern_of(const Node& node) {
+  return is_choice(node) ? Pattern::opaque : info(node.op).pattern;
+}
+
 ValueId root_of(const Graph& graph, ValueId id) {
   while (is_view(graph, id)) id = graph[id].inputs[0];
   return id;

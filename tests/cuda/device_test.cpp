@@ -180,6 +180,13 @@ TEST_F(Gpu, AFatalErrorIsNeverHidden) {
 
 #if __has_include(<cuda.h>)
 static_assert(sizeof(LaunchConfig) == sizeof(CUlaunchConfig));
+static_assert(sizeof(ConditionalNode) == sizeof(CUgraphNodeParams));
+static_assert(offsetof(ConditionalNode, handle) == offsetof(CUgraphNodeParams, conditional));
+static_assert(offsetof(ConditionalNode, bodies) ==
+              offsetof(CUgraphNodeParams, conditional.phGraph_out));
+static_assert(offsetof(ConditionalNode, context) == offsetof(CUgraphNodeParams, conditional.ctx));
+static_assert(ConditionalNode().type == CU_GRAPH_NODE_TYPE_CONDITIONAL);
+static_assert(kInPlaceOfOthers == CU_STREAM_SET_CAPTURE_DEPENDENCIES);
 static_assert(sizeof(LaunchAttribute) == sizeof(CUlaunchAttribute));
 static_assert(offsetof(LaunchConfig, stream) == offsetof(CUlaunchConfig, hStream));
 static_assert(offsetof(LaunchConfig, attributes) == offsetof(CUlaunchConfig, attrs));

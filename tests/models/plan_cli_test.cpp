@@ -310,4 +310,32 @@ TEST(Fingerprint, CountsNamesTypesAndEveryElement) {
   EXPECT_EQ(of("text"), first);
 }
 
+// Pictures of several sizes share what was compiled for their bucket.
+TEST_F(Cli, DetrBucketsSizes) {
+  const auto run = [&](Words words) {
+    for (const char* more : {"--bucket", "256", "--plan"}) words.push_back(more);
+    words.push_back(path("detr.plan"));
+    return shipped("detr", words);
+  };
+  const Outcome portrait = run({source("examples/images/scenes/scene-1.png")});
+  ASSERT_EQ(portrait.code, 0) << portrait.err;
+  tensor::save_png(path("low.png"),
+                     tensor::load_image(source("examples/images/scenes/scene-1.png"))["20:"]);
+  ASSERT_EQ(run({path("low.png")}).code, 0);
+  EXPECT_EQ(tensor::Plan::load(path("detr.plan")).sizes().size(), 1u);
+  EXPECT_EQ(run({"--sizes", "200x130,250x20"}).code, 0);
+  EXPECT_EQ(tensor::Plan::load(path("detr.plan")).sizes().size(), 1u);
+}
+
+TEST_F(Cli, OnlyDetrHasBuckets) {
+  for (const char* model : {"vit", "setr"}) {
+    const Outcome got = shipped(model, {"--bucket", "64", "x.png"});
+    EXPECT_EQ(got.code, 1);
+    EXPECT_NE(got.err.find("--bucket: pads images, but this model has no mask that says what is "
+                           "padding: leave it out, or resize the images to fewer sizes"),
+              std::string::npos)
+        << got.err;
+  }
+}
+
 }  // namespace

@@ -91,6 +91,30 @@ inline const std::vector<Function>& smooth_functions() {
          return tn::interpolate(x, {3, 4},
                                 {.mode = tn::Interpolation::bilinear, .antialias = true});
        }},
+      // Conditions that rounding does not change.
+      {any_shape_fits,
+       [](const Tensor& x) {
+         return tn::cond(
+             tn::max(tn::abs(x)) < 1e30, [&] { return tn::softmax(x, -1) + tn::cos(x); },
+             [&] { return tn::exp(tn::cumsum(x, -1)); });
+       }},
+      {is_flat,
+       [](const Tensor& x) {
+         return tn::cond(
+             tn::any(tn::isnan(x)), [&] { return tn::sin(x); },
+             [&] {
+               const Tensor y = tn::dot(x, tn::tanh(x).swapaxes(0, 1)) * 0.1;
+               return tn::cond(
+                   tn::min(x) > 1e30, [&] { return tn::dot(y, x); },
+                   [&] { return tn::tanh(tn::dot(y, x) * 0.1); });
+             });
+       }},
+      {any_shape_fits,
+       [](const Tensor& x) {
+         return tn::loop(3, x, [](const Tensor& y) {
+           return std::pair(tn::max(tn::abs(y)) > 1e30, tn::sin(y) * 0.5);
+         });
+       }},
       {any_shape_fits, [](const Tensor& x) { return tn::mish(x); }},
       {any_shape_fits, [](const Tensor& x) { return tn::selu(x) * 0.5; }},
       {any_shape_fits, [](const Tensor& x) { return tn::hardsigmoid(x); }},

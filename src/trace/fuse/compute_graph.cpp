@@ -20,7 +20,7 @@ ComputeGraph::ComputeGraph(const Fusible& f)
   }
 }
 
-Pattern ComputeGraph::pattern(int i) const { return info(graph[ids[at(i)]].op).pattern; }
+Pattern ComputeGraph::pattern(int i) const { return pattern_of(graph[ids[at(i)]]); }
 
 // That of the program, but parallel products stand together: when the last of them is planned,
 // nothing that reads any of them is left.

@@ -46,7 +46,7 @@ class Dependences {
 
 bool is_elementwise(const Graph& graph, const Group& group) {
   return std::all_of(group.nodes.begin(), group.nodes.end(), [&](ValueId id) {
-    return info(graph[id].op).pattern == Pattern::elementwise;
+    return pattern_of(graph[id]) == Pattern::elementwise;
   });
 }
 

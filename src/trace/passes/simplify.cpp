@@ -146,7 +146,17 @@ Result transpose_of_transpose(Rewriter& r, ValueId, const Node& node) {
   return identity ? source : r.to().add(Op::transpose, {source}, {{"axes", axes}}, node.where);
 }
 
+// where(c, x, x), and a condition that is known.
+Result known_choice(Rewriter& r, ValueId, const Node& node) {
+  if (node.op != Op::where) return std::nullopt;
+  const auto in = r.inputs(node);
+  if (in[1] == in[2]) return same_type(r, in[1], node);
+  const std::optional<double> condition = uniform(r.to(), in[0]);
+  return condition ? same_type(r, *condition != 0 ? in[1] : in[2], node) : std::nullopt;
+}
+
 constexpr Rule kRules[] = {
+    {"known_choice", known_choice},
     {"add_zero", add_zero},
     {"subtract_zero", subtract_zero},
     {"multiply_one", multiply_one},

@@ -28,6 +28,7 @@ struct DriverCounts {
   std::int64_t pinned_bytes = 0;     // now, of the host
   std::int64_t allocations = 0, launches = 0, graphs = 0;
   std::int64_t uploaded_bytes = 0, downloaded_bytes = 0;
+  std::int64_t bodies_run = 0, bodies_skipped = 0;  // of conditional nodes
 };
 DriverCounts driver_counts();
 

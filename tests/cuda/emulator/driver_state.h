@@ -49,7 +49,7 @@ struct GraphExecHandle : GraphHandle {};
 struct StreamHandle {
   Context* device = nullptr;
   std::deque<std::function<void()>> work;
-  std::unique_ptr<GraphHandle> capture;
+  GraphHandle* capture = nullptr;  // what is being recorded
 };
 struct EventHandle {
   bool is_reached = false;
@@ -84,6 +84,10 @@ struct State {
   std::map<const std::byte*, std::size_t> pinned;
   std::deque<cuda::StreamHandle*> streams;
   std::deque<MapOnHost> maps;  // live as long as the process: kernels name them
+  // Of conditional nodes, live as long as the process: graphs name them.
+  std::deque<unsigned> conditions;
+  std::deque<cuda::GraphHandle> bodies;
+  std::deque<cuda::GraphHandle*> body_of_nodes;
   DriverCounts counts;
   std::string complaints, fault;
   int kernels_until_failure = -1, failure = 0;

@@ -1,5 +1,13 @@
 // Streams, events and graphs of the emulated driver: what is queued runs when somebody waits.
+#include <utility>
+
 #include "tests/cuda/emulator/driver_state.h"
+
+// What kernels call to set a condition; the driver has it for them.
+extern "C" __attribute__((visibility("default"))) void cudaGraphSetConditional(
+    unsigned long long handle, unsigned value) {
+  *reinterpret_cast<unsigned*>(handle) = value;
+}
 
 namespace tensor::emulator {
 
@@ -84,11 +92,43 @@ int call_host(cuda::StreamHandle* stream, void (*function)(void*), void* argumen
   return enqueue(stream, [=] { function(argument); });
 }
 int begin_capture(cuda::StreamHandle* stream, int) {
-  stream->capture = std::make_unique<cuda::GraphHandle>();
+  stream->capture = new cuda::GraphHandle;
   return 0;
 }
 int end_capture(cuda::StreamHandle* stream, cuda::GraphHandle** graph) {
-  return *graph = stream->capture.release(), 0;
+  return *graph = std::exchange(stream->capture, nullptr), 0;
+}
+// Graphs are sequences here: all nodes depend on all before them.
+int capture_info(cuda::StreamHandle* stream, int* status, unsigned long long*,
+                 cuda::GraphHandle** graph, cuda::NodeHandle* const**, const void**,
+                 std::size_t* count) {
+  return *status = 1, *graph = stream->capture, *count = 0, 0;
+}
+int set_capture_position(cuda::StreamHandle*, cuda::NodeHandle**, const void*, std::size_t,
+                         unsigned) {
+  return 0;
+}
+int create_condition(unsigned long long* handle, cuda::GraphHandle*, cuda::Context*, unsigned value,
+                     unsigned) {
+  const std::lock_guard lock(state().mutex);
+  *handle = reinterpret_cast<unsigned long long>(&state().conditions.emplace_back(value));
+  return 0;
+}
+int add_node(cuda::NodeHandle**, cuda::GraphHandle* graph, cuda::NodeHandle* const*, const void*,
+             std::size_t, cuda::ConditionalNode* node) {
+  const std::lock_guard lock(state().mutex);
+  cuda::GraphHandle* body = &state().bodies.emplace_back();
+  node->bodies = &state().body_of_nodes.emplace_back(body);
+  graph->work.push_back([body, condition = reinterpret_cast<const unsigned*>(node->handle)] {
+    ++(*condition != 0 ? state().counts.bodies_run : state().counts.bodies_skipped);
+    if (*condition != 0)
+      for (const auto& work : body->work) work();
+  });
+  return 0;
+}
+int begin_capture_to(cuda::StreamHandle* stream, cuda::GraphHandle* graph, cuda::NodeHandle* const*,
+                     const void*, std::size_t, int) {
+  return stream->capture = graph, 0;
 }
 int instantiate(cuda::GraphExecHandle** executable, cuda::GraphHandle* graph, unsigned long long) {
   const std::lock_guard lock(state().mutex);
@@ -125,6 +165,11 @@ Functions stream_functions() {
       {"cuLaunchHostFunc", pointer_to(call_host)},
       {"cuStreamBeginCapture_v2", pointer_to(begin_capture)},
       {"cuStreamEndCapture", pointer_to(end_capture)},
+      {"cuStreamGetCaptureInfo_v3", pointer_to(capture_info)},
+      {"cuStreamUpdateCaptureDependencies_v2", pointer_to(set_capture_position)},
+      {"cuStreamBeginCaptureToGraph", pointer_to(begin_capture_to)},
+      {"cuGraphConditionalHandleCreate", pointer_to(create_condition)},
+      {"cuGraphAddNode_v2", pointer_to(add_node)},
       {"cuGraphInstantiateWithFlags", pointer_to(instantiate)},
       {"cuGraphDestroy", pointer_to(destroy_graph)},
       {"cuGraphExecDestroy", pointer_to(destroy_executable)},

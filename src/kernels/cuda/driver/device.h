@@ -47,6 +47,7 @@ class Device {
   /// The second without the first, for destructors. False where nothing is to be given back: to the
   /// driver of a parent process.
   bool make_current() noexcept;
+  Context* context() const { return context_; }
 
  private:
   explicit Device(int index);

@@ -17,6 +17,7 @@ struct ModuleHandle;
 struct FunctionHandle;
 struct GraphHandle;
 struct GraphExecHandle;
+struct NodeHandle;
 
 struct LaunchAttribute {
   int id;
@@ -37,6 +38,17 @@ struct LaunchConfig {
   StreamHandle* stream;
   LaunchAttribute* attributes;
   unsigned attribute_count;
+};
+
+/// CUgraphNodeParams of a conditional node.
+struct ConditionalNode {
+  int type = 13, reserved[3] = {};
+  unsigned long long handle = 0;
+  int kind = 0;  // its body runs where the handle's value is not 0
+  unsigned size = 1;
+  GraphHandle** bodies = nullptr;  // set when the node is added
+  Context* context = nullptr;
+  long long padding[26] = {};
 };
 
 /// The functions used, by what they do. A result of 0 is success.
@@ -114,6 +126,24 @@ struct Driver {
   Call<GraphExecHandle*> destroy_executable = find<GraphExecHandle*>("cuGraphExecDestroy");
   Call<GraphExecHandle*, StreamHandle*> launch_graph =
       find<GraphExecHandle*, StreamHandle*>("cuGraphLaunch");
+  /// Of drivers since CUDA 12.3, null in older ones.
+  Call<unsigned long long*, GraphHandle*, Context*, unsigned, unsigned> create_condition =
+      find_newer<unsigned long long*, GraphHandle*, Context*, unsigned, unsigned>(
+          "cuGraphConditionalHandleCreate");
+  Call<NodeHandle**, GraphHandle*, NodeHandle* const*, const void*, std::size_t, ConditionalNode*>
+      add_node = find_newer<NodeHandle**, GraphHandle*, NodeHandle* const*, const void*,
+                            std::size_t, ConditionalNode*>("cuGraphAddNode_v2");
+  Call<StreamHandle*, int*, unsigned long long*, GraphHandle**, NodeHandle* const**, const void**,
+       std::size_t*>
+      capture_info =
+          find_newer<StreamHandle*, int*, unsigned long long*, GraphHandle**, NodeHandle* const**,
+                     const void**, std::size_t*>("cuStreamGetCaptureInfo_v3");
+  Call<StreamHandle*, NodeHandle**, const void*, std::size_t, unsigned> set_capture_position =
+      find_newer<StreamHandle*, NodeHandle**, const void*, std::size_t, unsigned>(
+          "cuStreamUpdateCaptureDependencies_v2");
+  Call<StreamHandle*, GraphHandle*, NodeHandle* const*, const void*, std::size_t, int>
+      begin_capture_to = find_newer<StreamHandle*, GraphHandle*, NodeHandle* const*, const void*,
+                                    std::size_t, int>("cuStreamBeginCaptureToGraph");
   Call<int, const char**> error_name = find<int, const char**>("cuGetErrorName");
   Call<int, const char**> error_text = find<int, const char**>("cuGetErrorString");
 
@@ -121,6 +151,10 @@ struct Driver {
   template <class... T>
   Call<T...> find(const char* name) const {
     return library.function<int(T...)>(name);
+  }
+  template <class... T>
+  Call<T...> find_newer(const char* name) const {
+    return library.newer_function<int(T...)>(name);
   }
 };
 inline const Driver& driver() { return Driver::get(); }
@@ -144,10 +178,11 @@ enum class DeviceAttribute {
 enum class FunctionAttribute { local_bytes = 3, registers = 4, dynamic_shared_bytes = 8 };
 
 constexpr int kOutOfMemory = 2, kNotInitialized = 3, kNoDevice = 100;
-constexpr unsigned kStreamOfItsOwn = 1;  // does not wait for the default stream
-constexpr int kThreadLocalCapture = 1;   // other threads' calls are not in the way
-constexpr int kOverlapsPrevious = 6;     // programmatic stream serialisation
-constexpr int kCluster = 4;              // its dimensions
+constexpr unsigned kStreamOfItsOwn = 1;   // does not wait for the default stream
+constexpr int kThreadLocalCapture = 1;    // other threads' calls are not in the way
+constexpr unsigned kInPlaceOfOthers = 1;  // set_capture_position: the only nodes to depend on
+constexpr int kOverlapsPrevious = 6;      // programmatic stream serialisation
+constexpr int kCluster = 4;               // its dimensions
 
 /// Whether the process must be started again after this error: the driver answers every later call
 /// with it (CUDA driver API, "CUresult").

@@ -45,6 +45,22 @@ class LaunchGraph {
   Launched launched_;
 };
 
+/// Records parts of a LaunchGraph that run only where a condition holds.
+class Conditions {
+ public:
+  /// Whether the driver can: since CUDA 12.3.
+  static bool are_known();
+  explicit Conditions(Device& device);
+
+  /// What `record` puts into the stream that it gets, kernels and further conditions, runs where
+  /// the bool at `condition` is `value`. `stream` is one that is recorded.
+  void record(Stream& stream, Address condition, bool value,
+              const std::function<void(Stream&)>& record) const;
+
+ private:
+  std::shared_ptr<Kernel> set_;  // hands the bool to the graph
+};
+
 /// Copies and calls in the order of a stream. Host memory is page-locked and outlives the stream's
 /// work.
 void upload(Stream& stream, Address to, const std::byte* from, std::int64_t bytes);
