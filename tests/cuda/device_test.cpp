@@ -9,7 +9,9 @@
 #include <numeric>
 #include <vector>
 
+#include "src/kernels/cuda/driver/graph.h"
 #include "tensor/error.h"
+#include "tests/cuda/compiled.h"
 #include "tests/error_of.h"
 
 #if __has_include(<cuda.h>)
@@ -39,6 +41,12 @@ class Gpu : public ::testing::Test {
 Kernel compiled(Device& device, const std::string& text, const std::string& name) {
   return Kernel(device, Compiler::get().compile({name + ".cu", text}, device.info().architecture()),
                 name);
+}
+
+TEST(Conditions, AreSetByAKernelThatCompiles) {
+  if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
+  for (const char* architecture : {"sm_75", "sm_90a"})
+    expect_no_trouble(Conditions::source(), architecture);
 }
 
 TEST(CudaDriver, IsThereOrSaysWhatWasTried) {

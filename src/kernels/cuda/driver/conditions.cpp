@@ -6,22 +6,6 @@
 namespace tensor::cuda {
 namespace {
 
-// The graph's side of it is a function that the driver has for kernels.
-Call set_condition() {
-  constexpr const char* kText = R"(#include "ptx.h"
-extern "C" __device__ void cudaGraphSetConditional(unsigned long long handle, unsigned value);
-extern "C" __global__ void set_condition(unsigned long long handle, const bool* condition,
-                                         bool value) {
-  tensor::device::wait_for_previous();
-  cudaGraphSetConditional(handle, *condition == value);
-}
-)";
-  return {.source = {.name = "set_condition.cu", .text = kText, .headers = device_headers()},
-          .entry = "set_condition",
-          .launch = {},
-          .arguments = {}};
-}
-
 struct Position {
   GraphHandle* graph = nullptr;
   NodeHandle* const* nodes = nullptr;  // on which the next one depends
@@ -59,8 +43,23 @@ bool Conditions::are_known() {
          driver().set_capture_position && driver().begin_capture_to;
 }
 
+// The graph's side of it is a function that the driver has for kernels.
+KernelSource Conditions::source() {
+  return {.name = "set_condition.cu",
+          .text = R"(#include "ptx.h"
+extern "C" __device__ void cudaGraphSetConditional(unsigned long long handle, unsigned value);
+extern "C" __global__ void set_condition(unsigned long long handle, const bool* condition,
+                                         bool value) {
+  tensor::device::wait_for_previous();
+  cudaGraphSetConditional(handle, *condition == value);
+}
+)",
+          .headers = device_headers(),
+          .options = {"-default-device"}};
+}
+
 Conditions::Conditions(Device& device) {
-  const Call call = set_condition();
+  const Call call{.source = source(), .entry = "set_condition", .launch = {}, .arguments = {}};
   const Call* const calls[] = {&call};
   set_ = load_kernels(device, calls).front();
 }

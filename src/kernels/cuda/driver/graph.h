@@ -50,6 +50,8 @@ class Conditions {
  public:
   /// Whether the driver can: since CUDA 12.3.
   static bool are_known();
+  /// Of the kernel that hands a condition to the graph.
+  static KernelSource source();
   explicit Conditions(Device& device);
 
   /// What `record` puts into the stream that it gets, kernels and further conditions, runs where
