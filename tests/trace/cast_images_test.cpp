@@ -50,6 +50,28 @@ Tensors network(const Tensor& x) {
   return {tn::interpolate(tn::conv2d(y, head), {28, 28}, bilinear)};
 }
 
+TEST(CastImages, GroupNormsAndConcatenationsReadTheNarrowType) {
+  static const Tensor first = random({8, 3, 3, 3}), second = random({8, 16, 3, 3}),
+                      scale = random({8}), shift = random({8});
+  const Graph graph = cast(
+      [](const Tensors& in) -> Tensors {
+        const Tensor x = tn::conv2d(in[0], first, shift, {.padding = 1});
+        const Tensor y = tn::silu(tn::group_norm(x, 2, scale, shift));
+        return {tn::conv2d(tn::concatenate({x, y}, 1), second, shift, {.padding = 1})};
+      },
+      {1, 3, 12, 12}, tn::f16);
+  for (const ValueId parts : all(graph, tn::Op::concatenate))
+    EXPECT_EQ(graph.type(parts).dtype, tn::f16);
+  const auto norms = all(graph, tn::Op::layer_norm);
+  ASSERT_EQ(norms.size(), 1u);
+  EXPECT_EQ(graph.type(norms[0]).dtype, tn::f32);
+  const ValueId rows = graph[norms[0]].inputs[0];
+  ASSERT_TRUE(graph.is_op(rows, tn::Op::astype));
+  EXPECT_EQ(graph.type(graph[rows].inputs[0]).dtype, tn::f16);
+  // What the norm makes is not rounded before the scale.
+  for (const ValueId id : all(graph, tn::Op::astype)) EXPECT_NE(graph[id].inputs[0], norms[0]);
+}
+
 TEST(CastImages, WindowsBetweenConvolutionsRunOnTheNarrowType) {
   const Graph graph =
       cast([](const Tensors& in) { return network(in[0]); }, {1, 3, 12, 12}, tn::bf16);

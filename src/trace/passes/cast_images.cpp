@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "src/trace/group.h"
 #include "src/trace/rewrite.h"
 
 namespace tensor {
@@ -11,43 +12,50 @@ bool is_convolution(const Graph& graph, ValueId id) {
   return graph.is_op(id, Op::conv2d) || graph.is_op(id, Op::conv_transpose2d);
 }
 
-// Windows over one image, which work as well on the narrow type.
-bool is_window(const Graph& graph, ValueId id) {
+// What makes an image of images and works as well on the narrow type: windows over one of them,
+// parts side by side, and views, which may have any shape.
+bool works_narrow(const Graph& graph, ValueId id) {
   return graph.is_op(id, Op::max_pool2d) || graph.is_op(id, Op::avg_pool2d) ||
-         graph.is_op(id, Op::interpolate);
+         graph.is_op(id, Op::interpolate) || graph.is_op(id, Op::concatenate) || is_view(graph, id);
 }
 
 // An operator that makes an image of an image.
 bool keeps_image(const Graph& graph, ValueId id) {
   const Node& node = graph[id];
-  return node.kind == NodeKind::operation && node.type.shape.rank() == 4 &&
-         (info(node.op).pattern == Pattern::elementwise || is_window(graph, id) ||
-          node.op == Op::pad);
+  return is_view(graph, id) || (node.kind == NodeKind::operation && node.type.shape.rank() == 4 &&
+                                (info(node.op).pattern == Pattern::elementwise ||
+                                 works_narrow(graph, id) || node.op == Op::pad));
 }
 
 bool is_cast(const Graph& graph, ValueId id, DType to) {
   return graph.is_op(id, Op::astype) && graph.type(id).dtype == to;
 }
 
-// Of every value, whether it is an f32 image with a convolution before and behind it.
+// Of every value, whether it is an f32 image with a convolution before and behind it. A group_norm
+// stands between convolutions, too; its rows are no image.
 std::vector<bool> between_convolutions(const Graph& graph) {
-  std::vector<bool> follows(at(graph.size())), leads(at(graph.size()));
+  std::vector<bool> follows(at(graph.size())), leads(at(graph.size())), is_image(at(graph.size()));
+  const auto is_norm = [&](ValueId id) { return graph.is_op(id, Op::layer_norm); };
   for (ValueId id = 0; id < graph.size(); ++id) {
+    const auto& inputs = graph[id].inputs;
     follows[at(id)] = is_convolution(graph, id);
+    if (is_norm(id)) follows[at(id)] = follows[at(inputs[0])];
     if (keeps_image(graph, id))
-      for (const ValueId input : graph[id].inputs)
+      for (const ValueId input : inputs)
         if (follows[at(input)]) follows[at(id)] = true;
+    is_image[at(id)] = is_view(graph, id) ? is_image[at(inputs[0])]
+                                          : is_convolution(graph, id) || keeps_image(graph, id);
   }
   for (ValueId id = graph.size() - 1; id >= 0; --id) {
     const auto& inputs = graph[id].inputs;
-    if (is_convolution(graph, id)) leads[at(inputs[0])] = true;
+    if (is_convolution(graph, id) || (is_norm(id) && leads[at(id)])) leads[at(inputs[0])] = true;
     if (keeps_image(graph, id) && leads[at(id)])
       for (const ValueId input : inputs) leads[at(input)] = true;
   }
   std::vector<bool> between(at(graph.size()));
   for (ValueId id = 0; id < graph.size(); ++id)
     between[at(id)] =
-        follows[at(id)] && leads[at(id)] && keeps_image(graph, id) && graph.type(id).dtype == f32;
+        follows[at(id)] && leads[at(id)] && is_image[at(id)] && graph.type(id).dtype == f32;
   return between;
 }
 
@@ -58,20 +66,21 @@ class ImageCaster {
     for (ValueId id = 0; id < graph.size(); ++id)
       for (const ValueId input : graph[id].inputs)
         if (between_[at(input)] &&
-            (is_cast(graph, id, dtype) || (is_window(graph, id) && between_[at(id)])))
+            (is_cast(graph, id, dtype) || (works_narrow(graph, id) && between_[at(id)])))
           is_stored_[at(input)] = true;
   }
 
   std::optional<ValueId> operator()(Rewriter& r, ValueId id, const Node& node) {
     if (is_cast(r.from(), id, dtype_) && r.from().type(node.inputs[0]).dtype == f32)
       return narrow(r, r(node.inputs[0]));
-    if (!between_[at(id)]) return std::nullopt;
+    if (!between_[at(id)] || is_convolution(r.from(), id)) return std::nullopt;
     auto inputs = r.inputs(node);
-    if (is_window(r.from(), id)) {
+    if (works_narrow(r.from(), id)) {
       // Values that no convolution made keep their precision.
-      if (r.from().type(node.inputs[0]).dtype != f32 || !between_[at(node.inputs[0])])
-        return std::nullopt;
-      return widen(r, r.to().add(node.op, {narrow(r, inputs[0])}, node.attrs, node.where));
+      for (const ValueId input : node.inputs)
+        if (!between_[at(input)]) return std::nullopt;
+      for (ValueId& input : inputs) input = narrow(r, input);
+      return widen(r, r.to().add(node.op, inputs, node.attrs, node.where));
     }
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (is_stored_[at(node.inputs[i])]) inputs[i] = widen(r, narrow(r, inputs[i]));
