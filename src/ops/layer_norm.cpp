@@ -195,10 +195,16 @@ Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight
   const DType dtype = common_type(x, {weight, bias}, "group_norm");
   if (num_groups <= 0 || x.shape(1) % num_groups != 0)
     fail("group_norm", "cannot put ", x.shape(1), " channels into ", num_groups, " equal groups");
-  std::int64_t group = x.shape(1) / num_groups;
-  for (int axis = 2; axis < x.rank(); ++axis) group *= x.shape(axis);
-  const Tensor groups = reshape(cast(x, wide_type(dtype)), {x.shape(0), num_groups, group});
-  Tensor result = reshape(layer_norm(groups, {}, {}, eps), x.shape());
+  // A group keeps its axes, of which this is a view also where the channels come last in memory.
+  Shape grouped{x.shape(0), num_groups, x.shape(1) / num_groups};
+  Dims axes{2};
+  for (int axis = 2; axis < x.rank(); ++axis) {
+    grouped.push_back(x.shape(axis));
+    axes.push_back(axis + 1);
+  }
+  const Tensor groups = reshape(cast(x, wide_type(dtype)), grouped);
+  const Tensor scale = rsqrt(var(groups, axes, true) + eps);
+  Tensor result = reshape((groups - mean(groups, axes, true)) * scale, x.shape());
   if (weight.defined())
     result = result * cast(per_channel(weight, x, "group_norm", "weight"), wide_type(dtype));
   if (bias.defined())

@@ -32,7 +32,19 @@ bool is_image(Op op) {
          op == Op::avg_pool2d || op == Op::interpolate;
 }
 
-// Of every value, whether elementwise operators make an image of it that an operator on images
+// Operators whose result lies in the order of their operand: elementwise ones, and what puts images
+// side by side or into larger ones.
+bool keeps_order(Op op) {
+  return info(op).pattern == Pattern::elementwise || op == Op::concatenate || op == Op::pad;
+}
+
+// Whether an operand of this shape has an order for the result.
+bool is_alike(const Shape& operand, const Node& node) {
+  return operand == node.type.shape || (operand.rank() == node.type.shape.rank() &&
+                                        info(node.op).pattern != Pattern::elementwise);
+}
+
+// Of every value, whether such operators make an image of it that an operator on images
 // reads.
 std::vector<bool> leading_to_images(const Graph& graph) {
   std::vector<bool> leads(at(graph.size()));
@@ -40,9 +52,9 @@ std::vector<bool> leading_to_images(const Graph& graph) {
     const Node& node = graph[id];
     if (node.kind != NodeKind::operation) continue;
     if (is_image(node.op)) leads[at(node.inputs[0])] = true;
-    if (info(node.op).pattern != Pattern::elementwise || !leads[at(id)]) continue;
+    if (!keeps_order(node.op) || !leads[at(id)]) continue;
     for (const ValueId input : node.inputs)
-      if (graph.type(input).shape == node.type.shape) leads[at(input)] = true;
+      if (is_alike(graph.type(input).shape, node)) leads[at(input)] = true;
   }
   return leads;
 }
@@ -105,10 +117,10 @@ class Placer {
     if (is_image(node.op)) return {0, 2, 3, 1};
     if (node.op == Op::copy) return identity_order(rank);  // as place_view makes them
     if (const auto order = wanted_by_reader(id, node)) return *order;
-    if (info(node.op).pattern == Pattern::elementwise)
+    if (keeps_order(node.op))
       for (const ValueId input : node.inputs) {
         const Layout& operand = layout(rewriter_(input));
-        if (!(operand.shape == node.type.shape) || graph_.is_constant(input)) continue;
+        if (!is_alike(operand.shape, node) || graph_.is_constant(input)) continue;
         // What was reshaped, as by group_norm, has forgotten that it was an image.
         if (graph_.is_op(input, Op::reshape) && leads_to_images_[at(id)]) return {0, 2, 3, 1};
         return order_of(operand.shape, operand.strides);

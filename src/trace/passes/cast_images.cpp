@@ -12,50 +12,49 @@ bool is_convolution(const Graph& graph, ValueId id) {
   return graph.is_op(id, Op::conv2d) || graph.is_op(id, Op::conv_transpose2d);
 }
 
-// What makes an image of images and works as well on the narrow type: windows over one of them,
-// parts side by side, and views, which may have any shape.
+// What makes an image of images and works as well on the narrow type: windows over one of them and
+// parts side by side.
 bool works_narrow(const Graph& graph, ValueId id) {
   return graph.is_op(id, Op::max_pool2d) || graph.is_op(id, Op::avg_pool2d) ||
-         graph.is_op(id, Op::interpolate) || graph.is_op(id, Op::concatenate) || is_view(graph, id);
+         graph.is_op(id, Op::interpolate) || graph.is_op(id, Op::concatenate);
 }
 
-// An operator that makes an image of an image.
+// An operator that makes an image of an image; one in groups of channels has an axis more, and a
+// view may have any shape.
 bool keeps_image(const Graph& graph, ValueId id) {
   const Node& node = graph[id];
-  return is_view(graph, id) || (node.kind == NodeKind::operation && node.type.shape.rank() == 4 &&
+  return is_view(graph, id) || (node.kind == NodeKind::operation && node.type.shape.rank() >= 4 &&
                                 (info(node.op).pattern == Pattern::elementwise ||
                                  works_narrow(graph, id) || node.op == Op::pad));
+}
+
+// What goes through all of an image before others can read its result, as the sums of a norm.
+bool is_reduction(const Graph& graph, ValueId id) {
+  return graph[id].kind == NodeKind::operation && info(graph[id].op).pattern == Pattern::reduction;
 }
 
 bool is_cast(const Graph& graph, ValueId id, DType to) {
   return graph.is_op(id, Op::astype) && graph.type(id).dtype == to;
 }
 
-// Of every value, whether it is an f32 image with a convolution before and behind it. A group_norm
-// stands between convolutions, too; its rows are no image.
+// Of every value, whether it is an f32 image with a convolution before and behind it.
 std::vector<bool> between_convolutions(const Graph& graph) {
-  std::vector<bool> follows(at(graph.size())), leads(at(graph.size())), is_image(at(graph.size()));
-  const auto is_norm = [&](ValueId id) { return graph.is_op(id, Op::layer_norm); };
+  std::vector<bool> follows(at(graph.size())), leads(at(graph.size()));
   for (ValueId id = 0; id < graph.size(); ++id) {
-    const auto& inputs = graph[id].inputs;
     follows[at(id)] = is_convolution(graph, id);
-    if (is_norm(id)) follows[at(id)] = follows[at(inputs[0])];
     if (keeps_image(graph, id))
-      for (const ValueId input : inputs)
+      for (const ValueId input : graph[id].inputs)
         if (follows[at(input)]) follows[at(id)] = true;
-    is_image[at(id)] = is_view(graph, id) ? is_image[at(inputs[0])]
-                                          : is_convolution(graph, id) || keeps_image(graph, id);
   }
   for (ValueId id = graph.size() - 1; id >= 0; --id) {
     const auto& inputs = graph[id].inputs;
-    if (is_convolution(graph, id) || (is_norm(id) && leads[at(id)])) leads[at(inputs[0])] = true;
+    if (is_convolution(graph, id)) leads[at(inputs[0])] = true;
     if (keeps_image(graph, id) && leads[at(id)])
       for (const ValueId input : inputs) leads[at(input)] = true;
   }
   std::vector<bool> between(at(graph.size()));
   for (ValueId id = 0; id < graph.size(); ++id)
-    between[at(id)] =
-        follows[at(id)] && leads[at(id)] && is_image[at(id)] && graph.type(id).dtype == f32;
+    between[at(id)] = follows[at(id)] && leads[at(id)] && graph.type(id).dtype == f32;
   return between;
 }
 
@@ -63,19 +62,22 @@ class ImageCaster {
  public:
   ImageCaster(const Graph& graph, DType dtype)
       : between_(between_convolutions(graph)), is_stored_(at(graph.size())), dtype_(dtype) {
-    for (ValueId id = 0; id < graph.size(); ++id)
-      for (const ValueId input : graph[id].inputs)
-        if (between_[at(input)] &&
-            (is_cast(graph, id, dtype) || (works_narrow(graph, id) && between_[at(id)])))
-          is_stored_[at(input)] = true;
+    for (ValueId id = graph.size() - 1; id >= 0; --id)
+      if (is_cast(graph, id, dtype) || is_reduction(graph, id) ||
+          (works_narrow(graph, id) && between_[at(id)]) ||
+          (is_view(graph, id) && is_stored_[at(id)]))
+        for (const ValueId input : graph[id].inputs)
+          if (between_[at(input)]) is_stored_[at(input)] = true;
   }
 
   std::optional<ValueId> operator()(Rewriter& r, ValueId id, const Node& node) {
     if (is_cast(r.from(), id, dtype_) && r.from().type(node.inputs[0]).dtype == f32)
       return narrow(r, r(node.inputs[0]));
-    if (!between_[at(id)] || is_convolution(r.from(), id)) return std::nullopt;
+    const Graph& from = r.from();
+    if (is_convolution(from, id) || !(between_[at(id)] || is_reduction(from, id)))
+      return std::nullopt;
     auto inputs = r.inputs(node);
-    if (works_narrow(r.from(), id)) {
+    if (works_narrow(from, id) || (is_view(from, id) && is_stored_[at(id)])) {
       // Values that no convolution made keep their precision.
       for (const ValueId input : node.inputs)
         if (!between_[at(input)]) return std::nullopt;
@@ -106,7 +108,7 @@ class ImageCaster {
   }
 
   const std::vector<bool> between_;  // of the old graph's values
-  std::vector<bool> is_stored_;      // in the narrow type, since somebody reads it so
+  std::vector<bool> is_stored_;      // in the narrow type, by whoever reads it from memory
   const DType dtype_;
   std::map<ValueId, ValueId> narrow_;  // of the new graph's values
 };
