@@ -64,7 +64,10 @@ void CudaEngine::load(CudaKernels kernels) {
   const auto loaded = cuda::load_kernels(device_, calls);
   auto next = loaded.begin();
   for (Bound& step : bound_)
-    for (std::size_t i = 0; i < step.lowered.calls.size(); ++i) step.kernels.push_back(*next++);
+    for (cuda::Call& call : step.lowered.calls) {
+      step.kernels.push_back(*next++);
+      call.source = {};  // hundreds of kilobytes a program, which nobody needs any more
+    }
 }
 
 std::int64_t CudaEngine::root_bytes(ValueId id) const {

@@ -56,7 +56,7 @@ const KernelSource kAdd = {
     "add.cu",
     "#include \"twice.h\"\n"
     "extern \"C\" __global__ void add(float* x) { x[threadIdx.x] += twice(1.f); }\n",
-    {{"twice.h", "__device__ inline float twice(float x) { return 2 * x; }\n"}}};
+    Headers::List{{"twice.h", "__device__ inline float twice(float x) { return 2 * x; }\n"}}};
 
 TEST_F(RunTimeCompiler, CompilesForEveryArchitectureItKnows) {
   EXPECT_GE(compiler_->version(), 12000);
@@ -96,11 +96,14 @@ TEST_F(RunTimeCompiler, KeysTellEverythingApart) {
   };
   add([](KernelSource& s) { s.text += ' '; });
   add([](KernelSource& s) { s.name += '2'; });
-  add([](KernelSource& s) { s.headers[0].second += ' '; });
-  add([](KernelSource& s) { s.headers[0].first = "other.h"; });
+  add([](KernelSource& s) { s.headers.edit()[0].second += ' '; });
+  add([](KernelSource& s) { s.headers.edit()[0].first = "other.h"; });
   add([](KernelSource& s) { s.options = {"--use_fast_math"}; });
   // The same letters, cut in another place.
-  add([](KernelSource& s) { s.headers[0] = {"twice.h_", s.headers[0].second.substr(1)}; });
+  add([](KernelSource& s) {
+    auto& [name, text] = s.headers.edit()[0];
+    name = "twice.h_", text.erase(0, 1);
+  });
   std::sort(keys.begin(), keys.end());
   EXPECT_EQ(std::adjacent_find(keys.begin(), keys.end()), keys.end());
   EXPECT_EQ(compiler_->key(kAdd, "sm_80"), compiler_->key(kAdd, "sm_80"));

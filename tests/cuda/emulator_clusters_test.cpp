@@ -147,7 +147,7 @@ std::string found(GroupCase& group, const GroupCase::Lower& lower, const std::st
         [&](const LaidOutGraph& laid, const Group& g, const cuda::Machine& machine) {
           cuda::Lowered lowered = lower(laid, g, machine);
           for (cuda::Call& call : lowered.calls)
-            for (auto& [name, text] : call.source.headers)
+            for (auto& [name, text] : call.source.headers.edit())
               if (name == header) text = with(text, replacements);
           return lowered;
         },

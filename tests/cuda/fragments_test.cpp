@@ -281,7 +281,10 @@ cuda::KernelSource source(const std::string& text) {
   std::ifstream file(TENSOR_TEST_DATA "/../../src/kernels/cuda/templates/fragments.h");
   std::ostringstream header;
   header << file.rdbuf();
-  return {"fragments.cu", text, {{"fragments.h", header.str()}}, {"-default-device"}};
+  return {"fragments.cu",
+          text,
+          cuda::Headers::List{{"fragments.h", header.str()}},
+          {"-default-device"}};
 }
 
 TEST(Fragments, CompileForEveryArchitectureThatHasThem) {

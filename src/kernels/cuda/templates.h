@@ -2,13 +2,13 @@
 #pragma once
 
 #include <string>
-#include <utility>
-#include <vector>
+
+#include "src/kernels/cuda/kernel_source.h"
 
 namespace tensor::cuda {
 
 /// By the names that kernels include them by.
-const std::vector<std::pair<std::string, std::string>>& device_headers();
+const Headers& device_headers();
 
 /// A checksum of all of them: another one means that kernels may take other times.
 const std::string& device_headers_checksum();

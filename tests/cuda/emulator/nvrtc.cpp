@@ -41,7 +41,8 @@ const char* error_string(int) { return "emulated error"; }
 int create(Unit** unit, const char* text, const char* name, int count, const char* const* texts,
            const char* const* names) {
   *unit = new Unit{{name, text}, {}};
-  for (int i = 0; i < count; ++i) (*unit)->source.headers.emplace_back(names[i], texts[i]);
+  cuda::Headers::List& headers = (*unit)->source.headers.edit();
+  for (int i = 0; i < count; ++i) headers.emplace_back(names[i], texts[i]);
   return 0;
 }
 int destroy(Unit** unit) {
@@ -104,10 +105,12 @@ std::optional<std::pair<cuda::KernelSource, int>> read_image(const char* image) 
   cuda::KernelSource source;
   source.name = get(image);
   source.text = get(image);
+  cuda::Headers::List list;
   for (int headers = std::atoi(get(image).c_str()); headers > 0; --headers) {
     const std::string name = get(image);
-    source.headers.emplace_back(name, get(image));
+    list.emplace_back(name, get(image));
   }
+  source.headers = list;
   return {{source, capability}};
 }
 
