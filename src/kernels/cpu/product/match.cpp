@@ -28,7 +28,9 @@ class Matcher {
 
   bool find_anchor() {
     for (const ValueId id : group_.nodes) {
-      if (!graph_.is_op(id, Op::matmul) && !graph_.is_op(id, Op::conv2d)) continue;
+      const bool is_product = graph_.is_op(id, Op::matmul) || graph_.is_op(id, Op::conv2d) ||
+                              graph_.is_op(id, Op::quantized_matmul);
+      if (!is_product) continue;
       if (product_.anchor >= 0) return false;
       product_.anchor = product_.sums = id;
     }
@@ -36,7 +38,8 @@ class Matcher {
     const auto& inputs = graph_[product_.anchor].inputs;
     return std::all_of(inputs.begin(), inputs.end(), [&](ValueId id) { return is_read(id); }) &&
            is_float(graph_.type(inputs[0]).dtype) &&
-           graph_.type(inputs[0]).dtype == graph_.type(inputs[1]).dtype;
+           (is_in_eight_bits(graph_, product_) ||
+            graph_.type(inputs[0]).dtype == graph_.type(inputs[1]).dtype);
   }
 
   bool shapes_fit() {
@@ -132,6 +135,10 @@ class Matcher {
 
 std::optional<AnchoredProduct> match_product(const Graph& graph, const Group& group) {
   return Matcher(graph, group).run();
+}
+
+bool is_in_eight_bits(const Graph& graph, const AnchoredProduct& product) {
+  return graph.is_op(product.anchor, Op::quantized_matmul);
 }
 
 int column_axis(const Graph& graph, const AnchoredProduct& product) {

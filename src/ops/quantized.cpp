@@ -1,0 +1,80 @@
+// The product of rows in eight bits by weights in eight bits, which only compile() makes.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "src/core/loop.h"
+#include "src/ops/eight_bits.h"
+#include "src/ops/op.h"
+#include "src/ops/pack.h"
+
+namespace tensor {
+namespace {
+
+// Of rows x [..., k], weights i8 [k, n] and the scales of their columns f32 [n].
+TensorType infer_quantized_matmul(std::span<const TensorType> in, const Attrs&) {
+  const TensorType &x = in[0], &weights = in[1], &scales = in[2];
+  if (!is_floating(x.dtype) || x.dtype == f64 || x.shape.rank() < 2)
+    fail("quantized_matmul", "got the rows ", x, ", need f32, bf16 or f16 and at least 2 axes");
+  if (weights.dtype != i8 || weights.shape.rank() != 2 || weights.shape[0] != x.shape.back())
+    fail("quantized_matmul", "got the weights ", weights, " for the rows ", x, ", need i8(",
+         x.shape.back(), ", columns)");
+  const TensorType wanted = {{weights.shape[1]}, f32};
+  if (scales != wanted)
+    fail("quantized_matmul", "got the scales ", scales, " for the weights ", weights, ", need ",
+         wanted);
+  if (x.shape.back() > kMostByteDepth)
+    fail("quantized_matmul", "got rows of ", x.shape.back(), " numbers, need at most ",
+         kMostByteDepth, ", whose products add up in 32 bits");
+  Shape shape = x.shape;
+  shape[shape.rank() - 1] = weights.shape[1];
+  return {shape, f32};
+}
+
+// Exact sums of integers, then float(sum) * (scale of the row * scale of the column).
+void eval_quantized_matmul(std::span<const ConstView> in, const Attrs&, const View& out) {
+  const Tensor x = packed(in[0], f32), weights = packed(in[1], i8), scales = packed(in[2], f32);
+  const std::int64_t depth = weights.shape(0), columns = weights.shape(1);
+  const std::int64_t rows = num_elements(out.shape) / std::max<std::int64_t>(columns, 1);
+  Tensor result = empty(out.shape, f32);
+  auto* to = mutable_view(result).as<float>();
+  std::vector<std::int8_t> row(static_cast<std::size_t>(depth));
+  std::vector<std::int32_t> sums(static_cast<std::size_t>(columns));
+  for (std::int64_t m = 0; m < rows; ++m, to += columns) {
+    const float scale = quantize(x.data<float>() + m * depth, depth, row.data());
+    std::fill(sums.begin(), sums.end(), 0);
+    const std::int8_t* line = weights.data<std::int8_t>();
+    for (std::int64_t k = 0; k < depth; ++k, line += columns)
+      for (std::int64_t n = 0; n < columns; ++n)
+        sums[static_cast<std::size_t>(n)] += row[static_cast<std::size_t>(k)] * line[n];
+    for (std::int64_t n = 0; n < columns; ++n)
+      to[n] =
+          static_cast<float>(sums[static_cast<std::size_t>(n)]) * (scale * scales.data<float>()[n]);
+  }
+  convert_elements(const_view(result), out);
+}
+
+constexpr OpInfo kQuantizedRows[] = {
+    {Op::quantized_matmul, "quantized_matmul", 3, 3, Pattern::complex_out_fusable,
+     infer_quantized_matmul, eval_quantized_matmul},
+};
+
+}  // namespace
+
+float quantize(const float* from, std::int64_t count, std::int8_t* to) {
+  float largest = kLeastMagnitude;
+  bool is_finite = true;
+  for (std::int64_t i = 0; i < count; ++i) {
+    is_finite = is_finite && std::isfinite(from[i]);
+    largest = std::max(largest, std::abs(from[i]));
+  }
+  const float inverse = kMostByte / largest;
+  for (std::int64_t i = 0; i < count; ++i)
+    to[i] = is_finite ? static_cast<std::int8_t>(std::nearbyint(from[i] * inverse)) : 0;
+  return is_finite ? largest / kMostByte : std::numeric_limits<float>::quiet_NaN();
+}
+
+std::span<const OpInfo> quantized_ops() { return kQuantizedRows; }
+
+}  // namespace tensor
