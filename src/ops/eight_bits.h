@@ -5,6 +5,10 @@
 // x * (127 / largest) rounded to the nearest integer, a tie to the even one, and scale = largest /
 // 127. Each operation is rounded to float32; no integer exceeds 127 (127 (1 + 2^-24)^2 < 127.5).
 // A row that holds an infinity or a NaN becomes zeros with the scale NaN, so its results are NaN.
+//
+// Weights lie as processors multiply them, so that files of plans are used in place: strips of 16
+// columns, a strip being words [depth / 4, 16] of four neighbours of the depth of one column. What
+// lies beyond the depth or the columns may be anything.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +19,12 @@ inline constexpr float kMostByte = 127;
 inline constexpr float kLeastMagnitude = 0x1p-100f;
 /// Sums of more products, each of at most 127 * 128, could leave 32 bits.
 inline constexpr std::int64_t kMostByteDepth = 0x7fffffff / (127 * 128);
+inline constexpr std::int64_t kByteColumns = 16, kByteWord = 4;
+
+/// Where a weight lies among the bytes of its strip.
+constexpr std::int64_t byte_place(std::int64_t depth, std::int64_t column) {
+  return (depth / kByteWord * kByteColumns + column % kByteColumns) * kByteWord + depth % kByteWord;
+}
 
 /// Returns the scale.
 float quantize(const float* from, std::int64_t count, std::int8_t* to);

@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "src/core/loop.h"
+#include "src/core/rounding.h"
 #include "src/ops/eight_bits.h"
 #include "src/ops/op.h"
 #include "src/ops/pack.h"
@@ -12,45 +12,48 @@
 namespace tensor {
 namespace {
 
-// Of rows x [..., k], weights i8 [k, n] and the scales of their columns f32 [n].
+// Of rows x [..., k], weights i8 [strips, words, 16, 4] and the scales of their n columns f32 [n].
 TensorType infer_quantized_matmul(std::span<const TensorType> in, const Attrs&) {
   const TensorType &x = in[0], &weights = in[1], &scales = in[2];
   if (!is_floating(x.dtype) || x.dtype == f64 || x.shape.rank() < 2)
     fail("quantized_matmul", "got the rows ", x, ", need f32, bf16 or f16 and at least 2 axes");
-  if (weights.dtype != i8 || weights.shape.rank() != 2 || weights.shape[0] != x.shape.back())
-    fail("quantized_matmul", "got the weights ", weights, " for the rows ", x, ", need i8(",
-         x.shape.back(), ", columns)");
-  const TensorType wanted = {{weights.shape[1]}, f32};
-  if (scales != wanted)
-    fail("quantized_matmul", "got the scales ", scales, " for the weights ", weights, ", need ",
-         wanted);
-  if (x.shape.back() > kMostByteDepth)
-    fail("quantized_matmul", "got rows of ", x.shape.back(), " numbers, need at most ",
-         kMostByteDepth, ", whose products add up in 32 bits");
+  if (scales.dtype != f32 || scales.shape.rank() != 1)
+    fail("quantized_matmul", "got the scales ", scales, ", need f32(columns)");
+  const std::int64_t depth = x.shape.back(), columns = scales.shape[0];
+  if (depth > kMostByteDepth)
+    fail("quantized_matmul", "got rows of ", depth, " numbers, need at most ", kMostByteDepth,
+         ", whose products add up in 32 bits");
+  const TensorType wanted = {
+      {ceil_div(columns, kByteColumns), ceil_div(depth, kByteWord), kByteColumns, kByteWord}, i8};
+  if (weights != wanted)
+    fail("quantized_matmul", "got the weights ", weights, " for the rows ", x, " and ", columns,
+         " columns, need ", wanted);
   Shape shape = x.shape;
-  shape[shape.rank() - 1] = weights.shape[1];
+  shape[shape.rank() - 1] = columns;
   return {shape, f32};
 }
 
 // Exact sums of integers, then float(sum) * (scale of the row * scale of the column).
 void eval_quantized_matmul(std::span<const ConstView> in, const Attrs&, const View& out) {
   const Tensor x = packed(in[0], f32), weights = packed(in[1], i8), scales = packed(in[2], f32);
-  const std::int64_t depth = weights.shape(0), columns = weights.shape(1);
-  const std::int64_t rows = num_elements(out.shape) / std::max<std::int64_t>(columns, 1);
+  const std::int64_t depth = x.shape().back(), columns = out.shape.back(),
+                     rows = num_elements(out.shape) / std::max<std::int64_t>(columns, 1),
+                     words = weights.shape(1);
   Tensor result = empty(out.shape, f32);
   auto* to = mutable_view(result).as<float>();
-  std::vector<std::int8_t> row(static_cast<std::size_t>(depth));
-  std::vector<std::int32_t> sums(static_cast<std::size_t>(columns));
-  for (std::int64_t m = 0; m < rows; ++m, to += columns) {
+  std::vector<std::int8_t> row(static_cast<std::size_t>(words * kByteWord));
+  for (std::int64_t m = 0; m < rows; ++m) {
     const float scale = quantize(x.data<float>() + m * depth, depth, row.data());
-    std::fill(sums.begin(), sums.end(), 0);
-    const std::int8_t* line = weights.data<std::int8_t>();
-    for (std::int64_t k = 0; k < depth; ++k, line += columns)
-      for (std::int64_t n = 0; n < columns; ++n)
-        sums[static_cast<std::size_t>(n)] += row[static_cast<std::size_t>(k)] * line[n];
-    for (std::int64_t n = 0; n < columns; ++n)
-      to[n] =
-          static_cast<float>(sums[static_cast<std::size_t>(n)]) * (scale * scales.data<float>()[n]);
+    const std::int8_t* strip = weights.data<std::int8_t>();
+    for (std::int64_t first = 0; first < columns;
+         first += kByteColumns, strip += words * kByteColumns * kByteWord) {
+      std::int32_t sums[kByteColumns] = {};
+      for (std::int64_t k = 0; k < words * kByteWord; ++k)
+        for (std::int64_t n = 0; n < kByteColumns; ++n)
+          sums[n] += row[static_cast<std::size_t>(k)] * strip[byte_place(k, n)];
+      for (std::int64_t n = 0; n < std::min(kByteColumns, columns - first); ++n)
+        *to++ = static_cast<float>(sums[n]) * (scale * scales.data<float>()[first + n]);
+    }
   }
   convert_elements(const_view(result), out);
 }

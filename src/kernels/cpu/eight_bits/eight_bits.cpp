@@ -1,21 +1,18 @@
 // The family eight_bits: products of rows that are rounded to eight bits as they are read, by
-// constant weights in eight bits, with whatever elementwise operators follow applied to blocks of
-// the results while these are in the cache.
+// weights in eight bits as they lie, with whatever elementwise operators follow applied to blocks
+// of the results while these are in the cache.
 #include <algorithm>
 #include <cstring>
 
 #include "src/core/parallel.h"
 #include "src/core/rounding.h"
-#include "src/core/storage.h"
 #include "src/kernels/cpu/blocks/program.h"
-#include "src/kernels/cpu/eight_bits/weights.h"
 #include "src/kernels/cpu/families.h"
 #include "src/kernels/cpu/product/match.h"
 #include "src/kernels/cpu/product/rows.h"
 #include "src/kernels/elementwise.h"
-#include "src/trace/derived.h"
-#include "tensor/io.h"
-#include "tensor/text.h"
+#include "src/kernels/host/simd/table.h"
+#include "src/ops/eight_bits.h"
 
 namespace tensor::cpu {
 namespace {
@@ -26,21 +23,39 @@ constexpr std::int64_t kRowBytes = 192 << 10, kResultBytes = 64 << 10;
 constexpr std::int64_t kLeastRows = 48;  // that the weights of a strip are read for
 constexpr double kLeastParallel = 4e6;   // multiplications
 
+constexpr std::int64_t kMostRows = 252;
+
+/// What multiplies.
+struct Unit {
+  const char* name;
+  simd::Table::MultiplyBytes multiply;
+  std::int64_t step;       // bytes of a row, whole ones of which it reads
+  std::int64_t most_rows;  // at a time
+};
+
+// The best that this machine has.
+Unit best_unit() {
+  const simd::Table& table = simd::table();
+  if (simd::has_byte_tiles()) return {"tiles", table.multiply_byte_tiles, 64, 32};
+  if (simd::has_byte_dots())
+    return {"dot products", table.multiply_byte_dots, kByteWord, kMostRows};
+  return {"vectors", table.multiply_bytes, kByteWord, kMostRows};
+}
+
 class EightBitsKernel : public Kernel {
  public:
   EightBitsKernel(const LaidOutGraph& laid, const Group& group, const AnchoredProduct& product,
                   const Machine& machine)
-      : threads_(machine.threads), unit_(byte_unit()), numbers_(type_of_rows(laid, product), f32) {
+      : threads_(machine.threads), unit_(best_unit()), numbers_(type_of_rows(laid, product), f32) {
     const Graph& graph = laid.graph;
     const Node& node = graph[product.anchor];
     rows_ = matrix_rows(laid.layouts[at(node.inputs[0])], node.type.shape, numbers_);
     left_ = operand(group, node.inputs[0]);
-    const Tensor &weights = graph[node.inputs[1]].constant,
-                 &scales = graph[node.inputs[2]].constant;
-    columns_ = weights.shape(1);
-    depth_ = round_up(rows_->depth(), unit_.step);
+    right_ = operand(group, node.inputs[1]);
+    columns_ = node.type.shape.back();
+    depth_ = round_up(rows_->depth(), kByteWord);
     // Rows of a multiple of 1 KiB would meet in the same lines of the cache.
-    row_pitch_ = depth_ + (depth_ % 1024 == 0 ? 64 : 0);
+    row_pitch_ = round_up(depth_, unit_.step) + (depth_ % 1024 == 0 ? 64 : 0);
     place_result(laid, group, product);
     choose_blocks();
     has_epilogue_ = !product.epilogue.nodes.empty();
@@ -50,9 +65,8 @@ class EightBitsKernel : public Kernel {
       epilogue_.emplace(laid, product.epilogue, *block_shape_of(graph, product.epilogue),
                         product.sums, BlockProgram::TileSize{block_rows_, pitch_, -1});
     }
-    scales_ = by_column(scales);
+    scales_ = by_column(graph[node.inputs[2]].constant);
     if (product.bias >= 0) bias_ = by_column(graph[product.bias].constant);
-    packed_ = packed_constant(graph, weights);
     place_scratch();
   }
 
@@ -68,7 +82,6 @@ class EightBitsKernel : public Kernel {
   std::size_t scratch_bytes() const override {
     return static_cast<std::size_t>(thread_bytes_ * threads_);
   }
-  std::vector<Tensor> constants() const override { return {packed_}; }
   std::string description() const override {
     return std::string("eight bits, ") + unit_.name + ", " + std::to_string(block_rows_) + " x " +
            std::to_string(pitch_) + " at a time" + (bias_.empty() ? "" : ", bias") +
@@ -122,23 +135,13 @@ class EightBitsKernel : public Kernel {
     block_rows_ = ceil_div(row_count_, blocks);
     row_parts_ = ceil_div(row_count_, block_rows_);
     const std::int64_t fitting = kResultBytes / (4 * kByteColumns * block_rows_);
-    strips_at_once_ = std::min(std::clamp<std::int64_t>(fitting, 2, kMostStrips), strips());
+    strips_at_once_ = std::min(std::clamp<std::int64_t>(fitting / 2 * 2, 2, kMostStrips), strips());
     if (row_parts_ < threads_) {
       const std::int64_t parts = ceil_div(2 * threads_, row_parts_);
       strips_at_once_ = std::clamp<std::int64_t>(strips() / parts / 2 * 2, 2, strips_at_once_);
       column_parts_ = std::min(parts, ceil_div(strips(), strips_at_once_));
     }
     pitch_ = strips_at_once_ * kByteColumns;
-  }
-
-  Tensor packed_constant(const Graph& graph, const Tensor& weights) const {
-    TextWriter what;
-    what << "strips of bytes, steps of " << unit_.step;
-    return derived(graph, what.str(), {weights}, [&] {
-      const Tensor result = byte_strips(weights, unit_.step, threads_);
-      forget_pages(weights);
-      return result;
-    });
   }
 
   void place_scratch() {
@@ -169,7 +172,7 @@ class EightBitsKernel : public Kernel {
       else
         rows_->gather(from, row, 1, scratch + row_, 0);
       *scales++ = quantize(to, reinterpret_cast<const float*>(numbers), rows_->depth(), sums++);
-      std::memset(to + rows_->depth(), 0, static_cast<std::size_t>(depth_ - rows_->depth()));
+      std::memset(to + rows_->depth(), 0, static_cast<std::size_t>(row_pitch_ - rows_->depth()));
     }
   }
 
@@ -181,11 +184,11 @@ class EightBitsKernel : public Kernel {
     p.depth = depth_ / kByteWord;
     p.strip_bytes = depth_ * kByteColumns;
     p.to = reinterpret_cast<float*>(scratch + sums_), p.to_row = pitch_;
-    const auto* packed = reinterpret_cast<const std::int8_t*>(detail::stored(packed_).first());
+    const auto* weights = reinterpret_cast<const std::int8_t*>(operands[right_]);
     for (std::int64_t group = groups.begin; group < groups.end; ++group) {
       const std::int64_t strip = group * strips_at_once_;
       p.strip_count = std::min(strips_at_once_, strips() - strip);
-      p.strips = packed + strip * p.strip_bytes;
+      p.strips = weights + strip * p.strip_bytes;
       p.scales = scales_.data() + strip * kByteColumns;
       p.bias = bias_.empty() ? nullptr : bias_.data() + strip * kByteColumns;
       multiply(p, rows.end - rows.begin, scratch);
@@ -225,18 +228,15 @@ class EightBitsKernel : public Kernel {
         });
   }
 
-  static constexpr std::int64_t kMostRows = 252;
-
   int threads_;
-  ByteUnit unit_;
+  Unit unit_;
   Numbers numbers_;
   std::unique_ptr<ProductRows> rows_;
-  Tensor packed_;
   std::vector<float> scales_, bias_;  // a number a column; no bias: empty
   bool has_epilogue_ = false;
   std::optional<BlockProgram> epilogue_;
-  std::vector<std::size_t> operands_;  // of the epilogue
-  std::size_t left_ = 0, result_ = 0;  // operands
+  std::vector<std::size_t> operands_;              // of the epilogue
+  std::size_t left_ = 0, right_ = 0, result_ = 0;  // operands
   Access result_rows_;
   std::int64_t column_ = 1;  // the result's stride
   DType dtype_ = f32;
@@ -248,12 +248,15 @@ class EightBitsKernel : public Kernel {
                program_ = 0;
 };
 
+bool is_in_place(const Layout& weights) { return weights.strides == row_major(weights.shape); }
+
 std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
   const Graph& graph = alone.laid.graph;
   const auto product = match_product(graph, alone.group);
   if (!product || !is_in_eight_bits(graph, *product)) return std::nullopt;
   const Node& node = graph[product->anchor];
-  if (!graph.is_constant(node.inputs[1]) || !graph.is_constant(node.inputs[2])) return std::nullopt;
+  if (!graph.is_constant(node.inputs[2]) || !is_in_place(alone.laid.layouts[at(node.inputs[1])]))
+    return std::nullopt;
   const auto elements = [&](ValueId id) {
     return static_cast<double>(num_elements(graph.type(id).shape));
   };

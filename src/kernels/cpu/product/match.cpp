@@ -55,6 +55,7 @@ class Matcher {
     if (node.op == Op::conv2d)
       return node.attrs.integer("groups") == 1 && graph_.is_constant(node.inputs[1]) &&
              num_elements(right) > 0 && takes_own_bias(node);
+    if (is_in_eight_bits(graph_, product_)) return left.back() > 0;
     return left.rank() >= 2 && right.rank() >= 2 && left.back() > 0 &&
            right[right.rank() - 2] * right.back() == num_elements(right);
   }

@@ -9,9 +9,9 @@
 namespace tensor::simd::TENSOR_SIMD_ISA {
 namespace {
 
-constexpr std::int64_t kStrip = 16;  // columns
+constexpr std::int64_t kStrip = kByteColumns;
 constexpr int kStripVectors = 16 / kLanes;
-constexpr std::int64_t kWord = 4;               // neighbours of the depth
+constexpr std::int64_t kWord = kByteWord;
 constexpr std::int64_t kDepthBytes = 16 << 10;  // of the strips of a part of the depth
 
 // A float this large has no digits behind the point: adding it rounds to an integer, which the

@@ -123,7 +123,8 @@ struct Table {
   using MultiplyBytes = void (*)(const ByteProduct& product);
   MultiplyBytes multiply_bytes;
   MultiplyBytes multiply_byte_dots;   // nullptr, or only where has_byte_dots()
-  MultiplyBytes multiply_byte_tiles;  // likewise has_byte_tiles(): at most 32 rows, whole 16 words
+  MultiplyBytes multiply_byte_tiles;  // likewise has_byte_tiles(): at most 32 rows, with zeros
+                                      // behind them up to whole 16 words
   /// Rows of `depth` words as the columns of a panel, the rest of which becomes 0.
   void (*pack_columns)(float* panel, std::int64_t width, const float* rows, std::int64_t row_stride,
                        std::int64_t count, std::int64_t depth);

@@ -165,31 +165,45 @@ void multiply_tiles(const StripProduct& p) {
   release();
 }
 
-// The same sums of bytes. These are exact, so that parts of the depth need no order.
+// A step of the depth: 16 words of up to 32 rows and of one or two strips.
+template <bool is_high, bool is_wide>
+[[gnu::target("amx-tile,amx-int8")]] void add_bytes(const std::int8_t* a, std::int64_t a_row,
+                                                    const std::int8_t* b, std::int64_t b_strip) {
+  _tile_loadd(4, a, a_row);
+  _tile_loadd(6, b, 4 * kTile);
+  _tile_dpbssd(0, 4, 6);
+  if (is_wide) {
+    _tile_loadd(7, b + b_strip, 4 * kTile);
+    _tile_dpbssd(1, 4, 7);
+  }
+  if (is_high) {
+    _tile_loadd(5, a + kTile * a_row, a_row);
+    _tile_dpbssd(2, 5, 6);
+    if (is_wide) _tile_dpbssd(3, 5, 7);
+  }
+}
+
+// The sums of bytes, in rows of two tiles.
 template <bool is_high, bool is_wide>
 [[gnu::target("amx-tile,amx-int8")]] void sum_bytes(const ByteProduct& p, std::int64_t strip,
                                                     std::int32_t* sums) {
+  constexpr std::int64_t kBytes = 4 * kTile * kTile;  // of a tile of weights
   const std::int8_t *a = p.a, *b = p.strips + strip * p.strip_bytes;
   _tile_zero(0);
   if (is_wide) _tile_zero(1);
   if (is_high) _tile_zero(2);
   if (is_high && is_wide) _tile_zero(3);
-  for (std::int64_t step = 0; step < p.depth / kTile;
-       ++step, a += 4 * kTile, b += 4 * kTile * kTile) {
-    _tile_loadd(4, a, p.a_row_bytes);
-    _tile_loadd(6, b, 4 * kTile);
-    _tile_dpbssd(0, 4, 6);
-    if (is_wide) {
-      _tile_loadd(7, b + p.strip_bytes, 4 * kTile);
-      _tile_dpbssd(1, 4, 7);
-    }
-    if (is_high) {
-      _tile_loadd(5, a + kTile * p.a_row_bytes, p.a_row_bytes);
-      _tile_dpbssd(2, 5, 6);
-      if (is_wide) _tile_dpbssd(3, 5, 7);
-    }
+  for (std::int64_t step = 0; step < p.depth / kTile; ++step, a += 4 * kTile, b += kBytes)
+    add_bytes<is_high, is_wide>(a, p.a_row_bytes, b, p.strip_bytes);
+  if (const std::int64_t rest = p.depth % kTile; rest > 0) {  // rows have zeros behind it
+    alignas(64) std::int8_t last[2 * kBytes] = {};
+    const auto bytes = static_cast<std::size_t>(4 * kTile * rest);
+    std::memcpy(last, b, bytes);
+    if (is_wide) std::memcpy(last + kBytes, b + p.strip_bytes, bytes);
+    asm volatile("" : : "r"(last) : "memory");
+    add_bytes<is_high, is_wide>(a, p.a_row_bytes, last, kBytes);
   }
-  constexpr std::int64_t kRowBytes = 8 * kTile;  // two tiles side by side
+  constexpr std::int64_t kRowBytes = 8 * kTile;
   _tile_stored(0, sums, kRowBytes);
   if (is_wide) _tile_stored(1, sums + kTile, kRowBytes);
   if (is_high) _tile_stored(2, sums + 2 * kTile * kTile, kRowBytes);
@@ -204,6 +218,7 @@ void multiply_byte_tiles(const ByteProduct& p) {
     (is_high   ? is_wide ? sum_bytes<true, true> : sum_bytes<true, false>
        : is_wide ? sum_bytes<false, true>
                : sum_bytes<false, false>)(p, strip, sums);
+    asm volatile("" : : "r"(sums) : "memory");
     finish_bytes(p, strip, is_wide ? 2 : 1, sums, 2 * kTile);
   }
   release();
