@@ -34,12 +34,15 @@ std::int32_t byte_of(float x, float inverse) {
 
 // The bits of magnitudes are ordered as these are, with infinity and NaNs behind all others.
 float largest_of(const float* from, std::int64_t count, bool* is_finite) {
-  Ints most = {};
+  Ints four[4] = {};
   std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    const Ints b = bits(load(from + i)) & 0x7fffffff;
-    most = b > most ? b : most;
-  }
+  for (; i + 4 * kLanes <= count; i += 4 * kLanes)
+    unroll<4>([&](int v) {
+      const Ints b = bits(load(from + i + v * kLanes)) & 0x7fffffff;
+      four[v] = b > four[v] ? b : four[v];
+    });
+  Ints most = {};
+  unroll<4>([&](int v) { most = four[v] > most ? four[v] : most; });
   std::int32_t largest = 0;
   for (int lane = 0; lane < kLanes; ++lane) largest = most[lane] > largest ? most[lane] : largest;
   for (; i < count; ++i) {
@@ -50,6 +53,27 @@ float largest_of(const float* from, std::int64_t count, bool* is_finite) {
   float result;
   std::memcpy(&result, &largest, sizeof result);
   return result > kLeastMagnitude ? result : kLeastMagnitude;
+}
+
+// Numbers from -127 to 127 as bytes, four vectors at a time.
+inline void store_bytes(std::int8_t* to, const Ints x[4]) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  const __m256i shorts[2] = {_mm256_packs_epi32((__m256i)x[0], (__m256i)x[1]),
+                             _mm256_packs_epi32((__m256i)x[2], (__m256i)x[3])};
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  const __m256i bytes =
+      _mm256_permutevar8x32_epi32(_mm256_packs_epi16(shorts[0], shorts[1]), order);
+  std::memcpy(to, &bytes, sizeof bytes);
+#elif defined(__SSE2__) && !defined(__AVX512F__)
+  const __m128i bytes = _mm_packs_epi16(_mm_packs_epi32((__m128i)x[0], (__m128i)x[1]),
+                                        _mm_packs_epi32((__m128i)x[2], (__m128i)x[3]));
+  std::memcpy(to, &bytes, sizeof bytes);
+#else
+  for (int v = 0; v < 4; ++v) {
+    const Bytes bytes = __builtin_convertvector(x[v], Bytes);
+    std::memcpy(to + v * kLanes, &bytes, sizeof bytes);
+  }
+#endif
 }
 
 float quantize(std::int8_t* to, const float* from, std::int64_t count, std::int32_t* sum) {
@@ -63,11 +87,13 @@ float quantize(std::int8_t* to, const float* from, std::int64_t count, std::int3
   const float inverse = kMostByte / largest;
   Ints total = {};
   std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    const Ints whole = bits(load(from + i) * inverse + kRounder) - kRounderBits;
-    total += whole;
-    const Bytes bytes = __builtin_convertvector(whole, Bytes);
-    std::memcpy(to + i, &bytes, sizeof bytes);
+  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
+    Ints whole[4];
+    unroll<4>([&](int v) {
+      whole[v] = bits(load(from + i + v * kLanes) * inverse + kRounder) - kRounderBits;
+      total += whole[v];
+    });
+    store_bytes(to + i, whole);
   }
   for (int lane = 0; lane < kLanes; ++lane) *sum += total[lane];
   for (; i < count; ++i) {
