@@ -103,6 +103,14 @@ TENSOR_API Executable compile(const detail::TracedFunction& function,
                               const std::vector<Tensor>& examples,
                               const CompileOptions& options = {});
 
+/// What to exclude, beside options.exclude, for the outputs of the function in eight bits to differ
+/// from those in f32 by no more than `most_error` (root mean squares; 0.01 is one per cent of an
+/// output) for these examples: the products, by name, to whose results eight bits add most, as few
+/// as that takes. UserError where one of them has no name (CompileOptions::names).
+TENSOR_API std::vector<std::string> to_exclude(const detail::TracedFunction& function,
+                                               const std::vector<Tensor>& examples,
+                                               double most_error, CompileOptions options = {});
+
 /// When Compiled::prepare compiles.
 enum class When : std::uint8_t { now, in_background };
 

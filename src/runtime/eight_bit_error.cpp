@@ -60,4 +60,37 @@ double eight_bit_error(const Graph& graph, ValueId product, const ConstView& row
   return result > 0 ? std::sqrt(added / result) : 0;
 }
 
+ValueId quantized_product(const detail::Program& program, std::size_t step) {
+  const int index = program.engine->steps()[step].group;
+  if (index < 0) return -1;
+  for (const ValueId id : program.plan.groups[static_cast<std::size_t>(index)].nodes)
+    if (program.laid.graph.is_op(id, Op::quantized_matmul)) return id;
+  return -1;
+}
+
+std::vector<double> added_errors(const detail::Program& program,
+                                 const std::vector<Tensor>& inputs) {
+  std::vector<double> errors(program.engine->steps().size());
+  bool any = false;
+  for (std::size_t step = 0; step < errors.size(); ++step)
+    any = any || quantized_product(program, step) >= 0;
+  if (!any) return errors;
+  const Graph& graph = program.laid.graph;
+  program.engine->watch(inputs, [&](std::size_t step, std::span<std::byte* const> operands) {
+    const ValueId product = quantized_product(program, step);
+    if (product < 0) return;
+    const Group& group =
+        program.plan.groups[static_cast<std::size_t>(program.engine->steps()[step].group)];
+    const ValueId rows = graph[product].inputs[0];
+    const auto place = std::find(group.reads.begin(), group.reads.end(), rows);
+    if (place == group.reads.end()) return;
+    const TensorType& type = graph.type(rows);
+    errors[step] =
+        eight_bit_error(graph, product,
+                        {operands[static_cast<std::size_t>(place - group.reads.begin())],
+                         type.dtype, type.shape, program.laid.layouts[at(rows)].strides});
+  });
+  return errors;
+}
+
 }  // namespace tensor

@@ -45,37 +45,6 @@ struct Row {
   std::string operators, where, kernel;
 };
 
-// What eight bits add to the products of every step, in a run; 0 of others.
-std::vector<double> added_errors(const Program& program, const std::vector<Tensor>& inputs) {
-  const Graph& graph = program.laid.graph;
-  std::vector<double> errors(program.engine->steps().size());
-  const auto product_of = [&](std::size_t step) -> ValueId {
-    const int index = program.engine->steps()[step].group;
-    if (index < 0) return -1;
-    for (const ValueId id : program.plan.groups[static_cast<std::size_t>(index)].nodes)
-      if (graph.is_op(id, Op::quantized_matmul)) return id;
-    return -1;
-  };
-  bool any = false;
-  for (std::size_t step = 0; step < errors.size(); ++step) any = any || product_of(step) >= 0;
-  if (!any) return errors;
-  program.engine->watch(inputs, [&](std::size_t step, std::span<std::byte* const> operands) {
-    const ValueId product = product_of(step);
-    if (product < 0) return;
-    const Group& group =
-        program.plan.groups[static_cast<std::size_t>(program.engine->steps()[step].group)];
-    const ValueId rows = graph[product].inputs[0];
-    const auto place = std::find(group.reads.begin(), group.reads.end(), rows);
-    if (place == group.reads.end()) return;
-    const TensorType& type = graph.type(rows);
-    errors[step] =
-        eight_bit_error(graph, product,
-                        {operands[static_cast<std::size_t>(place - group.reads.begin())],
-                         type.dtype, type.shape, program.laid.layouts[at(rows)].strides});
-  });
-  return errors;
-}
-
 std::vector<Row> rows_of(const Program& program, const std::vector<double>& times,
                          const std::vector<double>& added) {
   const Wiring wires = wiring(program.laid.graph);

@@ -10,6 +10,7 @@
 #include "src/trace/trace.h"
 #include "tensor/compile.h"
 #include "tensor/tensor.h"
+#include "tests/error_of.h"
 
 namespace tn = tensor;
 using tn::Tensor;
@@ -52,6 +53,46 @@ TEST(EightBitError, IsTheOneThatProductsHave) {
       report.str().find("; eight bits add " + std::to_string(told * 100).substr(0, 3) + " %]"),
       std::string::npos)
       << report.str() << told;
+}
+
+// The second of three products reads rows in which one number exceeds all others.
+struct Spoiled {
+  Tensor first, outlier, second, third, head;
+  explicit Spoiled(tn::Generator random)
+      : first(random.normal({40, 64})),
+        outlier(tn::where(tn::arange(64) == 7, 300, 1).astype(tn::f32)),
+        second(random.normal({64, 64}) / 8),
+        third(random.normal({64, 64}) / 8),
+        head(random.normal({64, 20})) {}
+  std::vector<Tensor> operator()(const std::vector<Tensor>& in) const {
+    const Tensor rows = tn::tanh(tn::matmul(in[0], first));
+    const Tensor y = tn::matmul(rows, third) + tn::matmul(rows * outlier, second);
+    return {tn::matmul(tn::tanh(y), head)};
+  }
+  std::vector<std::pair<std::string, Tensor>> names() const {
+    return {{"second.weight", second}, {"third.weight", third}};
+  }
+};
+
+TEST(ToExclude, TheWorstProductsUntilItIsExactEnough) {
+  tn::Generator random(3);
+  const Spoiled f(random);
+  const Tensors x = {tn::Generator(4).normal({50, 40})};
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(tn::to_exclude(f, x, 0.5, {.names = f.names()}), Names{});
+  EXPECT_EQ(tn::to_exclude(f, x, 0.02, {.names = f.names()}), Names{"second"});
+  EXPECT_EQ(tn::to_exclude(f, x, 1e-6, {.names = f.names()}), (Names{"second", "third"}));
+  EXPECT_EQ(tn::to_exclude(f, x, 1e-6, {.exclude = {"third"}, .names = f.names()}),
+            Names{"second"});
+  const Tensor want = f(x)[0];
+  const Tensor got =
+      tn::compile(f, x, {.dtype = tn::i8, .exclude = {"second"}, .names = f.names()})(x)[0];
+  EXPECT_LE(size_of(got - want), 0.02 * size_of(want));
+  EXPECT_EQ(tn::check::error_of([&] { tn::to_exclude(f, x, 1e-6); }),
+            "to_exclude: got a product by f32(50, 64) that has no name: need "
+            "CompileOptions::names, such as nn::state_dict gives");
+  EXPECT_EQ(tn::check::error_of([&] { tn::to_exclude(f, x, 0); }),
+            "to_exclude: got most_error 0, need more than 0, such as 0.01");
 }
 
 }  // namespace
