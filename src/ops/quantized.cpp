@@ -15,8 +15,9 @@ namespace {
 // Of rows x [..., k], weights i8 [strips, words, 16, 4] and the scales of their n columns f32 [n].
 TensorType infer_quantized_matmul(std::span<const TensorType> in, const Attrs&) {
   const TensorType &x = in[0], &weights = in[1], &scales = in[2];
-  if (!is_floating(x.dtype) || x.dtype == f64 || x.shape.rank() < 2)
-    fail("quantized_matmul", "got the rows ", x, ", need f32, bf16 or f16 and at least 2 axes");
+  const bool is_taken = x.dtype == i8 || (is_floating(x.dtype) && x.dtype != f64);
+  if (!is_taken || x.shape.rank() < 2)
+    fail("quantized_matmul", "got the rows ", x, ", need f32, bf16, f16 or i8 and at least 2 axes");
   if (scales.dtype != f32 || scales.shape.rank() != 1)
     fail("quantized_matmul", "got the scales ", scales, ", need f32(columns)");
   const std::int64_t depth = x.shape.back(), columns = scales.shape[0];
@@ -43,7 +44,9 @@ void eval_quantized_matmul(std::span<const ConstView> in, const Attrs&, const Vi
   auto* to = mutable_view(result).as<float>();
   std::vector<std::int8_t> row(static_cast<std::size_t>(words * kByteWord));
   for (std::int64_t m = 0; m < rows; ++m) {
-    const float scale = quantize(x.data<float>() + m * depth, depth, row.data());
+    const float* numbers = x.data<float>() + m * depth;
+    const float scale = in[0].dtype == i8 ? 1 : quantize(numbers, depth, row.data());
+    if (in[0].dtype == i8) std::copy(numbers, numbers + depth, row.begin());
     const std::int8_t* strip = weights.data<std::int8_t>();
     for (std::int64_t first = 0; first < columns;
          first += kByteColumns, strip += words * kByteColumns * kByteWord) {

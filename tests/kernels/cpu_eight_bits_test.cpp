@@ -119,7 +119,8 @@ TEST(EightBits, Refusals) {
   };
   const Tensor x = tn::zeros({2, 3}), w = tn::zeros({1, 1, 16, 4}, tn::i8), s = tn::zeros({4});
   EXPECT_EQ(error(x.astype(tn::f64), w, s),
-            "quantized_matmul: got the rows f64(2, 3), need f32, bf16 or f16 and at least 2 axes");
+            "quantized_matmul: got the rows f64(2, 3), need f32, bf16, f16 or i8 and at least 2 "
+            "axes");
   EXPECT_EQ(error(x, w, s.astype(tn::f16)),
             "quantized_matmul: got the scales f16(4,), need f32(columns)");
   EXPECT_EQ(error(x, w.astype(tn::u8), s),
@@ -128,19 +129,19 @@ TEST(EightBits, Refusals) {
   EXPECT_EQ(error(x, w, tn::zeros({17})),
             "quantized_matmul: got the weights i8(1, 1, 16, 4) for the rows f32(2, 3) and 17 "
             "columns, need i8(2, 1, 16, 4)");
-  EXPECT_EQ(error(tn::zeros({1, 132105}), w, s),
-            "quantized_matmul: got rows of 132105 numbers, need at most 132104, whose products add "
+  EXPECT_EQ(error(tn::zeros({1, 131072}), w, s),
+            "quantized_matmul: got rows of 131072 numbers, need at most 131071, whose products add "
             "up in 32 bits");
-  const Tensor most = tn::full({1, 132104}, 3.0).astype(tn::f32);
-  const Tensor least = tn::full({1, 132104 / 4, 16, 4}, -128).astype(tn::i8);
+  const Tensor most = tn::full({1, 131071}, 3.0).astype(tn::f32);
+  const Tensor least = tn::full({1, 131072 / 4, 16, 4}, -128).astype(tn::i8);
   EXPECT_EQ(product(most, least, tn::ones({1})).item<float>(),
-            -132104 * 127.0f * 128 * (3.0f / 127));
+            -131071 * 127.0f * 128 * (3.0f / 127));
 }
 
 // With a bias each operation is rounded as the operators by themselves round it.
 void check_exact(std::int64_t rows, std::int64_t depth, std::int64_t columns) {
   const bool has_bias = pick(2), in_batch = pick(3) == 0;
-  const tn::DType dtype = std::vector{tn::f32, tn::f32, tn::bf16, tn::f16}[pick(4)];
+  const tn::DType dtype = std::vector{tn::f32, tn::f32, tn::bf16, tn::f16, tn::i8}[pick(5)];
   const Tensor weights = strips_of(random_bytes({depth, columns}));
   const Tensor scales = tn::abs(normal({columns})) * (pick(9) == 0 ? 1e30 : 0.01),
                bias = normal({columns});

@@ -134,6 +134,38 @@ TEST(Quantize, BalancesOutliersThatTheWeightsTakeBack) {
   EXPECT_LE(relative_error(part[1], want[1]), 1e-5);
 }
 
+// As ONNX's files have it: a tensor rounded by one scale, around a zero.
+Tensor rounded(const Tensor& x, float scale, int zero, tn::DType dtype) {
+  const int least = dtype == tn::i8 ? -128 : 0;
+  const Tensor bytes = tn::clip(tn::round(x / scale) + zero, least, least + 255).astype(dtype);
+  return (bytes.astype(tn::f32) - static_cast<float>(zero)) * scale;
+}
+
+TEST(Quantize, RowsThatAreRoundedAreMultipliedAsTheyAre) {
+  // Weights that eight bits hold: 127 of a scale in every column.
+  Tensor weights = tn::floor(tn::Generator(3).uniform({40, 24}, -127, 128));
+  for (std::int64_t n = 0; n < 24; ++n) weights.at<float>(n, n) = 127;
+  weights = weights * tn::Generator(4).uniform({24}, 0.01, 0.1);
+  const Tensor x = tn::Generator(5).normal({7, 40});
+  const std::pair<tn::DType, int> kinds[] = {
+      {tn::i8, 0}, {tn::i8, 11}, {tn::u8, 128}, {tn::u8, 97}};
+  for (const auto& [dtype, zero] : kinds) {
+    const auto f = [&, dtype = dtype, zero = zero](const Tensors& in) -> Tensors {
+      return {tn::matmul(rounded(in[0], 0.02F, zero, dtype), weights)};
+    };
+    const Graph graph = tn::fold_constants(tn::trace(f, {x.type()}));
+    const Graph after = tn::quantize_products(graph, {});
+    EXPECT_EQ(tn::count(after, tn::Op::quantized_matmul), 1);
+    for (tn::ValueId id = 0; id < after.size(); ++id)
+      if (after.is_op(id, tn::Op::quantized_matmul)) {
+        EXPECT_EQ(after.type(after[id].inputs[0]).dtype, tn::i8);
+      }
+    tn::expect_same(graph, after, {x}, 64);  // sums of 40 products, and what the zero takes away
+    const Tensor fast = tn::compile(f, Tensors{x}, {.dtype = tn::i8})({x})[0];
+    EXPECT_LE(relative_error(fast, f({x})[0]), 1e-6);
+  }
+}
+
 TEST(Quantize, Patterns) {
   EXPECT_TRUE(tn::matches("layers.3.query", "layers.3.query"));
   EXPECT_FALSE(tn::matches("layers.3.query", "layers.3"));

@@ -95,6 +95,12 @@ std::vector<float> largest_of_rows(const Tensor& weights) {
   return most;
 }
 
+// Of the bytes; those beyond the depth are zeros.
+Tensor sums_of_columns(const Tensor& strips, std::int64_t columns) {
+  const Tensor sums = sum(strips.astype(f32), Axes({1, 3}));
+  return reshape(sums, {-1})(slice(0, columns));
+}
+
 // ---- Which products.
 
 bool is_by_constant(const Graph& graph, ValueId id) {
@@ -132,6 +138,42 @@ std::vector<bool> ending(const Graph& graph) {
   return result;
 }
 
+// The numbers that integers stand for: scale * (bytes - zero).
+struct Rounded {
+  ValueId bytes;  // i8 or u8
+  float scale, zero = 0;
+};
+
+// A constant that is one number.
+std::optional<float> number_of(const Graph& graph, ValueId id) {
+  if (!graph.is_constant(id) || graph[id].constant.size() != 1 || graph.type(id).dtype != f32)
+    return std::nullopt;
+  return graph[id].constant.item<float>();
+}
+
+// What ONNX's DequantizeLinear makes of a tensor with one scale.
+std::optional<Rounded> rounded(const Graph& graph, ValueId id) {
+  if (!graph.is_op(id, Op::multiply)) return std::nullopt;
+  for (const std::size_t side : {0, 1}) {
+    const auto scale = number_of(graph, graph[id].inputs[side]);
+    ValueId centred = graph[id].inputs[1 - side];
+    if (!scale || !std::isnormal(*scale)) continue;
+    Rounded result{-1, *scale};
+    if (graph.is_op(centred, Op::subtract)) {
+      const auto zero = number_of(graph, graph[centred].inputs[1]);
+      if (!zero) continue;
+      result.zero = *zero, centred = graph[centred].inputs[0];
+    }
+    if (!graph.is_op(centred, Op::astype) || graph.type(centred).dtype != f32) continue;
+    result.bytes = graph[centred].inputs[0];
+    const DType dtype = graph.type(result.bytes).dtype;
+    const bool is_same_shape = graph.type(result.bytes).shape == graph.type(id).shape;
+    if ((dtype == i8 || dtype == u8) && is_same_shape && std::abs(result.zero) <= 255)
+      return result;
+  }
+  return std::nullopt;
+}
+
 class Quantizer {
  public:
   Quantizer(const Graph& graph, const std::vector<std::string>& wide, const Quantize& quantized)
@@ -165,7 +207,8 @@ class Quantizer {
       for (std::size_t i = 0; i < wide.size(); ++i)
         if (matches(graph_[id].where, wide[i])) is_known[i] = is_excluded = true;
       chosen_[at(id)] = !is_excluded && can_be_bytes(graph_[id]) &&
-                        behind[at(graph_[id].inputs[0])] && !ends[at(id)];
+                        (rounded(graph_, graph_[id].inputs[0]) ||
+                         (behind[at(graph_[id].inputs[0])] && !ends[at(id)]));
     }
     for (std::size_t i = 0; i < wide.size(); ++i)
       if (!is_known[i]) refuse(wide[i]);
@@ -270,7 +313,28 @@ class Quantizer {
       return r.to().add_constant(made, constant.where);
     };
     const ValueId weights = part("bytes", bytes_of), scales = part("scales of bytes", scales_of);
+    if (const auto rows = rounded(graph_, node.inputs[0]))
+      return of_bytes(r, node, *rows, weights, scales);
     return r.to().add(Op::quantized_matmul, {r(node.inputs[0]), weights, scales}, {}, node.where);
+  }
+
+  // Of integers x with a scale s and a zero z: (x w) s - z (sums of the columns of w) s.
+  ValueId of_bytes(Rewriter& r, const Node& node, Rounded rows, ValueId weights,
+                   ValueId scales) const {
+    ValueId x = r(rows.bytes);
+    if (r.to().type(x).dtype == u8) {  // 128 less, as i8
+      const ValueId wide = r.to().add(Op::astype, {x}, {{"dtype", f32}}, node.where);
+      const ValueId middle = r.to().add_constant(full({}, 128, f32), node.where);
+      x = r.to().add(Op::subtract, {wide, middle}, {}, node.where);
+      x = r.to().add(Op::astype, {x}, {{"dtype", i8}}, node.where);
+      rows.zero -= 128;
+    }
+    const Tensor by = r.to()[scales].constant * rows.scale;
+    const ValueId sums = r.to().add(
+        Op::quantized_matmul, {x, weights, r.to().add_constant(by, node.where)}, {}, node.where);
+    if (rows.zero == 0) return sums;
+    const Tensor shift = sums_of_columns(r.to()[weights].constant, by.size()) * by * -rows.zero;
+    return r.to().add(Op::add, {sums, r.to().add_constant(shift, node.where)}, {}, node.where);
   }
 
   // One that stays float32, behind a norm that was balanced.

@@ -23,6 +23,10 @@ using Quantize = std::function<float(const float* from, std::int64_t count, std:
 ///   - those with fewer than 16 columns or rows of fewer than 16 numbers, or of more than
 ///     kMostByteDepth, and weights that are not finite.
 ///
+/// Rows that the function itself has rounded to i8 or u8, with one scale and a zero for all of them
+/// (ONNX's QuantizeLinear and DequantizeLinear), are multiplied as they are, of the first product
+/// and of heads, too.
+///
 /// Where such products alone, or other products by constants, read a layer_norm, its channels are
 /// balanced first: the weight and bias of channel j are divided by s_j = sqrt(a_j / m_j), and the
 /// weights that meet it multiplied. a_j = 3 |weight_j| + |bias_j| is how large it gets (a

@@ -1,8 +1,9 @@
-// The family eight_bits: products of rows that are rounded to eight bits as they are read, by
-// weights in eight bits as they lie, with whatever elementwise operators follow applied to blocks
-// of the results while these are in the cache.
+// The family eight_bits: products of rows that are, or are rounded to eight bits as they are read,
+// by weights in eight bits as they lie, with whatever elementwise operators follow applied to
+// blocks of the results while these are in the cache.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "src/core/parallel.h"
 #include "src/core/rounding.h"
@@ -33,20 +34,24 @@ struct Unit {
   std::int64_t most_rows;  // at a time
 };
 
-// The best that this machine has.
-Unit best_unit() {
+// The best that this machine has. Rows that were not rounded here may hold -128.
+Unit best_unit(bool are_rounded) {
   const simd::Table& table = simd::table();
   if (simd::has_byte_tiles()) return {"tiles", table.multiply_byte_tiles, 64, 32};
   if (simd::has_byte_dots())
     return {"dot products", table.multiply_byte_dots, kByteWord, kMostRows};
-  return {"vectors", table.multiply_bytes, kByteWord, kMostRows};
+  return {"vectors", are_rounded ? table.multiply_bytes : table.multiply_all_bytes, kByteWord,
+          kMostRows};
 }
 
 class EightBitsKernel : public Kernel {
  public:
   EightBitsKernel(const LaidOutGraph& laid, const Group& group, const AnchoredProduct& product,
                   const Machine& machine)
-      : threads_(machine.threads), unit_(best_unit()), numbers_(type_of_rows(laid, product), f32) {
+      : threads_(machine.threads),
+        are_bytes_(type_of_rows(laid, product) == i8),
+        unit_(best_unit(!are_bytes_)),
+        numbers_(type_of_rows(laid, product), are_bytes_ ? i8 : f32) {
     const Graph& graph = laid.graph;
     const Node& node = graph[product.anchor];
     rows_ = matrix_rows(laid.layouts[at(node.inputs[0])], node.type.shape, numbers_);
@@ -166,13 +171,19 @@ class EightBitsKernel : public Kernel {
     auto* sums = reinterpret_cast<std::int32_t*>(scratch + row_sums_);
     auto* scales = reinterpret_cast<float*>(scratch + row_scales_);
     for (std::int64_t row = rows.begin; row < rows.end; ++row, to += row_pitch_) {
+      std::memset(to + rows_->depth(), 0, static_cast<std::size_t>(row_pitch_ - rows_->depth()));
+      if (are_bytes_) {
+        rows_->gather(from, row, 1, reinterpret_cast<std::byte*>(to), 0);
+        *sums++ = std::accumulate(to, to + rows_->depth(), std::int32_t{0});
+        *scales++ = 1;
+        continue;
+      }
       const std::byte* numbers = scratch + row_;
       if (in_place)
         numbers = from + row * *in_place;
       else
         rows_->gather(from, row, 1, scratch + row_, 0);
       *scales++ = quantize(to, reinterpret_cast<const float*>(numbers), rows_->depth(), sums++);
-      std::memset(to + rows_->depth(), 0, static_cast<std::size_t>(row_pitch_ - rows_->depth()));
     }
   }
 
@@ -229,6 +240,7 @@ class EightBitsKernel : public Kernel {
   }
 
   int threads_;
+  bool are_bytes_;  // rows as they are read
   Unit unit_;
   Numbers numbers_;
   std::unique_ptr<ProductRows> rows_;

@@ -37,9 +37,9 @@ class Matcher {
     if (product_.anchor < 0) return false;
     const auto& inputs = graph_[product_.anchor].inputs;
     return std::all_of(inputs.begin(), inputs.end(), [&](ValueId id) { return is_read(id); }) &&
-           is_float(graph_.type(inputs[0]).dtype) &&
            (is_in_eight_bits(graph_, product_) ||
-            graph_.type(inputs[0]).dtype == graph_.type(inputs[1]).dtype);
+            (is_float(graph_.type(inputs[0]).dtype) &&
+             graph_.type(inputs[0]).dtype == graph_.type(inputs[1]).dtype));
   }
 
   bool shapes_fit() {

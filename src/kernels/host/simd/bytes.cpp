@@ -139,7 +139,8 @@ struct Pairs {
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
 // The instruction that multiplies bytes without a sign by bytes with one adds two products in 16
-// bits: at most 2 * 127 * 128, which does not saturate, if the weight's sign goes to the row.
+// bits: at most 2 * 127 * 128, which does not saturate, if the weight's sign goes to the row. A row
+// may not hold -128, which has no opposite.
 struct Signs {
   static constexpr int kStrips = 1, kRows = 5;
   struct Right {
@@ -278,6 +279,7 @@ void finish_bytes(const ByteProduct& p, std::int64_t strip, std::int64_t strips,
 void fill_bytes(Table& table) {
   table.quantize = quantize;
   table.multiply_bytes = multiply<Plain>;
+  table.multiply_all_bytes = multiply<Pairs>;
 #if defined(__AVX2__)
   table.multiply_byte_dots = multiply<Dots>;
 #endif

@@ -121,7 +121,8 @@ struct Table {
   /// to = float(sum of bytes) * (scale of the row * scale of the column) + bias, each operation
   /// rounded. All give the same bits.
   using MultiplyBytes = void (*)(const ByteProduct& product);
-  MultiplyBytes multiply_bytes;
+  MultiplyBytes multiply_bytes;       // of rows from `quantize`
+  MultiplyBytes multiply_all_bytes;   // of rows that may hold -128, as the others may
   MultiplyBytes multiply_byte_dots;   // nullptr, or only where has_byte_dots()
   MultiplyBytes multiply_byte_tiles;  // likewise has_byte_tiles(): at most 32 rows, with zeros
                                       // behind them up to whole 16 words
