@@ -41,7 +41,7 @@ set(optimised
     LongRows.AgreeWithTheReference LongRows.TakeAnyLayout GemmPlain.EveryScheduleIsRight
     GemmPlain.FactorsLieInAnyWay GemmTf32.EveryScheduleIsRight Golden.ComposedOperatorsCompiled
     GraphFuzz.EveryOperatorIsGenerated
-    VitDigits.ReachesTheTrainingsAccuracy KnownPlans.LittleIsLostOnHopper
+    VitDigits.ReachesTheTrainingsAccuracy EightBitModels.* */SceneScores.*/eight_bits KnownPlans.LittleIsLostOnHopper
     Search.TakesAThirdOfTheTrialsOfRandomSearch Fuse.EqualsExhaustiveSearchOnRandomGraphs Fuse.ManyBranchesArePlanned)
 
 list(JOIN costly ":" costly)
