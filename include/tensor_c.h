@@ -69,8 +69,8 @@ TENSOR_C_API const char* tc_status_name(int status); /* "TC_OK" */
 typedef void (*tc_log_function)(void* user, tc_log_level level, const char* text);
 TENSOR_C_API tc_status tc_set_log(tc_log_function function, void* user, int least);
 
-/* ---- Options for opening: "device" (cpu, cuda, cuda:1), "dtype" (f32, bf16, f16, tf32),
-   "threads", "input" (image or tensor: whether a checkpoint's rule for pictures is needed),
+/* ---- Options for opening: "device" (cpu, cuda, cuda:1), "dtype" (f32, bf16, i8, f16,
+   tf32), "threads", "input" (image or tensor: whether a checkpoint's rule for pictures is needed),
    "program" (vit, detr or setr, where config.json does not say), "max_pixels" of pictures, and the
    programs' own options without their dashes ("top", "threshold"). */
 

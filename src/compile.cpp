@@ -15,6 +15,7 @@
 #include "src/compile.h"
 #include "src/core/parallel.h"
 #include "src/core/storage.h"
+#include "src/kernels/host/simd/table.h"
 #include "src/kernels/host/weights.h"
 #include "src/runtime/plan_data.h"
 #include "src/stages.h"
@@ -29,27 +30,36 @@ namespace {
 // What the options ask for, on a target that can do so. UserError where it cannot.
 Precision precision_of(const CompileOptions& options, const detail::Target& target) {
   const bool on_gpu = target.device.is_cuda();
-  const bool is_f16 = options.dtype == f16 && on_gpu;
-  if (options.dtype != f32 && options.dtype != bf16 && !is_f16)
+  const bool is_its_own = options.dtype == (on_gpu ? f16 : i8);
+  if (options.dtype != f32 && options.dtype != bf16 && !is_its_own)
     fail("compile", "got dtype ", options.dtype, " on ", target.device,
-         on_gpu ? ", need f32, bf16 or f16" : ", need f32 or bf16");
+         on_gpu ? ", need f32, bf16 or f16" : ", need f32, bf16 or i8");
+  if (options.dtype != i8 && !options.exclude.empty())
+    fail("compile", "got exclude with dtype ", options.dtype, ", but it says what stays wide in ",
+         "eight bits: need dtype i8, or leave exclude out");
   if (options.tf32 && !on_gpu)
     fail("compile", "got tf32 on ", target.device, ", which has float32 only: leave tf32 out, or ",
          "compile for \"cuda\"");
   if (options.tf32 && options.dtype != f32)
     fail("compile", "got tf32 with dtype ", options.dtype, ", but tf32 is how f32 is multiplied");
-  if (options.narrow_residuals && options.dtype == f32)
-    fail("compile", "got narrow_residuals with dtype f32, but they are stored as dtype says: need ",
-         on_gpu ? "f16 or bf16" : "bf16", ", or leave narrow_residuals out");
-  return {.dtype = options.dtype == bf16 && !target.multiplies_bf16 ? f32 : options.dtype,
+  if (options.narrow_residuals && (options.dtype == f32 || options.dtype == i8))
+    fail("compile", "got narrow_residuals with dtype ", options.dtype,
+         ", but they are stored as dtype says: need ", on_gpu ? "f16 or bf16" : "bf16",
+         ", or leave narrow_residuals out");
+  const bool is_wide = options.dtype == i8 || (options.dtype == bf16 && !target.multiplies_bf16);
+  return {.dtype = is_wide ? f32 : options.dtype,
           .tf32 = options.tf32,
           .narrow_images = on_gpu,
           .narrow_residuals = options.narrow_residuals,
-          .folds_norms = target.folds_norms && options.fuse};
+          .folds_norms = target.folds_norms && options.fuse,
+          .eight_bits = options.dtype == i8,
+          .wide = options.exclude};
 }
 
 std::string computes_of(const CompileOptions& options) {
   std::string text(options.tf32 ? "tf32" : name(options.dtype));
+  for (const std::string& pattern : options.exclude)
+    text += (&pattern == options.exclude.data() ? " without " : ", ") + pattern;
   return text + (options.narrow_residuals ? " with narrow residuals" : "");
 }
 
@@ -104,6 +114,10 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
   const auto convert = [threads](const Tensor& x, DType to) {
     return cpu::converted(x, to, threads);
   };
+  const auto quantize = [](const float* from, std::int64_t count, std::int8_t* to) {
+    std::int32_t sum;
+    return simd::table().quantize(to, from, count, &sum);
+  };
   const Stages stages(target.device.is_cuda());
   const auto common = options.sharing ? options.sharing->common() : nullptr;
   const auto derived = common ? common->derived() : std::make_shared<DerivedConstants>();
@@ -111,7 +125,8 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
   Graph graph =
       stages.run("trace", [&] { return trace(function, inputs, options.names, derived); });
   stages.dump("traced", graph);
-  for (const Pass& pass : passes_for(precision, convert)) graph = stages.pass(pass, graph);
+  for (const Pass& pass : passes_for(precision, convert, quantize))
+    graph = stages.pass(pass, graph);
   LaidOutGraph laid = stages.run("layout", [&] { return lay_out(graph); });
   verify(laid.graph, "layout");
   Fusible fusible =

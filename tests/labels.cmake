@@ -42,7 +42,7 @@ set(optimised
     Hints.TheLogOfOlderKernelsIsOne PlansOnHopper.AreThoseThatWereReviewed WholeModels.StandardModels
     LongRows.AgreeWithTheReference GemmPlain.EveryScheduleIsRight Golden.ComposedOperatorsCompiled
     GraphFuzz.EveryOperatorIsGenerated
-    VitDigits.ReachesTheTrainingsAccuracy KnownPlans.LittleIsLostOnHopper
+    VitDigits.ReachesTheTrainingsAccuracy EightBitModels.* */SceneScores.*/eight_bits KnownPlans.LittleIsLostOnHopper
     Search.TakesAThirdOfTheTrialsOfRandomSearch Fuse.EqualsExhaustiveSearchOnRandomGraphs Fuse.ManyBranchesArePlanned)
 
 list(JOIN costly ":" costly)

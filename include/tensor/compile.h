@@ -29,9 +29,13 @@ inline constexpr const char* kShippedLogs = "(shipped)";
 struct CompileOptions {
   Device device = {};  ///< "cuda" or "cuda:1" for a GPU
   /// The type in which operands of products, and on CUDA images between convolutions, are stored:
-  /// f32, bf16, or on CUDA f16. Sums are float32. A CPU without bf16 instructions computes in f32
-  /// instead of bf16.
+  /// f32, bf16, on CUDA f16, or on the CPU i8. Sums are float32. A CPU without bf16 instructions
+  /// computes in f32 instead of bf16. i8: products by constant weights are computed in eight bits,
+  /// all else in f32 (docs/eight_bits.md).
   DType dtype = f32;
+  /// With dtype i8: products that stay f32, by their names as reports have them, where * stands for
+  /// any text ("layers.0.*"). UserError for a name that there is not.
+  std::vector<std::string> exclude = {};
   int threads = 0;  ///< no more than tensor::threads() (threads.h); 0: these
   /// How long threads that have nothing to do look for work before they sleep (set_spin in
   /// threads.h); -1: as everywhere.
@@ -98,6 +102,14 @@ TENSOR_API Executable compile(const detail::TracedFunction& function,
 TENSOR_API Executable compile(const detail::TracedFunction& function,
                               const std::vector<Tensor>& examples,
                               const CompileOptions& options = {});
+
+/// What to exclude, beside options.exclude, for the outputs of the function in eight bits to differ
+/// from those in f32 by no more than `most_error` (root mean squares; 0.01 is one per cent of an
+/// output) for these examples: the products, by name, to whose results eight bits add most, as few
+/// as that takes. UserError where one of them has no name (CompileOptions::names).
+TENSOR_API std::vector<std::string> to_exclude(const detail::TracedFunction& function,
+                                               const std::vector<Tensor>& examples,
+                                               double most_error, CompileOptions options = {});
 
 /// When Compiled::prepare compiles.
 enum class When : std::uint8_t { now, in_background };

@@ -8,14 +8,14 @@
 namespace tensor {
 namespace {
 
-// A single number becomes part of a kernel's text, and whether a kernel takes indices depends on
-// their range. No two numbers share a text.
+// A single number becomes part of a kernel's text, and whether a kernel takes indices, which are
+// i64, depends on their range. No two numbers share a text.
 void write_values(TextWriter& key, const Tensor& constant) {
   if (is_floating(constant.dtype())) {
     if (constant.size() == 1) key << ' ' << std::hexfloat << constant.item<double>();
     return;
   }
-  if (constant.size() == 0) return;
+  if (constant.size() == 0 || (constant.size() > 1 && constant.dtype() != i64)) return;
   const auto values = constant.to_vector<std::int64_t>();
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
   key << ' ' << *least << ' ' << *most;

@@ -16,6 +16,7 @@ double flops_of(const Graph& graph, ValueId id) {
   };
   switch (node.op) {
     case Op::matmul:
+    case Op::quantized_matmul:
       return 2 * out * static_cast<double>(shape(0).back());
     case Op::conv2d:
       return 2 * out *

@@ -116,6 +116,7 @@ std::span<const OpInfo> pointwise_ops();
 std::span<const OpInfo> reduce_ops();
 std::span<const OpInfo> scan_ops();
 std::span<const OpInfo> matmul_ops();
+std::span<const OpInfo> quantized_ops();
 std::span<const OpInfo> softmax_ops();
 std::span<const OpInfo> layer_norm_ops();
 std::span<const OpInfo> conv2d_ops();

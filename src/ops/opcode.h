@@ -103,6 +103,8 @@ enum class Op : std::uint8_t {
   argsort,
   // matmul.cpp
   matmul,
+  // quantized.cpp: of rows, weights i8 and their scales; compile() alone makes it
+  quantized_matmul,
   // softmax.cpp, layer_norm.cpp
   softmax,
   log_softmax,

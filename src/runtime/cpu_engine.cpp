@@ -127,10 +127,10 @@ void CpuEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outp
     const Bound& step = bound_[i];
     for (std::size_t k = 0; k < step.operands.size(); ++k)
       context->operands[k] = address(*context, step.operands[k]);
-    if (observe) observe(i, true);
+    if (observe) observe(i, true, *context);
     if (is_needed(*context, step))
       step.kernel->run({context->operands.data(), step.operands.size()}, scratch);
-    if (observe) observe(i, false);
+    if (observe) observe(i, false, *context);
   }
 }
 
@@ -158,7 +158,7 @@ std::vector<std::vector<double>> CpuEngine::time(const std::vector<Tensor>& inpu
   for (int repeat = 0; repeat < repeats; ++repeat) {
     std::vector<double>& now = times.emplace_back();
     Clock::time_point start;
-    run(inputs, outputs, [&](std::size_t, bool begins) {
+    run(inputs, outputs, [&](std::size_t, bool begins, const Context&) {
       if (begins)
         start = Clock::now();
       else
@@ -166,6 +166,13 @@ std::vector<std::vector<double>> CpuEngine::time(const std::vector<Tensor>& inpu
     });
   }
   return times;
+}
+
+void CpuEngine::watch(const std::vector<Tensor>& inputs, const Show& show) const {
+  std::vector<Tensor> outputs = fresh_outputs(program_, {});
+  run(inputs, outputs, [&](std::size_t step, bool begins, const Context& context) {
+    if (begins) show(step, {context.operands.data(), bound_[step].operands.size()});
+  });
 }
 
 void CpuEngine::run_step(std::size_t step, std::span<std::byte* const> operands) const {

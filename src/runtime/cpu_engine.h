@@ -24,6 +24,7 @@ class CpuEngine : public Engine {
                                         int repeats) const override;
   std::vector<double> time_whole(const std::vector<Tensor>& inputs, int repeats) const override;
   void run_step(std::size_t step, std::span<std::byte* const> operands) const override;
+  void watch(const std::vector<Tensor>& inputs, const Show& show) const override;
   const std::vector<Step>& steps() const override { return steps_; }
   std::vector<Tensor> constants() const override;
 
@@ -45,7 +46,7 @@ class CpuEngine : public Engine {
     std::vector<std::byte*> inputs, outputs;       // their first elements
     std::vector<std::byte*> operands;              // of the step that runs
   };
-  using Observer = std::function<void(std::size_t step, bool begins)>;
+  using Observer = std::function<void(std::size_t step, bool begins, const Context& context)>;
 
   void add_group(std::size_t index, std::unique_ptr<cpu::Kernel> kernel, const Guards& guards);
   void add_copy(std::size_t output);

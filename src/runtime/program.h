@@ -37,6 +37,12 @@ class Engine {
   virtual std::vector<double> time_whole(const std::vector<Tensor>& inputs, int repeats) const = 0;
   /// One step of a group, on operands in the host's memory that lie as the program's layouts say.
   virtual void run_step(std::size_t step, std::span<std::byte* const> operands) const = 0;
+  /// Runs once, and shows the operands of each step before it runs. An engine whose memory is not
+  /// the host's shows none.
+  using Show = std::function<void(std::size_t step, std::span<std::byte* const> operands)>;
+  virtual void watch(const std::vector<Tensor>& inputs, const Show& show) const {
+    (void)inputs, (void)show;
+  }
   virtual const std::vector<Step>& steps() const = 0;
   /// The constants that it reads, in the forms in which it does, on its device.
   virtual std::vector<Tensor> constants() const { return {}; }

@@ -8,6 +8,7 @@
 #include "src/core/median.h"
 #include "src/kernels/work.h"
 #include "src/runtime/describe.h"
+#include "src/runtime/eight_bit_error.h"
 #include "src/runtime/program.h"
 #include "tensor/text.h"
 
@@ -40,11 +41,12 @@ double apart_us(const Program& program, const Group& group, const Wiring& wires)
 
 struct Row {
   int count = 0;
-  double us = 0, roofline = 0, estimate = 0, apart = 0, gflop = 0, megabytes = 0;
+  double us = 0, roofline = 0, estimate = 0, apart = 0, gflop = 0, megabytes = 0, added = 0;
   std::string operators, where, kernel;
 };
 
-std::vector<Row> rows_of(const Program& program, const std::vector<double>& times) {
+std::vector<Row> rows_of(const Program& program, const std::vector<double>& times,
+                         const std::vector<double>& added) {
   const Wiring wires = wiring(program.laid.graph);
   const Structures structures(program.laid.graph);
   std::vector<Row> rows;
@@ -52,15 +54,15 @@ std::vector<Row> rows_of(const Program& program, const std::vector<double>& time
   for (std::size_t i = 0; i < program.engine->steps().size(); ++i) {
     const detail::Step& step = program.engine->steps()[i];
     if (step.group < 0) {
-      rows.push_back({1, times[i], 0, 0, 0, 0, 0, "copy to output", "", step.description});
+      rows.push_back({1, times[i], 0, 0, 0, 0, 0, 0, "copy to output", "", step.description});
       continue;
     }
     const Group& group = program.plan.groups[static_cast<std::size_t>(step.group)];
     const auto [place, is_new] = known.try_emplace(structures.of(group), rows.size());
     const std::string where = detail::place_of(program.laid.graph, group);
     if (is_new)
-      rows.push_back({0, 0, 0, 0, 0, 0, 0, detail::operators_of(program.laid.graph, group), where,
-                      step.description});
+      rows.push_back({0, 0, 0, 0, 0, 0, 0, 0, detail::operators_of(program.laid.graph, group),
+                      where, step.description});
     Row& row = rows[place->second];
     const Work work = work_of(program.laid.graph, group);
     ++row.count;
@@ -68,6 +70,7 @@ std::vector<Row> rows_of(const Program& program, const std::vector<double>& time
     row.roofline += program.target.roofline_us(program.laid.graph, group);
     row.estimate += group.microseconds;
     row.apart += apart_us(program, group, wires);
+    row.added = std::max(row.added, added[i]);
     row.gflop += work.flops / 1e9;
     row.megabytes += work.bytes / 1e6;
     row.where = detail::merged_place(row.where, where);
@@ -79,7 +82,7 @@ std::vector<Row> rows_of(const Program& program, const std::vector<double>& time
 
 void Executable::report(std::ostream& to, const std::vector<Tensor>& inputs, int repeats) const {
   const Program& p = *program_;
-  const std::vector<Row> rows = rows_of(p, step_times(p, inputs, repeats));
+  const std::vector<Row> rows = rows_of(p, step_times(p, inputs, repeats), added_errors(p, inputs));
   Row total;
   for (const Row& row : rows) {
     total.us += row.us, total.roofline += row.roofline, total.gflop += row.gflop;
@@ -98,8 +101,9 @@ void Executable::report(std::ostream& to, const std::vector<Tensor>& inputs, int
   for (const Row& row : rows) {
     line(row);
     out << std::setw(12) << row.estimate << " / " << std::setw(8) << row.apart << "     "
-        << row.operators << (row.where.empty() ? "" : " @ " + row.where) << " [" << row.kernel
-        << "]\n";
+        << row.operators << (row.where.empty() ? "" : " @ " + row.where) << " [" << row.kernel;
+    if (row.added > 0) out << "; eight bits add " << 100 * row.added << " %";
+    out << "]\n";
   }
   line(total);
   out << "  total; arena " << static_cast<double>(p.placement.memory.bytes) / 1e6

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "src/ops/eight_bits.h"
 #include "src/trace/derived.h"
 #include "src/trace/rewrite.h"
 #include "tensor/creation.h"
@@ -12,9 +13,14 @@
 namespace tensor {
 namespace {
 
+// Of weights in eight bits, which lie in strips, whole strips can be side by side.
 bool is_product(const Graph& graph, ValueId id) {
-  return graph.is_op(id, Op::matmul) && graph.is_constant(graph[id].inputs[1]) &&
-         graph.type(graph[id].inputs[1]).shape.rank() == 2;
+  const Node& node = graph[id];
+  if (graph.is_op(id, Op::quantized_matmul))
+    return graph.is_constant(node.inputs[1]) && graph.is_constant(node.inputs[2]) &&
+           node.type.shape.back() % kByteColumns == 0;
+  return graph.is_op(id, Op::matmul) && graph.is_constant(node.inputs[1]) &&
+         graph.type(node.inputs[1]).shape.rank() == 2;
 }
 
 // A constant that is one number, or has one for every column.
@@ -77,6 +83,7 @@ Tensor joined(std::vector<Tensor> parts, const std::vector<std::int64_t>& column
       parts[i] = broadcast_to(reshape(parts[i], {-1}), {columns[i]});
     return concatenate(parts, 0);
   }
+  if (parts.front().rank() == 4) return concatenate(parts, 0);  // strips
   // A weight that is used transposed stays so.
   if (parts.front().strides()[0] >= parts.front().strides()[1]) return concatenate(parts, 1);
   for (Tensor& part : parts) part = transpose(part);
@@ -230,11 +237,12 @@ class Merger {
           for (const Chain& chain : chains)
             parts.push_back(graph_[graph_[chain[step]].inputs[input]].constant);
           TextWriter what;
-          what << (step == 0 ? "side by side" : "one after the other");
+          what << (step == 0 && input == 1 ? "side by side" : "one after the other");
           for (const std::int64_t count : columns) what << ' ' << count;
+          const bool matrices = step == 0 && input == 1;
           return rewriter_.to().add_constant(derived_for_others(
               graph_, what.str(), parts,
-              [parts, columns, step] { return joined(parts, columns, step == 0); }));
+              [parts, columns, matrices] { return joined(parts, columns, matrices); }));
         });
     const Shape shape = rewriter_.to().type(wide_[group].back()).shape;  // nodes are added below
     std::int64_t begin = 0;
@@ -431,7 +439,11 @@ Isolated merged_alone(const LaidOutGraph& laid, const ParallelRun& run) {
   const std::vector<ValueId> wide =
       add_wide(to, rewriter(left), graph, chains, [&](std::size_t step, std::size_t input) {
         const TensorType& type = graph.type(graph[chains.front()[step]].inputs[input]);
-        const Shape shape = step == 0 ? Shape{type.shape[0], width} : Shape{width};
+        Shape shape = {width};
+        if (step == 0 && input == 1) {
+          shape = type.shape;
+          shape[shape.rank() == 4 ? 0 : 1] = shape.rank() == 4 ? width / kByteColumns : width;
+        }
         return to.add_constant(broadcast_to(zeros({}, type.dtype), shape));
       });
   for (ValueId id = static_cast<ValueId>(layouts.size()); id < to.size(); ++id)

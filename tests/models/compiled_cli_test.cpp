@@ -164,12 +164,12 @@ TEST_P(CompiledCli, EagerAndCompiledSayTheSame) {
 
 TEST_P(CompiledCli, WrongValuesAreRefused) {
   expect_refused(on_image({"--dtype", "f16"}),
-                 "--dtype: got \"f16\", need f32 or bf16; f16 is for --device cuda");
+                 "--dtype: got \"f16\", need f32, bf16 or i8; f16 is for --device cuda");
   expect_refused(on_image({"--dtype", "tf32"}),
-                 "--dtype: got \"tf32\", need f32 or bf16; tf32 is for --device cuda");
+                 "--dtype: got \"tf32\", need f32, bf16 or i8; tf32 is for --device cuda");
   for (const char* dtype : {"BF16", "f64", "", "float32"})
     expect_refused(on_image({"--dtype", dtype}),
-                   std::string("--dtype: got \"") + dtype + "\", need f32 or bf16");
+                   std::string("--dtype: got \"") + dtype + "\", need f32, bf16 or i8");
   const std::string end = std::string(" (see ") + GetParam() + " --help)";
   for (const char* threads : {"0", "-1", "1025", "9000000000000000000", "two", "1.5", "2x"})
     expect_refused(on_image({"--threads", threads}), std::string("--threads: got \"") + threads +

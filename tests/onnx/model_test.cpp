@@ -20,6 +20,16 @@ Message layer() {
       {value("x", 1, {"batch", "2"})}, {value("y", 1, {"batch", "3"})},
       {tensor<float>("w", {1, 2, 3, 4, 5, 6}, {2, 3}), tensor<float>("b", {0, -100, 1}, {3})}));
 }
+Message model_of_rounded(const std::vector<std::int8_t>& bytes, const std::vector<float>& scales) {
+  return model(
+      graph({node("QuantizeLinear", {"x", "s", "z"}, {"q"}),
+             node("DequantizeLinear", {"q", "s", "z"}, {"r"}),
+             node("DequantizeLinear", {"b", "sw"}, {"w"}, {attribute("axis", 1)}),
+             node("MatMul", {"r", "w"}, {"y"})},
+            {value("x", 1, {"batch", "20"})}, {value("y", 1, {"batch", "16"})},
+            {tensor<float>("s", {0.02F}, {}), tensor<std::uint8_t>("z", {121}, {}),
+             tensor<std::int8_t>("b", bytes, {20, 16}), tensor<float>("sw", scales, {16})}));
+}
 const Tensor kTwo = array({1.0F, -1.0F, 2.0F, 0.5F}, {2, 2});
 const Tensor kThree = array({0.0F, 0.0F, 0.0F, 4.0F, 0.0F, 10.0F}, {2, 3});
 
@@ -30,6 +40,29 @@ TEST(Onnx, RunsAndCompilesLikeAnyFunction) {
   const Compiled fast = compile(model, {.threads = 1});
   EXPECT_TRUE(array_equal(fast({kTwo})[0], kThree));
   EXPECT_EQ(fast({zeros({5, 2})})[0].shape(), Shape({5, 3}));  // any batch
+}
+
+// x rounded to u8 around a zero, by weights of i8 with a scale a column, as quantizers write it.
+TEST(Onnx, RoundedTensorsAreMultipliedInEightBits) {
+  std::vector<std::int8_t> bytes;
+  std::vector<float> scales;
+  for (int i = 0; i < 20 * 16; ++i) bytes.push_back(static_cast<std::int8_t>(i * 37 % 255 - 127));
+  for (int n = 0; n < 16; ++n) {
+    scales.push_back(0.01F + 0.001F * static_cast<float>(n));
+    bytes[static_cast<std::size_t>(n)] = 127;
+  }
+  const OnnxModel model = parsed(model_of_rounded(bytes, scales));
+  const Tensor x = Generator(1).normal({7, 20});
+  const Tensor want = model({x})[0];
+  const Compiled fast = compile(model, {.dtype = i8});
+  const Tensor got = fast({x})[0];
+  // Sums of 20 products of integers up to 255 and 127, with another scale behind them.
+  EXPECT_LE(max(abs(got - want)).item(), max(abs(want)).item() * 64 * 0x1p-24);
+  const Graph& graph = fast.executable({x}).program().laid.graph;
+  int count = 0;
+  for (const Node& node : graph.nodes())
+    count += node.op == Op::quantized_matmul && graph.type(node.inputs[0]).dtype == i8;
+  EXPECT_EQ(count, 1);
 }
 
 TEST(Onnx, SaysWhatItIs) {

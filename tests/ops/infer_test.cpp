@@ -40,6 +40,8 @@ Call good_call(const OpInfo& row) {
       return {row.op, {{{4, 1}, boolean}, x, x}, {}};
     case Op::matmul:
       return {row.op, {x, {{5, 3}, f32}}, {{"tf32", true}}};
+    case Op::quantized_matmul:
+      return {row.op, {x, {{1, 2, 16, 4}, i8}, {{3}, f32}}, {}};
     case Op::layer_norm:
       return {row.op, {x, {{5}, f32}, {{5}, f32}}, {{"eps", 1e-5}}};
     case Op::layer_norm_by_sums:

@@ -17,7 +17,7 @@ std::span<const Family> cpu_families() {
 #ifdef TENSOR_WITH_ONEDNN
       kGemm,        kConv,
 #endif
-      kTileProduct, kProduct, kAttention, kRow, kPointwise, kImage, kCopy, kReference,
+      kTileProduct, kProduct, kEightBits, kAttention, kRow, kPointwise, kImage, kCopy, kReference,
   };
   return table;
 }
@@ -41,8 +41,8 @@ Machine with_threads(const Machine& machine, int threads) {
   Machine m = machine;
   const double share = static_cast<double>(threads) / std::max(machine.threads, 1);
   m.threads = threads;
-  for (double* rate : {&m.f32_gflops, &m.bf16_gflops, &m.tile_gflops, &m.cache_gbps, &m.simple_gops,
-                       &m.special_gops})
+  for (double* rate : {&m.f32_gflops, &m.bf16_gflops, &m.tile_gflops, &m.byte_gflops, &m.cache_gbps,
+                       &m.simple_gops, &m.special_gops})
     *rate *= share;
   // Few threads come near to what all get from memory, and one needs no others to be woken up.
   m.memory_gbps *= std::min(1.0, 2 * share);

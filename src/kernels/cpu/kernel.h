@@ -28,6 +28,7 @@ struct Machine {
   double dispatch_us = 3;         // starting one kernel on all threads
   bool has_bf16 = false;          // the processor multiplies bf16
   double tile_gflops = 0;         // bf16 products by tile instructions (AMX); 0: has none
+  double byte_gflops = 150;       // products in eight bits
 };
 
 /// This machine. Its rates are assumed from the instruction set and the number of threads, not

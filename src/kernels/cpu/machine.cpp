@@ -28,6 +28,10 @@ Machine this_machine(int threads) {
   m.f32_gflops = cores * (wide ? 110 : 30);
   m.bf16_gflops = m.f32_gflops * (m.has_bf16 ? 2 : 1);
   m.tile_gflops = m.has_bf16 && simd::has_tiles() ? cores * 1000 : 0;
+  // Four products an instruction; without that, half as many again as f32's (AVX2).
+  m.byte_gflops = simd::has_byte_tiles()  ? cores * 2000
+                  : simd::has_byte_dots() ? m.f32_gflops * 4
+                                          : m.f32_gflops * 1.5;
   m.cache_gbps = cores * 40;
   m.memory_gbps = 15 + std::min(cores, 4.0) * 10;
   m.simple_gops = cores * (wide ? 8 : 3);

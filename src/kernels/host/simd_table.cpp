@@ -1,6 +1,8 @@
 // Which copies of the vector kernels this processor can run.
-#if defined(__x86_64__) && defined(__linux__)
+#if defined(__x86_64__)
 #include <cpuid.h>
+#endif
+#if defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -62,17 +64,37 @@ std::vector<const Table*> usable_tables() {
   return found;
 }
 
-#if defined(__x86_64__) && defined(__linux__)
-bool grants_tiles() {
+// What the processor can do besides the instruction sets of the tables, from leaf 7 of CPUID.
+struct Features {
+  bool tiles_of_bf16 = false, tiles_of_bytes = false;
+  bool wide_dots = false, dots = false;  // in vectors of 512 bits, and of 256
+};
+
+Features features() {
+  Features found;
+#if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned kBf16 = 1u << 22, kTiles = 1u << 24;  // of leaf 7, in edx
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & kBf16) || !(d & kTiles)) return false;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return found;
+  const bool has_tiles = d & 1u << 24;
+  found.tiles_of_bf16 = has_tiles && d & 1u << 22;
+  found.tiles_of_bytes = has_tiles && d & 1u << 25;
+  found.wide_dots = c & 1u << 11;
+  found.dots = __get_cpuid_count(7, 1, &a, &b, &c, &d) && a & 1u << 4;
+#endif
+  return found;
+}
+
+// Whether the system lets this process use tiles.
+bool grants_tiles() {
+#if defined(__x86_64__) && defined(__linux__)
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
 #else
-bool grants_tiles() { return false; }
+  return false;
 #endif
+}
+
+bool wants_tiles() { return table().product_tiles && most_wanted() != "avx512_bf16"; }
 
 }  // namespace
 
@@ -83,9 +105,19 @@ const Table* const* tables(int* count) {
 }
 
 bool has_tiles() {
-  static const bool granted =
-      table().product_tiles && most_wanted() != "avx512_bf16" && grants_tiles();
+  static const bool granted = wants_tiles() && features().tiles_of_bf16 && grants_tiles();
   return granted;
+}
+
+bool has_byte_tiles() {
+  static const bool granted = wants_tiles() && features().tiles_of_bytes && grants_tiles();
+  return granted;
+}
+
+bool has_byte_dots() {
+  const std::string_view most = most_wanted();
+  if (!table().multiply_byte_dots || (!most.empty() && most != "avx512_bf16")) return false;
+  return table().lanes == 16 ? features().wide_dots : features().dots;
 }
 
 const Table& table() {

@@ -11,7 +11,8 @@
 namespace tensor {
 
 std::vector<Pass> passes_for(const Precision& precision,
-                             const std::function<Tensor(const Tensor&, DType)>& converted) {
+                             const std::function<Tensor(const Tensor&, DType)>& converted,
+                             const Quantize& quantized) {
   const DType dtype = precision.dtype;
   std::vector<Pass> passes = {{"fold_constants", fold_constants},
                               {"trim", trim},
@@ -19,6 +20,12 @@ std::vector<Pass> passes_for(const Precision& precision,
                               {"fold_scale", fold_scale},
                               {"pixel_products", pixel_products}};
   if (precision.tf32) passes.push_back({"round", round_products});
+  if (precision.eight_bits) {
+    passes.push_back({"drop_dead", drop_dead});
+    passes.push_back({"quantize", [wide = precision.wide, quantized](const Graph& g) {
+                        return quantize_products(g, wide, quantized);
+                      }});
+  }
   if (dtype != f32) {
     const auto add = [&](bool is_wanted, std::string_view name,
                          Graph (*cast)(const Graph&, DType)) {

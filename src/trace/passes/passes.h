@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "src/trace/graph.h"
+#include "src/trace/passes/quantize.h"
 #include "tensor/ops.h"
 
 namespace tensor {
@@ -22,12 +24,14 @@ struct Precision {
   bool narrow_images = false;     // images between convolutions in dtype, too
   bool narrow_residuals = false;  // the residual stream, too
   bool folds_norms = false;       // kernels fold layer_norm into products of narrow types
+  bool eight_bits = false;        // products by constants, but for those named so:
+  std::vector<std::string> wide = {};
 };
 
-/// What lies between tracing and layout. `converted` does what astype does, faster where the caller
-/// knows how.
-std::vector<Pass> passes_for(
-    const Precision& precision,
-    const std::function<Tensor(const Tensor&, DType)>& converted = &astype);
+/// What lies between tracing and layout. `converted` does what astype does, and `quantized` what
+/// quantize() does, faster where the caller knows how.
+std::vector<Pass> passes_for(const Precision& precision,
+                             const std::function<Tensor(const Tensor&, DType)>& converted = &astype,
+                             const Quantize& quantized = &quantize);
 
 }  // namespace tensor

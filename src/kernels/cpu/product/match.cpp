@@ -28,15 +28,18 @@ class Matcher {
 
   bool find_anchor() {
     for (const ValueId id : group_.nodes) {
-      if (!graph_.is_op(id, Op::matmul) && !graph_.is_op(id, Op::conv2d)) continue;
+      const bool is_product = graph_.is_op(id, Op::matmul) || graph_.is_op(id, Op::conv2d) ||
+                              graph_.is_op(id, Op::quantized_matmul);
+      if (!is_product) continue;
       if (product_.anchor >= 0) return false;
       product_.anchor = product_.sums = id;
     }
     if (product_.anchor < 0) return false;
     const auto& inputs = graph_[product_.anchor].inputs;
     return std::all_of(inputs.begin(), inputs.end(), [&](ValueId id) { return is_read(id); }) &&
-           is_float(graph_.type(inputs[0]).dtype) &&
-           graph_.type(inputs[0]).dtype == graph_.type(inputs[1]).dtype;
+           (is_in_eight_bits(graph_, product_) ||
+            (is_float(graph_.type(inputs[0]).dtype) &&
+             graph_.type(inputs[0]).dtype == graph_.type(inputs[1]).dtype));
   }
 
   bool shapes_fit() {
@@ -52,6 +55,7 @@ class Matcher {
     if (node.op == Op::conv2d)
       return node.attrs.integer("groups") == 1 && graph_.is_constant(node.inputs[1]) &&
              num_elements(right) > 0 && takes_own_bias(node);
+    if (is_in_eight_bits(graph_, product_)) return left.back() > 0;
     return left.rank() >= 2 && right.rank() >= 2 && left.back() > 0 &&
            right[right.rank() - 2] * right.back() == num_elements(right);
   }
@@ -132,6 +136,10 @@ class Matcher {
 
 std::optional<AnchoredProduct> match_product(const Graph& graph, const Group& group) {
   return Matcher(graph, group).run();
+}
+
+bool is_in_eight_bits(const Graph& graph, const AnchoredProduct& product) {
+  return graph.is_op(product.anchor, Op::quantized_matmul);
 }
 
 int column_axis(const Graph& graph, const AnchoredProduct& product) {

@@ -1,4 +1,5 @@
-// Products: one matmul or convolution and any elementwise operators on its result, as one group.
+// Products: one matmul, in eight bits or not, or convolution and any elementwise operators on its
+// result, as one group.
 #pragma once
 
 #include <optional>
@@ -15,8 +16,12 @@ struct AnchoredProduct {
   ValueId result = -1;  // the one value that is written, as the epilogue's last one rounded
 };
 
-/// nullopt when the group is anything else, or its factors are not of one floating type.
+/// nullopt when the group is anything else, or its factors are neither in eight bits nor of one
+/// floating type.
 std::optional<AnchoredProduct> match_product(const Graph& graph, const Group& group);
+
+/// Whether the anchor is a quantized_matmul.
+bool is_in_eight_bits(const Graph& graph, const AnchoredProduct& product);
 
 /// The axis of the result that the right factor's columns run along: 1 of an image, else the last.
 int column_axis(const Graph& graph, const AnchoredProduct& product);

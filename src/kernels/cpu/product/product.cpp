@@ -368,7 +368,7 @@ DType factor_type(const Graph& graph, const AnchoredProduct& product) {
 std::optional<Implementation> consider_tiles(const Isolated& alone, const Machine& machine) {
   if (machine.tile_gflops <= 0) return std::nullopt;
   const auto product = match_product(alone.laid.graph, alone.group);
-  if (!product) return std::nullopt;
+  if (!product || is_in_eight_bits(alone.laid.graph, *product)) return std::nullopt;
   const auto unit = tiles_for(factor_type(alone.laid.graph, *product), machine);
   if (!unit) return std::nullopt;
   return consider(alone, machine, *product, *unit, {&Machine::tile_gflops, 0.5, 0.9});
@@ -376,7 +376,7 @@ std::optional<Implementation> consider_tiles(const Isolated& alone, const Machin
 
 std::optional<Implementation> consider_vectors(const Isolated& alone, const Machine& machine) {
   const auto product = match_product(alone.laid.graph, alone.group);
-  if (!product) return std::nullopt;
+  if (!product || is_in_eight_bits(alone.laid.graph, *product)) return std::nullopt;
   const Unit unit = vectors_for(factor_type(alone.laid.graph, *product), machine);
   const auto rate = unit.taken == bf16 ? &Machine::bf16_gflops : &Machine::f32_gflops;
   // oneDNN's estimate is always less: it still is some 6 % faster (AVX2).

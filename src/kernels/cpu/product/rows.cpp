@@ -144,6 +144,8 @@ void Numbers::copy(std::byte* to, const std::byte* from, std::int64_t stride,
     load_(reinterpret_cast<float*>(to), from, stride, count);
   else if (stride == 1)
     std::memcpy(to, from, static_cast<std::size_t>(stored_bytes_ * count));
+  else if (stored_bytes_ == 1)
+    copy_strided<1>(to, from, stride, count);
   else if (stored_bytes_ == 2)
     copy_strided<2>(to, from, stride, count);
   else

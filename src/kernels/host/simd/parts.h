@@ -17,6 +17,11 @@ void fill_conversions(Table& table);
 void fill_lines(Table& table);
 void fill_products(Table& table);
 void fill_strips(Table& table);
+/// Exact sums of all rows and some strips, `pitch` from row to row, become the result.
+void finish_bytes(const ByteProduct& product, std::int64_t strip, std::int64_t strips,
+                  const std::int32_t* sums, std::int64_t pitch);
+
+void fill_bytes(Table& table);
 void fill_tiles(Table& table);
 void fill_attention(Table& table);
 

@@ -60,6 +60,21 @@ struct StripProduct {
   std::int64_t next_lines = 0;   // in every 16 words of the depth of a pair of strips
 };
 
+/// A part of a large product of rows in eight bits (src/ops/eight_bits.h): of rows by strips of
+/// words [depth, 16], a word being four neighbours of the depth of one column.
+struct ByteProduct {
+  const std::int8_t* a = nullptr;  // rows of `depth` words
+  std::int64_t a_row_bytes = 0, rows = 0;
+  const std::int32_t* row_sums = nullptr;  // of each row's bytes
+  const float* row_scales = nullptr;
+  const std::int8_t* strips = nullptr;
+  std::int64_t strip_bytes = 0;  // from one strip to the next
+  std::int64_t strip_count = 0, depth = 0;
+  const float *scales = nullptr, *bias = nullptr;  // a number a column; bias nullptr: zeros
+  float* to = nullptr;                             // [rows, strip_count * 16]
+  std::int64_t to_row = 0;                         // floats
+};
+
 struct Table {
   const char* name;
   int lanes;  // floats in a vector
@@ -101,6 +116,16 @@ struct Table {
   /// and a depth of whole 16 words.
   using Multiply = void (*)(const StripProduct& product);
   Multiply multiply, multiply_pairs, multiply_tiles;
+  /// A row in eight bits and the sum of these; returns its scale.
+  float (*quantize)(std::int8_t* to, const float* from, std::int64_t count, std::int32_t* sum);
+  /// to = float(sum of bytes) * (scale of the row * scale of the column) + bias, each operation
+  /// rounded. All give the same bits.
+  using MultiplyBytes = void (*)(const ByteProduct& product);
+  MultiplyBytes multiply_bytes;       // of rows from `quantize`
+  MultiplyBytes multiply_all_bytes;   // of rows that may hold -128, as the others may
+  MultiplyBytes multiply_byte_dots;   // nullptr, or only where has_byte_dots()
+  MultiplyBytes multiply_byte_tiles;  // likewise has_byte_tiles(): at most 32 rows, with zeros
+                                      // behind them up to whole 16 words
   /// Rows of `depth` words as the columns of a panel, the rest of which becomes 0.
   void (*pack_columns)(float* panel, std::int64_t width, const float* rows, std::int64_t row_stride,
                        std::int64_t count, std::int64_t depth);
@@ -124,5 +149,9 @@ const Table& table();
 /// Whether the processor has tile instructions for bf16 (AMX) and the system lets this process use
 /// them: it is asked once. TENSOR_MAX_ISA=avx512_bf16, or less, leaves them out.
 bool has_tiles();
+/// The same of bytes, and of instructions that add four products of bytes (VNNI), which
+/// TENSOR_MAX_ISA=avx512, or less, leaves out.
+bool has_byte_tiles();
+bool has_byte_dots();
 
 }  // namespace tensor::simd

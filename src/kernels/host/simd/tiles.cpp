@@ -98,6 +98,18 @@ void product_tiles(const float* a, std::int64_t a_row, std::int64_t rows, const 
 }
 
 // Up to 32 x 32 sums over the whole depth: tiles 0 to 3 are results, 4 and 5 of a, 6 and 7 of b.
+void configure_pair(std::int64_t rows) {
+  const bool is_high = rows > kTile;
+  const std::int64_t upper = is_high ? kTile : rows, lower = is_high ? rows - kTile : 1;
+  TileShapes shapes;
+  shapes.set(0, 1, upper, kTile);
+  shapes.set(2, 3, lower, kTile);
+  shapes.set(4, 4, upper, kTile);
+  shapes.set(5, 5, lower, kTile);
+  shapes.set(6, 7, kTile, kTile);
+  load_shapes(shapes);
+}
+
 template <bool is_high, bool is_wide>
 [[gnu::target("amx-tile,amx-bf16")]] void sum_tiles(const StripProduct& p, std::int64_t strip,
                                                     const char* next) {
@@ -141,14 +153,7 @@ template <bool is_high, bool is_wide>
 
 void multiply_tiles(const StripProduct& p) {
   const bool is_high = p.rows > kTile;
-  const std::int64_t upper = is_high ? kTile : p.rows, lower = is_high ? p.rows - kTile : 1;
-  TileShapes shapes;
-  shapes.set(0, 1, upper, kTile);
-  shapes.set(2, 3, lower, kTile);
-  shapes.set(4, 4, upper, kTile);
-  shapes.set(5, 5, lower, kTile);
-  shapes.set(6, 7, kTile, kTile);
-  load_shapes(shapes);
+  configure_pair(p.rows);
   const auto* next = static_cast<const char*>(p.next);
   for (std::int64_t strip = 0; strip < p.strip_count; strip += 2) {
     const bool is_wide = strip + 1 < p.strip_count;
@@ -160,9 +165,69 @@ void multiply_tiles(const StripProduct& p) {
   release();
 }
 
+// A step of the depth: 16 words of up to 32 rows and of one or two strips.
+template <bool is_high, bool is_wide>
+[[gnu::target("amx-tile,amx-int8")]] void add_bytes(const std::int8_t* a, std::int64_t a_row,
+                                                    const std::int8_t* b, std::int64_t b_strip) {
+  _tile_loadd(4, a, a_row);
+  _tile_loadd(6, b, 4 * kTile);
+  _tile_dpbssd(0, 4, 6);
+  if (is_wide) {
+    _tile_loadd(7, b + b_strip, 4 * kTile);
+    _tile_dpbssd(1, 4, 7);
+  }
+  if (is_high) {
+    _tile_loadd(5, a + kTile * a_row, a_row);
+    _tile_dpbssd(2, 5, 6);
+    if (is_wide) _tile_dpbssd(3, 5, 7);
+  }
+}
+
+// The sums of bytes, in rows of two tiles.
+template <bool is_high, bool is_wide>
+[[gnu::target("amx-tile,amx-int8")]] void sum_bytes(const ByteProduct& p, std::int64_t strip,
+                                                    std::int32_t* sums) {
+  constexpr std::int64_t kBytes = 4 * kTile * kTile;  // of a tile of weights
+  const std::int8_t *a = p.a, *b = p.strips + strip * p.strip_bytes;
+  _tile_zero(0);
+  if (is_wide) _tile_zero(1);
+  if (is_high) _tile_zero(2);
+  if (is_high && is_wide) _tile_zero(3);
+  for (std::int64_t step = 0; step < p.depth / kTile; ++step, a += 4 * kTile, b += kBytes)
+    add_bytes<is_high, is_wide>(a, p.a_row_bytes, b, p.strip_bytes);
+  if (const std::int64_t rest = p.depth % kTile; rest > 0) {  // rows have zeros behind it
+    alignas(64) std::int8_t last[2 * kBytes] = {};
+    const auto bytes = static_cast<std::size_t>(4 * kTile * rest);
+    std::memcpy(last, b, bytes);
+    if (is_wide) std::memcpy(last + kBytes, b + p.strip_bytes, bytes);
+    asm volatile("" : : "r"(last) : "memory");
+    add_bytes<is_high, is_wide>(a, p.a_row_bytes, last, kBytes);
+  }
+  constexpr std::int64_t kRowBytes = 8 * kTile;
+  _tile_stored(0, sums, kRowBytes);
+  if (is_wide) _tile_stored(1, sums + kTile, kRowBytes);
+  if (is_high) _tile_stored(2, sums + 2 * kTile * kTile, kRowBytes);
+  if (is_high && is_wide) _tile_stored(3, sums + 2 * kTile * kTile + kTile, kRowBytes);
+}
+
+void multiply_byte_tiles(const ByteProduct& p) {
+  configure_pair(p.rows);
+  alignas(64) std::int32_t sums[4 * kTile * kTile];
+  for (std::int64_t strip = 0; strip < p.strip_count; strip += 2) {
+    const bool is_high = p.rows > kTile, is_wide = strip + 1 < p.strip_count;
+    (is_high   ? is_wide ? sum_bytes<true, true> : sum_bytes<true, false>
+       : is_wide ? sum_bytes<false, true>
+               : sum_bytes<false, false>)(p, strip, sums);
+    asm volatile("" : : "r"(sums) : "memory");
+    finish_bytes(p, strip, is_wide ? 2 : 1, sums, 2 * kTile);
+  }
+  release();
+}
+
 }  // namespace
 
 void fill_tiles(Table& table) {
+  table.multiply_byte_tiles = multiply_byte_tiles;
   table.product_tiles = product_tiles;
   table.multiply_tiles = multiply_tiles;
 }

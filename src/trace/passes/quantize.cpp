@@ -1,0 +1,376 @@
+#include "src/trace/passes/quantize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "src/core/parallel.h"
+#include "src/core/rounding.h"
+#include "src/core/storage.h"
+#include "src/trace/derived.h"
+#include "src/trace/group.h"
+#include "src/trace/rewrite.h"
+#include "tensor/creation.h"
+#include "tensor/io.h"
+#include "tensor/ops.h"
+#include "tensor/threads.h"
+
+namespace tensor {
+namespace {
+
+constexpr std::int64_t kLeastExtent = 16;
+constexpr float kNormalized = 3;
+
+// ---- Weights.
+
+const float* elements(const Tensor& x) {
+  return reinterpret_cast<const float*>(detail::stored(x).first());
+}
+
+// Calls use(column, numbers, bytes) with every column of the weights, whose rows are multiplied by
+// `factors` (none: as they are), and room for as many bytes.
+template <class Use>
+void for_columns(const Tensor& weights, const Tensor& factors, const Use& use) {
+  const std::int64_t depth = weights.shape(0), columns = weights.shape(1);
+  const std::int64_t row = weights.strides()[0], column = weights.strides()[1];
+  const float *from = elements(weights), *by = factors.defined() ? elements(factors) : nullptr;
+  cpu::parallel_for(threads(), ceil_div(columns, kByteColumns), [&](std::int64_t strip, int) {
+    std::vector<float> numbers(static_cast<std::size_t>(depth));
+    std::vector<std::int8_t> bytes(numbers.size());
+    const std::int64_t end = std::min(columns, (strip + 1) * kByteColumns);
+    for (std::int64_t n = strip * kByteColumns; n < end; ++n) {
+      for (std::int64_t k = 0; k < depth; ++k) {
+        const float x = from[k * row + n * column];
+        numbers[static_cast<std::size_t>(k)] = by ? x * by[k] : x;
+      }
+      use(n, numbers.data(), bytes.data());
+    }
+  });
+}
+
+Tensor bytes_of(const Tensor& weights, const Tensor& factors, const Quantize& quantized) {
+  const std::int64_t depth = weights.shape(0), columns = weights.shape(1);
+  const Shape shape{ceil_div(columns, kByteColumns), ceil_div(depth, kByteWord), kByteColumns,
+                    kByteWord};
+  const Tensor result = zeros(shape, i8);
+  const std::int64_t strip_bytes = shape[1] * kByteColumns * kByteWord;
+  auto* to = reinterpret_cast<std::int8_t*>(detail::stored(result).first());
+  for_columns(weights, factors, [&](std::int64_t n, const float* numbers, std::int8_t* bytes) {
+    quantized(numbers, depth, bytes);
+    std::int8_t* strip = to + n / kByteColumns * strip_bytes;
+    for (std::int64_t k = 0; k < depth; ++k) strip[byte_place(k, n)] = bytes[k];
+  });
+  forget_pages(weights);
+  return result;
+}
+
+Tensor scales_of(const Tensor& weights, const Tensor& factors, const Quantize& quantized) {
+  const Tensor result = empty({weights.shape(1)}, f32);
+  auto* to = reinterpret_cast<float*>(detail::stored(result).first());
+  for_columns(weights, factors, [&](std::int64_t n, const float* numbers, std::int8_t* bytes) {
+    to[n] = quantized(numbers, weights.shape(0), bytes);
+  });
+  forget_pages(weights);
+  return result;
+}
+
+// The largest magnitude of every row of the weights; not finite where one of them is not.
+std::vector<float> largest_of_rows(const Tensor& weights) {
+  std::int64_t rows = weights.shape(0), columns = weights.shape(1);
+  const std::int64_t row = weights.strides()[0], column = weights.strides()[1];
+  std::vector<float> most(static_cast<std::size_t>(rows));
+  const auto see = [&](std::int64_t k, std::int64_t n) {
+    float& known = most[static_cast<std::size_t>(k)];
+    const float x = std::abs(elements(weights)[k * row + n * column]);
+    known = x > known || x != x ? x : known;
+  };
+  if (row < column)  // as they lie in memory
+    for (std::int64_t n = 0; n < columns; ++n)
+      for (std::int64_t k = 0; k < rows; ++k) see(k, n);
+  else
+    for (std::int64_t k = 0; k < rows; ++k)
+      for (std::int64_t n = 0; n < columns; ++n) see(k, n);
+  forget_pages(weights);
+  return most;
+}
+
+// Of the bytes; those beyond the depth are zeros.
+Tensor sums_of_columns(const Tensor& strips, std::int64_t columns) {
+  const Tensor sums = sum(strips.astype(f32), Axes({1, 3}));
+  return reshape(sums, {-1})(slice(0, columns));
+}
+
+// ---- Which products.
+
+bool is_by_constant(const Graph& graph, ValueId id) {
+  return (graph.is_op(id, Op::matmul) || graph.is_op(id, Op::conv2d) ||
+          graph.is_op(id, Op::conv_transpose2d)) &&
+         graph.is_constant(graph[id].inputs[1]);
+}
+
+// Of every value, whether a product by constants is among what it is computed of.
+std::vector<bool> behind_products(const Graph& graph) {
+  std::vector<bool> result(at(graph.size()));
+  for (ValueId id = 0; id < graph.size(); ++id)
+    for (const ValueId input : graph[id].inputs)
+      if (result[at(input)] || is_by_constant(graph, input)) result[at(id)] = true;
+  return result;
+}
+
+// Of every value, whether the caller gets it, or what operators make of it that read nothing else
+// but constants and are no products.
+std::vector<bool> ending(const Graph& graph) {
+  std::vector<bool> result(at(graph.size()));
+  for (const ValueId id : graph.outputs()) result[at(id)] = true;
+  for (ValueId id = graph.size() - 1; id >= 0; --id) {
+    const Node& node = graph[id];
+    if (!result[at(id)] || node.kind != NodeKind::operation || is_by_constant(graph, id)) continue;
+    ValueId only = -1;
+    bool is_alone = true;
+    for (const ValueId input : node.inputs) {
+      if (graph.is_constant(input) || input == only) continue;
+      is_alone = is_alone && only < 0;
+      only = input;
+    }
+    if (is_alone && only >= 0) result[at(only)] = true;
+  }
+  return result;
+}
+
+// The numbers that integers stand for: scale * (bytes - zero).
+struct Rounded {
+  ValueId bytes;  // i8 or u8
+  float scale, zero = 0;
+};
+
+// A constant that is one number.
+std::optional<float> number_of(const Graph& graph, ValueId id) {
+  if (!graph.is_constant(id) || graph[id].constant.size() != 1 || graph.type(id).dtype != f32)
+    return std::nullopt;
+  return graph[id].constant.item<float>();
+}
+
+// What ONNX's DequantizeLinear makes of a tensor with one scale.
+std::optional<Rounded> rounded(const Graph& graph, ValueId id) {
+  if (!graph.is_op(id, Op::multiply)) return std::nullopt;
+  for (const std::size_t side : {0, 1}) {
+    const auto scale = number_of(graph, graph[id].inputs[side]);
+    ValueId centred = graph[id].inputs[1 - side];
+    if (!scale || !std::isnormal(*scale)) continue;
+    Rounded result{-1, *scale};
+    if (graph.is_op(centred, Op::subtract)) {
+      const auto zero = number_of(graph, graph[centred].inputs[1]);
+      if (!zero) continue;
+      result.zero = *zero, centred = graph[centred].inputs[0];
+    }
+    if (!graph.is_op(centred, Op::astype) || graph.type(centred).dtype != f32) continue;
+    result.bytes = graph[centred].inputs[0];
+    const DType dtype = graph.type(result.bytes).dtype;
+    const bool is_same_shape = graph.type(result.bytes).shape == graph.type(id).shape;
+    if ((dtype == i8 || dtype == u8) && is_same_shape && std::abs(result.zero) <= 255)
+      return result;
+  }
+  return std::nullopt;
+}
+
+class Quantizer {
+ public:
+  Quantizer(const Graph& graph, const std::vector<std::string>& wide, const Quantize& quantized)
+      : graph_(graph),
+        quantized_(quantized),
+        readers_(consumers(graph)),
+        chosen_(at(graph.size())) {
+    choose(wide);
+    for (ValueId id = 0; id < graph.size(); ++id)
+      if (graph.is_op(id, Op::layer_norm)) balance(id);
+  }
+
+  Graph run() const {
+    return rewrite(graph_,
+                   [&](Rewriter& r, ValueId id, const Node& node) -> std::optional<ValueId> {
+                     const auto factors = factors_.find(id);
+                     const Tensor by = factors == factors_.end() ? Tensor() : factors->second;
+                     if (node.op == Op::layer_norm && by.defined()) return norm(r, node, by);
+                     if (chosen_[at(id)]) return product(r, node, by);
+                     return by.defined() ? wide_product(r, node, by) : std::nullopt;
+                   });
+  }
+
+ private:
+  void choose(const std::vector<std::string>& wide) {
+    const std::vector<bool> behind = behind_products(graph_), ends = ending(graph_);
+    std::vector<bool> is_known(wide.size());
+    for (ValueId id = 0; id < graph_.size(); ++id) {
+      if (!is_by_constant(graph_, id)) continue;
+      bool is_excluded = false;
+      for (std::size_t i = 0; i < wide.size(); ++i)
+        if (matches(graph_[id].where, wide[i])) is_known[i] = is_excluded = true;
+      chosen_[at(id)] = !is_excluded && can_be_bytes(graph_[id]) &&
+                        (rounded(graph_, graph_[id].inputs[0]) ||
+                         (behind[at(graph_[id].inputs[0])] && !ends[at(id)]));
+    }
+    for (std::size_t i = 0; i < wide.size(); ++i)
+      if (!is_known[i]) refuse(wide[i]);
+  }
+
+  [[noreturn]] void refuse(const std::string& pattern) const {
+    std::string some;
+    for (ValueId id = 0; id < graph_.size() && some.empty(); ++id)
+      if (is_by_constant(graph_, id)) some = graph_[id].where;
+    fail("compile", "got exclude \"", pattern, "\", which no product by constants matches: need ",
+         "names as report() has them, such as \"", some, "\", where * stands for any text");
+  }
+
+  bool can_be_bytes(const Node& node) {
+    if (node.op != Op::matmul || node.type.dtype != f32 || graph_.is_constant(node.inputs[0]))
+      return false;
+    const Tensor& weights = graph_[node.inputs[1]].constant;
+    if (weights.rank() != 2 || weights.shape(0) < kLeastExtent ||
+        weights.shape(0) > kMostByteDepth || weights.shape(1) < kLeastExtent)
+      return false;
+    const auto& largest = largest_of(node.inputs[1]);
+    return std::all_of(largest.begin(), largest.end(), [](float x) { return std::isfinite(x); });
+  }
+
+  const std::vector<float>& largest_of(ValueId weights) {
+    auto [known, is_new] = largest_.try_emplace(weights);
+    if (is_new) known->second = largest_of_rows(graph_[weights].constant);
+    return known->second;
+  }
+
+  // The products by constants that read the rows of a value, as their left operand, themselves or
+  // through views of whole rows; nullopt if anything else reads it.
+  std::optional<std::vector<ValueId>> products_of(ValueId norm) const {
+    std::vector<ValueId> open = {norm}, found;
+    for (std::size_t next = 0; next < open.size(); ++next) {
+      const ValueId value = open[next];
+      if (std::count(graph_.outputs().begin(), graph_.outputs().end(), value)) return std::nullopt;
+      for (const ValueId reader : readers_[at(value)]) {
+        const Node& node = graph_[reader];
+        if (is_view_of_rows(node))
+          open.push_back(reader);
+        else if (node.op == Op::matmul && is_by_constant(graph_, reader) &&
+                 graph_.type(node.inputs[1]).shape.rank() == 2)
+          found.push_back(reader);
+        else
+          return std::nullopt;
+      }
+    }
+    return found;
+  }
+
+  bool is_view_of_rows(const Node& node) const {
+    if (info(node.op).pattern != Pattern::view) return false;
+    const Shape& from = graph_.type(node.inputs[0]).shape;
+    const int last = node.type.shape.rank() - 1;
+    if (last < 0 || from.rank() == 0 || node.type.shape.back() != from.back()) return false;
+    if (node.op == Op::transpose) return node.attrs.dims("axes")[last] == from.rank() - 1;
+    return node.op != Op::slice || node.attrs.dims("step")[last] == 1;
+  }
+
+  void balance(ValueId norm) {
+    const Node& node = graph_[norm];
+    const auto products = products_of(norm);
+    const bool is_worth_it = products && std::any_of(products->begin(), products->end(),
+                                                     [&](ValueId id) { return chosen_[at(id)]; });
+    if (!is_worth_it || node.type.dtype != f32 || node.inputs.size() < 2) return;
+    for (std::size_t i = 1; i < node.inputs.size(); ++i)
+      if (!graph_.is_constant(node.inputs[i])) return;
+    std::vector<float> size = graph_[node.inputs[1]].constant.to_vector<float>(), bias(size.size());
+    if (node.inputs.size() > 2) bias = graph_[node.inputs[2]].constant.to_vector<float>();
+    std::vector<float> most(size.size());
+    for (const ValueId id : *products) {
+      const auto& own = largest_of(graph_[id].inputs[1]);
+      for (std::size_t j = 0; j < most.size(); ++j) most[j] = std::max(most[j], own[j]);
+    }
+    for (std::size_t j = 0; j < size.size(); ++j) {
+      const float factor =
+          std::sqrt((kNormalized * std::abs(size[j]) + std::abs(bias[j])) / most[j]);
+      size[j] = std::isnormal(factor) ? factor : 1;
+    }
+    factors_[norm] = array(size);
+    for (const ValueId id : *products) factors_[id] = factors_[norm];
+  }
+
+  std::optional<ValueId> norm(Rewriter& r, const Node& node, const Tensor& by) const {
+    std::vector<ValueId> inputs = r.inputs(node);
+    for (std::size_t i = 1; i < inputs.size(); ++i) {
+      const Node& constant = graph_[node.inputs[i]];
+      inputs[i] = r.to().add_constant(constant.constant / by, constant.where);
+    }
+    return r.to().add(node.op, std::move(inputs), node.attrs, node.where);
+  }
+
+  std::optional<ValueId> product(Rewriter& r, const Node& node, const Tensor& by) const {
+    const Node& constant = graph_[node.inputs[1]];
+    std::vector<Tensor> from = {constant.constant};
+    if (by.defined()) from.push_back(by);
+    const auto part = [&](const char* what, auto* make) {
+      const Tensor made = derived_for_others(
+          r.to(), what, from,
+          [weights = from[0], by, make, use = quantized_] { return make(weights, by, use); });
+      return r.to().add_constant(made, constant.where);
+    };
+    const ValueId weights = part("bytes", bytes_of), scales = part("scales of bytes", scales_of);
+    if (const auto rows = rounded(graph_, node.inputs[0]))
+      return of_bytes(r, node, *rows, weights, scales);
+    return r.to().add(Op::quantized_matmul, {r(node.inputs[0]), weights, scales}, {}, node.where);
+  }
+
+  // Of integers x with a scale s and a zero z: (x w) s - z (sums of the columns of w) s.
+  ValueId of_bytes(Rewriter& r, const Node& node, Rounded rows, ValueId weights,
+                   ValueId scales) const {
+    ValueId x = r(rows.bytes);
+    if (r.to().type(x).dtype == u8) {  // 128 less, as i8
+      const ValueId wide = r.to().add(Op::astype, {x}, {{"dtype", f32}}, node.where);
+      const ValueId middle = r.to().add_constant(full({}, 128, f32), node.where);
+      x = r.to().add(Op::subtract, {wide, middle}, {}, node.where);
+      x = r.to().add(Op::astype, {x}, {{"dtype", i8}}, node.where);
+      rows.zero -= 128;
+    }
+    const Tensor by = r.to()[scales].constant * rows.scale;
+    const ValueId sums = r.to().add(
+        Op::quantized_matmul, {x, weights, r.to().add_constant(by, node.where)}, {}, node.where);
+    if (rows.zero == 0) return sums;
+    const Tensor shift = sums_of_columns(r.to()[weights].constant, by.size()) * by * -rows.zero;
+    return r.to().add(Op::add, {sums, r.to().add_constant(shift, node.where)}, {}, node.where);
+  }
+
+  // One that stays float32, behind a norm that was balanced.
+  std::optional<ValueId> wide_product(Rewriter& r, const Node& node, const Tensor& by) const {
+    const Node& constant = graph_[node.inputs[1]];
+    const Tensor weights = constant.constant;
+    const Tensor made = derived_for_others(r.to(), "rows scaled", {weights, by}, [weights, by] {
+      return transpose(transpose(weights) * by);
+    });
+    return r.to().add(node.op, {r(node.inputs[0]), r.to().add_constant(made, constant.where)},
+                      node.attrs, node.where);
+  }
+
+  const Graph& graph_;
+  const Quantize& quantized_;
+  const std::vector<std::vector<ValueId>> readers_;
+  std::vector<bool> chosen_;
+  std::map<ValueId, std::vector<float>> largest_;  // of the rows of weights
+  std::map<ValueId, Tensor> factors_;  // of balanced norms, and of the products that read them
+};
+
+}  // namespace
+
+bool matches(std::string_view text, std::string_view pattern) {
+  const std::size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return text == pattern;
+  if (!text.starts_with(pattern.substr(0, star))) return false;
+  const std::string_view rest = pattern.substr(star + 1);
+  for (std::size_t begin = star; begin <= text.size(); ++begin)
+    if (matches(text.substr(begin), rest)) return true;
+  return false;
+}
+
+Graph quantize_products(const Graph& graph, const std::vector<std::string>& wide,
+                        const Quantize& quantized) {
+  return Quantizer(graph, wide, quantized).run();
+}
+
+}  // namespace tensor

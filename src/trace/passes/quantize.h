@@ -1,0 +1,44 @@
+// Products in eight bits.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/ops/eight_bits.h"
+#include "src/trace/graph.h"
+
+namespace tensor {
+
+/// What quantize() does, faster where the caller knows how.
+using Quantize = std::function<float(const float* from, std::int64_t count, std::int8_t* to)>;
+
+/// f32 matmuls by constant weights become quantized_matmul (src/ops/eight_bits.h), with a scale for
+/// every column of the weights. These stay float32:
+///
+///   - the first product of what the caller gives, such as a patch embedding: no other has made its
+///     rows;
+///   - heads: products of which the caller gets the result, or what is computed of it alone;
+///   - those at places of the model that match a pattern of `wide`, where * stands for any text;
+///   - those with fewer than 16 columns or rows of fewer than 16 numbers, or of more than
+///     kMostByteDepth, and weights that are not finite.
+///
+/// Rows that the function itself has rounded to i8 or u8, with one scale and a zero for all of them
+/// (ONNX's QuantizeLinear and DequantizeLinear), are multiplied as they are, of the first product
+/// and of heads, too.
+///
+/// Where such products alone, or other products by constants, read a layer_norm, its channels are
+/// balanced first: the weight and bias of channel j are divided by s_j = sqrt(a_j / m_j), and the
+/// weights that meet it multiplied. a_j = 3 |weight_j| + |bias_j| is how large it gets (a
+/// normalized number seldom exceeds 3), and m_j the largest magnitude among those weights. What is
+/// large only because it is multiplied by little is no outlier then: a factor of the norm that the
+/// weights take back changes nothing but roundings of float32.
+///
+/// UserError for a pattern that no product matches. Test: tests/trace/quantize_test.cpp.
+Graph quantize_products(const Graph& graph, const std::vector<std::string>& wide,
+                        const Quantize& quantized = &quantize);
+
+/// Whether the text is the pattern with any texts in place of *.
+bool matches(std::string_view text, std::string_view pattern);
+
+}  // namespace tensor

@@ -1,0 +1,228 @@
+// Products in eight bits: the reference against an independent definition, and kernels against the
+// reference, bit for bit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "src/kernels/host/simd/table.h"
+#include "src/ops/eight_bits.h"
+#include "src/ops/op.h"
+#include "tests/error_of.h"
+#include "tests/kernels/group_testing.h"
+
+namespace tn = tensor;
+using tn::Shape;
+using tn::Tensor;
+using namespace tensor::testing;
+
+namespace {
+
+Tensor random_bytes(const Shape& shape) {
+  return tn::floor(tn::Generator(random_engine()()).uniform(shape, -128, 128)).astype(tn::i8);
+}
+
+// Weights [depth, columns] as they lie, with anything around them.
+Tensor strips_of(const Tensor& weights) {
+  const std::int64_t depth = weights.shape(0), columns = weights.shape(1);
+  const Shape shape{(columns + 15) / 16, (depth + 3) / 4, 16, 4};
+  std::vector<int> bytes = random_bytes(shape).to_vector<int>();
+  const std::vector<int> from = weights.to_vector<int>();
+  for (std::int64_t k = 0; k < depth; ++k)
+    for (std::int64_t n = 0; n < columns; ++n)
+      bytes[static_cast<std::size_t>(((n / 16 * shape[1] + k / 4) * 16 + n % 16) * 4 + k % 4)] =
+          from[static_cast<std::size_t>(k * columns + n)];
+  return tn::array(bytes).astype(tn::i8).reshape(shape);
+}
+
+Tensor product(const Tensor& x, const Tensor& strips, const Tensor& scales) {
+  return tn::apply_op(tn::Op::quantized_matmul, {x, strips, scales});
+}
+
+// Rows of all kinds: of zeros, of huge and tiny numbers, of one number that exceeds the others by
+// far, of ties between two integers, of infinities and NaNs.
+Tensor awkward_rows(std::int64_t rows, std::int64_t depth) {
+  std::vector<float> all;
+  std::normal_distribution<float> normal;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const int kind = pick(12);
+    for (std::int64_t k = 0; k < depth; ++k) {
+      float x = normal(random_engine());
+      if (kind == 0) x = pick(2) ? 0.0f : -0.0f;
+      if (kind == 1) x *= 0x1p124f;
+      if (kind == 2) x *= 0x1p-140f;
+      if (kind == 3 && k == depth / 2) x *= 1000;
+      if (kind == 4) x = static_cast<float>(k == 0 ? 254 : pick(509) - 254);  // by 127 / 254
+      if (kind == 5 && pick(static_cast<int>(depth)) == 0) x = pick(2) ? INFINITY : -INFINITY;
+      if (kind == 6 && pick(static_cast<int>(depth)) == 0) x = NAN;
+      all.push_back(x);
+    }
+  }
+  return tn::array(all).reshape({rows, depth});
+}
+
+std::vector<std::uint32_t> bits_of(const Tensor& x) {
+  std::vector<std::uint32_t> result;
+  for (const float number : x.to_vector<float>()) {
+    std::uint32_t bits = 0x7fc00000;  // of all NaNs
+    if (!std::isnan(number)) std::memcpy(&bits, &number, sizeof bits);
+    result.push_back(bits);
+  }
+  return result;
+}
+
+// The definition in src/ops/eight_bits.h, in long double with a rounding to float32 wherever there
+// is one.
+float defined(const std::vector<float>& row, const std::vector<int>& column, float scale) {
+  float largest = 0x1p-100f;
+  for (const float x : row) {
+    if (!std::isfinite(x)) return NAN;
+    largest = std::max(largest, std::abs(x));
+  }
+  const auto inverse = static_cast<float>(127.0L / largest),
+             step = static_cast<float>(largest / 127.0L);
+  long long sum = 0;
+  for (std::size_t k = 0; k < row.size(); ++k) {
+    const long double x = static_cast<float>(static_cast<long double>(row[k]) * inverse);
+    long double whole = std::floor(x);
+    if (x - whole > 0.5L || (x - whole == 0.5L && std::fmod(whole, 2.0L) != 0)) whole += 1;
+    sum += static_cast<long long>(whole) * column[k];
+  }
+  const auto both = static_cast<float>(static_cast<long double>(step) * scale);
+  return static_cast<float>(static_cast<long double>(static_cast<float>(sum)) * both);
+}
+
+TEST(EightBits, ReferenceIsAsDefined) {
+  for (int round = 0; round < 200; ++round) {
+    const std::int64_t m = 1 + pick(4), k = 1 + pick(70), n = 1 + pick(5);
+    const Tensor x = awkward_rows(m, k), w = random_bytes({k, n});
+    const Tensor scales = tn::abs(normal({n})) * 0.01;
+    const auto numbers = x.to_vector<float>(), by = scales.to_vector<float>();
+    const auto bytes = w.to_vector<int>();
+    std::vector<float> need;
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t j = 0; j < n; ++j) {
+        std::vector<int> column;
+        for (std::int64_t d = 0; d < k; ++d)
+          column.push_back(bytes[static_cast<std::size_t>(d * n + j)]);
+        need.push_back(defined({numbers.begin() + i * k, numbers.begin() + (i + 1) * k}, column,
+                               by[static_cast<std::size_t>(j)]));
+      }
+    ASSERT_EQ(bits_of(product(x, strips_of(w), scales)), bits_of(tn::array(need)))
+        << "round " << round;
+  }
+}
+
+TEST(EightBits, Refusals) {
+  const auto error = [](const Tensor& x, const Tensor& w, const Tensor& s) {
+    return tn::check::error_of([&] { product(x, w, s); });
+  };
+  const Tensor x = tn::zeros({2, 3}), w = tn::zeros({1, 1, 16, 4}, tn::i8), s = tn::zeros({4});
+  EXPECT_EQ(error(x.astype(tn::f64), w, s),
+            "quantized_matmul: got the rows f64(2, 3), need f32, bf16, f16 or i8 and at least 2 "
+            "axes");
+  EXPECT_EQ(error(x, w, s.astype(tn::f16)),
+            "quantized_matmul: got the scales f16(4,), need f32(columns)");
+  EXPECT_EQ(error(x, w.astype(tn::u8), s),
+            "quantized_matmul: got the weights u8(1, 1, 16, 4) for the rows f32(2, 3) and 4 "
+            "columns, need i8(1, 1, 16, 4)");
+  EXPECT_EQ(error(x, w, tn::zeros({17})),
+            "quantized_matmul: got the weights i8(1, 1, 16, 4) for the rows f32(2, 3) and 17 "
+            "columns, need i8(2, 1, 16, 4)");
+  EXPECT_EQ(error(tn::zeros({1, 131072}), w, s),
+            "quantized_matmul: got rows of 131072 numbers, need at most 131071, whose products add "
+            "up in 32 bits");
+  const Tensor most = tn::full({1, 131071}, 3.0).astype(tn::f32);
+  const Tensor least = tn::full({1, 131072 / 4, 16, 4}, -128).astype(tn::i8);
+  EXPECT_EQ(product(most, least, tn::ones({1})).item<float>(),
+            -131071 * 127.0f * 128 * (3.0f / 127));
+}
+
+// With a bias each operation is rounded as the operators by themselves round it.
+void check_exact(std::int64_t rows, std::int64_t depth, std::int64_t columns) {
+  const bool has_bias = pick(2), in_batch = pick(3) == 0;
+  const tn::DType dtype = std::vector{tn::f32, tn::f32, tn::bf16, tn::f16, tn::i8}[pick(5)];
+  const Tensor weights = strips_of(random_bytes({depth, columns}));
+  const Tensor scales = tn::abs(normal({columns})) * (pick(9) == 0 ? 1e30 : 0.01),
+               bias = normal({columns});
+  Tensor x = awkward_rows(rows, depth).astype(dtype);
+  if (in_batch) x = tn::stack({x, awkward_rows(rows, depth).astype(dtype)}, 0);
+  const auto f = [&](const Tensors& in) -> Tensors {
+    const Tensor y = product(in[0], weights, scales);
+    return {has_bias ? y + bias : y};
+  };
+  const GroupRun run = run_group("eight_bits", f, {x}, pick(3) ? &random_engine() : nullptr);
+  ASSERT_EQ(bits_of(run.got[0]), bits_of(run.expected[0]))
+      << run.kernel << ": " << rows << " rows, depth " << depth << ", columns " << columns;
+}
+
+std::int64_t among(std::initializer_list<std::int64_t> values) {
+  return values.begin()[pick(static_cast<int>(values.size()))];
+}
+
+TEST(EightBits, KernelsGiveTheSameBits) {
+  for (const std::int64_t rows : {1, 2, 5, 7, 15, 16, 17, 31, 33, 63, 65, 197, 400})
+    for (int round = 0; round < 30 && !HasFailure(); ++round)
+      check_exact(rows, among({1, 2, 3, 4, 5, 31, 33, 63, 64, 65, 100, 768}),
+                  among({2, 3, 15, 16, 17, 33, 100, 129, 300}));
+  check_exact(700, 3072, 200);
+  check_exact(65, 4100, 130);
+  check_exact(2000, 64, 64);
+}
+
+// Elementwise operators follow in float32, as behind any product.
+TEST(EightBits, Epilogues) {
+  for (int round = 0; round < 60; ++round) {
+    const std::int64_t m = among({1, 7, 50, 197}), k = among({3, 64, 200}),
+                       n = among({2, 17, 64, 130});
+    const Tensor weights = strips_of(random_bytes({k, n})), scales = tn::abs(normal({n})) * 0.001;
+    const Tensor bias = normal({n});
+    const int kind = pick(4);
+    const auto f = [&](const Tensors& in) -> Tensors {
+      const Tensor y = product(in[0], weights, scales) + bias;
+      if (kind == 0) return {tn::gelu(y)};
+      if (kind == 1) return {y + in[1]};
+      if (kind == 2) return {tn::relu(y * in[1])};
+      return {(y * tn::sigmoid(y)).astype(tn::bf16)};
+    };
+    Tensors inputs{normal({m, k})};
+    if (kind == 1 || kind == 2) inputs.push_back(normal({m, n}));
+    const GroupRun run = run_group("eight_bits", f, inputs, pick(3) ? &random_engine() : nullptr);
+    expect_close(run, 0x1p-20, 1);
+    if (HasFailure()) FAIL() << "round " << round;
+  }
+}
+
+// Every kernel of every instruction set that this machine has, and a row's numbers in eight bits.
+TEST(EightBits, AllInstructionSets) {
+  int count;
+  const auto* const* tables = tn::simd::tables(&count);
+  for (int t = 0; t < count; ++t)
+    for (int round = 0; round < 100; ++round) {
+      const std::int64_t depth = 1 + pick(100);
+      const Tensor x = awkward_rows(1, depth);
+      const auto numbers = x.to_vector<float>();
+      std::vector<std::int8_t> need(static_cast<std::size_t>(depth)), got = need;
+      std::int32_t sum = 0, need_sum = 0;
+      const float scale = tn::quantize(numbers.data(), depth, need.data());
+      const float got_scale = tables[t]->quantize(got.data(), numbers.data(), depth, &sum);
+      for (const int byte : need) need_sum += byte;
+      ASSERT_EQ(got, need) << tables[t]->name;
+      ASSERT_EQ(sum, need_sum);
+      ASSERT_TRUE(scale == got_scale || (std::isnan(scale) && std::isnan(got_scale)));
+    }
+}
+
+TEST(EightBits, OthersDecline) {
+  const Tensor w = random_bytes({3, 16, 16, 4}), s = tn::ones({48});
+  const auto f = [&](const Tensors& in) -> Tensors { return {product(in[0], w, s)}; };
+  EXPECT_TRUE(accepts("eight_bits", f, {normal({33, 64})}));
+  EXPECT_FALSE(accepts("product", f, {normal({33, 64})}));
+  EXPECT_FALSE(accepts("tiles", f, {normal({33, 64})}));
+  const auto read = [&](const Tensors& in) -> Tensors { return {product(in[0], w, in[1])}; };
+  EXPECT_FALSE(accepts("eight_bits", read, {normal({33, 64}), s}));
+  const auto plain = [&](const Tensors& in) -> Tensors { return {tn::matmul(in[0], in[1])}; };
+  EXPECT_FALSE(accepts("eight_bits", plain, {normal({33, 64}), normal({64, 48})}));
+}
+
+}  // namespace
