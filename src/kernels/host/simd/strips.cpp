@@ -1,6 +1,6 @@
-// Large matrix products: the right factor in strips of 16 columns, the sums of a few rows by one or
-// two strips in registers over a part of the depth whose strips stay in the first-level cache
-// (Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication).
+// Large matrix products: the right factor in strips of 16 columns, the sums of a few rows by a few
+// vectors of columns in registers over a part of the depth whose strips stay in the first-level
+// cache (Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication).
 #include "parts.h"
 #include "words.h"
 
@@ -10,29 +10,46 @@ namespace {
 constexpr std::int64_t kStrip = 16;  // columns
 constexpr int kStripVectors = 16 / kLanes;
 // The sums fill the register file but for what is multiplied: two vectors a row and 6 or 12 rows,
-// or, of narrow vectors, four and 3.
-constexpr int kStrips = kLanes == 16 ? 2 : 1;
-constexpr int kTileRows = kLanes == 16 ? 12 : kLanes == 8 ? 6 : 3;
+// or, of narrow vectors, four and 3. Fewer vectors have more rows.
+constexpr int kSums = kLanes == 16 ? 24 : 12, kMostRows = 12;
+constexpr int kMostVectors = kLanes == 4 ? 4 : 2;
+constexpr int rows_of(int vectors) {
+  return kSums / vectors < kMostRows ? kSums / vectors : kMostRows;
+}
 constexpr std::int64_t kDepthBytes = 16 << 10;  // of the strips of a part of the depth
 
-// What the sums begin with: numbers of these rows, or the same for all of them.
-struct Start {
-  const float* at;  // nullptr: zeros
-  std::int64_t row;
+// Some rows by vectors of columns, of which the last has so many; pointers to the first of them.
+struct Tile {
+  const float *a, *b, *first, *add;
+  float* to;
+  std::int64_t last;
 };
 
-// `a` and `b` begin at the first word of `depth` ones. Flattened, because a lambda that is called
-// keeps its captures in memory.
-template <class Words, int rows, int strips>
-[[gnu::flatten]] void sum(const float* a, std::int64_t a_row, const float* b,
-                          std::int64_t strip_words, std::int64_t depth, Start start, float* to,
-                          std::int64_t to_row) {
-  constexpr int vectors = strips * kStripVectors;
+// The depth is what costs time: everything else is asked for at run time. Flattened, because a
+// lambda that is called keeps its captures in memory.
+template <class Words, int rows, int vectors>
+[[gnu::flatten, gnu::always_inline]] inline void sum(const StripProduct& p, const Tile& tile) {
+  const auto each = [](auto&& f) {
+    unroll<rows * vectors>([&](int i) { f(i, i / vectors, i % vectors * kLanes); });
+  };
+  const auto is_whole = [](int i) { return (i + 1) % vectors != 0; };
+  const std::int64_t last = tile.last;
   Floats sums[rows * vectors] = {};
-  if (start.at)
-    unroll<rows * vectors>(
-        [&](int i) { sums[i] = load(start.at + i / vectors * start.row + i % vectors * kLanes); });
-  for (std::int64_t k = 0; k < depth; ++k, ++a, b += kStrip) {
+  const auto add = [&](const float* from, std::int64_t from_row) {
+    if (last == kLanes)
+      each([&](int i, int row, int v) { sums[i] += load(from + row * from_row + v); });
+    else
+      each([&](int i, int row, int v) {
+        const float* at = from + row * from_row + v;
+        sums[i] += is_whole(i) ? load(at) : load_part(at, last);
+      });
+  };
+  if (tile.first) each([&](int i, int, int v) { sums[i] = load(tile.first + v); });
+  if (tile.add) add(tile.add, p.add_row);
+  if (p.goes_on) add(tile.to, p.to_row);
+  const float *a = tile.a, *b = tile.b;
+  const std::int64_t a_row = p.a_row_bytes / 4, strip_words = p.strip_words;
+  for (std::int64_t k = p.depth; k > 0; --k, ++a, b += kStrip) {
     Floats right[vectors];
     unroll<vectors>([&](int v) {
       right[v] = load(b + v / kStripVectors * strip_words + v % kStripVectors * kLanes);
@@ -44,60 +61,82 @@ template <class Words, int rows, int strips>
       });
     });
   }
-  unroll<rows * vectors>(
-      [&](int i) { store(to + i / vectors * to_row + i % vectors * kLanes, sums[i]); });
+  if (p.is_positive) each([&](int i, int, int) { sums[i] = at_least(sums[i], Floats{}); });
+  float* const to = tile.to;
+  const std::int64_t to_row = p.to_row;
+  if (last == kLanes)
+    each([&](int i, int row, int v) { store(to + row * to_row + v, sums[i]); });
+  else
+    each([&](int i, int row, int v) {
+      float* at = to + row * to_row + v;
+      is_whole(i) ? store(at, sums[i]) : store_part(at, sums[i], last);
+    });
 }
 
-using Sum = void (*)(const float*, std::int64_t, const float*, std::int64_t, std::int64_t, Start,
-                     float*, std::int64_t);
-template <class Words, int strips, int... rows>
-struct Sums {
-  static constexpr Sum of[] = {nullptr, sum<Words, rows, strips>...};
-};
-template <class Words, int strips>
-Sum sum_of(std::int64_t rows) {
-  if constexpr (kTileRows == 12)
-    return Sums<Words, strips, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12>::of[rows];
-  else if constexpr (kTileRows == 6)
-    return Sums<Words, strips, 1, 2, 3, 4, 5, 6>::of[rows];
-  else
-    return Sums<Words, strips, 1, 2, 3>::of[rows];
+// So many tiles, one below the other.
+template <class Words, int rows, int vectors>
+void sum_all(const StripProduct& p, Tile& tile, std::int64_t count) {
+  const std::int64_t a_rows = rows * (p.a_row_bytes / 4), to_rows = rows * p.to_row;
+  const std::int64_t add_rows = rows * p.add_row;
+  for (; count > 0; --count) {
+    sum<Words, rows, vectors>(p, tile);
+    tile.a += a_rows, tile.to += to_rows;
+    if (tile.add) tile.add += add_rows;
+  }
 }
+
+using Sum = void (*)(const StripProduct&, Tile&, std::int64_t);
+template <class Words, int vectors, int... rows>
+struct Sums {
+  static constexpr Sum of[] = {
+      sum_all<Words, (rows < rows_of(vectors) ? rows : 0) + 1, vectors>...};
+};
+
+// All rows, in tiles of nearly equal height.
+template <class Words, int vectors>
+void multiply_columns(const StripProduct& p, Tile tile) {
+  constexpr auto sums = Sums<Words, vectors, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11>::of;
+  const std::int64_t tiles = (p.rows + rows_of(vectors) - 1) / rows_of(vectors);
+  const std::int64_t rows = p.rows / tiles, higher = p.rows % tiles;
+  if (higher > 0) sums[rows](p, tile, higher);
+  sums[rows - 1](p, tile, tiles - higher);
+}
+
+template <class Words, int... fewer>
+struct Widths {
+  using Run = void (*)(const StripProduct&, Tile);
+  static constexpr Run of[] = {multiply_columns<Words, (fewer < kMostVectors ? fewer : 0) + 1>...};
+};
 
 template <class Words>
 void multiply(const StripProduct& p) {
-  const auto* a = static_cast<const float*>(p.a);
-  const std::int64_t a_row = p.a_row_bytes / 4;
-  const std::int64_t most = kDepthBytes / (kStrips * kStrip * 4);
-  // Parts of the depth, and tiles of rows, of nearly equal size.
-  const std::int64_t parts = (p.depth + most - 1) / most;
-  const std::int64_t tiles = (p.rows + kTileRows - 1) / kTileRows;
-  for (std::int64_t part = 0; part < parts; ++part) {
-    const std::int64_t begin = p.depth * part / parts, end = p.depth * (part + 1) / parts;
-    for (std::int64_t strip = 0; strip < p.strip_count; strip += kStrips) {
-      const bool is_whole = strip + kStrips <= p.strip_count;
-      const float* b = p.strips + strip * p.strip_words + begin * kStrip;
-      for (std::int64_t tile = 0, row = 0; tile < tiles; ++tile) {
-        const std::int64_t next = p.rows * (tile + 1) / tiles;
-        float* to = p.to + row * p.to_row + strip * kStrip;
-        const Start start = part > 0  ? Start{to, p.to_row}
-                            : p.first ? Start{p.first + strip * kStrip, 0}
-                                      : Start{nullptr, 0};
-        (is_whole ? sum_of<Words, kStrips>(next - row) : sum_of<Words, 1>(next - row))(
-            a + row * a_row + begin, a_row, b, p.strip_words, end - begin, start, to, p.to_row);
-        row = next;
-      }
-    }
+  for (std::int64_t column = 0, vectors; column < p.columns; column += vectors * kLanes) {
+    const std::int64_t left = p.columns - column, all = (left + kLanes - 1) / kLanes;
+    vectors = all < kMostVectors ? all : kMostVectors;
+    const std::int64_t last = left - (vectors - 1) * kLanes;
+    Widths<Words, 0, 1, 2, 3>::of[vectors - 1](
+        p, {static_cast<const float*>(p.a), p.strips + column / kStrip * p.strip_words,
+            p.first ? p.first + column : nullptr, p.add ? p.add + column : nullptr, p.to + column,
+            last < kLanes ? last : kLanes});
   }
+}
+
+// Runs of floats, each with whole vectors, of which the next one overwrites what is too much.
+void gather(float* to, const float* from, const std::int64_t* offsets, std::int64_t count,
+            std::int64_t length) {
+  for (std::int64_t run = 0; run < count; ++run, to += length)
+    for (std::int64_t i = 0; i < length; i += kLanes) store(to + i, load(from + offsets[run] + i));
 }
 
 }  // namespace
 
 void fill_strips(Table& table) {
   table.multiply = multiply<Singles>;
+  table.multiply_depth = kDepthBytes / (kMostVectors * kLanes * 4);
 #if defined(__AVX512BF16__)
   table.multiply_pairs = multiply<Pairs>;
 #endif
+  table.gather = gather;
 }
 
 }  // namespace tensor::simd::TENSOR_SIMD_ISA

@@ -46,7 +46,8 @@ struct Instruction {
 };
 
 /// A part of a large product: some rows by a number of strips, which are 16 columns of the right
-/// factor each, as words [depth, 16].
+/// factor each, as words [depth, 16]. With `goes_on`, a further part of the depth of sums that are
+/// there already.
 struct StripProduct {
   const void* a = nullptr;  // rows of `depth` words
   std::int64_t a_row_bytes = 0, rows = 0;
@@ -56,8 +57,15 @@ struct StripProduct {
   const float* first = nullptr;  // what sums begin with, a number a column; nullptr: zeros
   float* to = nullptr;           // [rows, strip_count * 16] sums
   std::int64_t to_row = 0;       // floats
-  const void* next = nullptr;    // what is soon read, to be brought nearer: lines of 64 bytes
-  std::int64_t next_lines = 0;   // in every 16 words of the depth of a pair of strips
+  // By vector instructions only:
+  std::int64_t columns = 0;    // of `to`, which may be fewer
+  const float* add = nullptr;  // what sums begin with beside `first`, of each row; nullptr: nothing
+  std::int64_t add_row = 0;    // floats
+  bool goes_on = false;
+  bool is_positive = false;  // negative results become 0
+  // By tile instructions only:
+  const void* next = nullptr;   // what is soon read, to be brought nearer: lines of 64 bytes
+  std::int64_t next_lines = 0;  // in every 16 words of the depth of a pair of strips
 };
 
 struct Table {
@@ -101,6 +109,11 @@ struct Table {
   /// and a depth of whole 16 words.
   using Multiply = void (*)(const StripProduct& product);
   Multiply multiply, multiply_pairs, multiply_tiles;
+  std::int64_t multiply_depth;  // words that go best by vectors at a time
+  /// `count` runs of `length` floats, from the offsets, one after the other. Up to a vector behind
+  /// each run is read, and behind the last one written.
+  void (*gather)(float* to, const float* from, const std::int64_t* offsets, std::int64_t count,
+                 std::int64_t length);
   /// Rows of `depth` words as the columns of a panel, the rest of which becomes 0.
   void (*pack_columns)(float* panel, std::int64_t width, const float* rows, std::int64_t row_stride,
                        std::int64_t count, std::int64_t depth);

@@ -1,0 +1,86 @@
+#include "src/kernels/cpu/product/blocking.h"
+
+#include <algorithm>
+
+namespace tensor::cpu {
+namespace {
+
+constexpr std::int64_t kMostStrips = 16;
+// With tiles, rows and weights of a thread's work at a time together fit a second-level cache of
+// 2 MiB.
+constexpr std::int64_t kTileRowBytes = 1 << 20, kTileStripBytes = 200 << 10;
+// Sums that are not made where the result lies stay in the second-level cache, or, where there is
+// little to multiply for each of them, in the first-level one.
+constexpr std::int64_t kSumBytes = 64 << 10, kFewSumBytes = 16 << 10;
+constexpr std::int64_t kLeastRows = 36;  // tiles of 12, 6 or 3 rows
+constexpr std::int64_t kTasks = 4;       // for every thread, to be taken over by idle ones
+constexpr double kLeastParallel = 1 << 20, kLeastTask = 1 << 18;  // multiplications
+
+// Strips of a group, which rows meet again and again, stay in the second-level cache.
+void choose_tiles(const ProductSize& size, std::int64_t most_rows, Blocking& b) {
+  const std::int64_t strips = ceil_div(size.columns, kStrip), row_bytes = size.depth_words * 4;
+  const std::int64_t fitting = kTileStripBytes / (row_bytes * kStrip) / 2 * 2;
+  b.strips_at_once = std::min(std::clamp<std::int64_t>(fitting, 2, kMostStrips), strips);
+  b.block_rows = most_rows;
+  b.depth_words = size.depth_words;
+  const std::int64_t blocks = ceil_div(size.rows, b.block_rows);
+  std::int64_t part = std::clamp<std::int64_t>(kTileRowBytes / row_bytes / b.block_rows, 1, blocks);
+  // Rows that are gathered should not be gathered by several threads.
+  if (!size.in_place && blocks >= b.threads) part = std::min(part, ceil_div(blocks, b.threads));
+  b.part_rows = part * b.block_rows;
+  b.row_parts = ceil_div(blocks, part);
+  const std::int64_t groups = ceil_div(strips, b.strips_at_once);
+  if (b.row_parts * size.bundles < (size.in_place ? 4 : 1) * b.threads)
+    b.column_parts = std::min<std::int64_t>(groups, size.in_place ? groups : b.threads);
+  // What stays in the cache needs not be brought there.
+  if (strips * row_bytes * kStrip > kTileRowBytes)
+    b.next_lines = ceil_div(b.block_rows, std::min(part, blocks));
+}
+
+// A part of the depth of all rows of a block stays in the second-level cache. Each block of rows is
+// a task, or some columns of it.
+void choose_vectors(const ProductSize& size, std::int64_t most_rows, double work, Blocking& b) {
+  const std::int64_t strips = ceil_div(size.columns, kStrip),
+                     most_depth = simd::table().multiply_depth;
+  const std::int64_t parts = ceil_div(size.depth_words, most_depth);
+  b.depth_words = ceil_div(size.depth_words, parts);
+  const bool goes_through_cache = !size.is_direct || size.has_program;
+  // What is gathered part by part is gathered anew for other strips.
+  if (goes_through_cache)
+    b.strips_at_once = std::min(strips, kFewStrips);
+  else
+    b.strips_at_once = size.in_place || parts == 1 ? std::min(strips, kMostStrips) : strips;
+  // Short rows are many at a time.
+  std::int64_t most = most_rows * std::clamp<std::int64_t>(most_depth / size.depth_words, 1, 4);
+  if (goes_through_cache) {
+    const std::int64_t bytes = parts == 1 ? kFewSumBytes : kSumBytes;
+    most = std::clamp(bytes / (4 * kStrip * b.strips_at_once), kLeastRows, most);
+  }
+  std::int64_t wanted = 1;
+  if (b.threads > 1)
+    wanted = ceil_div(std::min(kTasks * b.threads, static_cast<std::int64_t>(work / kLeastTask)),
+                      size.bundles);
+  std::int64_t blocks = ceil_div(size.rows, most);
+  blocks = std::max(blocks, std::min(wanted, ceil_div(size.rows, kLeastRows)));
+  b.block_rows = b.part_rows = ceil_div(size.rows, blocks);
+  b.row_parts = ceil_div(size.rows, b.block_rows);
+  if (b.row_parts < wanted && !(size.is_direct && size.has_program))
+    b.column_parts = std::min(ceil_div(wanted, b.row_parts), ceil_div(strips, 2));
+  b.strips_at_once = std::min(b.strips_at_once, ceil_div(strips, b.column_parts));
+}
+
+}  // namespace
+
+Blocking blocking_of(const ProductSize& size, const Unit& unit, const Machine& machine) {
+  Blocking b;
+  const double work = static_cast<double>(size.rows) * static_cast<double>(size.columns) *
+                      static_cast<double>(size.bundles) * static_cast<double>(size.depth_words);
+  b.threads = work < kLeastParallel ? 1 : machine.threads;
+  if (unit.is_tiles)
+    choose_tiles(size, unit.most_rows, b);
+  else
+    choose_vectors(size, unit.most_rows, work, b);
+  return b;
+}
+
+}  // namespace tensor::cpu

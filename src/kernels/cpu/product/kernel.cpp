@@ -1,0 +1,322 @@
+#include "src/kernels/cpu/product/kernel.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/core/parallel.h"
+#include "src/core/storage.h"
+#include "src/core/view.h"
+#include "src/kernels/cpu/blocks/program.h"
+#include "src/kernels/cpu/product/blocking.h"
+#include "src/trace/derived.h"
+#include "tensor/creation.h"
+#include "tensor/io.h"
+
+namespace tensor::cpu {
+namespace {
+
+// Rows as far apart as this lie in the same lines of the first-level cache, and their words of one
+// step of the depth push each other out.
+constexpr std::int64_t kAlias = 4096;
+
+class ProductKernel : public Kernel {
+ public:
+  ProductKernel(const LaidOutGraph& laid, const Group& group, const AnchoredProduct& product,
+                const Machine& machine, const Unit& unit)
+      : ProductKernel(laid, group, product, machine, unit, laid.graph[product.anchor]) {}
+
+  ProductKernel(const LaidOutGraph& laid, const Group& group, const AnchoredProduct& product,
+                const Machine& machine, const Unit& unit, const Node& node)
+      : unit_(unit),
+        numbers_(laid.graph.type(node.inputs[1]).dtype, unit.taken),
+        rows_(rows_of(node, layout(laid, node.inputs[0]), layout(laid, node.inputs[1]), numbers_)),
+        strips_(layout(laid, node.inputs[1]), node, layout(laid, node.inputs[0]), rows_->depth(),
+                unit, numbers_) {
+    const Graph& graph = laid.graph;
+    left_ = operand(group, node.inputs[0]);
+    right_ = operand(group, node.inputs[1]);
+    // From the channels that a bundle reads to the next one's.
+    if (node.op == Op::conv2d)
+      bundle_bytes_ = numbers_.stored_bytes() * layout(laid, node.inputs[0]).strides[1] *
+                      layout(laid, node.inputs[1]).shape[1] * strips_.bundles().groups;
+    place_result(laid, group, product);
+    choose_blocks(product, machine);
+    if (!product.epilogue.nodes.empty()) {
+      for (const ValueId id : product.epilogue.reads)
+        operands_.push_back(id == product.sums ? 0 : operand(group, id));
+      epilogue_.emplace(
+          laid, product.epilogue, *block_shape_of(graph, product.epilogue), product.sums,
+          BlockProgram::TileSize{blocks_.block_rows, pitch_, column_axis(graph, product)});
+    }
+    if (product.bias >= 0) copy_bias(graph[product.bias].constant);
+    if (graph.is_constant(node.inputs[1]))
+      packed_ = packed_constant(graph, graph[node.inputs[1]].constant);
+    else
+      packed_bytes_ = strips_.count() * strips_.words() * 4;
+    place_scratch();
+  }
+
+  void run(std::span<std::byte* const> operands, std::byte* scratch) const override {
+    const bool is_packed = packed_.defined();
+    const auto* strips =
+        reinterpret_cast<const float*>(is_packed ? detail::stored(packed_).first() : scratch);
+    if (!is_packed)
+      pack_all(operands[right_], reinterpret_cast<float*>(scratch), scratch + packed_bytes_,
+               thread_bytes_);
+    const std::int64_t row_parts = blocks_.row_parts, column_parts = blocks_.column_parts;
+    const std::int64_t of_bundle = row_parts * column_parts;
+    parallel_for(
+        blocks_.threads, of_bundle * strips_.bundles().count, [&](std::int64_t task, int thread) {
+          const std::int64_t bundle = task / of_bundle, part = task % column_parts;
+          const std::int64_t row = task % of_bundle / column_parts * blocks_.part_rows;
+          const std::int64_t count = strips_.in_bundle(), first = bundle * count;
+          run_part(
+              {operands, strips, scratch + packed_bytes_ + thread_bytes_ * thread, bundle},
+              {row, std::min(row + blocks_.part_rows, row_count_)},
+              {first + count * part / column_parts, first + count * (part + 1) / column_parts});
+        });
+  }
+  std::size_t scratch_bytes() const override {
+    return static_cast<std::size_t>(packed_bytes_ + thread_bytes_ * blocks_.threads);
+  }
+  std::vector<Tensor> constants() const override {
+    return packed_.defined() ? std::vector<Tensor>{packed_} : std::vector<Tensor>();
+  }
+  std::string description() const override {
+    return std::string(unit_.is_tiles ? "tiles, " : "vectors, ") +
+           std::to_string(blocks_.part_rows) + " x " + std::to_string(pitch_) + " at a time" +
+           (in_place_ ? "" : ", rows gathered") + (first_.empty() ? "" : ", bias") +
+           (add_ ? ", added" : "") + (is_positive_ ? ", relu" : "") +
+           (epilogue_ ? ", " + std::to_string(epilogue_->instruction_count()) + " instructions"
+                      : "");
+  }
+
+ private:
+  // One task's surroundings.
+  struct Place {
+    std::span<std::byte* const> operands;
+    const float* strips;
+    std::byte* scratch;
+    std::int64_t bundle;
+  };
+
+  static const Layout& layout(const LaidOutGraph& laid, ValueId id) { return laid.layouts[at(id)]; }
+  static std::size_t operand(const Group& group, ValueId id) {
+    return static_cast<std::size_t>(std::find(group.reads.begin(), group.reads.end(), id) -
+                                    group.reads.begin());
+  }
+
+  static std::unique_ptr<ProductRows> rows_of(const Node& node, const Layout& left,
+                                              const Layout& right, const Numbers& numbers) {
+    if (node.op != Op::conv2d) return matrix_rows(left, node.type.shape, numbers);
+    return window_rows(left, node, right.shape,
+                       right.shape[1] * bundles_of(node, right.shape).groups, numbers);
+  }
+
+  void place_result(const LaidOutGraph& laid, const Group& group, const AnchoredProduct& product) {
+    result_ = group.reads.size();
+    dtype_ = laid.graph.type(product.result).dtype;
+    Shape shape = laid.graph.type(product.result).shape;
+    Strides strides = layout(laid, product.result).strides;
+    const int axis = column_axis(laid.graph, product);
+    column_ = strides[axis];
+    shape.erase(axis), strides.erase(axis);
+    row_count_ = num_elements(shape);
+    result_rows_ = Access(shape, strides);
+    is_positive_ = product.is_positive;
+    if (product.added < 0) return;
+    add_ = operand(group, product.added);
+    strides = layout(laid, product.added).strides;
+    strides.erase(axis);
+    add_row_ = Access(shape, strides).stride().value();
+  }
+
+  void choose_blocks(const AnchoredProduct& product, const Machine& machine) {
+    const auto stride = rows_->row_bytes();
+    in_place_ = stride && rows_->depth() == strips_.depth() &&
+                (unit_.is_tiles || *stride % kAlias != 0 || row_count_ == 1);
+    ProductSize size{row_count_, strips_.columns(), strips_.bundles().count, strips_.depth_words(),
+                     in_place_};
+    size.has_program = !product.epilogue.nodes.empty();
+    // Sums are made where the result lies if nothing else is done with them, or with all columns.
+    const auto row = result_rows_.stride();
+    const bool is_even = strips_.columns() % kStrip == 0;
+    size.is_direct = dtype_ == f32 && column_ == 1 && row && (!unit_.is_tiles || is_even);
+    if (size.has_program)
+      size.is_direct = size.is_direct && is_even && *row == strips_.columns() &&
+                       (unit_.is_tiles || strips_.count() <= kFewStrips);
+    blocks_ = blocking_of(size, unit_, machine);
+    pitch_ = blocks_.strips_at_once * kStrip;
+    is_direct_ = size.is_direct && (!size.has_program || pitch_ == strips_.columns());
+    gathers_parts_ = !in_place_ && blocks_.depth_words < strips_.depth_words();
+    // Rows of a multiple of 1 KiB would meet in the same lines of the cache.
+    const std::int64_t row_bytes = blocks_.depth_words * 4;
+    row_pitch_ = row_bytes + (row_bytes % 1024 == 0 ? 64 : 0);
+  }
+
+  void copy_bias(const Tensor& bias) {
+    first_.assign(static_cast<std::size_t>(strips_.count() * kStrip), 0.0f);
+    const std::vector<float> values = bias.to_vector<float>();
+    for (std::int64_t strip = 0; strip < strips_.count(); ++strip)
+      std::copy_n(values.begin() + strips_.column(strip), columns_of(strip, 1),
+                  first_.begin() + strip * kStrip);
+  }
+
+  Tensor packed_constant(const Graph& graph, const Tensor& weights) const {
+    return derived(graph, strips_.text(), {weights}, [&] {
+      const Tensor result = empty({strips_.count(), strips_.words()}, f32);
+      const std::int64_t room = strips_.room();
+      const auto rooms = detail::allocate(room * blocks_.threads);
+      pack_all(detail::stored(weights).first(),
+               reinterpret_cast<float*>(detail::stored(result).first()), rooms->data, room);
+      forget_pages(weights);
+      return result;
+    });
+  }
+
+  void pack_all(const std::byte* from, float* to, std::byte* rooms, std::int64_t room) const {
+    parallel_for(blocks_.threads, strips_.count(), [&](std::int64_t strip, int thread) {
+      strips_.pack(from, strip, to + strip * strips_.words(), rooms + room * thread);
+    });
+  }
+
+  void place_scratch() {
+    const auto take = [&](std::int64_t bytes) {
+      const std::int64_t offset = thread_bytes_;
+      thread_bytes_ += round_up(bytes, 64);
+      return offset;
+    };
+    const std::int64_t packing = packed_bytes_ > 0 ? strips_.room() : 0;
+    const std::int64_t rows = in_place_ ? 0 : blocks_.part_rows * row_pitch_ + kGatherSlack;
+    gathered_ = take(std::max(rows, packing));
+    sums_ = take(is_direct_ ? 0 : blocks_.block_rows * pitch_ * 4);
+    program_ = take(epilogue_ ? epilogue_->tile_floats() * 4 : 0);
+  }
+
+  // Rows with zeros behind them, up to a whole step.
+  void gather(const Place& place, const Range& rows, const Range& words) const {
+    const std::int64_t per_word = 4 / numbers_.taken_bytes();
+    const Range depth{words.begin * per_word, std::min(words.end * per_word, rows_->depth())};
+    std::byte* to = place.scratch + gathered_;
+    rows_->gather(place.operands[left_] + place.bundle * bundle_bytes_, rows, depth, to,
+                  row_pitch_);
+    const std::int64_t used = numbers_.taken_bytes() * depth.size(), whole = 4 * words.size();
+    if (used == whole) return;
+    for (std::int64_t row = rows.begin; row < rows.end; ++row, to += row_pitch_)
+      std::memset(to + used, 0, static_cast<std::size_t>(whole - used));
+  }
+
+  void run_part(const Place& place, const Range& rows, const Range& strips) const {
+    simd::StripProduct p;
+    const std::byte* left = place.scratch + gathered_;
+    p.a_row_bytes = row_pitch_;
+    if (in_place_) {
+      p.a_row_bytes = *rows_->row_bytes();
+      left = place.operands[left_] + place.bundle * bundle_bytes_ + rows.begin * p.a_row_bytes;
+    } else if (!gathers_parts_) {
+      gather(place, rows, {0, strips_.depth_words()});
+    }
+    p.strip_words = strips_.words();
+    p.next_lines = blocks_.next_lines;
+    p.to_row = is_direct_ ? result_rows_.stride().value() : pitch_;
+    for (Range group{strips.begin, 0}; group.begin < strips.end; group.begin = group.end) {
+      group.end = std::min(group.begin + blocks_.strips_at_once, strips.end);
+      p.strip_count = group.size();
+      p.next = place.strips + group.end * strips_.words();
+      for (std::int64_t row = rows.begin; row < rows.end; row += blocks_.block_rows) {
+        p.rows = std::min(blocks_.block_rows, rows.end - row);
+        p.a = left + (row - rows.begin) * p.a_row_bytes;
+        run_block(place, row, group, p);
+        p.next = static_cast<const std::byte*>(p.next) +
+                 4 * p.next_lines * strips_.depth_words() * ceil_div(p.strip_count, 2);
+      }
+    }
+  }
+
+  // The sums of some rows and strips, part of the depth by part, and what follows.
+  void run_block(const Place& place, std::int64_t row, const Range& strips,
+                 simd::StripProduct p) const {
+    const std::int64_t column = strips_.column(strips.begin);
+    const std::int64_t columns = columns_of(strips.begin, strips.size());
+    auto* const result = reinterpret_cast<float*>(place.operands[result_]);
+    p.to = is_direct_ ? result + row * p.to_row + column
+                      : reinterpret_cast<float*>(place.scratch + sums_);
+    p.columns = is_direct_ || add_ ? columns
+                                   : std::min(round_up(columns, std::int64_t{simd::table().lanes}),
+                                              strips.size() * kStrip);
+    p.first = first_.empty() ? nullptr : first_.data() + strips.begin * kStrip;
+    if (add_) {
+      p.add = reinterpret_cast<const float*>(place.operands[*add_]) + row * add_row_ + column;
+      p.add_row = add_row_;
+    }
+    const auto* const a = static_cast<const std::byte*>(p.a);
+    const float* const first_strip = place.strips + strips.begin * strips_.words();
+    for (Range depth{0, 0}; depth.begin < strips_.depth_words(); depth.begin = depth.end) {
+      depth.end = std::min(depth.begin + blocks_.depth_words, strips_.depth_words());
+      if (gathers_parts_)
+        gather(place, {row, row + p.rows}, depth);
+      else
+        p.a = a + 4 * depth.begin;
+      p.strips = first_strip + depth.begin * kStrip;
+      p.depth = depth.size();
+      p.is_positive = is_positive_ && depth.end == strips_.depth_words();
+      unit_.multiply(p);
+      p.first = p.add = nullptr;
+      p.goes_on = true;
+    }
+    finish(place, {row, p.rows, column, columns}, p.to);
+  }
+
+  std::int64_t columns_of(std::int64_t strip, std::int64_t count) const {
+    return std::min(count * kStrip, strips_.columns() - strip % strips_.in_bundle() * kStrip);
+  }
+
+  // The epilogue, and the way to the result.
+  void finish(const Place& place, const BlockProgram::Block& block, float* sums) const {
+    if (epilogue_) {
+      std::byte* own[kMaxSlots];
+      for (std::size_t i = 0; i < operands_.size(); ++i) own[i] = place.operands[operands_[i]];
+      epilogue_->run_tile(block, pitch_, sums, {own, operands_.size()},
+                          reinterpret_cast<float*>(place.scratch + program_));
+    }
+    if (is_direct_) return;
+    const auto store = simd::table().store[static_cast<int>(dtype_)];
+    std::byte* to = place.operands[result_] + block.column * column_ * item_size(dtype_);
+    result_rows_.walk(
+        block.row, block.rows, [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
+          for (std::int64_t i = 0; i < count; ++i, sums += pitch_)
+            store(to + (offset + i * stride) * item_size(dtype_), column_, sums, block.columns);
+        });
+  }
+
+  Unit unit_;
+  Numbers numbers_;
+  std::unique_ptr<ProductRows> rows_;
+  Strips strips_;
+  Tensor packed_;             // constant weights
+  std::vector<float> first_;  // the bias, or empty
+  std::optional<BlockProgram> epilogue_;
+  std::vector<std::size_t> operands_;              // of the epilogue
+  std::size_t left_ = 0, right_ = 0, result_ = 0;  // operands
+  std::optional<std::size_t> add_;                 // the operand that sums begin with
+  std::int64_t add_row_ = 0, bundle_bytes_ = 0;
+  Access result_rows_;
+  std::int64_t column_ = 1;  // the result's stride
+  DType dtype_ = f32;
+  std::int64_t row_count_ = 0;
+  bool in_place_ = false, gathers_parts_ = false, is_direct_ = false, is_positive_ = false;
+  Blocking blocks_;
+  std::int64_t pitch_ = 1, row_pitch_ = 0;
+  // In bytes: weights packed in each run, the scratch of one thread, and where its parts begin.
+  std::int64_t packed_bytes_ = 0, thread_bytes_ = 0, gathered_ = 0, sums_ = 0, program_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> product_kernel(const LaidOutGraph& laid, const Group& group,
+                                       const AnchoredProduct& product, const Machine& machine,
+                                       const Unit& unit) {
+  return std::make_unique<ProductKernel>(laid, group, product, machine, unit);
+}
+
+}  // namespace tensor::cpu
