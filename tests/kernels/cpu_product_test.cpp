@@ -196,6 +196,63 @@ TEST_P(Products, Convolutions) {
   }
 }
 
+// Large windows, of which a part of the depth is gathered at a time, and the ends of images.
+TEST_P(Products, LargeConvolutions) {
+  struct Case {
+    std::int64_t in, out, size, kernel, stride, padding, groups;
+  };
+  const Kind on = GetParam();
+  for (const Case& c :
+       {Case{300, 40, 9, 3, 1, 1, 1}, Case{3, 70, 61, 7, 2, 3, 1}, Case{3, 33, 64, 16, 16, 0, 1},
+        Case{130, 300, 7, 3, 1, 1, 1}, Case{64, 24, 30, 1, 2, 0, 1}, Case{512, 96, 8, 3, 2, 1, 2},
+        Case{8, 300, 40, 1, 1, 0, 1}, Case{48, 520, 5, 3, 1, 2, 1}}) {
+    const int kind = pick(kEpilogues);
+    const Tensor x = narrow({1 + pick(2), c.in, c.size, c.size + pick(3)}, on.dtype);
+    const Tensor weight = narrow({c.out, c.in / c.groups, c.kernel, c.kernel}, on.dtype);
+    const Tensor bias = wide({c.out, 1, 1});
+    const tn::Conv2dOptions options = {c.stride, c.padding, 1, c.groups};
+    const Tensor whole = wide(tn::conv2d(x, weight, {}, options).shape());
+    const auto f = [&](const Tensors& t, tn::DType dtype) {
+      const Tensor w = dtype == tn::f64 ? weight.astype(tn::f64) : weight;
+      return with_epilogue(kind, tn::conv2d(t[0], w, {}, options), 1, t[1], t[2], bias, dtype,
+                           on.dtype);
+    };
+    expect_right(on, f, {x, wide({c.out, 1, 1}), whole}, c.in / c.groups * c.kernel * c.kernel,
+                 false, growth_of(kind, whole));
+    if (HasFailure()) FAIL() << "kind " << kind << " weights " << weight.shape();
+  }
+}
+
+TEST_P(Products, DepthwiseConvolutions) {
+  Kind on = GetParam();
+  if (on.family == std::string("tiles")) GTEST_SKIP() << "has no tiles";
+  on.family = "depthwise";
+  for (int round = 0; round < 150; ++round) {
+    const bool is_exact = pick(2);
+    const int kind = is_exact ? pick(2) : pick(kEpilogues);
+    const auto random = [&](const Shape& shape) {
+      return is_exact ? digits(shape, on.dtype) : narrow(shape, on.dtype);
+    };
+    const std::int64_t channels = one_of({2, 7, 8, 16, 24, 33, 72});
+    const std::int64_t kh = one_of({1, 2, 3, 5, 7}), kw = pick(2) ? kh : one_of({1, 3, 4});
+    tn::Conv2dOptions options{1 + pick(2), kh / 2, 1, channels};
+    if (pick(3) == 0)
+      options = {
+          {1 + pick(3), 1 + pick(3)}, {pick(3), pick(5)}, {1 + pick(2), 1 + pick(2)}, channels};
+    const Tensor x = random({1 + pick(2), channels, 13 + pick(9), 13 + pick(30)});
+    const Tensor weight = random({channels, 1, kh, kw}), bias = wide({channels, 1, 1});
+    const Tensor whole = wide(tn::conv2d(x, weight, {}, options).shape());
+    const auto f = [&](const Tensors& t, tn::DType dtype) {
+      const Tensor w = dtype == tn::f64 ? weight.astype(tn::f64) : weight;
+      return with_epilogue(kind, tn::conv2d(t[0], w, {}, options), 1, t[1], t[2], bias, dtype,
+                           on.dtype);
+    };
+    expect_right(on, f, {x, wide({channels, 1, 1}), whole}, kh * kw, is_exact,
+                 growth_of(kind, whole));
+    if (HasFailure()) FAIL() << "round " << round << " weights " << weight.shape();
+  }
+}
+
 TEST(ProductFamilies, Decline) {
   const Tensor x = narrow({33, 64}), w = narrow({64, 48});
   const auto declines = [](const tn::TensorFunction& f, const Tensors& in) {

@@ -15,9 +15,9 @@ namespace tensor::cpu {
 std::span<const Family> cpu_families() {
   static const std::vector<Family> table = {
 #ifdef TENSOR_WITH_ONEDNN
-      kGemm,        kConv,
+      kGemm,      kConv,
 #endif
-      kTileProduct, kProduct, kAttention, kRow, kPointwise, kImage, kCopy, kReference,
+      kDepthwise, kTileProduct, kProduct, kAttention, kRow, kPointwise, kImage, kCopy, kReference,
   };
   return table;
 }

@@ -6,8 +6,8 @@
 #include "src/core/parallel.h"
 #include "src/core/storage.h"
 #include "src/core/view.h"
-#include "src/kernels/cpu/blocks/program.h"
 #include "src/kernels/cpu/product/blocking.h"
+#include "src/kernels/cpu/product/result.h"
 #include "src/trace/derived.h"
 #include "tensor/creation.h"
 #include "tensor/io.h"
@@ -31,23 +31,17 @@ class ProductKernel : public Kernel {
         numbers_(laid.graph.type(node.inputs[1]).dtype, unit.taken),
         rows_(rows_of(node, layout(laid, node.inputs[0]), layout(laid, node.inputs[1]), numbers_)),
         strips_(layout(laid, node.inputs[1]), node, layout(laid, node.inputs[0]), rows_->depth(),
-                unit, numbers_) {
+                unit, numbers_),
+        result_(laid, group, product),
+        left_(operand_of(group, node.inputs[0])),
+        right_(operand_of(group, node.inputs[1])) {
     const Graph& graph = laid.graph;
-    left_ = operand(group, node.inputs[0]);
-    right_ = operand(group, node.inputs[1]);
     // From the channels that a bundle reads to the next one's.
     if (node.op == Op::conv2d)
       bundle_bytes_ = numbers_.stored_bytes() * layout(laid, node.inputs[0]).strides[1] *
                       layout(laid, node.inputs[1]).shape[1] * strips_.bundles().groups;
-    place_result(laid, group, product);
-    choose_blocks(product, machine);
-    if (!product.epilogue.nodes.empty()) {
-      for (const ValueId id : product.epilogue.reads)
-        operands_.push_back(id == product.sums ? 0 : operand(group, id));
-      epilogue_.emplace(
-          laid, product.epilogue, *block_shape_of(graph, product.epilogue), product.sums,
-          BlockProgram::TileSize{blocks_.block_rows, pitch_, column_axis(graph, product)});
-    }
+    choose_blocks(machine);
+    result_.plan(laid, blocks_.block_rows, pitch_);
     if (product.bias >= 0) copy_bias(graph[product.bias].constant);
     if (graph.is_constant(node.inputs[1]))
       packed_ = packed_constant(graph, graph[node.inputs[1]].constant);
@@ -72,7 +66,7 @@ class ProductKernel : public Kernel {
           const std::int64_t count = strips_.in_bundle(), first = bundle * count;
           run_part(
               {operands, strips, scratch + packed_bytes_ + thread_bytes_ * thread, bundle},
-              {row, std::min(row + blocks_.part_rows, row_count_)},
+              {row, std::min(row + blocks_.part_rows, result_.rows())},
               {first + count * part / column_parts, first + count * (part + 1) / column_parts});
         });
   }
@@ -85,10 +79,7 @@ class ProductKernel : public Kernel {
   std::string description() const override {
     return std::string(unit_.is_tiles ? "tiles, " : "vectors, ") +
            std::to_string(blocks_.part_rows) + " x " + std::to_string(pitch_) + " at a time" +
-           (in_place_ ? "" : ", rows gathered") + (first_.empty() ? "" : ", bias") +
-           (add_ ? ", added" : "") + (is_positive_ ? ", relu" : "") +
-           (epilogue_ ? ", " + std::to_string(epilogue_->instruction_count()) + " instructions"
-                      : "");
+           (in_place_ ? "" : ", rows gathered") + result_.description();
   }
 
  private:
@@ -101,11 +92,6 @@ class ProductKernel : public Kernel {
   };
 
   static const Layout& layout(const LaidOutGraph& laid, ValueId id) { return laid.layouts[at(id)]; }
-  static std::size_t operand(const Group& group, ValueId id) {
-    return static_cast<std::size_t>(std::find(group.reads.begin(), group.reads.end(), id) -
-                                    group.reads.begin());
-  }
-
   static std::unique_ptr<ProductRows> rows_of(const Node& node, const Layout& left,
                                               const Layout& right, const Numbers& numbers) {
     if (node.op != Op::conv2d) return matrix_rows(left, node.type.shape, numbers);
@@ -113,35 +99,17 @@ class ProductKernel : public Kernel {
                        right.shape[1] * bundles_of(node, right.shape).groups, numbers);
   }
 
-  void place_result(const LaidOutGraph& laid, const Group& group, const AnchoredProduct& product) {
-    result_ = group.reads.size();
-    dtype_ = laid.graph.type(product.result).dtype;
-    Shape shape = laid.graph.type(product.result).shape;
-    Strides strides = layout(laid, product.result).strides;
-    const int axis = column_axis(laid.graph, product);
-    column_ = strides[axis];
-    shape.erase(axis), strides.erase(axis);
-    row_count_ = num_elements(shape);
-    result_rows_ = Access(shape, strides);
-    is_positive_ = product.is_positive;
-    if (product.added < 0) return;
-    add_ = operand(group, product.added);
-    strides = layout(laid, product.added).strides;
-    strides.erase(axis);
-    add_row_ = Access(shape, strides).stride().value();
-  }
-
-  void choose_blocks(const AnchoredProduct& product, const Machine& machine) {
+  void choose_blocks(const Machine& machine) {
     const auto stride = rows_->row_bytes();
     in_place_ = stride && rows_->depth() == strips_.depth() &&
-                (unit_.is_tiles || *stride % kAlias != 0 || row_count_ == 1);
-    ProductSize size{row_count_, strips_.columns(), strips_.bundles().count, strips_.depth_words(),
-                     in_place_};
-    size.has_program = !product.epilogue.nodes.empty();
+                (unit_.is_tiles || *stride % kAlias != 0 || result_.rows() == 1);
+    ProductSize size{result_.rows(), strips_.columns(), strips_.bundles().count,
+                     strips_.depth_words(), in_place_};
+    size.has_program = result_.has_program();
     // Sums are made where the result lies if nothing else is done with them, or with all columns.
-    const auto row = result_rows_.stride();
+    const auto row = result_.row_stride();
     const bool is_even = strips_.columns() % kStrip == 0;
-    size.is_direct = dtype_ == f32 && column_ == 1 && row && (!unit_.is_tiles || is_even);
+    size.is_direct = row && (!unit_.is_tiles || is_even);
     if (size.has_program)
       size.is_direct = size.is_direct && is_even && *row == strips_.columns() &&
                        (unit_.is_tiles || strips_.count() <= kFewStrips);
@@ -190,7 +158,7 @@ class ProductKernel : public Kernel {
     const std::int64_t rows = in_place_ ? 0 : blocks_.part_rows * row_pitch_ + kGatherSlack;
     gathered_ = take(std::max(rows, packing));
     sums_ = take(is_direct_ ? 0 : blocks_.block_rows * pitch_ * 4);
-    program_ = take(epilogue_ ? epilogue_->tile_floats() * 4 : 0);
+    program_ = take(result_.scratch_bytes());
   }
 
   // Rows with zeros behind them, up to a whole step.
@@ -218,7 +186,7 @@ class ProductKernel : public Kernel {
     }
     p.strip_words = strips_.words();
     p.next_lines = blocks_.next_lines;
-    p.to_row = is_direct_ ? result_rows_.stride().value() : pitch_;
+    p.to_row = is_direct_ ? *result_.row_stride() : pitch_;
     for (Range group{strips.begin, 0}; group.begin < strips.end; group.begin = group.end) {
       group.end = std::min(group.begin + blocks_.strips_at_once, strips.end);
       p.strip_count = group.size();
@@ -238,17 +206,15 @@ class ProductKernel : public Kernel {
                  simd::StripProduct p) const {
     const std::int64_t column = strips_.column(strips.begin);
     const std::int64_t columns = columns_of(strips.begin, strips.size());
-    auto* const result = reinterpret_cast<float*>(place.operands[result_]);
-    p.to = is_direct_ ? result + row * p.to_row + column
+    p.to = is_direct_ ? result_.at(place.operands, row, column)
                       : reinterpret_cast<float*>(place.scratch + sums_);
-    p.columns = is_direct_ || add_ ? columns
-                                   : std::min(round_up(columns, std::int64_t{simd::table().lanes}),
-                                              strips.size() * kStrip);
+    p.columns = is_direct_ || result_.has_addend()
+                    ? columns
+                    : std::min(round_up(columns, std::int64_t{simd::table().lanes}),
+                               strips.size() * kStrip);
     p.first = first_.empty() ? nullptr : first_.data() + strips.begin * kStrip;
-    if (add_) {
-      p.add = reinterpret_cast<const float*>(place.operands[*add_]) + row * add_row_ + column;
-      p.add_row = add_row_;
-    }
+    p.add = result_.addend(place.operands, row, column);
+    p.add_row = result_.addend_stride();
     const auto* const a = static_cast<const std::byte*>(p.a);
     const float* const first_strip = place.strips + strips.begin * strips_.words();
     for (Range depth{0, 0}; depth.begin < strips_.depth_words(); depth.begin = depth.end) {
@@ -259,34 +225,18 @@ class ProductKernel : public Kernel {
         p.a = a + 4 * depth.begin;
       p.strips = first_strip + depth.begin * kStrip;
       p.depth = depth.size();
-      p.is_positive = is_positive_ && depth.end == strips_.depth_words();
+      p.is_positive = result_.is_positive() && depth.end == strips_.depth_words();
       unit_.multiply(p);
       p.first = p.add = nullptr;
       p.goes_on = true;
     }
-    finish(place, {row, p.rows, column, columns}, p.to);
+    const BlockProgram::Block block{row, p.rows, column, columns};
+    result_.run_program(place.operands, block, pitch_, p.to, place.scratch + program_);
+    if (!is_direct_) result_.store(place.operands, block, pitch_, p.to);
   }
 
   std::int64_t columns_of(std::int64_t strip, std::int64_t count) const {
     return std::min(count * kStrip, strips_.columns() - strip % strips_.in_bundle() * kStrip);
-  }
-
-  // The epilogue, and the way to the result.
-  void finish(const Place& place, const BlockProgram::Block& block, float* sums) const {
-    if (epilogue_) {
-      std::byte* own[kMaxSlots];
-      for (std::size_t i = 0; i < operands_.size(); ++i) own[i] = place.operands[operands_[i]];
-      epilogue_->run_tile(block, pitch_, sums, {own, operands_.size()},
-                          reinterpret_cast<float*>(place.scratch + program_));
-    }
-    if (is_direct_) return;
-    const auto store = simd::table().store[static_cast<int>(dtype_)];
-    std::byte* to = place.operands[result_] + block.column * column_ * item_size(dtype_);
-    result_rows_.walk(
-        block.row, block.rows, [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
-          for (std::int64_t i = 0; i < count; ++i, sums += pitch_)
-            store(to + (offset + i * stride) * item_size(dtype_), column_, sums, block.columns);
-        });
   }
 
   Unit unit_;
@@ -295,16 +245,10 @@ class ProductKernel : public Kernel {
   Strips strips_;
   Tensor packed_;             // constant weights
   std::vector<float> first_;  // the bias, or empty
-  std::optional<BlockProgram> epilogue_;
-  std::vector<std::size_t> operands_;              // of the epilogue
-  std::size_t left_ = 0, right_ = 0, result_ = 0;  // operands
-  std::optional<std::size_t> add_;                 // the operand that sums begin with
-  std::int64_t add_row_ = 0, bundle_bytes_ = 0;
-  Access result_rows_;
-  std::int64_t column_ = 1;  // the result's stride
-  DType dtype_ = f32;
-  std::int64_t row_count_ = 0;
-  bool in_place_ = false, gathers_parts_ = false, is_direct_ = false, is_positive_ = false;
+  ProductResult result_;
+  std::size_t left_, right_;  // operands
+  std::int64_t bundle_bytes_ = 0;
+  bool in_place_ = false, gathers_parts_ = false, is_direct_ = false;
   Blocking blocks_;
   std::int64_t pitch_ = 1, row_pitch_ = 0;
   // In bytes: weights packed in each run, the scratch of one thread, and where its parts begin.

@@ -31,6 +31,7 @@ Table make_table() {
   fill_products(table);
   fill_strips(table);
   fill_tiles(table);
+  fill_depthwise(table);
   fill_attention(table);
   return table;
 }

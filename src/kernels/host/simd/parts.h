@@ -18,6 +18,7 @@ void fill_lines(Table& table);
 void fill_products(Table& table);
 void fill_strips(Table& table);
 void fill_tiles(Table& table);
+void fill_depthwise(Table& table);
 void fill_attention(Table& table);
 
 }  // namespace tensor::simd::TENSOR_SIMD_ISA

@@ -1,0 +1,104 @@
+// Depthwise convolutions: the sums of a few neighbouring pixels by 16 channels in registers over
+// all numbers under the filters.
+#include "parts.h"
+#include "vector.h"
+
+namespace tensor::simd::TENSOR_SIMD_ISA {
+namespace {
+
+constexpr std::int64_t kBlock = 16;  // channels
+constexpr int kSums = 12;
+constexpr int kMostVectors = kBlock / kLanes;
+
+// `row` is at its first pixel of these. Flattened, because a lambda that is called keeps its
+// captures in memory.
+template <int pixels, int vectors>
+[[gnu::flatten, gnu::always_inline]] inline void sum(const DepthwiseRow& row, std::int64_t pixel) {
+  const auto each = [](auto&& f) {
+    unroll<pixels * vectors>([&](int i) { f(i, i / vectors, i % vectors * kLanes); });
+  };
+  const auto is_whole = [](int i) { return (i + 1) % vectors != 0; };
+  const std::int64_t last = row.columns - (vectors - 1) * kLanes, to_pixel = row.to_pixel;
+  Floats sums[pixels * vectors] = {};
+  if (row.first) each([&](int i, int, int v) { sums[i] = load(row.first + v); });
+  if (row.add)
+    each([&](int i, int p, int v) {
+      const float* at = row.add + (pixel + p) * row.add_pixel + v;
+      sums[i] += is_whole(i) || last == kLanes ? load(at) : load_part(at, last);
+    });
+  const float* weights = row.weights;
+  const std::int64_t step = row.step, dilation = row.dilation;
+  for (std::int64_t y = 0; y < row.line_count; ++y) {
+    const float* from = row.lines[y] + pixel * step;
+    for (std::int64_t x = row.kernel_width; x > 0; --x, from += dilation, weights += kBlock)
+      unroll<vectors>([&](int v) {
+        const Floats weight = load(weights + v * kLanes);
+        unroll<pixels>(
+            [&](int p) { sums[p * vectors + v] += weight * load(from + p * step + v * kLanes); });
+      });
+  }
+  if (row.is_positive) each([&](int i, int, int) { sums[i] = at_least(sums[i], Floats{}); });
+  float* const to = row.to + pixel * to_pixel;
+  if (last == kLanes)
+    each([&](int i, int p, int v) { store(to + p * to_pixel + v, sums[i]); });
+  else
+    each([&](int i, int p, int v) {
+      float* at = to + p * to_pixel + v;
+      is_whole(i) ? store(at, sums[i]) : store_part(at, sums[i], last);
+    });
+}
+
+// Tiles of so many pixels.
+template <int pixels, int vectors>
+void sum_all(const DepthwiseRow& row, std::int64_t pixel, std::int64_t tiles) {
+  for (; tiles > 0; --tiles, pixel += pixels) sum<pixels, vectors>(row, pixel);
+}
+
+using Sum = void (*)(const DepthwiseRow&, std::int64_t, std::int64_t);
+template <int vectors, int... pixels>
+struct Sums {
+  static constexpr int kMost = kSums / vectors;
+  static constexpr Sum of[] = {sum_all<(pixels < kMost ? pixels : 0) + 1, vectors>...};
+};
+
+// In tiles of nearly equal width.
+template <int vectors>
+void sum_row(const DepthwiseRow& row) {
+  using All = Sums<vectors, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11>;
+  const std::int64_t tiles = (row.count + All::kMost - 1) / All::kMost;
+  const std::int64_t pixels = row.count / tiles, wider = row.count % tiles;
+  if (wider > 0) All::of[pixels](row, 0, wider);
+  All::of[pixels - 1](row, wider * (pixels + 1), tiles - wider);
+}
+
+template <int... fewer>
+struct Widths {
+  using Run = void (*)(const DepthwiseRow&);
+  static constexpr Run of[] = {sum_row<(fewer < kMostVectors ? fewer : 0) + 1>...};
+};
+
+void depthwise(const DepthwiseRow& row) { Widths<0, 1, 2, 3>::of[(row.columns - 1) / kLanes](row); }
+
+// Blocks of channels, side by side.
+void copy_blocks(float* to, const float* from, std::int64_t stride, std::int64_t count,
+                 std::int64_t columns) {
+  if (columns == kBlock) {
+    for (std::int64_t i = 0; i < count; ++i, to += kBlock, from += stride)
+      unroll<kMostVectors>([&](int v) { store(to + v * kLanes, load(from + v * kLanes)); });
+    return;
+  }
+  const std::int64_t whole = columns / kLanes * kLanes;
+  for (std::int64_t i = 0; i < count; ++i, to += kBlock, from += stride) {
+    for (std::int64_t v = 0; v < whole; v += kLanes) store(to + v, load(from + v));
+    if (whole < columns) store(to + whole, load_part(from + whole, columns - whole));
+  }
+}
+
+}  // namespace
+
+void fill_depthwise(Table& table) {
+  table.depthwise = depthwise;
+  table.copy_blocks = copy_blocks;
+}
+
+}  // namespace tensor::simd::TENSOR_SIMD_ISA
