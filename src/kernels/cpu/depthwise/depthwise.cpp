@@ -1,6 +1,6 @@
-// The family depthwise: convolutions with a filter for every channel. Lines of the image are copied
-// to blocks of 16 channels with zeros around them, which stay in the first-level cache as long as a
-// filter lies on them; sums of neighbouring pixels are made in registers.
+// The family depthwise: convolutions with a filter for every channel. Sums of neighbouring pixels
+// by 16 channels are made in registers; where filters reach beyond the image, pixels whose filters
+// lie on it with the same part are done together.
 #include <algorithm>
 #include <cstring>
 
@@ -9,6 +9,7 @@
 #include "src/core/storage.h"
 #include "src/kernels/cpu/families.h"
 #include "src/kernels/cpu/product/result.h"
+#include "src/kernels/cpu/product/rows.h"
 #include "src/kernels/elementwise.h"
 #include "src/ops/pair.h"
 #include "src/trace/derived.h"
@@ -17,23 +18,42 @@
 namespace tensor::cpu {
 namespace {
 
-constexpr std::int64_t kBlock = 16;         // channels
-constexpr std::int64_t kMostLines = 64;     // under a filter
-constexpr std::int64_t kLeastLines = 4;     // of a task, which copies what its filters lie on anew
-constexpr std::int64_t kTasks = 4;          // for every thread
-constexpr double kLeastParallel = 1 << 18;  // multiplications
+constexpr std::int64_t kBlock = 16;        // channels
+constexpr std::int64_t kLargeFilter = 25;  // whose image is copied, which costs little beside it
+constexpr std::int64_t kLineBytes = 256 << 10;  // of the image, that stay in the second-level cache
+constexpr std::int64_t kSumPixels = 256;        // by a block, 16 KiB
+constexpr std::int64_t kLeastLines = 8;         // of a task, which reads those around them, too
+constexpr std::int64_t kTasks = 4;              // for every thread
+constexpr double kLeastParallel = 1 << 18;      // multiplications
+
+// Pixels of the result along an axis whose filters lie on the image with the same numbers.
+struct Stretch {
+  Range pixels, numbers;
+};
+std::vector<Stretch> stretches_of(std::int64_t results, std::int64_t size, std::int64_t kernel,
+                                  std::int64_t step, std::int64_t padding, std::int64_t dilation) {
+  std::vector<Stretch> all;
+  for (std::int64_t i = 0; i < results; ++i) {
+    const std::int64_t first = i * step - padding;
+    const std::int64_t begin = std::min(first < 0 ? ceil_div(-first, dilation) : 0, kernel);
+    const std::int64_t inside = first < size ? ceil_div(size - first, dilation) : 0;
+    const std::int64_t end = std::max(begin, std::min(inside, kernel));
+    if (!all.empty() && all.back().numbers.begin == begin && all.back().numbers.end == end)
+      ++all.back().pixels.end;
+    else
+      all.push_back({{i, i + 1}, {begin, end}});
+  }
+  return all;
+}
 
 class DepthwiseKernel : public Kernel {
  public:
   DepthwiseKernel(const LaidOutGraph& laid, const Group& group, const AnchoredProduct& product,
                   const Machine& machine)
       : DepthwiseKernel(laid, group, product, laid.graph[product.anchor]) {
-    const double work = static_cast<double>(num_elements(laid.graph[product.anchor].type.shape)) *
-                        static_cast<double>(kernel_.h * kernel_.w);
-    if (work < kLeastParallel || machine.threads == 1) return;
-    threads_ = machine.threads;
-    bands_ = std::clamp<std::int64_t>(ceil_div(kTasks * threads_, image_.shape[0] * blocks()), 1,
-                                      std::max(out_.h / kLeastLines, std::int64_t{1}));
+    choose_tasks(machine);
+    result_.plan(laid, sum_lines_ * out_.w, kBlock);
+    if (product.bias >= 0) copy_bias(laid.graph[product.bias].constant);
   }
 
   DepthwiseKernel(const LaidOutGraph& laid, const Group& group, const AnchoredProduct& product,
@@ -48,22 +68,30 @@ class DepthwiseKernel : public Kernel {
         padding_(pair_of(node.attrs, "padding", 0, "conv")),
         dilation_(pair_of(node.attrs, "dilation", 0, "conv")) {
     channels_ = node.type.shape[1];
-    span_ = (kernel_.h - 1) * dilation_.h + 1;
-    const std::int64_t span_w = (kernel_.w - 1) * dilation_.w + 1;
-    line_ = kBlock * std::max((out_.w - 1) * step_.w + span_w, padding_.w + 1);
+    down_ = stretches_of(out_.h, image_.shape[2], kernel_.h, step_.h, padding_.h, dilation_.h);
+    across_ = stretches_of(out_.w, image_.shape[3], kernel_.w, step_.w, padding_.w, dilation_.w);
+    in_place_ = dtype_ == f32 && image_.strides[1] == 1 && channels_ % simd::table().lanes == 0 &&
+                kernel_.h * kernel_.w < kLargeFilter;
+    // With zeros on both sides all filters lie on the same numbers.
+    if (!in_place_) across_ = {{{0, out_.w}, {0, kernel_.w}}};
+    width_ = (out_.w - 1) * step_.w + (kernel_.w - 1) * dilation_.w + 1;
     is_direct_ = result_.row_stride() && !result_.has_program();
-    result_.plan(laid, out_.w, kBlock);
-    if (product.bias >= 0) copy_bias(laid.graph[product.bias].constant);
     packed_ = packed_filters(laid.graph, laid.graph[node.inputs[1]].constant);
   }
 
   void run(std::span<std::byte* const> operands, std::byte* scratch) const override {
-    parallel_for(threads_, image_.shape[0] * blocks() * bands_, [&](std::int64_t task, int thread) {
-      const std::int64_t band = task % bands_, block = task / bands_ % blocks();
-      const Part part{task / bands_ / blocks(), block * kBlock,
-                      std::min(kBlock, channels_ - block * kBlock), out_.h * band / bands_,
-                      out_.h * (band + 1) / bands_};
-      run_part(operands, part, scratch + thread * thread_bytes());
+    parallel_for(threads_, image_.shape[0] * bands_ * chunks_, [&](std::int64_t task, int thread) {
+      const std::int64_t chunk = task % chunks_, band = task / chunks_ % bands_;
+      const Range blocks{this->blocks() * chunk / chunks_, this->blocks() * (chunk + 1) / chunks_};
+      const std::int64_t end = out_.h * (band + 1) / bands_;
+      for (Range lines{out_.h * band / bands_, 0}; lines.begin < end; lines.begin = lines.end) {
+        lines.end = std::min(lines.begin + lines_at_once_, end);
+        for (std::int64_t block = blocks.begin; block < blocks.end; ++block)
+          run_part(operands,
+                   {task / chunks_ / bands_, block * kBlock,
+                    std::min(kBlock, channels_ - block * kBlock), lines.begin, lines.end},
+                   scratch + thread * thread_bytes());
+      }
     });
   }
   std::size_t scratch_bytes() const override {
@@ -82,12 +110,44 @@ class DepthwiseKernel : public Kernel {
   };
 
   std::int64_t blocks() const { return ceil_div(channels_, kBlock); }
-  std::int64_t sum_bytes() const {
-    return is_direct_ ? 0 : round_up(out_.w * kBlock * std::int64_t{sizeof(float)}, 64);
+  // The lines of the image that lines of the result need.
+  std::int64_t lines_under(std::int64_t lines) const {
+    return std::min(image_.shape[2], (lines - 1) * step_.h + (kernel_.h - 1) * dilation_.h + 1);
   }
-  std::int64_t lines_bytes() const { return span_ * line_ * std::int64_t{sizeof(float)}; }
+
+  // In place, all channels of some lines are done while they are in the second-level cache; what is
+  // copied is copied once.
+  void choose_tasks(const Machine& machine) {
+    const double work = static_cast<double>(result_.rows() * channels_) *
+                        static_cast<double>(kernel_.h * kernel_.w);
+    const std::int64_t most_bands = std::max(out_.h / kLeastLines, std::int64_t{1});
+    if (work >= kLeastParallel && machine.threads > 1) {
+      threads_ = machine.threads;
+      const std::int64_t wanted = ceil_div(kTasks * threads_, image_.shape[0]);
+      if (in_place_) bands_ = std::min(wanted, most_bands);
+      chunks_ = std::min(ceil_div(wanted, bands_), blocks());
+      if (!in_place_) bands_ = std::min(ceil_div(wanted, chunks_), most_bands);
+    }
+    const std::int64_t band = ceil_div(out_.h, bands_);
+    lines_at_once_ = band;
+    if (in_place_)
+      while (lines_at_once_ > 1 && lines_under(lines_at_once_) * image_.shape[3] * channels_ *
+                                           std::int64_t{sizeof(float)} >
+                                       kLineBytes)
+        lines_at_once_ = ceil_div(lines_at_once_, 2);
+    sum_lines_ = is_direct_ ? lines_at_once_
+                            : std::clamp<std::int64_t>(kSumPixels / out_.w, 1, lines_at_once_);
+  }
+
+  std::int64_t copy_bytes() const {
+    return in_place_ ? 0
+                     : lines_under(lines_at_once_) * width_ * kBlock * std::int64_t{sizeof(float)};
+  }
+  std::int64_t sum_bytes() const {
+    return is_direct_ ? 0 : sum_lines_ * out_.w * kBlock * std::int64_t{sizeof(float)};
+  }
   std::int64_t thread_bytes() const {
-    return lines_bytes() + sum_bytes() + round_up(result_.scratch_bytes(), 64);
+    return copy_bytes() + sum_bytes() + round_up(result_.scratch_bytes(), 64);
   }
 
   void copy_bias(const Tensor& bias) {
@@ -111,63 +171,105 @@ class DepthwiseKernel : public Kernel {
     });
   }
 
+  // Where numbers of an image's channels are read.
+  struct Source {
+    const float* at;  // of the first line and pixel, which may be far away
+    std::int64_t line, pixel;
+  };
+
   void run_part(std::span<std::byte* const> operands, const Part& part, std::byte* scratch) const {
-    auto* const lines = reinterpret_cast<float*>(scratch);
-    auto* const sums = reinterpret_cast<float*>(scratch + lines_bytes());
-    std::memset(lines, 0, static_cast<std::size_t>(lines_bytes()));
+    const Source source = source_of(operands[x_], part, reinterpret_cast<float*>(scratch));
+    auto* const sums = reinterpret_cast<float*>(scratch + copy_bytes());
     simd::DepthwiseRow row;
-    const float* under[kMostLines];
-    row.lines = under;
-    row.kernel_width = kernel_.w;
-    row.step = step_.w * kBlock, row.dilation = dilation_.w * kBlock;
     row.first = first_.empty() ? nullptr : first_.data() + part.channel;
     row.is_positive = result_.is_positive();
-    row.count = out_.w, row.columns = part.channels;
-    row.add_pixel = result_.addend_stride();
-    row.to_pixel = is_direct_ ? *result_.row_stride() : kBlock;
-    const auto* const filters = reinterpret_cast<const float*>(detail::stored(packed_).first()) +
-                                part.channel * kernel_.h * kernel_.w;
-    std::int64_t copied = part.begin * step_.h - padding_.h;  // lines before this one
-    for (std::int64_t y = part.begin; y < part.end; ++y) {
-      const std::int64_t top = y * step_.h - padding_.h;
-      for (copied = std::max(copied, top); copied < top + span_; ++copied)
-        if (copied >= 0 && copied < image_.shape[2])
-          copy_line(operands[x_], part, copied, lines + copied % span_ * line_);
-      // Beyond the image nothing is added.
-      row.line_count = 0;
-      for (std::int64_t k = 0; k < kernel_.h; ++k) {
-        const std::int64_t line = top + k * dilation_.h;
-        if (line < 0 || line >= image_.shape[2]) continue;
-        if (row.line_count == 0) row.weights = filters + k * kernel_.w * kBlock;
-        under[row.line_count++] = lines + line % span_ * line_;
-      }
-      const std::int64_t first = (part.image * out_.h + y) * out_.w;
-      row.add = result_.addend(operands, first, part.channel);
-      row.to = is_direct_ ? result_.at(operands, first, part.channel) : sums;
-      simd::table().depthwise(row);
+    row.columns = part.channels;
+    row.line = dilation_.h * source.line, row.number = dilation_.w * source.pixel;
+    row.weights_line = kernel_.w * kBlock;
+    for (Range lines{part.begin, 0}; lines.begin < part.end; lines.begin = lines.end) {
+      lines.end = std::min(lines.begin + sum_lines_, part.end);
+      const std::int64_t first = (part.image * out_.h + lines.begin) * out_.w;
+      const Place place{result_.addend(operands, first, part.channel), result_.addend_stride(),
+                        is_direct_ ? result_.at(operands, first, part.channel) : sums,
+                        is_direct_ ? *result_.row_stride() : kBlock};
+      for (const Stretch& y : down_)
+        for (const Stretch& x : across_)
+          run_box({{std::max(y.pixels.begin, lines.begin), std::min(y.pixels.end, lines.end)},
+                   y.numbers},
+                  x, lines.begin, part.channel, source, place, row);
       if (is_direct_) continue;
-      const BlockProgram::Block block{first, out_.w, part.channel, part.channels};
-      result_.run_program(operands, block, kBlock, sums, scratch + lines_bytes() + sum_bytes());
+      const BlockProgram::Block block{first, lines.size() * out_.w, part.channel, part.channels};
+      result_.run_program(operands, block, kBlock, sums, scratch + copy_bytes() + sum_bytes());
       result_.store(operands, block, kBlock, sums);
     }
   }
 
-  // The zeros on both sides stay.
-  void copy_line(const std::byte* image, const Part& part, std::int64_t y, float* to) const {
+  // From where to where pixels go; the first one of the first line.
+  struct Place {
+    const float* add;
+    std::int64_t add_pixel;
+    float* to;
+    std::int64_t to_pixel;
+  };
+
+  // All pixels of some lines and columns, along the longer side.
+  void run_box(const Stretch& y, const Stretch& x, std::int64_t first_line, std::int64_t channel,
+               const Source& source, const Place& place, simd::DepthwiseRow row) const {
+    if (y.pixels.size() <= 0) return;
+    const std::int64_t top = y.pixels.begin * step_.h - padding_.h + y.numbers.begin * dilation_.h;
+    const std::int64_t left = x.pixels.begin * step_.w - padding_.w + x.numbers.begin * dilation_.w;
+    const float* const from = source.at + top * source.line + left * source.pixel;
+    const std::int64_t pixel = (y.pixels.begin - first_line) * out_.w + x.pixels.begin;
+    row.line_count = y.numbers.size(), row.line_length = x.numbers.size();
+    row.weights = reinterpret_cast<const float*>(detail::stored(packed_).first()) +
+                  channel * kernel_.h * kernel_.w +
+                  (y.numbers.begin * kernel_.w + x.numbers.begin) * kBlock;
+    const bool is_flat = x.pixels.size() >= y.pixels.size();
+    const std::int64_t down = step_.h * source.line, across = step_.w * source.pixel;
+    const std::int64_t run = is_flat ? 1 : out_.w, next = is_flat ? out_.w : 1;
+    row.step = is_flat ? across : down;
+    row.count = is_flat ? x.pixels.size() : y.pixels.size();
+    row.add_pixel = run * place.add_pixel, row.to_pixel = run * place.to_pixel;
+    const std::int64_t runs = is_flat ? y.pixels.size() : x.pixels.size();
+    for (std::int64_t i = 0; i < runs; ++i) {
+      row.from = from + i * (is_flat ? down : across);
+      if (place.add) row.add = place.add + (pixel + i * next) * place.add_pixel;
+      row.to = place.to + (pixel + i * next) * place.to_pixel;
+      simd::table().depthwise(row);
+    }
+  }
+
+  // In place, or as blocks of channels in float32, side by side.
+  Source source_of(const std::byte* image, const Part& part, float* copy) const {
     const Strides& strides = image_.strides;
     const std::int64_t size = item_size(dtype_);
-    const std::int64_t count = std::min(image_.shape[3], line_ / kBlock - padding_.w);
-    const std::byte* from =
-        image + size * (part.image * strides[0] + part.channel * strides[1] + y * strides[2]);
-    to += padding_.w * kBlock;
-    if (dtype_ == f32 && (strides[1] == 1 || channels_ == 1)) {
-      simd::table().copy_blocks(to, reinterpret_cast<const float*>(from), strides[3], count,
+    const std::byte* from = image + size * (part.image * strides[0] + part.channel * strides[1]);
+    if (in_place_) return {reinterpret_cast<const float*>(from), strides[2], strides[3]};
+    const bool are_rows = dtype_ == f32 && (strides[1] == 1 || channels_ == 1);
+    const auto load = simd::table().load[static_cast<int>(dtype_)];
+    const std::int64_t count = std::clamp<std::int64_t>(width_ - padding_.w, 0, image_.shape[3]);
+    const std::int64_t before = std::min(padding_.w, width_), after = width_ - before - count;
+    const std::int64_t top = std::max(part.begin * step_.h - padding_.h, std::int64_t{0});
+    const std::int64_t end = std::min(
+        (part.end - 1) * step_.h - padding_.h + (kernel_.h - 1) * dilation_.h + 1, image_.shape[2]);
+    float* to = copy;
+    const auto clear = [&](std::int64_t pixels) {
+      std::fill_n(to, pixels * kBlock, 0.0f);
+      to += pixels * kBlock;
+    };
+    for (std::int64_t y = top; y < end; ++y) {
+      const std::byte* line = from + size * y * strides[2];
+      clear(before);
+      if (are_rows)
+        simd::table().copy_rows(to, kBlock, reinterpret_cast<const float*>(line), strides[3], count,
                                 part.channels);
-      return;
+      else
+        for (std::int64_t x = 0; x < count; ++x)
+          load(to + x * kBlock, line + size * x * strides[3], strides[1], part.channels);
+      to += count * kBlock;
+      clear(after);
     }
-    for (std::int64_t x = 0; x < count; ++x)
-      simd::table().load[static_cast<int>(dtype_)](to + x * kBlock, from + size * x * strides[3],
-                                                   strides[1], part.channels);
+    return {copy + (padding_.w - top * width_) * kBlock, width_ * kBlock, kBlock};
   }
 
   ProductResult result_;
@@ -175,10 +277,13 @@ class DepthwiseKernel : public Kernel {
   Layout image_;
   DType dtype_;
   Pair kernel_, out_, step_, padding_, dilation_;
-  std::int64_t channels_ = 0, span_ = 1, line_ = 0;  // lines under a filter; floats of a line
-  std::int64_t bands_ = 1;
+  std::int64_t channels_ = 0;
+  std::int64_t width_ = 1;               // of what is copied
+  std::int64_t bands_ = 1, chunks_ = 1;  // of lines and blocks; tasks of an image
+  std::int64_t lines_at_once_ = 1, sum_lines_ = 1;
+  std::vector<Stretch> down_, across_;
   int threads_ = 1;
-  bool is_direct_ = false;
+  bool in_place_ = false, is_direct_ = false;
   Tensor packed_;
   std::vector<float> first_;  // the bias, or empty
 };
@@ -186,8 +291,7 @@ class DepthwiseKernel : public Kernel {
 bool is_depthwise(const Graph& graph, const Node& node) {
   if (node.op != Op::conv2d || !graph.is_constant(node.inputs[1])) return false;
   const Shape& filters = graph.type(node.inputs[1]).shape;
-  return filters[1] == 1 && filters[0] > 1 && node.attrs.integer("groups") == filters[0] &&
-         filters[2] <= kMostLines;
+  return filters[1] == 1 && filters[0] > 1 && node.attrs.integer("groups") == filters[0];
 }
 
 std::optional<Implementation> consider_depthwise(const Isolated& alone, const Machine& machine) {

@@ -60,6 +60,11 @@ void ProductResult::run_program(Operands operands, const BlockProgram::Block& bl
 
 void ProductResult::store(Operands operands, const BlockProgram::Block& block, std::int64_t pitch,
                           const float* sums) const {
+  if (row_stride()) {
+    simd::table().copy_rows(at(operands, block.row, block.column), *row_stride(), sums, pitch,
+                            block.rows, block.columns);
+    return;
+  }
   const auto store = simd::table().store[static_cast<int>(dtype_)];
   const std::int64_t size = item_size(dtype_);
   std::byte* to = operands[result_] + block.column * column_ * size;

@@ -26,15 +26,15 @@ template <int pixels, int vectors>
       const float* at = row.add + (pixel + p) * row.add_pixel + v;
       sums[i] += is_whole(i) || last == kLanes ? load(at) : load_part(at, last);
     });
-  const float* weights = row.weights;
-  const std::int64_t step = row.step, dilation = row.dilation;
-  for (std::int64_t y = 0; y < row.line_count; ++y) {
-    const float* from = row.lines[y] + pixel * step;
-    for (std::int64_t x = row.kernel_width; x > 0; --x, from += dilation, weights += kBlock)
+  const float *weights = row.weights, *line = row.from + pixel * row.step;
+  const std::int64_t step = row.step, number = row.number;
+  for (std::int64_t y = row.line_count; y > 0; --y, line += row.line, weights += row.weights_line) {
+    const float *from = line, *weight = weights;
+    for (std::int64_t x = row.line_length; x > 0; --x, from += number, weight += kBlock)
       unroll<vectors>([&](int v) {
-        const Floats weight = load(weights + v * kLanes);
+        const Floats by = load(weight + v * kLanes);
         unroll<pixels>(
-            [&](int p) { sums[p * vectors + v] += weight * load(from + p * step + v * kLanes); });
+            [&](int p) { sums[p * vectors + v] += by * load(from + p * step + v * kLanes); });
       });
   }
   if (row.is_positive) each([&](int i, int, int) { sums[i] = at_least(sums[i], Floats{}); });
@@ -79,18 +79,18 @@ struct Widths {
 
 void depthwise(const DepthwiseRow& row) { Widths<0, 1, 2, 3>::of[(row.columns - 1) / kLanes](row); }
 
-// Blocks of channels, side by side.
-void copy_blocks(float* to, const float* from, std::int64_t stride, std::int64_t count,
-                 std::int64_t columns) {
+void copy_rows(float* to, std::int64_t to_row, const float* from, std::int64_t from_row,
+               std::int64_t rows, std::int64_t columns) {
   if (columns == kBlock) {
-    for (std::int64_t i = 0; i < count; ++i, to += kBlock, from += stride)
+    for (; rows > 0; --rows, to += to_row, from += from_row)
       unroll<kMostVectors>([&](int v) { store(to + v * kLanes, load(from + v * kLanes)); });
     return;
   }
   const std::int64_t whole = columns / kLanes * kLanes;
-  for (std::int64_t i = 0; i < count; ++i, to += kBlock, from += stride) {
+  for (; rows > 0; --rows, to += to_row, from += from_row) {
     for (std::int64_t v = 0; v < whole; v += kLanes) store(to + v, load(from + v));
-    if (whole < columns) store(to + whole, load_part(from + whole, columns - whole));
+    if (whole < columns)
+      store_part(to + whole, load_part(from + whole, columns - whole), columns - whole);
   }
 }
 
@@ -98,7 +98,7 @@ void copy_blocks(float* to, const float* from, std::int64_t stride, std::int64_t
 
 void fill_depthwise(Table& table) {
   table.depthwise = depthwise;
-  table.copy_blocks = copy_blocks;
+  table.copy_rows = copy_rows;
 }
 
 }  // namespace tensor::simd::TENSOR_SIMD_ISA

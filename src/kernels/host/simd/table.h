@@ -68,16 +68,16 @@ struct StripProduct {
   std::int64_t next_lines = 0;  // in every 16 words of the depth of a pair of strips
 };
 
-/// Pixels of a row of a depthwise convolution, in up to 16 channels. Lines of the image have
-/// blocks of 16 channels side by side, and zeros beyond the image.
+/// Neighbouring pixels of a depthwise convolution, in a row or in a column, in up to 16 channels;
+/// all of them have as many numbers under their filters. Distances are in floats.
 struct DepthwiseRow {
-  const float* const* lines = nullptr;  // those under the filters; where the first window begins
-  std::int64_t line_count = 0, kernel_width = 0;
-  std::int64_t step = 0,
-               dilation = 0;       // floats from one window, and one number under it, to the next
-  const float* weights = nullptr;  // [line_count, kernel_width, 16]
-  const float* first = nullptr;    // [16], what sums begin with; nullptr: zeros
-  const float* add = nullptr;      // and beside it; nullptr: nothing
+  const float* from = nullptr;  // the first number under the first pixel's filter
+  std::int64_t step = 0;        // to the next pixel's
+  std::int64_t line_count = 0, line = 0, line_length = 0, number = 0;  // under a filter
+  const float* weights = nullptr;  // [line_count, line_length, 16]
+  std::int64_t weights_line = 0;
+  const float* first = nullptr;  // [16], what sums begin with; nullptr: zeros
+  const float* add = nullptr;    // and beside it; nullptr: nothing
   std::int64_t add_pixel = 0;
   bool is_positive = false;  // negative results become 0
   float* to = nullptr;       // `count` pixels of `columns` sums
@@ -107,9 +107,9 @@ struct Table {
   Fold weighted_sum[kStorages], largest[kStorages];
 
   void (*depthwise)(const DepthwiseRow& row);
-  /// `count` times `columns` floats, `stride` apart, to blocks of 16.
-  void (*copy_blocks)(float* to, const float* from, std::int64_t stride, std::int64_t count,
-                      std::int64_t columns);
+  /// Rows of `columns` floats to other places.
+  void (*copy_rows)(float* to, std::int64_t to_row, const float* from, std::int64_t from_row,
+                    std::int64_t rows, std::int64_t columns);
 
   // ---- Streaming attention. Matrices consist of words of 4 bytes: a number in float32 or, for the
   // members named after pairs, two neighbours along the depth in bf16, the first one in the lower
