@@ -70,8 +70,9 @@ class DepthwiseKernel : public Kernel {
     channels_ = node.type.shape[1];
     down_ = stretches_of(out_.h, image_.shape[2], kernel_.h, step_.h, padding_.h, dilation_.h);
     across_ = stretches_of(out_.w, image_.shape[3], kernel_.w, step_.w, padding_.w, dilation_.w);
-    in_place_ = dtype_ == f32 && image_.strides[1] == 1 && channels_ % simd::table().lanes == 0 &&
-                kernel_.h * kernel_.w < kLargeFilter;
+    // Pixels as far apart as that lie in the same lines of the first-level cache.
+    in_place_ = dtype_ == f32 && image_.strides[1] == 1 && image_.strides[3] % 1024 != 0 &&
+                channels_ % simd::table().lanes == 0 && kernel_.h * kernel_.w < kLargeFilter;
     // With zeros on both sides all filters lie on the same numbers.
     if (!in_place_) across_ = {{{0, out_.w}, {0, kernel_.w}}};
     width_ = (out_.w - 1) * step_.w + (kernel_.w - 1) * dilation_.w + 1;
@@ -86,10 +87,11 @@ class DepthwiseKernel : public Kernel {
       const std::int64_t end = out_.h * (band + 1) / bands_;
       for (Range lines{out_.h * band / bands_, 0}; lines.begin < end; lines.begin = lines.end) {
         lines.end = std::min(lines.begin + lines_at_once_, end);
-        for (std::int64_t block = blocks.begin; block < blocks.end; ++block)
+        const std::int64_t step = in_place_ && is_direct_ ? blocks.size() : 1;
+        for (std::int64_t block = blocks.begin; block < blocks.end; block += step)
           run_part(operands,
                    {task / chunks_ / bands_, block * kBlock,
-                    std::min(kBlock, channels_ - block * kBlock), lines.begin, lines.end},
+                    std::min(step * kBlock, channels_ - block * kBlock), lines.begin, lines.end},
                    scratch + thread * thread_bytes());
       }
     });
@@ -186,6 +188,7 @@ class DepthwiseKernel : public Kernel {
     row.columns = part.channels;
     row.line = dilation_.h * source.line, row.number = dilation_.w * source.pixel;
     row.weights_line = kernel_.w * kBlock;
+    row.weights_block = kernel_.h * row.weights_line;
     for (Range lines{part.begin, 0}; lines.begin < part.end; lines.begin = lines.end) {
       lines.end = std::min(lines.begin + sum_lines_, part.end);
       const std::int64_t first = (part.image * out_.h + lines.begin) * out_.w;

@@ -1,5 +1,5 @@
 // Depthwise convolutions: the sums of a few neighbouring pixels by 16 channels in registers over
-// all numbers under the filters.
+// all numbers under the filters; the same pixels of all channels one after the other, as they lie.
 #include "parts.h"
 #include "vector.h"
 
@@ -13,20 +13,22 @@ constexpr int kMostVectors = kBlock / kLanes;
 // `row` is at its first pixel of these. Flattened, because a lambda that is called keeps its
 // captures in memory.
 template <int pixels, int vectors>
-[[gnu::flatten, gnu::always_inline]] inline void sum(const DepthwiseRow& row, std::int64_t pixel) {
+[[gnu::flatten, gnu::always_inline]] inline void sum(const DepthwiseRow& row, std::int64_t pixel,
+                                                     std::int64_t channel, std::int64_t last) {
   const auto each = [](auto&& f) {
     unroll<pixels * vectors>([&](int i) { f(i, i / vectors, i % vectors * kLanes); });
   };
   const auto is_whole = [](int i) { return (i + 1) % vectors != 0; };
-  const std::int64_t last = row.columns - (vectors - 1) * kLanes, to_pixel = row.to_pixel;
+  const std::int64_t to_pixel = row.to_pixel;
   Floats sums[pixels * vectors] = {};
-  if (row.first) each([&](int i, int, int v) { sums[i] = load(row.first + v); });
+  if (row.first) each([&](int i, int, int v) { sums[i] = load(row.first + channel + v); });
   if (row.add)
     each([&](int i, int p, int v) {
-      const float* at = row.add + (pixel + p) * row.add_pixel + v;
+      const float* at = row.add + (pixel + p) * row.add_pixel + channel + v;
       sums[i] += is_whole(i) || last == kLanes ? load(at) : load_part(at, last);
     });
-  const float *weights = row.weights, *line = row.from + pixel * row.step;
+  const float *weights = row.weights + channel / kBlock * row.weights_block,
+              *line = row.from + pixel * row.step + channel;
   const std::int64_t step = row.step, number = row.number;
   for (std::int64_t y = row.line_count; y > 0; --y, line += row.line, weights += row.weights_line) {
     const float *from = line, *weight = weights;
@@ -38,7 +40,7 @@ template <int pixels, int vectors>
       });
   }
   if (row.is_positive) each([&](int i, int, int) { sums[i] = at_least(sums[i], Floats{}); });
-  float* const to = row.to + pixel * to_pixel;
+  float* const to = row.to + pixel * to_pixel + channel;
   if (last == kLanes)
     each([&](int i, int p, int v) { store(to + p * to_pixel + v, sums[i]); });
   else
@@ -48,10 +50,19 @@ template <int pixels, int vectors>
     });
 }
 
-// Tiles of so many pixels.
+// Tiles of so many pixels, with all whole blocks of channels or what is left.
 template <int pixels, int vectors>
 void sum_all(const DepthwiseRow& row, std::int64_t pixel, std::int64_t tiles) {
-  for (; tiles > 0; --tiles, pixel += pixels) sum<pixels, vectors>(row, pixel);
+  const std::int64_t whole = row.columns / kBlock * kBlock, rest = row.columns - whole;
+  for (; tiles > 0; --tiles, pixel += pixels)
+    if constexpr (vectors == kMostVectors) {
+      for (std::int64_t channel = 0; channel < whole; channel += kBlock)
+        sum<pixels, vectors>(row, pixel, channel, kLanes);
+      if (rest > (vectors - 1) * kLanes)
+        sum<pixels, vectors>(row, pixel, whole, rest - (vectors - 1) * kLanes);
+    } else {
+      sum<pixels, vectors>(row, pixel, whole, rest - (vectors - 1) * kLanes);
+    }
 }
 
 using Sum = void (*)(const DepthwiseRow&, std::int64_t, std::int64_t);
@@ -77,7 +88,11 @@ struct Widths {
   static constexpr Run of[] = {sum_row<(fewer < kMostVectors ? fewer : 0) + 1>...};
 };
 
-void depthwise(const DepthwiseRow& row) { Widths<0, 1, 2, 3>::of[(row.columns - 1) / kLanes](row); }
+void depthwise(const DepthwiseRow& row) {
+  const std::int64_t vectors = (row.columns % kBlock + kLanes - 1) / kLanes;
+  if (row.columns >= kBlock || vectors == kMostVectors) sum_row<kMostVectors>(row);
+  if (vectors > 0 && vectors < kMostVectors) Widths<0, 1, 2, 3>::of[vectors - 1](row);
+}
 
 void copy_rows(float* to, std::int64_t to_row, const float* from, std::int64_t from_row,
                std::int64_t rows, std::int64_t columns) {

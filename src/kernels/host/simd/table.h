@@ -68,15 +68,14 @@ struct StripProduct {
   std::int64_t next_lines = 0;  // in every 16 words of the depth of a pair of strips
 };
 
-/// Neighbouring pixels of a depthwise convolution, in a row or in a column, in up to 16 channels;
-/// all of them have as many numbers under their filters. Distances are in floats.
+/// Neighbouring pixels of a depthwise convolution, in a row or in a column; all of them have as many numbers under their filters. Distances are in floats.
 struct DepthwiseRow {
   const float* from = nullptr;  // the first number under the first pixel's filter
   std::int64_t step = 0;        // to the next pixel's
   std::int64_t line_count = 0, line = 0, line_length = 0, number = 0;  // under a filter
-  const float* weights = nullptr;  // [line_count, line_length, 16]
-  std::int64_t weights_line = 0;
-  const float* first = nullptr;  // [16], what sums begin with; nullptr: zeros
+  const float* weights = nullptr;  // [line_count, line_length, 16] of a block of 16 channels
+  std::int64_t weights_line = 0, weights_block = 0;
+  const float* first = nullptr;  // [columns], what sums begin with; nullptr: zeros
   const float* add = nullptr;    // and beside it; nullptr: nothing
   std::int64_t add_pixel = 0;
   bool is_positive = false;  // negative results become 0
