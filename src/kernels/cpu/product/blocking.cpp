@@ -12,6 +12,9 @@ constexpr std::int64_t kTileRowBytes = 1 << 20, kTileStripBytes = 200 << 10;
 // Sums that are not made where the result lies stay in the second-level cache, or, where there is
 // little to multiply for each of them, in the first-level one.
 constexpr std::int64_t kSumBytes = 64 << 10, kFewSumBytes = 16 << 10;
+constexpr std::int64_t kCacheBytes = 256 << 10;  // half of the second-level cache
+constexpr std::int64_t kMostDepth = 1024;        // words
+constexpr std::int64_t kMostRows = 1008;
 constexpr std::int64_t kLeastRows = 36;  // tiles of 12, 6 or 3 rows
 constexpr std::int64_t kTasks = 4;       // for every thread, to be taken over by idle ones
 constexpr double kLeastParallel = 1 << 20, kLeastTask = 1 << 18;  // multiplications
@@ -37,12 +40,11 @@ void choose_tiles(const ProductSize& size, std::int64_t most_rows, Blocking& b) 
     b.next_lines = ceil_div(b.block_rows, std::min(part, blocks));
 }
 
-// A part of the depth of all rows of a block stays in the second-level cache. Each block of rows is
-// a task, or some columns of it.
-void choose_vectors(const ProductSize& size, std::int64_t most_rows, double work, Blocking& b) {
-  const std::int64_t strips = ceil_div(size.columns, kStrip),
-                     most_depth = simd::table().multiply_depth;
-  const std::int64_t parts = ceil_div(size.depth_words, most_depth);
+// What a part of the depth of the strips or of the rows of a block takes stays in the second-level
+// cache, and the other one goes by. Each block of rows is a task, or some columns of it.
+void choose_vectors(const ProductSize& size, double work, Blocking& b) {
+  const std::int64_t strips = ceil_div(size.columns, kStrip);
+  const std::int64_t parts = ceil_div(size.depth_words, kMostDepth);
   b.depth_words = ceil_div(size.depth_words, parts);
   const bool goes_through_cache = !size.is_direct || size.has_program;
   // What is gathered part by part is gathered anew for other strips.
@@ -50,8 +52,8 @@ void choose_vectors(const ProductSize& size, std::int64_t most_rows, double work
     b.strips_at_once = std::min(strips, kFewStrips);
   else
     b.strips_at_once = size.in_place || parts == 1 ? std::min(strips, kMostStrips) : strips;
-  // Short rows are many at a time.
-  std::int64_t most = most_rows * std::clamp<std::int64_t>(most_depth / size.depth_words, 1, 4);
+  b.is_by_rows = b.strips_at_once * kStrip * b.depth_words * 4 <= kCacheBytes;
+  std::int64_t most = std::clamp(kCacheBytes / (b.depth_words * 4), kLeastRows, kMostRows);
   if (goes_through_cache) {
     const std::int64_t bytes = parts == 1 ? kFewSumBytes : kSumBytes;
     most = std::clamp(bytes / (4 * kStrip * b.strips_at_once), kLeastRows, most);
@@ -79,7 +81,7 @@ Blocking blocking_of(const ProductSize& size, const Unit& unit, const Machine& m
   if (unit.is_tiles)
     choose_tiles(size, unit.most_rows, b);
   else
-    choose_vectors(size, unit.most_rows, work, b);
+    choose_vectors(size, work, b);
   return b;
 }
 

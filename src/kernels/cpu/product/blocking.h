@@ -24,6 +24,7 @@ struct Blocking {
   std::int64_t strips_at_once = 1;               // of sums
   std::int64_t depth_words = 1;                  // of a row at a time
   std::int64_t row_parts = 1, column_parts = 1;  // tasks of a bundle
+  bool is_by_rows = false;                       // the strips stay in the cache, not the rows
   std::int64_t next_lines = 0;  // of the weights to bring nearer, where that is worth while
 };
 

@@ -15,8 +15,7 @@
 namespace tensor::cpu {
 namespace {
 
-// Rows as far apart as this lie in the same lines of the first-level cache, and their words of one
-// step of the depth push each other out.
+// Rows as far apart as this lie in the same lines of the caches and push each other out.
 constexpr std::int64_t kAlias = 4096;
 
 class ProductKernel : public Kernel {
@@ -117,9 +116,8 @@ class ProductKernel : public Kernel {
     pitch_ = blocks_.strips_at_once * kStrip;
     is_direct_ = size.is_direct && (!size.has_program || pitch_ == strips_.columns());
     gathers_parts_ = !in_place_ && blocks_.depth_words < strips_.depth_words();
-    // Rows of a multiple of 1 KiB would meet in the same lines of the cache.
-    const std::int64_t row_bytes = blocks_.depth_words * 4;
-    row_pitch_ = row_bytes + (row_bytes % 1024 == 0 ? 64 : 0);
+    // So rows of a multiple of 1 KiB do not meet in the same lines of the cache.
+    row_pitch_ = blocks_.depth_words * 4 + kGatherSlack;
   }
 
   void copy_bias(const Tensor& bias) {
@@ -155,7 +153,7 @@ class ProductKernel : public Kernel {
       return offset;
     };
     const std::int64_t packing = packed_bytes_ > 0 ? strips_.room() : 0;
-    const std::int64_t rows = in_place_ ? 0 : blocks_.part_rows * row_pitch_ + kGatherSlack;
+    const std::int64_t rows = in_place_ ? 0 : blocks_.part_rows * row_pitch_;
     gathered_ = take(std::max(rows, packing));
     sums_ = take(is_direct_ ? 0 : blocks_.block_rows * pitch_ * 4);
     program_ = take(result_.scratch_bytes());
@@ -185,6 +183,7 @@ class ProductKernel : public Kernel {
       gather(place, rows, {0, strips_.depth_words()});
     }
     p.strip_words = strips_.words();
+    p.is_by_rows = blocks_.is_by_rows;
     p.next_lines = blocks_.next_lines;
     p.to_row = is_direct_ ? *result_.row_stride() : pitch_;
     for (Range group{strips.begin, 0}; group.begin < strips.end; group.begin = group.end) {

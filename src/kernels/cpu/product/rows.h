@@ -33,7 +33,7 @@ class ProductRows {
   virtual ~ProductRows() = default;
   virtual std::int64_t depth() const = 0;  // numbers of a row
   /// A part of some rows of the operand at `from`, `pitch` bytes apart. Up to kGatherSlack bytes
-  /// are written behind each, before the next one.
+  /// behind each may be written.
   virtual void gather(const std::byte* from, const Range& rows, const Range& depth, std::byte* to,
                       std::int64_t pitch) const = 0;
   /// Row stride in bytes if rows can be read in place, else nullopt.

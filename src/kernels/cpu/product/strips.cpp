@@ -14,10 +14,9 @@ std::optional<Unit> tiles_for(DType dtype, const Machine& machine) {
   return Unit{simd::table().multiply_tiles, bf16, 32, 32, true};
 }
 Unit vectors_for(DType dtype, const Machine& machine) {
-  constexpr std::int64_t kRows = 252;  // tiles of 12, 6 or 3 rows
   if (dtype == bf16 && machine.has_bf16 && simd::table().multiply_pairs)
-    return {simd::table().multiply_pairs, bf16, 2, kRows, false};
-  return {simd::table().multiply, f32, 1, kRows, false};
+    return {simd::table().multiply_pairs, bf16, 2, 0, false};
+  return {simd::table().multiply, f32, 1, 0, false};
 }
 
 Bundles bundles_of(const Node& node, const Shape& right) {

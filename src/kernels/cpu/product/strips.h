@@ -17,7 +17,7 @@ struct Unit {
   simd::Table::Multiply multiply;
   DType taken;             // the numbers that it takes
   std::int64_t step;       // of the depth, in numbers, whole ones of which it takes
-  std::int64_t most_rows;  // of sums at a time
+  std::int64_t most_rows;  // of sums at a time; 0: any number
   bool is_tiles;           // which prefetch the weights that come next, and do nothing with sums
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/core/rounding.h"
 #include "src/kernels/cpu/blocks/access.h"
 #include "src/kernels/cpu/product/rows.h"
 #include "src/kernels/host/simd/table.h"
@@ -39,6 +40,8 @@ class WindowRows : public ProductRows {
       offsets_.push_back(run.y * line_ + run.x * pixel_ + run.channel * channel_);
       last_ = std::max(last_, offsets_.back());
     }
+    inside_y_ = inside(height_, kernel_.h, out_.h, step_.h, padding_.h, dilation_.h);
+    inside_x_ = inside(width_, kernel_.w, out_.w, step_.w, padding_.w, dilation_.w);
   }
 
   std::int64_t depth() const override { return kernel_.h * kernel_.w * channels_; }
@@ -47,9 +50,15 @@ class WindowRows : public ProductRows {
               std::int64_t pitch) const override {
     std::int64_t x = rows.begin % out_.w, y = rows.begin / out_.w % out_.h,
                  n = rows.begin / (out_.w * out_.h);
-    for (std::int64_t i = rows.begin; i < rows.end; ++i, to += pitch) {
-      gather_window(from, {n, y * step_.h - padding_.h, x * step_.w - padding_.w}, depth, to);
-      if (++x < out_.w) continue;
+    for (std::int64_t row = rows.begin, count; row < rows.end; row += count, to += count * pitch) {
+      const Place at{n, y * step_.h - padding_.h, x * step_.w - padding_.w};
+      count = quick_windows(at, {x, std::min(out_.w, x + rows.end - row)}, y);
+      if (count > 0)
+        gather_windows(from, at, count, depth, to, pitch);
+      else
+        gather_window(from, at, depth, to), count = 1;
+      x += count;
+      if (x < out_.w) continue;
       x = 0;
       if (++y < out_.h) continue;
       y = 0, ++n;
@@ -96,40 +105,58 @@ class WindowRows : public ProductRows {
 
   std::int64_t run_length() const { return pixels_ * numbers_of_pixel_; }
 
+  // Pixels of the result whose windows lie inside of the image.
+  static Range inside(std::int64_t size, std::int64_t kernel, std::int64_t results,
+                      std::int64_t step, std::int64_t padding, std::int64_t dilation) {
+    const std::int64_t last = size - 1 - (kernel - 1) * dilation + padding;  // begins there
+    const std::int64_t end = last < 0 ? 0 : std::min(last / step + 1, results);
+    return {std::min(ceil_div(padding, step), end), end};
+  }
+
+  std::int64_t offset_of(const Place& at) const {
+    return at.image * image_ + at.y * line_ + at.x * pixel_;
+  }
+
+  // How many windows from the first of `xs` on can be copied by vectors, which read too much.
+  std::int64_t quick_windows(const Place& at, const Range& xs, std::int64_t y) const {
+    if (!numbers_.are_same() || numbers_.stored_bytes() != sizeof(float)) return 0;
+    if (y < inside_y_.begin || y >= inside_y_.end || xs.begin < inside_x_.begin) return 0;
+    const std::int64_t room = reach_ - offset_of(at) - last_ - run_length() - kGatherSlack / 4;
+    if (room < 0) return 0;
+    return std::min(std::min(xs.end, inside_x_.end) - xs.begin, room / (step_.w * pixel_) + 1);
+  }
+
+  void gather_windows(const std::byte* from, const Place& at, std::int64_t count,
+                      const Range& depth, std::byte* to, std::int64_t pitch) const {
+    simd::Runs runs;
+    runs.from_row = step_.w * pixel_;
+    runs.rows = count;
+    runs.to_row = pitch / std::int64_t{sizeof(float)};
+    for (std::int64_t begin = depth.begin; begin < depth.end; begin += runs.count * runs.length) {
+      const std::int64_t run = begin / run_length(), skipped = begin % run_length();
+      runs.count = skipped == 0 ? std::max((depth.end - begin) / run_length(), std::int64_t{1}) : 1;
+      runs.length = std::min(run_length() - skipped, depth.end - begin);
+      runs.from = reinterpret_cast<const float*>(from) + offset_of(at) + skipped;
+      runs.offsets = &offsets_[at_run(run)];
+      runs.to = reinterpret_cast<float*>(to) + begin - depth.begin;
+      simd::table().gather(runs);
+    }
+  }
+
   void gather_window(const std::byte* from, const Place& at, const Range& depth,
                      std::byte* to) const {
-    const std::int64_t base = at.image * image_ + at.y * line_ + at.x * pixel_;
-    const std::int64_t length = run_length();
-    const bool is_inside = at.y >= 0 && at.y + (kernel_.h - 1) * dilation_.h < height_ &&
-                           at.x >= 0 && at.x + (kernel_.w - 1) * dilation_.w < width_;
-    const bool has_room = base + last_ + length + kGatherSlack / 4 <= reach_;
-    const bool is_quick =
-        is_inside && has_room && numbers_.are_same() && numbers_.stored_bytes() == sizeof(float);
     for (std::int64_t begin = depth.begin, end; begin < depth.end; begin = end) {
-      const std::int64_t run = begin / length, skipped = begin % length;
-      const std::int64_t whole = skipped == 0 ? (depth.end - begin) / length : 0;
-      if (is_quick && whole > 0) {
-        end = begin + whole * length;
-        simd::table().gather(reinterpret_cast<float*>(to),
-                             reinterpret_cast<const float*>(from) + base, &offsets_[at_run(run)],
-                             whole, length);
-      } else {
-        end = std::min((run + 1) * length, depth.end);
-        const Range part{skipped, skipped + end - begin};
-        const std::int64_t offset = base + offsets_[at_run(run)];
-        const std::byte* first = from + numbers_.stored_bytes() * offset;
-        if (is_inside)
-          numbers_.copy(to, first + numbers_.stored_bytes() * part.begin, 1, part.size());
-        else
-          gather_edge(first, at, runs_[at_run(run)], part, to);
-      }
+      const std::int64_t run = begin / run_length(), skipped = begin % run_length();
+      end = std::min((run + 1) * run_length(), depth.end);
+      gather_run(from + numbers_.stored_bytes() * (offset_of(at) + offsets_[at_run(run)]), at,
+                 runs_[at_run(run)], {skipped, skipped + end - begin}, to);
       to += (end - begin) * numbers_.taken_bytes();
     }
   }
 
   // A part of a run, of which some may lie beyond the image.
-  void gather_edge(const std::byte* run_from, const Place& at, const Run& run, const Range& part,
-                   std::byte* to) const {
+  void gather_run(const std::byte* run_from, const Place& at, const Run& run, const Range& part,
+                  std::byte* to) const {
     const std::int64_t y = at.y + run.y, x = at.x + run.x, size = numbers_.taken_bytes();
     Range inside{0, 0};
     if (y >= 0 && y < height_)
@@ -153,8 +180,9 @@ class WindowRows : public ProductRows {
   std::int64_t image_, channel_, line_, pixel_;  // strides
   std::int64_t reach_ = 0;                       // from the first element behind the last
   std::vector<Run> runs_;
-  std::vector<std::int64_t> offsets_;               // of the runs, from a window's first element
-  std::int64_t last_ = 0;                           // of these
+  std::vector<std::int64_t> offsets_;  // of the runs, from a window's first element
+  std::int64_t last_ = 0;              // of these
+  Range inside_y_{0, 0}, inside_x_{0, 0};
   std::int64_t pixels_ = 1, numbers_of_pixel_ = 1;  // of a run
 };
 

@@ -1,6 +1,6 @@
 // Large matrix products: the right factor in strips of 16 columns, the sums of a few rows by a few
-// vectors of columns in registers over a part of the depth whose strips stay in the first-level
-// cache (Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication).
+// vectors of columns in registers over a part of the depth (Goto and van de Geijn, Anatomy of
+// High-Performance Matrix Multiplication).
 #include "parts.h"
 #include "words.h"
 
@@ -16,7 +16,6 @@ constexpr int kMostVectors = kLanes == 4 ? 4 : 2;
 constexpr int rows_of(int vectors) {
   return kSums / vectors < kMostRows ? kSums / vectors : kMostRows;
 }
-constexpr std::int64_t kDepthBytes = 16 << 10;  // of the strips of a part of the depth
 
 // Some rows by vectors of columns, of which the last has so many; pointers to the first of them.
 struct Tile {
@@ -73,19 +72,26 @@ template <class Words, int rows, int vectors>
     });
 }
 
-// So many tiles, one below the other.
+// So many tiles, one below the other, each of so many neighbours.
 template <class Words, int rows, int vectors>
-void sum_all(const StripProduct& p, Tile& tile, std::int64_t count) {
+void sum_all(const StripProduct& p, Tile& tile, std::int64_t count, std::int64_t neighbours) {
+  constexpr std::int64_t kColumns = vectors * kLanes;
   const std::int64_t a_rows = rows * (p.a_row_bytes / 4), to_rows = rows * p.to_row;
-  const std::int64_t add_rows = rows * p.add_row;
+  const std::int64_t add_rows = rows * p.add_row, b_columns = kColumns / kStrip * p.strip_words;
   for (; count > 0; --count) {
-    sum<Words, rows, vectors>(p, tile);
+    Tile next = tile;
+    for (std::int64_t i = neighbours; i > 0; --i) {
+      sum<Words, rows, vectors>(p, next);
+      next.b += b_columns, next.to += kColumns;
+      if (next.first) next.first += kColumns;
+      if (next.add) next.add += kColumns;
+    }
     tile.a += a_rows, tile.to += to_rows;
     if (tile.add) tile.add += add_rows;
   }
 }
 
-using Sum = void (*)(const StripProduct&, Tile&, std::int64_t);
+using Sum = void (*)(const StripProduct&, Tile&, std::int64_t, std::int64_t);
 template <class Words, int vectors, int... rows>
 struct Sums {
   static constexpr Sum of[] = {
@@ -94,45 +100,64 @@ struct Sums {
 
 // All rows, in tiles of nearly equal height.
 template <class Words, int vectors>
-void multiply_columns(const StripProduct& p, Tile tile) {
+void multiply_columns(const StripProduct& p, Tile tile, std::int64_t neighbours) {
   constexpr auto sums = Sums<Words, vectors, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11>::of;
   const std::int64_t tiles = (p.rows + rows_of(vectors) - 1) / rows_of(vectors);
   const std::int64_t rows = p.rows / tiles, higher = p.rows % tiles;
-  if (higher > 0) sums[rows](p, tile, higher);
-  sums[rows - 1](p, tile, tiles - higher);
+  if (higher > 0) sums[rows](p, tile, higher, neighbours);
+  sums[rows - 1](p, tile, tiles - higher, neighbours);
 }
 
 template <class Words, int... fewer>
 struct Widths {
-  using Run = void (*)(const StripProduct&, Tile);
+  using Run = void (*)(const StripProduct&, Tile, std::int64_t);
   static constexpr Run of[] = {multiply_columns<Words, (fewer < kMostVectors ? fewer : 0) + 1>...};
 };
 
 template <class Words>
 void multiply(const StripProduct& p) {
-  for (std::int64_t column = 0, vectors; column < p.columns; column += vectors * kLanes) {
+  const auto at = [&](std::int64_t column, std::int64_t last) {
+    return Tile{static_cast<const float*>(p.a),
+                p.strips + column / kStrip * p.strip_words,
+                p.first ? p.first + column : nullptr,
+                p.add ? p.add + column : nullptr,
+                p.to + column,
+                last < kLanes ? last : kLanes};
+  };
+  constexpr std::int64_t kWide = kMostVectors * kLanes;
+  const std::int64_t wide = p.columns / kWide;
+  if (p.is_by_rows && wide > 0) multiply_columns<Words, kMostVectors>(p, at(0, kLanes), wide);
+  for (std::int64_t column = p.is_by_rows ? wide * kWide : 0, vectors; column < p.columns;
+       column += vectors * kLanes) {
     const std::int64_t left = p.columns - column, all = (left + kLanes - 1) / kLanes;
     vectors = all < kMostVectors ? all : kMostVectors;
-    const std::int64_t last = left - (vectors - 1) * kLanes;
-    Widths<Words, 0, 1, 2, 3>::of[vectors - 1](
-        p, {static_cast<const float*>(p.a), p.strips + column / kStrip * p.strip_words,
-            p.first ? p.first + column : nullptr, p.add ? p.add + column : nullptr, p.to + column,
-            last < kLanes ? last : kLanes});
+    Widths<Words, 0, 1, 2, 3>::of[vectors - 1](p, at(column, left - (vectors - 1) * kLanes), 1);
   }
 }
 
-// Runs of floats, each with whole vectors, of which the next one overwrites what is too much.
-void gather(float* to, const float* from, const std::int64_t* offsets, std::int64_t count,
-            std::int64_t length) {
-  for (std::int64_t run = 0; run < count; ++run, to += length)
-    for (std::int64_t i = 0; i < length; i += kLanes) store(to + i, load(from + offsets[run] + i));
+// Each run with whole vectors, of which the next one overwrites what is too much.
+void gather(const Runs& runs) {
+  const float* from = runs.from;
+  float* to = runs.to;
+  const std::int64_t length = runs.length;
+  for (std::int64_t row = 0; row < runs.rows; ++row, from += runs.from_row, to += runs.to_row) {
+    float* at = to;
+    if (length <= kLanes) {
+      for (std::int64_t run = 0; run < runs.count; ++run, at += length)
+        store(at, load(from + runs.offsets[run]));
+      continue;
+    }
+    for (std::int64_t run = 0; run < runs.count; ++run, at += length) {
+      const float* numbers = from + runs.offsets[run];
+      for (std::int64_t i = 0; i < length; i += kLanes) store(at + i, load(numbers + i));
+    }
+  }
 }
 
 }  // namespace
 
 void fill_strips(Table& table) {
   table.multiply = multiply<Singles>;
-  table.multiply_depth = kDepthBytes / (kMostVectors * kLanes * 4);
 #if defined(__AVX512BF16__)
   table.multiply_pairs = multiply<Pairs>;
 #endif

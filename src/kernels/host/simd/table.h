@@ -63,12 +63,25 @@ struct StripProduct {
   std::int64_t add_row = 0;    // floats
   bool goes_on = false;
   bool is_positive = false;  // negative results become 0
+  bool is_by_rows = false;   // all strips with some rows first, not all rows with some strips
   // By tile instructions only:
   const void* next = nullptr;   // what is soon read, to be brought nearer: lines of 64 bytes
   std::int64_t next_lines = 0;  // in every 16 words of the depth of a pair of strips
 };
 
-/// Neighbouring pixels of a depthwise convolution, in a row or in a column; all of them have as many numbers under their filters. Distances are in floats.
+/// Rows of runs of floats that are side by side. Up to a vector behind each run is read, and behind
+/// each row written.
+struct Runs {
+  const float* from = nullptr;  // of the first row
+  std::int64_t from_row = 0;
+  const std::int64_t* offsets = nullptr;  // of the runs, from there
+  std::int64_t count = 0, length = 0, rows = 0;
+  float* to = nullptr;
+  std::int64_t to_row = 0;
+};
+
+/// Neighbouring pixels of a depthwise convolution, in a row or in a column; all of them have as
+/// many numbers under their filters. Distances are in floats.
 struct DepthwiseRow {
   const float* from = nullptr;  // the first number under the first pixel's filter
   std::int64_t step = 0;        // to the next pixel's
@@ -129,11 +142,7 @@ struct Table {
   /// and a depth of whole 16 words.
   using Multiply = void (*)(const StripProduct& product);
   Multiply multiply, multiply_pairs, multiply_tiles;
-  std::int64_t multiply_depth;  // words that go best by vectors at a time
-  /// `count` runs of `length` floats, from the offsets, one after the other. Up to a vector behind
-  /// each run is read, and behind the last one written.
-  void (*gather)(float* to, const float* from, const std::int64_t* offsets, std::int64_t count,
-                 std::int64_t length);
+  void (*gather)(const Runs& runs);
   /// Rows of `depth` words as the columns of a panel, the rest of which becomes 0.
   void (*pack_columns)(float* panel, std::int64_t width, const float* rows, std::int64_t row_stride,
                        std::int64_t count, std::int64_t depth);
