@@ -18,6 +18,9 @@ namespace {
 // Rows as far apart as this lie in the same lines of the caches and push each other out.
 constexpr std::int64_t kAlias = 4096;
 
+// Left factors of more than a second-level cache.
+constexpr std::int64_t kFarBytes = 1 << 20;
+
 class ProductKernel : public Kernel {
  public:
   ProductKernel(const LaidOutGraph& laid, const Group& group, const AnchoredProduct& product,
@@ -40,6 +43,7 @@ class ProductKernel : public Kernel {
       bundle_bytes_ = numbers_.stored_bytes() * layout(laid, node.inputs[0]).strides[1] *
                       layout(laid, node.inputs[1]).shape[1] * strips_.bundles().groups;
     choose_blocks(machine);
+    is_far_ = result_.rows() * strips_.depth_words() * 4 > kFarBytes;
     result_.plan(laid, blocks_.block_rows, pitch_);
     if (product.bias >= 0) copy_bias(graph[product.bias].constant);
     if (graph.is_constant(node.inputs[1]))
@@ -184,6 +188,7 @@ class ProductKernel : public Kernel {
     }
     p.strip_words = strips_.words();
     p.is_by_rows = blocks_.is_by_rows;
+    p.is_far = in_place_ && is_far_;
     p.next_lines = blocks_.next_lines;
     p.to_row = is_direct_ ? *result_.row_stride() : pitch_;
     for (Range group{strips.begin, 0}; group.begin < strips.end; group.begin = group.end) {
@@ -247,7 +252,7 @@ class ProductKernel : public Kernel {
   ProductResult result_;
   std::size_t left_, right_;  // operands
   std::int64_t bundle_bytes_ = 0;
-  bool in_place_ = false, gathers_parts_ = false, is_direct_ = false;
+  bool in_place_ = false, is_far_ = false, gathers_parts_ = false, is_direct_ = false;
   Blocking blocks_;
   std::int64_t pitch_ = 1, row_pitch_ = 0;
   // In bytes: weights packed in each run, the scratch of one thread, and where its parts begin.

@@ -128,10 +128,19 @@ class WindowRows : public ProductRows {
 
   void gather_windows(const std::byte* from, const Place& at, std::int64_t count,
                       const Range& depth, std::byte* to, std::int64_t pitch) const {
+    const std::int64_t to_row = pitch / std::int64_t{sizeof(float)};
+    // Pixels that are neighbours in each channel are transposed.
+    if (kernel_.h == 1 && kernel_.w == 1 && pixel_ == 1 && step_.w == 1 && run_length() == 1) {
+      simd::table().pack_columns(reinterpret_cast<float*>(to), to_row,
+                                 reinterpret_cast<const float*>(from) + offset_of(at) +
+                                     depth.begin * channel_,
+                                 channel_, depth.size(), count);
+      return;
+    }
     simd::Runs runs;
     runs.from_row = step_.w * pixel_;
     runs.rows = count;
-    runs.to_row = pitch / std::int64_t{sizeof(float)};
+    runs.to_row = to_row;
     for (std::int64_t begin = depth.begin; begin < depth.end; begin += runs.count * runs.length) {
       const std::int64_t run = begin / run_length(), skipped = begin % run_length();
       runs.count = skipped == 0 ? std::max((depth.end - begin) / run_length(), std::int64_t{1}) : 1;

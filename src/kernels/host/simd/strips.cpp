@@ -17,6 +17,8 @@ constexpr int rows_of(int vectors) {
   return kSums / vectors < kMostRows ? kSums / vectors : kMostRows;
 }
 
+constexpr std::int64_t kAhead = 2;  // tiles
+
 // Some rows by vectors of columns, of which the last has so many; pointers to the first of them.
 struct Tile {
   const float *a, *b, *first, *add;
@@ -78,9 +80,15 @@ void sum_all(const StripProduct& p, Tile& tile, std::int64_t count, std::int64_t
   constexpr std::int64_t kColumns = vectors * kLanes;
   const std::int64_t a_rows = rows * (p.a_row_bytes / 4), to_rows = rows * p.to_row;
   const std::int64_t add_rows = rows * p.add_row, b_columns = kColumns / kStrip * p.strip_words;
+  const bool is_far = p.is_far && tile.b == p.strips;  // only in the first round
   for (; count > 0; --count) {
     Tile next = tile;
-    for (std::int64_t i = neighbours; i > 0; --i) {
+    for (std::int64_t i = 0; i < neighbours; ++i) {
+      // Rows of a later tile, some with each neighbour: read together, they look like no stream.
+      if (is_far)
+        for (std::int64_t row = i; row < rows; row += neighbours)
+          for (std::int64_t k = 0; k < p.depth; k += 16)
+            __builtin_prefetch(tile.a + kAhead * a_rows + row * (p.a_row_bytes / 4) + k);
       sum<Words, rows, vectors>(p, next);
       next.b += b_columns, next.to += kColumns;
       if (next.first) next.first += kColumns;

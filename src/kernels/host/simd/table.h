@@ -63,6 +63,7 @@ struct StripProduct {
   std::int64_t add_row = 0;    // floats
   bool goes_on = false;
   bool is_positive = false;  // negative results become 0
+  bool is_far = false;       // rows come from memory, one block after the other
   bool is_by_rows = false;   // all strips with some rows first, not all rows with some strips
   // By tile instructions only:
   const void* next = nullptr;   // what is soon read, to be brought nearer: lines of 64 bytes
