@@ -12,7 +12,7 @@ constexpr int kStripVectors = 16 / kLanes;
 // The sums fill the register file but for what is multiplied: two vectors a row and 6 or 12 rows,
 // or, of narrow vectors, four and 3. Fewer vectors have more rows.
 constexpr int kSums = kLanes == 16 ? 24 : 12, kMostRows = 12;
-constexpr int kMostVectors = kLanes == 4 ? 4 : 2;
+constexpr int kMostVectors = kLanes == 4 ? 4 : 2, kOneRowVectors = 8;
 constexpr int rows_of(int vectors) {
   return kSums / vectors < kMostRows ? kSums / vectors : kMostRows;
 }
@@ -133,10 +133,17 @@ void multiply(const StripProduct& p) {
                 last < kLanes ? last : kLanes};
   };
   constexpr std::int64_t kWide = kMostVectors * kLanes;
-  const std::int64_t wide = p.columns / kWide;
-  if (p.is_by_rows && wide > 0) multiply_columns<Words, kMostVectors>(p, at(0, kLanes), wide);
-  for (std::int64_t column = p.is_by_rows ? wide * kWide : 0, vectors; column < p.columns;
-       column += vectors * kLanes) {
+  std::int64_t column = 0;
+  if (p.rows == 1) {  // fills the registers with more columns
+    constexpr std::int64_t kWidest = kOneRowVectors * kLanes;
+    const std::int64_t widest = p.columns / kWidest;
+    if (widest > 0) multiply_columns<Words, kOneRowVectors>(p, at(0, kLanes), widest);
+    column = widest * kWidest;
+  } else if (p.is_by_rows && p.columns >= kWide) {
+    multiply_columns<Words, kMostVectors>(p, at(0, kLanes), p.columns / kWide);
+    column = p.columns / kWide * kWide;
+  }
+  for (std::int64_t vectors; column < p.columns; column += vectors * kLanes) {
     const std::int64_t left = p.columns - column, all = (left + kLanes - 1) / kLanes;
     vectors = all < kMostVectors ? all : kMostVectors;
     Widths<Words, 0, 1, 2, 3>::of[vectors - 1](p, at(column, left - (vectors - 1) * kLanes), 1);
