@@ -66,10 +66,11 @@ class ProductKernel : public Kernel {
         blocks_.threads, of_bundle * strips_.bundles().count, [&](std::int64_t task, int thread) {
           const std::int64_t bundle = task / of_bundle, part = task % column_parts;
           const std::int64_t row = task % of_bundle / column_parts * blocks_.part_rows;
+          const std::int64_t above = strips_.bundles().are_batches ? bundle * rows_of_bundle() : 0;
           const std::int64_t count = strips_.in_bundle(), first = bundle * count;
           run_part(
               {operands, strips, scratch + packed_bytes_ + thread_bytes_ * thread, bundle},
-              {row, std::min(row + blocks_.part_rows, result_.rows())},
+              {above + row, above + std::min(row + blocks_.part_rows, rows_of_bundle())},
               {first + count * part / column_parts, first + count * (part + 1) / column_parts});
         });
   }
@@ -102,11 +103,16 @@ class ProductKernel : public Kernel {
                        right.shape[1] * bundles_of(node, right.shape).groups, numbers);
   }
 
+  std::int64_t rows_of_bundle() const {
+    const Bundles& bundles = strips_.bundles();
+    return bundles.are_batches ? result_.rows() / bundles.count : result_.rows();
+  }
+
   void choose_blocks(const Machine& machine) {
     const auto stride = rows_->row_bytes();
     in_place_ = stride && rows_->depth() == strips_.depth() &&
                 (unit_.is_tiles || *stride % kAlias != 0 || result_.rows() == 1);
-    ProductSize size{result_.rows(), strips_.columns(), strips_.bundles().count,
+    ProductSize size{rows_of_bundle(), strips_.columns(), strips_.bundles().count,
                      strips_.depth_words(), in_place_};
     size.has_program = result_.has_program();
     // Sums are made where the result lies if nothing else is done with them, or with all columns.

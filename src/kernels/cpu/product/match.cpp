@@ -50,8 +50,7 @@ class Matcher {
                 &right = graph_.type(node.inputs[1]).shape;
     if (node.op == Op::conv2d)
       return num_elements(left) > 0 && num_elements(right) > 0 && takes_own_bias(node);
-    return left.rank() >= 2 && right.rank() >= 2 && left.back() > 0 &&
-           right[right.rank() - 2] * right.back() == num_elements(right);
+    return left.rank() >= 2 && right.rank() >= 2 && left.back() > 0;
   }
 
   bool takes_own_bias(const Node& node) {

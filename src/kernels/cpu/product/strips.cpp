@@ -20,7 +20,12 @@ Unit vectors_for(DType dtype, const Machine& machine) {
 }
 
 Bundles bundles_of(const Node& node, const Shape& right) {
-  if (node.op != Op::conv2d) return {};
+  if (node.op != Op::conv2d) {
+    const Shape& result = node.type.shape;
+    const std::int64_t batches = num_elements(result) / result.back() / result[result.rank() - 2];
+    const bool is_one = right[right.rank() - 2] * right.back() == num_elements(right);
+    return is_one ? Bundles{} : Bundles{batches, 1, true};
+  }
   const std::int64_t groups = node.attrs.integer("groups"), columns = right[0] / groups;
   std::int64_t bundle = 1;
   while (bundle < groups && (bundle * columns < kStrip || groups % bundle != 0)) ++bundle;
@@ -41,6 +46,16 @@ Strips::Strips(const Layout& right, const Node& node, const Layout& left, std::i
     shape_ = {1, right.shape[rank - 2]};
     strides_ = {0, right.strides[rank - 2]};
     target_ = {pitch_, 1};
+    if (bundles_.are_batches) {
+      Shape all = node.type.shape;
+      all[all.rank() - 2] = right.shape[rank - 2];
+      const Strides strides = broadcast_strides(right.shape, right.strides, all);
+      Shape batches = all;
+      Strides apart = strides;
+      for (int i = 0; i < 2; ++i) batches.erase(batches.rank() - 1), apart.erase(apart.rank() - 1);
+      batches_ = Access(batches, apart);
+      text << ", " << bundles_.count << " batches of " << right.shape;
+    }
   } else {
     const bool are_first = window_order(left) == WindowOrder::channels_first;
     const std::int64_t channels = right.shape[1], height = right.shape[2], width = right.shape[3];
@@ -64,6 +79,9 @@ std::string Strips::text() const { return text_; }
 
 void Strips::pack(const std::byte* from, std::int64_t strip, float* to, std::byte* room) const {
   const std::int64_t first = column(strip), size = numbers_.stored_bytes();
+  if (bundles_.are_batches)
+    batches_.walk(strip / in_bundle(), 1,
+                  [&](std::int64_t offset, std::int64_t, std::int64_t) { from += size * offset; });
   const std::int64_t count = std::min(kStrip, columns() - strip % in_bundle() * kStrip);
   const std::int64_t of_group = columns() / bundles_.groups;
   std::byte* stored = numbers_.are_same() ? room : room + words() * 4;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "src/core/rounding.h"
+#include "src/kernels/cpu/blocks/access.h"
 #include "src/kernels/cpu/kernel.h"
 #include "src/kernels/cpu/product/rows.h"
 #include "src/kernels/host/simd/table.h"
@@ -26,10 +27,12 @@ std::optional<Unit> tiles_for(DType dtype, const Machine& machine);
 /// Vector instructions: in float32, or in bf16 where the machine has them.
 Unit vectors_for(DType dtype, const Machine& machine);
 
-/// A convolution in groups is a product for each of them, or for each bundle of groups that have
-/// too few columns for a strip: with zeros for the channels of the others. Anything else is one.
+/// Products that a kernel makes, one after the other. A convolution in groups is one for each of
+/// them, or for each bundle of groups that have too few columns for a strip: with zeros for the
+/// channels of the others. A product of two batches is one for each place in the result's batch.
 struct Bundles {
   std::int64_t count = 1, groups = 1;  // groups in each
+  bool are_batches = false;            // each has rows of its own, not columns
 };
 Bundles bundles_of(const Node& node, const Shape& right);
 
@@ -43,13 +46,16 @@ class Strips {
   const Bundles& bundles() const { return bundles_; }
   std::int64_t depth() const { return pitch_; }  // in whole steps
   std::int64_t depth_words() const { return pitch_ * numbers_.taken_bytes() / 4; }
-  std::int64_t columns() const { return columns_ / bundles_.count; }      // of a bundle
+  std::int64_t columns() const {  // of a bundle
+    return bundles_.are_batches ? columns_ : columns_ / bundles_.count;
+  }
   std::int64_t in_bundle() const { return ceil_div(columns(), kStrip); }  // strips
   std::int64_t count() const { return in_bundle() * bundles_.count; }     // strips of all
   std::int64_t words() const { return depth_words() * kStrip; }           // of a strip
   /// The first column of a strip.
   std::int64_t column(std::int64_t strip) const {
-    return strip / in_bundle() * columns() + strip % in_bundle() * kStrip;
+    const std::int64_t bundle = bundles_.are_batches ? 0 : strip / in_bundle();
+    return bundle * columns() + strip % in_bundle() * kStrip;
   }
   /// Bytes that packing takes: rows as they are multiplied and, behind them, as they are stored.
   std::int64_t room() const {
@@ -68,6 +74,7 @@ class Strips {
   Shape shape_;  // of the weights of one column
   Strides strides_, target_;
   std::int64_t next_group_ = 0;  // in a row
+  Access batches_;
   std::string text_;
 };
 

@@ -131,10 +131,10 @@ class WindowRows : public ProductRows {
     const std::int64_t to_row = pitch / std::int64_t{sizeof(float)};
     // Pixels that are neighbours in each channel are transposed.
     if (kernel_.h == 1 && kernel_.w == 1 && pixel_ == 1 && step_.w == 1 && run_length() == 1) {
-      simd::table().pack_columns(reinterpret_cast<float*>(to), to_row,
-                                 reinterpret_cast<const float*>(from) + offset_of(at) +
-                                     depth.begin * channel_,
-                                 channel_, depth.size(), count);
+      simd::table().pack_columns(
+          reinterpret_cast<float*>(to), to_row,
+          reinterpret_cast<const float*>(from) + offset_of(at) + depth.begin * channel_, channel_,
+          depth.size(), count);
       return;
     }
     simd::Runs runs;
