@@ -310,11 +310,13 @@ std::optional<Implementation> consider_depthwise(const Isolated& alone, const Ma
   const double moved =
       elements(graph[product.anchor].inputs[0]) +
       elements(product.result) * static_cast<double>(operator_count(graph, product.epilogue.nodes));
+  // Of AVX2's peak, measured: small filters are bound by what is read.
+  const Shape& filters = graph.type(graph[product.anchor].inputs[1]).shape;
+  const double share = filters[2] * filters[3] < kLargeFilter ? 0.5 : 0.62;
   return implementation(
       alone, machine,
       [=](const Machine& m) {
-        constexpr double kShare = 0.7;  // of the peak
-        const double compute = work.flops / (kShare * m.f32_gflops) + moved / (4 * m.simple_gops);
+        const double compute = work.flops / (share * m.f32_gflops) + moved / (4 * m.simple_gops);
         const double bandwidth = work.bytes > m.cache_bytes ? m.memory_gbps : m.cache_gbps;
         return m.dispatch_us + std::max(compute, work.bytes / bandwidth) / 1e3;
       },

@@ -9,11 +9,11 @@ constexpr std::int64_t kMostStrips = 16;
 // With tiles, rows and weights of a thread's work at a time together fit a second-level cache of
 // 2 MiB.
 constexpr std::int64_t kTileRowBytes = 1 << 20, kTileStripBytes = 200 << 10;
-// Sums that are not made where the result lies stay in the second-level cache, or, where there is
-// little to multiply for each of them, in the first-level one.
-constexpr std::int64_t kSumBytes = 64 << 10, kFewSumBytes = 16 << 10;
+// Sums that are not made where the result lies stay in the first-level cache.
+constexpr std::int64_t kSumBytes = 16 << 10;
 constexpr std::int64_t kCacheBytes = 256 << 10;  // half of the second-level cache
-constexpr std::int64_t kMostDepth = 1024;        // words
+constexpr std::int64_t kNearBytes = 4 << 20;     // that are in the last cache
+constexpr std::int64_t kFewWords = 256;          // of the depth; of a strip, 16 KiB
 constexpr std::int64_t kMostRows = 1008;
 constexpr std::int64_t kLeastRows = 36;  // tiles of 12, 6 or 3 rows
 constexpr std::int64_t kTasks = 4;       // for every thread, to be taken over by idle ones
@@ -40,11 +40,15 @@ void choose_tiles(const ProductSize& size, std::int64_t most_rows, Blocking& b) 
     b.next_lines = ceil_div(b.block_rows, std::min(part, blocks));
 }
 
-// What a part of the depth of the strips or of the rows of a block takes stays in the second-level
-// cache, and the other one goes by. Each block of rows is a task, or some columns of it.
+// Where all strips stay in the second-level cache, rows go by, each once. Otherwise strips go by as
+// seldom as possible: a part of the depth of many rows stays there.
 void choose_vectors(const ProductSize& size, double work, Blocking& b) {
   const std::int64_t strips = ceil_div(size.columns, kStrip);
-  const std::int64_t parts = ceil_div(size.depth_words, kMostDepth);
+  b.is_by_rows = strips * kStrip * size.depth_words * 4 <= kCacheBytes;
+  // Short pieces of rows that are gathered from memory would be no streams.
+  const bool is_near = size.in_place || size.rows * size.depth_words * 4 <= kNearBytes;
+  const std::int64_t most_depth = is_near ? kFewWords : 2 * kFewWords;
+  const std::int64_t parts = b.is_by_rows ? 1 : ceil_div(size.depth_words, most_depth);
   b.depth_words = ceil_div(size.depth_words, parts);
   const bool goes_through_cache = !size.is_direct || size.has_program;
   // What is gathered part by part is gathered anew for other strips.
@@ -52,21 +56,23 @@ void choose_vectors(const ProductSize& size, double work, Blocking& b) {
     b.strips_at_once = std::min(strips, kFewStrips);
   else
     b.strips_at_once = size.in_place || parts == 1 ? std::min(strips, kMostStrips) : strips;
-  b.is_by_rows = b.strips_at_once * kStrip * b.depth_words * 4 <= kCacheBytes;
-  std::int64_t most = std::clamp(kCacheBytes / (b.depth_words * 4), kLeastRows, kMostRows);
-  if (goes_through_cache) {
-    const std::int64_t bytes = parts == 1 ? kFewSumBytes : kSumBytes;
-    most = std::clamp(bytes / (4 * kStrip * b.strips_at_once), kLeastRows, most);
-  }
+  const std::int64_t most = std::clamp(kCacheBytes / (b.depth_words * 4), kLeastRows, kMostRows);
   std::int64_t wanted = 1;
   if (b.threads > 1)
     wanted = ceil_div(std::min(kTasks * b.threads, static_cast<std::int64_t>(work / kLeastTask)),
                       size.bundles);
   std::int64_t blocks = ceil_div(size.rows, most);
-  blocks = std::max(blocks, std::min(wanted, ceil_div(size.rows, kLeastRows)));
-  b.block_rows = b.part_rows = ceil_div(size.rows, blocks);
-  b.row_parts = ceil_div(size.rows, b.block_rows);
-  if (b.row_parts < wanted && !(size.is_direct && size.has_program))
+  if (!b.is_by_rows && !(size.is_direct && size.has_program))
+    b.column_parts = std::clamp(ceil_div(wanted, blocks), std::int64_t{1}, ceil_div(strips, 2));
+  blocks =
+      std::max(blocks, std::min(ceil_div(wanted, b.column_parts), ceil_div(size.rows, kLeastRows)));
+  b.part_rows = ceil_div(size.rows, blocks);
+  b.block_rows = b.part_rows;
+  if (goes_through_cache)
+    b.block_rows =
+        ceil_div(b.part_rows, ceil_div(b.part_rows * b.strips_at_once * kStrip * 4, kSumBytes));
+  b.row_parts = ceil_div(size.rows, b.part_rows);
+  if (b.row_parts * b.column_parts < wanted && !(size.is_direct && size.has_program))
     b.column_parts = std::min(ceil_div(wanted, b.row_parts), ceil_div(strips, 2));
   b.strips_at_once = std::min(b.strips_at_once, ceil_div(strips, b.column_parts));
 }

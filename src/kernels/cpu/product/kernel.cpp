@@ -203,7 +203,7 @@ class ProductKernel : public Kernel {
       p.next = place.strips + group.end * strips_.words();
       for (std::int64_t row = rows.begin; row < rows.end; row += blocks_.block_rows) {
         p.rows = std::min(blocks_.block_rows, rows.end - row);
-        p.a = left + (row - rows.begin) * p.a_row_bytes;
+        p.a = gathers_parts_ ? left : left + (row - rows.begin) * p.a_row_bytes;
         run_block(place, row, group, p);
         p.next = static_cast<const std::byte*>(p.next) +
                  4 * p.next_lines * strips_.depth_words() * ceil_div(p.strip_count, 2);

@@ -24,6 +24,8 @@ struct Tile {
   const float *a, *b, *first, *add;
   float* to;
   std::int64_t last;
+  const float* soon = nullptr;  // the strip that comes next, to be brought nearer
+  std::int64_t soon_lines = 0;  // of it, by each tile
 };
 
 // The depth is what costs time: everything else is asked for at run time. Flattened, because a
@@ -82,6 +84,8 @@ void sum_all(const StripProduct& p, Tile& tile, std::int64_t count, std::int64_t
   const std::int64_t add_rows = rows * p.add_row, b_columns = kColumns / kStrip * p.strip_words;
   const bool is_far = p.is_far && tile.b == p.strips;  // only in the first round
   for (; count > 0; --count) {
+    for (std::int64_t i = 0; i < tile.soon_lines; ++i, tile.soon += 16)
+      __builtin_prefetch(tile.soon, 0, 2);
     Tile next = tile;
     for (std::int64_t i = 0; i < neighbours; ++i) {
       // Rows of a later tile, some with each neighbour: read together, they look like no stream.
@@ -112,6 +116,10 @@ void multiply_columns(const StripProduct& p, Tile tile, std::int64_t neighbours)
   constexpr auto sums = Sums<Words, vectors, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11>::of;
   const std::int64_t tiles = (p.rows + rows_of(vectors) - 1) / rows_of(vectors);
   const std::int64_t rows = p.rows / tiles, higher = p.rows % tiles;
+  if (neighbours == 1) {
+    tile.soon = tile.b + (vectors * kLanes + kStrip - 1) / kStrip * p.strip_words;
+    tile.soon_lines = p.depth / tiles;
+  }
   if (higher > 0) sums[rows](p, tile, higher, neighbours);
   sums[rows - 1](p, tile, tiles - higher, neighbours);
 }
