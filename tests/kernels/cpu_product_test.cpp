@@ -276,6 +276,38 @@ TEST_P(Products, DepthwiseConvolutions) {
   }
 }
 
+// The same bits, whoever does what.
+TEST_P(Products, OnAnyNumberOfThreads) {
+  const Kind on = GetParam();
+  const auto expect_same = [&](const char* name, const tn::TensorFunction& f, const Tensors& in) {
+    const GroupRun one = run_group(name, f, in, nullptr, 1);
+    ASSERT_EQ(one.got.size(), 1u);
+    const auto need = one.got[0].to_vector<double>();
+    for (const int threads : {2, 3, 8})
+      EXPECT_EQ(run_group(name, f, in, nullptr, threads).got.at(0).to_vector<double>(), need)
+          << one.kernel << ", " << threads << " threads";
+  };
+  const Tensor weight = narrow({300, 700}, on.dtype), bias = wide({700});
+  expect_same(
+      on.family,
+      [&](const Tensors& in) -> Tensors { return {tn::gelu(tn::matmul(in[0], weight) + bias)}; },
+      {narrow({500, 300}, on.dtype)});
+  const Tensor filters = narrow({70, 300, 3, 3}, on.dtype), each = narrow({72, 1, 3, 3}, on.dtype);
+  const Tensor image = narrow({1, 300, 30, 31}, on.dtype),
+               small = narrow({2, 72, 60, 61}, on.dtype);
+  expect_same(on.family,
+              [&](const Tensors& in) -> Tensors {
+                return {tn::conv2d(in[0], filters, {}, {1, 1})};
+              },
+              {image});
+  if (on.family == std::string("tiles")) return;
+  expect_same("depthwise",
+              [&](const Tensors& in) -> Tensors {
+                return {tn::conv2d(in[0], each, {}, {1, 1, 1, 72})};
+              },
+              {small});
+}
+
 TEST(ProductFamilies, Decline) {
   const Tensor x = narrow({33, 64}), w = narrow({64, 48});
   const auto declines = [](const tn::TensorFunction& f, const Tensors& in) {

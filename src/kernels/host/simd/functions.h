@@ -138,7 +138,7 @@ inline Floats gelu_tanh(Floats x) {
 }
 inline Floats silu(Floats x) { return x * sigmoid(x); }
 inline Floats hardswish(Floats x) {
-  return x * smaller(larger(x + 3.0f, Floats{}), splat(6.0f)) * (1.0f / 6.0f);
+  return x * smaller(larger(x + 3.0f, Floats{}), splat(6.0f)) / 6.0f;
 }
 
 // Numbers of 2^23 and above, infinities and NaN are integers already.
