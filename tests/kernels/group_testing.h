@@ -127,9 +127,9 @@ struct GroupRun {
 
 /// Runs `f` as one group of a family. Inputs and outputs get random layouts (`random` nullptr: the
 /// ones they have, and row-major outputs); threads 1 to 3; half of the times any of the schedules
-/// that the family may try.
+/// that the family may try. `threads` where it is given.
 inline GroupRun run_group(std::string_view name, const TensorFunction& f, const Tensors& inputs,
-                          std::mt19937* random) {
+                          std::mt19937* random, int threads = 0) {
   GroupRun result{graph_of(f, inputs), {}, {}, {}};
   LaidOutGraph laid = lay_out(result.graph);
   Group group = whole_group(laid.graph);
@@ -162,8 +162,9 @@ inline GroupRun run_group(std::string_view name, const TensorFunction& f, const 
     laid.layouts[static_cast<std::size_t>(id)] = *view;
   }
 
-  const cpu::Machine machine =
-      cpu::this_machine(random ? 1 + static_cast<int>((*random)() % 3) : 2);
+  const cpu::Machine machine = cpu::this_machine(threads > 0 ? threads
+                                                 : random    ? 1 + static_cast<int>((*random)() % 3)
+                                                             : 2);
   const auto estimate = estimate_of(family(name), laid, group, machine);
   if (!estimate) {
     ADD_FAILURE() << name << " declines\n" << laid.graph;

@@ -171,8 +171,9 @@ TEST(Plans, AttentionIsOneGroupInBf16) {
   }
 }
 
-// oneDNN chooses its implementations by the instruction set, and estimates depend on its choice.
-const bool is_limited = setenv("DNNL_MAX_CPU_ISA", "AVX2", 1) == 0;
+// Estimates depend on the instruction set, by which oneDNN chooses its implementations, too.
+const bool is_limited =
+    setenv("DNNL_MAX_CPU_ISA", "AVX2", 1) == 0 && setenv("TENSOR_MAX_ISA", "avx2", 1) == 0;
 
 // The lines in which two texts differ.
 std::string difference_of(const std::string& expected, const std::string& got) {

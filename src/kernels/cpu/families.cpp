@@ -15,9 +15,10 @@ namespace tensor::cpu {
 std::span<const Family> cpu_families() {
   static const std::vector<Family> table = {
 #ifdef TENSOR_WITH_ONEDNN
-      kGemm,        kConv,
+      kGemm,      kConv,
 #endif
-      kTileProduct, kProduct, kEightBits, kAttention, kRow, kPointwise, kImage, kCopy, kReference,
+      kDepthwise, kTileProduct, kProduct, kEightBits, kAttention,
+      kRow,       kPointwise,   kImage,   kCopy,      kReference,
   };
   return table;
 }

@@ -7,6 +7,7 @@ namespace tensor::cpu {
 
 extern const Family kGemm;  // with oneDNN only
 extern const Family kConv;  // with oneDNN only
+extern const Family kDepthwise;
 extern const Family kProduct;
 extern const Family kEightBits;    // products of rows and weights in eight bits
 extern const Family kTileProduct;  // on processors with tile instructions only

@@ -95,10 +95,6 @@ class EightBitsKernel : public Kernel {
   }
 
  private:
-  struct Range {
-    std::int64_t begin, end;
-  };
-
   static DType type_of_rows(const LaidOutGraph& laid, const AnchoredProduct& product) {
     return laid.graph.type(laid.graph[product.anchor].inputs[0]).dtype;
   }
@@ -155,10 +151,10 @@ class EightBitsKernel : public Kernel {
       thread_bytes_ += round_up(bytes, 64);
       return offset;
     };
-    bytes_ = take(block_rows_ * row_pitch_);
+    bytes_ = take(block_rows_ * row_pitch_ + kGatherSlack);
     row_sums_ = take(block_rows_ * 4);
     row_scales_ = take(block_rows_ * 4);
-    row_ = take(rows_->row_bytes() ? 0 : rows_->depth() * 4);
+    row_ = take(rows_->row_bytes() ? 0 : rows_->depth() * 4 + kGatherSlack);
     sums_ = take(block_rows_ * pitch_ * 4);
     program_ = take(epilogue_ ? epilogue_->tile_floats() * 4 : 0);
   }
@@ -170,20 +166,22 @@ class EightBitsKernel : public Kernel {
     auto* to = reinterpret_cast<std::int8_t*>(scratch + bytes_);
     auto* sums = reinterpret_cast<std::int32_t*>(scratch + row_sums_);
     auto* scales = reinterpret_cast<float*>(scratch + row_scales_);
+    const Range whole{0, rows_->depth()};
     for (std::int64_t row = rows.begin; row < rows.end; ++row, to += row_pitch_) {
-      std::memset(to + rows_->depth(), 0, static_cast<std::size_t>(row_pitch_ - rows_->depth()));
+      const Range one{row, row + 1};
       if (are_bytes_) {
-        rows_->gather(from, row, 1, reinterpret_cast<std::byte*>(to), 0);
+        rows_->gather(from, one, whole, reinterpret_cast<std::byte*>(to), 0);
         *sums++ = std::accumulate(to, to + rows_->depth(), std::int32_t{0});
         *scales++ = 1;
-        continue;
+      } else {
+        const std::byte* numbers = scratch + row_;
+        if (in_place)
+          numbers = from + row * *in_place;
+        else
+          rows_->gather(from, one, whole, scratch + row_, 0);
+        *scales++ = quantize(to, reinterpret_cast<const float*>(numbers), rows_->depth(), sums++);
       }
-      const std::byte* numbers = scratch + row_;
-      if (in_place)
-        numbers = from + row * *in_place;
-      else
-        rows_->gather(from, row, 1, scratch + row_, 0);
-      *scales++ = quantize(to, reinterpret_cast<const float*>(numbers), rows_->depth(), sums++);
+      std::memset(to + rows_->depth(), 0, static_cast<std::size_t>(row_pitch_ - rows_->depth()));
     }
   }
 

@@ -367,9 +367,11 @@ std::optional<Choice> choice_of_onednn(const LaidOutGraph& laid, const Anchored&
     const bool is_reference = name.find("ref") != std::string::npos;
     const bool is_product = name.find("gemm") != std::string::npos;
     if (is_product && has_residual && !is_reference) return std::nullopt;
-    return Choice{is_reference ? 0.002
-                  : is_product ? 0.5
-                               : 0.85,
+    const bool is_depthwise = name.find("dw") != std::string::npos;
+    return Choice{is_reference   ? 0.002
+                  : is_product   ? 0.5
+                  : is_depthwise ? 0.55
+                                 : 0.85,
                   forms_of(graph, anchored, problem, name)};
   } catch (const dnnl::error&) {
     return std::nullopt;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/kernels/cpu/blocks/access.h"
 #include "src/kernels/cpu/blocks/program.h"
 #include "src/kernels/elementwise.h"
 #include "src/kernels/match/block_shape.h"
@@ -48,16 +49,12 @@ class Matcher {
     if (!is_float(result.dtype) || !(result.shape == node.type.shape) ||
         node.type.shape.rank() < 2 || num_elements(node.type.shape) == 0)
       return false;
-    // A program on tiles tells columns from rows by their extent.
-    if (node.type.shape[column_axis(graph_, product_)] < 2) return false;
     const Shape &left = graph_.type(node.inputs[0]).shape,
                 &right = graph_.type(node.inputs[1]).shape;
     if (node.op == Op::conv2d)
-      return node.attrs.integer("groups") == 1 && graph_.is_constant(node.inputs[1]) &&
-             num_elements(right) > 0 && takes_own_bias(node);
+      return num_elements(left) > 0 && num_elements(right) > 0 && takes_own_bias(node);
     if (is_in_eight_bits(graph_, product_)) return left.back() > 0;
-    return left.rank() >= 2 && right.rank() >= 2 && left.back() > 0 &&
-           right[right.rank() - 2] * right.back() == num_elements(right);
+    return left.rank() >= 2 && right.rank() >= 2 && left.back() > 0;
   }
 
   bool takes_own_bias(const Node& node) {
@@ -106,6 +103,8 @@ class Matcher {
       if (id != product_.anchor && std::find(taken_.begin(), taken_.end(), id) == taken_.end())
         epilogue.nodes.push_back(id);
     if (epilogue.nodes.empty()) return product_.sums == product_.result;
+    // A program on tiles tells columns from rows by their extent.
+    if (graph_[product_.anchor].type.shape[column_axis(graph_, product_)] < 2) return false;
     if (epilogue.nodes.back() != product_.result) return false;
     // A store rounds as the last cast does.
     ValueId last = product_.result;
@@ -140,6 +139,43 @@ std::optional<AnchoredProduct> match_product(const Graph& graph, const Group& gr
 
 bool is_in_eight_bits(const Graph& graph, const AnchoredProduct& product) {
   return graph.is_op(product.anchor, Op::quantized_matmul);
+}
+
+AnchoredProduct with_sums_finished(const LaidOutGraph& laid, AnchoredProduct product) {
+  const Graph& graph = laid.graph;
+  Group& epilogue = product.epilogue;
+  const auto reader = [&](std::size_t i) -> const Node& { return graph[epilogue.nodes[i]]; };
+  const auto is_only_reader = [&] {
+    return std::none_of(epilogue.nodes.begin() + 1, epilogue.nodes.end(), [&](ValueId id) {
+      return std::count(graph[id].inputs.begin(), graph[id].inputs.end(), product.sums) > 0;
+    });
+  };
+  const auto take = [&] {
+    product.sums = epilogue.nodes.front();
+    epilogue.nodes.erase(epilogue.nodes.begin());
+    epilogue.reads.clear();
+    for (const ValueId id : epilogue.nodes)
+      for (const ValueId input : graph[id].inputs)
+        if (!std::binary_search(epilogue.nodes.begin(), epilogue.nodes.end(), input) &&
+            !std::count(epilogue.reads.begin(), epilogue.reads.end(), input))
+          epilogue.reads.push_back(input);
+  };
+  const auto is_float32 = [&](ValueId id) { return graph.type(id).dtype == f32; };
+  if (!epilogue.nodes.empty() && reader(0).op == Op::add && is_only_reader()) {
+    const auto& inputs = reader(0).inputs;
+    const ValueId other = inputs[inputs[0] == product.sums ? 1 : 0];
+    Shape rows = graph.type(product.sums).shape;
+    const int column = column_axis(graph, product);
+    Strides strides = laid.layouts[at(other)].strides;
+    if (other != product.sums && is_float32(other) && is_float32(product.sums) &&
+        graph.type(other).shape == rows && strides[column] == 1) {
+      rows.erase(column), strides.erase(column);
+      if (Access(rows, strides).stride()) product.added = other, take();
+    }
+  }
+  if (epilogue.nodes.size() == 1 && reader(0).op == Op::relu && is_float32(product.sums))
+    product.is_positive = true, take();
+  return product;
 }
 
 int column_axis(const Graph& graph, const AnchoredProduct& product) {

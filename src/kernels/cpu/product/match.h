@@ -9,11 +9,13 @@
 namespace tensor::cpu {
 
 struct AnchoredProduct {
-  ValueId anchor = -1;  // the matmul or conv2d
-  ValueId bias = -1;    // a constant, one number a column, with which the sums begin; -1: none
-  ValueId sums = -1;    // the value that the sums stand for, of the anchor's shape
-  Group epilogue;       // from the sums to the result, a block program; may be empty
-  ValueId result = -1;  // the one value that is written, as the epilogue's last one rounded
+  ValueId anchor = -1;       // the matmul or conv2d
+  ValueId bias = -1;         // a constant, one number a column, with which the sums begin; -1: none
+  ValueId added = -1;        // a value of the result's shape with which they begin, too; -1: none
+  bool is_positive = false;  // negative sums become 0
+  ValueId sums = -1;         // the value that the sums stand for, of the anchor's shape
+  Group epilogue;            // from the sums to the result, a block program; may be empty
+  ValueId result = -1;       // the one value that is written, as the epilogue's last one rounded
 };
 
 /// nullopt when the group is anything else, or its factors are neither in eight bits nor of one
@@ -22,6 +24,10 @@ std::optional<AnchoredProduct> match_product(const Graph& graph, const Group& gr
 
 /// Whether the anchor is a quantized_matmul.
 bool is_in_eight_bits(const Graph& graph, const AnchoredProduct& product);
+
+/// The same with what the vector kernel does while sums are in registers taken out of the epilogue:
+/// a residual that lies as the sums are made, and relu at the end.
+AnchoredProduct with_sums_finished(const LaidOutGraph& laid, AnchoredProduct product);
 
 /// The axis of the result that the right factor's columns run along: 1 of an image, else the last.
 int column_axis(const Graph& graph, const AnchoredProduct& product);

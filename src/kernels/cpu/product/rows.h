@@ -23,25 +23,38 @@ class Numbers {
   void (*load_)(float*, const void*, std::int64_t, std::int64_t) = nullptr;
 };
 
+struct Range {
+  std::int64_t begin, end;
+  std::int64_t size() const { return end - begin; }
+};
+
 class ProductRows {
  public:
   virtual ~ProductRows() = default;
   virtual std::int64_t depth() const = 0;  // numbers of a row
-  /// Rows [row, row + count) of the operand at `from`, `pitch` bytes apart.
-  virtual void gather(const std::byte* from, std::int64_t row, std::int64_t count, std::byte* to,
+  /// A part of some rows of the operand at `from`, `pitch` bytes apart. Up to kGatherSlack bytes
+  /// behind each may be written.
+  virtual void gather(const std::byte* from, const Range& rows, const Range& depth, std::byte* to,
                       std::int64_t pitch) const = 0;
   /// Row stride in bytes if rows can be read in place, else nullopt.
   virtual std::optional<std::int64_t> row_bytes() const = 0;
 };
 
+inline constexpr std::int64_t kGatherSlack = 64;
+
 /// The rows of a matmul [..., m, k] x [k, n] come in the order of the axes of the result.
 std::unique_ptr<ProductRows> matrix_rows(const Layout& left, const Shape& result,
                                          const Numbers& numbers);
 
+/// In which order a row holds the numbers that a filter [height, width, channels] lies on.
+enum class WindowOrder : std::uint8_t { channels_last, channels_first };
+/// The one in which more of them lie side by side in the image.
+WindowOrder window_order(const Layout& image);
+
 /// A conv2d has a row for every pixel of the result [n, c, h, w], in the order n, h, w. It holds
-/// what the filter lies on, in the order height, width, channels; zeros beyond the image.
-std::unique_ptr<ProductRows> window_rows(const Layout& image, const Shape& weights,
-                                         const Attrs& attributes, const Shape& result,
+/// what the filter lies on of `channels` channels from the first on; zeros beyond the image.
+std::unique_ptr<ProductRows> window_rows(const Layout& image, const Node& convolution,
+                                         const Shape& weights, std::int64_t channels,
                                          const Numbers& numbers);
 
 }  // namespace tensor::cpu

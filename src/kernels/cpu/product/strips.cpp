@@ -5,6 +5,7 @@
 
 #include "src/core/view.h"
 #include "src/kernels/host/strided_copy.h"
+#include "tensor/text.h"
 
 namespace tensor::cpu {
 
@@ -13,40 +14,92 @@ std::optional<Unit> tiles_for(DType dtype, const Machine& machine) {
   return Unit{simd::table().multiply_tiles, bf16, 32, 32, true};
 }
 Unit vectors_for(DType dtype, const Machine& machine) {
-  constexpr std::int64_t kRows = 252;  // 1 KiB of each, 256 KiB, in the second-level cache
   if (dtype == bf16 && machine.has_bf16 && simd::table().multiply_pairs)
-    return {simd::table().multiply_pairs, bf16, 2, kRows, false};
-  return {simd::table().multiply, f32, 1, kRows, false};
+    return {simd::table().multiply_pairs, bf16, 2, 0, false};
+  return {simd::table().multiply, f32, 1, 0, false};
 }
 
-Strips::Strips(const Layout& right, bool is_convolution, std::int64_t depth, const Unit& unit,
-               const Numbers& numbers)
-    : numbers_(numbers), depth_(depth), pitch_(round_up(depth, unit.step)) {
+Bundles bundles_of(const Node& node, const Shape& right) {
+  if (node.op != Op::conv2d) {
+    const Shape& result = node.type.shape;
+    const std::int64_t batches = num_elements(result) / result.back() / result[result.rank() - 2];
+    const bool is_one = right[right.rank() - 2] * right.back() == num_elements(right);
+    return is_one ? Bundles{} : Bundles{batches, 1, true};
+  }
+  const std::int64_t groups = node.attrs.integer("groups"), columns = right[0] / groups;
+  std::int64_t bundle = 1;
+  while (bundle < groups && (bundle * columns < kStrip || groups % bundle != 0)) ++bundle;
+  return {groups / bundle, bundle};
+}
+
+Strips::Strips(const Layout& right, const Node& node, const Layout& left, std::int64_t depth,
+               const Unit& unit, const Numbers& numbers)
+    : numbers_(numbers),
+      bundles_(bundles_of(node, right.shape)),
+      depth_(depth),
+      pitch_(round_up(depth, unit.step)) {
   const int rank = right.shape.rank();
-  if (is_convolution) {
-    columns_ = right.shape[0], column_ = right.strides[0];
-    shape_ = {1, right.shape[2], right.shape[3], right.shape[1]};
-    strides_ = {0, right.strides[2], right.strides[3], right.strides[1]};
-  } else {
+  TextWriter text;
+  text << "strips of " << unit.taken << ", steps of " << unit.step << ", " << info(node.op).name;
+  if (node.op != Op::conv2d) {
     columns_ = right.shape.back(), column_ = right.strides.back();
     shape_ = {1, right.shape[rank - 2]};
     strides_ = {0, right.strides[rank - 2]};
+    target_ = {pitch_, 1};
+    if (bundles_.are_batches) {
+      Shape all = node.type.shape;
+      all[all.rank() - 2] = right.shape[rank - 2];
+      const Strides strides = broadcast_strides(right.shape, right.strides, all);
+      Shape batches = all;
+      Strides apart = strides;
+      for (int i = 0; i < 2; ++i) batches.erase(batches.rank() - 1), apart.erase(apart.rank() - 1);
+      batches_ = Access(batches, apart);
+      text << ", " << bundles_.count << " batches of " << right.shape;
+    }
+  } else {
+    const bool are_first = window_order(left) == WindowOrder::channels_first;
+    const std::int64_t channels = right.shape[1], height = right.shape[2], width = right.shape[3];
+    const std::int64_t all = channels * bundles_.groups;  // channels of a row
+    columns_ = right.shape[0], column_ = right.strides[0];
+    shape_ = {1, height, width, channels};
+    strides_ = {0, right.strides[2], right.strides[3], right.strides[1]};
+    target_ = {pitch_, width * all, all, 1};
+    next_group_ = channels;
+    if (are_first) {
+      target_ = {pitch_, width, 1, height * width};
+      next_group_ = channels * height * width;
+    }
+    text << (are_first ? ", channels first, " : ", ") << bundles_.count << " of "
+         << bundles_.groups;
   }
+  text_ = text.str();
 }
 
+std::string Strips::text() const { return text_; }
+
 void Strips::pack(const std::byte* from, std::int64_t strip, float* to, std::byte* room) const {
-  const std::int64_t first = strip * kStrip;
-  Shape shape = shape_;
-  Strides strides = strides_, target = row_major(shape_);
-  shape[0] = std::min(kStrip, columns_ - first);
-  strides[0] = column_, target[0] = pitch_;
+  const std::int64_t first = column(strip), size = numbers_.stored_bytes();
+  if (bundles_.are_batches)
+    batches_.walk(strip / in_bundle(), 1,
+                  [&](std::int64_t offset, std::int64_t, std::int64_t) { from += size * offset; });
+  const std::int64_t count = std::min(kStrip, columns() - strip % in_bundle() * kStrip);
+  const std::int64_t of_group = columns() / bundles_.groups;
   std::byte* stored = numbers_.are_same() ? room : room + words() * 4;
-  if (depth_ < pitch_) std::memset(room, 0, static_cast<std::size_t>(this->room()));
-  const std::int64_t size = numbers_.stored_bytes();
-  StridedCopy(shape, strides, target, size).run(from + size * first * column_, stored, 1);
-  if (stored != room) numbers_.copy(room, stored, 1, shape[0] * pitch_);
-  simd::table().pack_columns(to, kStrip, reinterpret_cast<const float*>(room), depth_words(),
-                             shape[0], depth_words());
+  if (depth_ < pitch_ || bundles_.groups > 1)
+    std::memset(room, 0, static_cast<std::size_t>(this->room()));
+  Shape shape = shape_;
+  Strides strides = strides_;
+  strides[0] = column_;
+  for (std::int64_t at = 0; at < count; at += shape[0]) {
+    const std::int64_t in_bundle = (first + at) % columns(), group = in_bundle / of_group;
+    shape[0] = std::min(count - at, (group + 1) * of_group - in_bundle);
+    StridedCopy(shape, strides, target_, size)
+        .run(from + size * (first + at) * column_,
+             stored + size * (at * pitch_ + group * next_group_), 1);
+  }
+  if (stored != room) numbers_.copy(room, stored, 1, count * pitch_);
+  simd::table().pack_columns(to, kStrip, reinterpret_cast<const float*>(room), depth_words(), count,
+                             depth_words());
 }
 
 }  // namespace tensor::cpu

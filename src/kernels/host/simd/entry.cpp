@@ -32,6 +32,7 @@ Table make_table() {
   fill_strips(table);
   fill_bytes(table);
   fill_tiles(table);
+  fill_depthwise(table);
   fill_attention(table);
   return table;
 }

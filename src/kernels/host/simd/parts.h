@@ -23,6 +23,7 @@ void finish_bytes(const ByteProduct& product, std::int64_t strip, std::int64_t s
 
 void fill_bytes(Table& table);
 void fill_tiles(Table& table);
+void fill_depthwise(Table& table);
 void fill_attention(Table& table);
 
 }  // namespace tensor::simd::TENSOR_SIMD_ISA

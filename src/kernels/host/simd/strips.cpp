@@ -1,6 +1,6 @@
-// Large matrix products: the right factor in strips of 16 columns, the sums of a few rows by one or
-// two strips in registers over a part of the depth whose strips stay in the first-level cache
-// (Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication).
+// Large matrix products: the right factor in strips of 16 columns, the sums of a few rows by a few
+// vectors of columns in registers over a part of the depth (Goto and van de Geijn, Anatomy of
+// High-Performance Matrix Multiplication).
 #include "parts.h"
 #include "words.h"
 
@@ -10,29 +10,49 @@ namespace {
 constexpr std::int64_t kStrip = 16;  // columns
 constexpr int kStripVectors = 16 / kLanes;
 // The sums fill the register file but for what is multiplied: two vectors a row and 6 or 12 rows,
-// or, of narrow vectors, four and 3.
-constexpr int kStrips = kLanes == 16 ? 2 : 1;
-constexpr int kTileRows = kLanes == 16 ? 12 : kLanes == 8 ? 6 : 3;
-constexpr std::int64_t kDepthBytes = 16 << 10;  // of the strips of a part of the depth
+// or, of narrow vectors, four and 3. Fewer vectors have more rows.
+constexpr int kSums = kLanes == 16 ? 24 : 12, kMostRows = 12;
+constexpr int kMostVectors = kLanes == 4 ? 4 : 2, kOneRowVectors = 8;
+constexpr int rows_of(int vectors) {
+  return kSums / vectors < kMostRows ? kSums / vectors : kMostRows;
+}
 
-// What the sums begin with: numbers of these rows, or the same for all of them.
-struct Start {
-  const float* at;  // nullptr: zeros
-  std::int64_t row;
+constexpr std::int64_t kAhead = 2;  // tiles
+
+// Some rows by vectors of columns, of which the last has so many; pointers to the first of them.
+struct Tile {
+  const float *a, *b, *first, *add;
+  float* to;
+  std::int64_t last;
+  const float* soon = nullptr;  // the strip that comes next, to be brought nearer
+  std::int64_t soon_lines = 0;  // of it, by each tile
 };
 
-// `a` and `b` begin at the first word of `depth` ones. Flattened, because a lambda that is called
-// keeps its captures in memory.
-template <class Words, int rows, int strips>
-[[gnu::flatten]] void sum(const float* a, std::int64_t a_row, const float* b,
-                          std::int64_t strip_words, std::int64_t depth, Start start, float* to,
-                          std::int64_t to_row) {
-  constexpr int vectors = strips * kStripVectors;
+// The depth is what costs time: everything else is asked for at run time. Flattened, because a
+// lambda that is called keeps its captures in memory.
+template <class Words, int rows, int vectors>
+[[gnu::flatten, gnu::always_inline]] inline void sum(const StripProduct& p, const Tile& tile) {
+  const auto each = [](auto&& f) {
+    unroll<rows * vectors>([&](int i) { f(i, i / vectors, i % vectors * kLanes); });
+  };
+  const auto is_whole = [](int i) { return (i + 1) % vectors != 0; };
+  const std::int64_t last = tile.last;
   Floats sums[rows * vectors] = {};
-  if (start.at)
-    unroll<rows * vectors>(
-        [&](int i) { sums[i] = load(start.at + i / vectors * start.row + i % vectors * kLanes); });
-  for (std::int64_t k = 0; k < depth; ++k, ++a, b += kStrip) {
+  const auto add = [&](const float* from, std::int64_t from_row) {
+    if (last == kLanes)
+      each([&](int i, int row, int v) { sums[i] += load(from + row * from_row + v); });
+    else
+      each([&](int i, int row, int v) {
+        const float* at = from + row * from_row + v;
+        sums[i] += is_whole(i) ? load(at) : load_part(at, last);
+      });
+  };
+  if (tile.first) each([&](int i, int, int v) { sums[i] = load(tile.first + v); });
+  if (tile.add) add(tile.add, p.add_row);
+  if (p.goes_on) add(tile.to, p.to_row);
+  const float *a = tile.a, *b = tile.b;
+  const std::int64_t a_row = p.a_row_bytes / 4, strip_words = p.strip_words;
+  for (std::int64_t k = p.depth; k > 0; --k, ++a, b += kStrip) {
     Floats right[vectors];
     unroll<vectors>([&](int v) {
       right[v] = load(b + v / kStripVectors * strip_words + v % kStripVectors * kLanes);
@@ -44,49 +64,115 @@ template <class Words, int rows, int strips>
       });
     });
   }
-  unroll<rows * vectors>(
-      [&](int i) { store(to + i / vectors * to_row + i % vectors * kLanes, sums[i]); });
+  if (p.is_positive) each([&](int i, int, int) { sums[i] = at_least(sums[i], Floats{}); });
+  float* const to = tile.to;
+  const std::int64_t to_row = p.to_row;
+  if (last == kLanes)
+    each([&](int i, int row, int v) { store(to + row * to_row + v, sums[i]); });
+  else
+    each([&](int i, int row, int v) {
+      float* at = to + row * to_row + v;
+      is_whole(i) ? store(at, sums[i]) : store_part(at, sums[i], last);
+    });
 }
 
-using Sum = void (*)(const float*, std::int64_t, const float*, std::int64_t, std::int64_t, Start,
-                     float*, std::int64_t);
-template <class Words, int strips, int... rows>
-struct Sums {
-  static constexpr Sum of[] = {nullptr, sum<Words, rows, strips>...};
-};
-template <class Words, int strips>
-Sum sum_of(std::int64_t rows) {
-  if constexpr (kTileRows == 12)
-    return Sums<Words, strips, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12>::of[rows];
-  else if constexpr (kTileRows == 6)
-    return Sums<Words, strips, 1, 2, 3, 4, 5, 6>::of[rows];
-  else
-    return Sums<Words, strips, 1, 2, 3>::of[rows];
+// So many tiles, one below the other, each of so many neighbours.
+template <class Words, int rows, int vectors>
+void sum_all(const StripProduct& p, Tile& tile, std::int64_t count, std::int64_t neighbours) {
+  constexpr std::int64_t kColumns = vectors * kLanes;
+  const std::int64_t a_rows = rows * (p.a_row_bytes / 4), to_rows = rows * p.to_row;
+  const std::int64_t add_rows = rows * p.add_row, b_columns = kColumns / kStrip * p.strip_words;
+  const bool is_far = p.is_far && tile.b == p.strips;  // only in the first round
+  for (; count > 0; --count) {
+    for (std::int64_t i = 0; i < tile.soon_lines; ++i, tile.soon += 16)
+      __builtin_prefetch(tile.soon, 0, 2);
+    Tile next = tile;
+    for (std::int64_t i = 0; i < neighbours; ++i) {
+      // Rows of a later tile, some with each neighbour: read together, they look like no stream.
+      if (is_far)
+        for (std::int64_t row = i; row < rows; row += neighbours)
+          for (std::int64_t k = 0; k < p.depth; k += 16)
+            __builtin_prefetch(tile.a + kAhead * a_rows + row * (p.a_row_bytes / 4) + k);
+      sum<Words, rows, vectors>(p, next);
+      next.b += b_columns, next.to += kColumns;
+      if (next.first) next.first += kColumns;
+      if (next.add) next.add += kColumns;
+    }
+    tile.a += a_rows, tile.to += to_rows;
+    if (tile.add) tile.add += add_rows;
+  }
 }
+
+using Sum = void (*)(const StripProduct&, Tile&, std::int64_t, std::int64_t);
+template <class Words, int vectors, int... rows>
+struct Sums {
+  static constexpr Sum of[] = {
+      sum_all<Words, (rows < rows_of(vectors) ? rows : 0) + 1, vectors>...};
+};
+
+// All rows, in tiles of nearly equal height.
+template <class Words, int vectors>
+void multiply_columns(const StripProduct& p, Tile tile, std::int64_t neighbours) {
+  constexpr auto sums = Sums<Words, vectors, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11>::of;
+  const std::int64_t tiles = (p.rows + rows_of(vectors) - 1) / rows_of(vectors);
+  const std::int64_t rows = p.rows / tiles, higher = p.rows % tiles;
+  if (neighbours == 1) {
+    tile.soon = tile.b + (vectors * kLanes + kStrip - 1) / kStrip * p.strip_words;
+    tile.soon_lines = p.depth / tiles;
+  }
+  if (higher > 0) sums[rows](p, tile, higher, neighbours);
+  sums[rows - 1](p, tile, tiles - higher, neighbours);
+}
+
+template <class Words, int... fewer>
+struct Widths {
+  using Run = void (*)(const StripProduct&, Tile, std::int64_t);
+  static constexpr Run of[] = {multiply_columns<Words, (fewer < kMostVectors ? fewer : 0) + 1>...};
+};
 
 template <class Words>
 void multiply(const StripProduct& p) {
-  const auto* a = static_cast<const float*>(p.a);
-  const std::int64_t a_row = p.a_row_bytes / 4;
-  const std::int64_t most = kDepthBytes / (kStrips * kStrip * 4);
-  // Parts of the depth, and tiles of rows, of nearly equal size.
-  const std::int64_t parts = (p.depth + most - 1) / most;
-  const std::int64_t tiles = (p.rows + kTileRows - 1) / kTileRows;
-  for (std::int64_t part = 0; part < parts; ++part) {
-    const std::int64_t begin = p.depth * part / parts, end = p.depth * (part + 1) / parts;
-    for (std::int64_t strip = 0; strip < p.strip_count; strip += kStrips) {
-      const bool is_whole = strip + kStrips <= p.strip_count;
-      const float* b = p.strips + strip * p.strip_words + begin * kStrip;
-      for (std::int64_t tile = 0, row = 0; tile < tiles; ++tile) {
-        const std::int64_t next = p.rows * (tile + 1) / tiles;
-        float* to = p.to + row * p.to_row + strip * kStrip;
-        const Start start = part > 0  ? Start{to, p.to_row}
-                            : p.first ? Start{p.first + strip * kStrip, 0}
-                                      : Start{nullptr, 0};
-        (is_whole ? sum_of<Words, kStrips>(next - row) : sum_of<Words, 1>(next - row))(
-            a + row * a_row + begin, a_row, b, p.strip_words, end - begin, start, to, p.to_row);
-        row = next;
-      }
+  const auto at = [&](std::int64_t column, std::int64_t last) {
+    return Tile{static_cast<const float*>(p.a),
+                p.strips + column / kStrip * p.strip_words,
+                p.first ? p.first + column : nullptr,
+                p.add ? p.add + column : nullptr,
+                p.to + column,
+                last < kLanes ? last : kLanes};
+  };
+  constexpr std::int64_t kWide = kMostVectors * kLanes;
+  std::int64_t column = 0;
+  if (p.rows == 1) {  // fills the registers with more columns
+    constexpr std::int64_t kWidest = kOneRowVectors * kLanes;
+    const std::int64_t widest = p.columns / kWidest;
+    if (widest > 0) multiply_columns<Words, kOneRowVectors>(p, at(0, kLanes), widest);
+    column = widest * kWidest;
+  } else if (p.is_by_rows && p.columns >= kWide) {
+    multiply_columns<Words, kMostVectors>(p, at(0, kLanes), p.columns / kWide);
+    column = p.columns / kWide * kWide;
+  }
+  for (std::int64_t vectors; column < p.columns; column += vectors * kLanes) {
+    const std::int64_t left = p.columns - column, all = (left + kLanes - 1) / kLanes;
+    vectors = all < kMostVectors ? all : kMostVectors;
+    Widths<Words, 0, 1, 2, 3>::of[vectors - 1](p, at(column, left - (vectors - 1) * kLanes), 1);
+  }
+}
+
+// Each run with whole vectors, of which the next one overwrites what is too much.
+void gather(const Runs& runs) {
+  const float* from = runs.from;
+  float* to = runs.to;
+  const std::int64_t length = runs.length;
+  for (std::int64_t row = 0; row < runs.rows; ++row, from += runs.from_row, to += runs.to_row) {
+    float* at = to;
+    if (length <= kLanes) {
+      for (std::int64_t run = 0; run < runs.count; ++run, at += length)
+        store(at, load(from + runs.offsets[run]));
+      continue;
+    }
+    for (std::int64_t run = 0; run < runs.count; ++run, at += length) {
+      const float* numbers = from + runs.offsets[run];
+      for (std::int64_t i = 0; i < length; i += kLanes) store(at + i, load(numbers + i));
     }
   }
 }
@@ -98,6 +184,7 @@ void fill_strips(Table& table) {
 #if defined(__AVX512BF16__)
   table.multiply_pairs = multiply<Pairs>;
 #endif
+  table.gather = gather;
 }
 
 }  // namespace tensor::simd::TENSOR_SIMD_ISA

@@ -46,7 +46,8 @@ struct Instruction {
 };
 
 /// A part of a large product: some rows by a number of strips, which are 16 columns of the right
-/// factor each, as words [depth, 16].
+/// factor each, as words [depth, 16]. With `goes_on`, a further part of the depth of sums that are
+/// there already.
 struct StripProduct {
   const void* a = nullptr;  // rows of `depth` words
   std::int64_t a_row_bytes = 0, rows = 0;
@@ -56,8 +57,44 @@ struct StripProduct {
   const float* first = nullptr;  // what sums begin with, a number a column; nullptr: zeros
   float* to = nullptr;           // [rows, strip_count * 16] sums
   std::int64_t to_row = 0;       // floats
-  const void* next = nullptr;    // what is soon read, to be brought nearer: lines of 64 bytes
-  std::int64_t next_lines = 0;   // in every 16 words of the depth of a pair of strips
+  // By vector instructions only:
+  std::int64_t columns = 0;    // of `to`, which may be fewer
+  const float* add = nullptr;  // what sums begin with beside `first`, of each row; nullptr: nothing
+  std::int64_t add_row = 0;    // floats
+  bool goes_on = false;
+  bool is_positive = false;  // negative results become 0
+  bool is_far = false;       // rows come from memory, one block after the other
+  bool is_by_rows = false;   // all strips with some rows first, not all rows with some strips
+  // By tile instructions only:
+  const void* next = nullptr;   // what is soon read, to be brought nearer: lines of 64 bytes
+  std::int64_t next_lines = 0;  // in every 16 words of the depth of a pair of strips
+};
+
+/// Rows of runs of floats that are side by side. Up to a vector behind each run is read, and behind
+/// each row written.
+struct Runs {
+  const float* from = nullptr;  // of the first row
+  std::int64_t from_row = 0;
+  const std::int64_t* offsets = nullptr;  // of the runs, from there
+  std::int64_t count = 0, length = 0, rows = 0;
+  float* to = nullptr;
+  std::int64_t to_row = 0;
+};
+
+/// Neighbouring pixels of a depthwise convolution, in a row or in a column; all of them have as
+/// many numbers under their filters. Distances are in floats.
+struct DepthwiseRow {
+  const float* from = nullptr;  // the first number under the first pixel's filter
+  std::int64_t step = 0;        // to the next pixel's
+  std::int64_t line_count = 0, line = 0, line_length = 0, number = 0;  // under a filter
+  const float* weights = nullptr;  // [line_count, line_length, 16] of a block of 16 channels
+  std::int64_t weights_line = 0, weights_block = 0;
+  const float* first = nullptr;  // [columns], what sums begin with; nullptr: zeros
+  const float* add = nullptr;    // and beside it; nullptr: nothing
+  std::int64_t add_pixel = 0;
+  bool is_positive = false;  // negative results become 0
+  float* to = nullptr;       // `count` pixels of `columns` sums
+  std::int64_t to_pixel = 0, count = 0, columns = 0;
 };
 
 /// A part of a large product of rows in eight bits (src/ops/eight_bits.h): of rows by strips of
@@ -97,6 +134,11 @@ struct Table {
                         std::int64_t line_count, std::int64_t count);
   Fold weighted_sum[kStorages], largest[kStorages];
 
+  void (*depthwise)(const DepthwiseRow& row);
+  /// Rows of `columns` floats to other places.
+  void (*copy_rows)(float* to, std::int64_t to_row, const float* from, std::int64_t from_row,
+                    std::int64_t rows, std::int64_t columns);
+
   // ---- Streaming attention. Matrices consist of words of 4 bytes: a number in float32 or, for the
   // members named after pairs, two neighbours along the depth in bf16, the first one in the lower
   // half. A panel is [depth, 2 * lanes] words; the last of a matrix is half as wide where that is
@@ -126,6 +168,7 @@ struct Table {
   MultiplyBytes multiply_byte_dots;   // nullptr, or only where has_byte_dots()
   MultiplyBytes multiply_byte_tiles;  // likewise has_byte_tiles(): at most 32 rows, with zeros
                                       // behind them up to whole 16 words
+  void (*gather)(const Runs& runs);
   /// Rows of `depth` words as the columns of a panel, the rest of which becomes 0.
   void (*pack_columns)(float* panel, std::int64_t width, const float* rows, std::int64_t row_stride,
                        std::int64_t count, std::int64_t depth);

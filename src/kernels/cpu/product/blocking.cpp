@@ -1,0 +1,94 @@
+#include "src/kernels/cpu/product/blocking.h"
+
+#include <algorithm>
+
+namespace tensor::cpu {
+namespace {
+
+constexpr std::int64_t kMostStrips = 16;
+// With tiles, rows and weights of a thread's work at a time together fit a second-level cache of
+// 2 MiB.
+constexpr std::int64_t kTileRowBytes = 1 << 20, kTileStripBytes = 200 << 10;
+// Sums that are not made where the result lies stay in the first-level cache.
+constexpr std::int64_t kSumBytes = 16 << 10;
+constexpr std::int64_t kCacheBytes = 256 << 10;  // half of the second-level cache
+constexpr std::int64_t kNearBytes = 4 << 20;     // that are in the last cache
+constexpr std::int64_t kFewWords = 256;          // of the depth; of a strip, 16 KiB
+constexpr std::int64_t kMostRows = 1008;
+constexpr std::int64_t kLeastRows = 36;  // tiles of 12, 6 or 3 rows
+constexpr std::int64_t kTasks = 4;       // for every thread, to be taken over by idle ones
+constexpr double kLeastParallel = 1 << 20, kLeastTask = 1 << 18;  // multiplications
+
+// Strips of a group, which rows meet again and again, stay in the second-level cache.
+void choose_tiles(const ProductSize& size, std::int64_t most_rows, Blocking& b) {
+  const std::int64_t strips = ceil_div(size.columns, kStrip), row_bytes = size.depth_words * 4;
+  const std::int64_t fitting = kTileStripBytes / (row_bytes * kStrip) / 2 * 2;
+  b.strips_at_once = std::min(std::clamp<std::int64_t>(fitting, 2, kMostStrips), strips);
+  b.block_rows = most_rows;
+  b.depth_words = size.depth_words;
+  const std::int64_t blocks = ceil_div(size.rows, b.block_rows);
+  std::int64_t part = std::clamp<std::int64_t>(kTileRowBytes / row_bytes / b.block_rows, 1, blocks);
+  // Rows that are gathered should not be gathered by several threads.
+  if (!size.in_place && blocks >= b.threads) part = std::min(part, ceil_div(blocks, b.threads));
+  b.part_rows = part * b.block_rows;
+  b.row_parts = ceil_div(blocks, part);
+  const std::int64_t groups = ceil_div(strips, b.strips_at_once);
+  if (b.row_parts * size.bundles < (size.in_place ? 4 : 1) * b.threads)
+    b.column_parts = std::min<std::int64_t>(groups, size.in_place ? groups : b.threads);
+  // What stays in the cache needs not be brought there.
+  if (strips * row_bytes * kStrip > kTileRowBytes)
+    b.next_lines = ceil_div(b.block_rows, std::min(part, blocks));
+}
+
+// Where all strips stay in the second-level cache, rows go by, each once. Otherwise strips go by as
+// seldom as possible: a part of the depth of many rows stays there.
+void choose_vectors(const ProductSize& size, double work, Blocking& b) {
+  const std::int64_t strips = ceil_div(size.columns, kStrip);
+  b.is_by_rows = strips * kStrip * size.depth_words * 4 <= kCacheBytes;
+  // Short pieces of rows that are gathered from memory would be no streams.
+  const bool is_near = size.in_place || size.rows * size.depth_words * 4 <= kNearBytes;
+  const std::int64_t most_depth = is_near ? kFewWords : 2 * kFewWords;
+  const std::int64_t parts = b.is_by_rows ? 1 : ceil_div(size.depth_words, most_depth);
+  b.depth_words = ceil_div(size.depth_words, parts);
+  const bool goes_through_cache = !size.is_direct || size.has_program;
+  // What is gathered part by part is gathered anew for other strips.
+  if (goes_through_cache)
+    b.strips_at_once = std::min(strips, kFewStrips);
+  else
+    b.strips_at_once = size.in_place || parts == 1 ? std::min(strips, kMostStrips) : strips;
+  const std::int64_t most = std::clamp(kCacheBytes / (b.depth_words * 4), kLeastRows, kMostRows);
+  std::int64_t wanted = 1;
+  if (b.threads > 1)
+    wanted = ceil_div(std::min(kTasks * b.threads, static_cast<std::int64_t>(work / kLeastTask)),
+                      size.bundles);
+  std::int64_t blocks = ceil_div(size.rows, most);
+  if (!b.is_by_rows && !(size.is_direct && size.has_program))
+    b.column_parts = std::clamp(ceil_div(wanted, blocks), std::int64_t{1}, ceil_div(strips, 2));
+  blocks =
+      std::max(blocks, std::min(ceil_div(wanted, b.column_parts), ceil_div(size.rows, kLeastRows)));
+  b.part_rows = ceil_div(size.rows, blocks);
+  b.block_rows = b.part_rows;
+  if (goes_through_cache)
+    b.block_rows =
+        ceil_div(b.part_rows, ceil_div(b.part_rows * b.strips_at_once * kStrip * 4, kSumBytes));
+  b.row_parts = ceil_div(size.rows, b.part_rows);
+  if (b.row_parts * b.column_parts < wanted && !(size.is_direct && size.has_program))
+    b.column_parts = std::min(ceil_div(wanted, b.row_parts), ceil_div(strips, 2));
+  b.strips_at_once = std::min(b.strips_at_once, ceil_div(strips, b.column_parts));
+}
+
+}  // namespace
+
+Blocking blocking_of(const ProductSize& size, const Unit& unit, const Machine& machine) {
+  Blocking b;
+  const double work = static_cast<double>(size.rows) * static_cast<double>(size.columns) *
+                      static_cast<double>(size.bundles) * static_cast<double>(size.depth_words);
+  b.threads = work < kLeastParallel ? 1 : machine.threads;
+  if (unit.is_tiles)
+    choose_tiles(size, unit.most_rows, b);
+  else
+    choose_vectors(size, work, b);
+  return b;
+}
+
+}  // namespace tensor::cpu

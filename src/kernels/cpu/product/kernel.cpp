@@ -1,0 +1,276 @@
+#include "src/kernels/cpu/product/kernel.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/core/parallel.h"
+#include "src/core/storage.h"
+#include "src/core/view.h"
+#include "src/kernels/cpu/product/blocking.h"
+#include "src/kernels/cpu/product/result.h"
+#include "src/trace/derived.h"
+#include "tensor/creation.h"
+#include "tensor/io.h"
+
+namespace tensor::cpu {
+namespace {
+
+// Rows as far apart as this lie in the same lines of the caches and push each other out.
+constexpr std::int64_t kAlias = 4096;
+
+// Left factors of more than a second-level cache.
+constexpr std::int64_t kFarBytes = 1 << 20;
+
+class ProductKernel : public Kernel {
+ public:
+  ProductKernel(const LaidOutGraph& laid, const Group& group, const AnchoredProduct& product,
+                const Machine& machine, const Unit& unit)
+      : ProductKernel(laid, group, product, machine, unit, laid.graph[product.anchor]) {}
+
+  ProductKernel(const LaidOutGraph& laid, const Group& group, const AnchoredProduct& product,
+                const Machine& machine, const Unit& unit, const Node& node)
+      : unit_(unit),
+        numbers_(laid.graph.type(node.inputs[1]).dtype, unit.taken),
+        rows_(rows_of(node, layout(laid, node.inputs[0]), layout(laid, node.inputs[1]), numbers_)),
+        strips_(layout(laid, node.inputs[1]), node, layout(laid, node.inputs[0]), rows_->depth(),
+                unit, numbers_),
+        result_(laid, group, product),
+        left_(operand_of(group, node.inputs[0])),
+        right_(operand_of(group, node.inputs[1])) {
+    const Graph& graph = laid.graph;
+    // From the channels that a bundle reads to the next one's.
+    if (node.op == Op::conv2d)
+      bundle_bytes_ = numbers_.stored_bytes() * layout(laid, node.inputs[0]).strides[1] *
+                      layout(laid, node.inputs[1]).shape[1] * strips_.bundles().groups;
+    choose_blocks(machine);
+    is_far_ = result_.rows() * strips_.depth_words() * 4 > kFarBytes;
+    result_.plan(laid, blocks_.block_rows, pitch_);
+    if (product.bias >= 0) copy_bias(graph[product.bias].constant);
+    if (graph.is_constant(node.inputs[1]))
+      packed_ = packed_constant(graph, graph[node.inputs[1]].constant);
+    else
+      packed_bytes_ = strips_.count() * strips_.words() * 4;
+    place_scratch();
+  }
+
+  void run(std::span<std::byte* const> operands, std::byte* scratch) const override {
+    const bool is_packed = packed_.defined();
+    const auto* strips =
+        reinterpret_cast<const float*>(is_packed ? detail::stored(packed_).first() : scratch);
+    if (!is_packed)
+      pack_all(operands[right_], reinterpret_cast<float*>(scratch), scratch + packed_bytes_,
+               thread_bytes_);
+    const std::int64_t row_parts = blocks_.row_parts, column_parts = blocks_.column_parts;
+    const std::int64_t of_bundle = row_parts * column_parts;
+    parallel_for(
+        blocks_.threads, of_bundle * strips_.bundles().count, [&](std::int64_t task, int thread) {
+          const std::int64_t bundle = task / of_bundle, part = task % column_parts;
+          const std::int64_t row = task % of_bundle / column_parts * blocks_.part_rows;
+          const std::int64_t above = strips_.bundles().are_batches ? bundle * rows_of_bundle() : 0;
+          const std::int64_t count = strips_.in_bundle(), first = bundle * count;
+          run_part(
+              {operands, strips, scratch + packed_bytes_ + thread_bytes_ * thread, bundle},
+              {above + row, above + std::min(row + blocks_.part_rows, rows_of_bundle())},
+              {first + count * part / column_parts, first + count * (part + 1) / column_parts});
+        });
+  }
+  std::size_t scratch_bytes() const override {
+    return static_cast<std::size_t>(packed_bytes_ + thread_bytes_ * blocks_.threads);
+  }
+  std::vector<Tensor> constants() const override {
+    return packed_.defined() ? std::vector<Tensor>{packed_} : std::vector<Tensor>();
+  }
+  std::string description() const override {
+    return std::string(unit_.is_tiles ? "tiles, " : "vectors, ") +
+           std::to_string(blocks_.part_rows) + " x " + std::to_string(pitch_) + " at a time" +
+           (in_place_ ? "" : ", rows gathered") + result_.description();
+  }
+
+ private:
+  // One task's surroundings.
+  struct Place {
+    std::span<std::byte* const> operands;
+    const float* strips;
+    std::byte* scratch;
+    std::int64_t bundle;
+  };
+
+  static const Layout& layout(const LaidOutGraph& laid, ValueId id) { return laid.layouts[at(id)]; }
+  static std::unique_ptr<ProductRows> rows_of(const Node& node, const Layout& left,
+                                              const Layout& right, const Numbers& numbers) {
+    if (node.op != Op::conv2d) return matrix_rows(left, node.type.shape, numbers);
+    return window_rows(left, node, right.shape,
+                       right.shape[1] * bundles_of(node, right.shape).groups, numbers);
+  }
+
+  std::int64_t rows_of_bundle() const {
+    const Bundles& bundles = strips_.bundles();
+    return bundles.are_batches ? result_.rows() / bundles.count : result_.rows();
+  }
+
+  void choose_blocks(const Machine& machine) {
+    const auto stride = rows_->row_bytes();
+    in_place_ = stride && rows_->depth() == strips_.depth() &&
+                (unit_.is_tiles || *stride % kAlias != 0 || result_.rows() == 1);
+    ProductSize size{rows_of_bundle(), strips_.columns(), strips_.bundles().count,
+                     strips_.depth_words(), in_place_};
+    size.has_program = result_.has_program();
+    // Sums are made where the result lies if nothing else is done with them, or with all columns.
+    const auto row = result_.row_stride();
+    const bool is_even = strips_.columns() % kStrip == 0;
+    size.is_direct = row && (!unit_.is_tiles || is_even);
+    if (size.has_program)
+      size.is_direct = size.is_direct && is_even && *row == strips_.columns() &&
+                       (unit_.is_tiles || strips_.count() <= kFewStrips);
+    blocks_ = blocking_of(size, unit_, machine);
+    pitch_ = blocks_.strips_at_once * kStrip;
+    is_direct_ = size.is_direct && (!size.has_program || pitch_ == strips_.columns());
+    gathers_parts_ = !in_place_ && blocks_.depth_words < strips_.depth_words();
+    // So rows of a multiple of 1 KiB do not meet in the same lines of the cache.
+    row_pitch_ = blocks_.depth_words * 4 + kGatherSlack;
+  }
+
+  void copy_bias(const Tensor& bias) {
+    first_.assign(static_cast<std::size_t>(strips_.count() * kStrip), 0.0f);
+    const std::vector<float> values = bias.to_vector<float>();
+    for (std::int64_t strip = 0; strip < strips_.count(); ++strip)
+      std::copy_n(values.begin() + strips_.column(strip), columns_of(strip, 1),
+                  first_.begin() + strip * kStrip);
+  }
+
+  Tensor packed_constant(const Graph& graph, const Tensor& weights) const {
+    return derived(graph, strips_.text(), {weights}, [&] {
+      const Tensor result = empty({strips_.count(), strips_.words()}, f32);
+      const std::int64_t room = strips_.room();
+      const auto rooms = detail::allocate(room * blocks_.threads);
+      pack_all(detail::stored(weights).first(),
+               reinterpret_cast<float*>(detail::stored(result).first()), rooms->data, room);
+      forget_pages(weights);
+      return result;
+    });
+  }
+
+  void pack_all(const std::byte* from, float* to, std::byte* rooms, std::int64_t room) const {
+    parallel_for(blocks_.threads, strips_.count(), [&](std::int64_t strip, int thread) {
+      strips_.pack(from, strip, to + strip * strips_.words(), rooms + room * thread);
+    });
+  }
+
+  void place_scratch() {
+    const auto take = [&](std::int64_t bytes) {
+      const std::int64_t offset = thread_bytes_;
+      thread_bytes_ += round_up(bytes, 64);
+      return offset;
+    };
+    const std::int64_t packing = packed_bytes_ > 0 ? strips_.room() : 0;
+    const std::int64_t rows = in_place_ ? 0 : blocks_.part_rows * row_pitch_;
+    gathered_ = take(std::max(rows, packing));
+    sums_ = take(is_direct_ ? 0 : blocks_.block_rows * pitch_ * 4);
+    program_ = take(result_.scratch_bytes());
+  }
+
+  // Rows with zeros behind them, up to a whole step.
+  void gather(const Place& place, const Range& rows, const Range& words) const {
+    const std::int64_t per_word = 4 / numbers_.taken_bytes();
+    const Range depth{words.begin * per_word, std::min(words.end * per_word, rows_->depth())};
+    std::byte* to = place.scratch + gathered_;
+    rows_->gather(place.operands[left_] + place.bundle * bundle_bytes_, rows, depth, to,
+                  row_pitch_);
+    const std::int64_t used = numbers_.taken_bytes() * depth.size(), whole = 4 * words.size();
+    if (used == whole) return;
+    for (std::int64_t row = rows.begin; row < rows.end; ++row, to += row_pitch_)
+      std::memset(to + used, 0, static_cast<std::size_t>(whole - used));
+  }
+
+  void run_part(const Place& place, const Range& rows, const Range& strips) const {
+    simd::StripProduct p;
+    const std::byte* left = place.scratch + gathered_;
+    p.a_row_bytes = row_pitch_;
+    if (in_place_) {
+      p.a_row_bytes = *rows_->row_bytes();
+      left = place.operands[left_] + place.bundle * bundle_bytes_ + rows.begin * p.a_row_bytes;
+    } else if (!gathers_parts_) {
+      gather(place, rows, {0, strips_.depth_words()});
+    }
+    p.strip_words = strips_.words();
+    p.is_by_rows = blocks_.is_by_rows;
+    p.is_far = in_place_ && is_far_;
+    p.next_lines = blocks_.next_lines;
+    p.to_row = is_direct_ ? *result_.row_stride() : pitch_;
+    for (Range group{strips.begin, 0}; group.begin < strips.end; group.begin = group.end) {
+      group.end = std::min(group.begin + blocks_.strips_at_once, strips.end);
+      p.strip_count = group.size();
+      p.next = place.strips + group.end * strips_.words();
+      for (std::int64_t row = rows.begin; row < rows.end; row += blocks_.block_rows) {
+        p.rows = std::min(blocks_.block_rows, rows.end - row);
+        p.a = gathers_parts_ ? left : left + (row - rows.begin) * p.a_row_bytes;
+        run_block(place, row, group, p);
+        p.next = static_cast<const std::byte*>(p.next) +
+                 4 * p.next_lines * strips_.depth_words() * ceil_div(p.strip_count, 2);
+      }
+    }
+  }
+
+  // The sums of some rows and strips, part of the depth by part, and what follows.
+  void run_block(const Place& place, std::int64_t row, const Range& strips,
+                 simd::StripProduct p) const {
+    const std::int64_t column = strips_.column(strips.begin);
+    const std::int64_t columns = columns_of(strips.begin, strips.size());
+    p.to = is_direct_ ? result_.at(place.operands, row, column)
+                      : reinterpret_cast<float*>(place.scratch + sums_);
+    p.columns = is_direct_ || result_.has_addend()
+                    ? columns
+                    : std::min(round_up(columns, std::int64_t{simd::table().lanes}),
+                               strips.size() * kStrip);
+    p.first = first_.empty() ? nullptr : first_.data() + strips.begin * kStrip;
+    p.add = result_.addend(place.operands, row, column);
+    p.add_row = result_.addend_stride();
+    const auto* const a = static_cast<const std::byte*>(p.a);
+    const float* const first_strip = place.strips + strips.begin * strips_.words();
+    for (Range depth{0, 0}; depth.begin < strips_.depth_words(); depth.begin = depth.end) {
+      depth.end = std::min(depth.begin + blocks_.depth_words, strips_.depth_words());
+      if (gathers_parts_)
+        gather(place, {row, row + p.rows}, depth);
+      else
+        p.a = a + 4 * depth.begin;
+      p.strips = first_strip + depth.begin * kStrip;
+      p.depth = depth.size();
+      p.is_positive = result_.is_positive() && depth.end == strips_.depth_words();
+      unit_.multiply(p);
+      p.first = p.add = nullptr;
+      p.goes_on = true;
+    }
+    const BlockProgram::Block block{row, p.rows, column, columns};
+    result_.run_program(place.operands, block, pitch_, p.to, place.scratch + program_);
+    if (!is_direct_) result_.store(place.operands, block, pitch_, p.to);
+  }
+
+  std::int64_t columns_of(std::int64_t strip, std::int64_t count) const {
+    return std::min(count * kStrip, strips_.columns() - strip % strips_.in_bundle() * kStrip);
+  }
+
+  Unit unit_;
+  Numbers numbers_;
+  std::unique_ptr<ProductRows> rows_;
+  Strips strips_;
+  Tensor packed_;             // constant weights
+  std::vector<float> first_;  // the bias, or empty
+  ProductResult result_;
+  std::size_t left_, right_;  // operands
+  std::int64_t bundle_bytes_ = 0;
+  bool in_place_ = false, is_far_ = false, gathers_parts_ = false, is_direct_ = false;
+  Blocking blocks_;
+  std::int64_t pitch_ = 1, row_pitch_ = 0;
+  // In bytes: weights packed in each run, the scratch of one thread, and where its parts begin.
+  std::int64_t packed_bytes_ = 0, thread_bytes_ = 0, gathered_ = 0, sums_ = 0, program_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> product_kernel(const LaidOutGraph& laid, const Group& group,
+                                       const AnchoredProduct& product, const Machine& machine,
+                                       const Unit& unit) {
+  return std::make_unique<ProductKernel>(laid, group, product, machine, unit);
+}
+
+}  // namespace tensor::cpu

@@ -1,0 +1,56 @@
+// What becomes of sums: the elementwise operators that follow, and where they are stored.
+#pragma once
+
+#include "src/kernels/cpu/blocks/program.h"
+#include "src/kernels/cpu/product/match.h"
+
+namespace tensor::cpu {
+
+class ProductResult {
+ public:
+  using Operands = std::span<std::byte* const>;
+
+  ProductResult(const LaidOutGraph& laid, const Group& group, const AnchoredProduct& product);
+
+  std::int64_t rows() const { return row_count_; }
+  bool has_program() const { return !product_.epilogue.nodes.empty(); }
+  bool has_addend() const { return addend_.has_value(); }
+  /// What the vector kernels do last.
+  bool is_positive() const { return product_.is_positive; }
+  /// Floats from one row to the next, where sums can be made where they are to be.
+  std::optional<std::int64_t> row_stride() const;
+  float* at(Operands operands, std::int64_t row, std::int64_t column) const;
+
+  /// What sums begin with: nullptr, or the first of numbers that are addend_stride() a row apart.
+  const float* addend(Operands operands, std::int64_t row, std::int64_t column) const;
+  std::int64_t addend_stride() const { return addend_row_; }
+
+  /// Makes the program for blocks of at most so many rows; `column_axis` of the anchor's result.
+  void plan(const LaidOutGraph& laid, std::int64_t rows, std::int64_t pitch);
+  std::int64_t scratch_bytes() const { return program_ ? program_->tile_floats() * 4 : 0; }
+  /// The program on sums that are `pitch` floats apart.
+  void run_program(Operands operands, const BlockProgram::Block& block, std::int64_t pitch,
+                   float* sums, std::byte* scratch) const;
+  /// Their way to the result.
+  void store(Operands operands, const BlockProgram::Block& block, std::int64_t pitch,
+             const float* sums) const;
+  /// ", relu, 3 instructions".
+  std::string description() const;
+
+ private:
+  AnchoredProduct product_;
+  int column_axis_;
+  std::optional<BlockProgram> program_;
+  std::vector<std::size_t> operands_;         // of the program
+  std::size_t result_;                        // operand
+  std::optional<std::size_t> addend_;         // operand
+  std::int64_t addend_row_ = 0, column_ = 1;  // strides
+  Access rows_;
+  std::int64_t row_count_ = 0;
+  DType dtype_;
+};
+
+/// The place of a value that a group reads among its kernel's operands.
+std::size_t operand_of(const Group& group, ValueId id);
+
+}  // namespace tensor::cpu

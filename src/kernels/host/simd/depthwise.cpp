@@ -1,0 +1,119 @@
+// Depthwise convolutions: the sums of a few neighbouring pixels by 16 channels in registers over
+// all numbers under the filters; the same pixels of all channels one after the other, as they lie.
+#include "parts.h"
+#include "vector.h"
+
+namespace tensor::simd::TENSOR_SIMD_ISA {
+namespace {
+
+constexpr std::int64_t kBlock = 16;  // channels
+constexpr int kSums = 12;
+constexpr int kMostVectors = kBlock / kLanes;
+
+// `row` is at its first pixel of these. Flattened, because a lambda that is called keeps its
+// captures in memory.
+template <int pixels, int vectors>
+[[gnu::flatten, gnu::always_inline]] inline void sum(const DepthwiseRow& row, std::int64_t pixel,
+                                                     std::int64_t channel, std::int64_t last) {
+  const auto each = [](auto&& f) {
+    unroll<pixels * vectors>([&](int i) { f(i, i / vectors, i % vectors * kLanes); });
+  };
+  const auto is_whole = [](int i) { return (i + 1) % vectors != 0; };
+  const std::int64_t to_pixel = row.to_pixel;
+  Floats sums[pixels * vectors] = {};
+  if (row.first) each([&](int i, int, int v) { sums[i] = load(row.first + channel + v); });
+  if (row.add)
+    each([&](int i, int p, int v) {
+      const float* at = row.add + (pixel + p) * row.add_pixel + channel + v;
+      sums[i] += is_whole(i) || last == kLanes ? load(at) : load_part(at, last);
+    });
+  const float *weights = row.weights + channel / kBlock * row.weights_block,
+              *line = row.from + pixel * row.step + channel;
+  const std::int64_t step = row.step, number = row.number;
+  for (std::int64_t y = row.line_count; y > 0; --y, line += row.line, weights += row.weights_line) {
+    const float *from = line, *weight = weights;
+    for (std::int64_t x = row.line_length; x > 0; --x, from += number, weight += kBlock)
+      unroll<vectors>([&](int v) {
+        const Floats by = load(weight + v * kLanes);
+        unroll<pixels>(
+            [&](int p) { sums[p * vectors + v] += by * load(from + p * step + v * kLanes); });
+      });
+  }
+  if (row.is_positive) each([&](int i, int, int) { sums[i] = at_least(sums[i], Floats{}); });
+  float* const to = row.to + pixel * to_pixel + channel;
+  if (last == kLanes)
+    each([&](int i, int p, int v) { store(to + p * to_pixel + v, sums[i]); });
+  else
+    each([&](int i, int p, int v) {
+      float* at = to + p * to_pixel + v;
+      is_whole(i) ? store(at, sums[i]) : store_part(at, sums[i], last);
+    });
+}
+
+// Tiles of so many pixels, with all whole blocks of channels or what is left.
+template <int pixels, int vectors>
+void sum_all(const DepthwiseRow& row, std::int64_t pixel, std::int64_t tiles) {
+  const std::int64_t whole = row.columns / kBlock * kBlock, rest = row.columns - whole;
+  for (; tiles > 0; --tiles, pixel += pixels)
+    if constexpr (vectors == kMostVectors) {
+      for (std::int64_t channel = 0; channel < whole; channel += kBlock)
+        sum<pixels, vectors>(row, pixel, channel, kLanes);
+      if (rest > (vectors - 1) * kLanes)
+        sum<pixels, vectors>(row, pixel, whole, rest - (vectors - 1) * kLanes);
+    } else {
+      sum<pixels, vectors>(row, pixel, whole, rest - (vectors - 1) * kLanes);
+    }
+}
+
+using Sum = void (*)(const DepthwiseRow&, std::int64_t, std::int64_t);
+template <int vectors, int... pixels>
+struct Sums {
+  static constexpr int kMost = kSums / vectors;
+  static constexpr Sum of[] = {sum_all<(pixels < kMost ? pixels : 0) + 1, vectors>...};
+};
+
+// In tiles of nearly equal width.
+template <int vectors>
+void sum_row(const DepthwiseRow& row) {
+  using All = Sums<vectors, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11>;
+  const std::int64_t tiles = (row.count + All::kMost - 1) / All::kMost;
+  const std::int64_t pixels = row.count / tiles, wider = row.count % tiles;
+  if (wider > 0) All::of[pixels](row, 0, wider);
+  All::of[pixels - 1](row, wider * (pixels + 1), tiles - wider);
+}
+
+template <int... fewer>
+struct Widths {
+  using Run = void (*)(const DepthwiseRow&);
+  static constexpr Run of[] = {sum_row<(fewer < kMostVectors ? fewer : 0) + 1>...};
+};
+
+void depthwise(const DepthwiseRow& row) {
+  const std::int64_t vectors = (row.columns % kBlock + kLanes - 1) / kLanes;
+  if (row.columns >= kBlock || vectors == kMostVectors) sum_row<kMostVectors>(row);
+  if (vectors > 0 && vectors < kMostVectors) Widths<0, 1, 2, 3>::of[vectors - 1](row);
+}
+
+void copy_rows(float* to, std::int64_t to_row, const float* from, std::int64_t from_row,
+               std::int64_t rows, std::int64_t columns) {
+  if (columns == kBlock) {
+    for (; rows > 0; --rows, to += to_row, from += from_row)
+      unroll<kMostVectors>([&](int v) { store(to + v * kLanes, load(from + v * kLanes)); });
+    return;
+  }
+  const std::int64_t whole = columns / kLanes * kLanes;
+  for (; rows > 0; --rows, to += to_row, from += from_row) {
+    for (std::int64_t v = 0; v < whole; v += kLanes) store(to + v, load(from + v));
+    if (whole < columns)
+      store_part(to + whole, load_part(from + whole, columns - whole), columns - whole);
+  }
+}
+
+}  // namespace
+
+void fill_depthwise(Table& table) {
+  table.depthwise = depthwise;
+  table.copy_rows = copy_rows;
+}
+
+}  // namespace tensor::simd::TENSOR_SIMD_ISA
