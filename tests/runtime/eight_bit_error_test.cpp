@@ -11,6 +11,7 @@
 #include "tensor/compile.h"
 #include "tensor/tensor.h"
 #include "tests/error_of.h"
+#include "tests/temporary_folder.h"
 
 namespace tn = tensor;
 using tn::Tensor;
@@ -93,6 +94,20 @@ TEST(ToExclude, TheWorstProductsUntilItIsExactEnough) {
             "CompileOptions::names, such as nn::state_dict gives");
   EXPECT_EQ(tn::check::error_of([&] { tn::to_exclude(f, x, 0); }),
             "to_exclude: got most_error 0, need more than 0, such as 0.01");
+}
+
+// Weights are one byte each in the file, and used as they lie there.
+TEST(EightBitPlans, ComputeTheSameBits) {
+  const Spoiled f(tn::Generator(5));
+  const Tensors x = {tn::Generator(6).normal({50, 40})};
+  const tn::Executable made =
+      tn::compile(f, x, {.dtype = tn::i8, .exclude = {"third"}, .names = f.names()});
+  const tn::check::TemporaryFolder folder;
+  made.save(folder / "model.plan");
+  const tn::Executable loaded = tn::load_executable(folder / "model.plan");
+  EXPECT_TRUE(tn::array_equal(loaded(x)[0], made(x)[0]));
+  for (const tn::GroupCheck& check : tn::verify(loaded, x))
+    EXPECT_TRUE(check.ok()) << check.operators;
 }
 
 }  // namespace
