@@ -10,7 +10,6 @@ BEGIN {
                 "src/kernels src/kernels/match src/kernels/host src/kernels/cpu src/kernels/cpu/blocks " \
                 "src/kernels/cpu/copy src/kernels/cpu/attention src/kernels/cpu/product " \
                 "src/kernels/cpu/depthwise src/kernels/cpu/eight_bits src/kernels/cpu/onednn " \
-                "src/kernels/cpu/depthwise src/kernels/cpu/onednn " \
                 "src/kernels/cuda/templates src/kernels/cuda src/kernels/cuda/generated src/kernels/cuda/gemm " \
                 "src/kernels/cuda/attention src/kernels/cuda/conv src/kernels/cuda/driver src/runtime src/tune src", rooms, " ")
   for (i = 1; i <= count; ++i) floor_of[rooms[i]] = i
