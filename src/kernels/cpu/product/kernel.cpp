@@ -110,8 +110,11 @@ class ProductKernel : public Kernel {
 
   void choose_blocks(const Machine& machine) {
     const auto stride = rows_->row_bytes();
-    in_place_ = stride && rows_->depth() == strips_.depth() &&
-                (unit_.is_tiles || *stride % kAlias != 0 || result_.rows() == 1);
+    // Vectors step from row to row in words, which two numbers in bf16 share.
+    const auto suits_vectors = [&] {
+      return *stride % 4 == 0 && (*stride % kAlias != 0 || result_.rows() == 1);
+    };
+    in_place_ = stride && rows_->depth() == strips_.depth() && (unit_.is_tiles || suits_vectors());
     ProductSize size{rows_of_bundle(), strips_.columns(), strips_.bundles().count,
                      strips_.depth_words(), in_place_};
     size.has_program = result_.has_program();
