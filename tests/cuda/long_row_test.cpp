@@ -211,13 +211,13 @@ TEST(LongRows, OfGroupNormAreOneGroupWithItsActivation) {
     EXPECT_NE(all.find(some), std::string::npos) << some << "is not among\n" << all;
   };
   expect_in(kernels(256, f16),
-            "\nsm90a_row_f16_copy_layer_norm_multiply_add_and2_131072_a32_v2_split\n"
+            "\nsm90a_row_f16_astype_var_add_rsqrt_and7_131072_a32_v2_split\n"
             "sm90a_conv_wgmma_");
   expect_in(kernels(256, f32),
-            "\nsm90a_row_f32_copy_layer_norm_multiply_add_and1_131072_a32_v2_split\n"
+            "\nsm90a_row_f32_var_add_rsqrt_mean_and5_131072_a32_v2_split\n"
             "sm90a_conv_tiled_");
-  // A convolution of few pixels stores its image as the rows are.
-  expect_in(kernels(32, f16), "_copy\nsm90a_row_f16_layer_norm_multiply_add_silu_and1_2048_t");
+  // Of few pixels, rows are held in registers.
+  expect_in(kernels(32, f16), "\nsm90a_row_f16_astype_var_add_rsqrt_and7_2048_t");
 }
 
 TEST(LongRows, OfAUNetAreRight) {

@@ -320,7 +320,7 @@ TEST_F(Cli, DetrBucketsSizes) {
   const Outcome portrait = run({source("examples/images/scenes/scene-1.png")});
   ASSERT_EQ(portrait.code, 0) << portrait.err;
   tensor::save_png(path("low.png"),
-                     tensor::load_image(source("examples/images/scenes/scene-1.png"))["20:"]);
+                   tensor::load_image(source("examples/images/scenes/scene-1.png"))["20:"]);
   ASSERT_EQ(run({path("low.png")}).code, 0);
   EXPECT_EQ(tensor::Plan::load(path("detr.plan")).sizes().size(), 1u);
   EXPECT_EQ(run({"--sizes", "200x130,250x20"}).code, 0);

@@ -35,8 +35,9 @@ TEST(Cond, CallsOneBranchWhereTheConditionIsKnown) {
 
 TEST(Cond, RefusesWhatIsNoCondition) {
   const auto x = [] { return tn::ones({2}); };
-  EXPECT_EQ(error_of([&] { tn::cond(tn::ones({1}), x, x); }),
-            "cond: got a condition of f32(1,), need one element of bool: compare it with something");
+  EXPECT_EQ(
+      error_of([&] { tn::cond(tn::ones({1}), x, x); }),
+      "cond: got a condition of f32(1,), need one element of bool: compare it with something");
   EXPECT_EQ(error_of([&] { tn::cond(tn::ones({2}) > 0, x, x); }),
             "cond: got a condition of bool(2,), need one element of bool: reduce it with all() or "
             "any()");
@@ -73,9 +74,10 @@ Tensors branches(const Tensors& in) {
       tn::sum(x) > 0,
       [&] {
         const Tensor y = tn::matmul(both, weight + 1.0);
-        return Summed{tn::cond(
-                        tn::max(y) > 10, [&] { return tn::matmul(y, weight); }, [&] { return y; }),
-                    tn::sum(y)};
+        return Summed{
+            tn::cond(
+                tn::max(y) > 10, [&] { return tn::matmul(y, weight); }, [&] { return y; }),
+            tn::sum(y)};
       },
       [&] {
         return Summed{tn::matmul(shared, weight), tn::sum(x * x)};
@@ -158,7 +160,8 @@ TEST(Cond, RunsOnlyWhatIsChosen) {
       }
   ASSERT_EQ(planted, 1);
   const auto run = [&](const Tensor& x) { return tn::detail::execute(*compilation.program, {x}); };
-  EXPECT_TRUE(tn::array_equal(run(tn::full({8, 16}, -1, tn::f32))[0], tn::full({8, 16}, -2, tn::f32)));
+  EXPECT_TRUE(
+      tn::array_equal(run(tn::full({8, 16}, -1, tn::f32))[0], tn::full({8, 16}, -2, tn::f32)));
   EXPECT_ANY_THROW(run(tn::ones({8, 16}, tn::f32)));
 }
 

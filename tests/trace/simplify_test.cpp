@@ -62,6 +62,9 @@ std::vector<Example> examples() {
   const auto whole = [](Type type) { return !tn::is_floating(type.dtype); };
   const auto wide = [](Type type) { return type.dtype != tn::f16 && type.dtype != tn::bf16; };
   return {
+      {"known_choice", [](X x) { return tn::where(tn::array({true}), x, number(x, 1)); }},
+      {"known_choice", [](X x) { return tn::where(tn::array({false}), number(x, 1), x); }},
+      {"known_choice", [](X x) { return tn::where(x > number(x, 0), x, x); }},
       {"add_zero", [](X x) { return x + number(x, -0.0); }},
       {"add_zero", [](X x) { return number(x, -0.0) + x; }},
       {"add_zero", [](X x) { return x + number(x, 0); }, whole},

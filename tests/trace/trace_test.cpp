@@ -92,7 +92,8 @@ TEST(Trace, ValuesOfTracedTensorsAreRefused) {
            "), which exist only when the compiled function runs: ";
   };
   const std::string leave_out =
-      "compute with operators, where(), cond() or loop(), or leave it out of functions that are traced";
+      "compute with operators, where(), cond() or loop(), or leave it out of functions that are "
+      "traced";
   const std::string f32 = "f32(2, 3)";
   const auto expect_asks = [&](const std::string& where, auto body) {
     EXPECT_EQ(refused(body), asks(where, f32) + leave_out);

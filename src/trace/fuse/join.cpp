@@ -45,9 +45,8 @@ class Dependences {
 };
 
 bool is_elementwise(const Graph& graph, const Group& group) {
-  return std::all_of(group.nodes.begin(), group.nodes.end(), [&](ValueId id) {
-    return pattern_of(graph[id]) == Pattern::elementwise;
-  });
+  return std::all_of(group.nodes.begin(), group.nodes.end(),
+                     [&](ValueId id) { return pattern_of(graph[id]) == Pattern::elementwise; });
 }
 
 class Joiner {
