@@ -1,13 +1,14 @@
-// Branches and loops, whose conditions are known when the model runs or is traced.
+// Branches and loops: a branch may depend on elements (cond), how often a loop runs may not.
+#include "tensor/control.h"
 #include "src/onnx/operators.h"
 
 namespace tensor::onnx {
 namespace {
 
 Results if_of(const Call& c) {
-  const std::vector<bool> condition = c.host(0).to_vector<bool>();
-  if (condition.size() != 1) fail("if", "got ", condition.size(), " conditions, need one");
-  return c.run(condition[0] ? "then_branch" : "else_branch", {});
+  if (c[0].size() != 1) fail("if", "got ", c[0].size(), " conditions, need one");
+  return cond(
+      c[0], [&] { return c.run("then_branch", {}); }, [&] { return c.run("else_branch", {}); });
 }
 
 constexpr std::int64_t kMostTrips = 1 << 16;

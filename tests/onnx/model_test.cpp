@@ -152,6 +152,24 @@ TEST(Onnx, BranchesAreTaken) {
   }
 }
 
+TEST(Onnx, BranchesMayDependOnElements) {
+  const auto branch = [](const std::string& type) {
+    return graph({node(type, {"x", "x"}, {"r"})}, {}, {value("r", 1, {"2"})}, {});
+  };
+  const OnnxModel model = parsed(
+      by_hand::model(graph({node("If", {"c"}, {"y"},
+                                 {graph_attribute("then_branch", branch("Add")),
+                                  graph_attribute("else_branch", branch("Mul"))})},
+                           {value("x", 1, {"2"}), value("c", 9, {})}, {value("y", 1, {"2"})}, {})));
+  const Tensor x = array({3.0F, 5.0F});
+  const auto compiled = compile(model, {.threads = 1});
+  for (const bool condition : {true, false}) {
+    const Tensor c = full({}, condition), want = condition ? x + x : x * x;
+    EXPECT_TRUE(array_equal(model({x, c})[0], want));
+    EXPECT_TRUE(array_equal(compiled({x, c})[0], want));
+  }
+}
+
 // Three times: s = s + x, and every s is a row of r.
 Message looped(const std::string& condition) {
   const Message body = graph({node("Add", {"s", "x"}, {"t"}), node("Identity", {condition}, {"on"}),
