@@ -37,7 +37,7 @@ T chosen(const Tensor& condition, const T& then, const T& otherwise) {
 /// types. Where the condition is known now, only one of them is called. Where it is traced, both
 /// are, so neither may write into what outlives it; a compiled function runs only what the chosen
 /// one needs, on a GPU without waiting for the host (where the driver has conditional nodes, CUDA
-/// 12.4; elsewhere it computes both). UserError on another condition and on unequal types.
+/// 12.3; elsewhere it computes both). UserError on another condition and on unequal types.
 template <class Then, class Otherwise>
 requires std::same_as<std::invoke_result_t<Then>, std::invoke_result_t<Otherwise>> &&
     detail::Tensors<std::invoke_result_t<Then>>

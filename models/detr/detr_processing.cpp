@@ -52,7 +52,7 @@ std::pair<Tensor, Tensor> pad_images(std::vector<Tensor> images, int rows,
                    " of pad_size in preprocessor_config.json");
     largest = {std::max(largest.height, height), std::max(largest.width, width)};
   }
-  if (!rule.pad_size) largest = padded_size(largest, rule);
+  largest = padded_size(largest, rule);
   std::vector<Tensor> masks;
   bool padded = rule.pad_multiple > 0;
   for (Tensor& image : images) {

@@ -171,7 +171,9 @@ std::vector<std::vector<double>> CpuEngine::time(const std::vector<Tensor>& inpu
 void CpuEngine::watch(const std::vector<Tensor>& inputs, const Show& show) const {
   std::vector<Tensor> outputs = fresh_outputs(program_, {});
   run(inputs, outputs, [&](std::size_t step, bool begins, const Context& context) {
-    if (begins) show(step, {context.operands.data(), bound_[step].operands.size()});
+    // What nobody needs has not been computed.
+    if (begins && is_needed(context, bound_[step]))
+      show(step, {context.operands.data(), bound_[step].operands.size()});
   });
 }
 

@@ -26,7 +26,7 @@ Tensor some_of(const ConstView& rows) {
 
 double sum_of_squares(const Tensor& x) { return sum(square(x.astype(f64))).item(); }
 
-// Of the weights as they are multiplied.
+// The sum of squares of the weights as they are multiplied.
 double squares_of_weights(const Tensor& strips, const Tensor& scales, std::int64_t depth) {
   const std::vector<std::int8_t> bytes = strips.to_vector<std::int8_t>();
   const std::vector<double> by = scales.to_vector<double>();

@@ -24,8 +24,8 @@ Guards of_operand(const Node& reader, const Guards& own, std::size_t k) {
   return guards;
 }
 
-// Of every operator: what holds wherever its result is needed, sorted by the condition. Readers
-// come after what they read, so their guards are known first.
+// What holds wherever an operator's result is needed, for each of them, sorted by the condition.
+// Readers come after what they read, so their guards are known first.
 std::vector<Guards> guards_of_nodes(const Graph& graph) {
   const Wiring wires = wiring(graph);
   std::vector<Guards> guards(at(graph.size()));

@@ -44,8 +44,8 @@ bool is_alike(const Shape& operand, const Node& node) {
                                         info(node.op).pattern != Pattern::elementwise);
 }
 
-// Of every value, whether such operators make an image of it that an operator on images
-// reads.
+// Whether such operators make an image of a value that an operator on images reads, for every
+// value.
 std::vector<bool> leading_to_images(const Graph& graph) {
   std::vector<bool> leads(at(graph.size()));
   for (ValueId id = graph.size() - 1; id >= 0; --id) {
@@ -121,7 +121,7 @@ class Placer {
       for (const ValueId input : node.inputs) {
         const Layout& operand = layout(rewriter_(input));
         if (!is_alike(operand.shape, node) || graph_.is_constant(input)) continue;
-        // What was reshaped, as by group_norm, has forgotten that it was an image.
+        // What was reshaped, as rows that were normalized, has forgotten that it was an image.
         if (graph_.is_op(input, Op::reshape) && leads_to_images_[at(id)]) return {0, 2, 3, 1};
         return order_of(operand.shape, operand.strides);
       }

@@ -7,11 +7,12 @@ namespace tensor {
 
 /// After cast_products(graph, dtype): every f32 image that a convolution leads to and that leads to
 /// a convolution, through elementwise operators, pools, resizes, padding, concatenations and views
-/// only, is read in `dtype` by all of these, and by sums over it, once one of them reads it so from
-/// memory; pools, resizes and concatenations among them run in `dtype`. Elementwise operators stay
-/// float32, and so does what they compute from while it is in registers: what changes is the type
-/// of what lies in memory, at half the traffic. Inputs, outputs and values outside images are left
-/// alone. Test: tests/trace/cast_images_test.cpp.
+/// only, is read in `dtype` by all of these and by sums over it, if a sum, a cast to `dtype`, a
+/// pool, a resize or a concatenation reads it, which take it from memory; pools, resizes and
+/// concatenations among them run in `dtype`. Elementwise operators stay float32, and so does what
+/// they compute from while it is in registers: what changes is the type of what lies in memory, at
+/// half the traffic. Inputs, outputs and values outside images are left alone. Test:
+/// tests/trace/cast_images_test.cpp.
 Graph cast_images(const Graph& graph, DType dtype);
 
 }  // namespace tensor

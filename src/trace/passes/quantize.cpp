@@ -95,7 +95,7 @@ std::vector<float> largest_of_rows(const Tensor& weights) {
   return most;
 }
 
-// Of the bytes; those beyond the depth are zeros.
+// The sums of the bytes of each column; those beyond the depth are zeros.
 Tensor sums_of_columns(const Tensor& strips, std::int64_t columns) {
   const Tensor sums = sum(strips.astype(f32), Axes({1, 3}));
   return reshape(sums, {-1})(slice(0, columns));
@@ -109,7 +109,7 @@ bool is_by_constant(const Graph& graph, ValueId id) {
          graph.is_constant(graph[id].inputs[1]);
 }
 
-// Of every value, whether a product by constants is among what it is computed of.
+// Whether a product by constants is among what a value is computed of, for every value.
 std::vector<bool> behind_products(const Graph& graph) {
   std::vector<bool> result(at(graph.size()));
   for (ValueId id = 0; id < graph.size(); ++id)
@@ -118,8 +118,8 @@ std::vector<bool> behind_products(const Graph& graph) {
   return result;
 }
 
-// Of every value, whether the caller gets it, or what operators make of it that read nothing else
-// but constants and are no products.
+// Whether the caller gets a value, or what operators make of it that read nothing else but
+// constants and are no products, for every value.
 std::vector<bool> ending(const Graph& graph) {
   std::vector<bool> result(at(graph.size()));
   for (const ValueId id : graph.outputs()) result[at(id)] = true;

@@ -50,7 +50,7 @@ class Conditions {
  public:
   /// Whether the driver can: since CUDA 12.3.
   static bool are_known();
-  /// Of the kernel that hands a condition to the graph.
+  /// The text of the kernel that hands a condition to the graph.
   static KernelSource source();
   explicit Conditions(Device& device);
 
