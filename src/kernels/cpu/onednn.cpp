@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 
 #include "src/core/storage.h"
 #include "src/kernels/cpu/onednn_threads.h"
@@ -165,6 +166,14 @@ bool is_describable(const Shape& shape, const Strides& strides) {
     reach = strides[axis] * shape[axis];
   }
   return true;
+}
+
+bool counts_in_32_bits(const Graph& graph, const Group& group) {
+  const auto counts = [&](ValueId id) {
+    return num_elements(graph.type(id).shape) <= std::numeric_limits<std::int32_t>::max();
+  };
+  return std::all_of(group.reads.begin(), group.reads.end(), counts) &&
+         std::all_of(group.writes.begin(), group.writes.end(), counts);
 }
 
 bool has_post_ops(const std::vector<EpilogueStep>& steps) {

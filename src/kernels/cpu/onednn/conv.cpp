@@ -380,7 +380,7 @@ std::optional<Choice> choice_of_onednn(const LaidOutGraph& laid, const Anchored&
 
 bool fits(const Graph& graph, const Group& group, const Anchored& anchored,
           const Machine& machine) {
-  if (!has_post_ops(anchored.steps)) return false;
+  if (!has_post_ops(anchored.steps) || !counts_in_32_bits(graph, group)) return false;
   const Node& node = graph[anchored.anchor];
   for (const ValueId id : {node.inputs[0], node.inputs[1], anchored.result})
     if (num_elements(graph.type(id).shape) == 0) return false;

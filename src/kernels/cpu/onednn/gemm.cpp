@@ -384,7 +384,7 @@ Space space_of(const TensorType& left, const TensorType& right, const Work& work
 std::optional<Implementation> consider_gemm(const Isolated& alone, const Machine& machine) {
   const Graph& graph = alone.laid.graph;
   const auto anchored = match(graph, alone.group, machine);
-  if (!anchored) return std::nullopt;
+  if (!anchored || !counts_in_32_bits(graph, alone.group)) return std::nullopt;
   const Node& product = graph[anchored->anchor];
   const TensorType left = graph.type(product.inputs[0]), right = graph.type(product.inputs[1]);
   const Work work = work_of(graph, alone.group);
