@@ -4,8 +4,32 @@
 #include <tuple>
 
 #include "src/core/device_seam.h"
+#include "src/kernels/cuda/driver/graph.h"
 
 namespace tensor::detail {
+namespace {
+
+Arenas::Allocate allocator(const Device& device) {
+  return [=](std::int64_t bytes) {
+    return device.is_cuda() ? allocate_on(device, bytes) : allocate(bytes);
+  };
+}
+
+std::shared_ptr<Storage> allocate_pinned(const Device& device, std::int64_t bytes) {
+  auto buffer = std::make_shared<cuda::PinnedBuffer>(cuda::Device::get(device.index()), bytes);
+  auto storage = std::make_shared<Storage>();
+  storage->data = buffer->data();
+  storage->owner = std::move(buffer);
+  return storage;
+}
+
+}  // namespace
+
+CallMemory::CallMemory(const Device& on)
+    : device(on),
+      values(allocator(on)),
+      mirrors(allocator(on)),
+      pinned([on](std::int64_t bytes) { return allocate_pinned(on, bytes); }) {}
 
 // The preferred one, else the smallest that fits, else the largest.
 std::size_t Arenas::choose(std::int64_t bytes, const std::byte* preferred) const {
@@ -36,7 +60,7 @@ Arenas::Lease Arenas::take(std::int64_t bytes, const std::byte* preferred) {
     free_.reserve(blocks_);  // so that it can be given back
   }
   try {
-    return Lease(*this, device_.is_cuda() ? allocate_on(device_, bytes) : allocate(bytes), bytes);
+    return Lease(*this, allocate_(bytes), bytes);
   } catch (...) {
     const std::lock_guard lock(mutex_);
     forget(bytes);

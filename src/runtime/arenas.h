@@ -1,7 +1,8 @@
-// Arenas: the memory of calls, shared by programs of any sizes.
+// Arenas: the memory of calls, shared by programs of any sizes, and all that a device's calls take.
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -12,22 +13,24 @@
 
 namespace tensor::detail {
 
-/// Blocks of a device's memory for one call at a time, kept for the next one. There are as many as
-/// calls were ever made at a time, whatever programs these are of: one that is too small for a call
-/// is replaced. Taking one that fits, and giving it back, allocates nothing.
+/// Blocks of one kind of memory, each for one call at a time, kept for the next one. There are as
+/// many as calls were ever made at a time, whatever programs these are of: one that is too small
+/// for a call is replaced. Taking one that fits, and giving it back, allocates nothing.
 class Arenas {
  public:
-  explicit Arenas(const Device& device) : device_(device) {}
-  const Device& device() const { return device_; }
+  using Allocate = std::function<std::shared_ptr<Storage>(std::int64_t bytes)>;
+  explicit Arenas(Allocate allocate) : allocate_(std::move(allocate)) {}
 
   /// A block until the end of the lease's life.
   class Lease {
    public:
     Lease(Arenas& arenas, std::shared_ptr<Storage> block, std::int64_t bytes)
         : arenas_(arenas), block_(std::move(block)), bytes_(bytes) {}
-    ~Lease() { arenas_.give_back(std::move(block_), bytes_); }
-    Lease(const Lease&) = delete;
-    Lease& operator=(const Lease&) = delete;
+    Lease(Lease&& other) noexcept = default;
+    Lease& operator=(Lease&&) = delete;
+    ~Lease() {
+      if (block_) arenas_.give_back(std::move(block_), bytes_);
+    }
     const std::shared_ptr<Storage>& block() const { return block_; }
 
    private:
@@ -69,13 +72,23 @@ class Arenas {
   std::int64_t largest_need() const { return needs_.empty() ? 0 : *needs_.rbegin(); }
   void forget(std::int64_t bytes);
 
-  const Device device_;
+  const Allocate allocate_;
   mutable std::mutex mutex_;
   std::condition_variable freed_;
   std::vector<Block> free_;
   std::multiset<std::int64_t> needs_;
   std::size_t blocks_ = 0;  // free ones and those in use, and their bytes
   std::int64_t bytes_ = 0, most_ = std::numeric_limits<std::int64_t>::max();
+};
+
+/// What the calls of the programs of one device take.
+struct CallMemory {
+  explicit CallMemory(const Device& device);
+
+  const Device device;
+  Arenas values;   // what lies between the groups, and scratch
+  Arenas mirrors;  // on a GPU, of the operands that the caller has on the host
+  Arenas pinned;   // on the host, what copies to and from a GPU go through
 };
 
 }  // namespace tensor::detail

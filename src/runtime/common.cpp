@@ -29,11 +29,11 @@ std::int64_t sum(const Held& held) {
 
 }  // namespace
 
-Arenas& Common::arenas(const Device& device) {
+CallMemory& Common::memory(const Device& device) {
   const std::lock_guard lock(mutex_);
-  for (Arenas& arenas : arenas_)
-    if (arenas.device() == device) return arenas;
-  return arenas_.emplace_back(device);
+  for (CallMemory& memory : memory_)
+    if (memory.device == device) return memory;
+  return memory_.emplace_back(device);
 }
 
 void Common::add(const Program& program) {
@@ -47,8 +47,8 @@ void Common::remove(const Program& program) {
 }
 
 DeviceMemory Common::memory_of(const Program& program) {
-  const Arenas& memory = arenas(program.target.device);
-  const bool is_arena_shared = memory.users() > 1;
+  const CallMemory& calls = memory(program.target.device);
+  const bool is_arena_shared = calls.values.users() > 1;
   Held own, others;
   add_held(own, program);
   {
@@ -57,15 +57,15 @@ DeviceMemory Common::memory_of(const Program& program) {
       if (other != &program) add_held(others, *other);
   }
   DeviceMemory result;
-  result.weights = sum(own), result.arena = memory.bytes();
-  result.other = program.engine->other_bytes();
+  result.weights = sum(own), result.arena = calls.values.bytes();
+  result.other = calls.mirrors.bytes();
   // What the host has not derived is the function's own.
   const auto is_shared = [&](const Storage* storage) {
     return others.contains(storage) || (!storage->device.is_cuda() && !storage->origin);
   };
   for (const auto& [storage, bytes] : own)
     if (is_shared(storage)) result.shared += bytes;
-  if (is_arena_shared) result.shared += result.arena;
+  if (is_arena_shared) result.shared += result.arena + result.other;
   return result;
 }
 
@@ -73,20 +73,17 @@ void Common::keep_within(std::int64_t limit, const Program& program,
                          const std::function<bool()>& make_room) {
   if (limit <= 0) return;
   const Device& device = program.target.device;
-  Arenas& memory = arenas(device);
+  CallMemory& calls = memory(device);
   for (;;) {
     Held held;
-    std::int64_t other = 0;
     {
       const std::lock_guard lock(mutex_);
-      for (const Program* one : programs_) {
-        if (!(one->target.device == device)) continue;
-        add_held(held, *one);
-        other += one->engine->other_bytes();
-      }
+      for (const Program* one : programs_)
+        if (one->target.device == device) add_held(held, *one);
     }
-    const std::int64_t weights = sum(held), arena = memory.bytes(true);
-    if (weights + arena + other <= limit) return memory.limit(limit - weights - other);
+    const std::int64_t weights = sum(held), arena = calls.values.bytes(true),
+                       other = calls.mirrors.bytes();
+    if (weights + arena + other <= limit) return calls.values.limit(limit - weights - other);
     if (make_room && make_room()) continue;
     fail("compile", "got memory_limit ", limit, " bytes, but executables that share on ", device,
          " hold ", weights, " bytes of weights, ", arena, " of arena and ", other,

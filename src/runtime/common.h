@@ -25,7 +25,7 @@ class Common {
       : derived_(derived ? std::move(derived) : std::make_shared<DerivedConstants>()) {}
 
   const std::shared_ptr<DerivedConstants>& derived() const { return derived_; }
-  Arenas& arenas(const Device& device);
+  CallMemory& memory(const Device& device);
   Recordings& recordings() { return recordings_; }
   KnownPlans& plans() { return plans_; }
   KnownSchedules& schedules() { return schedules_; }
@@ -49,7 +49,7 @@ class Common {
   KnownSchedules schedules_;
   Contents contents_;
   std::mutex mutex_;
-  std::list<Arenas> arenas_;  // one a device
+  std::list<CallMemory> memory_;  // one a device
   std::vector<const Program*> programs_;
 };
 

@@ -27,7 +27,10 @@ std::byte* contiguous(const Tensor& x, std::shared_ptr<Storage>& packed, int thr
 }  // namespace
 
 CpuEngine::CpuEngine(const Program& program, CpuKernels kernels, int threads, int spin_us)
-    : program_(program), arenas_(program.common->arenas({})), threads_(threads), spin_us_(spin_us) {
+    : program_(program),
+      arenas_(program.common->memory({}).values),
+      threads_(threads),
+      spin_us_(spin_us) {
   for (const ValueId id : program.placement.constants)
     constants_.push_back(stored(program.laid.graph[id].constant).first());
   const std::vector<Guards> guards = guards_of(program.laid.graph, program.plan);

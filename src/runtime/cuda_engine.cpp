@@ -35,14 +35,16 @@ std::vector<Kernels::Source> CudaKernels::sources(std::size_t group) const {
 
 CudaEngine::CudaEngine(const Program& program, cuda::Device& device, CudaKernels kernels)
     : program_(program),
-      arenas_(program.common->arenas(program.target.device)),
+      memory_(program.common->memory(program.target.device)),
       device_(device),
       wires_(wiring(program.laid.graph)) {
   load(std::move(kernels));
   place();
   upload_constants();
   name_steps();
-  need_.emplace(arenas_, memory_bytes_);
+  needs_.emplace_back(memory_.values, values_bytes_);
+  needs_.emplace_back(memory_.mirrors, mirrors_bytes_);
+  needs_.emplace_back(memory_.pinned, mirrors_bytes_ + call_host_bytes_);
 }
 
 // ---- Building
@@ -85,7 +87,8 @@ void CudaEngine::place() {
   for (const ValueId id : graph.inputs()) operand_bytes_.push_back(root_bytes(id));
   // Where an output is a view: as much as the value that it is a view of.
   for (const ValueId id : graph.outputs()) operand_bytes_.push_back(root_bytes(id));
-  take(memory_bytes_, program_.placement.memory.bytes);
+  for (const std::int64_t bytes : operand_bytes_) mirror_at_.push_back(take(mirrors_bytes_, bytes));
+  take(values_bytes_, program_.placement.memory.bytes);
   std::int64_t scratch = 0;
   for (const Bound& step : bound_) {
     launches_ += step.kernels.size();
@@ -97,7 +100,7 @@ void CudaEngine::place() {
     }
     call_host_bytes_ = std::max(call_host_bytes_, operands);
   }
-  scratch_at_ = take(memory_bytes_, scratch);
+  scratch_at_ = take(values_bytes_, scratch);
 }
 
 // In the model's own words: where its operators come from.
@@ -175,35 +178,23 @@ Tensor CudaEngine::constant(ValueId id) const {
 
 std::unique_ptr<CudaEngine::Context> CudaEngine::new_context() const {
   auto context = std::make_unique<Context>(program_.common->recordings());
-  const std::size_t operands = operand_bytes_.size();
-  context->mirrors.resize(operands);
-  context->operands.resize(operands);
-  context->at.resize(operands);
-  if (call_host_bytes_ > 0) context->call_host.emplace(device_, call_host_bytes_);
+  context->operands.resize(operand_bytes_.size());
+  context->at.resize(operand_bytes_.size());
   return context;
-}
-
-void CudaEngine::mirror(Context& context, std::size_t operand, bool on_device) const {
-  if (context.mirrors[operand]) return;
-  const std::int64_t bytes = operand_bytes_[operand];
-  context.mirrors[operand].emplace(
-      Mirror{on_device ? allocate_on(program_.target.device, bytes) : nullptr,
-             cuda::PinnedBuffer(device_, bytes)});
-  if (on_device) mirror_bytes_ += bytes;
 }
 
 // ---- Recording
 
 cuda::Address CudaEngine::operand_address(const Context& context, std::size_t operand) const {
   if (context.at[operand] != 0) return context.at[operand];
-  return address_of(context.mirrors[operand]->device->data);
+  return address_of(context.mirrors.data() + mirror_at_[operand]);
 }
 
 cuda::Address CudaEngine::address(const Context& context, const Location& location) const {
   const auto offset = static_cast<cuda::Address>(location.offset);
   switch (location.place) {
     case Place::arena:
-      return address_of(context.memory->data) + offset;
+      return address_of(context.values.data()) + offset;
     case Place::input:
       return operand_address(context, location.index) + offset;
     case Place::output:
@@ -227,7 +218,7 @@ cuda::Resolve CudaEngine::resolve_in(const Context& context, const Bound& step) 
       case cuda::Pointer::Base::packed:
         return address_of(placed(step.packed[index]).first());
       case cuda::Pointer::Base::scratch:
-        return address_of(context.memory->data + scratch_at_);
+        return address_of(context.values.data() + scratch_at_);
       case cuda::Pointer::Base::operand:
         break;
     }
@@ -292,7 +283,7 @@ void CudaEngine::record_on_host(Context& context, cuda::Stream& stream, const Bo
                               layout.offset * item_size(graph.type(id).dtype));
       return;
     }
-    std::byte* host = context.call_host->data() + take(taken, reach.bytes);
+    std::byte* host = context.pinned.data() + mirrors_bytes_ + take(taken, reach.bytes);
     // Between the elements of a result there may be others.
     const bool has_gaps =
         reach.bytes > num_elements(layout.shape) * item_size(graph.type(id).dtype);
@@ -325,12 +316,12 @@ void CudaEngine::record_whole(Context& context, cuda::Stream& stream,
   const std::size_t inputs = program_.inputs.size();
   for (std::size_t i = 0; i < inputs; ++i)
     if (context.at[i] == 0)
-      cuda::upload(stream, operand_address(context, i), context.mirrors[i]->host.data(),
+      cuda::upload(stream, operand_address(context, i), context.pinned.data() + mirror_at_[i],
                    operand_bytes_[i]);
   record_steps(context, stream, calls);
   for (std::size_t i = 0; i < program_.outputs.size(); ++i)
     if (is_downloaded(context, i))
-      cuda::download(stream, context.mirrors[inputs + i]->host.data(),
+      cuda::download(stream, context.pinned.data() + mirror_at_[inputs + i],
                      address(context, program_.placement.of(root_of_output(i))),
                      operand_bytes_[inputs + i]);
 }

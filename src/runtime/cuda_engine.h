@@ -3,9 +3,9 @@
 // written where it lies.
 #pragma once
 
-#include <atomic>
 #include <deque>
 #include <exception>
+#include <list>
 #include <optional>
 
 #include "src/core/pool.h"
@@ -35,7 +35,6 @@ class CudaEngine : public Engine {
   void run_step(std::size_t step, std::span<std::byte* const> operands) const override;
   const std::vector<Step>& steps() const override { return steps_; }
   std::vector<Tensor> constants() const override { return constants_; }
-  std::int64_t other_bytes() const override { return mirror_bytes_; }
 
  private:
   struct Bound {
@@ -46,26 +45,24 @@ class CudaEngine : public Engine {
     std::vector<Tensor> packed;                          // on the device
     Guards guards;                                       // none where the driver has no conditions
   };
-  // An operand of the program that the caller has on the host: its memory on the device, and what
-  // copies go through.
-  struct Mirror {
-    std::shared_ptr<Storage> device;  // null for outputs that are views
-    cuda::PinnedBuffer host;
+  // Memory that a call has while it lasts.
+  struct Block {
+    std::shared_ptr<Storage> storage;
+    const std::byte* last = nullptr;  // where the previous one was
+    std::byte* data() const { return storage ? storage->data : nullptr; }
   };
-  // What one call at a time needs besides an arena, which it has while it lasts. Operands are the
-  // inputs, then the outputs.
+  // What one call at a time needs. Operands are the inputs, then the outputs.
   struct Context {
     explicit Context(Recordings& graphs) : recordings(graphs) {}
     ~Context() { recordings.forget(this); }
 
     Recordings& recordings;
-    std::shared_ptr<Storage> memory;              // intermediate values, then scratch
-    const std::byte* last_memory = nullptr;       // where that was
-    std::vector<std::optional<Mirror>> mirrors;   // of operands that were on the host once
-    std::optional<cuda::PinnedBuffer> call_host;  // of the operands of host calls
-    std::vector<Tensor> operands;                 // of the call: as kernels take them
-    std::vector<cuda::Address> at;                // where they lie, 0: in their mirror
-    std::exception_ptr error;                     // of a host call
+    Block values;                   // intermediate values, then scratch
+    Block mirrors;                  // of the operands that are on the host, if any is
+    Block pinned;                   // copies of these, then what host calls take
+    std::vector<Tensor> operands;   // of the call: as kernels take them
+    std::vector<cuda::Address> at;  // where they lie, 0: in their mirror
+    std::exception_ptr error;       // of a host call
   };
   using Lease = Pool<Context>::Lease;
 
@@ -79,7 +76,6 @@ class CudaEngine : public Engine {
   Reach reach_in_memory(ValueId id) const;
   Tensor constant(ValueId id) const;
   std::unique_ptr<Context> new_context() const;
-  void mirror(Context& context, std::size_t operand, bool on_device) const;
 
   cuda::Address operand_address(const Context& context, std::size_t operand) const;
   cuda::Address address(const Context& context, const Location& location) const;
@@ -103,24 +99,26 @@ class CudaEngine : public Engine {
   void finish(Context& context, cuda::Stream& stream) const;
   void take_output(Context& context, std::size_t output, const Tensor& to) const;
   Tensor value_of_output(const Context& context, std::size_t output) const;
+  Arenas::Lease lend(Arenas& arenas, std::int64_t bytes, Block& to) const;
   template <class Work>
-  void with_context(const Work& work) const;
+  void with_context(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
+                    const Work& work) const;
 
   const Program& program_;
-  Arenas& arenas_;
+  CallMemory& memory_;
   cuda::Device& device_;
   Wiring wires_;
   std::vector<Step> steps_;
   std::string name_;                         // for profilers
   std::vector<Bound> bound_;                 // by step
   std::vector<std::int64_t> operand_bytes_;  // of the inputs, then the outputs
+  std::vector<std::int64_t> mirror_at_;      // of the same
   std::vector<Tensor> read_;                 // by Location::index, undefined where no kernel does
   std::size_t launches_ = 0;                 // of all steps
-  std::int64_t scratch_at_ = 0, memory_bytes_ = 0, call_host_bytes_ = 0;
+  std::int64_t scratch_at_ = 0, values_bytes_ = 0, mirrors_bytes_ = 0, call_host_bytes_ = 0;
   std::vector<Tensor> constants_;               // on the device
   std::optional<cuda::Conditions> conditions_;  // where a step has guards
-  std::optional<Arenas::Need> need_;
-  mutable std::atomic<std::int64_t> mirror_bytes_ = 0;
+  std::list<Arenas::Need> needs_;
   mutable Pool<Context> contexts_;
 };
 

@@ -82,9 +82,8 @@ void CudaEngine::bind(Context& context, const std::vector<Tensor>& inputs,
     }
     context.operands[i] = inputs[i];
     context.at[i] = 0;
-    mirror(context, i, true);
     copy_on_host(stored(inputs[i]).first(), {inputs[i].shape(), inputs[i].strides(), 0},
-                 inputs[i].dtype(), context.mirrors[i]->host.data());
+                 inputs[i].dtype(), context.pinned.data() + mirror_at_[i]);
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const std::size_t operand = inputs.size() + i;
@@ -100,7 +99,6 @@ void CudaEngine::bind(Context& context, const std::vector<Tensor>& inputs,
     }
     context.operands[operand] = outputs[i];
     context.at[operand] = on_device ? kNotDownloaded : 0;
-    if (!on_device) mirror(context, operand, !is_copied);
   }
 }
 
@@ -115,8 +113,8 @@ Tensor CudaEngine::value_of_output(const Context& context, std::size_t output) c
     const Tensor& input = context.operands[home.index];
     return view_of(input.is_contiguous() ? input : input.copy(), layout);
   }
-  return device_tensor(context.memory, address(context, program_.placement.of(id)), layout.shape,
-                       graph.type(id).dtype, layout.strides);
+  return device_tensor(context.values.storage, address(context, program_.placement.of(id)),
+                       layout.shape, graph.type(id).dtype, layout.strides);
 }
 
 void CudaEngine::take_output(Context& context, std::size_t output, const Tensor& to) const {
@@ -132,7 +130,7 @@ void CudaEngine::take_output(Context& context, std::size_t output, const Tensor&
   const Layout& layout = operand_layout(operand);
   if (is_downloaded(context, output)) {
     const std::byte* from =
-        context.mirrors[operand]->host.data() + layout.offset * item_size(to.dtype());
+        context.pinned.data() + mirror_at_[operand] + layout.offset * item_size(to.dtype());
     copy_on_host(from, layout, to.dtype(), stored(to).first());
   } else {
     const Tensor value = value_of_output(context, output).to(Device());
@@ -147,7 +145,10 @@ void CudaEngine::take_output(Context& context, std::size_t output, const Tensor&
 // What runs outlives its place among the recordings.
 std::shared_ptr<Recorded> CudaEngine::start(Context& context, cuda::Stream& stream) const {
   const auto [recorded, is_new] =
-      context.recordings.of(&context, address_of(context.memory->data), context.at);
+      context.recordings.of(&context,
+                            {address_of(context.values.data()), address_of(context.mirrors.data()),
+                             address_of(context.pinned.data())},
+                            context.at);
   const std::shared_ptr<Recorded> mine = recorded;
   const bool stays = std::all_of(context.at.begin(), context.at.end(),
                                  [](cuda::Address address) { return address <= kNotDownloaded; });
@@ -169,21 +170,36 @@ void CudaEngine::finish(Context& context, cuda::Stream& stream) const {
   if (context.error) std::rethrow_exception(std::exchange(context.error, nullptr));
 }
 
+Arenas::Lease CudaEngine::lend(Arenas& arenas, std::int64_t bytes, Block& to) const {
+  Arenas::Lease lease = arenas.take(bytes, to.last);
+  to.storage = lease.block(), to.last = to.storage->data;
+  return lease;
+}
+
 template <class Work>
-void CudaEngine::with_context(const Work& work) const {
+void CudaEngine::with_context(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
+                              const Work& work) const {
   const auto context = contexts_.take([&] { return new_context(); });
-  const Arenas::Lease arena = arenas_.take(memory_bytes_, context->last_memory);
-  context->memory = arena.block(), context->last_memory = arena.block()->data;
+  const auto on_host = [](const Tensor& x) { return !x.device().is_cuda(); };
+  const bool has_mirrors = std::any_of(inputs.begin(), inputs.end(), on_host) ||
+                           std::any_of(outputs.begin(), outputs.end(), on_host);
+  const Arenas::Lease values = lend(memory_.values, values_bytes_, context->values);
+  std::optional<Arenas::Lease> mirrors, pinned;
+  if (has_mirrors) mirrors.emplace(lend(memory_.mirrors, mirrors_bytes_, context->mirrors));
+  if (has_mirrors || call_host_bytes_ > 0)
+    pinned.emplace(lend(memory_.pinned, mirrors_bytes_ + call_host_bytes_, context->pinned));
   const auto stream = take_stream(device_);
-  // The caller's tensors and the arena are let go, also after an error.
+  // The caller's tensors and the memory are let go, also after an error.
   struct Release {
     Context& context;
     ~Release() {
       std::fill(context.operands.begin(), context.operands.end(), Tensor());
-      context.memory = nullptr;
+      for (Block* block : {&context.values, &context.mirrors, &context.pinned})
+        block->storage = nullptr;
     }
   } release{*context};
   try {
+    bind(*context, inputs, outputs);
     work(*context, *stream);
   } catch (...) {
     // Nothing may be under way in memory that the next call gets.
@@ -197,8 +213,7 @@ void CudaEngine::with_context(const Work& work) const {
 
 void CudaEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const {
   const cuda::Range range(name_);
-  with_context([&](Context& context, cuda::Stream& stream) {
-    bind(context, inputs, outputs);
+  with_context(inputs, outputs, [&](Context& context, cuda::Stream& stream) {
     const auto running = start(context, stream);
     finish(context, stream);
     for (std::size_t i = 0; i < outputs.size(); ++i) take_output(context, i, outputs[i]);
@@ -207,8 +222,8 @@ void CudaEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& out
 
 std::vector<double> CudaEngine::time_whole(const std::vector<Tensor>& inputs, int repeats) const {
   std::vector<double> times;
-  with_context([&](Context& context, cuda::Stream& stream) {
-    bind(context, inputs, fresh_outputs(program_, inputs));
+  const std::vector<Tensor> outputs = fresh_outputs(program_, inputs);
+  with_context(inputs, outputs, [&](Context& context, cuda::Stream& stream) {
     const auto running = start(context, stream);
     finish(context, stream);
     std::deque<HostCall> calls;
@@ -230,8 +245,8 @@ std::vector<double> CudaEngine::time_whole(const std::vector<Tensor>& inputs, in
 std::vector<std::vector<double>> CudaEngine::time(const std::vector<Tensor>& inputs,
                                                   int repeats) const {
   std::vector<std::vector<double>> times(static_cast<std::size_t>(repeats));
-  with_context([&](Context& context, cuda::Stream& stream) {
-    bind(context, inputs, fresh_outputs(program_, inputs));
+  const std::vector<Tensor> outputs = fresh_outputs(program_, inputs);
+  with_context(inputs, outputs, [&](Context& context, cuda::Stream& stream) {
     const auto running = start(context, stream);
     finish(context, stream);
     cuda::Event before(device_), after(device_);

@@ -46,8 +46,6 @@ class Engine {
   virtual const std::vector<Step>& steps() const = 0;
   /// The constants that it reads, in the forms in which it does, on its device.
   virtual std::vector<Tensor> constants() const { return {}; }
-  /// What it holds of its device's memory beside them and the arena.
-  virtual std::int64_t other_bytes() const { return 0; }
 };
 
 struct Program {

@@ -1,6 +1,7 @@
 // Recordings: the CUDA graphs of the programs that share memory, the most recently used.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -24,8 +25,10 @@ struct HostCall {
 
 /// All of a program's work in one context, for memory at certain addresses.
 struct Recorded {
+  using Blocks = std::array<cuda::Address, 3>;
+
   const void* context = nullptr;
-  cuda::Address arena = 0;
+  Blocks blocks = {};             // what the call takes
   std::vector<cuda::Address> at;  // the operands
   std::deque<HostCall> host_calls;
   std::optional<cuda::LaunchGraph> graph;  // not of what came once
@@ -41,13 +44,14 @@ class Recordings {
     bool is_new = false;
   };
   /// The least recently used ones go.
-  Found of(const void* context, cuda::Address arena, const std::vector<cuda::Address>& at) {
+  Found of(const void* context, const Recorded::Blocks& blocks,
+           const std::vector<cuda::Address>& at) {
     const std::lock_guard lock(mutex_);
     std::size_t count = 0;
     auto last = recent_.end();
     for (auto r = recent_.begin(); r != recent_.end(); ++r) {
       if ((*r)->context != context) continue;
-      if ((*r)->arena == arena && (*r)->at == at) {
+      if ((*r)->blocks == blocks && (*r)->at == at) {
         recent_.splice(recent_.begin(), recent_, r);
         return {recent_.front(), false};
       }
@@ -56,7 +60,7 @@ class Recordings {
     if (count >= kMostOfContext) recent_.erase(last);
     recent_.push_front(std::make_shared<Recorded>());
     Recorded& added = *recent_.front();
-    added.context = context, added.arena = arena, added.at = at;
+    added.context = context, added.blocks = blocks, added.at = at;
     if (recent_.size() > kMost) recent_.pop_back();
     return {recent_.front(), true};
   }

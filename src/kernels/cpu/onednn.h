@@ -43,8 +43,8 @@ struct Argument {
 /// diagonals).
 bool is_describable(const Shape& shape, const Strides& strides);
 
-/// Whether every tensor of the group has less than 2^31 elements. Version 2.6.3 counts those of convolutions in 32 bits,
-/// and divides by 0 where they are 2^32.
+/// Whether every tensor of the group has less than 2^31 elements. Version 2.6.3 counts those of
+/// convolutions in 32 bits, and divides by 0 where they are 2^32.
 bool counts_in_32_bits(const Graph& graph, const Group& group);
 
 /// A copy between an operand and scratch memory, for layouts that a primitive does not take.

@@ -125,7 +125,13 @@ TEST_F(GpuSizes, ShareOneArenaThatGrows) {
     }
   const std::int64_t arena = f.executable(inputs[0]).device_memory().arena;
   EXPECT_EQ(arena, f.executable(inputs[1]).device_memory().arena);
-  EXPECT_LT(arena, 2 * compile(function, inputs[1], {.device = gpu_}).arena_bytes() + 8192);
+  const Executable largest = compile(function, inputs[1], {.device = gpu_});
+  EXPECT_LT(arena, 2 * largest.arena_bytes() + 8192);
+  // So they do the copies of what the caller has on the host.
+  largest(inputs[1]);
+  const std::int64_t copies = largest.device_memory().other;
+  EXPECT_GT(copies, 0);
+  for (const Tensors& in : inputs) EXPECT_EQ(f.executable(in).device_memory().other, copies);
 }
 
 TEST_F(GpuSizes, AMemoryLimitCountsTheDevice) {
@@ -141,16 +147,17 @@ TEST(Recordings, AreBoundedAndTheOldestGo) {
   detail::Recordings all;
   std::vector<int> contexts(20);
   for (int& context : contexts)
-    for (cuda::Address at = 0; at < 6; ++at) EXPECT_TRUE(all.of(&context, 0, {at}).is_new);
+    for (cuda::Address at = 0; at < 6; ++at) EXPECT_TRUE(all.of(&context, {}, {at}).is_new);
   // Of the last context the last four, of all together the last 64.
-  EXPECT_TRUE(all.of(&contexts[19], 0, {1}).is_new);
-  EXPECT_FALSE(all.of(&contexts[19], 0, {5}).is_new);
-  EXPECT_FALSE(all.of(&contexts[4], 0, {5}).is_new);
-  EXPECT_TRUE(all.of(&contexts[3], 0, {5}).is_new);
-  const auto kept = all.of(&contexts[19], 0, {5});
+  EXPECT_TRUE(all.of(&contexts[19], {}, {1}).is_new);
+  EXPECT_FALSE(all.of(&contexts[19], {}, {5}).is_new);
+  EXPECT_FALSE(all.of(&contexts[4], {}, {5}).is_new);
+  EXPECT_TRUE(all.of(&contexts[3], {}, {5}).is_new);
+  EXPECT_TRUE(all.of(&contexts[19], {0, 0, 1}, {5}).is_new);  // with copies elsewhere
+  const auto kept = all.of(&contexts[19], {}, {5});
   all.forget(&contexts[19]);
   EXPECT_EQ(kept.recorded->at, std::vector<cuda::Address>{5});
-  EXPECT_TRUE(all.of(&contexts[19], 0, {5}).is_new);
+  EXPECT_TRUE(all.of(&contexts[19], {}, {5}).is_new);
 }
 
 }  // namespace
