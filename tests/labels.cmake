@@ -51,3 +51,9 @@ list(JOIN optimised ":" optimised)
 set(TENSOR_everyday_CASES "*-${costly}:${long}:${optimised}")
 set(TENSOR_rest_CASES "${costly}:${long}")
 set(TENSOR_optimised_CASES "${optimised}")
+
+# What runs groups on the emulated GPU, each kernel of which has two forms.
+set(both_forms AttentionMma.* Conv.* GemmMma.* GemmPlain.* GeneratedKernels.* LargeNumbers.* */LargeNumbers.* LongRows.*
+    PlanOnEmulator.* SoftmaxMma.*)
+list(JOIN both_forms ":" both_forms)
+set(TENSOR_both_forms_CASES "${both_forms}-${costly}:${long}")

@@ -67,10 +67,10 @@ TEST(Gemm, AddsToResiduals) {
 // Found by a changed plan file: oneDNN divides by 0 where 32 bits hold no number of rows.
 TEST(Gemm, DeclinesMoreRowsThan32BitsCount) {
   if (tn::cpu::cpu_families().front().name != "gemm") GTEST_SKIP() << "built without oneDNN";
-  const auto f = [](const Tensors& in) -> Tensors {
-    return {tn::matmul(in[0], tn::ones({6, 8}))};
+  const auto f = [](const Tensors& in) -> Tensors { return {tn::matmul(in[0], tn::ones({6, 8}))}; };
+  const auto rows = [](std::int64_t count) {
+    return tn::broadcast_to(tn::ones({1, 6}), {count, 6});
   };
-  const auto rows = [](std::int64_t count) { return tn::broadcast_to(tn::ones({1, 6}), {count, 6}); };
   EXPECT_TRUE(accepts("gemm", f, {rows(1 << 20)}));
   EXPECT_FALSE(accepts("gemm", f, {rows(std::int64_t{1} << 32)}));
 }

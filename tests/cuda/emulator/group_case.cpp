@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <random>
 
 #include "src/core/storage.h"
 #include "src/ops/op.h"
 #include "src/trace/parallel.h"
 #include "tests/cuda/kernel_names.h"
 #include "tests/families.h"
+#include "tests/seed.h"
 
 namespace tensor::emulator {
 namespace {
@@ -372,10 +375,16 @@ void expect_names(const cuda::Lowered& lowered) {
 }
 
 // A typical GPU of this capability, whose kernels know their problem's extents, and one whose
-// kernels take any.
-std::vector<cuda::Machine> both_forms(int capability) {
-  std::vector<cuda::Machine> machines(2, cuda::machine_of(cuda::typical_device(capability)));
-  machines[1].any_extent = true;
+// kernels take any. With TENSOR_EMULATED_FORMS=one only one of them, which the seed says: to
+// compile the kernels takes most of a test's time.
+std::vector<cuda::Machine> forms(int capability) {
+  static const bool has_one = std::getenv("TENSOR_EMULATED_FORMS") != nullptr;
+  static std::mt19937 draw(static_cast<unsigned>(check::seed()));
+  const cuda::Machine machine = cuda::machine_of(cuda::typical_device(capability));
+  std::vector<cuda::Machine> machines;
+  for (const bool any_extent : {false, true})
+    machines.emplace_back(machine).any_extent = any_extent;
+  if (has_one) machines.erase(machines.begin() + static_cast<std::ptrdiff_t>(draw() % 2));
   return machines;
 }
 
@@ -383,7 +392,7 @@ std::vector<cuda::Machine> both_forms(int capability) {
 
 void expect_plan_emulated(const TensorFunction& function, const Tensors& inputs,
                           const Precision& precision, int capability) {
-  for (const cuda::Machine& machine : both_forms(capability)) {
+  for (const cuda::Machine& machine : forms(capability)) {
     Planned plan(function, inputs, precision, machine);
     EXPECT_EQ(plan.on_host, "");
     for (const cuda::Lowered& lowered : plan.lowered) expect_names(lowered);
@@ -395,7 +404,7 @@ void expect_plan_emulated(const TensorFunction& function, const Tensors& inputs,
 }
 
 void expect_emulated(GroupCase& group, const GroupCase::Lower& lower, int capability, int seeds) {
-  for (const cuda::Machine& machine : both_forms(capability)) {
+  for (const cuda::Machine& machine : forms(capability)) {
     const cuda::Lowered lowered = lower(group.laid(), group.group(), machine);
     for (int seed = 0; seed < seeds; ++seed)
       group.check(lowered, [&](const cuda::Lowered& l, std::span<const Operand> operands,
