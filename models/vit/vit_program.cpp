@@ -7,8 +7,9 @@
 
 #include "models/common/draw.h"
 #include "models/common/report.h"
+#include "models/common/text.h"
 #include "models/common/validators.h"
-#include "models/vit/vit_checkpoint.h"
+#include "models/registry/registry.h"
 #include "models/vit/vit_preprocess.h"
 #include "models/vit/vit_standard.h"
 #include "tensor/creation.h"
@@ -77,7 +78,10 @@ class VitProgram final : public Program {
  public:
   std::string name() const override { return "vit"; }
   std::string description() const override {
-    return "Classifies images with a Vision Transformer (ViT).";
+    return "Classifies images, or gives their features, with a Vision Transformer (ViT) or "
+           "another\n"
+           "backbone: " +
+           joined(model_types("vit"), ", ") + ".";
   }
   std::string examples() const override {
     return "  vit --checkpoint models/vit/pretrained/digits examples/images/digits\n"
@@ -100,48 +104,48 @@ class VitProgram final : public Program {
 
   void open(const std::string& checkpoint) override {
     name_ = std::filesystem::path(checkpoint).lexically_normal().string();
-    vit_ = load_vit(open_checkpoint(checkpoint, kConfigHint, takes_), resize_position_);
+    model_ = load_model(open_checkpoint(checkpoint, kConfigHint, takes_), "vit",
+                        {.any_size = resize_position_});
   }
 
   void make(const std::string& model) override {
     name_ = model;
-    vit_.config = standard_config(model);
-    if (resize_position_) vit_.config.position_resize = PositionResize::huggingface;
-    vit_.model = Vit::sized(vit_.config);
-    vit_.preprocessing = huggingface_preprocessing(vit_.config.image);
-    for (std::int64_t i = 0; i < vit_.config.classes; ++i)
-      vit_.labels.push_back("class " + std::to_string(i));
+    LoadedVit vit;
+    vit.config = standard_config(model);
+    if (resize_position_) vit.config.position_resize = PositionResize::huggingface;
+    vit.model = Vit::sized(vit.config);
+    vit.preprocessing = huggingface_preprocessing(vit.config.image);
+    for (std::int64_t i = 0; i < vit.config.classes; ++i)
+      vit.labels.push_back("class " + std::to_string(i));
+    model_ = vision_model(std::move(vit));
   }
 
-  std::vector<tensor::nn::Parameter> parameters() override {
-    return tensor::nn::parameters(vit_.model);
-  }
-  Info info() override { return describe(name_, vit_.model, vit_.config); }
-  std::int64_t steps() const override { return vit_.config.layers + 1; }
+  std::vector<tensor::nn::Parameter> parameters() override { return model_.parameters(); }
+  Info info() override { return model_.info(name_); }
+  std::int64_t steps() const override { return model_.steps; }
 
   tensor::Shape usual_shape() const override {
-    return {vit_.config.channels, vit_.config.image.height, vit_.config.image.width};
+    return {model_.channels, model_.image.height, model_.image.width};
   }
 
   StateDict run(const StateDict& inputs, const Observer& observe) const override {
-    if (const auto levels = inputs.find("levels"); levels != inputs.end()) {
-      const Tensor pixels = normalize_levels(levels->second, vit_.preprocessing.normalization);
-      return {{"scores", scores_of(vit_.model(pixels, observe).logits, vit_.scores)}};
-    }
-    const VitOutput out = vit_.model(inputs.at("pixel_values").astype(tensor::f32), observe);
-    if (out.logits.defined()) return {{"logits", out.logits}};
-    StateDict result{{"last_hidden_state", out.last_hidden_state}};
-    if (out.pooler_output.defined()) result.emplace("pooler_output", out.pooler_output);
-    return result;
+    const auto levels = inputs.find("levels");
+    if (levels == inputs.end())
+      return model_.run(inputs.at("pixel_values").astype(tensor::f32), observe);
+    const Tensor pixels = model_.preparation.normalize_levels(levels->second);
+    StateDict outputs = model_.run(pixels, observe);
+    const auto logits = outputs.find("logits");
+    if (logits == outputs.end()) return outputs;
+    return {{"scores", scores_of(logits->second, model_.scores)}};
   }
 
   ImageResult look(const Tensor& image, bool with_picture, const Forward& forward) const override {
-    if (vit_.config.classes == 0)
+    if (model_.labels.empty())
       tensor::fail(name_,
                    "has no classifier, so it cannot name what an image shows: use --input "
                    "and --output for its features");
-    if (vit_.config.channels != 3)
-      tensor::fail(name_, "takes ", vit_.config.channels, " channels, but images have 3");
+    if (model_.channels != 3)
+      tensor::fail(name_, "takes ", model_.channels, " channels, but images have 3");
     ImageResult result{find(image, forward), {}};
     if (with_picture) result.picture = draw_classes(image, result.findings);
     return result;
@@ -149,21 +153,21 @@ class VitProgram final : public Program {
 
  private:
   std::vector<Finding> find(const Tensor& image, const Forward& forward) const {
-    const Preprocessing& rule = vit_.preprocessing;
-    const tensor::Shape shape{1, vit_.config.classes};
-    const bool are_shares = vit_.scores != Scores::numbers;
-    if (device_.is_cuda()) {
-      const StateDict outputs = forward({{"levels", fit_levels(image, rule).expand_dims(0)}});
-      return best_classes(output(outputs, "scores", shape).reshape({-1}), vit_.labels, top_,
-                          are_shares);
-    }
-    const StateDict outputs = forward({{"pixel_values", preprocess(image, rule).expand_dims(0)}});
-    const Tensor logits = output(outputs, "logits", shape).reshape({-1});
-    return best_classes(scores_of(logits, vit_.scores), vit_.labels, top_, are_shares);
+    const tensor::Shape shape{1, std::ssize(model_.labels)};
+    const bool are_shares = model_.scores != Scores::numbers;
+    const Tensor levels = model_.preparation.fit(image);
+    Tensor scores;
+    if (device_.is_cuda())
+      scores = output(forward({{"levels", levels.expand_dims(0)}}), "scores", shape);
+    else
+      scores = scores_of(output(forward({{"pixel_values", model_.preparation.normalize(levels)}}),
+                                "logits", shape),
+                         model_.scores);
+    return best_classes(scores.reshape({-1}), model_.labels, top_, are_shares);
   }
 
   std::string name_;
-  LoadedVit vit_;
+  VisionModel model_;
   std::int64_t top_ = 5;
   bool resize_position_ = false;
 };
