@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "models/common/text.h"
+#include "models/convnext/convnext.h"
 #include "models/setr/setr_checkpoint.h"
 #include "models/setr/setr_info.h"
 #include "models/vit/vit_standard.h"
@@ -39,6 +40,8 @@ struct ModelType {
 constexpr ModelType kTypes[] = {{"vit", "vit", load_vit},
                                 {"vit_msn", "vit", load_vit},
                                 {"timm_wrapper", "vit", load_vit},
+                                {"convnext", "vit", convnext::load_convnext},
+                                {"convnextv2", "vit", convnext::load_convnext},
                                 {"detr", "detr", nullptr},
                                 {"setr", "setr", load_setr}};
 

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Writes small reference checkpoints of the model types beside ViT, DETR and SETR.
+
+    python scripts/make_vision_models.py [OUTDIR]
+
+Each folder is what transformers' save_pretrained makes of random weights, with a
+preprocessor_config.json and io.safetensors: pixel_values, and what the model makes of them in
+float64 (stored as float32). The seed is fixed. Needs torch and transformers.
+"""
+
+import json
+import math
+import pathlib
+import sys
+import tempfile
+
+import torch
+import transformers as hf
+from safetensors.torch import load_file, save_file
+
+OUT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "tests/data/golden")
+random = torch.Generator()
+
+
+def normal(*shape):
+    return torch.randn(shape, generator=random)
+
+
+def randomise(model):
+    """Default initialisation hides wrong biases, scales and constants."""
+    with torch.no_grad():
+        for name, tensor in list(model.named_parameters()) + list(model.named_buffers()):
+            if not tensor.is_floating_point():
+                continue
+            if name.endswith("running_var"):
+                tensor.copy_(0.5 + 1.5 * torch.rand(tensor.shape, generator=random))
+            elif name.endswith(("running_mean", "bias", "embedding")):
+                tensor.copy_(0.2 * normal(*tensor.shape))
+            elif tensor.dim() <= 1:
+                tensor.copy_(1 + 0.2 * normal(*tensor.shape))
+            elif tensor.shape[0] == 1 or "position" in name:
+                tensor.copy_(0.5 * normal(*tensor.shape))
+            else:
+                tensor.copy_(normal(*tensor.shape) * 1.2 / math.sqrt(tensor[0].numel()))
+    return model.eval()
+
+
+def write(name, model, outputs, sizes, processor, keep=lambda key: True):
+    """`outputs` of pixels of every size: the first by their names, the others as "other.NAME"."""
+    folder = OUT / name
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as home:
+        model.save_pretrained(home)
+        tensors = load_file(home + "/model.safetensors")
+        config = json.loads(pathlib.Path(home, "config.json").read_text())
+    tensors = {key: value for key, value in tensors.items() if keep(key)}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+    (folder / "preprocessor_config.json").write_text(json.dumps(processor, indent=1) + "\n")
+    io = {}
+    for prefix, size in zip(["", "other."], sizes):
+        pixels = normal(*size)
+        with torch.no_grad():
+            found = outputs(model.double(), pixels.double())
+        if prefix:
+            found = {key: x for key, x in found.items() if not key.startswith("hidden_states")}
+        io[prefix + "pixel_values"] = pixels
+        io |= {prefix + key: value.float().contiguous() for key, value in found.items()}
+    save_file(io, folder / "io.safetensors")
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    print(name, {key: tuple(value.shape) for key, value in io.items()}, size // 1024, "KiB")
+
+
+def classes(model, pixels):
+    out = model(pixels, output_hidden_states=True)
+    states = {f"hidden_states.{i}": x for i, x in enumerate(out.hidden_states)}
+    return {"logits": out.logits, **states}
+
+
+def features(model, pixels, **options):
+    out = model(pixels, **options)
+    names = ["last_hidden_state", "pooler_output", "image_embeds"]
+    return {name: out[name] for name in names if out.get(name) is not None}
+
+
+IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
+CONVNEXT = {"image_processor_type": "ConvNextImageProcessor", "size": {"shortest_edge": 48},
+            "crop_pct": 0.875, "resample": 3, **IMAGENET}
+
+
+def convnext():
+    sizes = {"num_stages": 3, "hidden_sizes": [8, 16, 24], "depths": [1, 2, 1], "num_labels": 6,
+             "layer_norm_eps": 1e-12}
+    model = randomise(hf.ConvNextForImageClassification(hf.ConvNextConfig(**sizes)))
+    write("convnext", model, classes, [(1, 3, 48, 48)], CONVNEXT)
+    model = randomise(hf.ConvNextV2ForImageClassification(hf.ConvNextV2Config(**sizes)))
+    write("convnextv2", model, classes, [(1, 3, 48, 48), (1, 3, 40, 56)], CONVNEXT)
+    model = randomise(hf.ConvNextModel(hf.ConvNextConfig(**sizes | {"depths": [1, 1, 1]})))
+    write("convnext_headless", model, features, [(1, 3, 48, 48)], CONVNEXT)
+
+
+for number, make in enumerate([convnext]):
+    random.manual_seed(1000 + number)
+    make()
