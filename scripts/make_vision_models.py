@@ -99,6 +99,19 @@ def convnext():
     write("convnext_headless", model, features, [(1, 3, 48, 48)], CONVNEXT)
 
 
-for number, make in enumerate([convnext]):
+def swin():
+    """Windows of 4 in images of 14, 7 and 4 pixels: padded, odd, and one that is a window."""
+    sizes = {"image_size": 56, "patch_size": 4, "embed_dim": 12, "depths": [2, 2, 1],
+             "num_heads": [2, 3, 4], "window_size": 4, "mlp_ratio": 2.0}
+    processor = {"image_processor_type": "ViTImageProcessor", "resample": 3,
+                 "size": {"height": 56, "width": 56}, **IMAGENET}
+    model = randomise(hf.SwinForImageClassification(hf.SwinConfig(num_labels=6, **sizes)))
+    write("swin", model, classes, [(1, 3, 56, 56), (2, 3, 62, 70)], processor)
+    sizes |= {"depths": [2, 2], "num_heads": [2, 2], "window_size": 7, "qkv_bias": False}
+    model = randomise(hf.SwinModel(hf.SwinConfig(**sizes)))
+    write("swin_headless", model, features, [(1, 3, 56, 56)], processor)
+
+
+for number, make in enumerate([convnext, swin]):
     random.manual_seed(1000 + number)
     make()

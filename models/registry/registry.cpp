@@ -7,6 +7,7 @@
 #include "models/convnext/convnext.h"
 #include "models/setr/setr_checkpoint.h"
 #include "models/setr/setr_info.h"
+#include "models/swin/swin.h"
 #include "models/vit/vit_standard.h"
 
 namespace models {
@@ -42,6 +43,7 @@ constexpr ModelType kTypes[] = {{"vit", "vit", load_vit},
                                 {"timm_wrapper", "vit", load_vit},
                                 {"convnext", "vit", convnext::load_convnext},
                                 {"convnextv2", "vit", convnext::load_convnext},
+                                {"swin", "vit", swin::load_swin},
                                 {"detr", "detr", nullptr},
                                 {"setr", "setr", load_setr}};
 

@@ -97,7 +97,9 @@ TEST_P(VisionGolden, TheProgramCountsIt) {
 INSTANTIATE_TEST_SUITE_P(Models, VisionGolden,
                          ::testing::Values(Reference{"convnext", "vit", 5},
                                            Reference{"convnextv2", "vit", 5},
-                                           Reference{"convnext_headless", "vit", 2}),
+                                           Reference{"convnext_headless", "vit", 2},
+                                           Reference{"swin", "vit", 5},
+                                           Reference{"swin_headless", "vit", 2}),
                          [](const auto& it) { return std::string(it.param.folder); });
 
 }  // namespace
