@@ -112,6 +112,24 @@ def swin():
     write("swin_headless", model, features, [(1, 3, 56, 56)], processor)
 
 
-for number, make in enumerate([convnext, swin]):
+BIT = {"image_processor_type": "BitImageProcessor", "size": {"shortest_edge": 32}, "resample": 3,
+       "do_center_crop": True, "crop_size": {"height": 24, "width": 24}, **IMAGENET}
+
+
+def dinov2():
+    sizes = {"image_size": 24, "patch_size": 8, "hidden_size": 32, "num_hidden_layers": 2,
+             "num_attention_heads": 4}
+    pictures = [(1, 3, 24, 24), (2, 3, 16, 32)]
+    model = randomise(hf.Dinov2Model(hf.Dinov2Config(mlp_ratio=2, **sizes)))
+    write("dinov2", model, features, pictures, BIT)
+    config = hf.Dinov2Config(mlp_ratio=3, use_swiglu_ffn=True, num_labels=6, **sizes)
+    model = randomise(hf.Dinov2ForImageClassification(config))
+    write("dinov2_classifier", model, classes, pictures, BIT)
+    config = hf.Dinov2WithRegistersConfig(mlp_ratio=2, num_register_tokens=3, num_labels=6, **sizes)
+    model = randomise(hf.Dinov2WithRegistersForImageClassification(config))
+    write("dinov2_registers", model, classes, pictures, BIT)
+
+
+for number, make in enumerate([convnext, swin, dinov2]):
     random.manual_seed(1000 + number)
     make()

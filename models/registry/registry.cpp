@@ -5,6 +5,7 @@
 
 #include "models/common/text.h"
 #include "models/convnext/convnext.h"
+#include "models/dinov2/dinov2.h"
 #include "models/setr/setr_checkpoint.h"
 #include "models/setr/setr_info.h"
 #include "models/swin/swin.h"
@@ -44,6 +45,8 @@ constexpr ModelType kTypes[] = {{"vit", "vit", load_vit},
                                 {"convnext", "vit", convnext::load_convnext},
                                 {"convnextv2", "vit", convnext::load_convnext},
                                 {"swin", "vit", swin::load_swin},
+                                {"dinov2", "vit", dinov2::load_dinov2},
+                                {"dinov2_with_registers", "vit", dinov2::load_dinov2},
                                 {"detr", "detr", nullptr},
                                 {"setr", "setr", load_setr}};
 

@@ -94,12 +94,13 @@ TEST_P(VisionGolden, TheProgramCountsIt) {
   EXPECT_GT(model.info(folder).macs(), count / 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, VisionGolden,
-                         ::testing::Values(Reference{"convnext", "vit", 5},
-                                           Reference{"convnextv2", "vit", 5},
-                                           Reference{"convnext_headless", "vit", 2},
-                                           Reference{"swin", "vit", 5},
-                                           Reference{"swin_headless", "vit", 2}),
-                         [](const auto& it) { return std::string(it.param.folder); });
+INSTANTIATE_TEST_SUITE_P(
+    Models, VisionGolden,
+    ::testing::Values(Reference{"convnext", "vit", 5}, Reference{"convnextv2", "vit", 5},
+                      Reference{"convnext_headless", "vit", 2}, Reference{"swin", "vit", 5},
+                      Reference{"swin_headless", "vit", 2}, Reference{"dinov2", "vit", 2},
+                      Reference{"dinov2_classifier", "vit", 4},
+                      Reference{"dinov2_registers", "vit", 4}),
+    [](const auto& it) { return std::string(it.param.folder); });
 
 }  // namespace
