@@ -130,6 +130,43 @@ def dinov2():
     write("dinov2_registers", model, classes, pictures, BIT)
 
 
-for number, make in enumerate([convnext, swin, dinov2]):
+def clip():
+    sizes = {"image_size": 32, "patch_size": 8, "hidden_size": 32, "num_hidden_layers": 2,
+             "num_attention_heads": 4, "intermediate_size": 48}
+    text = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "intermediate_size": 8, "vocab_size": 10, "max_position_embeddings": 8}
+    processor = {"image_processor_type": "CLIPImageProcessor", "resample": 3,
+                 "size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}
+    pictures = [(1, 3, 32, 32)]
+    model = randomise(hf.CLIPVisionModel(hf.CLIPVisionConfig(**sizes)))
+    write("clip_vision", model, features, pictures, processor)
+    model = randomise(hf.CLIPModel(hf.CLIPConfig(vision_config=sizes, text_config=text,
+                                                 projection_dim=12)))
+
+    def tower(model, pixels):
+        out = model.vision_model(pixels)
+        out["image_embeds"] = model.visual_projection(out.pooler_output)
+        return {name: out[name] for name in ["last_hidden_state", "pooler_output", "image_embeds"]}
+
+    write("clip", model, tower, pictures, processor)
+    model = randomise(hf.CLIPForImageClassification(
+        hf.CLIPConfig(vision_config=sizes, text_config=text, num_labels=6)))
+    write("clip_classifier", model, lambda *of: {"logits": model(*of[1:]).logits}, pictures,
+          processor)
+
+    processor = {"image_processor_type": "SiglipImageProcessor", "resample": 3,
+                 "size": {"height": 32, "width": 32}, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    model = randomise(hf.SiglipVisionModel(hf.SiglipVisionConfig(**sizes)))
+    write("siglip_vision", model, features, pictures, processor)
+    both = {"vision_config": sizes, "text_config": text | {"projection_size": 32}}
+    model = randomise(hf.SiglipModel(hf.SiglipConfig(**both)))
+    write("siglip", model, lambda _, pixels: features(model.vision_model, pixels), pictures,
+          processor)
+    model = randomise(hf.SiglipForImageClassification(hf.SiglipConfig(num_labels=6, **both)))
+    write("siglip_classifier", model, lambda *of: {"logits": model(*of[1:]).logits}, pictures,
+          processor)
+
+
+for number, make in enumerate([convnext, swin, dinov2, clip]):
     random.manual_seed(1000 + number)
     make()

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "models/clip/clip.h"
 #include "models/common/text.h"
 #include "models/convnext/convnext.h"
 #include "models/dinov2/dinov2.h"
@@ -47,6 +48,10 @@ constexpr ModelType kTypes[] = {{"vit", "vit", load_vit},
                                 {"swin", "vit", swin::load_swin},
                                 {"dinov2", "vit", dinov2::load_dinov2},
                                 {"dinov2_with_registers", "vit", dinov2::load_dinov2},
+                                {"clip", "vit", clip::load_clip},
+                                {"clip_vision_model", "vit", clip::load_clip},
+                                {"siglip", "vit", clip::load_clip},
+                                {"siglip_vision_model", "vit", clip::load_clip},
                                 {"detr", "detr", nullptr},
                                 {"setr", "setr", load_setr}};
 

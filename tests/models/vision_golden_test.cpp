@@ -100,7 +100,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Reference{"convnext_headless", "vit", 2}, Reference{"swin", "vit", 5},
                       Reference{"swin_headless", "vit", 2}, Reference{"dinov2", "vit", 2},
                       Reference{"dinov2_classifier", "vit", 4},
-                      Reference{"dinov2_registers", "vit", 4}),
+                      Reference{"dinov2_registers", "vit", 4}, Reference{"clip_vision", "vit", 2},
+                      Reference{"clip", "vit", 3}, Reference{"clip_classifier", "vit", 1},
+                      Reference{"siglip_vision", "vit", 2}, Reference{"siglip", "vit", 2},
+                      Reference{"siglip_classifier", "vit", 1}),
     [](const auto& it) { return std::string(it.param.folder); });
 
 }  // namespace
