@@ -167,6 +167,17 @@ def clip():
           processor)
 
 
-for number, make in enumerate([convnext, swin, dinov2, clip]):
+def segformer():
+    sizes = {"num_encoder_blocks": 3, "depths": [1, 2, 1], "hidden_sizes": [12, 20, 32],
+             "sr_ratios": [4, 2, 1], "patch_sizes": [7, 3, 3], "strides": [4, 2, 2],
+             "num_attention_heads": [1, 2, 4], "mlp_ratios": [2, 3, 2], "decoder_hidden_size": 24}
+    config = hf.SegformerConfig(num_labels=6, **sizes)
+    model = randomise(hf.SegformerForSemanticSegmentation(config))
+    processor = {"image_processor_type": "SegformerImageProcessor", "resample": 2,
+                 "size": {"height": 64, "width": 64}, "do_reduce_labels": True, **IMAGENET}
+    write("segformer", model, classes, [(1, 3, 64, 64), (1, 3, 50, 77)], processor)
+
+
+for number, make in enumerate([convnext, swin, dinov2, clip, segformer]):
     random.manual_seed(1000 + number)
     make()

@@ -7,6 +7,7 @@
 #include "models/common/text.h"
 #include "models/convnext/convnext.h"
 #include "models/dinov2/dinov2.h"
+#include "models/segformer/segformer.h"
 #include "models/setr/setr_checkpoint.h"
 #include "models/setr/setr_info.h"
 #include "models/swin/swin.h"
@@ -53,7 +54,8 @@ constexpr ModelType kTypes[] = {{"vit", "vit", load_vit},
                                 {"siglip", "vit", clip::load_clip},
                                 {"siglip_vision_model", "vit", clip::load_clip},
                                 {"detr", "detr", nullptr},
-                                {"setr", "setr", load_setr}};
+                                {"setr", "setr", load_setr},
+                                {"segformer", "setr", segformer::load_segformer}};
 
 /// "vit takes vit, convnext; detr takes detr".
 std::string all_types() {

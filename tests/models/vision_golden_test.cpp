@@ -103,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Reference{"dinov2_registers", "vit", 4}, Reference{"clip_vision", "vit", 2},
                       Reference{"clip", "vit", 3}, Reference{"clip_classifier", "vit", 1},
                       Reference{"siglip_vision", "vit", 2}, Reference{"siglip", "vit", 2},
-                      Reference{"siglip_classifier", "vit", 1}),
+                      Reference{"siglip_classifier", "vit", 1}, Reference{"segformer", "setr", 4}),
     [](const auto& it) { return std::string(it.param.folder); });
 
 }  // namespace
