@@ -87,6 +87,7 @@ class VitProgram final : public Program {
     return "  vit --checkpoint models/vit/pretrained/digits examples/images/digits\n"
            "  vit --checkpoint DIR --top 3 --out labelled.png photo.jpg\n"
            "  vit --checkpoint DIR --json photos/ > classes.json\n"
+           "  vit --checkpoint DIR --output features.safetensors photos/\n"
            "  vit --checkpoint DIR --input in.safetensors --output out.safetensors\n"
            "  vit --checkpoint DIR --dtype bf16 --plan vit.plan --report photo.jpg\n"
            "  vit --model vit-base-patch16-224 --info\n";
@@ -139,37 +140,49 @@ class VitProgram final : public Program {
     return {{"scores", scores_of(logits->second, model_.scores)}};
   }
 
+  void give_features() override {
+    if (!model_.labels.empty()) Program::give_features();
+    gives_features_ = true;
+  }
+
   ImageResult look(const Tensor& image, bool with_picture, const Forward& forward) const override {
-    if (model_.labels.empty())
+    if (model_.labels.empty() && !gives_features_)
       tensor::fail(name_,
-                   "has no classifier, so it cannot name what an image shows: use --input "
-                   "and --output for its features");
+                   "has no classifier, so it cannot name what an image shows: use --output for "
+                   "its features");
     if (model_.channels != 3)
       tensor::fail(name_, "takes ", model_.channels, " channels, but images have 3");
-    ImageResult result{find(image, forward), {}};
+    ImageResult result;
+    const StateDict outputs = forward(inputs_of(image));
+    if (gives_features_)
+      result.features = outputs;
+    else
+      result.findings = findings_of(outputs);
     if (with_picture) result.picture = draw_classes(image, result.findings);
     return result;
   }
 
  private:
-  std::vector<Finding> find(const Tensor& image, const Forward& forward) const {
+  /// A GPU normalizes the levels itself.
+  StateDict inputs_of(const Tensor& image) const {
+    const Tensor levels = model_.preparation.fit(image);
+    if (device_.is_cuda()) return {{"levels", levels.expand_dims(0)}};
+    return {{"pixel_values", model_.preparation.normalize(levels)}};
+  }
+
+  std::vector<Finding> findings_of(const StateDict& outputs) const {
     const tensor::Shape shape{1, std::ssize(model_.labels)};
     const bool are_shares = model_.scores != Scores::numbers;
-    const Tensor levels = model_.preparation.fit(image);
-    Tensor scores;
-    if (device_.is_cuda())
-      scores = output(forward({{"levels", levels.expand_dims(0)}}), "scores", shape);
-    else
-      scores = scores_of(output(forward({{"pixel_values", model_.preparation.normalize(levels)}}),
-                                "logits", shape),
-                         model_.scores);
+    const Tensor scores = device_.is_cuda()
+                              ? output(outputs, "scores", shape)
+                              : scores_of(output(outputs, "logits", shape), model_.scores);
     return best_classes(scores.reshape({-1}), model_.labels, top_, are_shares);
   }
 
   std::string name_;
   VisionModel model_;
   std::int64_t top_ = 5;
-  bool resize_position_ = false;
+  bool resize_position_ = false, gives_features_ = false;
 };
 
 }  // namespace

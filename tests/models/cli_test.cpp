@@ -64,7 +64,7 @@ TEST_P(CliOfEach, OptionsThatDoNotGoTogether) {
       {{"--model", known, "x.png"},
        "--model: has no weights of its own: add --random-weights SEED, or use --checkpoint"},
       {{"--checkpoint", "d", "--input", "i"}, "arguments: --input and --output go together"},
-      {{"--checkpoint", "d", "--output", "o", "x.png"},
+      {{"--checkpoint", "d", "--output", "o", "--info"},
        "arguments: --input and --output go together"},
       {{"--checkpoint", "d", "--hidden-states", "x.png"},
        "--hidden-states: needs --input and --output"},
@@ -321,8 +321,8 @@ TEST_F(Cli, VitWithoutAClassifierCannotNameImages) {
   const Outcome got = run("vit", {"--checkpoint", folder, image});
   EXPECT_EQ(got.code, 1);
   EXPECT_EQ(got.err, "vit: " + fs::path(folder).lexically_normal().string() +
-                         ": has no classifier, so it cannot name what an image shows: use --input "
-                         "and --output for its features\n");
+                         ": has no classifier, so it cannot name what an image shows: use "
+                         "--output for its features\n");
 }
 
 TEST_F(Cli, VitTakesOtherSizesOnlyWhenAsked) {

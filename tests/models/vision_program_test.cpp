@@ -75,6 +75,50 @@ TEST_F(VisionPrograms, SegformerNamesThePixelsOfAPicture) {
                  "setr: --slide: this model takes an image in one piece: leave it out");
 }
 
+TEST_F(VisionPrograms, FeaturesOfPicturesAreSaved) {
+  const std::string first = picture(), folder = golden::folder("siglip_vision");
+  const std::string second = source("examples/images/scenes/scene-2.png");
+  const std::string out = path("out.safetensors");
+  const Outcome got = run("vit", {"--checkpoint", folder, "--output", out, first, second});
+  EXPECT_EQ(got.code, 0) << got.err;
+  const std::string shapes = "\n  last_hidden_state (1, 16, 32)\n  pooler_output (1, 32)\n";
+  EXPECT_EQ(got.out, first + shapes + second + shapes);
+  const StateDict saved = tensor::load_safetensors(out, tensor::FileAccess::read).tensors;
+  const VisionModel model = load("siglip_vision", "vit");
+  ASSERT_EQ(saved.size(), 2u);
+  std::int64_t row = 0;
+  for (const std::string& file : {first, second}) {
+    const Tensor levels = model.preparation.fit(tensor::load_image(file));
+    for (const auto& [name, value] : model.run(model.preparation.normalize(levels), {}))
+      golden::expect_close(saved.at(name)(tensor::slice(row, row + 1)), value, name);
+    ++row;
+  }
+
+  expect_refused(run("vit", {"--checkpoint", golden::folder("swin"), "--output", out, first}),
+                 "vit: --output: is for the features of images, but this model names what it sees "
+                 "in them: leave it out, or give saved pixel_values by --input");
+  expect_refused(run("vit", {"--checkpoint", folder, "--output", first, first}),
+                 "vit: --output: would overwrite the input image " + first + ": name another file");
+}
+
+TEST_F(VisionPrograms, FeaturesOfPicturesThatDifferInSizeAreRefused) {
+  const malformed::Folder folder(path("folder"), "convnext_headless");
+  folder.write("preprocessor_config.json", R"({"do_resize": false})");
+  std::vector<std::string> files;
+  for (const std::int64_t side : {32, 64}) {
+    files.push_back(path(std::to_string(side) + ".png"));
+    tensor::save_png(files.back(), tensor::zeros({side, side, 3}, tensor::u8));
+  }
+  const std::string out = path("out.safetensors");
+  const Outcome got =
+      run("vit", {"--checkpoint", folder.path(), "--output", out, files[0], files[1]});
+  EXPECT_EQ(got.code, 1);
+  EXPECT_EQ(got.err, "vit: " + files[1] +
+                         ": gives last_hidden_state of (1, 24, 4, 4), but images before it (1, 24, "
+                         "2, 2): give those of one size alone\n");
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
 TEST_F(VisionPrograms, WhatIsTooSmallIsRefused) {
   EXPECT_EQ(refusal(load("convnext", "vit"), {1, 3, 15, 99}),
             "pixel_values: got an image of 15 x 99, smaller than a patch of 16 x 16");
