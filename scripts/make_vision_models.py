@@ -30,8 +30,8 @@ def randomise(model):
     """Default initialisation hides wrong biases, scales and constants."""
     with torch.no_grad():
         for name, tensor in list(model.named_parameters()) + list(model.named_buffers()):
-            if not tensor.is_floating_point():
-                continue
+            if not tensor.is_floating_point() or name.endswith("inv_freq"):
+                continue  # no parameters: indices, and what follows from the settings
             if name.endswith("running_var"):
                 tensor.copy_(0.5 + 1.5 * torch.rand(tensor.shape, generator=random))
             elif name.endswith(("running_mean", "bias", "embedding")):
@@ -178,6 +178,23 @@ def segformer():
     write("segformer", model, classes, [(1, 3, 64, 64), (1, 3, 50, 77)], processor)
 
 
-for number, make in enumerate([convnext, swin, dinov2, clip, segformer]):
+def dinov3():
+    sizes = {"image_size": 24, "patch_size": 8, "hidden_size": 32, "num_hidden_layers": 2,
+             "num_attention_heads": 4, "intermediate_size": 48}
+    processor = {"image_processor_type": "DINOv3ViTImageProcessor", "resample": 2,
+                 "size": {"height": 24, "width": 32}, **IMAGENET}
+    model = randomise(hf.DINOv3ViTModel(hf.DINOv3ViTConfig(num_register_tokens=3, **sizes)))
+    prepare = hf.DINOv3ViTImageProcessor(**processor)
+    write("dinov3", model, features, [(1, 3, 24, 24), (2, 3, 16, 40)], processor)
+    picture = torch.randint(0, 256, (37, 50, 3), generator=random, dtype=torch.uint8)
+    prepared = prepare(picture.permute(2, 0, 1), return_tensors="pt")["pixel_values"]
+    save_file({"levels": picture, "pixel_values": prepared}, OUT / "dinov3" / "picture.safetensors")
+    config = hf.DINOv3ViTConfig(num_register_tokens=1, use_gated_mlp=True, hidden_act="silu",
+                                key_bias=True, rope_theta=50.0, **sizes)
+    write("dinov3_gated", randomise(hf.DINOv3ViTModel(config)), features, [(1, 3, 24, 24)],
+          processor)
+
+
+for number, make in enumerate([convnext, swin, dinov2, clip, segformer, dinov3]):
     random.manual_seed(1000 + number)
     make()

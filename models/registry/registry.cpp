@@ -7,6 +7,7 @@
 #include "models/common/text.h"
 #include "models/convnext/convnext.h"
 #include "models/dinov2/dinov2.h"
+#include "models/dinov3/dinov3.h"
 #include "models/segformer/segformer.h"
 #include "models/setr/setr_checkpoint.h"
 #include "models/setr/setr_info.h"
@@ -49,6 +50,7 @@ constexpr ModelType kTypes[] = {{"vit", "vit", load_vit},
                                 {"swin", "vit", swin::load_swin},
                                 {"dinov2", "vit", dinov2::load_dinov2},
                                 {"dinov2_with_registers", "vit", dinov2::load_dinov2},
+                                {"dinov3_vit", "vit", dinov3::load_dinov3},
                                 {"clip", "vit", clip::load_clip},
                                 {"clip_vision_model", "vit", clip::load_clip},
                                 {"siglip", "vit", clip::load_clip},

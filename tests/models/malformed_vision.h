@@ -34,6 +34,17 @@ inline Cases vision_size_cases() {
       {"a tower's patch larger than the image", "clip_vision",
        config("\"image_size\": 32", "\"image_size\": 7"),
        "DIR/config.json: image_size: is smaller than a patch of 8 x 8"},
+      {"heads that cannot be turned", "dinov3",
+       config("\"num_attention_heads\": 4", "\"num_attention_heads\": 16"),
+       "DIR/config.json: gives heads of 2 features, need a multiple of 4 to turn them by height "
+       "and "
+       "width"},
+      {"no period", "dinov3", config("\"rope_theta\": 100.0", "\"rope_theta\": 0"),
+       "DIR/config.json: rope_theta: got 0, need a number from 1 to 1e9"},
+      {"a crop", "dinov3",
+       added("preprocessor_config.json", "\"do_center_crop\": true, \"crop_size\": 16"),
+       "DIR/preprocessor_config.json: need a size of {\"height\", \"width\"} and \"resample\" 2 "
+       "(bilinear), without a crop and padding"},
       {"another projection", "clip", config("\"projection_dim\": 12", "\"projection_dim\": 13"),
        "DIR/config.json: projection_dim: is 13, but the weights of the projection in DIR give 12"},
       {"even patches", "segformer", config("\"patch_sizes\": [\n  7,", "\"patch_sizes\": [\n  6,"),

@@ -101,6 +101,18 @@ TEST_F(VisionPrograms, FeaturesOfPicturesAreSaved) {
                  "vit: --output: would overwrite the input image " + first + ": name another file");
 }
 
+// It resizes numbers: nothing is rounded to levels.
+TEST_F(VisionPrograms, Dinov3PreparesPicturesAsTransformersDoes) {
+  const StateDict made = tensor::load_safetensors(golden::folder("dinov3") + "/picture.safetensors",
+                                                  tensor::FileAccess::read)
+                             .tensors;
+  const VisionModel model = load("dinov3", "vit");
+  const Tensor levels = model.preparation.fit(made.at("levels"));
+  golden::expect_close(model.preparation.normalize(levels), made.at("pixel_values"), "host");
+  golden::expect_close(model.preparation.normalize_levels(levels.expand_dims(0)),
+                       made.at("pixel_values"), "operators");
+}
+
 TEST_F(VisionPrograms, FeaturesOfPicturesThatDifferInSizeAreRefused) {
   const malformed::Folder folder(path("folder"), "convnext_headless");
   folder.write("preprocessor_config.json", R"({"do_resize": false})");
