@@ -68,14 +68,18 @@ std::string all_types() {
   return text;
 }
 
+/// Where the type stands, for messages.
+std::string where(const Json& config) {
+  return config.has("model_type") ? config["model_type"].path() : config.path();
+}
+
 const ModelType& type_of(const Json& config, std::string_view type) {
   const auto found = std::ranges::find(kTypes, type, &ModelType::name);
   if (found != std::end(kTypes)) return *found;
-  const bool says = config.has("model_type");
-  tensor::fail(
-      says ? config["model_type"].path() : config.path(),
-      says ? "is " + json_text(type) + ", which no program takes: " : "has no \"model_type\": ",
-      all_types());
+  tensor::fail(where(config),
+               config.has("model_type") ? "is " + json_text(type) + ", which no program takes: "
+                                        : "has no \"model_type\": ",
+               all_types());
 }
 
 }  // namespace
@@ -100,8 +104,8 @@ void require_program(const Json& config, std::string_view program) {
   if (given.empty()) return;
   const std::string_view takes = type_of(config, given).program;
   if (takes != program)
-    tensor::fail(config["model_type"].path(), "is ", json_text(given), ", which ", takes,
-                 " takes, not ", program, ": ", all_types());
+    tensor::fail(where(config), "is ", json_text(given), ", which ", takes, " takes, not ", program,
+                 ": ", all_types());
 }
 
 VisionModel load_model(const Checkpoint& checkpoint, std::string_view program,

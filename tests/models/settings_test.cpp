@@ -90,6 +90,11 @@ TEST_F(More, OtherArchitecturesAreCalledByTheirType) {
             "DIR/config.json: model_type: is \"detr\", which detr takes, not vit" + all);
   EXPECT_EQ(refusal("setr", "vit"),
             "DIR/config.json: model_type: is \"vit\", which vit takes, not setr" + all);
+  const TemporaryFolder timm;
+  folder::small_timm_vit().write(timm);
+  EXPECT_EQ(
+      called_dir(error_of([&] { golden::program_of("setr")->open(timm.path()); }), timm.path()),
+      "DIR/config.json: is \"timm_wrapper\", which vit takes, not setr" + all);
   const std::string needs = ": nothing else is computed";
   const malformed::Folder detr(path("detr"), "detr_hf_no_timm");
   detr.config("\"model_type\": \"detr\"", "\"model_type\": \"table-transformer\"");
