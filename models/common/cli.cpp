@@ -12,6 +12,7 @@
 #include <set>
 #include <system_error>
 
+#include "models/common/features.h"
 #include "models/common/list_images.h"
 #include "models/common/preprocess.h"
 #include "models/common/progress.h"
@@ -63,7 +64,7 @@ void declare(CLI::App& app, Options& o, Program& program) {
   app.add_flag("--json", o.json, "print JSON instead of text");
   app.add_option("--input", o.input, "run saved pixel_values instead of images")
       ->type_name("FILE.safetensors");
-  app.add_option("--output", o.output, "where the results of --input go")
+  app.add_option("--output", o.output, "where the results of --input go, or the features of images")
       ->type_name("FILE.safetensors");
   app.add_flag("--hidden-states", o.hidden_states, "add every layer's output to --output");
   app.add_flag("--info", o.info, "print layers, parameters, multiply-adds and memory, and stop");
@@ -108,7 +109,8 @@ void check(const Options& o, const Program& program) {
   if (o.random_weights && o.model.empty()) fail("--random-weights", "needs --model NAME");
   if (!o.model.empty() && !o.random_weights && !o.info)
     fail("--model", "has no weights of its own: add --random-weights SEED, or use --checkpoint");
-  if (o.input.empty() != o.output.empty()) fail("arguments", "--input and --output go together");
+  if (o.output.empty() ? !o.input.empty() : o.input.empty() && o.images.empty())
+    fail("arguments", "--input and --output go together");
   if (o.hidden_states && o.input.empty()) fail("--hidden-states", "needs --input and --output");
   if (!o.input.empty() && !o.images.empty())
     fail("arguments", "need either images or --input, not both");
@@ -232,6 +234,7 @@ bool run_images(Program& program, const Options& o, std::ostream& out, std::ostr
   if (pictures.overlap(labels))
     tensor::fail("--labels", "would overwrite the pictures of --out: name another place");
   ReadFiles("input image", images).refuse_to_overwrite("--profile", o.profile, "file");
+  Features features(o.output, images);
   Session session(program, o, std::ssize(images), o.json ? err : out);
   const std::string& model = o.model.empty() ? o.checkpoint : o.model;
   const auto checked = [&](const std::string& file) {
@@ -255,13 +258,16 @@ bool run_images(Program& program, const Options& o, std::ostream& out, std::ostr
       const ImageResult result = program.look(image, pictures.wanted(), checked(file));
       if (pictures.wanted()) pictures.write(i, result.picture);
       if (labels.wanted()) labels.write(i, result.labels);
+      features.add(result.features);
       session.progress().clear();
       if (o.json) {
         out << "\"findings\": ";
         print_findings_json(out, result.findings, program.score_name());
       } else {
         out << one_line(file) << "\n";
-        print_findings(out, result.findings);
+        if (result.features.empty()) print_findings(out, result.findings);
+        for (const auto& [name, value] : result.features)
+          out << "  " << name << " " << value.shape() << "\n";
       }
     } catch (const tensor::UserError& error) {
       all_good = false;
@@ -274,6 +280,8 @@ bool run_images(Program& program, const Options& o, std::ostream& out, std::ostr
     flush(out);
   }
   if (o.json) out << "\n]\n";
+  // Where an image failed, rows would not tell whose they are.
+  if (!o.output.empty() && all_good) features.save();
   return session.inspect(o.json ? err : out) && all_good;
 }
 
@@ -304,6 +312,7 @@ int run(Program& program, const Options& o, std::ostream& out, std::ostream& err
     if (o.random_weights && !o.info) randomize(program.parameters(), *o.random_weights, o.quiet);
   }
   if (o.bucket > 0) program.bucket(o.bucket);
+  if (!o.output.empty() && !o.images.empty()) program.give_features();
   if (o.info) {
     print_info(out, program.info());
     return 0;
@@ -329,6 +338,12 @@ void Program::bucket(std::int64_t) {
   tensor::fail("--bucket",
                "pads images, but this model has no mask that says what is padding: leave it ",
                "out, or resize the images to fewer sizes");
+}
+
+void Program::give_features() {
+  tensor::fail("--output",
+               "is for the features of images, but this model names what it sees in them: leave it "
+               "out, or give saved pixel_values by --input");
 }
 
 StateDict Program::blank(const InputSize& size) const {

@@ -46,6 +46,8 @@ struct ImageResult {
   std::vector<Finding> findings;
   tensor::Tensor picture;      // u8 [H, W, 3]; only if it was asked for
   tensor::Tensor labels = {};  // u8 [H, W], a class for every pixel; only if the model has such
+  tensor::nn::StateDict features =
+      {};  // each [1, ...], in place of findings if they were asked for
 };
 
 /// What a program tells of a picture besides labels.
@@ -85,6 +87,8 @@ class Program {
   /// From now on, images are padded to multiples of so many pixels, so that those of similar sizes
   /// share an executable. UserError where the model has nothing that tells it what is padding.
   virtual void bucket(std::int64_t pixels);
+  /// From now on, images have features in place of findings. UserError where the model has none.
+  virtual void give_features();
   virtual std::vector<tensor::nn::Parameter> parameters() = 0;
   virtual Info info() = 0;
 

@@ -21,6 +21,11 @@ std::int64_t Info::macs() const {
   return count;
 }
 
+std::string shape_text(std::int64_t channels, Size image) {
+  return "1 x " + std::to_string(channels) + " x " + std::to_string(image.height) + " x " +
+         std::to_string(image.width);
+}
+
 std::int64_t linear_macs(std::int64_t tokens, std::int64_t in, std::int64_t out) {
   return tokens * in * out;
 }
@@ -31,6 +36,16 @@ std::int64_t conv2d_macs(const tensor::Shape& kernel, std::int64_t out_h, std::i
 
 std::int64_t attention_macs(std::int64_t queries, std::int64_t keys, std::int64_t width) {
   return 2 * queries * keys * width;
+}
+
+std::int64_t transformer_macs(std::int64_t tokens, std::int64_t width, std::int64_t mlp_weights) {
+  return tokens * (4 * width * width + mlp_weights) + attention_macs(tokens, tokens, width);
+}
+
+std::int64_t transformer_peak(std::int64_t tokens, std::int64_t width, std::int64_t heads,
+                              std::int64_t inner) {
+  const std::int64_t attention = 4 * tokens * width + 2 * heads * tokens * tokens;
+  return 2 * tokens * width + std::max(attention, 2 * tokens * inner);
 }
 
 namespace {

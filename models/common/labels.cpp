@@ -1,8 +1,9 @@
-// Class names from config.json.
+// Class names from config.json, and what the outputs stand for.
 #include "models/common/labels.h"
 
 #include <charconv>
 
+#include "models/common/text.h"
 #include "tensor/error.h"
 
 namespace models {
@@ -47,6 +48,16 @@ std::vector<std::string> read_labels(const Json& config, std::int64_t classes) {
     for (std::size_t i = 0; i < names.size(); ++i) labels[i] = names[i].text();
   }
   return labels;
+}
+
+Scores read_scores(const Json& config, std::int64_t classes) {
+  const std::string type = config.text("problem_type", "");
+  if (type == "regression") return Scores::numbers;
+  if (type == "multi_label_classification") return Scores::sigmoid;
+  if (type != "" && type != "single_label_classification")
+    tensor::fail(config["problem_type"].path(), "got ", json_text(type),
+                 ", need single_label_classification, multi_label_classification or regression");
+  return classes == 1 ? Scores::sigmoid : Scores::softmax;
 }
 
 }  // namespace models

@@ -10,6 +10,7 @@
 #include "models/common/validators.h"
 #include "models/detr/detr_checkpoint.h"
 #include "models/detr/detr_info.h"
+#include "models/registry/registry.h"
 #include "tensor/tensor.h"
 #include "tensor/text.h"
 
@@ -50,6 +51,7 @@ void DetrProgram::open(const std::string& checkpoint) {
     tensor::fail("--encoder-layers",
                  "a checkpoint has the layers it has; give it with --model only");
   const Checkpoint folder = open_detr(checkpoint, takes_);
+  require_program(folder.config, "detr");
   detr_ = load_detr(folder);
   title_ = checkpoint;
   labels_ = read_labels(folder.config, detr_.class_head.weight.shape(0) - 1);

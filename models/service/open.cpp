@@ -8,6 +8,7 @@
 #include "models/common/text.h"
 #include "models/common/validators.h"
 #include "models/detr/detr_program.h"
+#include "models/registry/registry.h"
 #include "models/service/model.h"
 #include "models/setr/setr_program.h"
 #include "models/vit/vit_program.h"
@@ -28,22 +29,19 @@ std::int64_t whole(const std::string& name, const std::string& text, std::int64_
   return static_cast<std::int64_t>(parse_number(text));
 }
 
-std::unique_ptr<Program> program_named(const std::string& name, const std::string& where) {
-  if (name == "vit" || name == "vit_msn" || name == "timm_wrapper") return vit::make_program();
+/// The program of that name, or for a checkpoint the one that takes what its config.json calls
+/// itself.
+std::unique_ptr<Program> program_for(const std::string& folder, const OpenOptions& options) {
+  std::string name = options.program;
+  if (name.empty()) {
+    const tensor::Json config = tensor::Json::load((fs::path(folder) / "config.json").string());
+    if (!config.is_object()) tensor::fail(config.path(), "need an object { ... }");
+    name = program_of(config);
+  }
+  if (name == "vit") return vit::make_program();
   if (name == "detr") return std::make_unique<detr::DetrProgram>();
   if (name == "setr") return std::make_unique<setr::SetrProgram>();
-  tensor::fail(where, "got the model type \"", name,
-               "\", need vit, detr or setr: give the option program where the file does not say");
-}
-
-/// The program for a checkpoint: what its config.json calls itself. timm's folders have an
-/// architecture in place of a type.
-std::unique_ptr<Program> program_for(const std::string& folder, const OpenOptions& options) {
-  if (!options.program.empty()) return program_named(options.program, "program");
-  const std::string file = (fs::path(folder) / "config.json").string();
-  const tensor::Json config = tensor::Json::load(file);
-  const bool is_timm = config.is_object() && config.has("architecture");
-  return program_named(config.text("model_type", is_timm ? "timm_wrapper" : ""), file);
+  tensor::fail("program", "got \"", name, "\", need vit, detr or setr");
 }
 
 /// The options of the program, as on its command line.

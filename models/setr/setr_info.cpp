@@ -79,4 +79,43 @@ Info describe(Setr& net, const std::string& model, Size window) {
   return info;
 }
 
+VisionModel vision_model(Setr net, const std::vector<std::string>& names,
+                         const std::vector<Color>& colors, SetrPreprocessing rule,
+                         const std::optional<SizeRule>& scale) {
+  if (scale) {
+    rule.resize = true;
+    rule.exact.reset();
+    rule.scale = {scale->longest, scale->shortest};
+  }
+  const auto held = std::make_shared<Setr>(std::move(net));
+  const SetrConfig& config = held->config;
+  const Size image{config.image_size, config.image_size};
+  const Flavour flavour = config.flavour;
+  VisionModel model;
+  model.run = [held](const tensor::Tensor& pixels, const Observer& observe) {
+    return tensor::nn::StateDict{{"logits", (*held)(pixels, observe)}};
+  };
+  model.parameters = [held] { return tensor::nn::parameters(*held); };
+  model.info = [held, image](const std::string& name) { return describe(*held, name, image); };
+  model.channels = config.channels;
+  model.image = image;
+  model.steps = config.layers + 1;
+  model.preparation = {
+      .size = [rule](Size picture) { return preprocessed_size(picture, rule); },
+      .fit = [rule](const tensor::Tensor& picture) { return fit_levels(picture, rule); },
+      .normalize =
+          [rule, flavour](const tensor::Tensor& levels) {
+            return normalize_image(levels, rule, flavour);
+          },
+      .normalize_levels =
+          [rule, flavour](const tensor::Tensor& levels) {
+            return normalize_levels(levels, rule, flavour);
+          }};
+  model.labels = names;
+  model.colors = colors;
+  model.window = config.image_size;
+  model.is_window_least = flavour == Flavour::fudan;
+  return model;
+}
+
 }  // namespace models::setr

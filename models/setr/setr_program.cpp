@@ -6,6 +6,8 @@
 #include <charconv>
 #include <iomanip>
 
+#include "models/common/text.h"
+#include "models/registry/registry.h"
 #include "models/setr/setr_checkpoint.h"
 #include "models/setr/setr_classes.h"
 #include "models/setr/setr_info.h"
@@ -18,7 +20,8 @@ using tensor::Tensor;
 using tensor::nn::StateDict;
 
 std::string SetrProgram::description() const {
-  return "Says with SETR what every pixel of an image belongs to.";
+  return "Says what every pixel of an image belongs to, with SETR or another segmenter: " +
+         joined(model_types("setr"), ", ") + ".";
 }
 
 std::string SetrProgram::examples() const {
@@ -48,7 +51,7 @@ void SetrProgram::add_options(CLI::App& app) {
 namespace {
 
 /// "2048,512", in either order.
-Scale parse_scale(const std::string& text) {
+SizeRule parse_scale(const std::string& text) {
   constexpr std::int64_t kMost = 1 << 16;
   std::int64_t edges[2] = {};
   const char *at = text.data(), *end = at + text.size();
@@ -60,58 +63,62 @@ Scale parse_scale(const std::string& text) {
       tensor::fail("--scale", "got \"", text, "\", need two edges LONG,SHORT from 1 to ", kMost);
     at = rest + 1;
   }
-  return {std::max(edges[0], edges[1]), std::min(edges[0], edges[1])};
+  const auto [shortest, longest] = std::minmax(edges[0], edges[1]);
+  return {SizeRule::Kind::shortest_edge, {}, shortest, longest};
 }
 
 }  // namespace
 
-void SetrProgram::apply_options() {
-  if (!labels_path_.empty() && net_.config.classes > 256)
-    tensor::fail("--labels", "the model has ", net_.config.classes,
+LoadSettings SetrProgram::load_settings() const {
+  LoadSettings settings;
+  if (!scale_.empty()) settings.scale = parse_scale(scale_);
+  return settings;
+}
+
+void SetrProgram::check_options() const {
+  if (!labels_path_.empty() && model_.labels.size() > 256)
+    tensor::fail("--labels", "the model has ", model_.labels.size(),
                  " classes, but a grey picture has 256 levels");
-  if (scale_.empty()) return;
-  preprocessing_.resize = true;
-  preprocessing_.exact.reset();
-  preprocessing_.scale = parse_scale(scale_);
+  if (slide_ && model_.window == 0)
+    tensor::fail("--slide", "this model takes an image in one piece: leave it out");
 }
 
 void SetrProgram::open(const std::string& checkpoint) {
-  const Checkpoint folder = open_setr(checkpoint, takes_);
-  net_ = load_setr(folder);
+  model_ = load_model(open_setr(checkpoint, takes_), "setr", load_settings());
   title_ = checkpoint;
-  names_ = read_class_names(folder.config, net_.config.classes);
-  colors_ = read_palette(folder.config, net_.config.classes);
-  preprocessing_ = folder.preprocessor
-                       ? read_preprocessing(*folder.preprocessor, net_.config.image_size)
-                       : default_preprocessing(net_.config.image_size);
-  apply_options();
+  check_options();
 }
 
 void SetrProgram::make(const std::string& model) {
-  net_ = Setr::sized(SetrConfig::standard(model));
+  Setr net = Setr::sized(SetrConfig::standard(model));
   title_ = model;
   const tensor::Json nothing = tensor::Json::parse("{}", "config.json");
-  names_ = read_class_names(nothing, net_.config.classes);
-  colors_ = read_palette(nothing, net_.config.classes);
-  preprocessing_ = default_preprocessing(net_.config.image_size);
-  apply_options();
+  const std::int64_t classes = net.config.classes, image = net.config.image_size;
+  model_ = vision_model(std::move(net), read_class_names(nothing, classes),
+                        read_palette(nothing, classes), default_preprocessing(image),
+                        load_settings().scale);
+  check_options();
 }
 
-std::vector<tensor::nn::Parameter> SetrProgram::parameters() {
-  return tensor::nn::parameters(net_);
-}
+std::vector<tensor::nn::Parameter> SetrProgram::parameters() { return model_.parameters(); }
 
-Info SetrProgram::info() {
-  return describe(net_, title_, {net_.config.image_size, net_.config.image_size});
-}
+Info SetrProgram::info() { return model_.info(title_); }
 
 tensor::Shape SetrProgram::usual_shape() const {
-  return {net_.config.channels, net_.config.image_size, net_.config.image_size};
+  return {model_.channels, model_.image.height, model_.image.width};
+}
+
+Size SetrProgram::map_of(Size size) const {
+  const auto rows = [&](std::int64_t extent) {
+    return (extent + model_.stride - 1) / model_.stride;
+  };
+  return {rows(size.height), rows(size.width)};
 }
 
 StateDict SetrProgram::blank(const InputSize& size) const {
   StateDict inputs = Program::blank(size);
-  const tensor::Shape shape{1, net_.config.classes, size.size.height, size.size.width};
+  const Size map = map_of(size.size);
+  const tensor::Shape shape{1, std::ssize(model_.labels), map.height, map.width};
   if (is_of_images(size))
     inputs.emplace("sums", tensor::broadcast_to(tensor::zeros({}, tensor::f32), shape));
   return inputs;
@@ -120,44 +127,47 @@ StateDict SetrProgram::blank(const InputSize& size) const {
 StateDict SetrProgram::run(const StateDict& inputs, const Observer& observe) const {
   if (!is_pass(inputs)) return better_classes(inputs);
   const auto levels = inputs.find("levels"), sums = inputs.find("sums");
-  const Tensor pixels = levels != inputs.end()
-                            ? normalize_levels(levels->second, preprocessing_, net_.config.flavour)
-                            : inputs.at("pixel_values").astype(tensor::f32);
-  if (pixels.shape(1) != net_.config.channels)
+  const Tensor pixels = levels != inputs.end() ? model_.preparation.normalize_levels(levels->second)
+                                               : inputs.at("pixel_values").astype(tensor::f32);
+  if (pixels.shape(1) != model_.channels)
     tensor::fail("pixel_values", "got the shape ", pixels.shape(), ", need [batch, ",
-                 net_.config.channels, ", height, width]");
-  const Tensor logits = net_(pixels, observe);
+                 model_.channels, ", height, width]");
+  const Tensor logits = model_.run(pixels, observe).at("logits");
   if (sums == inputs.end()) return {{"logits", logits}};
   return {{"sums", sums->second + logits}};
 }
 
 std::int64_t SetrProgram::passes(const Tensor& image) const {
-  if (whole_) return 1;
-  const std::int64_t crop = net_.config.image_size, stride = default_stride(crop);
-  const Size size = preprocessed_size({image.shape(0), image.shape(1)}, preprocessing_);
+  if (whole_ || model_.window == 0) return 1;
+  const std::int64_t crop = model_.window, stride = default_stride(crop);
+  const Size size = model_.preparation.size({image.shape(0), image.shape(1)});
   return windows_along(size.height, crop, stride) * windows_along(size.width, crop, stride);
 }
 
 std::vector<Window> SetrProgram::windows(Size size) const {
-  const std::int64_t crop = net_.config.image_size;
-  if (whole_) return {{0, 0, size.height, size.width}};
-  if (net_.config.flavour == Flavour::fudan && std::min(size.height, size.width) < crop)
+  const std::int64_t crop = model_.window;
+  const Size map = map_of(size);
+  if (whole_ || crop == 0) return {{0, 0, map.height, map.width}};
+  if (model_.is_window_least && std::min(size.height, size.width) < crop)
     tensor::fail(kImage, "is ", size.width, " x ", size.height, " pixels after scaling, need at ",
                  "least ", crop, " x ", crop, " for a fudan SETR: give --scale larger edges");
   return slide_windows(size.height, size.width, crop, default_stride(crop));
 }
 
 Tensor SetrProgram::labels(const Tensor& image, const Forward& forward) const {
-  const Tensor levels = fit_levels(image, preprocessing_);
-  const Size size{levels.shape(0), levels.shape(1)};
+  const Tensor levels = model_.preparation.fit(image);
+  const Size size{levels.shape(0), levels.shape(1)}, map = map_of(size);
   const std::vector<Window> parts = windows(size);
   // A GPU normalizes each window itself, from levels; the host normalizes the image once.
   const bool on_gpu = device_.is_cuda();
-  const Tensor pixels =
-      on_gpu ? Tensor() : normalize_image(levels, preprocessing_, net_.config.flavour);
+  const Tensor pixels = on_gpu ? Tensor() : model_.preparation.normalize(levels);
   const auto add = [&](const Window& window, const Tensor& sums) {
-    const tensor::Slice rows = tensor::slice(window.top, window.top + window.height);
-    const tensor::Slice columns = tensor::slice(window.left, window.left + window.width);
+    // A slice ends where the image does.
+    const auto seen = [&](std::int64_t begin, std::int64_t extent) {
+      return tensor::slice(begin * model_.stride, (begin + extent) * model_.stride);
+    };
+    const tensor::Slice rows = seen(window.top, window.height);
+    const tensor::Slice columns = seen(window.left, window.width);
     StateDict inputs{{"sums", sums}};
     if (on_gpu)
       inputs.emplace("levels", levels(rows, columns).expand_dims(0));
@@ -165,8 +175,8 @@ Tensor SetrProgram::labels(const Tensor& image, const Forward& forward) const {
       inputs.emplace("pixel_values", pixels(tensor::ellipsis, rows, columns));
     return output(forward(inputs), "sums", sums.shape());
   };
-  const Tensor sums = slide_sums(add, net_.config.classes, size, parts, device_);
-  const Tensor counts = count_windows(size, parts).to(device_);
+  const Tensor sums = slide_sums(add, std::ssize(model_.labels), map, parts, device_);
+  const Tensor counts = count_windows(map, parts).to(device_);
   // The host takes class by class: to enlarge all and then to choose took three times as long.
   const std::int64_t most = on_gpu ? std::int64_t{1} << 26 : 1;
   return class_map(sums, counts, {image.shape(0), image.shape(1)}, forward, most).to("cpu");
@@ -174,19 +184,20 @@ Tensor SetrProgram::labels(const Tensor& image, const Forward& forward) const {
 
 ImageResult SetrProgram::look(const Tensor& image, bool with_picture,
                               const Forward& forward) const {
-  if (net_.config.channels != 3)
-    tensor::fail(title_, "takes ", net_.config.channels, " channels, but images have 3");
+  if (model_.channels != 3)
+    tensor::fail(title_, "takes ", model_.channels, " channels, but images have 3");
   const Tensor labels = this->labels(image, forward);
-  std::vector<std::int64_t> pixel_count(names_.size());
+  std::vector<std::int64_t> pixel_count(model_.labels.size());
   for (const std::int32_t k : labels.span<std::int32_t>())
     ++pixel_count[static_cast<std::size_t>(k)];
   ImageResult result;
-  for (std::size_t k = 0; k < names_.size(); ++k) {
+  for (std::size_t k = 0; k < model_.labels.size(); ++k) {
     const double share = static_cast<double>(pixel_count[k]) / static_cast<double>(labels.size());
-    if (share > 0) result.findings.push_back({names_[k], static_cast<std::int64_t>(k), share, {}});
+    if (share > 0)
+      result.findings.push_back({model_.labels[k], static_cast<std::int64_t>(k), share, {}});
   }
   std::ranges::stable_sort(result.findings, std::greater(), &Finding::score);
-  if (with_picture) result.picture = draw_classes(image, labels, result.findings, colors_);
+  if (with_picture) result.picture = draw_classes(image, labels, result.findings, model_.colors);
   result.labels = labels.astype(tensor::u8);
   return result;
 }

@@ -6,9 +6,8 @@
 
 #include "models/common/cli.h"
 #include "models/common/draw.h"
-#include "models/setr/setr.h"
+#include "models/common/vision_model.h"
 #include "models/setr/setr_inference.h"
-#include "models/setr/setr_processing.h"
 
 namespace models::setr {
 
@@ -20,7 +19,9 @@ class SetrProgram : public Program {
   std::vector<std::string> standard_models() const override;
   std::string score_name() const override { return "share"; }
   Shows shows() const override { return Shows::classes; }
-  Color color(std::int64_t id) const override { return colors_.at(static_cast<std::size_t>(id)); }
+  Color color(std::int64_t id) const override {
+    return model_.colors.at(static_cast<std::size_t>(id));
+  }
   std::string labels_path() const override { return labels_path_; }
   void add_options(CLI::App& app) override;
 
@@ -29,7 +30,7 @@ class SetrProgram : public Program {
   std::vector<tensor::nn::Parameter> parameters() override;
   Info info() override;
 
-  std::int64_t steps() const override { return net_.config.layers + 1; }
+  std::int64_t steps() const override { return model_.steps; }
   tensor::Shape usual_shape() const override;
   tensor::nn::StateDict blank(const InputSize& size) const override;
   tensor::nn::StateDict run(const tensor::nn::StateDict& inputs,
@@ -39,17 +40,17 @@ class SetrProgram : public Program {
                    const Forward& forward) const override;
 
  private:
-  void apply_options();
-  /// Where the network sees the image resized to `size`.
+  LoadSettings load_settings() const;
+  void check_options() const;
+  /// The size of the logits of an image of this size.
+  Size map_of(Size size) const;
+  /// Where the network sees the image resized to `size`, on a map of its logits.
   std::vector<Window> windows(Size size) const;
   /// The class of every pixel.
   tensor::Tensor labels(const tensor::Tensor& image, const Forward& forward) const;
 
-  Setr net_;
+  VisionModel model_;
   std::string title_;
-  std::vector<std::string> names_;
-  std::vector<Color> colors_;
-  SetrPreprocessing preprocessing_;
   std::string scale_;  // "LONG,SHORT", or empty: the default
   bool whole_ = false, slide_ = false;
   std::string labels_path_;

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "models/common/vision_model.h"
+
 namespace models::vit {
 
 namespace nn = tensor::nn;
@@ -23,6 +25,24 @@ Tensor VitLayer::operator()(const Tensor& x) const {
   return y + fc2(activation(fc1(norm_after(y))));
 }
 
+Tensor resized_position(const Tensor& position, std::int64_t before, Size grid, bool antialias) {
+  const std::int64_t patches = position.shape(1) - before, width = position.shape(2);
+  // The references take the trained grid for a square.
+  const auto side = static_cast<std::int64_t>(std::sqrt(static_cast<double>(patches)));
+  if (side * side != patches)
+    tensor::fail("pixel_values", "the position embedding of ", patches,
+                 " patches is not a square grid, so it cannot be resized");
+  const Tensor map = position(tensor::all_of_axis, tensor::slice(before, tensor::none))
+                         .reshape({1, side, side, width})
+                         .transpose({0, 3, 1, 2});
+  const Tensor resized =
+      tensor::interpolate(map, {grid.height, grid.width},
+                          {.mode = tensor::Interpolation::bicubic, .antialias = antialias});
+  const Tensor rows = resized.transpose({0, 2, 3, 1}).reshape({1, grid.height * grid.width, width});
+  if (before == 0) return rows;
+  return tensor::concatenate({position(tensor::all_of_axis, tensor::slice(0, before)), rows}, 1);
+}
+
 VitEmbeddings VitEmbeddings::sized(const VitConfig& c) {
   const Size grid = c.grid();
   const tensor::Pair kernel(c.patch.height, c.patch.width);
@@ -33,15 +53,10 @@ VitEmbeddings VitEmbeddings::sized(const VitConfig& c) {
 
 Tensor VitEmbeddings::operator()(const Tensor& pixels) const {
   const tensor::Shape& kernel = patch.weight.shape();
-  if (pixels.rank() != 4 || pixels.shape(1) != kernel[1])
-    tensor::fail("pixel_values", "got ", pixels.shape(), ", need (batch, ", kernel[1],
-                 ", height, width)");
+  check_pixels(pixels, kernel[1], {kernel[2], kernel[3]});
   const Size size{pixels.shape(2), pixels.shape(3)};
-  if (size.height < kernel[2] || size.width < kernel[3])
-    tensor::fail("pixel_values", "got an image of ", size.height, " x ", size.width,
-                 ", smaller than a patch of ", kernel[2], " x ", kernel[3]);
   const Tensor map = patch(pixels);
-  const Tensor tokens = map.reshape({map.shape(0), map.shape(1), -1}).swapaxes(1, 2);
+  const Tensor tokens = as_tokens(map);
   const Tensor cls = tensor::broadcast_to(cls_token, {map.shape(0), 1, map.shape(1)});
   return tensor::concatenate({cls, tokens}, 1) + position_for(size);
 }
@@ -55,22 +70,8 @@ Tensor VitEmbeddings::position_for(Size size) const {
                  ", the model takes ", image.height, " x ", image.width,
                  ": resize it, or ask for a resized position embedding "
                  "(--interpolate-pos-encoding)");
-  const std::int64_t patches = position.shape(1) - 1, width = position.shape(2);
-  if (h * w == patches && h == w) return position;
-  // Both references take the trained grid for a square.
-  const auto side = static_cast<std::int64_t>(std::sqrt(static_cast<double>(patches)));
-  if (side * side != patches)
-    tensor::fail("pixel_values", "the position embedding of ", patches,
-                 " patches is not a square grid, so it cannot be resized");
-  const Tensor grid = position(tensor::all_of_axis, tensor::slice(1, tensor::none))
-                          .reshape({1, side, side, width})
-                          .transpose({0, 3, 1, 2});
-  const Tensor resized =
-      tensor::interpolate(grid, {h, w},
-                          {.mode = tensor::Interpolation::bicubic,
-                           .antialias = position_resize == PositionResize::timm});
-  const Tensor rows = resized.transpose({0, 2, 3, 1}).reshape({1, h * w, width});
-  return tensor::concatenate({position(tensor::all_of_axis, tensor::slice(0, 1)), rows}, 1);
+  if (h * w == position.shape(1) - 1 && h == w) return position;
+  return resized_position(position, 1, {h, w}, position_resize == PositionResize::timm);
 }
 
 Vit Vit::sized(const VitConfig& c) {

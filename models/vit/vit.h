@@ -5,13 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "models/common/activation.h"
 #include "models/common/observer.h"
 #include "models/common/preprocess.h"
 #include "tensor/nn.h"
 
 namespace models::vit {
 
-using Activation = tensor::Tensor (*)(const tensor::Tensor&);
+using models::Activation;
 
 /// What happens to the position embedding when an image is not of the trained size.
 enum class PositionResize {
@@ -49,6 +50,12 @@ struct VitLayer {
     visit("norm_after", norm_after), visit("fc1", fc1), visit("fc2", fc2);
   }
 };
+
+/// A position embedding [1, before + side^2, width], whose first rows are of other tokens than
+/// patches, for so many patches: bicubic, as transformers (and timm with antialiasing) resize it.
+/// UserError where the patches it has are no square.
+tensor::Tensor resized_position(const tensor::Tensor& position, std::int64_t before, Size grid,
+                                bool antialias);
 
 /// Pixels [B, C, H, W] to tokens [B, 1 + patches, width]: a class token, then the patches in rows.
 struct VitEmbeddings {

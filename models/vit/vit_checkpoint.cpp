@@ -6,6 +6,7 @@
 #include <map>
 
 #include "models/common/labels.h"
+#include "models/common/model_settings.h"
 #include "models/vit/vit_preprocess.h"
 #include "tensor/index.h"
 #include "tensor/ops.h"
@@ -129,27 +130,6 @@ void check_pooling(const Json& settings, const VitConfig& c) {
 
 // ---- Settings
 
-/// A whole number, or [height, width].
-Size size_setting(const Json& value) {
-  if (!value.is_array()) return {value.integer(), value.integer()};
-  const tensor::Ints sizes = value.ints();
-  if (sizes.size() != 2)
-    tensor::fail(value.path(), "got ", sizes.size(), " numbers, need one or [height, width]");
-  return {sizes[0], sizes[1]};
-}
-
-Activation activation_setting(const Json& settings, const char* key) {
-  static const std::map<std::string, Activation> kActivations = {
-      {"gelu", tensor::gelu},           {"gelu_new", tensor::gelu_tanh},
-      {"gelu_tanh", tensor::gelu_tanh}, {"gelu_pytorch_tanh", tensor::gelu_tanh},
-      {"relu", tensor::relu},           {"silu", tensor::silu},
-      {"swish", tensor::silu}};
-  const auto found = kActivations.find(settings.text(key, "gelu"));
-  if (found != kActivations.end()) return found->second;
-  tensor::fail(settings[key].path(), "got \"", settings[key].text(),
-               "\", need gelu, gelu_new, gelu_tanh, gelu_pytorch_tanh, relu, silu or swish");
-}
-
 std::int64_t read_timm_heads(const Json& config, const Json& model_args, std::int64_t width) {
   for (const Json& settings : {model_args, config})
     for (const char* key : {"num_heads", "num_attention_heads"})
@@ -208,12 +188,6 @@ Size image_size(const Checkpoint& checkpoint, const Names& names, const VitConfi
   return image;
 }
 
-void check_heads(const VitConfig& c, const Json& config) {
-  if (c.heads < 1 || c.width % c.heads != 0)
-    tensor::fail(config.path(), "gives ", c.heads, " attention heads, need a divisor of the width ",
-                 c.width);
-}
-
 void check_bias(const Checkpoint& checkpoint, const Json& settings, const VitConfig& c) {
   if (settings.boolean("qkv_bias", c.qkv_bias) == c.qkv_bias) return;
   tensor::fail(settings["qkv_bias"].path(), "is ", c.qkv_bias ? "false" : "true",
@@ -236,7 +210,7 @@ VitConfig huggingface_config(const Checkpoint& checkpoint, const Names& names) {
                  checkpoint.folder, ", which are for ", c.patch.height, " x ", c.patch.width);
   c.image = image_size(checkpoint, names, c, config, "image_size");
   c.heads = config.integer("num_attention_heads", 12);
-  check_heads(c, config);
+  check_heads(config, c.heads, c.width);
   check_bias(checkpoint, config, c);
   c.eps = checkpoint.epsilon("layer_norm_eps", 1e-12);
   c.activation = activation_setting(config, "hidden_act");
@@ -271,7 +245,7 @@ VitConfig timm_config(const Checkpoint& checkpoint, const Names& names) {
                  checkpoint.folder, ", which are for ", c.patch.height, " x ", c.patch.width);
   c.image = image_size(checkpoint, names, c, args, "img_size");
   c.heads = read_timm_heads(config, args, c.width);
-  check_heads(c, config);
+  check_heads(config, c.heads, c.width);
   c.eps = 1e-6;
   c.activation = activation_setting(args, "act_layer");
   for (const Json& settings : {config, args}) check_pooling(settings, c);
@@ -327,23 +301,13 @@ Checkpoint with_patch_kernel(Checkpoint checkpoint, const Names& names) {
 /// How images are prepared, which must give what the model takes.
 Preprocessing preprocessing_of(const Checkpoint& checkpoint, const LoadedVit& vit) {
   const Size image = vit.config.image;
-  Preprocessing rule = huggingface_preprocessing(image);
-  if (checkpoint.takes == Takes::tensors) return rule;
-  if (checkpoint.preprocessor)
-    rule = read_preprocessing(*checkpoint.preprocessor, huggingface_processors(image));
-  else if (vit.timm)
-    rule = timm_preprocessing(checkpoint.config.has("pretrained_cfg")
-                                  ? checkpoint.config["pretrained_cfg"]
-                                  : checkpoint.config,
-                              image);
-  if (rule.pad && rule.pad_size)
-    tensor::fail((*checkpoint.preprocessor)["pad_size"].path(),
-                 "a ViT's images are not padded: leave it out");
-  const Size size = preprocessed_size(image, rule);
-  if (!(size == image) && vit.config.position_resize == PositionResize::refuse)
-    tensor::fail((checkpoint.preprocessor ? *checkpoint.preprocessor : checkpoint.config).path(),
-                 "makes images of ", size.height, " x ", size.width, ", but the model takes ",
-                 image.height, " x ", image.width);
+  const bool any_size = vit.config.position_resize != PositionResize::refuse;
+  if (!vit.timm || checkpoint.preprocessor || checkpoint.takes == Takes::tensors)
+    return huggingface_preprocessing(checkpoint, image, "ViT", any_size);
+  const Json& config = checkpoint.config;
+  const Preprocessing rule =
+      timm_preprocessing(config.has("pretrained_cfg") ? config["pretrained_cfg"] : config, image);
+  require_image(rule, image, config, any_size);
   return rule;
 }
 

@@ -7,8 +7,9 @@
 
 #include "models/common/draw.h"
 #include "models/common/report.h"
+#include "models/common/text.h"
 #include "models/common/validators.h"
-#include "models/vit/vit_checkpoint.h"
+#include "models/registry/registry.h"
 #include "models/vit/vit_preprocess.h"
 #include "models/vit/vit_standard.h"
 #include "tensor/creation.h"
@@ -77,12 +78,16 @@ class VitProgram final : public Program {
  public:
   std::string name() const override { return "vit"; }
   std::string description() const override {
-    return "Classifies images with a Vision Transformer (ViT).";
+    return "Classifies images, or gives their features, with a Vision Transformer (ViT) or "
+           "another\n"
+           "backbone: " +
+           joined(model_types("vit"), ", ") + ".";
   }
   std::string examples() const override {
     return "  vit --checkpoint models/vit/pretrained/digits examples/images/digits\n"
            "  vit --checkpoint DIR --top 3 --out labelled.png photo.jpg\n"
            "  vit --checkpoint DIR --json photos/ > classes.json\n"
+           "  vit --checkpoint DIR --output features.safetensors photos/\n"
            "  vit --checkpoint DIR --input in.safetensors --output out.safetensors\n"
            "  vit --checkpoint DIR --dtype bf16 --plan vit.plan --report photo.jpg\n"
            "  vit --model vit-base-patch16-224 --info\n";
@@ -100,72 +105,84 @@ class VitProgram final : public Program {
 
   void open(const std::string& checkpoint) override {
     name_ = std::filesystem::path(checkpoint).lexically_normal().string();
-    vit_ = load_vit(open_checkpoint(checkpoint, kConfigHint, takes_), resize_position_);
+    model_ = load_model(open_checkpoint(checkpoint, kConfigHint, takes_), "vit",
+                        {.any_size = resize_position_});
   }
 
   void make(const std::string& model) override {
     name_ = model;
-    vit_.config = standard_config(model);
-    if (resize_position_) vit_.config.position_resize = PositionResize::huggingface;
-    vit_.model = Vit::sized(vit_.config);
-    vit_.preprocessing = huggingface_preprocessing(vit_.config.image);
-    for (std::int64_t i = 0; i < vit_.config.classes; ++i)
-      vit_.labels.push_back("class " + std::to_string(i));
+    LoadedVit vit;
+    vit.config = standard_config(model);
+    if (resize_position_) vit.config.position_resize = PositionResize::huggingface;
+    vit.model = Vit::sized(vit.config);
+    vit.preprocessing = huggingface_preprocessing(vit.config.image);
+    for (std::int64_t i = 0; i < vit.config.classes; ++i)
+      vit.labels.push_back("class " + std::to_string(i));
+    model_ = vision_model(std::move(vit));
   }
 
-  std::vector<tensor::nn::Parameter> parameters() override {
-    return tensor::nn::parameters(vit_.model);
-  }
-  Info info() override { return describe(name_, vit_.model, vit_.config); }
-  std::int64_t steps() const override { return vit_.config.layers + 1; }
+  std::vector<tensor::nn::Parameter> parameters() override { return model_.parameters(); }
+  Info info() override { return model_.info(name_); }
+  std::int64_t steps() const override { return model_.steps; }
 
   tensor::Shape usual_shape() const override {
-    return {vit_.config.channels, vit_.config.image.height, vit_.config.image.width};
+    return {model_.channels, model_.image.height, model_.image.width};
   }
 
   StateDict run(const StateDict& inputs, const Observer& observe) const override {
-    if (const auto levels = inputs.find("levels"); levels != inputs.end()) {
-      const Tensor pixels = normalize_levels(levels->second, vit_.preprocessing.normalization);
-      return {{"scores", scores_of(vit_.model(pixels, observe).logits, vit_.scores)}};
-    }
-    const VitOutput out = vit_.model(inputs.at("pixel_values").astype(tensor::f32), observe);
-    if (out.logits.defined()) return {{"logits", out.logits}};
-    StateDict result{{"last_hidden_state", out.last_hidden_state}};
-    if (out.pooler_output.defined()) result.emplace("pooler_output", out.pooler_output);
-    return result;
+    const auto levels = inputs.find("levels");
+    if (levels == inputs.end())
+      return model_.run(inputs.at("pixel_values").astype(tensor::f32), observe);
+    const Tensor pixels = model_.preparation.normalize_levels(levels->second);
+    StateDict outputs = model_.run(pixels, observe);
+    const auto logits = outputs.find("logits");
+    if (logits == outputs.end()) return outputs;
+    return {{"scores", scores_of(logits->second, model_.scores)}};
+  }
+
+  void give_features() override {
+    if (!model_.labels.empty()) Program::give_features();
+    gives_features_ = true;
   }
 
   ImageResult look(const Tensor& image, bool with_picture, const Forward& forward) const override {
-    if (vit_.config.classes == 0)
+    if (model_.labels.empty() && !gives_features_)
       tensor::fail(name_,
-                   "has no classifier, so it cannot name what an image shows: use --input "
-                   "and --output for its features");
-    if (vit_.config.channels != 3)
-      tensor::fail(name_, "takes ", vit_.config.channels, " channels, but images have 3");
-    ImageResult result{find(image, forward), {}};
+                   "has no classifier, so it cannot name what an image shows: use --output for "
+                   "its features");
+    if (model_.channels != 3)
+      tensor::fail(name_, "takes ", model_.channels, " channels, but images have 3");
+    ImageResult result;
+    const StateDict outputs = forward(inputs_of(image));
+    if (gives_features_)
+      result.features = outputs;
+    else
+      result.findings = findings_of(outputs);
     if (with_picture) result.picture = draw_classes(image, result.findings);
     return result;
   }
 
  private:
-  std::vector<Finding> find(const Tensor& image, const Forward& forward) const {
-    const Preprocessing& rule = vit_.preprocessing;
-    const tensor::Shape shape{1, vit_.config.classes};
-    const bool are_shares = vit_.scores != Scores::numbers;
-    if (device_.is_cuda()) {
-      const StateDict outputs = forward({{"levels", fit_levels(image, rule).expand_dims(0)}});
-      return best_classes(output(outputs, "scores", shape).reshape({-1}), vit_.labels, top_,
-                          are_shares);
-    }
-    const StateDict outputs = forward({{"pixel_values", preprocess(image, rule).expand_dims(0)}});
-    const Tensor logits = output(outputs, "logits", shape).reshape({-1});
-    return best_classes(scores_of(logits, vit_.scores), vit_.labels, top_, are_shares);
+  /// A GPU normalizes the levels itself.
+  StateDict inputs_of(const Tensor& image) const {
+    const Tensor levels = model_.preparation.fit(image);
+    if (device_.is_cuda()) return {{"levels", levels.expand_dims(0)}};
+    return {{"pixel_values", model_.preparation.normalize(levels)}};
+  }
+
+  std::vector<Finding> findings_of(const StateDict& outputs) const {
+    const tensor::Shape shape{1, std::ssize(model_.labels)};
+    const bool are_shares = model_.scores != Scores::numbers;
+    const Tensor scores = device_.is_cuda()
+                              ? output(outputs, "scores", shape)
+                              : scores_of(output(outputs, "logits", shape), model_.scores);
+    return best_classes(scores.reshape({-1}), model_.labels, top_, are_shares);
   }
 
   std::string name_;
-  LoadedVit vit_;
+  VisionModel model_;
   std::int64_t top_ = 5;
-  bool resize_position_ = false;
+  bool resize_position_ = false, gives_features_ = false;
 };
 
 }  // namespace

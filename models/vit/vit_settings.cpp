@@ -1,7 +1,6 @@
 // Tables after transformers' ViTConfig and timm's VisionTransformer and PretrainedCfg.
 #include "models/vit/vit_settings.h"
 
-#include "models/common/text.h"
 #include "tensor/error.h"
 
 namespace models::vit {
@@ -106,16 +105,6 @@ bool is_plain(std::string_view sizes) {
 }
 
 }  // namespace
-
-Scores read_scores(const Json& config, std::int64_t classes) {
-  const std::string type = config.text("problem_type", "");
-  if (type == "regression") return Scores::numbers;
-  if (type == "multi_label_classification") return Scores::sigmoid;
-  if (type != "" && type != "single_label_classification")
-    tensor::fail(config["problem_type"].path(), "got ", json_text(type),
-                 ", need single_label_classification, multi_label_classification or regression");
-  return classes == 1 ? Scores::sigmoid : Scores::softmax;
-}
 
 void require_vit(const Json& config) {
   // Masked Siamese networks are ViTs that were trained in another way.

@@ -2,19 +2,13 @@
 // the outputs stand for.
 #pragma once
 
+#include "models/common/labels.h"
 #include "models/common/settings.h"
 
 namespace models::vit {
 
-/// What the classifier's outputs become for images.
-enum class Scores {
-  softmax,  // probabilities of classes of which an image shows one
-  sigmoid,  // independent probabilities
-  numbers   // as they are: of a regression
-};
-
-/// By "problem_type"; one class without it is a probability, as transformers has it.
-Scores read_scores(const tensor::Json& config, std::int64_t classes);
+using models::read_scores;
+using models::Scores;
 
 /// UserError unless "model_type" is absent or that of a plain ViT.
 void require_vit(const tensor::Json& config);

@@ -1,8 +1,6 @@
 // ViT-B/16, L/16 and H/14 (table 1 of the paper), and counting.
 #include "models/vit/vit_standard.h"
 
-#include <algorithm>
-
 #include "tensor/error.h"
 
 namespace models::vit {
@@ -23,14 +21,9 @@ VitConfig standard_config(const std::string& name) {
 Info describe(const std::string& name, Vit& model, const VitConfig& c) {
   const Size grid = c.grid();
   const std::int64_t patches = grid.height * grid.width, tokens = patches + 1;
-  const std::int64_t layer = linear_macs(tokens, c.width, 4 * c.width) +
-                             attention_macs(tokens, tokens, c.width) +
-                             2 * linear_macs(tokens, c.width, c.mlp);
-  Info info{.model = name,
-            .input = "1 x " + std::to_string(c.channels) + " x " + std::to_string(c.image.height) +
-                     " x " + std::to_string(c.image.width),
-            .rows = {},
-            .peak_activations = 0};
+  const std::int64_t layer = transformer_macs(tokens, c.width, 2 * c.width * c.mlp);
+  Info info{
+      .model = name, .input = shape_text(c.channels, c.image), .rows = {}, .peak_activations = 0};
   using tensor::nn::parameter_count;
   info.rows.push_back(
       {"embeddings", 1, parameter_count(model.embeddings),
@@ -45,11 +38,31 @@ Info describe(const std::string& name, Vit& model, const VitConfig& c) {
   if (c.pooler > 0)
     info.rows.push_back(
         {"pooler", 1, parameter_count(model.pooler), linear_macs(1, c.width, c.pooler)});
-  // Alive at once: x and its norm, and either q, k, v with two copies of the scores, or the MLP's
-  // hidden layer before and after the activation.
-  const std::int64_t attention = 4 * tokens * c.width + 2 * c.heads * tokens * tokens;
-  info.peak_activations = 2 * tokens * c.width + std::max(attention, 2 * tokens * c.mlp);
+  info.peak_activations = transformer_peak(tokens, c.width, c.heads, c.mlp);
   return info;
+}
+
+VisionModel vision_model(LoadedVit vit) {
+  const auto held = std::make_shared<LoadedVit>(std::move(vit));
+  VisionModel model;
+  model.run = [held](const tensor::Tensor& pixels, const Observer& observe) {
+    const VitOutput out = held->model(pixels, observe);
+    if (out.logits.defined()) return tensor::nn::StateDict{{"logits", out.logits}};
+    tensor::nn::StateDict features{{"last_hidden_state", out.last_hidden_state}};
+    if (out.pooler_output.defined()) features.emplace("pooler_output", out.pooler_output);
+    return features;
+  };
+  model.parameters = [held] { return tensor::nn::parameters(held->model); };
+  model.info = [held](const std::string& name) {
+    return describe(name, held->model, held->config);
+  };
+  model.channels = held->config.channels;
+  model.image = held->config.image;
+  model.steps = held->config.layers + 1;
+  model.preparation = preparation(held->preprocessing);
+  model.labels = held->labels;
+  model.scores = held->scores;
+  return model;
 }
 
 }  // namespace models::vit

@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "models/common/info.h"
-#include "models/vit/vit.h"
+#include "models/common/vision_model.h"
+#include "models/vit/vit_checkpoint.h"
 
 namespace models::vit {
 
@@ -16,5 +17,8 @@ VitConfig standard_config(const std::string& name);
 
 /// Parameters and multiply-adds by part.
 Info describe(const std::string& name, Vit& model, const VitConfig& config);
+
+/// For the programs.
+VisionModel vision_model(LoadedVit vit);
 
 }  // namespace models::vit

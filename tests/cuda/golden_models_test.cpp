@@ -137,9 +137,10 @@ TEST_P(EmulatedModels, EveryKernelIsAsExactAsItMustBe) {
       {.dtype = dtype, .tf32 = tf32, .narrow_residuals = narrow_residuals}, emulated(capability));
   int on_host = 0;
   // What must be chosen: attention as one kernel, and products in tf32 where they may be.
-  const std::string wanted = tf32               ? "gemm_mma_tf32_"
-                             : capability == 90 ? "_attention_"
-                                                : "_attention_mma_";
+  const std::string wanted = name == "convnextv2" ? "conv"
+                             : tf32               ? "gemm_mma_tf32_"
+                             : capability == 90   ? "_attention_"
+                                                  : "_attention_mma_";
   bool is_chosen = false;
   for (const GroupCheck& check : verify(executable, {pixels})) {
     EXPECT_TRUE(check.ok()) << check.operators << " @ " << check.where << " [" << check.kernel
@@ -157,7 +158,10 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Case{"vit_hf", f16, 90}, Case{"vit_hf", bf16, 80}, Case{"vit_hf", f16, 75},
                       Case{"vit_hf", f32, 80, true}, Case{"vit_hf", f16, 90, false, true},
                       Case{"detr_hf_hub", bf16, 80, false, true}, Case{"detr_hf_hub", f16, 90},
-                      Case{"detr_hf_hub", f16, 80}, Case{"setr_fudan_pup", bf16, 90}),
+                      Case{"detr_hf_hub", f16, 80}, Case{"setr_fudan_pup", bf16, 90},
+                      Case{"convnextv2", f16, 80}, Case{"swin", f16, 90},
+                      Case{"dinov2_registers", bf16, 80}, Case{"dinov3", f16, 90},
+                      Case{"siglip", f16, 90}, Case{"segformer", bf16, 80}),
     [](const auto& it) {
       return it.param.name + "_sm" + std::to_string(it.param.capability) +
              (it.param.tf32 ? "_tf32" : "") + (it.param.narrow_residuals ? "_narrow" : "");

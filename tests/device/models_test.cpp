@@ -96,6 +96,16 @@ TEST_F(ProgramsOnGpu, SetrOfMmseg) {
   expect_same_findings(program, "setr_mmseg_naive", {40, 50, 3});
 }
 
+TEST_F(ProgramsOnGpu, OtherClassifiers) {
+  for (const char* folder : {"convnext", "swin"})
+    expect_same_findings(*models::vit::make_program(), folder, {40, 50, 3});
+}
+
+TEST_F(ProgramsOnGpu, Segformer) {
+  models::setr::SetrProgram program;
+  expect_same_findings(program, "segformer", {40, 50, 3});
+}
+
 // Normalizing is the same operation of each level as on the host: the same bits.
 TEST_F(ProgramsOnGpu, SetrNormalizesToTheSameBits) {
   using models::setr::Flavour;

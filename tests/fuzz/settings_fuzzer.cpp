@@ -2,6 +2,7 @@
 // stand for both files. The tensors are good ones.
 #include "models/detr/detr_processing.h"
 #include "models/detr/detr_settings.h"
+#include "models/registry/registry.h"
 #include "models/setr/setr_checkpoint.h"
 #include "models/setr/setr_processing.h"
 #include "models/vit/vit_checkpoint.h"
@@ -22,6 +23,8 @@ void read_everything(const Json& settings) {
   for (const auto& tensors : {vit, timm})
     allow_user_errors([&] { models::vit::load_vit({"f", settings, settings, tensors}); });
   allow_user_errors([&] { models::setr::load_setr({"f", settings, settings, setr}); });
+  for (const char* program : {"vit", "setr"})
+    allow_user_errors([&] { models::load_model({"f", settings, settings, vit}, program); });
   allow_user_errors([&] { models::setr::read_palette(settings, 3); });
   allow_user_errors([&] { models::setr::read_class_names(settings, 3); });
   allow_user_errors([&] { models::detr::check_detr(settings); });

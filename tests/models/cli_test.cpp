@@ -64,7 +64,7 @@ TEST_P(CliOfEach, OptionsThatDoNotGoTogether) {
       {{"--model", known, "x.png"},
        "--model: has no weights of its own: add --random-weights SEED, or use --checkpoint"},
       {{"--checkpoint", "d", "--input", "i"}, "arguments: --input and --output go together"},
-      {{"--checkpoint", "d", "--output", "o", "x.png"},
+      {{"--checkpoint", "d", "--output", "o", "--info"},
        "arguments: --input and --output go together"},
       {{"--checkpoint", "d", "--hidden-states", "x.png"},
        "--hidden-states: needs --input and --output"},
@@ -98,9 +98,10 @@ TEST_P(CliOfEach, CheckpointsThatCannotBeOpened) {
       run(name, {"--info", "--checkpoint",
                  golden::folder(name == "setr" ? "detr_hf_hub" : "setr_mmseg_naive")});
   EXPECT_EQ(other.code, 1);
-  EXPECT_NE(other.err.find(name == "setr" ? "is \"detr\", need \"setr\"" : "is \"setr\", need"),
-            std::string::npos)
-      << other.err;
+  const std::string its = name == "setr" ? "detr" : "setr";
+  const std::string says =
+      "model_type: is \"" + its + "\", which " + its + " takes, not " + name + ": vit takes vit,";
+  EXPECT_NE(other.err.find(says), std::string::npos) << other.err;
   EXPECT_EQ(std::count(other.err.begin(), other.err.end(), '\n'), 1) << other.err;
 }
 
@@ -320,8 +321,8 @@ TEST_F(Cli, VitWithoutAClassifierCannotNameImages) {
   const Outcome got = run("vit", {"--checkpoint", folder, image});
   EXPECT_EQ(got.code, 1);
   EXPECT_EQ(got.err, "vit: " + fs::path(folder).lexically_normal().string() +
-                         ": has no classifier, so it cannot name what an image shows: use --input "
-                         "and --output for its features\n");
+                         ": has no classifier, so it cannot name what an image shows: use "
+                         "--output for its features\n");
 }
 
 TEST_F(Cli, VitTakesOtherSizesOnlyWhenAsked) {

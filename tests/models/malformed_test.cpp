@@ -138,9 +138,9 @@ const Spoiled kConfigs[] = {
      "DIR/config.json: qkv_bias: is false, but the layers in DIR have biases"},
     {"QkvBiasOfText", config("qkv_bias", "\"yes\""),
      "DIR/config.json: qkv_bias: got \"yes\", need true or false"},
-    {"UnknownActivation", config("hidden_act", "\"quick_gelu\""),
-     "DIR/config.json: hidden_act: got \"quick_gelu\", need gelu, gelu_new, gelu_tanh, "
-     "gelu_pytorch_tanh, relu, silu or swish"},
+    {"UnknownActivation", config("hidden_act", "\"sine\""),
+     "DIR/config.json: hidden_act: got \"sine\", need gelu, gelu_new, gelu_tanh, "
+     "gelu_pytorch_tanh, quick_gelu, relu, silu or swish"},
     {"ActivationOfNumber", config("hidden_act", "3"),
      "DIR/config.json: hidden_act: got 3, need a string"},
     {"EpsOfText", config("layer_norm_eps", "\"1e-12\""),
@@ -435,10 +435,9 @@ const Spoiled kTimm[] = {
      "for 4 x 4"},
     {"ModelArgsNoObject", timm(config("model_args", "3")),
      "DIR/config.json: model_args: got 3, need an object"},
-    {"UnknownActivation",
-     timm(config("model_args", "{\"num_heads\": 2, \"act_layer\": \"quick_gelu\"}")),
-     "DIR/config.json: model_args.act_layer: got \"quick_gelu\", need gelu, gelu_new, gelu_tanh, "
-     "gelu_pytorch_tanh, relu, silu or swish"},
+    {"UnknownActivation", timm(config("model_args", "{\"num_heads\": 2, \"act_layer\": \"sine\"}")),
+     "DIR/config.json: model_args.act_layer: got \"sine\", need gelu, gelu_new, gelu_tanh, "
+     "gelu_pytorch_tanh, quick_gelu, relu, silu or swish"},
     {"OtherInput", timm(config("pretrained_cfg", "{\"input_size\": [3, 16, 16]}")),
      "DIR/config.json: pretrained_cfg.input_size: need [3, 8, 8], the image that the model takes"},
     {"BorderCrop", timm(config("pretrained_cfg", "{\"crop_mode\": \"border\"}")),

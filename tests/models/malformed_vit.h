@@ -131,7 +131,7 @@ inline Cases config_value_cases() {
        "DIR/config.json: qkv_bias: got \"yes\", need true or false"},
       {"activation unknown", "vit_hf", value("hidden_act", "\"gelu\"", "\"mish\""),
        "DIR/config.json: hidden_act: got \"mish\", need gelu, gelu_new, gelu_tanh, "
-       "gelu_pytorch_tanh, relu, silu or swish"},
+       "gelu_pytorch_tanh, quick_gelu, relu, silu or swish"},
       {"activation a number", "vit_hf", value("hidden_act", "\"gelu\"", "7"),
        "DIR/config.json: hidden_act: got 7, need a string"},
       {"epsilon negative", "vit_hf", value("layer_norm_eps", "1e-12", "-1e-12"),
@@ -295,7 +295,7 @@ inline Cases timm_cases() {
        "DIR/config.json: num_classes: is 8, but the weights of the head in DIR give 7"},
       {"activation", "vit_timm", config("\"img_size\": 32", "\"act_layer\": \"hard_mish\""),
        "DIR/config.json: model_args.act_layer: got \"hard_mish\", need gelu, gelu_new, gelu_tanh, "
-       "gelu_pytorch_tanh, relu, silu or swish"},
+       "gelu_pytorch_tanh, quick_gelu, relu, silu or swish"},
       {"crop share zero", "vit_timm", config("\"crop_pct\": 0.9", "\"crop_pct\": 0"),
        "DIR/config.json: pretrained_cfg.crop_pct: got 0, need a number from 0.01 to 1"},
       {"crop mode", "vit_timm", config("\"crop_pct\": 0.9", "\"crop_mode\": \"border\""),

@@ -10,10 +10,11 @@
 
 namespace golden {
 
-/// Of a folder's name: "vit_hf", "detr_original".
+/// Of a folder's name: "vit_hf", "detr_original", "segformer". What is no other program's is vit's.
 inline std::unique_ptr<models::Program> program_of(const std::string& name) {
   if (name.starts_with("detr")) return std::make_unique<models::detr::DetrProgram>();
-  if (name.starts_with("setr")) return std::make_unique<models::setr::SetrProgram>();
+  if (name.starts_with("setr") || name.starts_with("segformer"))
+    return std::make_unique<models::setr::SetrProgram>();
   return models::vit::make_program();
 }
 

@@ -3,7 +3,9 @@
 #include "models/common/settings.h"
 
 #include "models/common/report.h"
+#include "models/common/text.h"
 #include "models/detr/detr_checkpoint.h"
+#include "models/registry/registry.h"
 #include "models/setr/setr_checkpoint.h"
 #include "models/vit/vit_checkpoint.h"
 #include "tensor/ops.h"
@@ -65,26 +67,49 @@ TEST(Settings, AreUsedHarmlessFixedOrRefused) {
 }
 
 TEST_F(More, OtherArchitecturesAreCalledByTheirType) {
-  const std::string needs = ": nothing else is computed";
-  for (const std::string type : {"yolos", "deit", "swinv2", "dinov2", "vit_mae", "beit", "detr"}) {
+  const auto list = [](std::string_view program) {
+    return models::joined(models::model_types(program), ", ");
+  };
+  const std::string all = ": vit takes " + list("vit") + "; detr takes " + list("detr") +
+                          "; setr takes " + list("setr");
+  const auto refusal = [&](const std::string& program, const std::string& type) {
     folder::Checkpoint c = folder::small_vit();
     const TemporaryFolder home;
     c.config["model_type"] = "\"" + type + "\"";
     c.write(home);
-    EXPECT_EQ(
-        called_dir(error_of([&] { models::vit::make_program()->open(home.path()); }), home.path()),
-        "DIR/config.json: model_type: is \"" + type +
-            "\", need \"vit\" or \"vit_msn\" or \"timm_wrapper\"" + needs);
+    return called_dir(error_of([&] { golden::program_of(program)->open(home.path()); }),
+                      home.path());
+  };
+  for (const std::string type : {"yolos", "deit", "swinv2", "vit_mae", "beit"}) {
+    const std::string nobodys =
+        "DIR/config.json: model_type: is \"" + type + "\", which no program takes" + all;
+    EXPECT_EQ(refusal("vit", type), nobodys);
+    EXPECT_EQ(refusal("setr", type), nobodys);
   }
+  EXPECT_EQ(refusal("vit", "detr"),
+            "DIR/config.json: model_type: is \"detr\", which detr takes, not vit" + all);
+  EXPECT_EQ(refusal("setr", "vit"),
+            "DIR/config.json: model_type: is \"vit\", which vit takes, not setr" + all);
+  const TemporaryFolder timm;
+  folder::small_timm_vit().write(timm);
+  EXPECT_EQ(
+      called_dir(error_of([&] { golden::program_of("setr")->open(timm.path()); }), timm.path()),
+      "DIR/config.json: is \"timm_wrapper\", which vit takes, not setr" + all);
+  const std::string needs = ": nothing else is computed";
   const malformed::Folder detr(path("detr"), "detr_hf_no_timm");
   detr.config("\"model_type\": \"detr\"", "\"model_type\": \"table-transformer\"");
   EXPECT_EQ(called_dir(error_of([&] { models::detr::load_detr(detr.path()); }), detr.path()),
             "DIR/config.json: model_type: is \"table-transformer\", need \"detr\"" + needs);
-  const malformed::Folder setr(path("setr"), "setr_mmseg_naive");
-  setr.config("\"model_type\": \"setr\"", "\"model_type\": \"segformer\"");
+  folder::Checkpoint swin = folder::small_vit();
+  const TemporaryFolder home;
+  swin.config["model_type"] = "\"swin\"";
+  swin.write(home);
   EXPECT_EQ(
-      called_dir(error_of([&] { golden::program_of("setr")->open(setr.path()); }), setr.path()),
-      "DIR/config.json: model_type: is \"segformer\", need \"setr\"" + needs);
+      called_dir(error_of([&] { models::vit::load_vit(models::open_checkpoint(home.path())); }),
+                 home.path()),
+      "DIR/config.json: model_type: is \"swin\", need \"vit\" or \"vit_msn\" or "
+      "\"timm_wrapper\"" +
+          needs);
 }
 
 TEST_F(More, PublicFoldersSettingsAreTaken) {

@@ -109,7 +109,7 @@ TEST(VitProgram, RefusesWhatTheModelCannotTake) {
   EXPECT_EQ(features.code, 1);
   EXPECT_EQ(features.err, "vit: " + headless +
                               ": has no classifier, so it cannot name what an image shows: use "
-                              "--input and --output for its features\n");
+                              "--output for its features\n");
   const auto complaint = [&](const tensor::Shape& shape) {
     tensor::save_safetensors(home / "in", {{"pixel_values", tensor::zeros(shape)}});
     const Outcome outcome =

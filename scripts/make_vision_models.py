@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""Writes small reference checkpoints of the model types beside ViT, DETR and SETR.
+
+    python scripts/make_vision_models.py [OUTDIR]
+
+Each folder is what transformers' save_pretrained makes of random weights, with a
+preprocessor_config.json and io.safetensors: pixel_values, and what the model makes of them in
+float64 (stored as float32). The seed is fixed. Needs torch and transformers.
+"""
+
+import json
+import math
+import pathlib
+import sys
+import tempfile
+
+import torch
+import transformers as hf
+from safetensors.torch import load_file, save_file
+
+OUT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "tests/data/golden")
+random = torch.Generator()
+
+
+def normal(*shape):
+    return torch.randn(shape, generator=random)
+
+
+def randomise(model):
+    """Default initialisation hides wrong biases, scales and constants."""
+    with torch.no_grad():
+        for name, tensor in list(model.named_parameters()) + list(model.named_buffers()):
+            if not tensor.is_floating_point() or name.endswith("inv_freq"):
+                continue  # no parameters: indices, and what follows from the settings
+            if name.endswith("running_var"):
+                tensor.copy_(0.5 + 1.5 * torch.rand(tensor.shape, generator=random))
+            elif name.endswith(("running_mean", "bias", "embedding")):
+                tensor.copy_(0.2 * normal(*tensor.shape))
+            elif tensor.dim() <= 1:
+                tensor.copy_(1 + 0.2 * normal(*tensor.shape))
+            elif tensor.shape[0] == 1 or "position" in name:
+                tensor.copy_(0.5 * normal(*tensor.shape))
+            else:
+                tensor.copy_(normal(*tensor.shape) * 1.2 / math.sqrt(tensor[0].numel()))
+    return model.eval()
+
+
+def write(name, model, outputs, sizes, processor, keep=lambda key: True):
+    """`outputs` of pixels of every size: the first by their names, the others as "other.NAME"."""
+    folder = OUT / name
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as home:
+        model.save_pretrained(home)
+        tensors = load_file(home + "/model.safetensors")
+        config = json.loads(pathlib.Path(home, "config.json").read_text())
+    tensors = {key: value for key, value in tensors.items() if keep(key)}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+    (folder / "preprocessor_config.json").write_text(json.dumps(processor, indent=1) + "\n")
+    io = {}
+    for prefix, size in zip(["", "other."], sizes):
+        pixels = normal(*size)
+        with torch.no_grad():
+            found = outputs(model.double(), pixels.double())
+        if prefix:
+            found = {key: x for key, x in found.items() if not key.startswith("hidden_states")}
+        io[prefix + "pixel_values"] = pixels
+        io |= {prefix + key: value.float().contiguous() for key, value in found.items()}
+    save_file(io, folder / "io.safetensors")
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    print(name, {key: tuple(value.shape) for key, value in io.items()}, size // 1024, "KiB")
+
+
+def classes(model, pixels):
+    out = model(pixels, output_hidden_states=True)
+    states = {f"hidden_states.{i}": x for i, x in enumerate(out.hidden_states)}
+    return {"logits": out.logits, **states}
+
+
+def features(model, pixels, **options):
+    out = model(pixels, **options)
+    names = ["last_hidden_state", "pooler_output", "image_embeds"]
+    return {name: out[name] for name in names if out.get(name) is not None}
+
+
+IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
+CONVNEXT = {"image_processor_type": "ConvNextImageProcessor", "size": {"shortest_edge": 48},
+            "crop_pct": 0.875, "resample": 3, **IMAGENET}
+
+
+def convnext():
+    sizes = {"num_stages": 3, "hidden_sizes": [8, 16, 24], "depths": [1, 2, 1], "num_labels": 6,
+             "layer_norm_eps": 1e-12}
+    model = randomise(hf.ConvNextForImageClassification(hf.ConvNextConfig(**sizes)))
+    write("convnext", model, classes, [(1, 3, 48, 48)], CONVNEXT)
+    model = randomise(hf.ConvNextV2ForImageClassification(hf.ConvNextV2Config(**sizes)))
+    write("convnextv2", model, classes, [(1, 3, 48, 48), (1, 3, 40, 56)], CONVNEXT)
+    model = randomise(hf.ConvNextModel(hf.ConvNextConfig(**sizes | {"depths": [1, 1, 1]})))
+    write("convnext_headless", model, features, [(1, 3, 48, 48)], CONVNEXT)
+
+
+def swin():
+    """Windows of 4 in images of 14, 7 and 4 pixels: padded, odd, and one that is a window."""
+    sizes = {"image_size": 56, "patch_size": 4, "embed_dim": 12, "depths": [2, 2, 1],
+             "num_heads": [2, 3, 4], "window_size": 4, "mlp_ratio": 2.0}
+    processor = {"image_processor_type": "ViTImageProcessor", "resample": 3,
+                 "size": {"height": 56, "width": 56}, **IMAGENET}
+    model = randomise(hf.SwinForImageClassification(hf.SwinConfig(num_labels=6, **sizes)))
+    write("swin", model, classes, [(1, 3, 56, 56), (2, 3, 62, 70)], processor)
+    sizes |= {"depths": [2, 2], "num_heads": [2, 2], "window_size": 7, "qkv_bias": False}
+    model = randomise(hf.SwinModel(hf.SwinConfig(**sizes)))
+    write("swin_headless", model, features, [(1, 3, 56, 56)], processor)
+
+
+BIT = {"image_processor_type": "BitImageProcessor", "size": {"shortest_edge": 32}, "resample": 3,
+       "do_center_crop": True, "crop_size": {"height": 24, "width": 24}, **IMAGENET}
+
+
+def dinov2():
+    sizes = {"image_size": 24, "patch_size": 8, "hidden_size": 32, "num_hidden_layers": 2,
+             "num_attention_heads": 4}
+    pictures = [(1, 3, 24, 24), (2, 3, 16, 32)]
+    model = randomise(hf.Dinov2Model(hf.Dinov2Config(mlp_ratio=2, **sizes)))
+    write("dinov2", model, features, pictures, BIT)
+    config = hf.Dinov2Config(mlp_ratio=3, use_swiglu_ffn=True, num_labels=6, **sizes)
+    model = randomise(hf.Dinov2ForImageClassification(config))
+    write("dinov2_classifier", model, classes, pictures, BIT)
+    config = hf.Dinov2WithRegistersConfig(mlp_ratio=2, num_register_tokens=3, num_labels=6, **sizes)
+    model = randomise(hf.Dinov2WithRegistersForImageClassification(config))
+    write("dinov2_registers", model, classes, pictures, BIT)
+
+
+def clip():
+    sizes = {"image_size": 32, "patch_size": 8, "hidden_size": 32, "num_hidden_layers": 2,
+             "num_attention_heads": 4, "intermediate_size": 48}
+    text = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "intermediate_size": 8, "vocab_size": 10, "max_position_embeddings": 8}
+    processor = {"image_processor_type": "CLIPImageProcessor", "resample": 3,
+                 "size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}
+    pictures = [(1, 3, 32, 32)]
+    model = randomise(hf.CLIPVisionModel(hf.CLIPVisionConfig(**sizes)))
+    write("clip_vision", model, features, pictures, processor)
+    model = randomise(hf.CLIPModel(hf.CLIPConfig(vision_config=sizes, text_config=text,
+                                                 projection_dim=12)))
+
+    def tower(model, pixels):
+        out = model.vision_model(pixels)
+        out["image_embeds"] = model.visual_projection(out.pooler_output)
+        return {name: out[name] for name in ["last_hidden_state", "pooler_output", "image_embeds"]}
+
+    write("clip", model, tower, pictures, processor)
+    model = randomise(hf.CLIPForImageClassification(
+        hf.CLIPConfig(vision_config=sizes, text_config=text, num_labels=6)))
+    write("clip_classifier", model, lambda *of: {"logits": model(*of[1:]).logits}, pictures,
+          processor)
+
+    processor = {"image_processor_type": "SiglipImageProcessor", "resample": 3,
+                 "size": {"height": 32, "width": 32}, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    model = randomise(hf.SiglipVisionModel(hf.SiglipVisionConfig(**sizes)))
+    write("siglip_vision", model, features, pictures, processor)
+    both = {"vision_config": sizes, "text_config": text | {"projection_size": 32}}
+    model = randomise(hf.SiglipModel(hf.SiglipConfig(**both)))
+    write("siglip", model, lambda _, pixels: features(model.vision_model, pixels), pictures,
+          processor)
+    model = randomise(hf.SiglipForImageClassification(hf.SiglipConfig(num_labels=6, **both)))
+    write("siglip_classifier", model, lambda *of: {"logits": model(*of[1:]).logits}, pictures,
+          processor)
+
+
+def segformer():
+    sizes = {"num_encoder_blocks": 3, "depths": [1, 2, 1], "hidden_sizes": [12, 20, 32],
+             "sr_ratios": [4, 2, 1], "patch_sizes": [7, 3, 3], "strides": [4, 2, 2],
+             "num_attention_heads": [1, 2, 4], "mlp_ratios": [2, 3, 2], "decoder_hidden_size": 24}
+    config = hf.SegformerConfig(num_labels=6, **sizes)
+    model = randomise(hf.SegformerForSemanticSegmentation(config))
+    processor = {"image_processor_type": "SegformerImageProcessor", "resample": 2,
+                 "size": {"height": 64, "width": 64}, "do_reduce_labels": True, **IMAGENET}
+    write("segformer", model, classes, [(1, 3, 64, 64), (1, 3, 50, 77)], processor)
+
+
+def dinov3():
+    sizes = {"image_size": 24, "patch_size": 8, "hidden_size": 32, "num_hidden_layers": 2,
+             "num_attention_heads": 4, "intermediate_size": 48}
+    processor = {"image_processor_type": "DINOv3ViTImageProcessor", "resample": 2,
+                 "size": {"height": 24, "width": 32}, **IMAGENET}
+    model = randomise(hf.DINOv3ViTModel(hf.DINOv3ViTConfig(num_register_tokens=3, **sizes)))
+    prepare = hf.DINOv3ViTImageProcessor(**processor)
+    write("dinov3", model, features, [(1, 3, 24, 24), (2, 3, 16, 40)], processor)
+    picture = torch.randint(0, 256, (37, 50, 3), generator=random, dtype=torch.uint8)
+    prepared = prepare(picture.permute(2, 0, 1), return_tensors="pt")["pixel_values"]
+    save_file({"levels": picture, "pixel_values": prepared}, OUT / "dinov3" / "picture.safetensors")
+    config = hf.DINOv3ViTConfig(num_register_tokens=1, use_gated_mlp=True, hidden_act="silu",
+                                key_bias=True, rope_theta=50.0, **sizes)
+    write("dinov3_gated", randomise(hf.DINOv3ViTModel(config)), features, [(1, 3, 24, 24)],
+          processor)
+
+
+for number, make in enumerate([convnext, swin, dinov2, clip, segformer, dinov3]):
+    random.manual_seed(1000 + number)
+    make()
