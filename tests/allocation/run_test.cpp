@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <iostream>
 #include <new>
 #include <string>
 #include <thread>
@@ -118,8 +119,16 @@ std::size_t own_allocations(Body&& body) {
   counting = false;
   EXPECT_LE(count, callers.size()) << "more than can be told apart";
   std::size_t own = 0;
-  for (std::size_t i = 0; i < std::min<std::size_t>(count, callers.size()); ++i)
-    own += !is_foreign(callers[i]);
+  for (std::size_t i = 0; i < std::min<std::size_t>(count, callers.size()); ++i) {
+    const void* caller = callers[i];
+    if (is_foreign(caller)) continue;
+    ++own;
+    Dl_info info{};
+    dladdr(caller, &info);
+    std::cout << "allocates: " << (info.dli_fname ? info.dli_fname : "?") << " at "
+              << static_cast<const char*>(caller) - static_cast<const char*>(info.dli_fbase)
+              << '\n';
+  }
   return own;
 }
 

@@ -14,8 +14,8 @@ constexpr std::int64_t kMostColumns = 128;  // of queries, keys and values
 Product seen_as(const ScoresGroup& m, std::int64_t columns) {
   Product product;
   product.batches = m.batches;
-  product.rows = m.queries;
-  product.features = columns;
+  product.m = m.queries;
+  product.n = columns;
   return product;
 }
 

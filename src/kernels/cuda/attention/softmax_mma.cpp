@@ -41,7 +41,7 @@ std::optional<SoftmaxGroup> match(const Graph& graph, const Group& group) {
                epilogue_work(graph, {}, m.middle, m.nodes, elements),
                epilogue_work(graph, group, *code, a->after, elements)};
   m.problem.before.operations = m.operations();
-  m.result.batches = m.batches, m.result.rows = m.queries, m.result.features = m.keys;
+  m.result.batches = m.batches, m.result.m = m.queries, m.result.n = m.keys;
   m.result.elementwise = a->after;
   m.result.code = std::move(*code);
   return m;

@@ -73,7 +73,7 @@ class EpilogueWriter {
         name_(std::move(name)) {}
 
   void add_corrections(const Pointer& corrections) {
-    const std::string features = numbers_.term(product_.features);
+    const std::string features = numbers_.term(product_.n);
     add_member("const float", "corrections", corrections);
     inputs_ += declaration("float", "column_sum") + declaration("float", "shift");
     const auto one = [&](const std::string& to, const std::string& index) {
@@ -132,8 +132,7 @@ class EpilogueWriter {
  private:
   Place place(ValueId id, const Shape& as) const {
     const Layout& layout = laid_.layouts[at(id)];
-    return {as, broadcast_strides(layout.shape, layout.strides, as), layout.offset,
-            product_.features};
+    return {as, broadcast_strides(layout.shape, layout.strides, as), layout.offset, product_.n};
   }
 
   std::string address_of(const std::string& pointer, const Place& where) {
@@ -231,7 +230,7 @@ class EpilogueWriter {
 std::optional<Factor> rows_of_features(const LaidOutGraph& laid, ValueId value,
                                        const Product& product) {
   const Layout& layout = laid.layouts[at(value)];
-  Factor factor{value, product.rows, product.features, 0, 1};
+  Factor factor{value, product.m, product.n, 0, 1};
   factor.offset = layout.offset;
   int axis = layout.shape.rank();
   // Takes axes from the innermost on until they have `count` elements, all at one distance, which
@@ -247,8 +246,8 @@ std::optional<Factor> rows_of_features(const LaidOutGraph& laid, ValueId value,
     }
     return taken == count;
   };
-  if (!take(product.features, factor.depth_stride)) return std::nullopt;
-  if (!take(product.rows, factor.row_stride)) return std::nullopt;
+  if (!take(product.n, factor.depth_stride)) return std::nullopt;
+  if (!take(product.m, factor.row_stride)) return std::nullopt;
   for (std::int64_t step = 1; axis > 0; step *= layout.shape[--axis])
     factor.add_axis(layout.shape[axis - 1], layout.strides[axis - 1], step);
   return factor;

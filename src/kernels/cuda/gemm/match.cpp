@@ -11,7 +11,7 @@ namespace {
 // Whether row_sums has the rows of the result, and they are written.
 bool sums_rows_that_leave(const Graph& graph, const Group& group, const Product& product) {
   const ValueId rows = graph[product.row_sums].inputs[0];
-  return graph.type(rows).shape.back() == product.features &&
+  return graph.type(rows).shape.back() == product.n &&
          std::count(group.writes.begin(), group.writes.end(), rows) > 0 &&
          std::count(group.writes.begin(), group.writes.end(), product.row_sums) > 0;
 }
@@ -41,16 +41,16 @@ std::optional<Product> match_product(const Graph& graph, const Group& group) {
   const std::int64_t elements = num_elements(matmul.type.shape);
   product.dtype = graph.type(matmul.inputs[0]).dtype;
   product.is_tf32 = matmul.attrs.flag("tf32", false) && product.dtype == f32;
-  product.features = right.back();
-  product.depth = left.back();
-  product.rows = left[left.rank() - 2];
-  if (elements == 0 || product.depth == 0) return std::nullopt;
-  product.batches = elements / (product.rows * product.features);
+  product.n = right.back();
+  product.k = left.back();
+  product.m = left[left.rank() - 2];
+  if (elements == 0 || product.k == 0) return std::nullopt;
+  product.batches = elements / (product.m * product.n);
   product.batch = matmul.type.shape;
   product.batch.erase(product.batch.rank() - 1);
   product.batch.erase(product.batch.rank() - 1);
   product.is_constant = graph.is_constant(matmul.inputs[1]);
-  product.is_shared = num_elements(right) == product.depth * product.features;
+  product.is_shared = num_elements(right) == product.k * product.n;
   if (!is_floating(product.dtype)) return std::nullopt;
   auto code = element_code(graph, product.elementwise, {{product.matmul, "sum"}});
   if (!code) return std::nullopt;
@@ -82,7 +82,7 @@ std::optional<Product> match_normalized_product(const Graph& graph, const Group&
 }
 
 Product with_merged_rows(Product product) {
-  product.rows *= product.batches;
+  product.m *= product.batches;
   product.batches = 1;
   return product;
 }
@@ -90,7 +90,7 @@ Product with_merged_rows(Product product) {
 std::optional<Factor> left_factor(const LaidOutGraph& laid, const Product& product) {
   const ValueId left = product.left;
   Factor factor = Factor::of(laid.layouts[at(left)], left, product.batch);
-  if (product.batches > 1 || product.rows == factor.rows) return factor;
+  if (product.batches > 1 || product.m == factor.rows) return factor;
   // Rows of all batches as those of one: the axes that are left must follow from the row's.
   const Layout& layout = laid.layouts[at(left)];
   std::int64_t step = 1, stride = 0;
@@ -102,8 +102,8 @@ std::optional<Factor> left_factor(const LaidOutGraph& laid, const Product& produ
     if (layout.strides[axis] != stride * step) return std::nullopt;
     step *= extent;
   }
-  if (step != product.rows) return std::nullopt;
-  Factor merged{left, product.rows, factor.depth, stride, factor.depth_stride};
+  if (step != product.m) return std::nullopt;
+  Factor merged{left, product.m, factor.depth, stride, factor.depth_stride};
   merged.offset = factor.offset;
   return merged;
 }
@@ -120,7 +120,7 @@ Factor right_factor(const Layout& layout, ValueId right, const Product& product)
 Source packed_right(const LaidOutGraph& laid, const Product& product, int operand,
                     Lowered& lowered) {
   const ValueId value = laid.graph[product.matmul].inputs[1];
-  const std::int64_t pitch = in_chunks(product.depth);
+  const std::int64_t pitch = in_chunks(product.k);
   lowered.packed.push_back({{operand},
                             "features in rows of " + std::to_string(pitch),
                             [pitch](const std::vector<Tensor>& weights) {

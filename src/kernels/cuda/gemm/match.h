@@ -12,8 +12,8 @@
 
 namespace tensor::cuda {
 
-/// A matmul and elementwise operators on its result: [batches, rows, features], each feature of
-/// each row a sum over `depth`; then, perhaps, row_sums of one of those.
+/// A matmul and elementwise operators on its result: [batches, m, n], each element a sum of k
+/// products; then, perhaps, row_sums of one of those.
 struct Product {
   ValueId matmul = -1;
   ValueId left = -1;                 // the left factor, as it comes to the group
@@ -22,7 +22,7 @@ struct Product {
   ValueId row_sums = -1;             // of one of the writes, which is written, too
   ElementCode code;                  // of one element, from the variable `sum`
   DType dtype = f32;                 // of both factors
-  std::int64_t batches = 1, rows = 1, features = 1, depth = 1;
+  std::int64_t batches = 1, m = 1, n = 1, k = 1;
   bool is_constant = false;  // the right factor
   bool is_shared = false;    // one right factor serves all batches
   bool is_tf32 = false;      // factors of f32 may be rounded to tf32

@@ -51,7 +51,7 @@ class GemmMmaBuilder {
         : group_.schedule.empty()
             ? gemm_tile_schedules(problem, multiplier_, machine_).front()
             : tile_schedule_of(gemm_tile_space(problem, multiplier_, machine_).of(group_.schedule));
-    const std::int64_t elements = product_.batches * product_.rows * product_.features;
+    const std::int64_t elements = product_.batches * product_.m * product_.n;
     is_far_ = elements > INT32_MAX / 2;
     numbers_ = Extents(are_any());
     epilogue_ = epilogue_of(laid_, group_, product_, {}, numbers_);
@@ -107,21 +107,21 @@ class GemmMmaBuilder {
     constexpr int kBand = 8;
     const TileSchedule& s = schedule_;
     const Product& p = product_;
-    const std::int64_t down = ceil_div(p.rows, s.rows), across = ceil_div(p.features, s.columns);
+    const std::int64_t down = ceil_div(p.m, s.rows), across = ceil_div(p.n, s.columns);
     const std::int64_t step = is_plain() ? 16 : 64 / item_size(p.dtype);
-    const std::int64_t together = p.features % 2 == 0 ? 2 : 1;
-    numbers_.number("kRows", p.rows);
-    numbers_.number("kFeatures", p.features);
-    numbers_.number("kSteps", ceil_div(p.depth, step));
+    const std::int64_t together = p.n % 2 == 0 ? 2 : 1;
+    numbers_.number("kRows", p.m);
+    numbers_.number("kFeatures", p.n);
+    numbers_.number("kSteps", ceil_div(p.k, step));
     numbers_.number("kTilesDown", down);
     numbers_.divisor("kTiles", down * across);
     numbers_.divisor("kTilesOfBand", kBand * across);
     numbers_.constant("kBand", kBand);
-    numbers_.number("kPartElements", p.batches * p.rows * p.features);
-    numbers_.divisor("kColumns", p.features / together);
+    numbers_.number("kPartElements", p.batches * p.m * p.n);
+    numbers_.divisor("kColumns", p.n / together);
     numbers_.flag("kIsFar", is_far_);
-    numbers_.flag("kWholeRows", !are_any() && p.rows % s.rows == 0);
-    numbers_.flag("kWholeFeatures", p.features % s.columns == 0);
+    numbers_.flag("kWholeRows", !are_any() && p.m % s.rows == 0);
+    numbers_.flag("kWholeFeatures", p.n % s.columns == 0);
   }
 
   std::string definitions() const {
@@ -132,7 +132,7 @@ class GemmMmaBuilder {
            right_factor_of().struct_text() +
            "struct Schedule {\n  using Left = LeftFactor;\n  using Right = RightFactor;\n" +
            constant_text("kRows", s.rows) + constant_text("kColumns", s.columns) +
-           constant_text("kParts", s.parts) + flag_text("kPairs", product_.features % 2 == 0) +
+           constant_text("kParts", s.parts) + flag_text("kPairs", product_.n % 2 == 0) +
            constant_text(is_plain ? "kThreadsY" : "kWarpsY", s.down) +
            constant_text(is_plain ? "kThreadsX" : "kWarpsX", s.across) +
            constant_text("kStages", s.stages) + flag_text("kWide", machine_.copies_async) +
@@ -173,8 +173,8 @@ class GemmMmaBuilder {
                           epilogue_.arguments.end());
     for (const Extents* numbers : {&std::as_const(numbers_), &left, &right})
       numbers->add_argument(call.arguments);
-    const std::int64_t blocks = ceil_div(product_.rows, s.rows) *
-                                ceil_div(product_.features, s.columns) * product_.batches * s.parts;
+    const std::int64_t blocks =
+        ceil_div(product_.m, s.rows) * ceil_div(product_.n, s.columns) * product_.batches * s.parts;
     std::string what =
         std::string(is_plain ? "gemm_plain_" : "gemm_mma_") +
         (multiplier_ == Multiplier::tf32 ? "tf32" : std::string(name(product_.dtype))) + "_f32_" +
@@ -209,7 +209,7 @@ class GemmMmaBuilder {
                           epilogue_.arguments.end());
     numbers_.add_argument(call.arguments);
     const std::int64_t pairs =
-        product_.batches * product_.rows * product_.features / (product_.features % 2 == 0 ? 2 : 1);
+        product_.batches * product_.m * product_.n / (product_.n % 2 == 0 ? 2 : 1);
     const std::int64_t blocks =
         std::clamp<std::int64_t>(ceil_div(pairs, kThreads), 1, 8 * machine_.device.multiprocessors);
     std::string what = "add_parts_f32_p" + std::to_string(schedule_.parts);
@@ -235,8 +235,8 @@ class GemmMmaBuilder {
 std::optional<Product> fitting(const Graph& graph, const Group& group) {
   auto product = match_product(graph, group);
   if (!product || product->dtype == f64 || product->row_sums >= 0) return std::nullopt;
-  const std::int64_t rows = product->rows * product->batches;
-  if (std::max({rows, product->features, product->depth}) >= INT32_MAX / 2) return std::nullopt;
+  const std::int64_t rows = product->m * product->batches;
+  if (std::max({rows, product->n, product->k}) >= INT32_MAX / 2) return std::nullopt;
   return product;
 }
 

@@ -43,9 +43,8 @@ TimeParts model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, Multipli
   const bool is_plain = multiplier == Multiplier::plain;
   const auto& times = machine.times.gemm_tiles;
   const double block = step_depth(multiplier), item = multiplier == Multiplier::mma ? 2 : 4;
-  const std::int64_t tiles =
-      ceil_div(p.tokens, s.rows) * ceil_div(p.features, s.columns) * p.batches;
-  const std::int64_t steps = ceil_div(ceil_div(p.depth, step_depth(multiplier)), s.parts);
+  const std::int64_t tiles = ceil_div(p.m, s.rows) * ceil_div(p.n, s.columns) * p.batches;
+  const std::int64_t steps = ceil_div(ceil_div(p.k, step_depth(multiplier)), s.parts);
   const std::int64_t blocks = tiles * s.parts, processors = machine.device.multiprocessors;
   const double on_one =
       std::min(static_cast<double>(resident_blocks(s, multiplier, machine)),
@@ -74,13 +73,13 @@ TimeParts model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, Multipli
                             : elements * (times.operations + p.operations) / times.operation_rate +
                                   elements * (p.read_bytes + p.written_bytes) / times.store_rate;
   const double clocks = rounds * (static_cast<double>(steps) * step + times.start_clocks + finish);
-  const double batches = static_cast<double>(p.batches), tokens = static_cast<double>(p.tokens),
-               features = static_cast<double>(p.features), depth = static_cast<double>(p.depth);
-  const double results = batches * tokens * features;
+  const double batches = static_cast<double>(p.batches), m = static_cast<double>(p.m),
+               n = static_cast<double>(p.n), k = static_cast<double>(p.k);
+  const double results = batches * m * n;
   const double own = results * (p.read_bytes + p.written_bytes);
-  const double factors = batches * item * (tokens * depth + features * depth);
+  const double factors = batches * item * (m * k + n * k);
   // Every tile reads its own rows and columns.
-  const double read = static_cast<double>(tiles * (s.rows + s.columns)) * depth * item;
+  const double read = static_cast<double>(tiles * (s.rows + s.columns)) * k * item;
   const double between = s.parts > 1 ? results * 4 * s.parts : 0;
   const double memory = (factors + (s.parts > 1 ? 0 : own)) / machine.memory_gbps / 1e3;
   const double cache = (read + between) / machine.l2_gbps / 1e3;
@@ -96,9 +95,9 @@ std::vector<TileSchedule> gemm_tile_schedules(const GemmProblem& p, Multiplier m
                                               const Machine& machine) {
   const bool is_plain = multiplier == Multiplier::plain;
   std::vector<TileSchedule> candidates;
-  const std::int64_t steps = ceil_div(p.depth, step_depth(multiplier));
+  const std::int64_t steps = ceil_div(p.k, step_depth(multiplier));
   constexpr std::int64_t kMostScratch = 16 << 20;  // bytes, of parts of sums
-  const std::int64_t results = p.batches * p.tokens * p.features * std::int64_t{sizeof(float)};
+  const std::int64_t results = p.batches * p.m * p.n * std::int64_t{sizeof(float)};
   const auto add_all = [&](auto& tiles) {
     for (TileSchedule s : tiles) {
       if (!is_plain && machine.is_short_of_registers && s.rows * s.columns == 128 * 64) continue;

@@ -68,16 +68,15 @@ std::string pointless(const TileSchedule& s, const GemmProblem& p, Multiplier mu
                       const Machine& machine) {
   const int sums = s.rows * s.columns / s.threads(multiplier);
   if (sums < 16) return "more threads than sums to keep them busy";
-  if (s.rows >= 2 * round_up(p.tokens, 16)) return "more rows than the product has";
-  if (s.columns >= 2 * round_up(p.features, 32)) return "more columns than the product has";
-  const std::int64_t steps = ceil_div(p.depth, step_depth(multiplier));
+  if (s.rows >= 2 * round_up(p.m, 16)) return "more rows than the product has";
+  if (s.columns >= 2 * round_up(p.n, 32)) return "more columns than the product has";
+  const std::int64_t steps = ceil_div(p.k, step_depth(multiplier));
   if (s.stages > std::max<std::int64_t>(steps / s.parts, 2)) return "more stages than steps";
   if (s.parts == 1) return {};
   if (steps < 4 * s.parts) return "parts of four steps at least";
-  const std::int64_t results = p.batches * p.tokens * p.features;
+  const std::int64_t results = p.batches * p.m * p.n;
   if (s.parts * results * std::int64_t{sizeof(float)} > kMostScratch) return "too much scratch";
-  const std::int64_t tiles =
-      ceil_div(p.tokens, s.rows) * ceil_div(p.features, s.columns) * p.batches;
+  const std::int64_t tiles = ceil_div(p.m, s.rows) * ceil_div(p.n, s.columns) * p.batches;
   if (tiles >= 2 * machine.device.multiprocessors * resident_blocks(s, multiplier, machine))
     return "there are tiles enough without parts";
   return {};
@@ -97,7 +96,7 @@ Schedule named(const TileSchedule& s, Multiplier multiplier) {
 std::vector<float> features_of(const Schedule& schedule, const GemmProblem& p,
                                Multiplier multiplier, const Machine& machine) {
   const TileSchedule s = tile_schedule_of(schedule);
-  const double item = item_bytes(multiplier), depth = static_cast<double>(p.depth);
+  const double item = item_bytes(multiplier), k = static_cast<double>(p.k);
   Features f = features_of(p, item, machine);
   f.sketch = schedule.sketch;
   f.tile_rows = s.rows, f.tile_columns = s.columns, f.tile_depth = step_depth(multiplier);
@@ -107,12 +106,12 @@ std::vector<float> features_of(const Schedule& schedule, const GemmProblem& p,
   f.shared_bytes = s.stages * item * (s.rows + s.columns) * f.tile_depth;
   f.has_second_kernel = s.parts > 1;
   const auto tiles =
-      static_cast<double>(ceil_div(p.tokens, s.rows) * ceil_div(p.features, s.columns) * p.batches);
+      static_cast<double>(ceil_div(p.m, s.rows) * ceil_div(p.n, s.columns) * p.batches);
   f.blocks = tiles * s.parts;
   f.resident = static_cast<double>(resident_blocks(s, multiplier, machine));
-  f.cache_bytes = tiles * depth * item * (s.rows + s.columns);
+  f.cache_bytes = tiles * k * item * (s.rows + s.columns);
   // Every warp, or thread, reads its own rows and columns.
-  f.operand_bytes = tiles * depth * item * (s.rows * s.across + s.columns * s.down);
+  f.operand_bytes = tiles * k * item * (s.rows * s.across + s.columns * s.down);
   f.time = model_gemm_tiles(p, s, multiplier, machine);
   return f.values();
 }

@@ -23,22 +23,22 @@ EpilogueWork epilogue_work(const Graph& graph, const Group& group, const Element
 }
 
 GemmProblem gemm_problem(const Graph& graph, const Group& group, const Product& product) {
-  const auto& [batches, rows, features] = std::tie(product.batches, product.rows, product.features);
+  const auto& [batches, m, n] = std::tie(product.batches, product.m, product.n);
   const EpilogueWork work =
-      epilogue_work(graph, group, product.code, product.elementwise, batches * rows * features);
+      epilogue_work(graph, group, product.code, product.elementwise, batches * m * n);
   const bool staged = std::any_of(group.writes.begin(), group.writes.end(), [&](ValueId id) {
-    return item_size(graph.type(id).dtype) == 2 && product.features % 8 == 0;
+    return item_size(graph.type(id).dtype) == 2 && product.n % 8 == 0;
   });
   const std::vector<Boxed> pairs = addends(graph, group, product);
   int addend_bytes = 0;
-  if (!pairs.empty() && product.features % 8 == 0) {
+  if (!pairs.empty() && product.n % 8 == 0) {
     const ValueId sum = group.writes[static_cast<std::size_t>(pairs.front().write)];
     addend_bytes = static_cast<int>(item_size(graph.type(sum).dtype));
   }
   return {batches,
-          rows,
-          features,
-          product.depth,
+          m,
+          n,
+          product.k,
           work.read_bytes,
           work.written_bytes,
           work.operations,
@@ -51,8 +51,8 @@ GemmProblem gemm_problem(const Graph& graph, const Group& group, const Product& 
 
 Features features_of(const GemmProblem& p, double item_bytes, const Machine& machine) {
   Features f;
-  f.batches = static_cast<double>(p.batches), f.rows = static_cast<double>(p.tokens);
-  f.columns = static_cast<double>(p.features), f.depth = static_cast<double>(p.depth);
+  f.batches = static_cast<double>(p.batches), f.rows = static_cast<double>(p.m);
+  f.columns = static_cast<double>(p.n), f.depth = static_cast<double>(p.k);
   f.item_bytes = item_bytes;
   f.operations = p.operations, f.read_bytes = p.read_bytes, f.written_bytes = p.written_bytes;
   f.flops = 2 * f.batches * f.rows * f.columns * f.depth;

@@ -8,9 +8,10 @@
 
 namespace tensor::cuda {
 
-/// What the model knows of a product: [batches, tokens, depth] by [batches, features, depth].
+/// What the model knows of a product: [batches, m, k] by [batches, n, k], in layers of a model
+/// tokens by features.
 struct GemmProblem {
-  std::int64_t batches = 1, tokens = 1, features = 1, depth = 1;
+  std::int64_t batches = 1, m = 1, n = 1, k = 1;
   double read_bytes = 0, written_bytes = 0;  // by the epilogue, for each element
   double operations = 0;                     // of the epilogue, for each element
   bool staged = true;

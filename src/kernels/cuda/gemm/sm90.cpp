@@ -88,8 +88,7 @@ class GemmSm90Builder {
 
   // What norm.h makes of the weights.
   Source normalized_right(ValueId right) {
-    const NormalizedWeights form{product_.depth, product_.features, in_chunks(product_.depth),
-                                 product_.dtype};
+    const NormalizedWeights form{product_.k, product_.n, in_chunks(product_.k), product_.dtype};
     const Norm& norm = *product_.norm;
     lowered_.packed.push_back({{operand(right), operand(norm.weight), operand(norm.bias)},
                                "normalized, in rows of " + std::to_string(form.pitch),
@@ -98,7 +97,7 @@ class GemmSm90Builder {
                                }});
     const Pointer packed{Pointer::Base::packed, static_cast<int>(lowered_.packed.size()) - 1, 0};
     corrections_ = {packed.base, packed.index, form.corrections_at()};
-    return {Factor::dense(right, 1, product_.features, product_.depth, form.pitch), packed};
+    return {Factor::dense(right, 1, product_.n, product_.k, form.pitch), packed};
   }
 
   // What is moved in boxes as factors: tokens as rows, features as depth.
@@ -171,8 +170,7 @@ class GemmSm90Builder {
   std::string schedule_text(const GemmSchedule& s, const Epilogue& epilogue, const Source& weights,
                             DType output_type) const {
     // Of any number of tokens the last tile may reach beyond them.
-    const bool has_whole_tokens =
-        !machine_.any_extent && product_.rows % (s.tokens * s.shares) == 0;
+    const bool has_whole_tokens = !machine_.any_extent && product_.m % (s.tokens * s.shares) == 0;
     return "struct Schedule {\n  using Input = " + std::string(device_type(product_.dtype)) +
            ";\n  using Output = " + std::string(device_type(output_type)) + ";\n" +
            constant_text("kTokens", s.tokens) + constant_text("kFeatures", s.features) +
@@ -182,8 +180,8 @@ class GemmSm90Builder {
            flag_text("kTakesTurns", s.takes_turns) + flag_text("kTurned", weights.is_turned) +
            flag_text("kWeightsFirst", product_.is_constant) +
            flag_text("kStaged", boxed_.write >= 0) + flag_text("kAddend", boxed_.load >= 0) +
-           flag_text("kPairs", product_.features % 2 == 0) +
-           flag_text("kWholeFeatures", product_.features % s.features == 0) +
+           flag_text("kPairs", product_.n % 2 == 0) +
+           flag_text("kWholeFeatures", product_.n % s.features == 0) +
            flag_text("kWholeTokens", has_whole_tokens) + constant_text("kSplits", s.splits) +
            constant_text("kShares", s.shares) + flag_text("kReadFirst", reads_first(s, epilogue)) +
            flag_text("kFeatureInputs", has_feature_inputs(epilogue)) +
@@ -193,15 +191,15 @@ class GemmSm90Builder {
 
   void add_problem(const GemmSchedule& s, const Source& weights, const Source& inputs,
                    const Source& outputs, const Source& addends) {
-    const std::int64_t token_tiles = round_up(ceil_div(product_.rows, s.tokens), s.shares);
-    const std::int64_t feature_tiles = ceil_div(product_.features, s.features);
+    const std::int64_t token_tiles = round_up(ceil_div(product_.m, s.tokens), s.shares);
+    const std::int64_t feature_tiles = ceil_div(product_.n, s.features);
     if (product_.norm)
       numbers_.text("static constexpr float kEps = " + literal(product_.norm->eps, f32) + ";");
-    numbers_.number("kTokens", product_.rows);
-    numbers_.number("kFeatures", product_.features);
-    numbers_.number("kDepth", product_.depth);
+    numbers_.number("kTokens", product_.m);
+    numbers_.number("kFeatures", product_.n);
+    numbers_.number("kDepth", product_.k);
     numbers_.number("kBatches", product_.batches);
-    numbers_.number("kSteps", ceil_div(product_.depth, kGemmDepth));
+    numbers_.number("kSteps", ceil_div(product_.k, kGemmDepth));
     numbers_.number("kTokenTiles", token_tiles);
     numbers_.number("kTiles", token_tiles * feature_tiles * product_.batches);
     numbers_.divisor("kTilesOfBatch", token_tiles * feature_tiles);
@@ -257,8 +255,8 @@ std::optional<Product> accepted(const Graph& graph, const Group& group, const Ma
   auto product = match_product(graph, group);
   if (!product) product = match_normalized_product(graph, group);
   if (!product || (product->dtype != f16 && product->dtype != bf16)) return std::nullopt;
-  const std::int64_t rows = product->rows * product->batches;
-  const bool fits_int = std::max({rows, product->features, product->depth}) < INT32_MAX / 2;
+  const std::int64_t rows = product->m * product->batches;
+  const bool fits_int = std::max({rows, product->n, product->k}) < INT32_MAX / 2;
   if (!fits_int) return std::nullopt;
   return product;
 }

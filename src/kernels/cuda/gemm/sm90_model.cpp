@@ -19,7 +19,7 @@ std::int64_t stage_bytes(const GemmSchedule& s) {
 // As many stages as there is room for. With half of the memory the next kernel's block would fit
 // beside, but on an H200 that gained less than stages do.
 void add_stages(GemmSchedule& s, const GemmProblem& p, const Machine& machine) {
-  const std::int64_t steps = ceil_div(p.depth, kGemmDepth);
+  const std::int64_t steps = ceil_div(p.k, kGemmDepth);
   s.stages = 0;
   const std::int64_t room = machine.device.shared_block_bytes - s.needed_shared_bytes(p) - 2048;
   s.stages = static_cast<int>(std::clamp<std::int64_t>(
@@ -40,7 +40,7 @@ std::string GemmSchedule::name() const {
 }
 
 std::int64_t GemmSchedule::tiles(const GemmProblem& p) const {
-  return round_up(ceil_div(p.tokens, tokens), shares) * ceil_div(p.features, features) * p.batches;
+  return round_up(ceil_div(p.m, tokens), shares) * ceil_div(p.n, features) * p.batches;
 }
 
 int GemmSchedule::threads(const GemmProblem& p) const {
@@ -57,7 +57,7 @@ bool GemmSchedule::leaves_room(const GemmProblem& p) const {
 bool GemmSchedule::stages_outputs(const GemmProblem& p) const {
   if (boxes_addend(p)) return true;
   // Of unequal parts of a tile the last block's box would reach into the next tile.
-  return p.staged && (splits * my_columns() == columns() || tokens >= p.tokens);
+  return p.staged && (splits * my_columns() == columns() || tokens >= p.m);
 }
 
 std::int64_t GemmSchedule::needed_shared_bytes(const GemmProblem& p) const {
@@ -110,8 +110,7 @@ std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p)
   }
   if (splits > 1) {
     if (!swapped || takes_turns || shares > 1) return "only features as rows are split";
-    if (splits > 8 || splits > ceil_div(p.depth, kGemmDepth))
-      return "at most 8 splits, each a step";
+    if (splits > 8 || splits > ceil_div(p.k, kGemmDepth)) return "at most 8 splits, each a step";
     if ((splits - 1) * my_columns() >= columns()) return "columns for each of the splits";
   }
   if (shares > 1 && (swapped || features % (8 * shares) != 0 || band % shares != 0 || shares > 2))
@@ -179,10 +178,10 @@ double rounds_of(const GemmProblem& p, const GemmSchedule& s, int processors) {
 
 // Of all operands, each once.
 double bytes_of(const GemmProblem& p) {
-  const double tokens = static_cast<double>(p.tokens), features = static_cast<double>(p.features),
-               depth = static_cast<double>(p.depth);
-  return static_cast<double>(p.batches) * (2 * (tokens * depth + features * depth) +
-                                           tokens * features * (p.read_bytes + p.written_bytes));
+  const double m = static_cast<double>(p.m), n = static_cast<double>(p.n),
+               k = static_cast<double>(p.k);
+  return static_cast<double>(p.batches) *
+         (2 * (m * k + n * k) + m * n * (p.read_bytes + p.written_bytes));
 }
 
 }  // namespace
@@ -190,7 +189,7 @@ double bytes_of(const GemmProblem& p) {
 TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Machine& machine) {
   const auto& times = machine.times.gemm_sm90;
   const double clock_mhz = machine.clock_mhz;
-  const auto steps = static_cast<double>(ceil_div(ceil_div(p.depth, kGemmDepth), s.splits));
+  const auto steps = static_cast<double>(ceil_div(ceil_div(p.k, kGemmDepth), s.splits));
   const double main = steps * clocks_of_step(p, s, machine),
                finish = clocks_of_finish(p, s, machine);
   const double rounds = rounds_of(p, s, machine.device.multiprocessors);
@@ -201,8 +200,8 @@ TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Mac
   const double cached = static_cast<double>(s.tiles(p) * s.splits) * steps * 2 * kGemmDepth *
                         (s.tokens + static_cast<double>(s.features) / s.shares);
   const double cache = cached / machine.l2_gbps / 1e3;
-  const double products = 2e-6 * static_cast<double>(p.batches) * static_cast<double>(p.tokens) *
-                              static_cast<double>(p.features) * static_cast<double>(p.depth) /
+  const double products = 2e-6 * static_cast<double>(p.batches) * static_cast<double>(p.m) *
+                              static_cast<double>(p.n) * static_cast<double>(p.k) /
                               machine.tensor_tflops +
                           times.beside * clocks / clock_mhz;
   return {times.fill_us + std::max({clocks / clock_mhz, products, memory}),
@@ -214,16 +213,15 @@ std::vector<GemmSchedule> gemm_sm90_schedules(const GemmProblem& p, const Machin
   const auto add = [&](GemmSchedule s) {
     add_stages(s, p, machine);
     constexpr int kLeastStages = 4;  // of split tiles: with fewer they wait for memory
-    if (s.splits > 1 &&
-        s.stages < std::min<std::int64_t>(kLeastStages, ceil_div(p.depth, kGemmDepth)))
+    if (s.splits > 1 && s.stages < std::min<std::int64_t>(kLeastStages, ceil_div(p.k, kGemmDepth)))
       return;
     if (s.fault(machine.device.shared_block_bytes, p).empty()) candidates.push_back(s);
   };
   // Features as rows: tokens in equal parts.
-  if (p.tokens <= 2048)
+  if (p.m <= 2048)
     for (int parts = 1; parts <= 32; ++parts) {
-      const std::int64_t tokens = round_up(ceil_div(p.tokens, parts), 8);
-      if (tokens > 256 || tokens * (parts - 1) >= p.tokens) continue;
+      const std::int64_t tokens = round_up(ceil_div(p.m, parts), 8);
+      if (tokens > 256 || tokens * (parts - 1) >= p.m) continue;
       for (const int groups : {1, 2, 3})
         for (const int splits : {1, 2, 3, 4, 6, 8}) {
           // A share of a split tile has eight columns at least, of tokens or not.

@@ -29,7 +29,7 @@ std::optional<Sketch> cooperative(const GemmProblem&, const Machine&) {
 // Every group has tiles of its own, so that one finishes while another multiplies: where blocks
 // have several tiles.
 std::optional<Sketch> turns(const GemmProblem& p, const Machine& machine) {
-  const std::int64_t most = p.batches * ceil_div(p.tokens, 64) * ceil_div(p.features, 64);
+  const std::int64_t most = p.batches * ceil_div(p.m, 64) * ceil_div(p.n, 64);
   if (most <= machine.device.multiprocessors) return std::nullopt;
   return Sketch{"turns",
                 {{"groups", {2, 3}},
@@ -60,9 +60,9 @@ std::vector<int> parts_of(std::int64_t tokens, bool is_split) {
 // Features are the rows, since any multiple of eight tokens fits the columns: for few tokens.
 constexpr std::int64_t kFewTokens = 2048;
 std::optional<Sketch> swapped(const GemmProblem& p, const Machine&) {
-  if (p.tokens > kFewTokens) return std::nullopt;
+  if (p.m > kFewTokens) return std::nullopt;
   return Sketch{"swapped",
-                {{"tokens", parts_of(p.tokens, false)},
+                {{"tokens", parts_of(p.m, false)},
                  {"groups", {1, 2, 3}},
                  {"blocks", {1, 2}},
                  {"stages", kStages},
@@ -71,9 +71,9 @@ std::optional<Sketch> swapped(const GemmProblem& p, const Machine&) {
 
 // The blocks of a cluster share a tile's depth, where there is depth to share.
 std::optional<Sketch> split(const GemmProblem& p, const Machine&) {
-  if (p.tokens > kFewTokens || p.depth < 4 * kGemmDepth) return std::nullopt;
+  if (p.m > kFewTokens || p.k < 4 * kGemmDepth) return std::nullopt;
   return Sketch{"split",
-                {{"tokens", parts_of(p.tokens, true)},
+                {{"tokens", parts_of(p.m, true)},
                  {"groups", {1, 2, 3}},
                  {"splits", {std::begin(kSplits), std::end(kSplits)}},
                  {"stages", kStages},
@@ -83,7 +83,7 @@ std::optional<Sketch> split(const GemmProblem& p, const Machine&) {
 // Two blocks of a cluster read the weights of neighbouring tiles once, where weights lie as the
 // accelerator copies them: those of a constant, which are packed if they do not.
 std::optional<Sketch> shared_weights(const GemmProblem& p, const Machine&) {
-  if (!p.is_constant || p.tokens <= 64) return std::nullopt;
+  if (!p.is_constant || p.m <= 64) return std::nullopt;
   return Sketch{"shared_weights",
                 {{"groups", {1, 2, 3}},
                  {"blocks", {1, 2}},
@@ -124,18 +124,18 @@ int usual_band(const GemmSchedule& s) { return s.features > s.tokens ? 16 : 12; 
 std::string pointless(const GemmSchedule& s, const GemmProblem& p, const Machine& machine) {
   const std::int64_t processors = machine.device.multiprocessors, tiles = s.tiles(p);
   const bool is_one_round = tiles * s.splits <= processors;
-  if (s.stages > std::max<std::int64_t>(ceil_div(p.depth, kGemmDepth), 2))
+  if (s.stages > std::max<std::int64_t>(ceil_div(p.k, kGemmDepth), 2))
     return "more stages than steps";
-  if (s.features > round_up(p.features, 64) || (!s.swapped && s.tokens > round_up(p.tokens, 64)))
+  if (s.features > round_up(p.n, 64) || (!s.swapped && s.tokens > round_up(p.m, 64)))
     return "a side of the tile that the product does not have";
   if (is_late(s) && !is_one_round) return "with several rounds the next kernel is late anyway";
   if (!s.swapped && s.shares == 1 && s.band != usual_band(s)) {
     if (is_one_round) return "the order of tiles matters in several rounds only";
-    if (s.band > ceil_div(p.tokens, s.tokens)) return "a band has tiles of tokens enough";
+    if (s.band > ceil_div(p.m, s.tokens)) return "a band has tiles of tokens enough";
   }
   if (s.takes_turns && tiles <= processors) return "groups take turns with several tiles only";
   if (s.splits > 1 && tiles >= processors) return "there are tiles enough without splits";
-  if (s.splits > 1 && s.tokens > std::max<std::int64_t>(round_up(p.tokens, 8), 8 * s.splits))
+  if (s.splits > 1 && s.tokens > std::max<std::int64_t>(round_up(p.m, 8), 8 * s.splits))
     return "more columns than shares";
   return {};
 }
@@ -158,7 +158,7 @@ std::vector<float> features_of(const Schedule& schedule, const GemmProblem& p,
   f.shared_bytes = static_cast<double>(s.needed_shared_bytes(p));
   f.takes_turns = s.takes_turns, f.starts_late = is_late(s);
   f.blocks = static_cast<double>(s.tiles(p) * s.splits);
-  const double steps = static_cast<double>(ceil_div(p.depth, kGemmDepth) * s.tiles(p));
+  const double steps = static_cast<double>(ceil_div(p.k, kGemmDepth) * s.tiles(p));
   f.cache_bytes = steps * 2 * kGemmDepth * (s.tokens + static_cast<double>(s.features) / s.shares);
   // Every 64 rows read all columns.
   const double row_blocks = (s.swapped ? s.features : s.tokens) / 64.;
