@@ -26,6 +26,12 @@ void declare_run(CLI::App& app, RunOptions& o) {
   app.add_flag("--narrow-residuals", o.narrow_residuals,
                "with --dtype bf16 or f16: store the residual stream in it, too; less exact, faster "
                "on a GPU with many images");
+  app.add_option("--exclude", o.exclude,
+                 "with --dtype i8: what stays f32, by the names that --report has, where * stands "
+                 "for any text (layers.11.*,classifier)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("NAMES");
   app.add_option("--threads", o.threads, "how many threads compute (one a core)")
       ->check(whole_number(1, kMostThreads))
       ->type_name("N");
@@ -66,6 +72,7 @@ void check_run(const RunOptions& o) {
                       : "");
   if (o.narrow_residuals && o.dtype != "bf16" && o.dtype != "f16")
     fail("--narrow-residuals", "needs --dtype bf16", on_gpu ? " or f16" : "", ", got ", o.dtype);
+  if (!o.exclude.empty() && o.dtype != "i8") fail("--exclude", "needs --dtype i8, got ", o.dtype);
   if (o.threads && on_gpu) fail("--threads", "is for the cpu, but --device is ", o.device);
   const std::string dtype = "--dtype " + o.dtype;
   const std::pair<const char*, bool> compiled_only[] = {
@@ -91,6 +98,7 @@ tensor::CompileOptions compile_options(const RunOptions& o,
   const bool is_tf32 = o.dtype == "tf32";
   tensor::CompileOptions how{.device = o.device,
                              .dtype = tensor::parse_dtype(is_tf32 ? "f32" : o.dtype),
+                             .exclude = o.exclude,
                              .threads = static_cast<int>(o.threads.value_or(0)),
                              .tf32 = is_tf32,
                              .narrow_residuals = o.narrow_residuals,

@@ -23,6 +23,7 @@ struct RunOptions {
   std::string device = "cpu", dtype = "f32", profile, plan, sizes, tune, tune_goal, tune_log;
   bool eager = false, report = false, verify = false, info = false, quiet = false;
   bool narrow_residuals = false;
+  std::vector<std::string> exclude;
   std::optional<std::int64_t> threads;
 
   /// Whether something is asked of a compiled run besides its outputs.

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iomanip>
 
+#include "models/common/text.h"
 #include "models/common/tuning.h"
 #include "tensor/text.h"
 #include "tensor/version.h"
@@ -158,6 +159,7 @@ const PlanKey& Session::key() {
           {"device", tensor::Device(options_.device).is_cuda() ? "cuda" : "cpu"},
           {"hidden states", options_.hidden_states ? "yes" : "no"},
           {"model", fingerprint(text, program_.parameters())}};
+  if (!options_.exclude.empty()) key_["exclude"] = joined(options_.exclude, ",");
   return key_;
 }
 

@@ -162,6 +162,15 @@ TEST_P(CompiledCli, EagerAndCompiledSayTheSame) {
   EXPECT_EQ(a[0]["label"].text(), b[0]["label"].text());
 }
 
+TEST_P(CompiledCli, ExcludedProductsStayFloat) {
+  const std::string bytes = on_image({"--dtype", "i8", "--report"}).out;
+  EXPECT_NE(bytes.find("quantized_matmul"), std::string::npos) << bytes;
+  const Outcome excluded = on_image({"--dtype", "i8", "--report", "--exclude", "nothing.*,*"});
+  expect_refused(on_image({"--exclude", "*"}), "--exclude: needs --dtype i8, got f32");
+  EXPECT_NE(excluded.err.find("got exclude \"nothing.*\""), std::string::npos) << excluded.err;
+  EXPECT_EQ(on_image({"--dtype", "i8", "--exclude", "*"}).out, on_image({}).out);
+}
+
 // ---- Options that are wrong, or do not go together
 
 TEST_P(CompiledCli, WrongValuesAreRefused) {
