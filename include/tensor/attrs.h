@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstdint>
 #include <iosfwd>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -45,14 +46,14 @@ class AttrValue {
 
 TENSOR_API std::ostream& operator<<(std::ostream& out, const AttrValue& value);
 
-/// An ordered list of name = value. Every getter throws UserError that names the attribute when it
-/// is absent (and has no default) or of another type; None counts as absent. Integers are accepted
-/// where a number is wanted.
+/// An ordered list of name = value, which copies share until one is changed. Every getter throws
+/// UserError that names the attribute when it is absent (and has no default) or of another type;
+/// None counts as absent. Integers are accepted where a number is wanted.
 class TENSOR_API Attrs {
  public:
   using Entry = std::pair<std::string, AttrValue>;
   Attrs() = default;
-  Attrs(std::initializer_list<Entry> entries) : entries_(entries) {}
+  Attrs(std::initializer_list<Entry> entries);
 
   bool has(std::string_view name) const;
   void set(std::string name, AttrValue value);
@@ -71,12 +72,14 @@ class TENSOR_API Attrs {
   Dims dims(std::string_view name) const { return Dims(ints(name)); }
   DType dtype(std::string_view name) const { return parse_dtype(text(name)); }
 
-  const std::vector<Entry>& entries() const { return entries_; }
-  friend bool operator==(const Attrs&, const Attrs&) = default;
+  const std::vector<Entry>& entries() const;
+  friend bool operator==(const Attrs& a, const Attrs& b) {
+    return a.entries_ == b.entries_ || a.entries() == b.entries();
+  }
 
  private:
   const AttrValue* find(std::string_view name) const;
-  std::vector<Entry> entries_;
+  std::shared_ptr<const std::vector<Entry>> entries_;  // null: none
 };
 
 /// Prints "axis=-1, keepdims=true".

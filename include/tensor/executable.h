@@ -39,8 +39,8 @@ struct DeviceMemory {
   /// and those that share with it (Sharing).
   std::int64_t arena = 0;
   std::int64_t other = 0;  ///< copies of inputs and outputs that are on the host
-  /// Of weights and arena, what stays when this executable goes: others that share hold it, too, or
-  /// on the host the function itself.
+  /// What stays when this executable goes: others that share hold it, too, or on the host the
+  /// function itself.
   std::int64_t shared = 0;
   std::int64_t total() const { return weights + arena + other; }
   std::int64_t own() const { return total() - shared; }

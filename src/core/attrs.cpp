@@ -58,21 +58,30 @@ namespace {
 
 }  // namespace
 
-const AttrValue* Attrs::find(std::string_view name) const {
-  const auto entry = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const Entry& e) { return e.first == name; });
-  return entry == entries_.end() || entry->second.is_none() ? nullptr : &entry->second;
+Attrs::Attrs(std::initializer_list<Entry> entries) {
+  if (entries.size() > 0) entries_ = std::make_shared<const std::vector<Entry>>(entries);
 }
 
+const std::vector<Attrs::Entry>& Attrs::entries() const {
+  static const std::vector<Entry> none;
+  return entries_ ? *entries_ : none;
+}
+
+const AttrValue* Attrs::find(std::string_view name) const {
+  const auto& all = entries();
+  const auto entry = std::ranges::find(all, name, &Entry::first);
+  return entry == all.end() || entry->second.is_none() ? nullptr : &entry->second;
+}
 bool Attrs::has(std::string_view name) const { return find(name) != nullptr; }
 
 void Attrs::set(std::string name, AttrValue value) {
-  for (Entry& entry : entries_)
-    if (entry.first == name) {
-      entry.second = std::move(value);
-      return;
-    }
-  entries_.emplace_back(std::move(name), std::move(value));
+  std::vector<Entry> changed = entries();
+  const auto entry = std::ranges::find(changed, name, &Entry::first);
+  if (entry == changed.end())
+    changed.emplace_back(std::move(name), std::move(value));
+  else
+    entry->second = std::move(value);
+  entries_ = std::make_shared<const std::vector<Entry>>(std::move(changed));
 }
 
 bool Attrs::flag(std::string_view name) const {

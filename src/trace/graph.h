@@ -36,6 +36,8 @@ class Graph {
  public:
   ValueId add_input(TensorType type, std::string where = {});
   ValueId add_constant(const Tensor& value, std::string where = {});
+  /// Room for so many nodes.
+  void reserve(ValueId nodes) { nodes_.reserve(at(nodes)); }
   /// Infers the type as `apply_op` does.
   ValueId add(Op op, std::vector<ValueId> inputs, Attrs attrs = {}, std::string where = {});
   void set_outputs(std::vector<ValueId> outputs);

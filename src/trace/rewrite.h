@@ -13,6 +13,7 @@ class Rewriter {
   explicit Rewriter(const Graph& from)
       : from_(from), map_(static_cast<std::size_t>(from.size()), -1) {
     to_.derive_with(from.derived());
+    to_.reserve(from.size());
   }
 
   const Graph& from() const { return from_; }
