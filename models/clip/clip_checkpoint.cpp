@@ -24,7 +24,7 @@ const KnownSettings& known_settings() {
   return kKnown;
 }
 
-/// Of a folder with both towers: what is beside "vision_config".
+/// What a folder with both towers has beside "vision_config".
 const KnownSettings& known_of_both() {
   static const KnownSettings kKnown = {
       .used = {"model_type", "vision_config", "vision_config_dict", "projection_dim", "id2label",

@@ -15,8 +15,8 @@ class Features {
   /// UserError if the file is one of the images.
   Features(const std::string& path, const std::vector<std::string>& images);
 
-  /// Of the next image, each [1, ...]. UserError where they are not like those of the images
-  /// before.
+  /// Takes those of the next image, each [1, ...]. UserError where they are not like those of the
+  /// images before.
   void add(const tensor::nn::StateDict& features);
   void save() const;
 

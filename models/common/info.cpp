@@ -71,6 +71,13 @@ std::string mebibytes(std::int64_t elements) {
 
 }  // namespace
 
+void add_head(Info& info, tensor::nn::LayerNorm& norm, tensor::nn::Linear& classifier) {
+  using tensor::nn::parameter_count;
+  info.rows.push_back({"norm", 1, parameter_count(norm), 0});
+  if (classifier.weight.defined())
+    info.rows.push_back({"classifier", 1, parameter_count(classifier), classifier.weight.size()});
+}
+
 void print_info(std::ostream& out, const Info& info) {
   int part = 5;
   for (const InfoRow& row : info.rows) part = std::max(part, static_cast<int>(row.part.size()));

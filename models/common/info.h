@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/common/preprocess.h"
+#include "tensor/nn.h"
 #include "tensor/shape.h"
 
 namespace models {
@@ -37,12 +38,15 @@ std::int64_t conv2d_macs(const tensor::Shape& kernel, std::int64_t out_h, std::i
 /// Of q · kᵀ and scores · v over `width` features in all heads.
 std::int64_t attention_macs(std::int64_t queries, std::int64_t keys, std::int64_t width);
 
-/// Of a layer of attention and an MLP whose matrices have so many weights in all.
+/// Multiply-adds of a layer of attention and an MLP whose matrices have so many weights in all.
 std::int64_t transformer_macs(std::int64_t tokens, std::int64_t width, std::int64_t mlp_weights);
 /// Elements alive at once in such a layer: x and its norm, and either queries, keys and values with
 /// two copies of the scores, or the MLP's inner features before and after the activation.
 std::int64_t transformer_peak(std::int64_t tokens, std::int64_t width, std::int64_t heads,
                               std::int64_t inner);
+
+/// Adds the rows of the last norm and, where there is one, of the classifier.
+void add_head(Info& info, tensor::nn::LayerNorm& norm, tensor::nn::Linear& classifier);
 
 /// A table with totals and memory in MiB (f32).
 void print_info(std::ostream& out, const Info& info);

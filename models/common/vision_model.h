@@ -45,13 +45,13 @@ struct VisionModel {
   std::vector<std::string> labels = {};  // of the classes; empty without any
   Scores scores = Scores::softmax;       // of a classifier
 
-  // Of a segmenter:
+  // What follows is that of a segmenter.
   std::vector<Color> colors = {};  // of the classes
   std::int64_t stride = 1;         // how many pixels, in either direction, have one row of logits
   std::int64_t window = 0;  // the side of the squares that pictures are cut to; 0: they are not
   bool is_window_least = false;  // whether smaller images are refused
 
-  /// Of a module that takes pixels and an observer, with the module's parameters.
+  /// The model that a module of pixels and an observer is, with the module's parameters.
   template <class Module>
   static VisionModel of(Module module) {
     const auto held = std::make_shared<Module>(std::move(module));
@@ -76,7 +76,7 @@ void check_pixels(const tensor::Tensor& pixels, std::int64_t channels, Size leas
 
 /// The patches [B, C, h, w] of an image in rows: [B, h w, C].
 tensor::Tensor as_tokens(const tensor::Tensor& map);
-/// The other way.
+/// The map that such rows are of.
 tensor::Tensor as_map(const tensor::Tensor& tokens, Size grid);
 
 }  // namespace models

@@ -96,12 +96,10 @@ Info describe(const std::string& name, Dinov2& model) {
                                                  first.in.weight.size() + first.out.weight.size());
   Info info{.model = name,
             .input = shape_text(kernel[1], model.image),
-            .rows = {embeddings, layers, {"norm", 1, nn::parameter_count(model.norm), 0}},
+            .rows = {embeddings, layers},
             .peak_activations = transformer_peak(tokens, kernel[0], first.attention.heads,
                                                  first.in.weight.shape(0))};
-  if (model.classifier.weight.defined())
-    info.rows.push_back(
-        {"classifier", 1, nn::parameter_count(model.classifier), model.classifier.weight.size()});
+  add_head(info, model.norm, model.classifier);
   return info;
 }
 

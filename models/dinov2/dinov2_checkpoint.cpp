@@ -36,7 +36,7 @@ Dinov2Config read_config(const Checkpoint& checkpoint) {
   const auto inner =
       static_cast<std::int64_t>(ratio_setting(json, "mlp_ratio", 4) * static_cast<double>(c.width));
   c.is_gated = json.boolean("use_swiglu_ffn", false);
-  // Of a gated MLP two thirds, rounded up to eights.
+  // A gated MLP has two thirds of them, rounded up to eights.
   const auto two_thirds = static_cast<std::int64_t>(static_cast<double>(inner) * 2 / 3);
   c.mlp = c.is_gated ? (two_thirds + 7) / 8 * 8 : inner;
   c.channels = positive_setting(json, "num_channels", c.channels);

@@ -23,7 +23,7 @@ struct Dinov3Config {
 /// What turns the features of a head, f32 [tokens, features of a head] each.
 struct Rotation {
   tensor::Tensor cosines, sines;
-  /// Of `before` tokens that stand nowhere, and of the patches of a grid.
+  /// The rotation of `before` tokens that stand nowhere, and of the patches of a grid.
   static Rotation of(std::int64_t before, Size grid, std::int64_t features, double theta);
   /// x [B, heads, tokens, features].
   tensor::Tensor operator()(const tensor::Tensor& x) const;

@@ -10,7 +10,7 @@ namespace models::setr {
 /// normalisations do not count as parameters.
 Info describe(Setr& net, const std::string& model, Size window);
 
-/// For the program. `scale` is in place of that of the preprocessing.
+/// The model as the program takes it. `scale` is in place of that of the preprocessing.
 VisionModel vision_model(Setr net, const std::vector<std::string>& names,
                          const std::vector<Color>& colors, SetrPreprocessing preprocessing,
                          const std::optional<SizeRule>& scale);

@@ -201,10 +201,7 @@ Info describe(const std::string& name, Swin& model) {
     }
     info.rows.push_back(row);
   }
-  info.rows.push_back({"norm", 1, nn::parameter_count(model.norm), 0});
-  if (model.classifier.weight.defined())
-    info.rows.push_back(
-        {"classifier", 1, nn::parameter_count(model.classifier), model.classifier.weight.size()});
+  add_head(info, model.norm, model.classifier);
   return info;
 }
 

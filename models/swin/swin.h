@@ -42,7 +42,7 @@ struct SwinBlock {
   }
 
  private:
-  /// Of x that was moved on by so many pixels.
+  /// The attention of x that was moved on by so many pixels.
   tensor::Tensor attend(const tensor::Tensor& x, std::int64_t shifted) const;
 };
 

@@ -31,10 +31,7 @@ Info describe(const std::string& name, Vit& model, const VitConfig& c) {
   std::int64_t in_layers = 0;
   for (VitLayer& each : model.layers) in_layers += parameter_count(each);
   info.rows.push_back({"layers", c.layers, in_layers, c.layers * layer});
-  info.rows.push_back({"norm", 1, parameter_count(model.norm), 0});
-  if (c.classes > 0)
-    info.rows.push_back(
-        {"classifier", 1, parameter_count(model.classifier), linear_macs(1, c.width, c.classes)});
+  add_head(info, model.norm, model.classifier);
   if (c.pooler > 0)
     info.rows.push_back(
         {"pooler", 1, parameter_count(model.pooler), linear_macs(1, c.width, c.pooler)});

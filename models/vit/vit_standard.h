@@ -18,7 +18,7 @@ VitConfig standard_config(const std::string& name);
 /// Parameters and multiply-adds by part.
 Info describe(const std::string& name, Vit& model, const VitConfig& config);
 
-/// For the programs.
+/// The model as the programs take it.
 VisionModel vision_model(LoadedVit vit);
 
 }  // namespace models::vit

@@ -65,6 +65,13 @@ wide=$(xargs grep -nE '^.{101,}' <<<"$sources" | grep -vE 'https?://|R"')
 unfinished=$(xargs grep -nwE 'TODO|FIXME|XXX' <<<"$sources")
 [ -z "$unfinished" ] || complain "unfinished:" "$unfinished"
 
+# CI draws a part of these. OpenCV's is built only where OpenCV is.
+programs=$({ sed -nE 's/^foreach\(area (core .*)\)$/\1/p' tests/CMakeLists.txt | tr ' ' '\n' | sed 's/$/_tests/'
+             grep -rhoE '(tensor_test|add_executable)\([a-z]+_tests' tests --include=CMakeLists.txt | sed 's/.*(//'; } |
+           grep -v opencv_tests | sort -u)
+undrawn=$(for program in $programs; do grep -qw "$program" scripts/test || echo "$program"; done)
+[ -z "$undrawn" ] || complain "in no quarter of scripts/test:" "$undrawn"
+
 # Not the templates: a space more or less would make them other kernels in the eyes of the logs that ship.
 if command -v clang-format-14 >/dev/null; then
   unformatted=$(grep -v '^src/kernels/cuda/templates/' <<<"$sources" | xargs clang-format-14 --dry-run -Werror 2>&1 |

@@ -10,7 +10,8 @@
 
 namespace golden {
 
-/// Of a folder's name: "vit_hf", "detr_original", "segformer". What is no other program's is vit's.
+/// The program of a folder by its name: "vit_hf", "detr_original", "segformer". What is no other
+/// program's is vit's.
 inline std::unique_ptr<models::Program> program_of(const std::string& name) {
   if (name.starts_with("detr")) return std::make_unique<models::detr::DetrProgram>();
   if (name.starts_with("setr") || name.starts_with("segformer"))
