@@ -90,6 +90,18 @@ double terms_of(const Graph& graph, const Node& node) {
   }
 }
 
+/// The median of what elements are off by, squared and relative to their values, squared; 0 without any.
+double median_relative(const std::vector<double>& square, const std::vector<double>& values) {
+  std::vector<double> relative;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (std::isfinite(values[i]) && values[i] != 0)
+      relative.push_back(square[i] / (values[i] * values[i]));
+  if (relative.empty()) return 0;
+  const auto middle = relative.begin() + static_cast<std::ptrdiff_t>(relative.size() / 2);
+  std::nth_element(relative.begin(), middle, relative.end());
+  return *middle;
+}
+
 /// A graph's values in float64; with `random`, shaken as rounding would.
 std::vector<Tensor> in_float64(const Graph& graph, const std::map<ValueId, Tensor>& inputs,
                                std::mt19937* random) {
@@ -275,10 +287,16 @@ const std::map<ValueId, GroupCase::Reference>& GroupCase::reference() {
     double mean = 0;
     for (const double x : square) mean += x / static_cast<double>(square.size());
     const double least = dtype == f16 ? 0x1p-24 : 0x1p-149;  // the distance of subnormal numbers
-    for (std::size_t i = 0; i < r.values.size(); ++i)
-      r.bounds.push_back(is_floating(dtype) ? unit_of(dtype) * std::abs(r.values[i]) + least +
-                                                  8 * std::sqrt(square[i] + mean)
-                                            : 0);
+    // Few samples may all fall near an element's exact value: what elements are mostly off by,
+    // and what they are in relation to their size, stand in for more of them.
+    const double relative = median_relative(square, r.values);
+    for (std::size_t i = 0; i < r.values.size(); ++i) {
+      const double value = std::isfinite(r.values[i]) ? std::abs(r.values[i]) : 0;
+      r.bounds.push_back(is_floating(dtype)
+                             ? unit_of(dtype) * value + least +
+                                   8 * std::sqrt(square[i] + mean + relative * value * value)
+                             : 0);
+    }
   }
   return reference_;
 }
