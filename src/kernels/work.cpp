@@ -21,9 +21,6 @@ double flops_of(const Graph& graph, ValueId id) {
     case Op::conv2d:
       return 2 * out *
              static_cast<double>(num_elements(shape(1)) / std::max<std::int64_t>(shape(1)[0], 1));
-    case Op::conv_transpose2d:
-      return 2 * elements(graph.type(node.inputs[0])) *
-             static_cast<double>(num_elements(shape(1)) / std::max<std::int64_t>(shape(1)[0], 1));
     default:
       return std::max(out, elements(graph.type(node.inputs[0])));
   }

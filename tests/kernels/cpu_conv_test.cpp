@@ -97,29 +97,6 @@ TEST(Conv, Epilogues) {
   EXPECT_GE(residuals, 20);
 }
 
-TEST(Conv, Transposed) {
-  if (!has_conv()) GTEST_SKIP() << "built without oneDNN";
-  for (int round = 0; round < 40; ++round) {
-    const std::int64_t groups = pick(3) ? 1 : 2, in = groups * (1 + pick(9)), out = 1 + pick(9),
-                       stride = 1 + pick(3);
-    const Tensor weight = normal({in, out, 2 + pick(3), 2 + pick(3)});
-    tn::ConvTranspose2dOptions options;
-    options.stride = stride;
-    options.padding = pick(2);
-    options.output_padding = stride > 1 ? pick(static_cast<int>(stride)) : 0;
-    options.groups = groups;
-    const Tensor bias = pick(2) ? normal({out * groups}) : Tensor();
-    const GroupRun run = run_group(
-        "conv",
-        [&](const Tensors& t) -> Tensors {
-          return {tn::conv_transpose2d(t[0], weight, bias, options)};
-        },
-        {normal({1 + pick(2), in, 3 + pick(8), 3 + pick(8)})}, &random_engine());
-    expect_close(run, kF32, 8 * std::sqrt(static_cast<double>(in * 16)));
-    if (HasFailure()) FAIL() << "round " << round;
-  }
-}
-
 TEST(Conv, Declines) {
   if (!has_conv()) GTEST_SKIP() << "built without oneDNN";
   const Tensor x = normal({1, 3, 8, 8}), w = normal({4, 3, 3, 3}), row = normal({6});

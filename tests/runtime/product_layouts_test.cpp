@@ -47,6 +47,29 @@ TEST(ProductLayouts, AsManyAxesAsTensorsHave) {
                   {whole(random, shape), whole(random, shape)});
 }
 
+TEST(ProductLayouts, TransposedConvolutionsOfAnyStride) {
+  tn::Generator random(tn::check::seed());
+  const Tensor x = whole(random, {2, 6, 5, 7});
+  for (const std::int64_t stride : {1, 2, 3})
+    for (const std::int64_t groups : {1, 2, 6}) {
+      const tn::ConvTranspose2dOptions options{.stride = {stride, 2},
+                                               .padding = 1,
+                                               .output_padding = {stride - 1, 1},
+                                               .groups = groups};
+      const Tensor weight = whole(random, {6, 24 / groups, 3, 2}), more = whole(random, {24});
+      expect_compiled(
+          [&](const Tensors& in) {
+            return Tensors{tn::relu(tn::conv_transpose2d(in[0], weight, more, options)) * 2};
+          },
+          {x});
+      expect_compiled(
+          [&](const Tensors& in) {
+            return Tensors{tn::conv_transpose2d(in[0], in[1], {}, options)};
+          },
+          {x, weight});
+    }
+}
+
 TEST(ProductLayouts, LongEpilogues) {
   tn::Generator random(tn::check::seed());
   Tensors inputs = {whole(random, {5, 6}), whole(random, {6, 4})};

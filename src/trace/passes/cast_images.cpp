@@ -8,9 +8,7 @@
 namespace tensor {
 namespace {
 
-bool is_convolution(const Graph& graph, ValueId id) {
-  return graph.is_op(id, Op::conv2d) || graph.is_op(id, Op::conv_transpose2d);
-}
+bool is_convolution(const Graph& graph, ValueId id) { return graph.is_op(id, Op::conv2d); }
 
 // What makes an image of images and works as well on the narrow type: windows over one of them and
 // parts side by side.

@@ -6,6 +6,7 @@
 #include "src/trace/passes/fold_scale.h"
 #include "src/trace/passes/pixel_products.h"
 #include "src/trace/passes/simplify.h"
+#include "src/trace/passes/transposed_convs.h"
 #include "src/trace/passes/trim.h"
 
 namespace tensor {
@@ -18,6 +19,7 @@ std::vector<Pass> passes_for(const Precision& precision,
                               {"trim", trim},
                               {"simplify", simplify},
                               {"fold_scale", fold_scale},
+                              {"transposed_convs", transposed_convs},
                               {"pixel_products", pixel_products}};
   if (precision.tf32) passes.push_back({"round", round_products});
   if (precision.eight_bits) {

@@ -104,8 +104,7 @@ Tensor sums_of_columns(const Tensor& strips, std::int64_t columns) {
 // ---- Which products.
 
 bool is_by_constant(const Graph& graph, ValueId id) {
-  return (graph.is_op(id, Op::matmul) || graph.is_op(id, Op::conv2d) ||
-          graph.is_op(id, Op::conv_transpose2d)) &&
+  return (graph.is_op(id, Op::matmul) || graph.is_op(id, Op::conv2d)) &&
          graph.is_constant(graph[id].inputs[1]);
 }
 

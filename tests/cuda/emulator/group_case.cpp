@@ -77,8 +77,7 @@ double terms_of(const Graph& graph, const Node& node) {
       const Shape& left = graph.type(node.inputs[0]).shape;
       return static_cast<double>(left[left.rank() - 1]);
     }
-    case Op::conv2d:
-    case Op::conv_transpose2d: {
+    case Op::conv2d: {
       const Shape& weights = graph.type(node.inputs[1]).shape;
       return size(node.inputs[1]) / static_cast<double>(std::max<std::int64_t>(weights[0], 1));
     }

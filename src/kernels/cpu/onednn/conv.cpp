@@ -42,24 +42,20 @@ memory::desc describe_channels(DType dtype, std::int64_t channels) {
 
 // [outputs, inputs, h, w], or [groups, outputs, inputs, h, w] a group.
 memory::desc describe_weights(const Graph& graph, const Node& node, const Layout& w) {
-  const bool is_transpose = node.op == Op::conv_transpose2d;
-  const std::int64_t groups = node.attrs.integer("groups");
-  const int in = is_transpose ? 0 : 1, out = is_transpose ? 1 : 0;
-  const std::int64_t inputs = is_transpose ? w.shape[0] / groups : w.shape[1];
-  const std::int64_t outputs = is_transpose ? w.shape[1] : w.shape[0] / groups;
-  Shape shape{outputs, inputs, w.shape[2], w.shape[3]};
-  Strides strides{w.strides[out], w.strides[in], w.strides[2], w.strides[3]};
+  const std::int64_t groups = node.attrs.integer("groups"), outputs = w.shape[0] / groups;
+  Shape shape{outputs, w.shape[1], w.shape[2], w.shape[3]};
+  Strides strides = w.strides;
   if (groups > 1) {
     shape.insert(0, groups);
-    strides.insert(0, w.strides[0] * (is_transpose ? inputs : outputs));
+    strides.insert(0, w.strides[0] * outputs);
   }
   return describe(graph.type(node.inputs[1]).dtype, shape, with_outer_units(shape, strides));
 }
 
-// What either kind of primitive is made from. Constant weights leave their layout to the primitive.
+// What the primitive is made from. Constant weights leave their layout to the primitive.
 struct Problem {
   memory::desc x, weights, bias, out;
-  memory::dims stride, dilates, left, right;
+  memory::dims stride, dilates, padding;
   dnnl::primitive_attr attributes;
 };
 
@@ -78,35 +74,26 @@ Problem problem_of(const Graph& graph, const Anchored& anchored, const Layout& w
     p.weights = {p.weights.dims(), p.weights.data_type(), memory::format_tag::any};
   if (node.inputs.size() > 2)
     p.bias = describe(graph.type(node.inputs[2]).dtype, {node.type.shape[1]}, {1});
-  const Pair dilation = pair("dilation"), padding = pair("padding");
+  const Pair dilation = pair("dilation");
   p.stride = both(pair("stride"));
   p.dilates = {dilation.h - 1, dilation.w - 1};
-  p.left = p.right = both(padding);
-  if (node.op == Op::conv_transpose2d) {
-    const Pair extra = pair("output_padding");
-    p.right = {padding.h - extra.h, padding.w - extra.w};
-  }
+  p.padding = both(pair("padding"));
   p.attributes.set_post_ops(post_ops);
   p.attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   return p;
 }
 
-// convolution_forward or deconvolution_forward.
-template <class Primitive>
-typename Primitive::primitive_desc primitive_desc_of(const Problem& p, dnnl::algorithm method) {
+using Convolution = dnnl::convolution_forward;
+
+Convolution::primitive_desc primitive_desc_of(const Problem& p) {
   const auto kind = dnnl::prop_kind::forward_inference;
+  const auto method = dnnl::algorithm::convolution_direct;
   const auto desc = p.bias.data.ndims > 0
-                        ? typename Primitive::desc(kind, method, p.x, p.weights, p.bias, p.out,
-                                                   p.stride, p.dilates, p.left, p.right)
-                        : typename Primitive::desc(kind, method, p.x, p.weights, p.out, p.stride,
-                                                   p.dilates, p.left, p.right);
+                        ? Convolution::desc(kind, method, p.x, p.weights, p.bias, p.out, p.stride,
+                                            p.dilates, p.padding, p.padding)
+                        : Convolution::desc(kind, method, p.x, p.weights, p.out, p.stride,
+                                            p.dilates, p.padding, p.padding);
   return {desc, p.attributes, cpu_engine()};
-}
-dnnl::convolution_forward::primitive_desc direct_desc(const Problem& p) {
-  return primitive_desc_of<dnnl::convolution_forward>(p, dnnl::algorithm::convolution_direct);
-}
-dnnl::deconvolution_forward::primitive_desc transposed_desc(const Problem& p) {
-  return primitive_desc_of<dnnl::deconvolution_forward>(p, dnnl::algorithm::deconvolution_direct);
 }
 
 // How the primitive sees the images: as they lie, copied to blocks of channels and back, or without
@@ -180,22 +167,17 @@ Forms forms_of(const Graph& graph, const Anchored& anchored, const Problem& usua
   if (node.op != Op::conv2d || has_operands || !graph.is_constant(node.inputs[1])) return forms;
   if (name.find("avx512") != std::string_view::npos) forms.block = 16;
   const Shape &weight = graph.type(node.inputs[1]).shape, &in = graph.type(node.inputs[0]).shape;
-  if (weight[2] * weight[3] == 1 && usual.left == memory::dims{0, 0} &&
+  if (weight[2] * weight[3] == 1 && usual.padding == memory::dims{0, 0} &&
       usual.stride != memory::dims{1, 1})
     forms.all.push_back(Form::nth_pixels);
   else if (in[1] % forms.block == 0 && node.type.shape[1] % forms.block == 0 &&
            node.attrs.integer("groups") == 1)
     forms.all.push_back(Form::blocks_of_channels);
   std::erase_if(forms.all, [&](Form form) {
-    return !has([&] { direct_desc(in_form(usual, form, forms.block)); });
+    return !has([&] { primitive_desc_of(in_form(usual, form, forms.block)); });
   });
   if (name == "jit:avx2") std::reverse(forms.all.begin(), forms.all.end());
   return forms;
-}
-
-// Empty for a transposed convolution, which has one form.
-std::string implementation_of(const Node& node, const Problem& problem) {
-  return node.op == Op::conv2d ? direct_desc(problem).impl_info_str() : "";
 }
 
 // What the schedule names, or level 0's.
@@ -224,16 +206,14 @@ class ConvBuilder {
     arguments_.insert(arguments_.end(), post.arguments.begin(), post.arguments.end());
     Problem problem = problem_of(laid_.graph, anchored_, layout(weight), post.ops);
     const Forms forms =
-        forms_of(laid_.graph, anchored_, problem, implementation_of(node_, problem));
+        forms_of(laid_.graph, anchored_, problem, primitive_desc_of(problem).impl_info_str());
     const Form form = form_of(forms, group_.schedule);
     const std::int64_t block = forms.block;
     problem = in_form(std::move(problem), form, block);
     if (form != Form::channels_last) arguments_.front() = reshaped(form, block, problem);
     arguments_.push_back({DNNL_ARG_DST, group_.reads.size(), problem.out});
 
-    auto kernel = node_.op == Op::conv2d
-                      ? kernel_of<dnnl::convolution_forward>(direct_desc(problem))
-                      : kernel_of<dnnl::deconvolution_forward>(transposed_desc(problem));
+    auto kernel = kernel_of(primitive_desc_of(problem));
     kernel->pack_first(std::move(packings_));
     if (form == Form::blocks_of_channels)
       kernel->unpack_last(
@@ -307,9 +287,8 @@ class ConvBuilder {
     return result;
   }
 
-  template <class Primitive>
-  std::unique_ptr<OnednnKernel> kernel_of(const typename Primitive::primitive_desc& desc) {
-    auto kernel = std::make_unique<OnednnKernel>(Primitive(desc), std::move(arguments_),
+  std::unique_ptr<OnednnKernel> kernel_of(const Convolution::primitive_desc& desc) {
+    auto kernel = std::make_unique<OnednnKernel>(Convolution(desc), std::move(arguments_),
                                                  desc.scratchpad_desc(),
                                                  std::string("onednn ") + desc.impl_info_str());
     const ValueId weight = node_.inputs[1];
@@ -329,13 +308,6 @@ class ConvBuilder {
   std::vector<Packing> packings_;
 };
 
-std::optional<Anchored> match(const Graph& graph, const Group& group) {
-  if (auto direct = match_anchored(graph, group, Op::conv2d)) return direct;
-  auto transposed = match_anchored(graph, group, Op::conv_transpose2d);
-  // oneDNN 2.6 has no post-operations for all of these.
-  return transposed && transposed->steps.empty() ? transposed : std::nullopt;
-}
-
 // What oneDNN would choose: the share of the peak that it reaches, and the forms that images may
 // have. nullopt when it has none, or would choose a wrong one: its convolution through a matrix
 // product takes a residual in channels-last order for another element (2.6.3).
@@ -347,11 +319,6 @@ std::optional<Choice> choice_of_onednn(const LaidOutGraph& laid, const Anchored&
   const Graph& graph = laid.graph;
   const Node& node = graph[anchored.anchor];
   const Layout& weights = laid.layouts[at(node.inputs[1])];
-  if (node.op == Op::conv_transpose2d) {
-    if (!has([&] { transposed_desc(problem_of(graph, anchored, weights, {})); }))
-      return std::nullopt;
-    return Choice{};
-  }
   try {
     bool has_residual = false;
     const PostOps post = post_ops_of(anchored.steps, [&](ValueId id) -> Argument {
@@ -363,7 +330,7 @@ std::optional<Choice> choice_of_onednn(const LaidOutGraph& laid, const Anchored&
                     : describe_channels(type.dtype, node.type.shape[1])};
     });
     const Problem problem = problem_of(graph, anchored, weights, post.ops);
-    const std::string name = implementation_of(node, problem);
+    const std::string name = primitive_desc_of(problem).impl_info_str();
     const bool is_reference = name.find("ref") != std::string::npos;
     const bool is_product = name.find("gemm") != std::string::npos;
     if (is_product && has_residual && !is_reference) return std::nullopt;
@@ -430,7 +397,7 @@ Space space_of(const Forms& forms, const Work& work, const Machine& machine,
 
 std::optional<Implementation> consider_conv(const Isolated& alone, const Machine& machine) {
   const Graph& graph = alone.laid.graph;
-  const auto anchored = match(graph, alone.group);
+  const auto anchored = match_anchored(graph, alone.group, Op::conv2d);
   if (!anchored || !fits(graph, alone.group, *anchored, machine)) return std::nullopt;
   const ThreadLimit limit(machine.threads);
   const auto chosen = choice_of_onednn(alone.laid, *anchored);

@@ -94,7 +94,6 @@ double skipped_bytes(const Graph& graph, const Convolution& conv) {
   const auto share = [](std::int64_t taps, std::int64_t stride) {
     return std::min(1., static_cast<double>(taps) / static_cast<double>(stride));
   };
-  if (conv.is_transposed) return 0;
   const double bytes = static_cast<double>(num_elements(graph.type(conv.image).shape) *
                                            item_size(graph.type(conv.image).dtype));
   return bytes * (1 - share(conv.taps.h, conv.stride.h) * share(conv.taps.w, conv.stride.w));

@@ -22,7 +22,6 @@ struct Convolution {
   std::vector<ValueId> elementwise;            // ascending
   ElementCode code;                            // of one element, from the variable `sum`
   DType dtype = f32;                           // of the operands; the image may be stored otherwise
-  bool is_transposed = false;
   bool is_constant = false;  // the weight
   bool is_tf32 = false;      // operands of f32 may be rounded to tf32
   std::int64_t images = 1, channels = 1, outputs = 1, groups = 1;

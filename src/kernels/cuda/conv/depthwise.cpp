@@ -128,7 +128,7 @@ Strips choose_strips(const ConvWork& work, const Convolution& conv, const Machin
 bool is_depthwise(const Convolution& conv) {
   constexpr std::int64_t kWidest = 64;  // columns of a window: the loop over them is unrolled
   return conv.groups > 1 && conv.groups == conv.channels && conv.groups == conv.outputs &&
-         !conv.is_transposed && conv.dtype != f64 && conv.stride.w <= 4 && conv.taps.w <= 16 &&
+         conv.dtype != f64 && conv.stride.w <= 4 && conv.taps.w <= 16 &&
          (conv.taps.w - 1) * conv.dilation.w < kWidest;
 }
 

@@ -297,9 +297,8 @@ void add_call(Lowered& lowered, const ConvLaunch& launch, const std::string& bou
 
 std::string conv_name(const char* how, std::string_view operands, const Convolution& conv,
                       const Machine& machine) {
-  return std::string(conv.is_transposed ? "conv_transpose_" : "conv_") + how + "_" +
-         std::string(operands) + (conv.dtype == f64 ? "_f64" : "_f32") +
-         (conv.groups > 1 ? "_groups" : "") +
+  return std::string("conv_") + how + "_" + std::string(operands) +
+         (conv.dtype == f64 ? "_f64" : "_f32") + (conv.groups > 1 ? "_groups" : "") +
          (machine.any_extent
               ? ""
               : "_" + std::to_string(conv.taps.h) + "x" + std::to_string(conv.taps.w));

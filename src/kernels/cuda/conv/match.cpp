@@ -16,7 +16,7 @@ bool contains(const std::vector<ValueId>& ids, ValueId id) {
 ValueId convolution_in(const Graph& graph, const Group& group) {
   ValueId found = -1;
   for (const ValueId id : group.nodes) {
-    if (!graph.is_op(id, Op::conv2d) && !graph.is_op(id, Op::conv_transpose2d)) continue;
+    if (!graph.is_op(id, Op::conv2d)) continue;
     if (found >= 0) return -1;
     found = id;
   }
@@ -69,7 +69,6 @@ std::optional<Convolution> match_convolution(const Graph& graph, const Group& gr
   for (const ValueId id : {conv.image, conv.weight, conv.bias})
     if (id >= 0 && !contains(group.reads, id)) return std::nullopt;
   conv.dtype = node.type.dtype;
-  conv.is_transposed = node.op == Op::conv_transpose2d;
   conv.is_constant = graph.is_constant(conv.weight);
   conv.is_tf32 = node.attrs.flag("tf32", false) && conv.dtype == f32;
   read_window(conv, graph);

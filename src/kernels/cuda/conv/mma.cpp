@@ -218,8 +218,7 @@ Space mma_space(const Graph& graph, const Group& group, const Convolution& conv,
 std::optional<double> estimate_mma(const Graph& graph, const Group& group, const Convolution& conv,
                                    const Machine& machine) {
   const bool has_type = multiplier_of(conv.dtype, conv.is_tf32, machine) != Multiplier::plain;
-  if (!has_type || conv.is_transposed || !merged_groups(conv, kChunk, kLeastMmaOutputs))
-    return std::nullopt;
+  if (!has_type || !merged_groups(conv, kChunk, kLeastMmaOutputs)) return std::nullopt;
   const Problem p = problem_of(graph, group, conv, machine);
   return model(choose(p, machine), p, machine);
 }

@@ -123,7 +123,7 @@ Space tiled_space(const Graph& graph, const Group& group, const Convolution& con
 
 std::optional<double> estimate_tiled(const Graph& graph, const Group& group,
                                      const Convolution& conv, const Machine& machine) {
-  if (conv.dtype == f64 || conv.groups != 1 || conv.is_transposed) return std::nullopt;
+  if (conv.dtype == f64 || conv.groups != 1) return std::nullopt;
   const ConvWork work = plain_work(graph, group, conv);
   return model_tiling(choose_tiling(work, machine), work, machine);
 }
@@ -185,7 +185,6 @@ Lowered lower_direct(const LaidOutGraph& laid, const Group& group, const Convolu
                      const Machine& machine) {
   TensorProblem problem = plain_problem(laid, group, conv);
   const ImageSteps w = image_steps(laid, conv.weight);
-  const bool turned = conv.is_transposed;
   ConvLaunch launch;
   launch.header = "conv_plain.h";
   Extents& numbers = launch.problem = numbers_of_threads(conv.pixels() * conv.outputs, machine);
@@ -193,11 +192,10 @@ Lowered lower_direct(const LaidOutGraph& laid, const Group& group, const Convolu
   add_problem(numbers, conv, problem);
   numbers.number("kGroupChannels", conv.channels / conv.groups);
   numbers.divisor("kGroupOutputs", conv.outputs / conv.groups);
-  numbers.number("kOutputStep", turned ? w.channel : w.image);
-  numbers.number("kInputStep", turned ? w.image : w.channel);
+  numbers.number("kOutputStep", w.image);
+  numbers.number("kInputStep", w.channel);
   numbers.number("kTapRowStep", w.row);
   numbers.number("kTapColumnStep", w.column);
-  numbers.flag("kIsTransposed", turned);
   launch.run = "convolve_directly(problem, image, weights, epilogue);";
   launch.parameters = {"const Problem::Image* image", "const Problem::Weight* weights"};
   launch.arguments = {problem.image, operand_pointer(laid, group, conv.weight)};

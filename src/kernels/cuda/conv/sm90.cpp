@@ -214,7 +214,7 @@ bool has_window(const Convolution& conv) {
 std::optional<double> estimate_sm90(const Graph& graph, const Group& group, const Convolution& conv,
                                     const Machine& machine) {
   const bool has_type = conv.dtype == f16 || conv.dtype == bf16;
-  if (!machine.has_wgmma || !has_type || conv.is_transposed) return std::nullopt;
+  if (!machine.has_wgmma || !has_type) return std::nullopt;
   const auto merged = merged_groups(conv, kBlock, kLeastSm90Outputs);
   if (!merged) return std::nullopt;
   if (!reads_patches(graph, *merged) && (conv.channels % kBlock != 0 || !has_window(conv)))

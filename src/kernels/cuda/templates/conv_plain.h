@@ -1,5 +1,5 @@
 // Convolution on the cores for plain arithmetic: a tiled product over gathered pixels for float32
-// and for what Tensor Cores cannot take, a loop for what has groups or is transposed, and the copy
+// and for what Tensor Cores cannot take, a loop for what has groups, and the copy
 // that brings an image into the form that Tensor Cores want. Any element types and strides.
 #pragma once
 
@@ -232,9 +232,8 @@ struct ConvPlain {
 };
 
 /// One output channel of one pixel for each of kThreads threads. P has also kGroupChannels and
-/// kGroupOutputs of a group, kIsTransposed, the type Sum, and of the weights [kGroups * outputs,
-/// channels] (transposed: [channels, outputs]) the steps kOutputStep, kInputStep, kTapRowStep,
-/// kTapColumnStep.
+/// kGroupOutputs of a group, the type Sum, and of the weights [kGroups * outputs, channels] the
+/// steps kOutputStep, kInputStep, kTapRowStep, kTapColumnStep.
 template <class P, class E>
 inline void convolve_directly(const P& problem, const typename P::Image* image,
                               const typename P::Weight* weights, const E& epilogue) {
@@ -249,26 +248,13 @@ inline void convolve_directly(const P& problem, const typename P::Image* image,
   const int group = output / problem.kGroupOutputs, first_channel = group * problem.kGroupChannels;
   image += i64(pixel / problem.kOutArea) * problem.kImageStep +
            i64(first_channel) * problem.kChannelStep;
-  weights += P::kIsTransposed ? i64(first_channel) * problem.kInputStep +
-                                    i64(output % problem.kGroupOutputs) * problem.kOutputStep
-                              : i64(output) * problem.kOutputStep;
+  weights += i64(output) * problem.kOutputStep;
   using Sum = typename P::Sum;
   Sum sum[1] = {};
   for (int tap = 0; tap < problem.kTaps; ++tap) {
     const int down = tap / problem.kTapColumns, right = tap % problem.kTapColumns;
-    int y, x;
-    if constexpr (P::kIsTransposed) {
-      // The input pixels whose window, spread by the stride, covers this one with this tap.
-      const int top = out_y + problem.kPadY - down * problem.kDilationY;
-      const int left = out_x + problem.kPadX - right * problem.kDilationX;
-      if (top < 0 || left < 0 || top % problem.kStrideY != 0 || left % problem.kStrideX != 0)
-        continue;
-      y = top / problem.kStrideY;
-      x = left / problem.kStrideX;
-    } else {
-      y = out_y * problem.kStrideY - problem.kPadY + down * problem.kDilationY;
-      x = out_x * problem.kStrideX - problem.kPadX + right * problem.kDilationX;
-    }
+    const int y = out_y * problem.kStrideY - problem.kPadY + down * problem.kDilationY;
+    const int x = out_x * problem.kStrideX - problem.kPadX + right * problem.kDilationX;
     if (static_cast<u32>(y) >= problem.kHeight || static_cast<u32>(x) >= problem.kWidth) continue;
     const auto* from = image + i64(y) * problem.kRowStep + i64(x) * problem.kColumnStep;
     const auto* with =
