@@ -192,34 +192,37 @@ template <class Words, int rows, int strips>
   constexpr int vectors = strips * kStripVectors;
   float* const to = p.to + row * p.to_row + strip * kStrip;
   const std::int64_t to_row = p.to_row, a_row = p.a_row_bytes, strip_bytes = p.strip_bytes;
-  const auto place = [&](int i) { return to + i / vectors * to_row + i % vectors * kLanes; };
+  const auto place = [&](int i) TENSOR_INLINED {
+    return to + i / vectors * to_row + i % vectors * kLanes;
+  };
   Ints sums[rows * vectors];
   if (begin == 0)
-    unroll<rows * vectors>([&](int i) { sums[i] = Words::start(p.row_sums[row + i / vectors]); });
+    unroll<rows * vectors>(
+        [&](int i) TENSOR_INLINED { sums[i] = Words::start(p.row_sums[row + i / vectors]); });
   else
-    unroll<rows * vectors>([&](int i) { sums[i] = bits(load(place(i))); });
+    unroll<rows * vectors>([&](int i) TENSOR_INLINED { sums[i] = bits(load(place(i))); });
   const std::int8_t* a = p.a + row * a_row + begin * kWord;
   const std::int8_t* b = p.strips + strip * strip_bytes + begin * kWord * kStrip;
   for (std::int64_t k = begin; k < end; ++k, a += kWord, b += kWord * kStrip) {
     decltype(Words::right(Ints{})) right[vectors];
-    unroll<vectors>([&](int v) {
+    unroll<vectors>([&](int v) TENSOR_INLINED {
       right[v] = Words::right(
           load_as<Ints>(b + v / kStripVectors * strip_bytes + v % kStripVectors * kWord * kLanes));
     });
-    unroll<rows>([&](int r) {
+    unroll<rows>([&](int r) TENSOR_INLINED {
       std::int32_t word;
       std::memcpy(&word, a + r * a_row, sizeof word);
       const auto left = Words::left(word - Ints{});
-      unroll<vectors>([&](int v) {
+      unroll<vectors>([&](int v) TENSOR_INLINED {
         sums[r * vectors + v] = Words::add(sums[r * vectors + v], left, right[v]);
       });
     });
   }
   if (end < p.depth) {
-    unroll<rows * vectors>([&](int i) { store(place(i), from_bits(sums[i])); });
+    unroll<rows * vectors>([&](int i) TENSOR_INLINED { store(place(i), from_bits(sums[i])); });
     return;
   }
-  unroll<rows * vectors>([&](int i) {
+  unroll<rows * vectors>([&](int i) TENSOR_INLINED {
     const std::int64_t column = strip * kStrip + i % vectors * kLanes;
     store(place(i), finished(p, row + i / vectors, column, sums[i]));
   });

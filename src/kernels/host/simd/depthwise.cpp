@@ -10,20 +10,21 @@ constexpr std::int64_t kBlock = 16;  // channels
 constexpr int kSums = 12;
 constexpr int kMostVectors = kBlock / kLanes;
 
-// `row` is at its first pixel of these. Flattened, because a lambda that is called keeps its
-// captures in memory.
+// `row` is at its first pixel of these.
 template <int pixels, int vectors>
 [[gnu::flatten, gnu::always_inline]] inline void sum(const DepthwiseRow& row, std::int64_t pixel,
                                                      std::int64_t channel, std::int64_t last) {
-  const auto each = [](auto&& f) {
-    unroll<pixels * vectors>([&](int i) { f(i, i / vectors, i % vectors * kLanes); });
+  const auto each = [](auto&& f) TENSOR_INLINED {
+    unroll<pixels * vectors>([&](int i)
+                                 TENSOR_INLINED { f(i, i / vectors, i % vectors * kLanes); });
   };
-  const auto is_whole = [](int i) { return (i + 1) % vectors != 0; };
+  const auto is_whole = [](int i) TENSOR_INLINED { return (i + 1) % vectors != 0; };
   const std::int64_t to_pixel = row.to_pixel;
   Floats sums[pixels * vectors] = {};
-  if (row.first) each([&](int i, int, int v) { sums[i] = load(row.first + channel + v); });
+  if (row.first)
+    each([&](int i, int, int v) TENSOR_INLINED { sums[i] = load(row.first + channel + v); });
   if (row.add)
-    each([&](int i, int p, int v) {
+    each([&](int i, int p, int v) TENSOR_INLINED {
       const float* at = row.add + (pixel + p) * row.add_pixel + channel + v;
       sums[i] += is_whole(i) || last == kLanes ? load(at) : load_part(at, last);
     });
@@ -33,18 +34,20 @@ template <int pixels, int vectors>
   for (std::int64_t y = row.line_count; y > 0; --y, line += row.line, weights += row.weights_line) {
     const float *from = line, *weight = weights;
     for (std::int64_t x = row.line_length; x > 0; --x, from += number, weight += kBlock)
-      unroll<vectors>([&](int v) {
+      unroll<vectors>([&](int v) TENSOR_INLINED {
         const Floats by = load(weight + v * kLanes);
-        unroll<pixels>(
-            [&](int p) { sums[p * vectors + v] += by * load(from + p * step + v * kLanes); });
+        unroll<pixels>([&](int p) TENSOR_INLINED {
+          sums[p * vectors + v] += by * load(from + p * step + v * kLanes);
+        });
       });
   }
-  if (row.is_positive) each([&](int i, int, int) { sums[i] = at_least(sums[i], Floats{}); });
+  if (row.is_positive)
+    each([&](int i, int, int) TENSOR_INLINED { sums[i] = at_least(sums[i], Floats{}); });
   float* const to = row.to + pixel * to_pixel + channel;
   if (last == kLanes)
-    each([&](int i, int p, int v) { store(to + p * to_pixel + v, sums[i]); });
+    each([&](int i, int p, int v) TENSOR_INLINED { store(to + p * to_pixel + v, sums[i]); });
   else
-    each([&](int i, int p, int v) {
+    each([&](int i, int p, int v) TENSOR_INLINED {
       float* at = to + p * to_pixel + v;
       is_whole(i) ? store(at, sums[i]) : store_part(at, sums[i], last);
     });

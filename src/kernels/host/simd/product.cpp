@@ -11,25 +11,29 @@ namespace {
 constexpr int kTileRows = kLanes == 16 ? 12 : 6;
 
 // to[rows, vectors] = scale * to + times * a[rows, depth] * b[depth, vectors]; scale nullptr: no
-// `to` on the right. Flattened, because a lambda that is called keeps its captures in memory.
+// `to` on the right.
 template <class Words, int rows, int vectors>
 [[gnu::flatten]] void tile(const float* a, std::int64_t a_row, const float* b, std::int64_t depth,
                            float times, float* to, std::int64_t to_row, const float* scale) {
   Floats sum[rows * vectors] = {};
   for (std::int64_t k = 0; k < depth; ++k, b += vectors * kLanes) {
     Floats right[vectors];
-    unroll<vectors>([&](int v) { right[v] = load(b + v * kLanes); });
-    unroll<rows>([&](int r) {
+    unroll<vectors>([&](int v) TENSOR_INLINED { right[v] = load(b + v * kLanes); });
+    unroll<rows>([&](int r) TENSOR_INLINED {
       const auto left = load_as<std::int32_t>(a + r * a_row + k);
-      unroll<vectors>(
-          [&](int v) { sum[r * vectors + v] = Words::add(sum[r * vectors + v], left, right[v]); });
+      unroll<vectors>([&](int v) TENSOR_INLINED {
+        sum[r * vectors + v] = Words::add(sum[r * vectors + v], left, right[v]);
+      });
     });
   }
-  unroll<rows * vectors>([&](int i) { sum[i] *= times; });
-  const auto place = [&](int i) { return to + i / vectors * to_row + i % vectors * kLanes; };
+  unroll<rows * vectors>([&](int i) TENSOR_INLINED { sum[i] *= times; });
+  const auto place = [&](int i) TENSOR_INLINED {
+    return to + i / vectors * to_row + i % vectors * kLanes;
+  };
   if (scale)
-    unroll<rows * vectors>([&](int i) { sum[i] += splat(scale[i / vectors]) * load(place(i)); });
-  unroll<rows * vectors>([&](int i) { store(place(i), sum[i]); });
+    unroll<rows * vectors>(
+        [&](int i) TENSOR_INLINED { sum[i] += splat(scale[i / vectors]) * load(place(i)); });
+  unroll<rows * vectors>([&](int i) TENSOR_INLINED { store(place(i), sum[i]); });
 }
 
 using TileRun = void (*)(const float*, std::int64_t, const float*, std::int64_t, float, float*,

@@ -24,53 +24,54 @@ struct Tile {
   const float *a, *b, *first, *add;
   float* to;
   std::int64_t last;
-  const float* soon = nullptr;  // the strip that comes next, to be brought nearer
-  std::int64_t soon_lines = 0;  // of it, by each tile
+  const float* soon = nullptr;  // the strips that come next, to be brought nearer
+  std::int64_t soon_lines = 0;  // of each of them, by each tile
 };
 
-// The depth is what costs time: everything else is asked for at run time. Flattened, because a
-// lambda that is called keeps its captures in memory.
+// The depth is what costs time: everything else is asked for at run time.
 template <class Words, int rows, int vectors>
 [[gnu::flatten, gnu::always_inline]] inline void sum(const StripProduct& p, const Tile& tile) {
-  const auto each = [](auto&& f) {
-    unroll<rows * vectors>([&](int i) { f(i, i / vectors, i % vectors * kLanes); });
+  const auto each = [](auto&& f) TENSOR_INLINED {
+    unroll<rows * vectors>([&](int i) TENSOR_INLINED { f(i, i / vectors, i % vectors * kLanes); });
   };
-  const auto is_whole = [](int i) { return (i + 1) % vectors != 0; };
+  const auto is_whole = [](int i) TENSOR_INLINED { return (i + 1) % vectors != 0; };
   const std::int64_t last = tile.last;
   Floats sums[rows * vectors] = {};
-  const auto add = [&](const float* from, std::int64_t from_row) {
+  const auto add = [&](const float* from, std::int64_t from_row) TENSOR_INLINED {
     if (last == kLanes)
-      each([&](int i, int row, int v) { sums[i] += load(from + row * from_row + v); });
+      each([&](int i, int row, int v)
+               TENSOR_INLINED { sums[i] += load(from + row * from_row + v); });
     else
-      each([&](int i, int row, int v) {
+      each([&](int i, int row, int v) TENSOR_INLINED {
         const float* at = from + row * from_row + v;
         sums[i] += is_whole(i) ? load(at) : load_part(at, last);
       });
   };
-  if (tile.first) each([&](int i, int, int v) { sums[i] = load(tile.first + v); });
+  if (tile.first) each([&](int i, int, int v) TENSOR_INLINED { sums[i] = load(tile.first + v); });
   if (tile.add) add(tile.add, p.add_row);
   if (p.goes_on) add(tile.to, p.to_row);
   const float *a = tile.a, *b = tile.b;
   const std::int64_t a_row = p.a_row_bytes / 4, strip_words = p.strip_words;
   for (std::int64_t k = p.depth; k > 0; --k, ++a, b += kStrip) {
     Floats right[vectors];
-    unroll<vectors>([&](int v) {
+    unroll<vectors>([&](int v) TENSOR_INLINED {
       right[v] = load(b + v / kStripVectors * strip_words + v % kStripVectors * kLanes);
     });
-    unroll<rows>([&](int r) {
+    unroll<rows>([&](int r) TENSOR_INLINED {
       const auto left = load_as<std::int32_t>(a + r * a_row);
-      unroll<vectors>([&](int v) {
+      unroll<vectors>([&](int v) TENSOR_INLINED {
         sums[r * vectors + v] = Words::add(sums[r * vectors + v], left, right[v]);
       });
     });
   }
-  if (p.is_positive) each([&](int i, int, int) { sums[i] = at_least(sums[i], Floats{}); });
+  if (p.is_positive)
+    each([&](int i, int, int) TENSOR_INLINED { sums[i] = at_least(sums[i], Floats{}); });
   float* const to = tile.to;
   const std::int64_t to_row = p.to_row;
   if (last == kLanes)
-    each([&](int i, int row, int v) { store(to + row * to_row + v, sums[i]); });
+    each([&](int i, int row, int v) TENSOR_INLINED { store(to + row * to_row + v, sums[i]); });
   else
-    each([&](int i, int row, int v) {
+    each([&](int i, int row, int v) TENSOR_INLINED {
       float* at = to + row * to_row + v;
       is_whole(i) ? store(at, sums[i]) : store_part(at, sums[i], last);
     });
@@ -80,12 +81,14 @@ template <class Words, int rows, int vectors>
 template <class Words, int rows, int vectors>
 void sum_all(const StripProduct& p, Tile& tile, std::int64_t count, std::int64_t neighbours) {
   constexpr std::int64_t kColumns = vectors * kLanes;
+  constexpr int kStrips = (vectors * kLanes + kStrip - 1) / kStrip;
   const std::int64_t a_rows = rows * (p.a_row_bytes / 4), to_rows = rows * p.to_row;
   const std::int64_t add_rows = rows * p.add_row, b_columns = kColumns / kStrip * p.strip_words;
   const bool is_far = p.is_far && tile.b == p.strips;  // only in the first round
   for (; count > 0; --count) {
-    for (std::int64_t i = 0; i < tile.soon_lines; ++i, tile.soon += 16)
-      __builtin_prefetch(tile.soon, 0, 2);
+    for (std::int64_t i = 0; i < tile.soon_lines; ++i, tile.soon += kStrip)
+      unroll<kStrips>(
+          [&](int strip) { __builtin_prefetch(tile.soon + strip * p.strip_words, 0, 2); });
     Tile next = tile;
     for (std::int64_t i = 0; i < neighbours; ++i) {
       // Rows of a later tile, some with each neighbour: read together, they look like no stream.

@@ -88,6 +88,11 @@ inline Floats at_least(Floats a, Floats limit) { return a < limit ? limit : a; }
 
 inline Floats truth(Ints mask) { return from_bits(mask & 0x3f800000); }
 
+// Behind the parameters of a lambda: it is never called. What a lambda captures is in memory where
+// it is, so that an array of sums would be stored in each step of a loop; [[gnu::flatten]] does not
+// reach lambdas that are used twice.
+#define TENSOR_INLINED __attribute__((always_inline))
+
 // Calls f(0) ... f(n - 1), unrolled while the code is still being inlined: only then does GCC hold
 // an array of vectors in registers.
 template <int n, class F>
