@@ -72,7 +72,14 @@ class Server:
         return (status, outputs_of(body)) if status == 200 else (status, json.loads(body)["error"])
 
     def statistics(self, model):
-        return json.loads(self.get(f"/v2/models/{model}/stats")[1])["model_stats"][0]
+        """They come after the answers: these are read until they stay as they are for a quarter of a second."""
+        known, since = None, time.monotonic()
+        while time.monotonic() - since < 0.25:
+            read = json.loads(self.get(f"/v2/models/{model}/stats")[1])["model_stats"][0]
+            if read != known:
+                known, since = read, time.monotonic()
+            time.sleep(0.02)
+        return known
 
     def resident(self):
         return int(pathlib.Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
