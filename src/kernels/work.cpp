@@ -18,6 +18,10 @@ double flops_of(const Graph& graph, ValueId id) {
     case Op::matmul:
     case Op::quantized_matmul:
       return 2 * out * static_cast<double>(shape(0).back());
+    case Op::quantized_conv2d: {
+      const Shape& weights = shape(1);
+      return 2 * out * static_cast<double>(weights[1] * weights[3]);
+    }
     case Op::conv2d:
       return 2 * out *
              static_cast<double>(num_elements(shape(1)) / std::max<std::int64_t>(shape(1)[0], 1));

@@ -103,8 +103,9 @@ enum class Op : std::uint8_t {
   argsort,
   // matmul.cpp
   matmul,
-  // quantized.cpp: of rows, weights i8 and their scales; compile() alone makes it
+  // quantized.cpp: of rows or images, weights i8 and their scales; compile() alone makes them
   quantized_matmul,
+  quantized_conv2d,
   // softmax.cpp, layer_norm.cpp
   softmax,
   log_softmax,

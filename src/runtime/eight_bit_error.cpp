@@ -6,6 +6,7 @@
 
 #include "src/ops/eight_bits.h"
 #include "src/ops/pack.h"
+#include "src/ops/pair.h"
 #include "tensor/creation.h"
 #include "tensor/ops.h"
 
@@ -21,6 +22,27 @@ Tensor some_of(const ConstView& rows) {
   std::vector<Tensor> some;
   for (std::int64_t i = 0, most = std::min(count, kMostRows); i < most; ++i)
     some.push_back(all(count * i / most));
+  return stack(some);
+}
+
+// The same of what the filters of a convolution lie on.
+Tensor some_windows(const ConstView& images, const Node& node) {
+  const auto pair = [&](std::string_view name) { return pair_of(node.attrs, name, 0, "conv"); };
+  const Pair kernel = pair("kernel"), stride = pair("stride"), padding = pair("padding"),
+             dilation = pair("dilation");
+  const Tensor all =
+      pad(packed(images, f32), {{0, 0}, {0, 0}, {padding.h, padding.h}, {padding.w, padding.w}});
+  const std::int64_t height = node.type.shape[2], width = node.type.shape[3],
+                     count = node.type.shape[0] * height * width;
+  std::vector<Tensor> some;
+  for (std::int64_t i = 0, most = std::min(count, kMostRows); i < most; ++i) {
+    const std::int64_t at = count * i / most, y = at / width % height * stride.h,
+                       x = at % width * stride.w;
+    const Tensor window = all(at / (height * width), all_of_axis,
+                              slice(y, y + (kernel.h - 1) * dilation.h + 1, dilation.h),
+                              slice(x, x + (kernel.w - 1) * dilation.w + 1, dilation.w));
+    some.push_back(transpose(window, {1, 2, 0}).reshape({-1}));
+  }
   return stack(some);
 }
 
@@ -50,10 +72,11 @@ double squares_of_weights(const Tensor& strips, const Tensor& scales, std::int64
 double eight_bit_error(const Graph& graph, ValueId product, const ConstView& rows) {
   if (num_elements(rows.shape) == 0) return 0;
   const Node& node = graph[product];
-  const Tensor x = some_of(rows), weights = graph[node.inputs[1]].constant,
-               scales = graph[node.inputs[2]].constant;
+  const bool is_image = node.op == Op::quantized_conv2d;
+  const Tensor x = is_image ? some_windows(rows, node) : some_of(rows),
+               weights = graph[node.inputs[1]].constant, scales = graph[node.inputs[2]].constant;
   const Tensor steps = maximum(max(abs(x), Axes(1)), kLeastMagnitude) / kMostByte;
-  const double result = sum_of_squares(apply_op(node.op, {x, weights, scales}));
+  const double result = sum_of_squares(apply_op(Op::quantized_matmul, {x, weights, scales}));
   const double added = (sum_of_squares(x) * sum_of_squares(scales) +
                         sum_of_squares(steps) * squares_of_weights(weights, scales, x.shape(1))) /
                        12;
@@ -64,7 +87,9 @@ ValueId quantized_product(const detail::Program& program, std::size_t step) {
   const int index = program.engine->steps()[step].group;
   if (index < 0) return -1;
   for (const ValueId id : program.plan.groups[static_cast<std::size_t>(index)].nodes)
-    if (program.laid.graph.is_op(id, Op::quantized_matmul)) return id;
+    if (program.laid.graph.is_op(id, Op::quantized_matmul) ||
+        program.laid.graph.is_op(id, Op::quantized_conv2d))
+      return id;
   return -1;
 }
 

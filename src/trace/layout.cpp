@@ -28,7 +28,8 @@ Dims order_of(const Shape& shape, const Strides& strides) {
 }
 
 bool is_image(Op op) {
-  return op == Op::conv2d || op == Op::max_pool2d || op == Op::avg_pool2d || op == Op::interpolate;
+  return op == Op::conv2d || op == Op::quantized_conv2d || op == Op::max_pool2d ||
+         op == Op::avg_pool2d || op == Op::interpolate;
 }
 
 // Operators whose result lies in the order of their operand: elementwise ones, and what puts images

@@ -138,6 +138,10 @@ TEST(EightBits, Refusals) {
             -131071 * 127.0f * 128 * (3.0f / 127));
 }
 
+std::int64_t among(std::initializer_list<std::int64_t> values) {
+  return values.begin()[pick(static_cast<int>(values.size()))];
+}
+
 // With a bias each operation is rounded as the operators by themselves round it.
 void check_exact(std::int64_t rows, std::int64_t depth, std::int64_t columns) {
   const bool has_bias = pick(2), in_batch = pick(3) == 0;
@@ -156,10 +160,6 @@ void check_exact(std::int64_t rows, std::int64_t depth, std::int64_t columns) {
       << run.kernel << ": " << rows << " rows, depth " << depth << ", columns " << columns;
 }
 
-std::int64_t among(std::initializer_list<std::int64_t> values) {
-  return values.begin()[pick(static_cast<int>(values.size()))];
-}
-
 TEST(EightBits, KernelsGiveTheSameBits) {
   for (const std::int64_t rows : {1, 2, 5, 7, 15, 16, 17, 31, 33, 63, 65, 197, 400})
     for (int round = 0; round < 30 && !HasFailure(); ++round)
@@ -168,6 +168,62 @@ TEST(EightBits, KernelsGiveTheSameBits) {
   check_exact(700, 3072, 200);
   check_exact(65, 4100, 130);
   check_exact(2000, 64, 64);
+}
+
+// Images of all kinds of numbers, and filters by which to convolve them.
+struct Convolved {
+  tn::Pair kernel{1 + pick(3), 1 + pick(3)}, stride{1 + pick(2), 1 + pick(2)},
+      padding{pick(2), pick(2)}, dilation{1 + pick(2), 1 + pick(2)};
+  std::int64_t images = 1 + pick(2), channels = among({1, 3, 4, 16, 37}),
+               columns = among({2, 16, 33});
+  tn::Shape size{5 + pick(12), 5 + pick(12)};
+  Tensor image = awkward_rows(images * size[0] * size[1], channels)
+                     .reshape({images, size[0], size[1], channels})
+                     .transpose({0, 3, 1, 2})
+                     .copy();
+  Tensor weights = random_bytes({channels * kernel.h * kernel.w, columns});
+  Tensor strips = strips_of(weights), scales = tn::abs(normal({columns})) * 0.01;
+
+  Tensor operator()(const Tensor& x) const {
+    const auto both = [](const tn::Pair& p) { return tn::Ints{p.h, p.w}; };
+    return tn::apply_op(tn::Op::quantized_conv2d, {x, strips, scales},
+                        {{"kernel", both(kernel)},
+                         {"stride", both(stride)},
+                         {"padding", both(padding)},
+                         {"dilation", both(dilation)}});
+  }
+};
+
+TEST(EightBits, ConvolutionsAreProductsOfWhatFiltersLieOn) {
+  for (int round = 0; round < 60; ++round) {
+    const Convolved c;
+    const Tensor got = c(c.image);
+    const std::int64_t taps = c.kernel.h * c.kernel.w, places = got.shape(2) * got.shape(3);
+    const Tensor rows = tn::unfold(c.image, c.kernel, c.dilation, c.padding, c.stride)
+                            .reshape({c.images, c.channels, taps, places})
+                            .transpose({0, 3, 2, 1})
+                            .reshape({c.images * places, taps * c.channels});
+    const Tensor need = product(rows, c.strips, c.scales)
+                            .reshape({c.images, places, c.columns})
+                            .transpose({0, 2, 1});
+    ASSERT_EQ(bits_of(got), bits_of(need)) << "round " << round;
+  }
+}
+
+TEST(EightBits, KernelsOfConvolutionsGiveTheSameBits) {
+  for (int round = 0; round < 120; ++round) {
+    const Convolved c;
+    const bool has_bias = pick(2);
+    const Tensor bias = normal({c.columns, 1, 1});
+    const tn::DType dtype = std::vector{tn::f32, tn::f32, tn::bf16, tn::f16}[pick(4)];
+    const auto f = [&](const Tensors& in) -> Tensors {
+      return {has_bias ? c(in[0]) + bias : c(in[0])};
+    };
+    const GroupRun run =
+        run_group("eight_bits", f, {c.image.astype(dtype)}, pick(3) ? &random_engine() : nullptr);
+    ASSERT_EQ(bits_of(run.got[0]), bits_of(run.expected[0]))
+        << run.kernel << ": round " << round << ", image " << c.image.shape();
+  }
 }
 
 // Elementwise operators follow in float32, as behind any product.

@@ -42,6 +42,13 @@ Call good_call(const OpInfo& row) {
       return {row.op, {x, {{5, 3}, f32}}, {{"tf32", true}}};
     case Op::quantized_matmul:
       return {row.op, {x, {{1, 2, 16, 4}, i8}, {{3}, f32}}, {}};
+    case Op::quantized_conv2d:
+      return {row.op,
+              {image, {{1, 9, 16, 4}, i8}, {{3}, f32}},
+              {{"kernel", Ints{3, 3}},
+               {"stride", Ints{1, 1}},
+               {"padding", Ints{1, 1}},
+               {"dilation", Ints{1, 1}}}};
     case Op::layer_norm:
       return {row.op, {x, {{5}, f32}, {{5}, f32}}, {{"eps", 1e-5}}};
     case Op::layer_norm_by_sums:

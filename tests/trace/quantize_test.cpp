@@ -87,6 +87,41 @@ TEST(Quantize, WhatCannotBeStaysWide) {
   EXPECT_EQ(in_eight_bits(tn::quantize_products(traced(w), {})).size(), 2u);
 }
 
+// Filters of a stem, of two convolutions, of one in groups, of a small one, and of a head.
+TEST(Quantize, ConvolutionsToo) {
+  tn::Generator random(10);
+  const auto filters = [&](std::int64_t outputs, std::int64_t inputs, std::int64_t size) {
+    return random.normal({outputs, inputs, size, size}) / std::sqrt(inputs * size * size * 1.0);
+  };
+  const Tensor stem = filters(16, 3, 3), wide = filters(32, 16, 3), point = filters(16, 32, 1),
+               grouped = filters(16, 4, 3), narrow = filters(8, 16, 3), head = filters(16, 8, 1),
+               bias = random.normal({32});
+  const auto f = [&](const Tensors& in) -> Tensors {
+    Tensor x = tn::relu(tn::conv2d(in[0], stem, {}, {.padding = 1}));
+    x = tn::relu(tn::conv2d(x, wide, bias, {.stride = 2, .padding = 1, .dilation = 1}));
+    x = tn::relu(tn::conv2d(x, point));
+    x = tn::relu(tn::conv2d(x, grouped, {}, {.padding = 1, .groups = 4}));
+    x = tn::relu(tn::conv2d(x, narrow, {}, {.padding = 1}));
+    return {tn::conv2d(x, head)};
+  };
+  const Tensor x = random.normal({2, 3, 9, 11});
+  const Graph graph = tn::fold_constants(tn::trace(f, {x.type()},
+                                                   {{"stem.weight", stem},
+                                                    {"wide.weight", wide},
+                                                    {"point.weight", point},
+                                                    {"head.weight", head}}));
+  const Graph after = tn::quantize_products(graph, {});
+  EXPECT_EQ(tn::count(after, tn::Op::quantized_conv2d), 2);
+  EXPECT_EQ(tn::count(after, tn::Op::conv2d), 4);
+  tn::verify(after, "test");
+  const Tensor got = tn::interpret(after, {x})[0], want = f({x})[0];
+  EXPECT_LE(relative_error(got, want), 0.02);
+  EXPECT_GT(relative_error(got, want), 1e-5);
+  const Tensor compiled = tn::compile(f, std::vector<Tensor>{x}, {.dtype = tn::i8})({x})[0];
+  EXPECT_LE(relative_error(compiled, got), 0.005);  // a number here or there rounds otherwise
+  EXPECT_EQ(tn::count(tn::quantize_products(graph, {"wide"}), tn::Op::quantized_conv2d), 1);
+}
+
 TEST(Quantize, ResultsAreNearAndMatchTheCompiledFunction) {
   const Weights f;
   const Tensor x = tn::Generator(9).normal({6, 20}), want = f(x);

@@ -103,6 +103,14 @@ Tensor sums_of_columns(const Tensor& strips, std::int64_t columns) {
 
 // ---- Which products.
 
+// The filters of a convolution as a matrix of a row for everything that they lie on and a column
+// for each; other weights as they are.
+Tensor matrix_of(const Tensor& weights) {
+  if (weights.rank() != 4) return weights;
+  const std::int64_t columns = weights.shape(0);
+  return transpose(weights, {2, 3, 1, 0}).reshape({-1, columns});
+}
+
 bool is_by_constant(const Graph& graph, ValueId id) {
   return (graph.is_op(id, Op::matmul) || graph.is_op(id, Op::conv2d)) &&
          graph.is_constant(graph[id].inputs[1]);
@@ -205,12 +213,16 @@ class Quantizer {
       bool is_excluded = false;
       for (std::size_t i = 0; i < wide.size(); ++i)
         if (matches(graph_[id].where, wide[i])) is_known[i] = is_excluded = true;
-      chosen_[at(id)] = !is_excluded && can_be_bytes(graph_[id]) &&
-                        (rounded(graph_, graph_[id].inputs[0]) ||
-                         (behind[at(graph_[id].inputs[0])] && !ends[at(id)]));
+      chosen_[at(id)] =
+          !is_excluded && can_be_bytes(graph_[id]) &&
+          (is_of_bytes(graph_[id]) || (behind[at(graph_[id].inputs[0])] && !ends[at(id)]));
     }
     for (std::size_t i = 0; i < wide.size(); ++i)
       if (!is_known[i]) refuse(wide[i]);
+  }
+
+  bool is_of_bytes(const Node& product) const {
+    return product.op == Op::matmul && rounded(graph_, product.inputs[0]);
   }
 
   [[noreturn]] void refuse(const std::string& pattern) const {
@@ -222,19 +234,20 @@ class Quantizer {
   }
 
   bool can_be_bytes(const Node& node) {
-    if (node.op != Op::matmul || node.type.dtype != f32 || graph_.is_constant(node.inputs[0]))
-      return false;
-    const Tensor& weights = graph_[node.inputs[1]].constant;
-    if (weights.rank() != 2 || weights.shape(0) < kLeastExtent ||
-        weights.shape(0) > kMostByteDepth || weights.shape(1) < kLeastExtent)
-      return false;
+    if (node.type.dtype != f32 || graph_.is_constant(node.inputs[0])) return false;
+    const Shape& shape = graph_.type(node.inputs[1]).shape;
+    const bool is_image = node.op == Op::conv2d;
+    if (is_image ? node.attrs.integer("groups") != 1 : shape.rank() != 2) return false;
+    const std::int64_t depth = is_image ? shape[1] * shape[2] * shape[3] : shape[0],
+                       columns = is_image ? shape[0] : shape[1];
+    if (depth < kLeastExtent || depth > kMostByteDepth || columns < kLeastExtent) return false;
     const auto& largest = largest_of(node.inputs[1]);
     return std::all_of(largest.begin(), largest.end(), [](float x) { return std::isfinite(x); });
   }
 
   const std::vector<float>& largest_of(ValueId weights) {
     auto [known, is_new] = largest_.try_emplace(weights);
-    if (is_new) known->second = largest_of_rows(graph_[weights].constant);
+    if (is_new) known->second = largest_of_rows(matrix_of(graph_[weights].constant));
     return known->second;
   }
 
@@ -306,15 +319,35 @@ class Quantizer {
     std::vector<Tensor> from = {constant.constant};
     if (by.defined()) from.push_back(by);
     const auto part = [&](const char* what, auto* make) {
-      const Tensor made = derived_for_others(
-          r.to(), what, from,
-          [weights = from[0], by, make, use = quantized_] { return make(weights, by, use); });
+      const Tensor made =
+          derived_for_others(r.to(), what, from, [weights = from[0], by, make, use = quantized_] {
+            return make(matrix_of(weights), by, use);
+          });
       return r.to().add_constant(made, constant.where);
     };
     const ValueId weights = part("bytes", bytes_of), scales = part("scales of bytes", scales_of);
+    if (node.op == Op::conv2d) return convolution(r, node, weights, scales);
     if (const auto rows = rounded(graph_, node.inputs[0]))
       return of_bytes(r, node, *rows, weights, scales);
     return r.to().add(Op::quantized_matmul, {r(node.inputs[0]), weights, scales}, {}, node.where);
+  }
+
+  ValueId convolution(Rewriter& r, const Node& node, ValueId weights, ValueId scales) const {
+    const Shape& filters = graph_.type(node.inputs[1]).shape;
+    Attrs attrs = {{"kernel", Ints{filters[2], filters[3]}}};
+    for (const char* name : {"stride", "padding", "dilation"})
+      attrs.set(name, node.attrs.ints(name));
+    const ValueId sums = r.to().add(Op::quantized_conv2d, {r(node.inputs[0]), weights, scales},
+                                    std::move(attrs), node.where);
+    if (node.inputs.size() < 3) return sums;
+    ValueId bias = r(node.inputs[2]);
+    const Shape shape{filters[0], 1, 1};
+    // Kernels know a constant by its node.
+    bias = r.to().is_constant(bias)
+               ? r.to().add_constant(reshape(r.to()[bias].constant, shape), node.where)
+               : r.to().add(Op::reshape, {bias}, {{"shape", Ints(shape.begin(), shape.end())}},
+                            node.where);
+    return r.to().add(Op::add, {sums, bias}, {}, node.where);
   }
 
   // Of integers x with a scale s and a zero z: (x w) s - z (sums of the columns of w) s.

@@ -14,7 +14,8 @@ namespace tensor {
 using Quantize = std::function<float(const float* from, std::int64_t count, std::int8_t* to)>;
 
 /// f32 matmuls by constant weights become quantized_matmul (src/ops/eight_bits.h), with a scale for
-/// every column of the weights. These stay float32:
+/// every column of the weights, and convolutions without groups quantized_conv2d, where a column is
+/// a filter, and a row what it lies on. These stay float32:
 ///
 ///   - the first product of what the caller gives, such as a patch embedding: no other has made its
 ///     rows;

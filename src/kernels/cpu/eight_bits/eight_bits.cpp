@@ -1,15 +1,15 @@
 // The family eight_bits: products of rows that are, or are rounded to eight bits as they are read,
 // by weights in eight bits as they lie, with whatever elementwise operators follow applied to
-// blocks of the results while these are in the cache.
+// blocks of the results while these are in the cache. The rows of a convolution are gathered from
+// the image.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
 #include "src/core/parallel.h"
 #include "src/core/rounding.h"
-#include "src/kernels/cpu/blocks/program.h"
 #include "src/kernels/cpu/families.h"
-#include "src/kernels/cpu/product/match.h"
+#include "src/kernels/cpu/product/result.h"
 #include "src/kernels/cpu/product/rows.h"
 #include "src/kernels/elementwise.h"
 #include "src/kernels/host/simd/table.h"
@@ -51,25 +51,18 @@ class EightBitsKernel : public Kernel {
       : threads_(machine.threads),
         are_bytes_(type_of_rows(laid, product) == i8),
         unit_(best_unit(!are_bytes_)),
-        numbers_(type_of_rows(laid, product), are_bytes_ ? i8 : f32) {
+        rows_(rows_of(laid, product, {type_of_rows(laid, product), are_bytes_ ? i8 : f32})),
+        result_(laid, group, product) {
     const Graph& graph = laid.graph;
     const Node& node = graph[product.anchor];
-    rows_ = matrix_rows(laid.layouts[at(node.inputs[0])], node.type.shape, numbers_);
-    left_ = operand(group, node.inputs[0]);
-    right_ = operand(group, node.inputs[1]);
-    columns_ = node.type.shape.back();
+    left_ = operand_of(group, node.inputs[0]);
+    right_ = operand_of(group, node.inputs[1]);
+    columns_ = node.type.shape[column_axis(graph, product)];
     depth_ = round_up(rows_->depth(), kByteWord);
     // Rows of a multiple of 1 KiB would meet in the same lines of the cache.
     row_pitch_ = round_up(depth_, unit_.step) + (depth_ % 1024 == 0 ? 64 : 0);
-    place_result(laid, group, product);
     choose_blocks();
-    has_epilogue_ = !product.epilogue.nodes.empty();
-    if (has_epilogue_) {
-      for (const ValueId id : product.epilogue.reads)
-        operands_.push_back(id == product.sums ? 0 : operand(group, id));
-      epilogue_.emplace(laid, product.epilogue, *block_shape_of(graph, product.epilogue),
-                        product.sums, BlockProgram::TileSize{block_rows_, pitch_, -1});
-    }
+    result_.plan(laid, block_rows_, pitch_);
     scales_ = by_column(graph[node.inputs[2]].constant);
     if (product.bias >= 0) bias_ = by_column(graph[product.bias].constant);
     place_scratch();
@@ -79,7 +72,7 @@ class EightBitsKernel : public Kernel {
     const std::int64_t groups = ceil_div(strips(), strips_at_once_);
     parallel_for(threads_, row_parts_ * column_parts_, [&](std::int64_t task, int thread) {
       const std::int64_t part = task % column_parts_, row = task / column_parts_ * block_rows_;
-      run_part(operands, {row, std::min(row + block_rows_, row_count_)},
+      run_part(operands, {row, std::min(row + block_rows_, result_.rows())},
                {groups * part / column_parts_, groups * (part + 1) / column_parts_},
                scratch + thread_bytes_ * thread);
     });
@@ -89,18 +82,21 @@ class EightBitsKernel : public Kernel {
   }
   std::string description() const override {
     return std::string("eight bits, ") + unit_.name + ", " + std::to_string(block_rows_) + " x " +
-           std::to_string(pitch_) + " at a time" + (bias_.empty() ? "" : ", bias") +
-           (epilogue_ ? ", " + std::to_string(epilogue_->instruction_count()) + " instructions"
-                      : "");
+           std::to_string(pitch_) + " at a time" + result_.description();
   }
 
  private:
   static DType type_of_rows(const LaidOutGraph& laid, const AnchoredProduct& product) {
     return laid.graph.type(laid.graph[product.anchor].inputs[0]).dtype;
   }
-  static std::size_t operand(const Group& group, ValueId id) {
-    return static_cast<std::size_t>(std::find(group.reads.begin(), group.reads.end(), id) -
-                                    group.reads.begin());
+  static std::unique_ptr<ProductRows> rows_of(const LaidOutGraph& laid,
+                                              const AnchoredProduct& product,
+                                              const Numbers& numbers) {
+    const Node& node = laid.graph[product.anchor];
+    const Layout& left = laid.layouts[at(node.inputs[0])];
+    if (node.op == Op::quantized_matmul) return matrix_rows(left, node.type.shape, numbers);
+    return window_rows(left, node, pair_of(node.attrs, "kernel", 1, "conv"), left.shape[1], numbers,
+                       WindowOrder::channels_last);
   }
   std::int64_t strips() const { return ceil_div(columns_, kByteColumns); }
 
@@ -111,30 +107,20 @@ class EightBitsKernel : public Kernel {
     return result;
   }
 
-  void place_result(const LaidOutGraph& laid, const Group& group, const AnchoredProduct& product) {
-    result_ = group.reads.size();
-    dtype_ = laid.graph.type(product.result).dtype;
-    Shape shape = laid.graph.type(product.result).shape;
-    Strides strides = laid.layouts[at(product.result)].strides;
-    column_ = strides.back();
-    shape.erase(shape.rank() - 1), strides.erase(strides.rank() - 1);
-    row_count_ = num_elements(shape);
-    result_rows_ = Access(shape, strides);
-  }
-
   // Every thread gets blocks of rows, which it rounds once, and where there are too few of them
   // for all threads, a part of the columns: the same rows are then rounded for each part.
   void choose_blocks() {
-    const double work = static_cast<double>(row_count_) * static_cast<double>(columns_) *
-                        static_cast<double>(depth_);
+    const std::int64_t rows = result_.rows();
+    const double work =
+        static_cast<double>(rows) * static_cast<double>(columns_) * static_cast<double>(depth_);
     if (work < kLeastParallel) threads_ = 1;
     const std::int64_t most = std::clamp(kRowBytes / row_pitch_, kLeastRows, kMostRows);
-    const std::int64_t least = ceil_div(row_count_, most);
-    const std::int64_t wanted = std::min<std::int64_t>(4 * threads_, row_count_ / kLeastRows);
+    const std::int64_t least = ceil_div(rows, most);
+    const std::int64_t wanted = std::min<std::int64_t>(4 * threads_, rows / kLeastRows);
     std::int64_t blocks = std::max(least, wanted);
     if (blocks >= threads_) blocks = round_up(blocks, std::int64_t{threads_});
-    block_rows_ = ceil_div(row_count_, blocks);
-    row_parts_ = ceil_div(row_count_, block_rows_);
+    block_rows_ = ceil_div(rows, blocks);
+    row_parts_ = ceil_div(rows, block_rows_);
     const std::int64_t fitting = kResultBytes / (4 * kByteColumns * block_rows_);
     strips_at_once_ = std::min(std::clamp<std::int64_t>(fitting / 2 * 2, 2, kMostStrips), strips());
     if (row_parts_ < threads_) {
@@ -156,7 +142,7 @@ class EightBitsKernel : public Kernel {
     row_scales_ = take(block_rows_ * 4);
     row_ = take(rows_->row_bytes() ? 0 : rows_->depth() * 4 + kGatherSlack);
     sums_ = take(block_rows_ * pitch_ * 4);
-    program_ = take(epilogue_ ? epilogue_->tile_floats() * 4 : 0);
+    program_ = take(result_.scratch_bytes());
   }
 
   // Rows in eight bits, with zeros behind them up to a whole step.
@@ -222,35 +208,18 @@ class EightBitsKernel : public Kernel {
   void finish(std::span<std::byte* const> operands, const BlockProgram::Block& block,
               std::byte* scratch) const {
     auto* sums = reinterpret_cast<float*>(scratch + sums_);
-    if (epilogue_) {
-      std::byte* own[kMaxSlots];
-      for (std::size_t i = 0; i < operands_.size(); ++i) own[i] = operands[operands_[i]];
-      epilogue_->run_tile(block, pitch_, sums, {own, operands_.size()},
-                          reinterpret_cast<float*>(scratch + program_));
-    }
-    const auto store = simd::table().store[static_cast<int>(dtype_)];
-    std::byte* to = operands[result_] + block.column * column_ * item_size(dtype_);
-    result_rows_.walk(
-        block.row, block.rows, [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
-          for (std::int64_t i = 0; i < count; ++i, sums += pitch_)
-            store(to + (offset + i * stride) * item_size(dtype_), column_, sums, block.columns);
-        });
+    result_.run_program(operands, block, pitch_, sums, scratch + program_);
+    result_.store(operands, block, pitch_, sums);
   }
 
   int threads_;
   bool are_bytes_;  // rows as they are read
   Unit unit_;
-  Numbers numbers_;
   std::unique_ptr<ProductRows> rows_;
+  ProductResult result_;
   std::vector<float> scales_, bias_;  // a number a column; no bias: empty
-  bool has_epilogue_ = false;
-  std::optional<BlockProgram> epilogue_;
-  std::vector<std::size_t> operands_;              // of the epilogue
-  std::size_t left_ = 0, right_ = 0, result_ = 0;  // operands
-  Access result_rows_;
-  std::int64_t column_ = 1;  // the result's stride
-  DType dtype_ = f32;
-  std::int64_t row_count_ = 0, columns_ = 0, depth_ = 0;
+  std::size_t left_ = 0, right_ = 0;  // operands
+  std::int64_t columns_ = 0, depth_ = 0;
   std::int64_t row_pitch_ = 0, block_rows_ = 1, strips_at_once_ = 1, pitch_ = 1;
   std::int64_t row_parts_ = 1, column_parts_ = 1;
   // In bytes: the scratch of one thread, and where its parts begin.

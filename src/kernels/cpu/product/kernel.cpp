@@ -99,8 +99,9 @@ class ProductKernel : public Kernel {
   static std::unique_ptr<ProductRows> rows_of(const Node& node, const Layout& left,
                                               const Layout& right, const Numbers& numbers) {
     if (node.op != Op::conv2d) return matrix_rows(left, node.type.shape, numbers);
-    return window_rows(left, node, right.shape,
-                       right.shape[1] * bundles_of(node, right.shape).groups, numbers);
+    return window_rows(left, node, {right.shape[2], right.shape[3]},
+                       right.shape[1] * bundles_of(node, right.shape).groups, numbers,
+                       window_order(left));
   }
 
   std::int64_t rows_of_bundle() const {

@@ -30,7 +30,8 @@ class Matcher {
   bool find_anchor() {
     for (const ValueId id : group_.nodes) {
       const bool is_product = graph_.is_op(id, Op::matmul) || graph_.is_op(id, Op::conv2d) ||
-                              graph_.is_op(id, Op::quantized_matmul);
+                              graph_.is_op(id, Op::quantized_matmul) ||
+                              graph_.is_op(id, Op::quantized_conv2d);
       if (!is_product) continue;
       if (product_.anchor >= 0) return false;
       product_.anchor = product_.sums = id;
@@ -53,7 +54,8 @@ class Matcher {
                 &right = graph_.type(node.inputs[1]).shape;
     if (node.op == Op::conv2d)
       return num_elements(left) > 0 && num_elements(right) > 0 && takes_own_bias(node);
-    if (is_in_eight_bits(graph_, product_)) return left.back() > 0;
+    if (node.op == Op::quantized_conv2d) return num_elements(left) > 0;
+    if (node.op == Op::quantized_matmul) return left.back() > 0;
     return left.rank() >= 2 && right.rank() >= 2 && left.back() > 0;
   }
 
@@ -138,7 +140,8 @@ std::optional<AnchoredProduct> match_product(const Graph& graph, const Group& gr
 }
 
 bool is_in_eight_bits(const Graph& graph, const AnchoredProduct& product) {
-  return graph.is_op(product.anchor, Op::quantized_matmul);
+  return graph.is_op(product.anchor, Op::quantized_matmul) ||
+         graph.is_op(product.anchor, Op::quantized_conv2d);
 }
 
 AnchoredProduct with_sums_finished(const LaidOutGraph& laid, AnchoredProduct product) {
@@ -180,7 +183,8 @@ AnchoredProduct with_sums_finished(const LaidOutGraph& laid, AnchoredProduct pro
 
 int column_axis(const Graph& graph, const AnchoredProduct& product) {
   const Node& node = graph[product.anchor];
-  return node.op == Op::conv2d ? 1 : node.type.shape.rank() - 1;
+  const bool is_image = node.op == Op::conv2d || node.op == Op::quantized_conv2d;
+  return is_image ? 1 : node.type.shape.rank() - 1;
 }
 
 }  // namespace tensor::cpu

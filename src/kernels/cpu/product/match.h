@@ -22,7 +22,7 @@ struct AnchoredProduct {
 /// floating type.
 std::optional<AnchoredProduct> match_product(const Graph& graph, const Group& group);
 
-/// Whether the anchor is a quantized_matmul.
+/// Whether the anchor is a product of bytes.
 bool is_in_eight_bits(const Graph& graph, const AnchoredProduct& product);
 
 /// The same with what the vector kernel does while sums are in registers taken out of the epilogue:

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "src/kernels/cpu/kernel.h"
+#include "src/ops/pair.h"
 
 namespace tensor::cpu {
 
@@ -52,9 +53,10 @@ enum class WindowOrder : std::uint8_t { channels_last, channels_first };
 WindowOrder window_order(const Layout& image);
 
 /// A conv2d has a row for every pixel of the result [n, c, h, w], in the order n, h, w. It holds
-/// what the filter lies on of `channels` channels from the first on; zeros beyond the image.
-std::unique_ptr<ProductRows> window_rows(const Layout& image, const Node& convolution,
-                                         const Shape& weights, std::int64_t channels,
-                                         const Numbers& numbers);
+/// what the filter lies on of `channels` channels from the first on, in this order; zeros beyond
+/// the image.
+std::unique_ptr<ProductRows> window_rows(const Layout& image, const Node& convolution, Pair kernel,
+                                         std::int64_t channels, const Numbers& numbers,
+                                         WindowOrder order);
 
 }  // namespace tensor::cpu

@@ -7,21 +7,20 @@
 #include "src/kernels/cpu/blocks/access.h"
 #include "src/kernels/cpu/product/rows.h"
 #include "src/kernels/host/simd/table.h"
-#include "src/ops/pair.h"
 
 namespace tensor::cpu {
 namespace {
 
 class WindowRows : public ProductRows {
  public:
-  WindowRows(const Layout& image, const Node& node, const Shape& weights, std::int64_t channels,
-             const Numbers& numbers)
+  WindowRows(const Layout& image, const Node& node, Pair kernel, std::int64_t channels,
+             const Numbers& numbers, WindowOrder order)
       : numbers_(numbers),
         images_(image.shape[0]),
         channels_(channels),
         height_(image.shape[2]),
         width_(image.shape[3]),
-        kernel_{weights[2], weights[3]},
+        kernel_(kernel),
         out_{node.type.shape[2], node.type.shape[3]},
         step_(pair_of(node.attrs, "stride", 0, "conv")),
         padding_(pair_of(node.attrs, "padding", 0, "conv")),
@@ -32,7 +31,7 @@ class WindowRows : public ProductRows {
         pixel_(width_ == 1 ? 1 : image.strides[3]) {
     reach_ = (images_ - 1) * image_ + (channels_ - 1) * channel_ + (height_ - 1) * line_ +
              (width_ - 1) * pixel_ + 1;
-    if (window_order(image) == WindowOrder::channels_first)
+    if (order == WindowOrder::channels_first)
       find_runs_of_lines();
     else
       find_runs_of_pixels();
@@ -202,10 +201,10 @@ WindowOrder window_order(const Layout& image) {
   return are_lines ? WindowOrder::channels_first : WindowOrder::channels_last;
 }
 
-std::unique_ptr<ProductRows> window_rows(const Layout& image, const Node& convolution,
-                                         const Shape& weights, std::int64_t channels,
-                                         const Numbers& numbers) {
-  return std::make_unique<WindowRows>(image, convolution, weights, channels, numbers);
+std::unique_ptr<ProductRows> window_rows(const Layout& image, const Node& convolution, Pair kernel,
+                                         std::int64_t channels, const Numbers& numbers,
+                                         WindowOrder order) {
+  return std::make_unique<WindowRows>(image, convolution, kernel, channels, numbers, order);
 }
 
 }  // namespace tensor::cpu
