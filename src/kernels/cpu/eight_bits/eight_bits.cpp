@@ -240,9 +240,14 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
     return static_cast<double>(num_elements(graph.type(id).shape));
   };
   const Work work = work_of(graph, alone.group);
-  // Rows are read twice, and results lie in the first-level cache.
+  // Rows are read twice, and results lie in the first-level cache. The rows of a convolution are
+  // gathered first.
+  const Shape& weights = graph.type(node.inputs[1]).shape;
+  const double row_numbers = elements(product->anchor) /
+                             static_cast<double>(graph.type(node.inputs[2]).shape[0]) *
+                             static_cast<double>(weights[1] * weights[3]);
   const double others =
-      2 * elements(node.inputs[0]) +
+      (node.op == Op::quantized_conv2d ? 3 : 2) * row_numbers +
       elements(product->result) *
           (1 + static_cast<double>(operator_count(graph, product->epilogue.nodes)));
   return implementation(
