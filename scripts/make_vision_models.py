@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Writes small reference checkpoints of the model types beside ViT, DETR and SETR.
 
-    python scripts/make_vision_models.py [OUTDIR]
+    python scripts/make_vision_models.py [OUTDIR [NAME ...]]
 
 Each folder is what transformers' save_pretrained makes of random weights, with a
 preprocessor_config.json and io.safetensors: pixel_values, and what the model makes of them in
-float64 (stored as float32). The seed is fixed. Needs torch and transformers.
+float64 (stored as float32). The seeds are fixed. NAME picks functions below. Needs torch and
+transformers.
 """
 
 import json
@@ -69,6 +70,13 @@ def write(name, model, outputs, sizes, processor, keep=lambda key: True):
     save_file(io, folder / "io.safetensors")
     size = sum(file.stat().st_size for file in folder.iterdir())
     print(name, {key: tuple(value.shape) for key, value in io.items()}, size // 1024, "KiB")
+
+
+def picture(name, prepare):
+    """What the class of transformers makes of a picture."""
+    levels = torch.randint(0, 256, (37, 50, 3), generator=random, dtype=torch.uint8)
+    prepared = prepare(levels.permute(2, 0, 1), return_tensors="pt")["pixel_values"]
+    save_file({"levels": levels, "pixel_values": prepared}, OUT / name / "picture.safetensors")
 
 
 def classes(model, pixels):
@@ -186,15 +194,45 @@ def dinov3():
     model = randomise(hf.DINOv3ViTModel(hf.DINOv3ViTConfig(num_register_tokens=3, **sizes)))
     prepare = hf.DINOv3ViTImageProcessor(**processor)
     write("dinov3", model, features, [(1, 3, 24, 24), (2, 3, 16, 40)], processor)
-    picture = torch.randint(0, 256, (37, 50, 3), generator=random, dtype=torch.uint8)
-    prepared = prepare(picture.permute(2, 0, 1), return_tensors="pt")["pixel_values"]
-    save_file({"levels": picture, "pixel_values": prepared}, OUT / "dinov3" / "picture.safetensors")
+    picture("dinov3", prepare)
     config = hf.DINOv3ViTConfig(num_register_tokens=1, use_gated_mlp=True, hidden_act="silu",
                                 key_bias=True, rope_theta=50.0, **sizes)
     write("dinov3_gated", randomise(hf.DINOv3ViTModel(config)), features, [(1, 3, 24, 24)],
           processor)
 
 
-for number, make in enumerate([convnext, swin, dinov2, clip, segformer, dinov3]):
+def depth(model, pixels):
+    out = model(pixels, output_hidden_states=True)
+    states = {f"hidden_states.{i}": x for i, x in enumerate(out.hidden_states)}
+    return {"predicted_depth": out.predicted_depth, **states}
+
+
+def depth_anything():
+    """Grids of 5 x 5 and 3 x 7 patches: odd ones, which halve and double to other sizes."""
+    backbone = {"model_type": "dinov2", "image_size": 40, "patch_size": 8, "hidden_size": 32,
+                "num_hidden_layers": 4, "num_attention_heads": 4, "mlp_ratio": 2,
+                "out_indices": [1, 2, 3, 4], "reshape_hidden_states": False}
+    sizes = {"patch_size": 8, "reassemble_hidden_size": 32, "neck_hidden_sizes": [8, 12, 16, 24],
+             "fusion_hidden_size": 12, "head_hidden_size": 8}
+    processor = {"image_processor_type": "DPTImageProcessor", "resample": 3, "do_pad": False,
+                 "size": {"height": 40, "width": 40}, "ensure_multiple_of": 8,
+                 "keep_aspect_ratio": True, "size_divisor": None, **IMAGENET}
+    pictures = [(1, 3, 40, 40), (2, 3, 24, 56)]
+
+    def made(**settings):
+        config = hf.DepthAnythingConfig(backbone_config=backbone, **sizes, **settings)
+        return randomise(hf.DepthAnythingForDepthEstimation(config))
+
+    write("depth_anything", made(), depth, pictures, processor)
+    # torchvision's weights have fewer bits than Pillow's: some levels differ by one.
+    picture("depth_anything", hf.DPTImageProcessorPil(**processor))
+    write("depth_anything_metric", made(depth_estimation_type="metric", max_depth=20), depth,
+          pictures, processor)
+
+
+makers = [convnext, swin, dinov2, clip, segformer, dinov3, depth_anything]
+wanted = sys.argv[2:]
+for number, make in enumerate(makers):
     random.manual_seed(1000 + number)
-    make()
+    if not wanted or make.__name__ in wanted:
+        make()

@@ -8,6 +8,7 @@
 #include "models/convnext/convnext.h"
 #include "models/dinov2/dinov2.h"
 #include "models/dinov3/dinov3.h"
+#include "models/dpt/dpt.h"
 #include "models/segformer/segformer.h"
 #include "models/setr/setr_checkpoint.h"
 #include "models/setr/setr_info.h"
@@ -57,12 +58,13 @@ constexpr ModelType kTypes[] = {{"vit", "vit", load_vit},
                                 {"siglip_vision_model", "vit", clip::load_clip},
                                 {"detr", "detr", nullptr},
                                 {"setr", "setr", load_setr},
-                                {"segformer", "setr", segformer::load_segformer}};
+                                {"segformer", "setr", segformer::load_segformer},
+                                {"depth_anything", "depth", dpt::load_depth_anything}};
 
 /// "vit takes vit, convnext; detr takes detr".
 std::string all_types() {
   std::string text;
-  for (const char* program : {"vit", "detr", "setr"})
+  for (const char* program : {"vit", "detr", "setr", "depth"})
     text += (text.empty() ? "" : "; ") + std::string(program) + " takes " +
             joined(model_types(program), ", ");
   return text;

@@ -37,7 +37,7 @@ TEST_F(SpoiledFolders, TheFoldersAreGoodBeforeTheyAreSpoiled) {
   for (const char* base :
        {"vit_hf", "vit_hf_headless", "vit_timm", "detr_hf_no_timm", "setr_mmseg_naive",
         "setr_fudan_mla", "convnext", "convnextv2", "swin", "dinov2", "dinov3", "clip",
-        "clip_vision", "siglip", "siglip_vision", "segformer"}) {
+        "clip_vision", "siglip", "siglip_vision", "segformer", "depth_anything"}) {
     const Folder folder(path(base), base);
     EXPECT_EQ(message_of(base, folder.path()), "no error") << base;
   }
