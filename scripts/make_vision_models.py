@@ -31,7 +31,7 @@ def randomise(model):
     """Default initialisation hides wrong biases, scales and constants."""
     with torch.no_grad():
         for name, tensor in list(model.named_parameters()) + list(model.named_buffers()):
-            if not tensor.is_floating_point() or name.endswith("inv_freq"):
+            if not tensor.is_floating_point() or name.endswith(("inv_freq", "n_points_scale")):
                 continue  # no parameters: indices, and what follows from the settings
             if name.endswith("running_var"):
                 tensor.copy_(0.5 + 1.5 * torch.rand(tensor.shape, generator=random))
@@ -72,11 +72,12 @@ def write(name, model, outputs, sizes, processor, keep=lambda key: True):
     print(name, {key: tuple(value.shape) for key, value in io.items()}, size // 1024, "KiB")
 
 
-def picture(name, prepare):
-    """What the class of transformers makes of a picture."""
+def picture(name, prepare, see=lambda pixels, size: {}):
+    """What the class of transformers makes of a picture, and what is seen in it."""
     levels = torch.randint(0, 256, (37, 50, 3), generator=random, dtype=torch.uint8)
     prepared = prepare(levels.permute(2, 0, 1), return_tensors="pt")["pixel_values"]
-    save_file({"levels": levels, "pixel_values": prepared}, OUT / name / "picture.safetensors")
+    save_file({"levels": levels, "pixel_values": prepared, **see(prepared, levels.shape[:2])},
+              OUT / name / "picture.safetensors")
 
 
 def classes(model, pixels):
@@ -230,7 +231,45 @@ def depth_anything():
           pictures, processor)
 
 
-makers = [convnext, swin, dinov2, clip, segformer, dinov3, depth_anything]
+def detected(model, pixels):
+    out = model(pixels)
+    states = {f"decoder_hidden_states.{i + 1}": x
+              for i, x in enumerate(out.intermediate_hidden_states.unbind(1))}
+    maps = {f"encoder_maps.{i}": x for i, x in enumerate(out.encoder_last_hidden_state)}
+    return {"logits": out.logits, "pred_boxes": out.pred_boxes,
+            "last_hidden_state": out.last_hidden_state, **states, **maps}
+
+
+def rt_detr():
+    """Images of 64 pixels have 84 cells, some of them too near the edge for a box."""
+    backbone = {"model_type": "rt_detr_resnet", "embedding_size": 8, "depths": [1, 2, 1, 1],
+                "hidden_sizes": [16, 24, 32, 40], "out_indices": [2, 3, 4]}
+    sizes = {"encoder_in_channels": [24, 32, 40], "encoder_hidden_dim": 16, "encoder_ffn_dim": 24,
+             "encoder_attention_heads": 2, "d_model": 24, "decoder_in_channels": [16] * 3,
+             "num_queries": 9, "decoder_layers": 2, "decoder_attention_heads": 4,
+             "decoder_ffn_dim": 32, "num_labels": 5}
+    processor = {"image_processor_type": "RTDetrImageProcessor", "do_normalize": False,
+                 "resample": 2, "size": {"height": 64, "width": 64}, **IMAGENET}
+    pictures = [(1, 3, 64, 64), (2, 3, 32, 96)]
+    model = randomise(hf.RTDetrForObjectDetection(hf.RTDetrConfig(backbone_config=backbone, **sizes)))
+    write("rt_detr", model, detected, pictures, processor)
+    prepare = hf.RTDetrImageProcessorPil(**processor)
+
+    def objects(pixels, size):
+        with torch.no_grad():
+            found, = prepare.post_process_object_detection(
+                model(pixels.double()), threshold=0.0, target_sizes=[tuple(size)])
+        return {key: x.float() if x.is_floating_point() else x for key, x in found.items()}
+
+    picture("rt_detr", prepare, objects)
+    basic = backbone | {"layer_type": "basic", "hidden_sizes": [8, 12, 16, 20]}
+    config = hf.RTDetrV2Config(
+        backbone_config=basic, hidden_expansion=0.5, decoder_offset_scale=0.75, **sizes | {"encoder_in_channels": [12, 16, 20]})
+    write("rt_detr_v2", randomise(hf.RTDetrV2ForObjectDetection(config)), detected, pictures,
+          processor)
+
+
+makers = [convnext, swin, dinov2, clip, segformer, dinov3, depth_anything, rt_detr]
 wanted = sys.argv[2:]
 for number, make in enumerate(makers):
     random.manual_seed(1000 + number)

@@ -42,7 +42,7 @@ struct ModelType {
 };
 
 /// The first of a program is what a folder holds that does not say. Masked Siamese networks are
-/// ViTs that were trained in another way. DETR's program opens its folders itself.
+/// ViTs that were trained in another way. The detr program opens its folders itself.
 constexpr ModelType kTypes[] = {{"vit", "vit", load_vit},
                                 {"vit_msn", "vit", load_vit},
                                 {"timm_wrapper", "vit", load_vit},
@@ -57,6 +57,8 @@ constexpr ModelType kTypes[] = {{"vit", "vit", load_vit},
                                 {"siglip", "vit", clip::load_clip},
                                 {"siglip_vision_model", "vit", clip::load_clip},
                                 {"detr", "detr", nullptr},
+                                {"rt_detr", "detr", nullptr},
+                                {"rt_detr_v2", "detr", nullptr},
                                 {"setr", "setr", load_setr},
                                 {"segformer", "setr", segformer::load_segformer},
                                 {"depth_anything", "depth", dpt::load_depth_anything}};

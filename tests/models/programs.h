@@ -16,7 +16,8 @@ namespace golden {
 inline std::unique_ptr<models::Program> program_of(const std::string& name) {
   if (name.starts_with("depth") || name.starts_with("dpt"))
     return std::make_unique<models::depth::DepthProgram>();
-  if (name.starts_with("detr")) return std::make_unique<models::detr::DetrProgram>();
+  if (name.starts_with("detr") || name.starts_with("rt_detr"))
+    return std::make_unique<models::detr::DetrProgram>();
   if (name.starts_with("setr") || name.starts_with("segformer"))
     return std::make_unique<models::setr::SetrProgram>();
   return models::vit::make_program();
