@@ -39,7 +39,7 @@ def randomise(model):
                 tensor.copy_(0.2 * normal(*tensor.shape))
             elif tensor.dim() <= 1:
                 tensor.copy_(1 + 0.2 * normal(*tensor.shape))
-            elif tensor.shape[0] == 1 or "position" in name:
+            elif tensor.shape[0] == 1 or "position" in name or "rel_pos" in name:
                 tensor.copy_(0.5 * normal(*tensor.shape))
             else:
                 tensor.copy_(normal(*tensor.shape) * 1.2 / math.sqrt(tensor[0].numel()))
@@ -269,7 +269,34 @@ def rt_detr():
           processor)
 
 
-makers = [convnext, swin, dinov2, clip, segformer, dinov3, depth_anything, rt_detr]
+def sam():
+    """Windows of 3 in a grid of 4 x 4: padded ones."""
+    vision = {"hidden_size": 24, "output_channels": 12, "num_hidden_layers": 3, "image_size": 32,
+              "num_attention_heads": 4, "patch_size": 8, "window_size": 3, "mlp_ratio": 2.0,
+              "global_attn_indexes": [1]}
+    processor = {"image_processor_type": "SamImageProcessor", "resample": 2, "do_pad": True,
+                 "size": {"longest_edge": 32}, "pad_size": {"height": 32, "width": 32},
+                 "mask_size": {"longest_edge": 8}, "mask_pad_size": {"height": 8, "width": 8},
+                 **IMAGENET}
+
+    def encoded(model, pixels):
+        out = model.vision_encoder(pixels, output_hidden_states=True)
+        states = {f"hidden_states.{i}": x for i, x in enumerate(out.hidden_states)}
+        return {"last_hidden_state": out.last_hidden_state, **states}
+
+    masks = {"hidden_size": 12, "image_size": 32, "patch_size": 8}
+    config = hf.SamConfig(vision_config=vision, prompt_encoder_config=masks,
+                          mask_decoder_config={"hidden_size": 12, "mlp_dim": 8,
+                                               "num_attention_heads": 2})
+    write("sam", randomise(hf.SamModel(config)), encoded, [(2, 3, 32, 32)], processor,
+          keep=lambda key: not key.startswith("mask_decoder.") or "iou_token" in key)
+    picture("sam", hf.SamImageProcessorPil(**processor))
+    vision |= {"use_rel_pos": False, "use_abs_pos": False, "qkv_bias": False, "window_size": 2}
+    model = randomise(hf.SamVisionModel(hf.SamVisionConfig(**vision)))
+    write("sam_vision", model, encoded, [(1, 3, 32, 32)], processor)
+
+
+makers = [convnext, swin, dinov2, clip, segformer, dinov3, depth_anything, rt_detr, sam]
 wanted = sys.argv[2:]
 for number, make in enumerate(makers):
     random.manual_seed(1000 + number)

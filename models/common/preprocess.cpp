@@ -30,6 +30,11 @@ Size SizeRule::of(Size image) const {
   const auto height = static_cast<double>(image.height), width = static_cast<double>(image.width);
   if (kind == Kind::exact) return size;
   if (kind == Kind::multiples) return nearest_multiples(height, width, *this);
+  if (kind == Kind::longest_edge) {
+    const double scale = static_cast<double>(longest) / std::max(height, width);
+    return {static_cast<std::int64_t>(height * scale + 0.5),
+            static_cast<std::int64_t>(width * scale + 0.5)};
+  }
   if (kind == Kind::within) {
     const double scale = std::min(static_cast<double>(size.height) / height,
                                   static_cast<double>(size.width) / width);

@@ -21,7 +21,8 @@ struct SizeRule {
     exact,          // to `size`, whatever the aspect
     shortest_edge,  // the short side to `shortest`, the long one at most `longest` (0: no limit)
     within,         // as large as fits into `size`, aspect kept
-    multiples       // near `size`, to multiples of `multiple`
+    multiples,      // near `size`, to multiples of `multiple`
+    longest_edge    // the long side to `longest`, the short one rounded, halves up
   };
   Kind kind = Kind::exact;
   Size size;

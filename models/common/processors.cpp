@@ -40,7 +40,8 @@ const KnownSettings& known_settings() {
       // Images are read as red, green and blue; labels and annotations are for training.
       .harmless = {"do_convert_rgb", "processor_class", "device", "disable_grouping",
                    "return_tensors", "input_data_format", "format", "do_convert_annotations",
-                   "do_reduce_labels", "reduce_labels", "model_input_names"},
+                   "do_reduce_labels", "reduce_labels", "model_input_names", "mask_size",
+                   "mask_pad_size"},
       .fixed = {{"data_format", {R"("channels_first")"}},
                 {"use_square_size", {"false"}},
                 {"rescale_offset", {"false"}},
@@ -93,6 +94,9 @@ SizeRule read_size_rule(const Json& config, const Json& value, const ProcessorCl
     rule.longest = config.has("max_size") ? positive(config["max_size"]) : longest;
   } else if (value.is_integer() || value.is_array() || has("height")) {
     rule.size = read_size(value);
+  } else if (rules.defaults.size.kind == SizeRule::Kind::longest_edge && has("longest_edge")) {
+    rule.kind = SizeRule::Kind::longest_edge;
+    rule.longest = positive(value["longest_edge"]);
   } else if (has("shortest_edge")) {
     rule.kind = Kind::shortest_edge;
     rule.shortest = positive(value["shortest_edge"]);

@@ -9,6 +9,7 @@
 #include "models/dinov2/dinov2.h"
 #include "models/dinov3/dinov3.h"
 #include "models/dpt/dpt.h"
+#include "models/sam/sam.h"
 #include "models/segformer/segformer.h"
 #include "models/setr/setr_checkpoint.h"
 #include "models/setr/setr_info.h"
@@ -56,6 +57,8 @@ constexpr ModelType kTypes[] = {{"vit", "vit", load_vit},
                                 {"clip_vision_model", "vit", clip::load_clip},
                                 {"siglip", "vit", clip::load_clip},
                                 {"siglip_vision_model", "vit", clip::load_clip},
+                                {"sam", "vit", sam::load_sam},
+                                {"sam_vision_model", "vit", sam::load_sam},
                                 {"detr", "detr", nullptr},
                                 {"rt_detr", "detr", nullptr},
                                 {"rt_detr_v2", "detr", nullptr},

@@ -104,6 +104,20 @@ TEST(Preprocess, SizesOfMultiples) {
   EXPECT_EQ(rule({500, 390}, false, 32).of({480, 640}), (Size{512, 384}));
 }
 
+TEST(Preprocess, TheLongestEdgeIsThatOfSam) {
+  const SizeRule rule{SizeRule::Kind::longest_edge, {}, 0, 1024};
+  EXPECT_EQ(rule.of({480, 640}), (Size{768, 1024}));
+  EXPECT_EQ(rule.of({2000, 333}), (Size{1024, 170}));  // 170.496
+  EXPECT_EQ(rule.of({512, 513}), (Size{1022, 1024}));  // 1022.004
+  EXPECT_EQ(rule.of({1024, 999}), (Size{1024, 999}));
+  Preprocessing sam;
+  sam.size = rule;
+  EXPECT_EQ(read(parse(R"({"size": {"longest_edge": 8}})"), sam).size.of({4, 5}), (Size{6, 8}));
+  EXPECT_EQ(error_of([&] { read(parse(R"({"size": {"longest_edge": 8}})")); }),
+            "config: size: need a number, {\"height\", \"width\"}, {\"shortest_edge\"} with or "
+            "without \"longest_edge\", or {\"max_height\", \"max_width\"}");
+}
+
 TEST(Preprocess, ReadsWhatDptAsksFor) {
   using models::ProcessorClass;
   const std::vector<ProcessorClass> dpt = {

@@ -34,10 +34,27 @@ long peak_mebibytes() {
 class SpoiledFolders : public tensor::testing::FolderTest {};
 
 TEST_F(SpoiledFolders, TheFoldersAreGoodBeforeTheyAreSpoiled) {
-  for (const char* base : {"vit_hf", "vit_hf_headless", "vit_timm", "detr_hf_no_timm",
-                           "setr_mmseg_naive", "setr_fudan_mla", "convnext", "convnextv2", "swin",
-                           "dinov2", "dinov3", "clip", "clip_vision", "siglip", "siglip_vision",
-                           "segformer", "depth_anything", "rt_detr", "rt_detr_v2"}) {
+  for (const char* base : {"vit_hf",
+                           "vit_hf_headless",
+                           "vit_timm",
+                           "detr_hf_no_timm",
+                           "setr_mmseg_naive",
+                           "setr_fudan_mla",
+                           "convnext",
+                           "convnextv2",
+                           "swin",
+                           "dinov2",
+                           "dinov3",
+                           "clip",
+                           "clip_vision",
+                           "siglip",
+                           "siglip_vision",
+                           "segformer",
+                           "depth_anything",
+                           "rt_detr",
+                           "rt_detr_v2",
+                           "sam",
+                           "sam_vision"}) {
     const Folder folder(path(base), base);
     EXPECT_EQ(message_of(base, folder.path()), "no error") << base;
   }

@@ -105,7 +105,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Reference{"dinov3_gated", "vit", 2}, Reference{"clip_vision", "vit", 2},
                       Reference{"clip", "vit", 3}, Reference{"clip_classifier", "vit", 1},
                       Reference{"siglip_vision", "vit", 2}, Reference{"siglip", "vit", 2},
-                      Reference{"siglip_classifier", "vit", 1}, Reference{"segformer", "setr", 4},
+                      Reference{"siglip_classifier", "vit", 1}, Reference{"sam", "vit", 5},
+                      Reference{"sam_vision", "vit", 5}, Reference{"segformer", "setr", 4},
                       Reference{"depth_anything", "depth", 6},
                       Reference{"depth_anything_metric", "depth", 6}),
     [](const auto& it) { return std::string(it.param.folder); });

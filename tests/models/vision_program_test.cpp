@@ -102,9 +102,10 @@ TEST_F(VisionPrograms, FeaturesOfPicturesAreSaved) {
                  "vit: --output: would overwrite the input image " + first + ": name another file");
 }
 
-// DINOv3 resizes numbers: nothing is rounded to levels. Depth Anything keeps the aspect.
+// DINOv3 resizes numbers: nothing is rounded to levels. Depth Anything keeps the aspect, SAM pads.
 TEST_F(VisionPrograms, PicturesArePreparedAsTransformersDoes) {
-  for (const auto& [folder, program] : {std::pair("dinov3", "vit"), {"depth_anything", "depth"}}) {
+  for (const auto& [folder, program] :
+       {std::pair("dinov3", "vit"), {"depth_anything", "depth"}, {"sam", "vit"}}) {
     const StateDict made =
         tensor::load_safetensors(golden::folder(folder) + std::string("/picture.safetensors"),
                                  tensor::FileAccess::read)
@@ -196,6 +197,8 @@ TEST_F(VisionPrograms, WhatIsTooSmallIsRefused) {
   EXPECT_EQ(refusal(load("swin", "vit"), {1, 3, 56, 28}),
             "pixel_values: is so small that a stage has only 4 x 2 pixels, less than a window of "
             "4 x 4");
+  EXPECT_EQ(refusal(load("sam", "vit"), {1, 3, 32, 40}),
+            "pixel_values: got an image of 32 x 40, the model takes 32 x 32: resize and pad it");
   EXPECT_EQ(refusal(load("segformer", "setr"), {1, 3, 64, 12}),
             "pixel_values: is so small that a stage has only 16 x 3 pixels, which cannot be "
             "reduced 4 times");
@@ -221,8 +224,10 @@ TEST_F(VisionPrograms, TowersTakeOtherSizesWhenAsked) {
 }
 
 TEST_F(VisionPrograms, APlanHoldsThem) {
-  for (const auto& [name, program] :
-       {std::pair("swin_headless", "vit"), {"segformer", "setr"}, {"depth_anything", "depth"}}) {
+  for (const auto& [name, program] : {std::pair("swin_headless", "vit"),
+                                      {"segformer", "setr"},
+                                      {"depth_anything", "depth"},
+                                      {"sam", "vit"}}) {
     const StateDict made = saved_run(program, name, {"--plan", path(name)});
     const StateDict read = saved_run(program, name, {"--plan", path(name)});
     ASSERT_EQ(made.size(), read.size());
