@@ -271,7 +271,7 @@ def rt_detr():
 
 def sam():
     """Windows of 3 in a grid of 4 x 4: padded ones."""
-    vision = {"hidden_size": 24, "output_channels": 12, "num_hidden_layers": 3, "image_size": 32,
+    vision = {"hidden_size": 32, "output_channels": 12, "num_hidden_layers": 3, "image_size": 32,
               "num_attention_heads": 4, "patch_size": 8, "window_size": 3, "mlp_ratio": 2.0,
               "global_attn_indexes": [1]}
     processor = {"image_processor_type": "SamImageProcessor", "resample": 2, "do_pad": True,
