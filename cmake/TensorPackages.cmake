@@ -36,7 +36,7 @@ set(CPACK_COMPONENT_DEV_DESCRIPTION
 set(CPACK_DEBIAN_PROGRAMS_PACKAGE_NAME tensor-programs)
 set(CPACK_DEBIAN_PROGRAMS_PACKAGE_SECTION graphics)
 set(CPACK_COMPONENT_PROGRAMS_DESCRIPTION
-    "runs vision models (programs)\n The programs vit, detr, setr, onnx and demo-server with small weights,\n and a backend for Triton Inference Server.")
+    "runs vision models (programs)\n The programs vit, detr, setr, depth, onnx and demo-server with small weights,\n and a backend for Triton Inference Server.")
 
 # What Debian wants in every package.
 set(changelog ${control}/changelog)

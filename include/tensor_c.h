@@ -71,8 +71,8 @@ TENSOR_C_API tc_status tc_set_log(tc_log_function function, void* user, int leas
 
 /* ---- Options for opening: "device" (cpu, cuda, cuda:1), "dtype" (f32, bf16, i8, f16,
    tf32), "threads", "input" (image or tensor: whether a checkpoint's rule for pictures is needed),
-   "program" (vit, detr or setr, where config.json does not say), "max_pixels" of pictures, and the
-   programs' own options without their dashes ("top", "threshold"). */
+   "program" (vit, detr, setr or depth, where config.json does not say), "max_pixels" of pictures,
+   and the programs' own options without their dashes ("top", "threshold"). */
 
 TENSOR_C_API tc_status tc_options_new(tc_options** options);
 TENSOR_C_API tc_status tc_options_set(tc_options* options, const char* name, const char* value);
@@ -122,7 +122,8 @@ TENSOR_C_API tc_status tc_answer_count(const tc_answer* answer, size_t* count);
    pixels, four zeros where the model gives no boxes. */
 TENSOR_C_API tc_status tc_answer_finding(const tc_answer* answer, size_t index, const char** label,
                                          int64_t* id, double* score, double* box);
-/* The class of every pixel, u8 (height, width); TC_BAD_ARGUMENT for models that give none. */
+/* The class of every pixel, or how near it is (255 the nearest), u8 (height, width);
+   TC_BAD_ARGUMENT for models that give neither. */
 TENSOR_C_API tc_status tc_answer_classes(const tc_answer* answer, tc_tensor** classes);
 TENSOR_C_API tc_status tc_answer_free(tc_answer* answer);
 

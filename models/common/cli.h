@@ -1,5 +1,5 @@
-// The command line that vit, detr and setr share: a model program says how to open and run its
-// model, and this part does the options, files, printing and errors.
+// The command line that vit, detr, setr and depth share: a model program says how to open and run
+// its model, and this part does the options, files, printing and errors.
 #pragma once
 
 #include <array>
@@ -45,13 +45,14 @@ struct Finding {
 struct ImageResult {
   std::vector<Finding> findings;
   tensor::Tensor picture;      // u8 [H, W, 3]; only if it was asked for
-  tensor::Tensor labels = {};  // u8 [H, W], a class for every pixel; only if the model has such
+  tensor::Tensor labels = {};  // u8 [H, W], of every pixel its class or how near it is, if the
+                               // model tells such
   tensor::nn::StateDict features =
       {};  // each [1, ...], in place of findings if they were asked for
 };
 
 /// What a program tells of a picture besides labels.
-enum class Shows { labels, boxes, classes };
+enum class Shows { labels, boxes, classes, depth };
 
 /// Whether these are inputs of a forward pass. Those that are not are what `Program::look` makes of
 /// the outputs, for `Program::run` to go on with.
@@ -69,7 +70,7 @@ class Program {
   virtual std::vector<std::string> standard_models() const = 0;  // what --model takes
   /// What a finding's score is, for --json: "score", or "share" of the image.
   virtual std::string score_name() const { return "score"; }
-  /// What findings and results have: boxes, or a class for every pixel.
+  /// What findings and results have: boxes, or a class or the nearness of every pixel.
   virtual Shows shows() const { return Shows::labels; }
   /// How pictures show findings of this id.
   virtual Color color(std::int64_t id) const { return palette(id); }

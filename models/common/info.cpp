@@ -71,6 +71,20 @@ std::string mebibytes(std::int64_t elements) {
 
 }  // namespace
 
+Size add_conv(InfoRow& row, const tensor::nn::Conv2d& conv, Size in) {
+  const tensor::Conv2dOptions& o = conv.options;
+  const auto extent = [](std::int64_t x, std::int64_t kernel, std::int64_t stride,
+                         std::int64_t padding, std::int64_t dilation) {
+    return (x + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
+  };
+  const tensor::Shape& kernel = conv.weight.shape();
+  const Size out{extent(in.height, kernel[2], o.stride.h, o.padding.h, o.dilation.h),
+                 extent(in.width, kernel[3], o.stride.w, o.padding.w, o.dilation.w)};
+  row.parameters += conv.weight.size() + (conv.bias.defined() ? conv.bias.size() : 0);
+  row.macs += conv2d_macs(kernel, out.height, out.width);
+  return out;
+}
+
 void add_head(Info& info, tensor::nn::LayerNorm& norm, tensor::nn::Linear& classifier) {
   using tensor::nn::parameter_count;
   info.rows.push_back({"norm", 1, parameter_count(norm), 0});

@@ -45,6 +45,8 @@ std::int64_t transformer_macs(std::int64_t tokens, std::int64_t width, std::int6
 std::int64_t transformer_peak(std::int64_t tokens, std::int64_t width, std::int64_t heads,
                               std::int64_t inner);
 
+/// Adds a convolution to `row`; returns the size of its result.
+Size add_conv(InfoRow& row, const tensor::nn::Conv2d& conv, Size in);
 /// Adds the rows of the last norm and, where there is one, of the classifier.
 void add_head(Info& info, tensor::nn::LayerNorm& norm, tensor::nn::Linear& classifier);
 

@@ -11,9 +11,30 @@ namespace models {
 
 using tensor::Tensor;
 
+namespace {
+
+/// The order of the operations and the rounding to even are the reference's.
+Size nearest_multiples(double height, double width, const SizeRule& rule) {
+  double tall = static_cast<double>(rule.size.height) / height;
+  double wide = static_cast<double>(rule.size.width) / width;
+  if (rule.keeps_aspect) tall = wide = std::abs(1 - wide) < std::abs(1 - tall) ? wide : tall;
+  const auto near = [&](double extent) {
+    return std::llrint(extent / static_cast<double>(rule.multiple)) * rule.multiple;
+  };
+  return {near(tall * height), near(wide * width)};
+}
+
+}  // namespace
+
 Size SizeRule::of(Size image) const {
   const auto height = static_cast<double>(image.height), width = static_cast<double>(image.width);
   if (kind == Kind::exact) return size;
+  if (kind == Kind::multiples) return nearest_multiples(height, width, *this);
+  if (kind == Kind::longest_edge) {
+    const double scale = static_cast<double>(longest) / std::max(height, width);
+    return {static_cast<std::int64_t>(height * scale + 0.5),
+            static_cast<std::int64_t>(width * scale + 0.5)};
+  }
   if (kind == Kind::within) {
     const double scale = std::min(static_cast<double>(size.height) / height,
                                   static_cast<double>(size.width) / width);

@@ -20,11 +20,15 @@ struct SizeRule {
   enum class Kind {
     exact,          // to `size`, whatever the aspect
     shortest_edge,  // the short side to `shortest`, the long one at most `longest` (0: no limit)
-    within          // as large as fits into `size`, aspect kept
+    within,         // as large as fits into `size`, aspect kept
+    multiples,      // near `size`, to multiples of `multiple`
+    longest_edge    // the long side to `longest`, the short one rounded, halves up
   };
   Kind kind = Kind::exact;
   Size size;
   std::int64_t shortest = 0, longest = 0;
+  std::int64_t multiple = 1;
+  bool keeps_aspect = false;  // of `multiples`: both sides change as the one that changes least
 
   Size of(Size image) const;
 };

@@ -17,14 +17,31 @@ constexpr std::int64_t kLongestEdge = 1 << 16;
 
 const KnownSettings& known_settings() {
   static const KnownSettings kKnown = {
-      .used = {"image_processor_type", "feature_extractor_type", "do_resize", "size",
-               "default_to_square", "max_size", "resample", "crop_pct", "do_center_crop",
-               "crop_size", "do_rescale", "rescale_factor", "do_normalize", "image_mean",
-               "image_std", "do_pad", "pad_and_return_pixel_mask", "pad_size"},
+      .used = {"image_processor_type",
+               "feature_extractor_type",
+               "do_resize",
+               "size",
+               "default_to_square",
+               "max_size",
+               "resample",
+               "crop_pct",
+               "do_center_crop",
+               "crop_size",
+               "do_rescale",
+               "rescale_factor",
+               "do_normalize",
+               "image_mean",
+               "image_std",
+               "do_pad",
+               "pad_and_return_pixel_mask",
+               "pad_size",
+               "keep_aspect_ratio",
+               "ensure_multiple_of"},
       // Images are read as red, green and blue; labels and annotations are for training.
       .harmless = {"do_convert_rgb", "processor_class", "device", "disable_grouping",
                    "return_tensors", "input_data_format", "format", "do_convert_annotations",
-                   "do_reduce_labels", "reduce_labels", "model_input_names"},
+                   "do_reduce_labels", "reduce_labels", "model_input_names", "mask_size",
+                   "mask_pad_size"},
       .fixed = {{"data_format", {R"("channels_first")"}},
                 {"use_square_size", {"false"}},
                 {"rescale_offset", {"false"}},
@@ -36,8 +53,6 @@ const KnownSettings& known_settings() {
                 {"do_grayscale", {"false"}},
                 {"do_color_quantize", {"false"}},
                 {"apply_ocr", {"false"}},
-                {"keep_aspect_ratio", {"false"}},
-                {"ensure_multiple_of", {"1"}},
                 {"size_divisor", {"1"}}}};
   return kKnown;
 }
@@ -79,6 +94,9 @@ SizeRule read_size_rule(const Json& config, const Json& value, const ProcessorCl
     rule.longest = config.has("max_size") ? positive(config["max_size"]) : longest;
   } else if (value.is_integer() || value.is_array() || has("height")) {
     rule.size = read_size(value);
+  } else if (rules.defaults.size.kind == SizeRule::Kind::longest_edge && has("longest_edge")) {
+    rule.kind = SizeRule::Kind::longest_edge;
+    rule.longest = positive(value["longest_edge"]);
   } else if (has("shortest_edge")) {
     rule.kind = Kind::shortest_edge;
     rule.shortest = positive(value["shortest_edge"]);
@@ -130,14 +148,31 @@ const ProcessorClass& class_of(const Json& config, const std::vector<ProcessorCl
   return classes.front();
 }
 
+/// DPT's two settings, which ask other classes for what they do not do.
+void fit_multiples(Preprocessing& rule, const Json& config, const ProcessorClass& rules) {
+  using Kind = SizeRule::Kind;
+  if (rules.fit != ProcessorClass::Fit::dpt) {
+    require_setting(config, {"keep_aspect_ratio", {"false"}});
+    require_setting(config, {"ensure_multiple_of", {"1"}});
+    return;
+  }
+  if (rule.size.kind != Kind::exact)
+    tensor::fail(config["size"].path(), "need {\"height\", \"width\"} for ", rules.name,
+                 "ImageProcessor");
+  rule.size.kind = Kind::multiples;
+  if (config.has("ensure_multiple_of")) rule.size.multiple = positive(config["ensure_multiple_of"]);
+  rule.size.keeps_aspect = config.boolean("keep_aspect_ratio", false);
+}
+
 /// What the class makes of the size.
 void fit(Preprocessing& rule, const Json& config, const ProcessorClass& rules) {
   using Fit = ProcessorClass::Fit;
   using Kind = SizeRule::Kind;
-  if (config.has("crop_pct") && rules.fit == Fit::as_it_is)
+  if (config.has("crop_pct") && (rules.fit == Fit::as_it_is || rules.fit == Fit::dpt))
     tensor::fail(config["crop_pct"].path(), "is nothing that ", rules.name,
                  "ImageProcessor knows: remove it, or name the class as image_processor_type");
-  if (rules.fit == Fit::as_it_is || !rule.resize) return;
+  fit_multiples(rule, config, rules);
+  if (rules.fit == Fit::as_it_is || rules.fit == Fit::dpt || !rule.resize) return;
   const double share = config.number("crop_pct", rules.crop_share);
   if (!(share >= 0.01 && share <= 1))
     tensor::fail(config["crop_pct"].path(), "got ", share, ", need a number from 0.01 to 1");

@@ -25,7 +25,8 @@ struct ProcessorClass {
     as_it_is,
     convnext,    // below 384 the short side to size / crop_pct, and a crop; from there on squeezed
     poolformer,  // the short side to size / crop_pct
-    levit        // the short side to 256 / 224 of it
+    levit,       // the short side to 256 / 224 of it
+    dpt          // to multiples of ensure_multiple_of, with keep_aspect_ratio or without
   };
   std::string_view name;   // "ViT" of ViTImageProcessor and ViTFeatureExtractor
   Preprocessing defaults;  // before `fit`

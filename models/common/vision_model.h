@@ -34,7 +34,8 @@ Preparation preparation(const Preprocessing& rule);
 
 struct VisionModel {
   /// pixel_values [B, channels, H, W] to named outputs: "logits" of a classifier [B, classes] or of
-  /// a segmenter [B, classes, H / stride, W / stride], otherwise features. It can be traced.
+  /// a segmenter [B, classes, H / stride, W / stride], "predicted_depth" [B, h, w], otherwise
+  /// features. It can be traced.
   std::function<tensor::nn::StateDict(const tensor::Tensor& pixels, const Observer& observe)> run;
   std::function<std::vector<tensor::nn::Parameter>()> parameters;
   std::function<Info(const std::string& name)> info;
@@ -50,6 +51,9 @@ struct VisionModel {
   std::int64_t stride = 1;         // how many pixels, in either direction, have one row of logits
   std::int64_t window = 0;  // the side of the squares that pictures are cut to; 0: they are not
   bool is_window_least = false;  // whether smaller images are refused
+
+  // What follows is that of a model of depth.
+  bool is_nearness = false;  // "predicted_depth" is larger where something is nearer
 
   /// The model that a module of pixels and an observer is, with the module's parameters.
   template <class Module>

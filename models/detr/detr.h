@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "models/common/activation.h"
 #include "models/common/observer.h"
 #include "models/detr/resnet.h"
 
@@ -16,11 +17,12 @@ struct DetrConfig {
   std::int64_t decoder_layers = 6, decoder_heads = 8, decoder_ffn = 2048;
 };
 
-/// Two linear layers with a ReLU between them.
+/// Two linear layers with an activation between them.
 struct FeedForward {
   tensor::nn::Linear fc1, fc2;
+  Activation activation = tensor::relu;
 
-  tensor::Tensor operator()(const tensor::Tensor& x) const { return fc2(tensor::relu(fc1(x))); }
+  tensor::Tensor operator()(const tensor::Tensor& x) const { return fc2(activation(fc1(x))); }
   void members(auto&& visit) { visit("fc1", fc1), visit("fc2", fc2); }
 };
 

@@ -6,7 +6,9 @@
 #include <span>
 #include <utility>
 
+#include "models/common/labels.h"
 #include "models/common/names.h"
+#include "models/detr/detr_processing.h"
 #include "models/detr/detr_settings.h"
 
 namespace models::detr {
@@ -368,6 +370,14 @@ Detr load_detr(const Checkpoint& checkpoint) {
   check_agreement(checkpoint, names, sizes);
   check_detr(config);
   return detr;
+}
+
+Detector load_detector(const Checkpoint& checkpoint) {
+  Detector made = detector(load_detr(checkpoint));
+  made.labels = read_labels(checkpoint.config, std::ssize(made.labels));
+  if (checkpoint.preprocessor)
+    made.preprocessing = read_preprocessing(*checkpoint.preprocessor, processors());
+  return made;
 }
 
 Checkpoint open_detr(const std::string& folder, Takes takes) {

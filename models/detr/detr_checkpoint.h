@@ -4,7 +4,7 @@
 #include <string>
 
 #include "models/common/checkpoint.h"
-#include "models/detr/detr.h"
+#include "models/detr/detector.h"
 
 namespace models::detr {
 
@@ -25,5 +25,7 @@ Checkpoint open_detr(const std::string& folder, Takes takes = Takes::images);
 Detr load_detr(const std::string& folder);
 /// The same from an opened folder.
 Detr load_detr(const Checkpoint& checkpoint);
+/// The model as the program takes it.
+Detector load_detector(const Checkpoint& checkpoint);
 
 }  // namespace models::detr

@@ -94,6 +94,14 @@ BestClasses best_classes(const Tensor& logits) {
   return {tensor::max(probabilities, -1), tensor::argmax(probabilities, -1)};
 }
 
+BestObjects best_pairs(const Tensor& logits, const Tensor& boxes) {
+  const std::int64_t queries = logits.shape(1), classes = logits.shape(2);
+  const Tensor pairs = tensor::sigmoid(logits).reshape({logits.shape(0), queries * classes});
+  const auto [scores, places] = tensor::topk(pairs, queries);
+  const Tensor query = tensor::floor_divide(places, classes).expand_dims(-1);
+  return {{scores, tensor::remainder(places, classes)}, tensor::gather_nd(boxes, query, 1)};
+}
+
 std::vector<Object> find_objects(const Tensor& logits, const Tensor& boxes, Size image,
                                  double threshold) {
   return find_objects(best_classes(logits), boxes, image, threshold);

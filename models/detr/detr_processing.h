@@ -55,6 +55,16 @@ struct BestClasses {
   tensor::Tensor scores, labels;  // f32 and i64 [..., queries]
 };
 BestClasses best_classes(const tensor::Tensor& logits);
+
+/// What is left of a model's queries, and where it is.
+struct BestObjects {
+  BestClasses classes;
+  tensor::Tensor boxes;  // [..., queries, 4]
+};
+/// The same of logits [B, queries, classes] where every class has a probability of its own: the
+/// best pairs of a query and a class, as many as there are queries, with the boxes of the queries.
+BestObjects best_pairs(const tensor::Tensor& logits, const tensor::Tensor& boxes);
+
 std::vector<Object> find_objects(const BestClasses& best, const tensor::Tensor& boxes, Size image,
                                  double threshold);
 

@@ -6,11 +6,10 @@
 #include <iomanip>
 
 #include "models/common/draw.h"
-#include "models/common/labels.h"
 #include "models/common/validators.h"
 #include "models/detr/detr_checkpoint.h"
-#include "models/detr/detr_info.h"
 #include "models/registry/registry.h"
+#include "models/rt_detr/rt_detr.h"
 #include "tensor/tensor.h"
 #include "tensor/text.h"
 
@@ -20,7 +19,7 @@ using tensor::Tensor;
 using tensor::nn::StateDict;
 
 std::string DetrProgram::description() const {
-  return "Finds objects in images with DETR: a box, a label and a score each.";
+  return "Finds objects in images with DETR or RT-DETR: a box, a label and a score each.";
 }
 
 std::string DetrProgram::examples() const {
@@ -52,10 +51,9 @@ void DetrProgram::open(const std::string& checkpoint) {
                  "a checkpoint has the layers it has; give it with --model only");
   const Checkpoint folder = open_detr(checkpoint, takes_);
   require_program(folder.config, "detr");
-  detr_ = load_detr(folder);
   title_ = checkpoint;
-  labels_ = read_labels(folder.config, detr_.class_head.weight.shape(0) - 1);
-  if (folder.preprocessor) preprocessing_ = read_preprocessing(*folder.preprocessor, processors());
+  detector_ = model_type_of(folder.config).starts_with("rt_detr") ? rt_detr::load_rt_detr(folder)
+                                                                  : load_detector(folder);
 }
 
 void DetrProgram::make(const std::string& model) {
@@ -63,34 +61,34 @@ void DetrProgram::make(const std::string& model) {
   if (model.starts_with("detr-resnet-101")) config.backbone = ResNetConfig::resnet101();
   config.backbone.dilated = model.ends_with("-dc5");
   if (encoder_layers_ >= 0) config.encoder_layers = encoder_layers_;
-  detr_ = Detr::sized(config);
   title_ = model;
-  labels_ = read_labels(tensor::Json::parse("{}", "config.json"), config.classes);
+  detector_ = detector(Detr::sized(config));
 }
 
-std::vector<tensor::nn::Parameter> DetrProgram::parameters() {
-  return tensor::nn::parameters(detr_);
+void DetrProgram::bucket(std::int64_t pixels) {
+  if (!detector_.takes_mask) Program::bucket(pixels);
+  detector_.preprocessing.pad_multiple = pixels;
 }
 
 Info DetrProgram::info() {
-  // The default rule leaves 800 x 1333, at which the papers count, as it is.
-  return describe(detr_, title_, preprocessed_size({800, 1333}, preprocessing_));
+  // DETR's default rule leaves 800 x 1333, at which the papers count, as it is.
+  return detector_.info(title_, preprocessed_size(detector_.picture, detector_.preprocessing));
 }
 
-std::int64_t DetrProgram::steps() const {
-  return std::ssize(detr_.backbone.stages) + std::ssize(detr_.encoder) + 1 +
-         std::ssize(detr_.decoder) + 1;
+std::vector<std::string> DetrProgram::inputs() const {
+  if (!detector_.takes_mask) return {"pixel_values"};
+  return {"pixel_mask", "pixel_values"};
 }
 
 tensor::Shape DetrProgram::usual_shape() const {
-  const Size size = preprocessed_size({800, 1333}, preprocessing_);
-  return {detr_.backbone.stem.conv.weight.shape(1), size.height, size.width};
+  const Size size = preprocessed_size(detector_.picture, detector_.preprocessing);
+  return {detector_.channels, size.height, size.width};
 }
 
 StateDict DetrProgram::blank(const InputSize& size) const {
-  const bool has_mask =
-      is_of_images(size) && (preprocessing_.pad_size || preprocessing_.pad_multiple > 0);
-  const Size padded = has_mask ? padded_size(size.size, preprocessing_) : size.size;
+  const Preprocessing& rule = detector_.preprocessing;
+  const bool has_mask = is_of_images(size) && (rule.pad_size || rule.pad_multiple > 0);
+  const Size padded = has_mask ? padded_size(size.size, rule) : size.size;
   StateDict inputs = Program::blank({size.batch, padded});
   const tensor::Shape shape{size.batch, padded.height, padded.width};
   if (has_mask)
@@ -101,10 +99,9 @@ StateDict DetrProgram::blank(const InputSize& size) const {
 void DetrProgram::check(const StateDict& inputs) const {
   if (inputs.contains("levels")) return;
   const Tensor& pixels = inputs.at("pixel_values");
-  const std::int64_t channels = detr_.backbone.stem.conv.weight.shape(1);
-  if (pixels.shape(1) != channels)
-    tensor::fail("pixel_values", "got the shape ", pixels.shape(), ", need [batch, ", channels,
-                 ", height, width]");
+  if (pixels.shape(1) != detector_.channels)
+    tensor::fail("pixel_values", "got the shape ", pixels.shape(), ", need [batch, ",
+                 detector_.channels, ", height, width]");
   const auto mask = inputs.find("pixel_mask");
   if (mask == inputs.end()) return;
   const tensor::Shape need{pixels.shape(0), pixels.shape(2), pixels.shape(3)};
@@ -117,53 +114,57 @@ void DetrProgram::check(const StateDict& inputs) const {
                  "only the bottom and the right can be padding");
 }
 
+BestObjects DetrProgram::best(const Tensor& logits, const Tensor& boxes) const {
+  if (detector_.is_focal) return best_pairs(logits, boxes);
+  return {best_classes(logits), boxes};
+}
+
 StateDict DetrProgram::run(const StateDict& inputs, const Observer& observe) const {
   const auto found = inputs.find("pixel_mask");
   const Tensor mask = found == inputs.end() ? Tensor() : found->second;
-  if (const auto levels = inputs.find("levels"); levels != inputs.end()) {
-    const Tensor pixels = normalize_levels({levels->second, mask}, preprocessing_);
-    const DetrOutput out = detr_(pixels, mask, observe);
-    const BestClasses best = best_classes(out.logits);
-    return {{"scores", best.scores}, {"labels", best.labels}, {"pred_boxes", out.pred_boxes}};
-  }
-  const DetrOutput out = detr_(inputs.at("pixel_values").astype(tensor::f32), mask, observe);
-  return {{"logits", out.logits},
-          {"pred_boxes", out.pred_boxes},
-          {"encoder_last_hidden_state", out.encoder_last_hidden_state},
-          {"last_hidden_state", out.last_hidden_state}};
+  const auto levels = inputs.find("levels");
+  if (levels == inputs.end())
+    return detector_.run(inputs.at("pixel_values").astype(tensor::f32), mask, observe);
+  const Tensor pixels = normalize_levels({levels->second, mask}, detector_.preprocessing);
+  const StateDict out = detector_.run(pixels, mask, observe);
+  const BestObjects objects = best(out.at("logits"), out.at("pred_boxes"));
+  return {{"scores", objects.classes.scores},
+          {"labels", objects.classes.labels},
+          {"pred_boxes", objects.boxes}};
 }
 
 std::vector<Object> DetrProgram::find(const Tensor& image, const Forward& forward) const {
-  const Size size{image.shape(0), image.shape(1)};
-  const std::int64_t queries = detr_.queries.weight.shape(0);
-  const auto boxes = [&](const StateDict& outputs) {
-    return output(outputs, "pred_boxes", {1, queries, 4})(0);
+  const std::int64_t queries = detector_.queries;
+  const auto found = [&](const BestObjects& best) {
+    return find_objects({best.classes.scores(0), best.classes.labels(0)}, best.boxes(0),
+                        {image.shape(0), image.shape(1)}, threshold_);
+  };
+  const auto outputs_of = [&](const char* name, const Tensor& pixels, const Tensor& mask) {
+    StateDict inputs = {{name, pixels}};
+    if (mask.defined()) inputs.emplace("pixel_mask", mask);
+    return forward(inputs);
   };
   if (device_.is_cuda()) {
-    const Levels batch = make_levels(image, preprocessing_);
-    StateDict inputs = {{"levels", batch.levels}};
-    if (batch.pixel_mask.defined()) inputs.emplace("pixel_mask", batch.pixel_mask);
-    const StateDict outputs = forward(inputs);
-    const BestClasses best{output(outputs, "scores", {1, queries})(0),
-                           output(outputs, "labels", {1, queries})(0)};
-    return find_objects(best, boxes(outputs), size, threshold_);
+    const Levels batch = make_levels(image, detector_.preprocessing);
+    const StateDict outputs = outputs_of("levels", batch.levels, batch.pixel_mask);
+    return found(
+        {{output(outputs, "scores", {1, queries}), output(outputs, "labels", {1, queries})},
+         output(outputs, "pred_boxes", {1, queries, 4})});
   }
-  const Batch batch = make_batch({image}, preprocessing_);
-  StateDict inputs = {{"pixel_values", batch.pixel_values}};
-  if (batch.pixel_mask.defined()) inputs.emplace("pixel_mask", batch.pixel_mask);
-  const StateDict outputs = forward(inputs);
-  const Tensor& logits = output(outputs, "logits", {1, queries, std::ssize(labels_) + 1});
-  return find_objects(logits(0), boxes(outputs), size, threshold_);
+  const Batch batch = make_batch({image}, detector_.preprocessing);
+  const StateDict outputs = outputs_of("pixel_values", batch.pixel_values, batch.pixel_mask);
+  return found(best(output(outputs, "logits", {1, queries, detector_.classes()}),
+                    output(outputs, "pred_boxes", {1, queries, 4})));
 }
 
 ImageResult DetrProgram::look(const Tensor& image, bool with_picture,
                               const Forward& forward) const {
-  if (const std::int64_t channels = detr_.backbone.stem.conv.weight.shape(1); channels != 3)
-    tensor::fail(title_, "takes ", channels, " channels, but images have 3");
+  if (detector_.channels != 3)
+    tensor::fail(title_, "takes ", detector_.channels, " channels, but images have 3");
   ImageResult result;
   for (const Object& object : find(image, forward))
-    result.findings.push_back(
-        {labels_[static_cast<std::size_t>(object.label)], object.label, object.score, object.box});
+    result.findings.push_back({detector_.labels[static_cast<std::size_t>(object.label)],
+                               object.label, object.score, object.box});
   if (with_picture) result.picture = draw_findings(image, result.findings);
   return result;
 }

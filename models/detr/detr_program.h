@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "models/common/cli.h"
-#include "models/detr/detr.h"
+#include "models/detr/detector.h"
 #include "models/detr/detr_processing.h"
 
 namespace models::detr {
@@ -21,12 +21,12 @@ class DetrProgram : public Program {
 
   void open(const std::string& checkpoint) override;
   void make(const std::string& model) override;
-  void bucket(std::int64_t pixels) override { preprocessing_.pad_multiple = pixels; }
-  std::vector<tensor::nn::Parameter> parameters() override;
+  void bucket(std::int64_t pixels) override;
+  std::vector<tensor::nn::Parameter> parameters() override { return detector_.parameters(); }
   Info info() override;
 
-  std::int64_t steps() const override;
-  std::vector<std::string> inputs() const override { return {"pixel_mask", "pixel_values"}; }
+  std::int64_t steps() const override { return detector_.steps; }
+  std::vector<std::string> inputs() const override;
   tensor::Shape usual_shape() const override;
   tensor::nn::StateDict blank(const InputSize& size) const override;
   void check(const tensor::nn::StateDict& inputs) const override;
@@ -37,11 +37,10 @@ class DetrProgram : public Program {
 
  private:
   std::vector<Object> find(const tensor::Tensor& image, const Forward& forward) const;
+  BestObjects best(const tensor::Tensor& logits, const tensor::Tensor& boxes) const;
 
-  Detr detr_;
+  Detector detector_;
   std::string title_;
-  std::vector<std::string> labels_;
-  Preprocessing preprocessing_ = default_preprocessing();
   double threshold_ = 0.5;
   std::int64_t encoder_layers_ = -1;  // -1: not given
 };

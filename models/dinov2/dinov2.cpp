@@ -67,11 +67,15 @@ Tensor Dinov2::embed(const Tensor& pixels) const {
                              1);
 }
 
-nn::StateDict Dinov2::operator()(const Tensor& pixels, const Observer& observe) const {
+Tensor Dinov2::encode(const Tensor& pixels, const Observer& observe) const {
   Tensor x = observed(observe, "hidden_states.0", embed(pixels));
   for (std::size_t i = 0; i < layers.size(); ++i)
     x = observed(observe, "hidden_states." + std::to_string(i + 1), layers[i](x));
-  x = norm(x);
+  return x;
+}
+
+nn::StateDict Dinov2::operator()(const Tensor& pixels, const Observer& observe) const {
+  const Tensor x = norm(encode(pixels, observe));
   const Tensor cls = x(tensor::all_of_axis, 0);
   if (!classifier.weight.defined()) return {{"last_hidden_state", x}, {"pooler_output", cls}};
   const std::int64_t before = 1 + (registers.defined() ? registers.shape(1) : 0);

@@ -60,6 +60,8 @@ struct Dinov2 {
   /// "pooler_output", its class token. `observe` sees "hidden_states.0", the embeddings, then every
   /// layer's output.
   tensor::nn::StateDict operator()(const tensor::Tensor& pixels, const Observer& observe) const;
+  /// The last layer's output, before the norm.
+  tensor::Tensor encode(const tensor::Tensor& pixels, const Observer& observe) const;
   void members(auto&& visit) {
     visit("embeddings.cls_token", cls_token), visit("embeddings.register_tokens", registers);
     visit("embeddings.position_embeddings", position);
@@ -72,6 +74,9 @@ struct Dinov2 {
 };
 
 Info describe(const std::string& name, Dinov2& model);
+
+/// What config.json says; of a backbone, `checkpoint.config` is that part of it.
+Dinov2Config read_config(const Checkpoint& checkpoint);
 
 /// Dinov2Model or Dinov2ForImageClassification, and the same with registers.
 VisionModel load_dinov2(const Checkpoint& checkpoint, const LoadSettings& settings);

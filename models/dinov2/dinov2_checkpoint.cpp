@@ -26,6 +26,8 @@ const KnownSettings& known_settings() {
   return kKnown;
 }
 
+}  // namespace
+
 Dinov2Config read_config(const Checkpoint& checkpoint) {
   const Json& json = checkpoint.config;
   Dinov2Config c;
@@ -53,8 +55,6 @@ Dinov2Config read_config(const Checkpoint& checkpoint) {
   check_settings(json, known_settings());
   return c;
 }
-
-}  // namespace
 
 VisionModel load_dinov2(const Checkpoint& checkpoint, const LoadSettings&) {
   const Dinov2Config config = read_config(checkpoint);

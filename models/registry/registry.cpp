@@ -8,6 +8,8 @@
 #include "models/convnext/convnext.h"
 #include "models/dinov2/dinov2.h"
 #include "models/dinov3/dinov3.h"
+#include "models/dpt/dpt.h"
+#include "models/sam/sam.h"
 #include "models/segformer/segformer.h"
 #include "models/setr/setr_checkpoint.h"
 #include "models/setr/setr_info.h"
@@ -41,7 +43,7 @@ struct ModelType {
 };
 
 /// The first of a program is what a folder holds that does not say. Masked Siamese networks are
-/// ViTs that were trained in another way. DETR's program opens its folders itself.
+/// ViTs that were trained in another way. The detr program opens its folders itself.
 constexpr ModelType kTypes[] = {{"vit", "vit", load_vit},
                                 {"vit_msn", "vit", load_vit},
                                 {"timm_wrapper", "vit", load_vit},
@@ -55,14 +57,19 @@ constexpr ModelType kTypes[] = {{"vit", "vit", load_vit},
                                 {"clip_vision_model", "vit", clip::load_clip},
                                 {"siglip", "vit", clip::load_clip},
                                 {"siglip_vision_model", "vit", clip::load_clip},
+                                {"sam", "vit", sam::load_sam},
+                                {"sam_vision_model", "vit", sam::load_sam},
                                 {"detr", "detr", nullptr},
+                                {"rt_detr", "detr", nullptr},
+                                {"rt_detr_v2", "detr", nullptr},
                                 {"setr", "setr", load_setr},
-                                {"segformer", "setr", segformer::load_segformer}};
+                                {"segformer", "setr", segformer::load_segformer},
+                                {"depth_anything", "depth", dpt::load_depth_anything}};
 
 /// "vit takes vit, convnext; detr takes detr".
 std::string all_types() {
   std::string text;
-  for (const char* program : {"vit", "detr", "setr"})
+  for (const char* program : {"vit", "detr", "setr", "depth"})
     text += (text.empty() ? "" : "; ") + std::string(program) + " takes " +
             joined(model_types(program), ", ");
   return text;

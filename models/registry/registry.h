@@ -14,7 +14,7 @@ namespace models {
 /// a type, and nothing where it does not say.
 std::string model_type_of(const tensor::Json& config);
 
-/// The types that a program ("vit", "detr", "setr") takes.
+/// The types that a program ("vit", "detr", "setr", "depth") takes.
 std::vector<std::string> model_types(std::string_view program);
 
 /// The program that takes this folder's type; UserError, by config.json, on a type of no program.

@@ -96,6 +96,7 @@ std::vector<Array> face_of(const Program& program) {
   std::vector<Array> face{{"label", "BYTES", {-1}}, {"score", "FP32", {-1}}, {"id", "INT64", {-1}}};
   if (program.shows() == Shows::boxes) face.push_back({"box", "FP32", {-1, 4}});
   if (program.shows() == Shows::classes) face.push_back({"classes", "BYTES", {1}});
+  if (program.shows() == Shows::depth) face.push_back({"depth", "BYTES", {1}});
   face.push_back({"json", "BYTES", {1}});
   return face;
 }
@@ -103,10 +104,10 @@ std::vector<Array> face_of(const Program& program) {
 Array face_output(const Array& like, std::span<const ImageResult> results, const Program& program) {
   Array array = like;
   array.shape.insert(0, std::ssize(results));
-  if (like.name == "json" || like.name == "classes") {
+  if (like.datatype == "BYTES" && like.name != "label") {
     for (const ImageResult& result : results)
       append_text(array.bytes, like.name == "json" ? json_of(result, program)
-                                                   : tensor::encode_png(result.labels, "classes"));
+                                                   : tensor::encode_png(result.labels, like.name));
     return array;
   }
   std::size_t most = 0;

@@ -36,7 +36,8 @@ std::string bytes_of(std::span<const std::string> texts);
 inline constexpr const char* kPicture = "image";
 /// What comes out of the image face, without a batch: label BYTES [-1], score FP32 [-1], id INT64
 /// [-1], box FP32 [-1, 4] where there are boxes, classes BYTES [1] (a grey PNG) where every pixel
-/// has one, and json BYTES [1], as the programs print it.
+/// has one, depth BYTES [1] (a grey PNG, white is near) where that is told, and json BYTES [1], as
+/// the programs print it.
 std::vector<Array> face_of(const Program& program);
 /// The output of that name for these pictures, with their number as axis 0. Rows of those with
 /// fewer findings end with empty labels, scores of 0 and ids of -1.

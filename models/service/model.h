@@ -1,6 +1,6 @@
 // Model: a checkpoint folder, a plan file or an ONNX file behind one interface, of named tensors
-// and, where it is one of vit, detr and setr, of pictures. What serves models to others (the C ABI,
-// Triton, demo-server) is built on it.
+// and, where it is one of vit, detr, setr and depth, of pictures. What serves models to others (the
+// C ABI, Triton, demo-server) is built on it.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ struct OpenOptions {
   std::string dtype = "f32";
   int threads = 0;  // 0: one a core
   Takes takes = Takes::images;
-  std::string program;  // vit, detr or setr, where config.json does not say
+  std::string program;  // vit, detr, setr or depth, where config.json does not say
   std::int64_t max_pixels = std::int64_t{1} << 26;
   std::int64_t max_batch = 1;          // so many rows run together at most
   std::vector<std::string> arguments;  // the program's own options: {"--top", "3"}

@@ -7,6 +7,7 @@
 #include "models/common/session.h"
 #include "models/common/text.h"
 #include "models/common/validators.h"
+#include "models/depth/depth_program.h"
 #include "models/detr/detr_program.h"
 #include "models/registry/registry.h"
 #include "models/service/model.h"
@@ -41,7 +42,8 @@ std::unique_ptr<Program> program_for(const std::string& folder, const OpenOption
   if (name == "vit") return vit::make_program();
   if (name == "detr") return std::make_unique<detr::DetrProgram>();
   if (name == "setr") return std::make_unique<setr::SetrProgram>();
-  tensor::fail("program", "got \"", name, "\", need vit, detr or setr");
+  if (name == "depth") return std::make_unique<depth::DepthProgram>();
+  tensor::fail("program", "got \"", name, "\", need vit, detr, setr or depth");
 }
 
 /// The options of the program, as on its command line.

@@ -56,6 +56,8 @@ SetrPreprocessing read_preprocessing(const tensor::Json& config, std::int64_t im
                     found.size.shortest};
       break;
     case SizeRule::Kind::within:
+    case SizeRule::Kind::multiples:     // of DPT's class alone
+    case SizeRule::Kind::longest_edge:  // of SAM's
       tensor::fail(config.path(), "size has max_height and max_width, need shortest_edge and ",
                    "longest_edge, or height and width");
   }

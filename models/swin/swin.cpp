@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "models/common/windows.h"
 #include "tensor/creation.h"
 
 namespace models::swin {
@@ -11,14 +12,6 @@ namespace nn = tensor::nn;
 using tensor::Tensor;
 
 namespace {
-
-/// Zeros below and at the right of [B, h, w, C], up to multiples.
-Tensor padded(const Tensor& x, std::int64_t rows, std::int64_t columns) {
-  const std::int64_t below = (rows - x.shape(1) % rows) % rows;
-  const std::int64_t right = (columns - x.shape(2) % columns) % columns;
-  if (below == 0 && right == 0) return x;
-  return tensor::pad(x, {{0, 0}, {0, below}, {0, right}, {0, 0}});
-}
 
 /// For each pair of pixels of a window, [n * n], the row of the table with their distance.
 Tensor distances(std::int64_t window) {
@@ -72,12 +65,9 @@ SwinBlock SwinBlock::sized(std::int64_t width, std::int64_t heads, bool is_shift
 }
 
 Tensor SwinBlock::attend(const Tensor& x, std::int64_t shifted) const {
-  const std::int64_t batch = x.shape(0), h = x.shape(1), w = x.shape(2), width = x.shape(3);
-  const std::int64_t n = window * window, rows = h / window, columns = w / window;
-  const std::int64_t heads = attention.heads;
-  const Tensor windows = x.reshape({batch, rows, window, columns, window, width})
-                             .transpose({0, 1, 3, 2, 4, 5})
-                             .reshape({batch * rows * columns, n, width});
+  const std::int64_t batch = x.shape(0), h = x.shape(1), w = x.shape(2);
+  const std::int64_t n = window * window, heads = attention.heads;
+  const Tensor windows = in_windows(x, window), tokens = windows.reshape({-1, n, x.shape(3)});
   Tensor bias = tensor::take(bias_table, distances(window), 0)
                     .reshape({n, n, heads})
                     .transpose({2, 0, 1})
@@ -86,10 +76,7 @@ Tensor SwinBlock::attend(const Tensor& x, std::int64_t shifted) const {
     bias = bias + shift_mask(h, w, window, shifted);
     if (batch > 1) bias = tensor::tile(bias, {batch, 1, 1, 1});
   }
-  return attention(windows, windows, windows, bias)
-      .reshape({batch, rows, columns, window, window, width})
-      .transpose({0, 1, 3, 2, 4, 5})
-      .reshape({batch, h, w, width});
+  return from_windows(attention(tokens, tokens, tokens, bias).reshape(windows.shape()), {h, w});
 }
 
 Tensor SwinBlock::operator()(const Tensor& x) const {

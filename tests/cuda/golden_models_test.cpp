@@ -161,7 +161,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"detr_hf_hub", f16, 80}, Case{"setr_fudan_pup", bf16, 90},
                       Case{"convnextv2", f16, 80}, Case{"swin", f16, 90},
                       Case{"dinov2_registers", bf16, 80}, Case{"dinov3", f16, 90},
-                      Case{"siglip", f16, 90}, Case{"segformer", bf16, 80}),
+                      Case{"siglip", f16, 90}, Case{"segformer", bf16, 80},
+                      Case{"depth_anything", bf16, 80}, Case{"rt_detr", f16, 80},
+                      Case{"sam", f16, 90}),
     [](const auto& it) {
       return it.param.name + "_sm" + std::to_string(it.param.capability) +
              (it.param.tf32 ? "_tf32" : "") + (it.param.narrow_residuals ? "_narrow" : "");

@@ -1,6 +1,7 @@
 // The programs on a GPU, which takes the image's levels and gives classes: the same findings as on
 // the host.
 #include "models/common/session.h"
+#include "models/depth/depth_program.h"
 #include "models/detr/detr_program.h"
 #include "models/setr/setr_inference.h"
 #include "models/setr/setr_processing.h"
@@ -104,6 +105,24 @@ TEST_F(ProgramsOnGpu, OtherClassifiers) {
 TEST_F(ProgramsOnGpu, Segformer) {
   models::setr::SetrProgram program;
   expect_same_findings(program, "segformer", {40, 50, 3});
+}
+
+TEST_F(ProgramsOnGpu, Depth) {
+  models::depth::DepthProgram program;
+  expect_same_findings(program, "depth_anything", {40, 50, 3});
+}
+
+TEST_F(ProgramsOnGpu, RtDetrChoosesPairs) {
+  models::detr::DetrProgram program;
+  program.open(golden::folder("rt_detr"));
+  const nn::StateDict levels{{"levels", random_.randint(0, 256, {1, 64, 64, 3}, u8)}};
+  const auto run = [&](const nn::StateDict& in) { return program.run(in, {}); };
+  const nn::StateDict want = run(levels);
+  const nn::StateDict got = models::compile_named(run, levels, {.device = gpu_})(levels);
+  EXPECT_EQ(got.size(), 3u);
+  expect_near(got.at("scores"), want.at("scores"), 1e-4);
+  expect_near(got.at("pred_boxes"), want.at("pred_boxes"), 1e-4);
+  expect_same(got.at("labels"), want.at("labels"));
 }
 
 // Normalizing is the same operation of each level as on the host: the same bits.

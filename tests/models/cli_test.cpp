@@ -1,4 +1,4 @@
-// The programs vit, detr and setr from their arguments to their output, files and exit code.
+// The programs vit, detr, setr and depth from their arguments to their output, files and exit code.
 #include <cmath>
 #include <numeric>
 #include <sstream>
@@ -251,6 +251,9 @@ TEST_F(Cli, InfoOfTheStandardSizes) {
       {"setr", {"setr-naive"}, "303,958,547", 191.2},
       {"setr", {"setr-pup"}, "307,827,475", 221.2},
       {"setr", {"setr-mla"}, "308,967,955", 194.5},
+      {"depth", {"depth-anything-small"}, "24,710,849", 57.63},
+      {"depth", {"depth-anything-base"}, "97,174,849", 190.35},
+      {"depth", {"depth-anything-large"}, "334,134,465", 652.11},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.arguments.back());

@@ -1,4 +1,4 @@
-// Running the programs vit, detr and setr inside a test.
+// Running the programs vit, detr, setr and depth inside a test.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "models/depth/depth_program.h"
 #include "models/detr/detr_program.h"
 #include "models/setr/setr_program.h"
 #include "models/vit/vit_program.h"
@@ -36,6 +37,7 @@ class Cli : public tensor::testing::FolderTest {
     if (name == "vit") program = models::vit::make_program();
     if (name == "detr") program = std::make_unique<models::detr::DetrProgram>();
     if (name == "setr") program = std::make_unique<models::setr::SetrProgram>();
+    if (name == "depth") program = std::make_unique<models::depth::DepthProgram>();
     std::ostringstream out, err;
     const int code = models::run_program(*program, arguments, out, err);
     return {code, out.str(), err.str()};

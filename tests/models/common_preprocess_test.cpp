@@ -91,6 +91,50 @@ TEST(Preprocess, SizesOfTheShortestEdge) {
   EXPECT_EQ(rule.of({800, 1200}), (Size{800, 1200}));
 }
 
+TEST(Preprocess, SizesOfMultiples) {
+  // What DPT's reference gives.
+  const auto rule = [](Size size, bool keeps_aspect, std::int64_t multiple) {
+    return SizeRule{SizeRule::Kind::multiples, size, 0, 0, multiple, keeps_aspect};
+  };
+  const SizeRule kept = rule({518, 518}, true, 14);
+  EXPECT_EQ(kept.of({480, 640}), (Size{518, 686}));
+  EXPECT_EQ(kept.of({1080, 1920}), (Size{518, 924}));
+  EXPECT_EQ(kept.of({375, 1242}), (Size{518, 1722}));
+  EXPECT_EQ(rule({384, 384}, true, 32).of({100, 30}), (Size{384, 128}));
+  EXPECT_EQ(rule({500, 390}, false, 32).of({480, 640}), (Size{512, 384}));
+}
+
+TEST(Preprocess, TheLongestEdgeIsThatOfSam) {
+  const SizeRule rule{SizeRule::Kind::longest_edge, {}, 0, 1024};
+  EXPECT_EQ(rule.of({480, 640}), (Size{768, 1024}));
+  EXPECT_EQ(rule.of({2000, 333}), (Size{1024, 170}));  // 170.496
+  EXPECT_EQ(rule.of({512, 513}), (Size{1022, 1024}));  // 1022.004
+  EXPECT_EQ(rule.of({1024, 999}), (Size{1024, 999}));
+  Preprocessing sam;
+  sam.size = rule;
+  EXPECT_EQ(read(parse(R"({"size": {"longest_edge": 8}})"), sam).size.of({4, 5}), (Size{6, 8}));
+  EXPECT_EQ(error_of([&] { read(parse(R"({"size": {"longest_edge": 8}})")); }),
+            "config: size: need a number, {\"height\", \"width\"}, {\"shortest_edge\"} with or "
+            "without \"longest_edge\", or {\"max_height\", \"max_width\"}");
+}
+
+TEST(Preprocess, ReadsWhatDptAsksFor) {
+  using models::ProcessorClass;
+  const std::vector<ProcessorClass> dpt = {
+      {.name = "DPT", .defaults = {}, .fit = ProcessorClass::Fit::dpt}};
+  const SizeRule size =
+      read_preprocessing(parse(R"({"size": {"height": 8, "width": 9}, "ensure_multiple_of": 4,
+                                   "keep_aspect_ratio": true})"),
+                         dpt)
+          .size;
+  EXPECT_EQ(size.kind, SizeRule::Kind::multiples);
+  EXPECT_EQ(size.size, (Size{8, 9}));
+  EXPECT_EQ(size.multiple, 4);
+  EXPECT_TRUE(size.keeps_aspect);
+  EXPECT_EQ(error_of([&] { read_preprocessing(parse(R"({"size": {"shortest_edge": 8}})"), dpt); }),
+            "config: size: need {\"height\", \"width\"} for DPTImageProcessor");
+}
+
 TEST(Preprocess, NormalizesByItsDefinition) {
   const Tensor image = tensor::Generator(5).randint(0, 256, {4, 5, 3}, tensor::u8);
   models::Normalization rule{.mean = {0.1f, 0.2f, 0.3f}, .std = {0.4f, 0.5f, 0.6f}};

@@ -136,6 +136,49 @@ inline Cases detr_cases() {
   };
 }
 
+inline Cases rt_detr_cases() {
+  const std::string base = "rt_detr", computed = ": nothing else is computed";
+  const auto value = [](const char* key, const char* good, const std::string& bad) {
+    const std::string start = std::string("\"") + key + "\": ";
+    return config(start + good, start + bad);
+  };
+  return {
+      {"another backbone", base, value("model_type", "\"rt_detr_resnet\"", "\"hgnet_v2\""),
+       "DIR/config.json: backbone_config.model_type: is \"hgnet_v2\", need \"rt_detr_resnet\"" +
+           computed},
+      {"another activation", base, value("hidden_act", "\"relu\"", "\"gelu\""),
+       "DIR/config.json: backbone_config.hidden_act: is \"gelu\", need \"relu\"" + computed},
+      {"a ResNet v1", base, value("downsample_in_bottleneck", "false", "true"),
+       "DIR/config.json: backbone_config.downsample_in_bottleneck: is true, need false" + computed},
+      {"a gap", base, config("   2,\n   3,\n   4", "   1,\n   3,\n   4"),
+       "DIR/config.json: backbone_config.out_indices: need numbers from 1 to 4, each one more than "
+       "the one before it: every map is half of another"},
+      {"an odd width", base, value("encoder_hidden_dim", "16", "18"),
+       "DIR/config.json: encoder_hidden_dim: got 18, need a multiple of 4"},
+      {"heads that do not divide", base, value("decoder_attention_heads", "4", "5"),
+       "DIR/config.json: gives 5 attention heads, need a divisor of the width 24"},
+      {"no such map", base,
+       config("\"encode_proj_layers\": [\n  2", "\"encode_proj_layers\": [\n  3"),
+       "DIR/config.json: encode_proj_layers: need numbers of the 3 maps, from 0"},
+      {"more levels", base, value("num_feature_levels", "3", "4"),
+       "DIR/config.json: num_feature_levels: is 4, but the settings of the backbone in DIR give 3"},
+      {"minus one layer", base, value("encoder_layers", "1", "-1"),
+       "DIR/config.json: encoder_layers: got -1, need a whole number from 0 to 256"},
+      {"no feature", base, value("hidden_expansion", "1.0", "0.01"),
+       "DIR/config.json: hidden_expansion: leaves no feature"},
+      {"no wave", base, value("positional_encoding_temperature", "10000", "0"),
+       "DIR/config.json: positional_encoding_temperature: got 0, need a number from 1 to 1e9"},
+      {"norms before", base, value("normalize_before", "false", "true"),
+       "DIR/config.json: normalize_before: is true, need false" + computed},
+      {"a size of its own", base, value("eval_size", "null", "[640, 640]"),
+       "DIR/config.json: eval_size: is a list, need null" + computed},
+      {"padded images", base,
+       added("preprocessor_config.json", "\"pad_size\": {\"height\": 64, \"width\": 64}"),
+       "DIR/preprocessor_config.json: pad_size: this model's images are not padded: leave it out"},
+      {"no classes", base, tensors([](Tensors& all) { all.erase("model.enc_score_head.weight"); }),
+       "DIR: has no tensor \"enc_score_head.weight\""}};
+}
+
 inline Cases setr_cases() {
   const std::string base = "setr_mmseg_naive", mla = "setr_fudan_mla";
   const char* name = "preprocessor_config.json";

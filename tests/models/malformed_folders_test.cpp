@@ -34,10 +34,27 @@ long peak_mebibytes() {
 class SpoiledFolders : public tensor::testing::FolderTest {};
 
 TEST_F(SpoiledFolders, TheFoldersAreGoodBeforeTheyAreSpoiled) {
-  for (const char* base :
-       {"vit_hf", "vit_hf_headless", "vit_timm", "detr_hf_no_timm", "setr_mmseg_naive",
-        "setr_fudan_mla", "convnext", "convnextv2", "swin", "dinov2", "dinov3", "clip",
-        "clip_vision", "siglip", "siglip_vision", "segformer"}) {
+  for (const char* base : {"vit_hf",
+                           "vit_hf_headless",
+                           "vit_timm",
+                           "detr_hf_no_timm",
+                           "setr_mmseg_naive",
+                           "setr_fudan_mla",
+                           "convnext",
+                           "convnextv2",
+                           "swin",
+                           "dinov2",
+                           "dinov3",
+                           "clip",
+                           "clip_vision",
+                           "siglip",
+                           "siglip_vision",
+                           "segformer",
+                           "depth_anything",
+                           "rt_detr",
+                           "rt_detr_v2",
+                           "sam",
+                           "sam_vision"}) {
     const Folder folder(path(base), base);
     EXPECT_EQ(message_of(base, folder.path()), "no error") << base;
   }
@@ -58,8 +75,9 @@ TEST_F(SpoiledFolders, EveryFolderHasItsMessage) {
        {malformed::config_file_cases(), malformed::config_value_cases(),
         malformed::preprocessor_cases(), malformed::timm_cases(), malformed::tensor_cases(),
         malformed::safetensors_cases(), malformed::file_cases(), malformed::shard_cases(),
-        malformed::detr_cases(), malformed::setr_cases(), malformed::vision_size_cases(),
-        malformed::vision_setting_cases(), malformed::vision_tensor_cases()})
+        malformed::detr_cases(), malformed::setr_cases(), malformed::rt_detr_cases(),
+        malformed::vision_size_cases(), malformed::vision_setting_cases(),
+        malformed::vision_tensor_cases()})
     cases.insert(cases.end(), more.begin(), more.end());
   std::map<std::string, int> names;
   for (std::size_t i = 0; i < cases.size(); ++i) {

@@ -50,7 +50,36 @@ inline Cases vision_size_cases() {
       {"even patches", "segformer", config("\"patch_sizes\": [\n  7,", "\"patch_sizes\": [\n  6,"),
        "DIR/config.json: patch_sizes: has the even number 6, need odd ones: the map of classes "
        "would "
-       "not fit the image"}};
+       "not fit the image"},
+      {"layers that are not there", "depth_anything",
+       config("\"out_indices\": [\n   1,\n   2,\n   3,\n   4",
+              "\"out_indices\": [\n   1,\n   2,\n   3,\n   5"),
+       "DIR/config.json: backbone_config.out_indices: need 1 to 8 ascending numbers from 0, the "
+       "embeddings, to 4, the last layer"},
+      {"fewer factors", "depth_anything", config("  2,\n  1,\n  0.5", "  1,\n  0.5"),
+       "DIR/config.json: reassemble_factors: need 4 numbers, one a layer that is read: whole ones "
+       "up to 32 or one divided by such"},
+      {"a factor between", "depth_anything", config("  0.5", "  0.4"),
+       "DIR/config.json: reassemble_factors: need 4 numbers, one a layer that is read: whole ones "
+       "up to 32 or one divided by such"},
+      {"patches of another size", "depth_anything",
+       config(" \"patch_size\": 8,\n \"reass", " \"patch_size\": 7,\n \"reass"),
+       "DIR/config.json: patch_size: is 7, but the settings of the backbone in DIR give 8"},
+      {"cut patches", "sam",
+       config("\"image_size\": 32,\n  \"init", "\"image_size\": 36,\n  \"init"),
+       "DIR/config.json: vision_config: gives images of 36 x 36, need a multiple of patches of 8 x "
+       "8"},
+      {"a window of less than nothing", "sam", config("\"window_size\": 3", "\"window_size\": -1"),
+       "DIR/config.json: vision_config.window_size: got -1, need a whole number of patches, 0 for "
+       "none, to 32"},
+      {"more than the image", "sam", preprocessor("\"longest_edge\": 32", "\"longest_edge\": 33"),
+       "DIR/preprocessor_config.json: need a size of {\"longest_edge\"} up to 32, and padding to a "
+       "pad_size of 32 x 32, the image that the model takes"},
+      {"one feature", "depth_anything",
+       config("\"fusion_hidden_size\": 12", "\"fusion_hidden_size\": 1"),
+       "DIR/config.json: fusion_hidden_size: got 1, need at least 2"},
+      {"no depth", "depth_anything", config("\"max_depth\": 1", "\"max_depth\": 0"),
+       "DIR/config.json: max_depth: got 0, need a number above 0 and at most 1e6"}};
 }
 
 inline Cases vision_setting_cases() {
@@ -68,6 +97,20 @@ inline Cases vision_setting_cases() {
        added("config.json", "\"vision_config_dict\": {\"num_attention_heads\": 8}"),
        "DIR/config.json: vision_config_dict.num_attention_heads: is 8, but "
        "DIR/config.json: vision_config.num_attention_heads is 4: remove one of them"},
+      {"another encoder", "sam", config("\"sam_vision_model\"", "\"sam_hq_vision_model\""),
+       "DIR/config.json: vision_config.model_type: is \"sam_hq_vision_model\", need "
+       "\"sam_vision_model\": nothing else is computed"},
+      {"another backbone", "depth_anything",
+       config("\"model_type\": \"dinov2\"", "\"model_type\": \"swin\""),
+       "DIR/config.json: backbone_config.model_type: is \"swin\", need \"dinov2\": nothing else is "
+       "computed"},
+      {"another depth", "depth_anything", config("\"relative\"", "\"absolute\""),
+       "DIR/config.json: depth_estimation_type: is \"absolute\", need \"relative\" or "
+       "\"metric\": nothing else is computed"},
+      {"a class of other pictures", "depth_anything",
+       preprocessor("DPTImageProcessor", "ViTImageProcessor"),
+       "DIR/preprocessor_config.json: image_processor_type: got \"ViTImageProcessor\", which "
+       "prepares images in a way that is not computed here: need DPTImageProcessor"},
       {"images of another size", "siglip_vision", preprocessor("\"height\": 32", "\"height\": 40"),
        "DIR/preprocessor_config.json: makes images of 40 x 32, but the model takes 32 x 32"},
       {"padded images", "dinov2",
@@ -92,6 +135,10 @@ inline Cases vision_tensor_cases() {
        tensors([](Tensors& all) { all.at("swin.layernorm.weight") = tensor::ones({49}); }),
        "load: DIR does not fit the model: 1 problem:\n"
        "  wrong shape: \"swin.layernorm.weight\" is (49,), need (48,)"},
+      {"no queries", "sam",
+       tensors([](Tensors& all) { all.erase("vision_encoder.layers.0.attn.qkv.bias"); }),
+       "load: DIR does not fit the model: 1 problem:\n"
+       "  missing: \"vision_encoder.layers.0.attn.qkv.bias\""},
       {"no head", "segformer",
        tensors([](Tensors& all) { all.erase("decode_head.classifier.weight"); }),
        "DIR: has no tensor \"decode_head.classifier.weight\""}};

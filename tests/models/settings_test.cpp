@@ -71,7 +71,7 @@ TEST_F(More, OtherArchitecturesAreCalledByTheirType) {
     return models::joined(models::model_types(program), ", ");
   };
   const std::string all = ": vit takes " + list("vit") + "; detr takes " + list("detr") +
-                          "; setr takes " + list("setr");
+                          "; setr takes " + list("setr") + "; depth takes " + list("depth");
   const auto refusal = [&](const std::string& program, const std::string& type) {
     folder::Checkpoint c = folder::small_vit();
     const TemporaryFolder home;

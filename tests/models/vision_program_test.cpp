@@ -1,6 +1,7 @@
 // The models of models/registry in the programs and behind the service's interface: what is not the
 // same for all of them.
 #include "models/registry/registry.h"
+#include "models/service/face.h"
 #include "models/service/model.h"
 #include "tests/error_of.h"
 #include "tests/models/cli_testing.h"
@@ -101,16 +102,73 @@ TEST_F(VisionPrograms, FeaturesOfPicturesAreSaved) {
                  "vit: --output: would overwrite the input image " + first + ": name another file");
 }
 
-// It resizes numbers: nothing is rounded to levels.
-TEST_F(VisionPrograms, Dinov3PreparesPicturesAsTransformersDoes) {
-  const StateDict made = tensor::load_safetensors(golden::folder("dinov3") + "/picture.safetensors",
-                                                  tensor::FileAccess::read)
-                             .tensors;
-  const VisionModel model = load("dinov3", "vit");
-  const Tensor levels = model.preparation.fit(made.at("levels"));
-  golden::expect_close(model.preparation.normalize(levels), made.at("pixel_values"), "host");
-  golden::expect_close(model.preparation.normalize_levels(levels.expand_dims(0)),
-                       made.at("pixel_values"), "operators");
+// DINOv3 resizes numbers: nothing is rounded to levels. Depth Anything keeps the aspect, SAM pads.
+TEST_F(VisionPrograms, PicturesArePreparedAsTransformersDoes) {
+  for (const auto& [folder, program] :
+       {std::pair("dinov3", "vit"), {"depth_anything", "depth"}, {"sam", "vit"}}) {
+    const StateDict made =
+        tensor::load_safetensors(golden::folder(folder) + std::string("/picture.safetensors"),
+                                 tensor::FileAccess::read)
+            .tensors;
+    const VisionModel model = load(folder, program);
+    const Tensor levels = model.preparation.fit(made.at("levels"));
+    golden::expect_close(model.preparation.normalize(levels), made.at("pixel_values"), "host");
+    golden::expect_close(model.preparation.normalize_levels(levels.expand_dims(0)),
+                         made.at("pixel_values"), "operators");
+  }
+}
+
+/// Every pixel's depth as the folder's model has it, of a picture.
+Tensor depth_by_hand(const VisionModel& model, const std::string& picture) {
+  const Tensor image = tensor::load_image(picture);
+  const Tensor pixels = model.preparation.normalize(model.preparation.fit(image));
+  const Tensor depth = model.run(pixels, {}).at("predicted_depth").expand_dims(1);
+  return tensor::interpolate(depth, {image.shape(0), image.shape(1)},
+                             {.mode = tensor::Interpolation::bicubic})(0, 0);
+}
+
+TEST_F(VisionPrograms, DepthIsToldDrawnAndSaved) {
+  for (const std::string name : {"depth_anything", "depth_anything_metric"}) {
+    const bool is_nearness = name == "depth_anything";
+    const std::string folder = golden::folder(name), out = path("depth.png");
+    const Outcome told = run("depth", {"--checkpoint", folder, "--out", out, "--json", picture()});
+    EXPECT_EQ(told.code, 0) << told.err;
+    const Tensor want = depth_by_hand(load(name, "depth"), picture());
+    const double least = tensor::min(want).item(), most = tensor::max(want).item();
+    const Json found = Json::parse(told.out, "output")[0]["findings"];
+    ASSERT_EQ(found.size(), 2u);
+    EXPECT_EQ(found[0]["label"].text(), "nearest");
+    EXPECT_EQ(found[1]["label"].text(), "farthest");
+    EXPECT_NEAR(found[0]["depth"].number(), is_nearness ? most : least, golden::kRounding * most);
+    EXPECT_NEAR(found[1]["depth"].number(), is_nearness ? least : most, golden::kRounding * most);
+    // A level that lies between two may be rounded to either.
+    const Tensor drawn = tensor::load_image(out);
+    const Tensor hand =
+        models::depth::draw_depth(models::depth::nearness_levels(want, is_nearness));
+    ASSERT_EQ(drawn.shape(), hand.shape());
+    constexpr double kMost = 1e-3;
+    EXPECT_LE(tensor::mean((drawn != hand).astype(tensor::f32)).item(), kMost);
+
+    const std::string file = path("depth.safetensors");
+    const Outcome saved = run("depth", {"--checkpoint", folder, "--output", file, picture()});
+    EXPECT_EQ(saved.code, 0) << saved.err;
+    const StateDict tensors = tensor::load_safetensors(file, tensor::FileAccess::read).tensors;
+    golden::expect_close(tensors.at("predicted_depth")(0), want, name);
+  }
+}
+
+TEST_F(VisionPrograms, NearIsWhite) {
+  const Tensor depth = tensor::array({1.0f, 2.0f, 5.0f}).reshape({1, 3});
+  const auto levels = [&](bool is_nearness) {
+    return models::depth::nearness_levels(depth, is_nearness).to_vector<std::uint8_t>();
+  };
+  EXPECT_EQ(levels(true), (std::vector<std::uint8_t>{0, 64, 255}));
+  EXPECT_EQ(levels(false), (std::vector<std::uint8_t>{255, 191, 0}));
+  const Tensor flat = models::depth::nearness_levels(tensor::ones({2, 2}), true);
+  EXPECT_FALSE(tensor::any(flat != 0).item<bool>());
+  const Tensor ends = models::depth::draw_depth(tensor::array({0, 255}).reshape({1, 2}));
+  EXPECT_EQ(ends.to_vector<std::uint8_t>(),
+            (std::vector<std::uint8_t>{13, 8, 135, 240, 249, 33}));  // plasma's
 }
 
 TEST_F(VisionPrograms, FeaturesOfPicturesThatDifferInSizeAreRefused) {
@@ -139,6 +197,8 @@ TEST_F(VisionPrograms, WhatIsTooSmallIsRefused) {
   EXPECT_EQ(refusal(load("swin", "vit"), {1, 3, 56, 28}),
             "pixel_values: is so small that a stage has only 4 x 2 pixels, less than a window of "
             "4 x 4");
+  EXPECT_EQ(refusal(load("sam", "vit"), {1, 3, 32, 40}),
+            "pixel_values: got an image of 32 x 40, the model takes 32 x 32: resize and pad it");
   EXPECT_EQ(refusal(load("segformer", "setr"), {1, 3, 64, 12}),
             "pixel_values: is so small that a stage has only 16 x 3 pixels, which cannot be "
             "reduced 4 times");
@@ -164,8 +224,10 @@ TEST_F(VisionPrograms, TowersTakeOtherSizesWhenAsked) {
 }
 
 TEST_F(VisionPrograms, APlanHoldsThem) {
-  for (const char* name : {"swin_headless", "segformer"}) {
-    const std::string program = std::string(name) == "segformer" ? "setr" : "vit";
+  for (const auto& [name, program] : {std::pair("swin_headless", "vit"),
+                                      {"segformer", "setr"},
+                                      {"depth_anything", "depth"},
+                                      {"sam", "vit"}}) {
     const StateDict made = saved_run(program, name, {"--plan", path(name)});
     const StateDict read = saved_run(program, name, {"--plan", path(name)});
     ASSERT_EQ(made.size(), read.size());
@@ -186,6 +248,21 @@ TEST_F(VisionPrograms, TheServiceOpensThem) {
   }
 }
 
+TEST_F(VisionPrograms, TheServiceGivesDepthAsAGreyPicture) {
+  const auto model = models::service::Model::open(golden::folder("depth_anything"));
+  const std::string bytes = tensor::testing::read_bytes(picture());
+  const models::service::Seen seen = model->look(std::as_bytes(std::span(bytes)));
+  ASSERT_EQ(seen.error, nullptr);
+  const std::vector<models::service::Array> face = models::service::face_of(*model->program());
+  ASSERT_EQ(face.size(), 5u);
+  EXPECT_EQ(face[3].name, "depth");
+  const models::service::Array got =
+      models::service::face_output(face[3], std::span(&seen.result, 1), *model->program());
+  const auto texts = models::service::texts_in(got.bytes, 1, "depth");
+  const Tensor grey = tensor::decode_image(std::as_bytes(std::span(texts[0])), "depth");
+  EXPECT_TRUE(tensor::array_equal(grey(tensor::ellipsis, 0), seen.result.labels));
+}
+
 TEST_F(VisionPrograms, TheServiceNamesWhatItTakes) {
   const malformed::Folder folder(path("folder"), "convnext");
   folder.config("\"model_type\": \"convnext\"", "\"model_type\": \"resnet\"");
@@ -198,7 +275,7 @@ TEST_F(VisionPrograms, TheServiceNamesWhatItTakes) {
       << opened({});
   models::service::OpenOptions options;
   options.set("program", "resnet");
-  EXPECT_EQ(opened(options), "program: got \"resnet\", need vit, detr or setr");
+  EXPECT_EQ(opened(options), "program: got \"resnet\", need vit, detr, setr or depth");
   folder.config("\"model_type\": \"resnet\",", "");
   EXPECT_TRUE(
       opened({}).starts_with(folder.at("config.json") + ": has no \"model_type\": vit takes vit,"))
