@@ -90,7 +90,8 @@ double terms_of(const Graph& graph, const Node& node) {
   }
 }
 
-/// The median of what elements are off by, squared and relative to their values, squared; 0 without any.
+/// The median of what elements are off by, squared and relative to their values, squared; 0 without
+/// any.
 double median_relative(const std::vector<double>& square, const std::vector<double>& values) {
   std::vector<double> relative;
   for (std::size_t i = 0; i < values.size(); ++i)
