@@ -2,18 +2,22 @@
 import os
 
 from conan import ConanFile
-from conan.tools.cmake import CMake
+from conan.tools.cmake import CMake, CMakeToolchain
 
 
 class Consumer(ConanFile):
     settings = "os", "compiler", "build_type", "arch"
-    generators = "CMakeToolchain"
 
     def layout(self):
         self.folders.build = self.folders.generators = "build"
 
     def requirements(self):
         self.requires(self.tested_reference_str)
+
+    def generate(self):
+        toolchain = CMakeToolchain(self)
+        toolchain.user_presets_path = False  # nothing is written beside the sources
+        toolchain.generate()
 
     def build(self):
         cmake = CMake(self)
