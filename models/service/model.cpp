@@ -46,6 +46,13 @@ const Ports& Model::ports() {
   return ports_;
 }
 
+std::vector<std::string> Model::needed_inputs() const {
+  std::vector<std::string> names;
+  for (const Port& port : opened_.ports.inputs)
+    if (!port.is_optional) names.push_back(port.name);
+  return names;
+}
+
 void Model::probe() {
   ports_ = opened_.ports;
   if (!program()) return;
@@ -122,15 +129,18 @@ StateDict Model::pass(const StateDict& inputs, const Forward& forward) {
   return outputs;
 }
 
-Seen Model::see(std::span<const std::byte> picture, const Forward& forward) {
+tensor::Tensor Model::decoded(std::span<const std::byte> picture) const {
+  return tensor::decode_image(picture, kImage, options_.max_pixels);
+}
+
+Seen Model::see(const std::function<tensor::Tensor()>& image, const Forward& forward) {
   Seen seen;
   try {
     if (!program())
       tensor::fail("model",
                    "takes tensors: a plan or an ONNX file does not say how pictures "
                    "become its inputs; open a checkpoint folder");
-    const tensor::Tensor image = tensor::decode_image(picture, kImage, options_.max_pixels);
-    seen.result = program()->look(image, false,
+    seen.result = program()->look(image(), false,
                                   [&](const StateDict& inputs) { return pass(inputs, forward); });
   } catch (...) {
     seen.error = std::current_exception();
@@ -139,7 +149,18 @@ Seen Model::see(std::span<const std::byte> picture, const Forward& forward) {
 }
 
 Seen Model::look(std::span<const std::byte> picture) {
-  return see(picture, [this](const StateDict& in) { return compiled_.executable(in)(in); });
+  return see([&] { return decoded(picture); },
+             [this](const StateDict& in) { return compiled_.executable(in)(in); });
+}
+
+Seen Model::look(const tensor::Tensor& image) {
+  const auto checked = [&] {
+    if (image.dtype() != tensor::u8 || image.rank() != 3 || image.shape(2) != 3 ||
+        image.size() == 0)
+      tensor::fail(kImage, "got ", image.type(), ", need u8(rows, columns, 3), the colours in RGB");
+    return image;
+  };
+  return see(checked, [this](const StateDict& in) { return compiled_.executable(in)(in); });
 }
 
 std::vector<Seen> Model::look_each(const std::vector<std::span<const std::byte>>& pictures) {
@@ -149,7 +170,8 @@ std::vector<Seen> Model::look_each(const std::vector<std::span<const std::byte>>
   std::vector<std::jthread> threads;
   for (std::size_t i = 0; i < pictures.size(); ++i) try {
       threads.emplace_back([&, i] {
-        seen[i] = see(pictures[i], [&](const StateDict& inputs) { return meeting.ask(inputs); });
+        seen[i] = see([&] { return decoded(pictures[i]); },
+                      [&](const StateDict& inputs) { return meeting.ask(inputs); });
         meeting.leave();
       });
     } catch (...) {  // no thread is to be had: the others do not wait for it

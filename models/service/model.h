@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -61,6 +62,8 @@ class Model {
 
   /// For a checkpoint, two sizes are compiled at the first call, to see what depends on them.
   const Ports& ports();
+  /// The names of the inputs that are not optional, for which nothing is compiled.
+  std::vector<std::string> needed_inputs() const;
   /// What looks at pictures, or nullptr.
   const Program* program() const { return opened_.program.get(); }
   /// How many rows run together.
@@ -76,6 +79,8 @@ class Model {
 
   /// UserError on bytes that are no picture, and on a model without a program.
   Seen look(std::span<const std::byte> picture);
+  /// The same of pixels, u8 (rows, columns, 3) in RGB.
+  Seen look(const tensor::Tensor& image);
   /// Each of them: decoded and prepared in threads of their own, while all forward passes run in
   /// this one, together where they are of one size.
   std::vector<Seen> look_each(const std::vector<std::span<const std::byte>>& pictures);
@@ -87,7 +92,8 @@ class Model {
   void probe();
   tensor::nn::StateDict compiled(const tensor::nn::StateDict& inputs);
   tensor::nn::StateDict pass(const tensor::nn::StateDict& inputs, const Forward& forward);
-  Seen see(std::span<const std::byte> picture, const Forward& forward);
+  tensor::Tensor decoded(std::span<const std::byte> picture) const;
+  Seen see(const std::function<tensor::Tensor()>& image, const Forward& forward);
 
   OpenOptions options_;
   Opened opened_;

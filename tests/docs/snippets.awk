@@ -5,12 +5,13 @@
 #   ```cpp given          variables that the table rows after it use, fresh for every row
 #   ```cpp quote=FILE     stands in FILE as it stands here
 #   ```sh run             run by bash, where models/, examples/ and the programs are at hand
+#   ```python run         run by package.wheel (tests/package/wheel_test.py); "python given" by scripts/numpy_table.py
 #   ```text               right after one of those that run: exactly what it prints. With "text like", digits and
 #                         the width of columns may differ.
 #   | NumPy | tensor | value |    rows whose tensor expression prints the value (scripts/numpy_table.py)
 #   | It says | Do this |         rows that begin with an error's text in backticks: the sources throw it, … being what differs
 #
-# Any other C++, and any other shell block that names a checkpoint of ours, is an error: nothing stands untested.
+# Any other C++ and Python, and any other shell block that names a checkpoint of ours, is an error: nothing stands untested.
 
 function complain(what) {
   print FILENAME ":" FNR ": " what > "/dev/stderr"
@@ -69,6 +70,8 @@ function ended() {
     pending = "docs::shell(" raw(block) ")"
   } else if (kind ~ /^cpp/) {
     complain("a C++ block that is not tested: mark it \"cpp run\" or \"cpp quote=FILE\"")
+  } else if (kind ~ /^python/ && kind !~ /^python (run|given)$/) {
+    complain("a Python block that is not tested: mark it \"python run\"")
   } else if (kind ~ /^(sh|bash)/ && block ~ /\/pretrained\//) {
     complain("a shell block with a checkpoint of ours that is not tested: mark it \"sh run\"")
   }

@@ -27,6 +27,7 @@ may_include src/runtime 'tensor/' 'src/core/' 'src/io/' 'src/ops/' 'src/trace/' 
 may_include src/tune 'tensor/' 'src/core/' 'src/io/' 'src/ops/' 'src/trace/' 'src/kernels/' 'src/runtime/' 'src/tune/'
 may_include models 'tensor/' 'models/'
 may_include examples 'tensor/'
+may_include python 'tensor/' 'models/'
 may_include bench 'tensor/' 'models/' 'bench/' 'src/kernels/' 'src/trace/' 'src/tune/' 'src/compile.h'
 
 # may_not_include ROOM PATTERN: nor these, though the pattern above would let them pass.
@@ -53,11 +54,11 @@ served=$(grep -rlF '#include <httplib.h>' --include=*.h --include=*.cpp src mode
 
 # Streams, printf and <cctype> follow std::locale::global and setlocale; tensor/text.h has what does not.
 classic='std::(basic_)?[io]?(string|f)stream\b|\b(v?f?s?n?printf|strto(f|d|ld)|atof|sto(f|d|ld))\(|std::(to(lower|upper)|is(alpha|alnum|digit|space|upper|lower|punct|print)|put_time|put_money)\b'
-local=$(grep -rnE "$classic" include src models examples bench --include=*.h --include=*.cpp --include=*.in |
+local=$(grep -rnE "$classic" include src models examples bench python --include=*.h --include=*.cpp --include=*.in |
         grep -vE 'Classic<std::[io]?(string|f)stream>')
 [ -z "$local" ] || complain "depends on the program's locale (use tensor/text.h):" "$local"
 
-sources=$(find include src models examples bench tests -name '*.h' -o -name '*.cpp')
+sources=$(find include src models examples bench python tests -name '*.h' -o -name '*.cpp')
 long=$(xargs wc -l <<<"$sources" | awk '$2 != "total" && $1 > 600 {print $2 ": " $1 " lines, at most 600"}')
 [ -z "$long" ] || complain "too long:" "$long"
 wide=$(xargs grep -nE '^.{101,}' <<<"$sources" | grep -vE 'https?://|R"')

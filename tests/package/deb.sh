@@ -34,20 +34,5 @@ got=$("$usr/bin/vit" --checkpoint "$usr/share/tensor/models/vit/pretrained/digit
 timeout 5 "$usr/bin/demo-server" --port 0 >server.log 2>&1 || [ $? = 124 ] || [ $? = 0 ]
 grep -q '^demo-server: http' server.log || { cat server.log; exit 1; }
 
-# README's first program, by the installed package alone.
-mkdir consumer models
-ln -s "$source/models/vit" models/vit
-ln -s "$source/examples" examples
-sed -n '/^```cpp run/,/^```$/p' "$source/README.md" | sed '1d;/^```$/,$d' >consumer/main.cpp
-cat >consumer/CMakeLists.txt <<'CMAKE'
-cmake_minimum_required(VERSION 3.25)
-project(consumer LANGUAGES CXX)
-find_package(tensor 0.1 REQUIRED)
-add_executable(consumer main.cpp)
-target_link_libraries(consumer PRIVATE tensor::tensor_models)
-CMAKE
-cmake -S consumer -B consumer/build -DCMAKE_PREFIX_PATH="$usr" -DCMAKE_CXX_COMPILER="$cxx" >configure.log || { cat configure.log; exit 1; }
-cmake --build consumer/build >build.log || { cat build.log; exit 1; }
-got=$(consumer/build/consumer)
-[ "$got" = "This is the digit 8." ] || { echo "README's first program: got '$got'"; exit 1; }
+bash "$source/tests/package/first_program.sh" "$usr" "$source" "$cxx"
 echo "three packages, whose programs run and from which README's first program is built"
