@@ -10,10 +10,10 @@ environment "$work/venv" conan
 
 export CONAN_HOME=$work/home PATH=$work/venv/bin:$PATH
 conan profile detect >"$work/profile.log" 2>&1 || { cat "$work/profile.log"; exit 1; }
-mkdir "$work/out"
+mkdir -p "$work/out" "$work/tests/package"
 ln -s "$build" "$work/out/build"
-cp -r "$source/tests/package/consumer" "$work/consumer" # Conan writes beside what it builds
-conan export-pkg "$source" -of "$work/out" --test-folder "$work/consumer" --no-remote >"$work/conan.log" 2>&1 ||
+cp -r "$source/tests/package/consumer" "$work/tests/package" # where its build folder is in this test's own
+conan export-pkg "$source" -of "$work/out" --test-folder "$work/tests/package/consumer" --no-remote >"$work/conan.log" 2>&1 ||
   { tail -n 60 "$work/conan.log"; exit 1; }
 grep -qF ' [14. 50.]]' "$work/conan.log" || { tail -n 60 "$work/conan.log"; echo "the consumer did not run"; exit 1; }
 echo "a package for Conan, and a program that is built with it"

@@ -31,4 +31,4 @@ if [ "${TENSOR_WHEEL:-}" = whole ]; then
   foreign=$(grep -vE '^(libtensor\.so|libturbojpeg\.so\.0|libz\.so\.1|libstdc\+\+\.so\.6|libgcc_s\.so\.1|libm\.so\.6|libc\.so\.6|ld-linux-x86-64\.so\.2)$' <<<"$needed" || true)
   [ -z "$foreign" ] || { echo "needs libraries that other machines may lack: $foreign"; exit 1; }
 fi
-echo "a wheel of $(($(stat -c %s "$work"/tensor_vision-*.whl) / 1000000)) MB, used from Python and C++"
+echo "a wheel of $((($(stat -c %s "$work"/tensor_vision-*.whl) + 500000) / 1000000)) MB, used from Python and C++"

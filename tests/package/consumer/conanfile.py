@@ -9,14 +9,15 @@ class Consumer(ConanFile):
     settings = "os", "compiler", "build_type", "arch"
 
     def layout(self):
-        self.folders.build = self.folders.generators = "build"
+        # The build folder of the repository, for nothing is written beside the sources.
+        self.folders.build = self.folders.generators = os.path.join("..", "..", "..", "build", "conan")
 
     def requirements(self):
         self.requires(self.tested_reference_str)
 
     def generate(self):
         toolchain = CMakeToolchain(self)
-        toolchain.user_presets_path = False  # nothing is written beside the sources
+        toolchain.user_presets_path = False
         toolchain.generate()
 
     def build(self):
