@@ -26,7 +26,8 @@ set(long
     GeneratedKernels.AgreeWithTheReference GeneratedKernels.TakeAnyLayout PlanOnEmulator.Transformer
     LongRows.TakeAnyLayout GemmSm90.AddsWhatComesAsBoxes Conv.EveryTileOfHopperIsRight Conv.LayoutsDoNotMatter
     GemmTf32.FactorsLieInAnyWay GemmTf32.EveryScheduleIsRight GemmPlain.FactorsLieInAnyWay AttentionMma.TakesAnyLayout
-    */EmulatedModels.*detr* ManySizes.* OneText.* Fuse.WorkIsLinearInGraphsOfAnyShape
+    */EmulatedModels.*detr* */EmulatedModels.*depth* */EmulatedModels.*sam* ProgramsOnGpu.RtDetrChoosesPairs
+    ManySizes.* OneText.* Fuse.WorkIsLinearInGraphsOfAnyShape
     SoftmaxMma.TheNineModelsDoWithout */ShippedCoverage.* FitTimes.* TuneOnGpu.MeasuresWhereTheGpuWasUsedBefore
     Constants.ManyRandomFunctionsThatWriteAgreeWithTheEagerCall
     *VerifyFindsNothing/setr_mmseg_mla* *VerifyFindsNothing/setr_mmseg_pup* *SixtyFourProcesses*)

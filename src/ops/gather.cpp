@@ -3,6 +3,7 @@
 // never look at values, so their loops are written for an element's size rather than for its type.
 #include "src/ops/gather.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "src/core/loop.h"
@@ -117,7 +118,7 @@ void eval_pad(std::span<const ConstView> in, const Attrs& attrs, const View& out
 }
 
 // ---- take, take_along_axis and put_along_axis. Attribute: axis; the second input holds i64
-// indices.
+// indices. The first two may have "clip": then none is out of bounds.
 
 void check_indices(const TensorType& indices, std::string_view where) {
   if (indices.dtype != i64) fail(where, "got indices of ", indices.dtype, ", need i64");
@@ -135,6 +136,7 @@ TensorType infer_take(std::span<const TensorType> in, const Attrs& attrs) {
 void eval_take(std::span<const ConstView> in, const Attrs& attrs, const View& out) {
   const ConstView &x = in[0], &indices = in[1];
   const int axis = axis_of(attrs, x.rank(), "take");
+  const bool is_clipped = attrs.flag("clip", false);
   // What one index moves: all of x's other axes.
   ConstView from = x;
   from.shape.erase(axis);
@@ -147,7 +149,8 @@ void eval_take(std::span<const ConstView> in, const Attrs& attrs, const View& ou
     to.strides.erase(axis);
   }
   const auto move = [&](std::int64_t at, std::int64_t place) {
-    const std::int64_t index = resolve_index(indices.as<std::int64_t>()[at], x.shape, axis, "take");
+    const std::int64_t index =
+        resolve_index(indices.as<std::int64_t>()[at], x.shape, axis, "take", is_clipped);
     move_elements(shifted(from, index * x.strides[axis]), shifted(to, place));
   };
   for_each_index(indices.shape, move, indices.strides, index_strides);
@@ -167,12 +170,13 @@ TensorType infer_take_along_axis(std::span<const TensorType> in, const Attrs& at
 void eval_take_along_axis(std::span<const ConstView> in, const Attrs& attrs, const View& out) {
   const ConstView &x = in[0], &indices = in[1];
   const int axis = axis_of(attrs, x.rank(), "take_along_axis");
+  const bool is_clipped = attrs.flag("clip", false);
   Strides strides = broadcast_strides(x.shape, x.strides, out.shape);
   strides[axis] = 0;
   const auto size = static_cast<std::size_t>(item_size(x.dtype));
   const auto move = [&](std::int64_t to, std::int64_t at, std::int64_t from) {
     const std::int64_t index =
-        resolve_index(indices.as<std::int64_t>()[at], x.shape, axis, "take_along_axis");
+        resolve_index(indices.as<std::int64_t>()[at], x.shape, axis, "take_along_axis", is_clipped);
     std::memcpy(shifted(out, to).data, shifted(x, from + index * x.strides[axis]).data, size);
   };
   for_each_index(out.shape, move, out.strides,
@@ -243,9 +247,10 @@ Tensor gathered(Op op, const Tensor& x, const Tensor& indices, int axis) {
 
 std::span<const OpInfo> gather_ops() { return kGatherRows; }
 
-std::int64_t resolve_index(std::int64_t index, const Shape& shape, int axis,
-                           std::string_view where) {
+std::int64_t resolve_index(std::int64_t index, const Shape& shape, int axis, std::string_view where,
+                           bool is_clipped) {
   const std::int64_t extent = shape[axis];
+  if (is_clipped && extent > 0) index = std::clamp(index, -extent, extent - 1);
   if (index < -extent || index >= extent)
     fail(where, "index ", index, " is out of bounds for axis ", axis, " of the shape ", shape);
   return index < 0 ? index + extent : index;
@@ -277,6 +282,11 @@ Tensor pad(const Tensor& x, const std::vector<std::pair<std::int64_t, std::int64
 
 Tensor take(const Tensor& x, const Tensor& indices, int axis) {
   return gathered(Op::take, x, indices, axis);
+}
+
+Tensor take_clipped(const Tensor& x, const Tensor& indices, int axis) {
+  return apply_op(Op::take, {x, whole_indices(indices, "take")},
+                  {{"axis", normalize_axis(axis, x.rank(), "take")}, {"clip", true}});
 }
 
 Tensor take_along_axis(const Tensor& x, const Tensor& indices, int axis) {

@@ -1,4 +1,5 @@
 // grid_sample, composed: coordinates, the pixels at them, their sum.
+#include "src/ops/gather.h"
 #include "src/ops/pair.h"
 #include "src/ops/promote.h"
 #include "src/ops/view.h"
@@ -29,23 +30,23 @@ Tensor places_along(const Tensor& grid, std::int64_t coordinate, std::int64_t ex
   return options.padding == SamplePadding::zeros ? at : clip(at, 0, size - 1);
 }
 
-// The pixels at whole places, 0 outside of the image: [N, C, H' W'].
-Tensor pixels_at(const Tensor& x, const Tensor& row, const Tensor& column) {
-  const std::int64_t height = x.shape(2), width = x.shape(3), count = row.shape(1) * row.shape(2);
+// The pixels at whole places of an image whose pixels are rows [N H W, C], 0 outside of it:
+// [N, H' W', C].
+Tensor pixels_at(const Tensor& rows, const Shape& image, const Tensor& row, const Tensor& column) {
+  const std::int64_t height = image[2], width = image[3], count = row.shape(1) * row.shape(2);
   const auto place = [](const Tensor& at, std::int64_t extent) {
     return cast(clip(at, 0, static_cast<double>(extent - 1)), i64);
   };
   const auto is_inside = [](const Tensor& at, std::int64_t extent) {
     return (at >= 0) & (at <= static_cast<double>(extent - 1));
   };
-  const auto line = [&](const Tensor& per_place) {
-    return reshape(per_place, {x.shape(0), 1, count});
-  };
+  const Tensor begins = (arange(image[0]) * (height * width)).to(rows.device());
   const Tensor index = place(row, height) * width + place(column, width);
   const Tensor found =
-      take_along_axis(reshape(x, {x.shape(0), x.shape(1), height * width}), line(index), 2);
-  return where(line(is_inside(row, height) & is_inside(column, width)), found,
-               zeros({}, x.dtype()).to(x.device()));
+      take_clipped(rows, reshape(index, {image[0], count}) + reshape(begins, {image[0], 1}), 0);
+  const Tensor inside = is_inside(row, height) & is_inside(column, width);
+  return where(reshape(inside, {image[0], count, 1}), found,
+               zeros({}, rows.dtype()).to(rows.device()));
 }
 
 }  // namespace
@@ -61,20 +62,25 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
     fail("grid_sample", "got an input of the shape ", x.shape(), ", need at least 1 x 1");
   if (options.mode == Interpolation::bicubic)
     fail("grid_sample", "got the mode bicubic, need bilinear or nearest");
-  const Tensor image = cast(x, wide_type(dtype)), points = cast(grid, wide_type(dtype));
+  const Tensor points = cast(grid, wide_type(dtype));
+  const Tensor rows = reshape(transpose(cast(x, wide_type(dtype)), {0, 2, 3, 1}),
+                              {x.shape(0) * x.shape(2) * x.shape(3), x.shape(1)});
   const Tensor column = places_along(points, 0, x.shape(3), options),
                row = places_along(points, 1, x.shape(2), options);
-  const Shape result{x.shape(0), x.shape(1), grid.shape(1), grid.shape(2)};
+  const auto as_image = [&](const Tensor& found) {
+    const Shape result{x.shape(0), grid.shape(1), grid.shape(2), x.shape(1)};
+    return cast(transpose(reshape(found, result), {0, 3, 1, 2}), dtype);
+  };
   if (options.mode == Interpolation::nearest)
-    return cast(reshape(pixels_at(image, round(row), round(column)), result), dtype);
+    return as_image(pixels_at(rows, x.shape(), round(row), round(column)));
   const Tensor top = floor(row), left = floor(column);
-  const Tensor down = reshape(row - top, {x.shape(0), 1, grid.shape(1) * grid.shape(2)}),
+  const Tensor down = reshape(row - top, {x.shape(0), grid.shape(1) * grid.shape(2), 1}),
                right = reshape(column - left, down.shape());
-  const Tensor sum = pixels_at(image, top, left) * ((1 - down) * (1 - right)) +
-                     pixels_at(image, top, left + 1) * ((1 - down) * right) +
-                     pixels_at(image, top + 1, left) * (down * (1 - right)) +
-                     pixels_at(image, top + 1, left + 1) * (down * right);
-  return cast(reshape(sum, result), dtype);
+  const Tensor sum = pixels_at(rows, x.shape(), top, left) * ((1 - down) * (1 - right)) +
+                     pixels_at(rows, x.shape(), top, left + 1) * ((1 - down) * right) +
+                     pixels_at(rows, x.shape(), top + 1, left) * (down * (1 - right)) +
+                     pixels_at(rows, x.shape(), top + 1, left + 1) * (down * right);
+  return as_image(sum);
 }
 
 }  // namespace tensor

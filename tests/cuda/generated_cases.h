@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "src/ops/gather.h"
 #include "src/ops/op.h"
 #include "tensor/compile.h"
 #include "tensor/tensor.h"
@@ -139,6 +140,9 @@ inline std::vector<GeneratedCase> copy_cases() {
         return {take(in[0], array(std::vector<std::int64_t>{3, -1, 0, 3, 7, 7}), 0)};
       },
       {type({8, 33})});
+  add("rows by any number",
+      [](const Tensors& in) -> Tensors { return {take_clipped(in[0], in[1], 0)}; },
+      {type({4, 33}), type({9}, i64)});
   add("columns by number",
       [](const Tensors& in) -> Tensors {
         return {take(in[0], array(std::vector<std::int64_t>{3, -1, 0, 3}, {2, 2}), 1)};

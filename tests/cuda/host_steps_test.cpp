@@ -43,6 +43,8 @@ TEST(HostSteps, AreNotNeeded) {
                 cumsum(in[0], 1),  var(in[0]),        log_softmax(in[0], 0)};
       },
       {{{7, 100000}, f32}});
+  compile_without_host([](const Tensors& in) -> Tensors { return {grid_sample(in[0], in[1])}; },
+                       {{{2, 8, 9, 10}, f32}, {{2, 3, 4, 2}, f32}});
 }
 
 }  // namespace

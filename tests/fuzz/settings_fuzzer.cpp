@@ -3,6 +3,7 @@
 #include "models/detr/detr_processing.h"
 #include "models/detr/detr_settings.h"
 #include "models/registry/registry.h"
+#include "models/rt_detr/rt_detr.h"
 #include "models/setr/setr_checkpoint.h"
 #include "models/setr/setr_processing.h"
 #include "models/vit/vit_checkpoint.h"
@@ -23,8 +24,9 @@ void read_everything(const Json& settings) {
   for (const auto& tensors : {vit, timm})
     allow_user_errors([&] { models::vit::load_vit({"f", settings, settings, tensors}); });
   allow_user_errors([&] { models::setr::load_setr({"f", settings, settings, setr}); });
-  for (const char* program : {"vit", "setr"})
+  for (const char* program : {"vit", "setr", "depth"})
     allow_user_errors([&] { models::load_model({"f", settings, settings, vit}, program); });
+  allow_user_errors([&] { models::rt_detr::load_rt_detr({"f", settings, settings, vit}); });
   allow_user_errors([&] { models::setr::read_palette(settings, 3); });
   allow_user_errors([&] { models::setr::read_class_names(settings, 3); });
   allow_user_errors([&] { models::detr::check_detr(settings); });

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "src/kernels/host/strided_copy.h"
+#include "src/ops/gather.h"
 #include "tensor/compile.h"
 #include "tests/error_of.h"
 #include "tests/kernels/group_testing.h"
@@ -141,6 +142,19 @@ TEST(Copy, Take) {
         inputs);
     if (HasFailure()) FAIL() << "round " << round << ' ' << shape << " axis " << axis;
   }
+}
+
+TEST(Copy, TakeOfClippedIndices) {
+  const Tensor x = any_whole_numbers({4, 9});
+  const Tensor indices = tn::array(std::vector<std::int64_t>{-9, -5, -4, -1, 0, 3, 4, 99});
+  check_copy([](const Tensors& in) -> Tensors { return {tn::take_clipped(in[0], in[1], 0)}; },
+             {x, indices});
+  const Tensor nearest = tn::array(std::vector<std::int64_t>{0, 0, 0, 3, 0, 3, 3, 3});
+  EXPECT_TRUE(tn::array_equal(tn::take_clipped(x, indices, 0), tn::take(x, nearest, 0)));
+  EXPECT_EQ(tn::check::error_of([&] {
+              tn::take_clipped(tn::ones({0, 2}), indices, 0);
+            }),
+            "take: index -9 is out of bounds for axis 0 of the shape (0, 2)");
 }
 
 TEST(Copy, TakeChecksAllIndicesBeforeItWrites) {

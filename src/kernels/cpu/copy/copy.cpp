@@ -37,10 +37,11 @@ class PartsKernel : public Kernel {
 
 class TakeKernel : public Kernel {
  public:
-  TakeKernel(const Layout& x, const Layout& indices, const Layout& out, int axis, DType dtype,
-             std::array<std::size_t, 2> operands, int threads)
+  TakeKernel(const Layout& x, const Layout& indices, const Layout& out, int axis, bool is_clipped,
+             DType dtype, std::array<std::size_t, 2> operands, int threads)
       : shape_(x.shape),
         axis_(axis),
+        is_clipped_(is_clipped),
         step_(x.strides[axis] * item_size(dtype)),
         operands_(operands),
         threads_(threads),
@@ -78,11 +79,12 @@ class TakeKernel : public Kernel {
     return result;
   }
   std::int64_t resolved(std::int64_t index) const {
-    return resolve_index(index, shape_, axis_, "take");
+    return resolve_index(index, shape_, axis_, "take", is_clipped_);
   }
 
   Shape shape_;
   int axis_;
+  bool is_clipped_;
   std::int64_t step_;  // along the axis, in bytes
   std::array<std::size_t, 2> operands_;
   int threads_;
@@ -107,8 +109,8 @@ class Builder {
             layout(node_.inputs[0]), layout(node_.inputs[1]), out_,
             normalize_axis(node_.attrs.integer("axis"), layout(node_.inputs[0]).shape.rank(),
                            "take"),
-            node_.type.dtype, std::array{operand(node_.inputs[0]), operand(node_.inputs[1])},
-            threads_);
+            node_.attrs.flag("clip", false), node_.type.dtype,
+            std::array{operand(node_.inputs[0]), operand(node_.inputs[1])}, threads_);
       case Op::concatenate:
         concatenate();
         break;

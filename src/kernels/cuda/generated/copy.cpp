@@ -93,14 +93,17 @@ void write_pad(const Graph& graph, ValueId id, SourceWriter& w, const std::strin
   w.text << "}\n";
 }
 
-// ---- take and take_along_axis, of indices that are constant or were checked by who runs it: a
-// kernel cannot report wrong ones.
+// ---- take and take_along_axis, of indices that are constant, clipped or were checked by who runs
+// it: a kernel cannot report wrong ones.
+
+bool is_clipped(const Node& node) { return node.attrs.flag("clip", false); }
 
 bool indices_are_known(const Graph& graph, ValueId id) {
   const Node& node = graph[id];
   if (node.attrs.flag("checked", false)) return true;
-  if (!graph.is_constant(node.inputs[1])) return false;
+  if (!is_clipped(node) && !graph.is_constant(node.inputs[1])) return false;
   const std::int64_t extent = graph.type(node.inputs[0]).shape[axis_of(graph, id)];
+  if (is_clipped(node)) return extent > 0;
   const auto indices = graph[node.inputs[1]].constant.to_vector<std::int64_t>();
   return std::all_of(indices.begin(), indices.end(),
                      [&](std::int64_t i) { return i >= -extent && i < extent; });
@@ -116,10 +119,13 @@ bool fits_take(const Graph& graph, ValueId id, int inner, int pack) {
 }
 
 // Declares `index`, a place along `axis` of the first operand.
-void write_index(SourceWriter& w, const Texts& place, int axis) {
+void write_index(SourceWriter& w, const Texts& place, int axis, bool clips) {
   const std::string extent = w.numbers.term(w.operands[0].layout.shape[axis]);
   w.text << "long long found[" << w.pack() << "];\n";
   w.load("found", 1, place, -1, false);
+  if (clips)
+    w.text << "found[0] = found[0] < -(long long)(" << extent << ") ? -(long long)(" << extent
+           << ") : found[0] >= " << extent << " ? " << extent << " - 1 : found[0];\n";
   w.text << "const int index = int(found[0] < 0 ? found[0] + " << extent << " : found[0]);\n";
 }
 
@@ -128,7 +134,8 @@ void write_take(const Graph& graph, ValueId id, SourceWriter& w, const std::stri
   const Texts& all = w.coordinates();
   declare(graph, id, w, to);
   w.text << "{\n";
-  write_index(w, Texts(all.begin() + axis, all.begin() + axis + indices), axis);
+  write_index(w, Texts(all.begin() + axis, all.begin() + axis + indices), axis,
+              is_clipped(graph[id]));
   Texts place(all.begin(), all.begin() + axis);
   place.push_back("index");
   place.insert(place.end(), all.begin() + axis + indices, all.end());
@@ -143,7 +150,7 @@ void write_take_along_axis(const Graph& graph, ValueId id, SourceWriter& w, cons
   const int axis = axis_of(graph, id);
   declare(graph, id, w, to);
   w.text << "{\n";
-  write_index(w, w.coordinates(), axis);
+  write_index(w, w.coordinates(), axis, is_clipped(graph[id]));
   Texts place = w.coordinates();
   along(place, axis) = "index";
   w.load(to, 0, place, -1, false);
