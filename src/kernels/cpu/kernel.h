@@ -20,15 +20,16 @@ struct Machine {
   double f32_gflops = 100;  // fused multiply-adds of f32 in a well-blocked product
   double bf16_gflops =
       100;  // the same for bf16 operands; equal to f32 where there is no instruction
-  double memory_gbps = 20;        // streaming from memory
-  double cache_gbps = 100;        // streaming from the last-level cache
-  double cache_bytes = 16 << 20;  // of the last-level cache
-  double simple_gops = 10;        // elementwise operations such as add, through registers
-  double special_gops = 1;        // exp, erf, tanh
-  double dispatch_us = 3;         // starting one kernel on all threads
-  bool has_bf16 = false;          // the processor multiplies bf16
-  double tile_gflops = 0;         // bf16 products by tile instructions (AMX); 0: has none
-  double byte_gflops = 150;       // products in eight bits
+  double memory_gbps = 20;              // streaming from memory
+  double cache_gbps = 100;              // streaming from the last-level cache
+  double cache_bytes = 16 << 20;        // of the last-level cache
+  double near_cache_bytes = 512 << 10;  // of a core's second-level cache
+  double simple_gops = 10;              // elementwise operations such as add, through registers
+  double special_gops = 1;              // exp, erf, tanh
+  double dispatch_us = 3;               // starting one kernel on all threads
+  bool has_bf16 = false;                // the processor multiplies bf16
+  double tile_gflops = 0;               // bf16 products by tile instructions (AMX); 0: has none
+  double byte_gflops = 150;             // products in eight bits
 };
 
 /// This machine. Its rates are assumed from the instruction set and the number of threads, not

@@ -36,6 +36,10 @@ Machine this_machine(int threads) {
   m.memory_gbps = 15 + std::min(cores, 4.0) * 10;
   m.simple_gops = cores * (wide ? 8 : 3);
   m.special_gops = cores * (wide ? 1.5 : 0.3);
+#ifdef _SC_LEVEL2_CACHE_SIZE
+  if (const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE); bytes > 0)
+    m.near_cache_bytes = static_cast<double>(bytes);
+#endif
 #ifdef _SC_LEVEL3_CACHE_SIZE
   if (const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE); bytes > 0)
     m.cache_bytes = static_cast<double>(bytes);

@@ -9,11 +9,11 @@ constexpr std::int64_t kMostStrips = 16;
 // With tiles, rows and weights of a thread's work at a time together fit a second-level cache of
 // 2 MiB.
 constexpr std::int64_t kTileRowBytes = 1 << 20, kTileStripBytes = 200 << 10;
-// Sums that are not made where the result lies stay in the first-level cache.
+// Sums that are finished stay in the first-level cache meanwhile, those that wait for it in the
+// second.
 constexpr std::int64_t kSumBytes = 16 << 10;
-constexpr std::int64_t kCacheBytes = 256 << 10;  // half of the second-level cache
-constexpr std::int64_t kNearBytes = 4 << 20;     // that are in the last cache
-constexpr std::int64_t kFewWords = 256;          // of the depth; of a strip, 16 KiB
+constexpr std::int64_t kNearBytes = 4 << 20;  // that are in the last cache
+constexpr std::int64_t kFewWords = 256;       // of the depth; of a strip, 16 KiB
 constexpr std::int64_t kMostRows = 1008;
 constexpr std::int64_t kLeastRows = 36;  // tiles of 12, 6 or 3 rows
 constexpr std::int64_t kTasks = 4;       // for every thread, to be taken over by idle ones
@@ -24,7 +24,7 @@ void choose_tiles(const ProductSize& size, std::int64_t most_rows, Blocking& b) 
   const std::int64_t strips = ceil_div(size.columns, kStrip), row_bytes = size.depth_words * 4;
   const std::int64_t fitting = kTileStripBytes / (row_bytes * kStrip) / 2 * 2;
   b.strips_at_once = std::min(std::clamp<std::int64_t>(fitting, 2, kMostStrips), strips);
-  b.block_rows = most_rows;
+  b.block_rows = b.finished_rows = most_rows;
   b.depth_words = size.depth_words;
   const std::int64_t blocks = ceil_div(size.rows, b.block_rows);
   std::int64_t part = std::clamp<std::int64_t>(kTileRowBytes / row_bytes / b.block_rows, 1, blocks);
@@ -41,22 +41,17 @@ void choose_tiles(const ProductSize& size, std::int64_t most_rows, Blocking& b) 
 }
 
 // Where all strips stay in the second-level cache, rows go by, each once. Otherwise strips go by as
-// seldom as possible: a part of the depth of many rows stays there.
-void choose_vectors(const ProductSize& size, double work, Blocking& b) {
+// seldom as possible: a part of the depth of many rows stays there. `cache` is half of it.
+void choose_vectors(const ProductSize& size, double work, std::int64_t cache, Blocking& b) {
   const std::int64_t strips = ceil_div(size.columns, kStrip);
-  b.is_by_rows = strips * kStrip * size.depth_words * 4 <= kCacheBytes;
+  b.is_by_rows = strips * kStrip * size.depth_words * 4 <= cache;
   // Short pieces of rows that are gathered from memory would be no streams.
   const bool is_near = size.in_place || size.rows * size.depth_words * 4 <= kNearBytes;
   const std::int64_t most_depth = is_near ? kFewWords : 2 * kFewWords;
   const std::int64_t parts = b.is_by_rows ? 1 : ceil_div(size.depth_words, most_depth);
   b.depth_words = ceil_div(size.depth_words, parts);
   const bool goes_through_cache = !size.is_direct || size.has_program;
-  // What is gathered part by part is gathered anew for other strips.
-  if (goes_through_cache)
-    b.strips_at_once = std::min(strips, kFewStrips);
-  else
-    b.strips_at_once = size.in_place || parts == 1 ? std::min(strips, kMostStrips) : strips;
-  const std::int64_t most = std::clamp(kCacheBytes / (b.depth_words * 4), kLeastRows, kMostRows);
+  const std::int64_t most = std::clamp(cache / (b.depth_words * 4), kLeastRows, kMostRows);
   std::int64_t wanted = 1;
   if (b.threads > 1)
     wanted = ceil_div(std::min(kTasks * b.threads, static_cast<std::int64_t>(work / kLeastTask)),
@@ -67,14 +62,21 @@ void choose_vectors(const ProductSize& size, double work, Blocking& b) {
   blocks =
       std::max(blocks, std::min(ceil_div(wanted, b.column_parts), ceil_div(size.rows, kLeastRows)));
   b.part_rows = ceil_div(size.rows, blocks);
-  b.block_rows = b.part_rows;
-  if (goes_through_cache)
-    b.block_rows =
-        ceil_div(b.part_rows, ceil_div(b.part_rows * b.strips_at_once * kStrip * 4, kSumBytes));
   b.row_parts = ceil_div(size.rows, b.part_rows);
   if (b.row_parts * b.column_parts < wanted && !(size.is_direct && size.has_program))
     b.column_parts = std::min(ceil_div(wanted, b.row_parts), ceil_div(strips, 2));
+  // What is gathered part by part is gathered anew for other strips: there should be none.
+  const bool gathers_once = size.in_place || parts == 1;
+  b.strips_at_once = gathers_once ? std::min(strips, kMostStrips) : strips;
   b.strips_at_once = std::min(b.strips_at_once, ceil_div(strips, b.column_parts));
+  b.block_rows = b.finished_rows = b.part_rows;
+  if (!goes_through_cache) return;
+  const std::int64_t sums = gathers_once ? cache / 4 : cache;
+  const std::int64_t fitting = sums / (b.part_rows * kStrip * 4);
+  b.strips_at_once = std::min(b.strips_at_once, std::max(fitting / 2 * 2, kFewStrips));
+  const std::int64_t sum_bytes = b.part_rows * b.strips_at_once * kStrip * 4;
+  b.block_rows = ceil_div(b.part_rows, ceil_div(sum_bytes, cache));
+  b.finished_rows = ceil_div(b.block_rows, ceil_div(sum_bytes, kSumBytes));
 }
 
 }  // namespace
@@ -87,7 +89,7 @@ Blocking blocking_of(const ProductSize& size, const Unit& unit, const Machine& m
   if (unit.is_tiles)
     choose_tiles(size, unit.most_rows, b);
   else
-    choose_vectors(size, work, b);
+    choose_vectors(size, work, static_cast<std::int64_t>(machine.near_cache_bytes / 2), b);
   return b;
 }
 

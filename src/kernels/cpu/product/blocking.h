@@ -20,6 +20,7 @@ struct ProductSize {
 struct Blocking {
   int threads = 1;
   std::int64_t block_rows = 1;                   // of sums at a time
+  std::int64_t finished_rows = 1;                // of these that are finished and stored at a time
   std::int64_t part_rows = 1;                    // of a task
   std::int64_t strips_at_once = 1;               // of sums
   std::int64_t depth_words = 1;                  // of a row at a time

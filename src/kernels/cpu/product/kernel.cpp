@@ -44,7 +44,7 @@ class ProductKernel : public Kernel {
                       layout(laid, node.inputs[1]).shape[1] * strips_.bundles().groups;
     choose_blocks(machine);
     is_far_ = result_.rows() * strips_.depth_words() * 4 > kFarBytes;
-    result_.plan(laid, blocks_.block_rows, pitch_);
+    result_.plan(laid, blocks_.finished_rows, pitch_);
     if (product.bias >= 0) copy_bias(graph[product.bias].constant);
     if (graph.is_constant(node.inputs[1]))
       packed_ = packed_constant(graph, graph[node.inputs[1]].constant);
@@ -244,9 +244,14 @@ class ProductKernel : public Kernel {
       p.first = p.add = nullptr;
       p.goes_on = true;
     }
-    const BlockProgram::Block block{row, p.rows, column, columns};
-    result_.run_program(place.operands, block, pitch_, p.to, place.scratch + program_);
-    if (!is_direct_) result_.store(place.operands, block, pitch_, p.to);
+    if (is_direct_ && !result_.has_program()) return;
+    for (std::int64_t done = 0; done < p.rows; done += blocks_.finished_rows) {
+      const BlockProgram::Block block{row + done, std::min(blocks_.finished_rows, p.rows - done),
+                                      column, columns};
+      float* const sums = p.to + done * p.to_row;
+      result_.run_program(place.operands, block, pitch_, sums, place.scratch + program_);
+      if (!is_direct_) result_.store(place.operands, block, pitch_, sums);
+    }
   }
 
   std::int64_t columns_of(std::int64_t strip, std::int64_t count) const {
