@@ -9,6 +9,7 @@
 #include "src/ops/on_device.h"
 #include "src/runtime/device_memory.h"
 #include "src/runtime/program.h"
+#include "src/trace/passes/transposed_convs.h"
 #include "tensor/creation.h"
 #include "tensor/text.h"
 
@@ -96,10 +97,9 @@ std::shared_ptr<const Program> compile_one(Op op, std::span<const Tensor> inputs
   Graph graph;
   std::vector<ValueId> operands;
   for (const Tensor& x : inputs) operands.push_back(graph.add_input(x.type()));
-  const ValueId value = graph.add(op, operands, attrs);
-  graph.set_outputs({value});
-  LaidOutGraph laid = lay_out(graph, layouts);
-  if (result) laid.layouts[at(value)] = *result;
+  graph.set_outputs({graph.add(op, operands, attrs)});
+  LaidOutGraph laid = lay_out(transposed_convs(graph), layouts);
+  if (result) laid.layouts[at(laid.graph.outputs().front())] = *result;
   detail::Target target = detail::target_of(device, 0, true);
   FusionPlan plan = fuse({laid}, target.cost());
   return detail::link(std::move(laid), std::move(plan), std::move(target));
@@ -134,9 +134,11 @@ bool has_indices_in_range(Op op, std::span<const Tensor> inputs, const Attrs& at
                      [&](std::int64_t i) { return i >= -extent && i < extent; });
 }
 
-// The last family of every target is the host's; the program has one operator.
+// The last family of every target is the host's.
 bool runs_on_host(const Program& program) {
-  return program.plan.groups.front().family == program.target.offers->families() - 1;
+  const int host = program.target.offers->families() - 1;
+  return std::any_of(program.plan.groups.begin(), program.plan.groups.end(),
+                     [&](const Group& group) { return group.family == host; });
 }
 
 Tensor apply_on_host(Op op, std::span<const Tensor> inputs, const Attrs& attrs,

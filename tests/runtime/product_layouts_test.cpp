@@ -52,10 +52,8 @@ TEST(ProductLayouts, TransposedConvolutionsOfAnyStride) {
   const Tensor x = whole(random, {2, 6, 5, 7});
   for (const std::int64_t stride : {1, 2, 3})
     for (const std::int64_t groups : {1, 2, 6}) {
-      const tn::ConvTranspose2dOptions options{.stride = {stride, 2},
-                                               .padding = 1,
-                                               .output_padding = {stride - 1, 1},
-                                               .groups = groups};
+      const tn::ConvTranspose2dOptions options{
+          .stride = {stride, 2}, .padding = 1, .output_padding = {stride - 1, 1}, .groups = groups};
       const Tensor weight = whole(random, {6, 24 / groups, 3, 2}), more = whole(random, {24});
       expect_compiled(
           [&](const Tensors& in) {

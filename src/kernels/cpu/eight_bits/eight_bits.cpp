@@ -99,6 +99,7 @@ class EightBitsKernel : public Kernel {
                        WindowOrder::channels_last);
   }
   std::int64_t strips() const { return ceil_div(columns_, kByteColumns); }
+  std::int64_t gathered_bytes() const { return round_up(rows_->depth() * 4, 64); }  // of one row
 
   // A number a column, and zeros up to a whole strip.
   std::vector<float> by_column(const Tensor& x) const {
@@ -140,7 +141,7 @@ class EightBitsKernel : public Kernel {
     bytes_ = take(block_rows_ * row_pitch_ + kGatherSlack);
     row_sums_ = take(block_rows_ * 4);
     row_scales_ = take(block_rows_ * 4);
-    row_ = take(rows_->row_bytes() ? 0 : rows_->depth() * 4 + kGatherSlack);
+    row_ = take(rows_->row_bytes() ? 0 : gathered_bytes() + kGatherSlack);
     sums_ = take(block_rows_ * pitch_ * 4);
     program_ = take(result_.scratch_bytes());
   }
@@ -156,7 +157,7 @@ class EightBitsKernel : public Kernel {
     for (std::int64_t row = rows.begin; row < rows.end; ++row, to += row_pitch_) {
       const Range one{row, row + 1};
       if (are_bytes_) {
-        rows_->gather(from, one, whole, reinterpret_cast<std::byte*>(to), 0);
+        rows_->gather(from, one, whole, reinterpret_cast<std::byte*>(to), row_pitch_);
         *sums++ = std::accumulate(to, to + rows_->depth(), std::int32_t{0});
         *scales++ = 1;
       } else {
@@ -164,7 +165,7 @@ class EightBitsKernel : public Kernel {
         if (in_place)
           numbers = from + row * *in_place;
         else
-          rows_->gather(from, one, whole, scratch + row_, 0);
+          rows_->gather(from, one, whole, scratch + row_, gathered_bytes());
         *scales++ = quantize(to, reinterpret_cast<const float*>(numbers), rows_->depth(), sums++);
       }
       std::memset(to + rows_->depth(), 0, static_cast<std::size_t>(row_pitch_ - rows_->depth()));

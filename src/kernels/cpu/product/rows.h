@@ -33,8 +33,8 @@ class ProductRows {
  public:
   virtual ~ProductRows() = default;
   virtual std::int64_t depth() const = 0;  // numbers of a row
-  /// A part of some rows of the operand at `from`, `pitch` bytes apart. Up to kGatherSlack bytes
-  /// behind each may be written.
+  /// A part of some rows of the operand at `from`, `pitch` bytes apart, which is as much as a part
+  /// takes, or more. Up to kGatherSlack bytes behind each may be written.
   virtual void gather(const std::byte* from, const Range& rows, const Range& depth, std::byte* to,
                       std::int64_t pitch) const = 0;
   /// Row stride in bytes if rows can be read in place, else nullopt.

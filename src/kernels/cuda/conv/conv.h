@@ -22,8 +22,8 @@ struct Convolution {
   std::vector<ValueId> elementwise;            // ascending
   ElementCode code;                            // of one element, from the variable `sum`
   DType dtype = f32;                           // of the operands; the image may be stored otherwise
-  bool is_constant = false;  // the weight
-  bool is_tf32 = false;      // operands of f32 may be rounded to tf32
+  bool is_constant = false;                    // the weight
+  bool is_tf32 = false;                        // operands of f32 may be rounded to tf32
   std::int64_t images = 1, channels = 1, outputs = 1, groups = 1;
   std::int64_t merged = 1;  // groups of the weight that are one here, see merged_groups
   Pair size = 1, out_size = 1, taps = 1, stride = 1, padding = 0, dilation = 1;
