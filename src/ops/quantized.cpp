@@ -23,9 +23,9 @@ void check_weights(std::span<const TensorType> in, std::int64_t depth, std::stri
   if (depth > kMostByteDepth)
     fail(where, "got rows of ", depth, " numbers, need at most ", kMostByteDepth,
          ", whose products add up in 32 bits");
-  const std::int64_t columns = scales.shape[0];
-  const TensorType wanted = {
-      {ceil_div(columns, kByteColumns), ceil_div(depth, kByteWord), kByteColumns, kByteWord}, i8};
+  const std::int64_t columns = scales.shape[0],
+                     strips = columns / kByteColumns + (columns % kByteColumns != 0);
+  const TensorType wanted = {{strips, ceil_div(depth, kByteWord), kByteColumns, kByteWord}, i8};
   if (weights != wanted)
     fail(where, "got the weights ", weights, " for the ",
          where == "quantized_matmul" ? "rows " : "images ", in[0], " and ", columns,
@@ -52,7 +52,9 @@ TensorType infer_quantized_conv2d(std::span<const TensorType> in, const Attrs& a
     fail(kWhere, "got the images ", x, ", need f32, bf16 or f16");
   check_images(x.shape, kWhere);
   const Pair kernel = pair_of(attrs, "kernel", 1, kWhere);
-  check_weights(in, x.shape[1] * kernel.h * kernel.w, kWhere);
+  std::int64_t depth = kernel.h * kernel.w;
+  if (__builtin_mul_overflow(depth, x.shape[1], &depth)) depth = kMostByteDepth + 1;
+  check_weights(in, depth, kWhere);
   const TensorType types[] = {{x.shape, f32},
                               {{in[2].shape[0], x.shape[1], kernel.h, kernel.w}, f32}};
   Attrs window = {{"groups", std::int64_t{1}}};

@@ -164,6 +164,7 @@ TEST_F(Tune, ATunedPlanIsKept) {
 TEST_F(Tune, CtrlCEndsTuningAndNothingElse) {
   const pid_t child = fork();
   if (child == 0) {
+    signal(SIGINT, SIG_DFL);  // jobs in the background of a shell ignore it
     const Outcome got = vit({"--tune", "10m", "--tune-log", log()});
     std::ofstream(path("out")) << got.out << got.err;
     _exit(got.code);
