@@ -89,6 +89,7 @@ void sum_all(const StripProduct& p, Tile& tile, std::int64_t count, std::int64_t
     for (std::int64_t i = 0; i < tile.soon_lines; ++i, tile.soon += kStrip)
       unroll<kStrips>(
           [&](int strip) { __builtin_prefetch(tile.soon + strip * p.strip_words, 0, 2); });
+    // The place of the next tile's results may be far away.
     if (count > 1)
       for (int row = 0; row < rows; ++row)
         for (std::int64_t i = 0; i < kColumns; i += kStrip)
