@@ -16,7 +16,7 @@ using tensor::nn::StateDict;
 
 namespace {
 
-/// Of the levels: seven of Matplotlib's colour map "plasma", between which the others lie.
+/// Seven levels of Matplotlib's colour map "plasma", between which the others lie.
 constexpr std::array<Color, 7> kColors{{{13, 8, 135},
                                         {92, 1, 166},
                                         {156, 23, 158},

@@ -50,6 +50,19 @@ class ProgramsOnGpu : public OnGpu {
     const double other = sum(there.labels != here.labels).item();
     EXPECT_LE(other, 0.001 * static_cast<double>(here.labels.size()));
   }
+
+  // What the program computes of pictures as they come, here and there.
+  void expect_same_detections(const std::string& folder, const nn::StateDict& in) {
+    models::detr::DetrProgram program;
+    program.open(golden::folder(folder));
+    const auto run = [&](const nn::StateDict& from) { return program.run(from, {}); };
+    const nn::StateDict want = run(in);
+    const nn::StateDict got = models::compile_named(run, in, {.device = gpu_})(in);
+    EXPECT_EQ(got.size(), 3u);
+    expect_near(got.at("scores"), want.at("scores"), 1e-4);
+    expect_near(got.at("pred_boxes"), want.at("pred_boxes"), 1e-4);
+    expect_same(got.at("labels"), want.at("labels"));
+  }
 };
 
 TEST_F(ProgramsOnGpu, VitOfHuggingFace) {
@@ -61,30 +74,14 @@ TEST_F(ProgramsOnGpu, VitOfTimm) {
 }
 
 TEST_F(ProgramsOnGpu, DetrReadsLevelsAndNamesTheBestClasses) {
-  models::detr::DetrProgram program;
-  program.open(golden::folder("detr_hf_hub"));
-  const nn::StateDict levels{{"levels", random_.randint(0, 256, {1, 64, 96, 3}, u8)}};
-  const auto run = [&](const nn::StateDict& in) { return program.run(in, {}); };
-  const nn::StateDict want = run(levels);
-  const nn::StateDict got = models::compile_named(run, levels, {.device = gpu_})(levels);
-  EXPECT_EQ(got.size(), 3u);
-  expect_near(got.at("scores"), want.at("scores"), 1e-4);
-  expect_near(got.at("pred_boxes"), want.at("pred_boxes"), 1e-4);
-  expect_same(got.at("labels"), want.at("labels"));
+  expect_same_detections("detr_hf_hub", {{"levels", random_.randint(0, 256, {1, 64, 96, 3}, u8)}});
 }
 
 TEST_F(ProgramsOnGpu, DetrLeavesThePaddingOfLevelsZero) {
-  models::detr::DetrProgram program;
-  program.open(golden::folder("detr_hf_hub"));
   Tensor mask = zeros({1, 64, 96}, i64);
   mask(0, slice(0, 50), slice(0, 70)) = 1;
-  const nn::StateDict levels{{"levels", random_.randint(0, 256, {1, 64, 96, 3}, u8)},
-                             {"pixel_mask", mask}};
-  const auto run = [&](const nn::StateDict& in) { return program.run(in, {}); };
-  const nn::StateDict want = run(levels);
-  const nn::StateDict got = models::compile_named(run, levels, {.device = gpu_})(levels);
-  expect_near(got.at("scores"), want.at("scores"), 1e-4);
-  expect_near(got.at("pred_boxes"), want.at("pred_boxes"), 1e-4);
+  expect_same_detections("detr_hf_hub", {{"levels", random_.randint(0, 256, {1, 64, 96, 3}, u8)},
+                                         {"pixel_mask", mask}});
 }
 
 TEST_F(ProgramsOnGpu, Setr) {
@@ -113,16 +110,7 @@ TEST_F(ProgramsOnGpu, Depth) {
 }
 
 TEST_F(ProgramsOnGpu, RtDetrChoosesPairs) {
-  models::detr::DetrProgram program;
-  program.open(golden::folder("rt_detr"));
-  const nn::StateDict levels{{"levels", random_.randint(0, 256, {1, 64, 64, 3}, u8)}};
-  const auto run = [&](const nn::StateDict& in) { return program.run(in, {}); };
-  const nn::StateDict want = run(levels);
-  const nn::StateDict got = models::compile_named(run, levels, {.device = gpu_})(levels);
-  EXPECT_EQ(got.size(), 3u);
-  expect_near(got.at("scores"), want.at("scores"), 1e-4);
-  expect_near(got.at("pred_boxes"), want.at("pred_boxes"), 1e-4);
-  expect_same(got.at("labels"), want.at("labels"));
+  expect_same_detections("rt_detr", {{"levels", random_.randint(0, 256, {1, 64, 64, 3}, u8)}});
 }
 
 // Normalizing is the same operation of each level as on the host: the same bits.

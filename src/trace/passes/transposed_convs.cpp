@@ -22,7 +22,7 @@ struct Axis {
         spread(step == 1 ? 1 : dilated),
         dilation(step == 1 ? dilated : 1),
         taps(ceil_div(kernel * spread, stride)) {
-    // In the convolution without padding, pixel q of a phase would be number q - reach.
+    // Pixel q of a phase would be number q - reach of the convolution without padding.
     const std::int64_t reach = (taps - 1) * dilation;
     const std::int64_t first = padding / stride, last = (result - 1 + padding) / stride;
     padded = std::max({reach - first, last - (pixels - 1), std::int64_t{0}});
@@ -134,6 +134,8 @@ ValueId inlined(Rewriter& r, const Graph& body, const std::vector<ValueId>& inpu
 }  // namespace
 
 Graph transposed_convs(const Graph& graph) {
+  const auto& nodes = graph.nodes();
+  if (std::ranges::find(nodes, Op::conv_transpose2d, &Node::op) == nodes.end()) return graph;
   return rewrite(graph, [](Rewriter& r, ValueId, const Node& node) -> std::optional<ValueId> {
     if (node.op != Op::conv_transpose2d) return std::nullopt;
     const std::vector<ValueId> in = r.inputs(node);
