@@ -193,10 +193,10 @@ void ThreadPool::run(const Loop& loop) {
   close(region);
 }
 
-// How many threads may help with a region now. Starts those of the pool that are missing: where the
-// system gives no more, there are fewer.
+// How many threads may help one more caller now. Starts those of the pool that are missing: where
+// the system gives no more, there are fewer.
 int ThreadPool::helpers_for(int threads) {
-  const int wanted = std::min(threads - 1, limit_ - callers_ - helping_);
+  const int wanted = std::min(threads - 1, limit_ - callers_ - 1 - helping_);
   if (wanted <= 0) return 0;
   if (executor_) return std::min(wanted, executor_->threads());
   while (std::ssize(threads_) < threads - 1) try {
@@ -217,23 +217,30 @@ int ThreadPool::helpers_for(int threads) {
   return wanted;
 }
 
+// One for one more caller. Each thread may still be at a region whose caller has gone: with as many
+// more from the start, none is made while loops run, unless an executor is late.
+void ThreadPool::make_regions() {
+  const std::size_t wanted = threads_.size() + static_cast<std::size_t>(callers_) + 1;
+  while (regions_.size() < wanted || free_.empty()) {
+    regions_.push_back(std::make_unique<Region>(*this));
+    for (auto* list : {&free_, &open_}) list->reserve(regions_.size());
+    free_.push_back(regions_.back().get());
+  }
+}
+
 Region& ThreadPool::open(const Loop& loop, int threads) {
   std::shared_ptr<Executor> executor;
   int helpers = 0;
   Region* region = nullptr;
   {
     const Lock held = lock();
-    if (free_.empty()) {
-      regions_.push_back(std::make_unique<Region>(*this));
-      for (auto* list : {&free_, &open_}) list->reserve(regions_.size());
-      free_.push_back(regions_.back().get());
-    }
+    helpers = helpers_for(threads);
+    make_regions();
     region = free_.back();
     region->prepare(loop, threads);
     free_.pop_back();
     open_.push_back(region);
     ++callers_;
-    helpers = helpers_for(threads);
     executor = executor_;
     if (executor)
       region->references += helpers;

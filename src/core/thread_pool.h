@@ -53,6 +53,7 @@ class ThreadPool {
   Region& open(const Loop& loop, int threads);
   void close(Region& region);
   int helpers_for(int threads);
+  void make_regions();
   Region* joinable();
   void help(Region& region, Lock& lock);
   void leave(Region& region);
