@@ -84,10 +84,7 @@ class Region {
   void prepare(const Loop& of, int threads) {
     loop = of;
     shares = threads;
-    if (room_ < threads) {
-      shares_ = std::make_unique<Share[]>(static_cast<std::size_t>(threads));
-      room_ = threads;
-    }
+    reserve(threads);
     piece_ = std::max<std::int64_t>(1, loop.count / (threads * kPiecesOfAThread));
     const std::int64_t pieces = ceil_div(loop.count, piece_);
     for (int i = 0; i < threads; ++i)
@@ -95,6 +92,12 @@ class Region {
     left_.store(pieces, std::memory_order_relaxed);
     has_failed_.store(false, std::memory_order_relaxed);
     joined = references = 1;
+  }
+
+  void reserve(int threads) {
+    if (room_ >= threads) return;
+    shares_ = std::make_unique<Share[]>(static_cast<std::size_t>(threads));
+    room_ = threads;
   }
 
   bool is_done() const { return left_.load(std::memory_order_acquire) == 0; }
@@ -219,13 +222,17 @@ int ThreadPool::helpers_for(int threads) {
 
 // One for one more caller. Each thread may still be at a region whose caller has gone: with as many
 // more from the start, none is made while loops run, unless an executor is late.
-void ThreadPool::make_regions() {
+void ThreadPool::make_regions(int threads) {
   const std::size_t wanted = threads_.size() + static_cast<std::size_t>(callers_) + 1;
   while (regions_.size() < wanted || free_.empty()) {
     regions_.push_back(std::make_unique<Region>(*this));
     for (auto* list : {&free_, &open_}) list->reserve(regions_.size());
     free_.push_back(regions_.back().get());
+    room_ = 0;
   }
+  if (room_ >= threads) return;
+  room_ = threads;
+  for (Region* region : free_) region->reserve(threads);
 }
 
 Region& ThreadPool::open(const Loop& loop, int threads) {
@@ -235,7 +242,7 @@ Region& ThreadPool::open(const Loop& loop, int threads) {
   {
     const Lock held = lock();
     helpers = helpers_for(threads);
-    make_regions();
+    make_regions(threads);
     region = free_.back();
     region->prepare(loop, threads);
     free_.pop_back();

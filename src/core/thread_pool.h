@@ -53,7 +53,7 @@ class ThreadPool {
   Region& open(const Loop& loop, int threads);
   void close(Region& region);
   int helpers_for(int threads);
-  void make_regions();
+  void make_regions(int threads);
   Region* joinable();
   void help(Region& region, Lock& lock);
   void leave(Region& region);
@@ -68,6 +68,7 @@ class ThreadPool {
   // All that follows is guarded by the mutex.
   std::vector<std::unique_ptr<Region>> regions_;
   std::vector<Region*> free_, open_;
+  int room_ = 0;  // threads that every free region has room for
   std::vector<std::thread> threads_;
   std::shared_ptr<Executor> executor_;
   int callers_ = 0, helping_ = 0, spinning_ = 0, sleeping_ = 0;

@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "src/core/parallel.h"
 #include "src/runtime/program.h"
 #include "tensor/compile.h"
 #include "tensor/tensor.h"
@@ -215,6 +216,19 @@ TEST(Allocation, RunAllocatesNothing) {
       EXPECT_EQ(own_allocations([&] { fast.run(others, outputs); }), 0u)
           << model.name << ", threads " << threads << ", other inputs";
     }
+}
+
+// A helper that is not running may be at a loop that has ended.
+TEST(Allocation, LoopsAllocateNothingHoweverLateHelpersAre) {
+  if (!kCounts) GTEST_SKIP() << kWhyNot;
+  const auto loops = [](int count) {
+    std::atomic<std::int64_t> sum = 0;
+    for (int i = 0; i < count; ++i)
+      tn::cpu::parallel_for(2, 8, [&](std::int64_t task, int) { sum += task; });
+    EXPECT_EQ(sum, 28 * count);
+  };
+  loops(1);
+  EXPECT_EQ(own_allocations([&] { loops(100'000); }), 0u);
 }
 
 TEST(Allocation, InputsWithGapsArePackedInMemoryThatIsKept) {
