@@ -15,7 +15,7 @@ class Tensor(ConanFile):
     package_type = "library"
     settings = "os", "compiler", "build_type", "arch"
     options = {"shared": [True, False], "onednn": [True, False], "xgboost": [True, False]}
-    default_options = {"shared": False, "onednn": True, "xgboost": True}
+    default_options = {"shared": False, "onednn": False, "xgboost": True}
     exports = "CMakeLists.txt"
     exports_sources = "CMakeLists.txt", "cmake/*", "examples/images/*", "include/*", "models/*", "src/*"
     no_copy_source = True

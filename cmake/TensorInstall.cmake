@@ -18,7 +18,7 @@ install(FILES ${PROJECT_BINARY_DIR}/tensorConfig.cmake ${PROJECT_BINARY_DIR}/ten
 
 set(TENSOR_PRIVATE_LIBS "-lz -lturbojpeg -pthread")
 set(TENSOR_DEV_PACKAGES "zlib1g-dev, libturbojpeg0-dev")
-if(TARGET DNNL::dnnl)
+if(TENSOR_WITH_ONEDNN)
   string(APPEND TENSOR_PRIVATE_LIBS " -ldnnl -lgomp")
   string(APPEND TENSOR_DEV_PACKAGES ", libdnnl-dev, opencl-headers, ocl-icd-opencl-dev")
 endif()

@@ -3,8 +3,9 @@
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 packages=(g++ cmake ninja-build pkg-config libeigen3-dev nlohmann-json3-dev libcli11-dev libstb-dev libturbojpeg0-dev
-          libwebp-dev zlib1g-dev libdlpack-dev libgtest-dev libbenchmark-dev libdnnl-dev opencl-headers ocl-icd-opencl-dev
-          libxgboost-dev libcpp-httplib-dev libonnx-testdata valgrind ccache locales)
+          libwebp-dev zlib1g-dev libdlpack-dev libgtest-dev libbenchmark-dev libxgboost-dev
+          libcpp-httplib-dev libonnx-testdata valgrind ccache locales)
+packages+=(${more_packages[@]+"${more_packages[@]}"})  # of the script that sources this
 [ "${TENSOR_BROWSER:-}" != need ] || packages+=(chromium)  # 122 MB, for the test of demo-server's page
 
 missing=()

@@ -1,4 +1,3 @@
-#ifdef TENSOR_WITH_ONEDNN
 #include "src/kernels/cpu/onednn.h"
 
 #include <algorithm>
@@ -292,4 +291,3 @@ void OnednnKernel::run_here(std::span<std::byte* const> operands, std::byte* scr
 }
 
 }  // namespace tensor::cpu
-#endif

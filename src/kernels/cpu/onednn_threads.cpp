@@ -1,5 +1,4 @@
 // How many threads oneDNN has, and what a forked child does, to whom they are lost.
-#ifdef TENSOR_WITH_ONEDNN
 #include "src/kernels/cpu/onednn_threads.h"
 
 #include <pthread.h>
@@ -91,4 +90,3 @@ ThreadLimit::ThreadLimit(int threads) : before_(omp_get_max_threads()) {
 ThreadLimit::~ThreadLimit() { omp_set_num_threads(before_); }
 
 }  // namespace tensor::cpu
-#endif

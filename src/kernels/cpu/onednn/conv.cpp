@@ -1,7 +1,6 @@
 // The conv family: a convolution with its epilogue as a oneDNN primitive, channels last in and out.
 // Whether it copies them to blocks of channels inside is a matter of its schedule (see Form).
 // Constant weights are packed once, in the order that the primitive asks for.
-#ifdef TENSOR_WITH_ONEDNN
 #include <algorithm>
 #include <map>
 
@@ -426,4 +425,3 @@ std::optional<Implementation> consider_conv(const Isolated& alone, const Machine
 const Family kConv = {"conv", consider_conv};
 
 }  // namespace tensor::cpu
-#endif

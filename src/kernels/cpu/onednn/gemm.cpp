@@ -4,7 +4,6 @@
 // they lie, and some 5 % faster than matmul on packed ones. Its fast convolution adds no operand as
 // large as the result, but it adds to what the result is: with a copy of the residual there, it
 // takes a quarter to a third less time than the convolution that reads residuals.
-#ifdef TENSOR_WITH_ONEDNN
 #include <algorithm>
 #include <map>
 #include <string_view>
@@ -409,4 +408,3 @@ std::optional<Implementation> consider_gemm(const Isolated& alone, const Machine
 const Family kGemm = {"gemm", consider_gemm};
 
 }  // namespace tensor::cpu
-#endif

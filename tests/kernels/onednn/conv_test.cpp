@@ -10,12 +10,6 @@ using namespace tensor::testing;
 
 namespace {
 
-bool has_conv() {
-  for (const auto& f : tn::cpu::cpu_families())
-    if (f.name == "conv") return true;
-  return false;
-}
-
 struct ConvCase {
   Tensor x, weight, bias;
   tn::Conv2dOptions options;
@@ -39,7 +33,6 @@ ConvCase any_conv(tn::DType dtype) {
 constexpr double kF32 = 4e-6;
 
 TEST(Conv, RandomOptionsAndLayouts) {
-  if (!has_conv()) GTEST_SKIP() << "built without oneDNN";
   for (int round = 0; round < 120; ++round) {
     const bool is_short = round % 4 == 3 && tn::cpu::this_machine().has_bf16;
     const ConvCase c = any_conv(is_short ? tn::bf16 : tn::f32);
@@ -58,7 +51,6 @@ TEST(Conv, RandomOptionsAndLayouts) {
 }
 
 TEST(Conv, Epilogues) {
-  if (!has_conv()) GTEST_SKIP() << "built without oneDNN";
   int residuals = 0;
   for (int round = 0; round < 80; ++round) {
     ConvCase c = any_conv(tn::f32);
@@ -98,7 +90,6 @@ TEST(Conv, Epilogues) {
 }
 
 TEST(Conv, Declines) {
-  if (!has_conv()) GTEST_SKIP() << "built without oneDNN";
   const Tensor x = normal({1, 3, 8, 8}), w = normal({4, 3, 3, 3}), row = normal({6});
   const auto declines = [](const tn::TensorFunction& f, const Tensors& in) {
     return !accepts("conv", f, in);
