@@ -183,8 +183,10 @@ std::optional<Rounded> rounded(const Graph& graph, ValueId id) {
 
 class Quantizer {
  public:
-  Quantizer(const Graph& graph, const std::vector<std::string>& wide, const Quantize& quantized)
+  Quantizer(const Graph& graph, const std::vector<std::string>& wide, bool images,
+            const Quantize& quantized)
       : graph_(graph),
+        images_(images),
         quantized_(quantized),
         readers_(consumers(graph)),
         chosen_(at(graph.size())) {
@@ -237,7 +239,8 @@ class Quantizer {
     if (node.type.dtype != f32 || graph_.is_constant(node.inputs[0])) return false;
     const Shape& shape = graph_.type(node.inputs[1]).shape;
     const bool is_image = node.op == Op::conv2d;
-    if (is_image ? node.attrs.integer("groups") != 1 : shape.rank() != 2) return false;
+    if (is_image && (!images_ || node.attrs.integer("groups") != 1)) return false;
+    if (!is_image && shape.rank() != 2) return false;
     const std::int64_t depth = is_image ? shape[1] * shape[2] * shape[3] : shape[0],
                        columns = is_image ? shape[0] : shape[1];
     if (depth < kLeastExtent || depth > kMostByteDepth || columns < kLeastExtent) return false;
@@ -381,6 +384,7 @@ class Quantizer {
   }
 
   const Graph& graph_;
+  const bool images_;
   const Quantize& quantized_;
   const std::vector<std::vector<ValueId>> readers_;
   std::vector<bool> chosen_;
@@ -400,9 +404,9 @@ bool matches(std::string_view text, std::string_view pattern) {
   return false;
 }
 
-Graph quantize_products(const Graph& graph, const std::vector<std::string>& wide,
+Graph quantize_products(const Graph& graph, const std::vector<std::string>& wide, bool images,
                         const Quantize& quantized) {
-  return Quantizer(graph, wide, quantized).run();
+  return Quantizer(graph, wide, images, quantized).run();
 }
 
 }  // namespace tensor

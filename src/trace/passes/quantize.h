@@ -35,9 +35,10 @@ using Quantize = std::function<float(const float* from, std::int64_t count, std:
 /// large only because it is multiplied by little is no outlier then: a factor of the norm that the
 /// weights take back changes nothing but roundings of float32.
 ///
-/// UserError for a pattern that no product matches. Test: tests/trace/quantize_test.cpp.
+/// Without `images` convolutions stay as they are. UserError for a pattern that no product matches.
+/// Test: tests/trace/quantize_test.cpp.
 Graph quantize_products(const Graph& graph, const std::vector<std::string>& wide,
-                        const Quantize& quantized = &quantize);
+                        bool images = true, const Quantize& quantized = &quantize);
 
 /// Whether the text is the pattern with any texts in place of *.
 bool matches(std::string_view text, std::string_view pattern);
