@@ -17,13 +17,6 @@ bool is_float32_product(const Node& node) {
   return (node.op == Op::matmul || node.op == Op::conv2d) && node.type.dtype == f32;
 }
 
-// Whether a product in eight bits reads rows that memory has before they are rounded. Those of a
-// norm are rounded by the kernel that makes them.
-bool rounds_stored_rows(const Graph& graph, const Node& node) {
-  return node.op == Op::quantized_matmul && graph.type(node.inputs[0]).dtype == f32 &&
-         !graph.is_op(root_of(graph, node.inputs[0]), Op::layer_norm);
-}
-
 // With more a pass of its own costs less than correcting the products (measured on an H200).
 constexpr std::int64_t kFewRows = 2048;
 constexpr std::size_t kMostBehindProduct = 6;  // operators, so that they fit into one group
@@ -150,11 +143,6 @@ Graph cast_products(const Graph& graph, DType dtype,
   std::optional<Narrower> narrow;
   return rewrite(graph, [&](Rewriter& r, ValueId, const Node& node) -> std::optional<ValueId> {
     if (!narrow) narrow.emplace(r, dtype, converted);
-    if (rounds_stored_rows(graph, node)) {
-      std::vector<ValueId> inputs = r.inputs(node);
-      inputs[0] = (*narrow)(inputs[0]);
-      return r.to().add(node.op, std::move(inputs), node.attrs, node.where);
-    }
     if (!is_float32_product(node)) return std::nullopt;
     const auto in = r.inputs(node);
     const ValueId left = (*narrow)(in[0]), right = (*narrow)(in[1]);

@@ -10,11 +10,9 @@ namespace tensor {
 
 /// Casts the operands of every f32 matmul and convolution to `dtype` (bf16 or f16) and the result
 /// back. Casts stand where values are computed, before any view, so that fusion can store a value
-/// in `dtype` at once; constants are cast here. So are the rows of products in eight bits, but for
-/// those of a layer_norm, which makes and rounds them in one kernel. Everything else (sums,
-/// softmax, layer_norm statistics, the residual stream) stays float32. Test:
-/// tests/trace/cast_*_test.cpp. `converted` does what astype does, faster where the caller knows
-/// how.
+/// in `dtype` at once; constants are cast here. Everything else (sums, softmax, layer_norm
+/// statistics, the residual stream) stays float32. Test: tests/trace/cast_*_test.cpp.
+/// `converted` does what astype does, faster where the caller knows how.
 Graph cast_products(const Graph& graph, DType dtype,
                     const std::function<Tensor(const Tensor&, DType)>& converted = &astype);
 

@@ -25,9 +25,9 @@ std::vector<Pass> passes_for(const Precision& precision,
   if (precision.tf32) passes.push_back({"round", round_products});
   if (precision.eight_bits) {
     passes.push_back({"drop_dead", drop_dead});
-    passes.push_back({"quantize", [wide = precision.wide, images = !precision.rounds_rows,
+    passes.push_back({"quantize", [wide = precision.wide, norms_only = precision.rounds_rows,
                                    quantized](const Graph& g) {
-                        return quantize_products(g, wide, images, quantized);
+                        return quantize_products(g, wide, norms_only, quantized);
                       }});
   }
   if (dtype != f32) {

@@ -49,7 +49,8 @@ int GemmSchedule::threads(const GemmProblem& p) const {
 bool GemmSchedule::leaves_room(const GemmProblem& p) const {
   if (p.normalizes) return groups == 1 && blocks * columns() <= 96;
   if (p.sums_rows && columns() > (groups == 2 ? 48 : 104)) return false;
-  if ((p.sums_rows || p.item_bytes == 1) && groups == 2 && blocks * columns() > 72) return false;
+  if (p.sums_rows && groups == 2 && blocks * columns() > 72) return false;
+  if (p.item_bytes == 1 && blocks * columns() > (groups == 2 ? 56 : 104)) return false;
   return groups < 3 && !hands_over() && blocks * columns() <= 128;
 }
 
