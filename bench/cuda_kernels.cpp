@@ -20,14 +20,12 @@
 #include <vector>
 
 #include "bench/commit.h"
-#include "src/core/rounding.h"
 #include "src/kernels/cuda/attention/sm90.h"
 #include "src/kernels/cuda/attention/softmax_mma.h"
 #include "src/kernels/cuda/driver/graph.h"
 #include "src/kernels/cuda/driver/load.h"
 #include "src/kernels/cuda/gemm/sm90.h"
-#include "src/ops/eight_bits.h"
-#include "src/ops/op.h"
+#include "src/trace/passes/quantize.h"
 #include "src/trace/trace.h"
 #include "tensor/tensor.h"
 #include "tensor/text.h"

@@ -5,8 +5,8 @@
 
 namespace tensor {
 
-/// After quantize_products: every quantized_matmul of floating rows x becomes one of rows of i8
-/// with scales, which operators make by the definition in src/ops/eight_bits.h:
+/// After quantize_products, for GPUs: every quantized_matmul of floating rows x becomes one of rows
+/// of i8 with scales, which operators make by the definition in src/ops/eight_bits.h:
 ///
 ///   largest = maximum(max(abs(x)), 2^-100) of each row
 ///   rows = i8(round(x * (127 / largest))), scales = largest / 127
