@@ -3,7 +3,7 @@
 // compile() runs them. Weights come from memory: every launch of a graph reads another copy of
 // them.
 //   --schedules=N   of each problem (6)
-//   --dtype=TYPE    f16 (the default) or bf16
+//   --dtype=TYPE    f16 (the default) or bf16, or i8: products alone, without norms
 // The usual options of Google Benchmark choose among the names.
 #include <benchmark/benchmark.h>
 
@@ -25,6 +25,7 @@
 #include "src/kernels/cuda/driver/graph.h"
 #include "src/kernels/cuda/driver/load.h"
 #include "src/kernels/cuda/gemm/sm90.h"
+#include "src/trace/passes/quantize.h"
 #include "src/trace/trace.h"
 #include "tensor/tensor.h"
 #include "tensor/text.h"
@@ -49,6 +50,34 @@ Problem traced(std::string name, const TensorFunction& f, const std::vector<Tens
     if (is_compute(p.laid.graph, id)) nodes.push_back(id);
   p.group = make_group(p.laid.graph, wiring(p.laid.graph), nodes);
   return p;
+}
+
+// The name of a product.
+std::string name_of(std::int64_t tokens, std::int64_t features, std::int64_t depth,
+                    const std::string& epilogue) {
+  TextWriter name;
+  name << "gemm/" << tokens << 'x' << features << 'x' << depth << '/' << epilogue;
+  return name.str();
+}
+
+// Of rows and weights in eight bits, with "plain", "bias", "gelu" or "residual" after it.
+Problem product_of_bytes(std::int64_t tokens, std::int64_t features, std::int64_t depth,
+                         const std::string& epilogue) {
+  const Tensor strips = empty({ceil_div(features, kByteColumns), ceil_div(depth, kByteWord),
+                               kByteColumns, kByteWord},
+                              i8),
+               scales = empty({features}, f32), bias = empty({features}, f32);
+  const bool adds = epilogue == "residual";
+  std::vector<TensorType> inputs = {{{tokens, depth}, i8}, {{tokens, 1}, f32}};
+  if (adds) inputs.push_back({{tokens, features}, f32});
+  const TensorFunction f = [=](const Tensors& in) -> Tensors {
+    const Tensor product = apply_op(Op::quantized_matmul, {in[0], strips, scales, in[1]});
+    if (epilogue == "plain") return {product.astype(f16)};
+    if (adds) return {product + bias + in[2]};
+    return {(epilogue == "gelu" ? gelu(product + bias) : product + bias).astype(f16)};
+  };
+  return traced(name_of(tokens, features, depth, epilogue), f, inputs,
+                2. * static_cast<double>(tokens * features) * static_cast<double>(depth));
 }
 
 // tokens x features x depth, with "plain", "bias", "gelu" or "residual" after it; after "norm_" of
@@ -79,9 +108,7 @@ Problem product(DType dtype, std::int64_t tokens, std::int64_t features, std::in
     const Tensor rounded = sum.astype(dtype);
     return {sum, rounded, apply_op(Op::row_sums, {rounded})};
   };
-  TextWriter name;
-  name << "gemm/" << tokens << 'x' << features << 'x' << depth << '/' << epilogue;
-  return traced(name.str(), f, inputs,
+  return traced(name_of(tokens, features, depth, epilogue), f, inputs,
                 2. * static_cast<double>(tokens * features) * static_cast<double>(depth));
 }
 
@@ -144,7 +171,11 @@ std::vector<Problem> problems(DType dtype) {
   std::vector<Problem> all;
   const auto add = [&](std::int64_t tokens, std::int64_t features, std::int64_t depth,
                        const char* epilogue) {
-    all.push_back(product(dtype, tokens, features, depth, epilogue));
+    const bool has_sums = std::string_view(epilogue).find('_') != std::string_view::npos;
+    if (dtype != i8)
+      all.push_back(product(dtype, tokens, features, depth, epilogue));
+    else if (!has_sums)
+      all.push_back(product_of_bytes(tokens, features, depth, epilogue));
   };
   for (const std::int64_t width : {768, 1024}) {
     add(197, 3 * width, width, "bias"), add(197, 3 * width, width, "norm_bias");
@@ -170,6 +201,7 @@ std::vector<Problem> problems(DType dtype) {
   for (const std::int64_t depth : {1024, 4096}) add(12608, 1024, depth, "narrow_residual");
   for (const std::int64_t depth : {1280, 5120}) add(16448, 1280, depth, "narrow_residual");
   add(8192, 8192, 8192, "plain");
+  if (dtype == i8) return all;
   for (const Heads& heads :
        {Heads{1, 12, 197, 197, 64}, Heads{64, 12, 197, 197, 64}, Heads{64, 16, 197, 197, 64},
         Heads{1, 16, 257, 257, 80}, Heads{64, 16, 257, 257, 80}, Heads{1, 16, 576, 576, 64},
@@ -230,7 +262,7 @@ std::vector<Candidate> candidates_of(const Problem& p, std::size_t most, const M
     late.launches_first = false;
     chosen.push_back(late);
     for (const GemmSchedule& s : chosen)
-      all.push_back({&p, s.name(), lower_gemm_sm90(p.laid, p.group, machine, s),
+      all.push_back({&p, s.name(problem.step_depth()), lower_gemm_sm90(p.laid, p.group, machine, s),
                      model_gemm_sm90(problem, s, machine).total});
     return all;
   }
@@ -261,17 +293,18 @@ std::vector<Candidate> candidates_of(const Problem& p, std::size_t most, const M
   return all;
 }
 
-// Random numbers, since zeros would be multiplied faster: of 16-bit floats, or of float32 by its
-// upper half, with a sign and a size from 1/4 to 1. A million of them again and again: to draw all
-// would take longer than what is measured.
+// Random numbers, since zeros would be multiplied faster: bytes, 16-bit floats, or float32 by its
+// upper half, these with a sign and a size from 1/4 to 1. A million of them again and again: to
+// draw all would take longer than what is measured.
 std::vector<std::byte> random_pattern(std::int64_t bytes, DType dtype) {
   constexpr std::int64_t kPeriod = 1'000'003;  // no row's length, so that no two rows are the same
   const bool has_long_fractions = dtype == f16;
   std::vector<std::uint16_t> drawn(static_cast<std::size_t>(std::min(kPeriod, bytes / 2 + 1)));
   std::mt19937 random(1);
   for (std::uint16_t& bits : drawn)
-    bits = static_cast<std::uint16_t>(has_long_fractions ? (random() & 0x83ff) | 0x3800
-                                                         : (random() & 0x80ff) | 0x3e80);
+    bits = static_cast<std::uint16_t>(dtype == i8          ? random()
+                                      : has_long_fractions ? (random() & 0x83ff) | 0x3800
+                                                           : (random() & 0x80ff) | 0x3e80);
   std::vector<std::byte> pattern(static_cast<std::size_t>(bytes));
   const std::span<const std::byte> period = std::as_bytes(std::span(drawn));
   for (std::size_t at = 0; at < pattern.size(); at += period.size())
@@ -397,8 +430,8 @@ std::string option(int& argc, char** argv, const std::string& name, std::string 
 int run(int argc, char** argv) {
   const int most = std::max(1, std::atoi(option(argc, argv, "--schedules", "6").c_str()));
   const DType dtype = parse_dtype(option(argc, argv, "--dtype", "f16"));
-  if (dtype != f16 && dtype != bf16)
-    fail("cuda_kernels", "got --dtype=", dtype, ", need f16 or bf16");
+  if (dtype != f16 && dtype != bf16 && dtype != i8)
+    fail("cuda_kernels", "got --dtype=", dtype, ", need f16, bf16 or i8");
   benchmark::Initialize(&argc, argv);
   benchmark::AddCustomContext("commit", bench::commit());
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;

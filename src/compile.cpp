@@ -30,10 +30,11 @@ namespace {
 // What the options ask for, on a target that can do so. UserError where it cannot.
 Precision precision_of(const CompileOptions& options, const detail::Target& target) {
   const bool on_gpu = target.device.is_cuda();
-  const bool is_its_own = options.dtype == (on_gpu ? f16 : i8);
-  if (options.dtype != f32 && options.dtype != bf16 && !is_its_own)
+  const bool is_known = options.dtype == f32 || options.dtype == bf16 || options.dtype == i8 ||
+                        (on_gpu && options.dtype == f16);
+  if (!is_known)
     fail("compile", "got dtype ", options.dtype, " on ", target.device,
-         on_gpu ? ", need f32, bf16 or f16" : ", need f32, bf16 or i8");
+         on_gpu ? ", need f32, bf16, f16 or i8" : ", need f32, bf16 or i8");
   if (options.dtype != i8 && !options.exclude.empty())
     fail("compile", "got exclude with dtype ", options.dtype, ", but it says what stays wide in ",
          "eight bits: need dtype i8, or leave exclude out");
@@ -46,14 +47,19 @@ Precision precision_of(const CompileOptions& options, const detail::Target& targ
     fail("compile", "got narrow_residuals with dtype ", options.dtype,
          ", but they are stored as dtype says: need ", on_gpu ? "f16 or bf16" : "bf16",
          ", or leave narrow_residuals out");
-  const bool is_wide = options.dtype == i8 || (options.dtype == bf16 && !target.multiplies_bf16);
-  return {.dtype = is_wide ? f32 : options.dtype,
+  const bool is_wide = options.dtype == bf16 && !target.multiplies_bf16;
+  // What stays wide in eight bits.
+  const DType beside_bytes = on_gpu ? f16 : f32;
+  return {.dtype = is_wide               ? f32
+                   : options.dtype == i8 ? beside_bytes
+                                         : options.dtype,
           .tf32 = options.tf32,
           .narrow_images = on_gpu,
           .narrow_residuals = options.narrow_residuals,
           .folds_norms = target.folds_norms && options.fuse,
           .eight_bits = options.dtype == i8,
-          .wide = options.exclude};
+          .wide = options.exclude,
+          .rounds_rows = on_gpu};
 }
 
 std::string computes_of(const CompileOptions& options) {

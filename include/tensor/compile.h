@@ -29,12 +29,12 @@ inline constexpr const char* kShippedLogs = "(shipped)";
 struct CompileOptions {
   Device device = {};  ///< "cuda" or "cuda:1" for a GPU
   /// The type in which operands of products, and on CUDA images between convolutions, are stored:
-  /// f32, bf16, on CUDA f16, or on the CPU i8. Sums are float32. A CPU without bf16 instructions
-  /// computes in f32 instead of bf16. i8: products by constant weights are computed in eight bits,
-  /// all else in f32 (docs/eight_bits.md).
+  /// f32, bf16, on CUDA f16, or i8. Sums are float32. A CPU without bf16 instructions computes in
+  /// f32 instead of bf16. i8: products by constant weights are computed in eight bits, all else in
+  /// f32, on CUDA in f16 (docs/eight_bits.md).
   DType dtype = f32;
-  /// With dtype i8: products that stay f32, by their names as reports have them, where * stands for
-  /// any text ("layers.0.*"). UserError for a name that there is not.
+  /// With dtype i8: products that stay wider, by their names as reports have them, where * stands
+  /// for any text ("layers.0.*"). UserError for a name that there is not.
   std::vector<std::string> exclude = {};
   int threads = 0;  ///< no more than tensor::threads() (threads.h); 0: these
   /// How long threads that have nothing to do look for work before they sleep (set_spin in

@@ -18,17 +18,17 @@ void declare_run(CLI::App& app, RunOptions& o) {
       ->type_name("NAME");
   app.add_flag("--eager", o.eager,
                "run the plain reference operators one by one instead of the compiled model");
-  app.add_option(
-         "--dtype", o.dtype,
-         "what products are computed in: f32 (the default), bf16, on a CPU i8 (eight bits), or "
-         "on a GPU f16, or tf32")
+  app.add_option("--dtype", o.dtype,
+                 "what products are computed in: f32 (the default), bf16, i8 (eight bits), or on a "
+                 "GPU f16, or tf32")
       ->type_name("TYPE");
   app.add_flag("--narrow-residuals", o.narrow_residuals,
                "with --dtype bf16 or f16: store the residual stream in it, too; less exact, faster "
                "on a GPU with many images");
-  app.add_option("--exclude", o.exclude,
-                 "with --dtype i8: what stays f32, by the names that --report has, where * stands "
-                 "for any text (layers.11.*,classifier)")
+  app.add_option(
+         "--exclude", o.exclude,
+         "with --dtype i8: what stays wider, by the names that --report has, where * stands "
+         "for any text (layers.11.*,classifier)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("NAMES");
@@ -64,12 +64,12 @@ void check_run(const RunOptions& o) {
   using tensor::fail;
   const bool on_gpu = tensor::Device(o.device).is_cuda();
   const bool is_for_gpu = o.dtype == "f16" || o.dtype == "tf32";
-  const bool is_for_cpu = o.dtype == "i8";
-  if (o.dtype != "f32" && o.dtype != "bf16" && !(on_gpu ? is_for_gpu : is_for_cpu))
-    fail("--dtype", "got \"", o.dtype, "\", need f32, bf16", on_gpu ? ", f16 or tf32" : " or i8",
-         is_for_gpu   ? "; " + o.dtype + " is for --device cuda"
-         : is_for_cpu ? "; i8 is for --device cpu"
-                      : "");
+  const bool is_known =
+      o.dtype == "f32" || o.dtype == "bf16" || o.dtype == "i8" || (on_gpu && is_for_gpu);
+  if (!is_known)
+    fail("--dtype", "got \"", o.dtype, "\", need f32, bf16",
+         on_gpu ? ", i8, f16 or tf32" : " or i8",
+         is_for_gpu ? "; " + o.dtype + " is for --device cuda" : "");
   if (o.narrow_residuals && o.dtype != "bf16" && o.dtype != "f16")
     fail("--narrow-residuals", "needs --dtype bf16", on_gpu ? " or f16" : "", ", got ", o.dtype);
   if (!o.exclude.empty() && o.dtype != "i8") fail("--exclude", "needs --dtype i8, got ", o.dtype);

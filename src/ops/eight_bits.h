@@ -5,7 +5,7 @@
 // x * (127 / largest) rounded to the nearest integer, a tie to the even one, and scale = largest /
 // 127. Each operation is rounded to float32; no integer exceeds 127 (127 (1 + 2^-24)^2 < 127.5).
 // A row that holds an infinity or a NaN becomes zeros with the scale NaN, so its results are NaN.
-// Rows of i8 are taken as they are, with the scale 1.
+// Rows of i8 are taken as they are, with the scales that come with them, or 1.
 //
 // Weights lie as processors multiply them, so that files of plans are used in place: strips of 16
 // columns, a strip being words [depth / 4, 16] of four neighbours of the depth of one column. What

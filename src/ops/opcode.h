@@ -103,7 +103,8 @@ enum class Op : std::uint8_t {
   argsort,
   // matmul.cpp
   matmul,
-  // quantized.cpp: of rows or images, weights i8 and their scales; compile() alone makes them
+  // quantized.cpp: of rows or images, weights i8 and their scales (of rows that are i8 perhaps
+  // those of the rows, too); compile() alone makes them
   quantized_matmul,
   quantized_conv2d,
   // softmax.cpp, layer_norm.cpp

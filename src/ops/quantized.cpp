@@ -10,6 +10,7 @@
 #include "src/ops/op.h"
 #include "src/ops/pack.h"
 #include "src/ops/pair.h"
+#include "tensor/creation.h"
 
 namespace tensor {
 namespace {
@@ -32,7 +33,7 @@ void check_weights(std::span<const TensorType> in, std::int64_t depth, std::stri
          " columns, need ", wanted);
 }
 
-// Of rows x [..., k].
+// Of rows x [..., k]; those of i8 may have scales [..., 1].
 TensorType infer_quantized_matmul(std::span<const TensorType> in, const Attrs&) {
   const TensorType& x = in[0];
   const bool is_taken = x.dtype == i8 || (is_floating(x.dtype) && x.dtype != f64);
@@ -40,6 +41,10 @@ TensorType infer_quantized_matmul(std::span<const TensorType> in, const Attrs&) 
     fail("quantized_matmul", "got the rows ", x, ", need f32, bf16, f16 or i8 and at least 2 axes");
   check_weights(in, x.shape.back(), "quantized_matmul");
   Shape shape = x.shape;
+  shape[shape.rank() - 1] = 1;
+  if (in.size() > 3 && (x.dtype != i8 || in[3] != TensorType{shape, f32}))
+    fail("quantized_matmul", "got the scales ", in[3], " of the rows ", x, ", need rows of i8 and ",
+         TensorType{shape, f32}, ", or no scales of rows");
   shape[shape.rank() - 1] = in[2].shape[0];
   return {shape, f32};
 }
@@ -63,19 +68,21 @@ TensorType infer_quantized_conv2d(std::span<const TensorType> in, const Attrs& a
   return infer(Op::conv2d, types, window);
 }
 
-// Calls row_of(m, numbers) for the numbers of every row. Exact sums of integers, then float(sum) *
-// (scale of the row * scale of the column); the rows of the result lie one behind the other.
+// Calls row_of(m, numbers) for the numbers of every row, which are bytes where they have scales.
+// Exact sums of integers, then float(sum) * (scale of the row * scale of the column); the rows of
+// the result lie one behind the other.
 template <class RowOf>
 void multiply(const ConstView& bytes, const ConstView& by, std::int64_t rows, std::int64_t depth,
-              bool are_bytes, float* to, const RowOf& row_of) {
+              const float* scales_of_rows, float* to, const RowOf& row_of) {
   const Tensor weights = packed(bytes, i8), scales = packed(by, f32);
   const std::int64_t columns = scales.size(), words = weights.shape(1);
   std::vector<float> numbers(static_cast<std::size_t>(depth));
   std::vector<std::int8_t> row(static_cast<std::size_t>(words * kByteWord));
   for (std::int64_t m = 0; m < rows; ++m) {
     row_of(m, numbers.data());
-    const float scale = are_bytes ? 1 : quantize(numbers.data(), depth, row.data());
-    if (are_bytes) std::copy(numbers.begin(), numbers.end(), row.begin());
+    const float scale =
+        scales_of_rows ? scales_of_rows[m] : quantize(numbers.data(), depth, row.data());
+    if (scales_of_rows) std::copy(numbers.begin(), numbers.end(), row.begin());
     const std::int8_t* strip = weights.data<std::int8_t>();
     for (std::int64_t first = 0; first < columns;
          first += kByteColumns, strip += words * kByteColumns * kByteWord) {
@@ -93,8 +100,13 @@ void eval_quantized_matmul(std::span<const ConstView> in, const Attrs&, const Vi
   const Tensor x = packed(in[0], f32), result = empty(out.shape, f32);
   const std::int64_t depth = x.shape().back(),
                      rows = num_elements(out.shape) / std::max<std::int64_t>(out.shape.back(), 1);
-  multiply(in[1], in[2], rows, depth, in[0].dtype == i8, mutable_view(result).as<float>(),
-           [&](std::int64_t m, float* numbers) {
+  Tensor by;
+  if (in.size() > 3)
+    by = packed(in[3], f32);
+  else if (in[0].dtype == i8)
+    by = ones({rows}, f32);
+  multiply(in[1], in[2], rows, depth, by.defined() ? by.data<float>() : nullptr,
+           mutable_view(result).as<float>(), [&](std::int64_t m, float* numbers) {
              std::copy_n(x.data<float>() + m * depth, depth, numbers);
            });
   convert_elements(const_view(result), out);
@@ -108,7 +120,7 @@ void eval_quantized_conv2d(std::span<const ConstView> in, const Attrs& attrs, co
   const Pair kernel = pair("kernel"), stride = pair("stride"), padding = pair("padding"),
              dilation = pair("dilation"), grid{out.shape[2], out.shape[3]};
   const Tensor result = empty({out.shape[0], grid.h, grid.w, out.shape[1]}, f32);
-  multiply(in[1], in[2], out.shape[0] * grid.h * grid.w, channels * kernel.h * kernel.w, false,
+  multiply(in[1], in[2], out.shape[0] * grid.h * grid.w, channels * kernel.h * kernel.w, nullptr,
            mutable_view(result).as<float>(), [&](std::int64_t m, float* numbers) {
              const float* image =
                  x.data<float>() + m / (grid.h * grid.w) * height * width * channels;
@@ -127,7 +139,7 @@ void eval_quantized_conv2d(std::span<const ConstView> in, const Attrs& attrs, co
 }
 
 constexpr OpInfo kQuantizedRows[] = {
-    {Op::quantized_matmul, "quantized_matmul", 3, 3, Pattern::complex_out_fusable,
+    {Op::quantized_matmul, "quantized_matmul", 3, 4, Pattern::complex_out_fusable,
      infer_quantized_matmul, eval_quantized_matmul},
     {Op::quantized_conv2d, "quantized_conv2d", 3, 3, Pattern::complex_out_fusable,
      infer_quantized_conv2d, eval_quantized_conv2d},

@@ -155,11 +155,19 @@ double largest_difference(const Tensor& got, const Tensor& expected) {
   });
 }
 
-double relative_error(const Tensor& got, const Tensor& expected) {
-  const double error = largest_difference(got, expected);
+double relative_error(const Tensor& got, const Tensor& expected, double step) {
+  const double error = std::max(largest_difference(got, expected) - step, 0.0);
   return error == 0
              ? 0
              : error / std::max(largest_magnitude(expected), std::numeric_limits<double>::min());
+}
+
+double rounding_step(const Graph& graph, ValueId id) {
+  const Node& node = graph[id];
+  return node.op == Op::astype && !is_floating(node.type.dtype) &&
+                 graph.is_op(node.inputs[0], Op::round)
+             ? 1
+             : 0;
 }
 
 double rounding_bound(const Graph& graph, const Group& group, const ReferenceOf& value) {

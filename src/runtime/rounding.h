@@ -11,8 +11,13 @@ namespace tensor {
 double largest_magnitude(const Tensor& x);
 /// Of two tensors of one type and shape; infinite where one of the two is NaN and the other not.
 double largest_difference(const Tensor& got, const Tensor& expected);
-/// The largest difference, relative to the largest finite magnitude of what is expected.
-double relative_error(const Tensor& got, const Tensor& expected);
+/// By how much the largest difference exceeds `step`, relative to the largest finite magnitude of
+/// what is expected.
+double relative_error(const Tensor& got, const Tensor& expected, double step = 0);
+
+/// How far off a result is anyway: by a step where a group rounds numbers to integers, since one
+/// that lies between two of them may become either.
+double rounding_step(const Graph& graph, ValueId id);
 
 /// The reference value of any node of a group, or that it reads.
 using ReferenceOf = std::function<Tensor(ValueId)>;

@@ -68,7 +68,8 @@ class Replay {
                       rounding_bound(graph_, group, [this](ValueId id) { return value(id); })};
     for (std::size_t i = 0; i < group.writes.size(); ++i)
       result.error = std::max(
-          result.error, relative_error(operands[group.reads.size() + i], value(group.writes[i])));
+          result.error, relative_error(operands[group.reads.size() + i], value(group.writes[i]),
+                                       rounding_step(graph_, group.writes[i])));
     for (const ValueId id : group.nodes)
       if (std::find(group.writes.begin(), group.writes.end(), id) == group.writes.end())
         values_[at(id)] = Tensor();

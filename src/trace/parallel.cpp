@@ -42,13 +42,21 @@ bool continues(const Graph& graph, ValueId id, ValueId value) {
   });
 }
 
+// The scales of a product's rows, which are those of the rows of parallel ones; -1 without any.
+ValueId row_scales(const Graph& graph, ValueId id) {
+  const Node& node = graph[id];
+  return graph.is_op(id, Op::quantized_matmul) && node.inputs.size() > 3 ? node.inputs[3] : -1;
+}
+
 // What two chains must have in common at this operator.
 std::string signature(const Graph& graph, ValueId id, ValueId value) {
   const Node& node = graph[id];
   TextWriter text;
   text << static_cast<int>(node.op) << '(' << node.attrs << ')' << node.type.dtype;
-  for (const ValueId input : node.inputs)
+  for (const ValueId input : node.inputs) {
+    if (input == row_scales(graph, id)) text << " scales " << input;
     text << (input == value ? " value" : " constant ") << graph.type(input).dtype;
+  }
   return text.str();
 }
 
@@ -124,10 +132,14 @@ std::string common_place(const std::vector<std::string>& places) {
   return text + (text.empty() ? "{" : ".{") + members + (end.empty() ? "}" : "}." + end);
 }
 
-// The one product and its epilogue, in `to`; `constant` makes the constants.
+// The one product of `rows` (the left operand and, perhaps, its scales) and its epilogue, in `to`;
+// `constant` makes the constants.
+struct WideRows {
+  ValueId left, scales;
+};
 template <class F>
-std::vector<ValueId> add_wide(Graph& to, ValueId left, const Graph& graph, const Parallel& chains,
-                              F&& constant) {
+std::vector<ValueId> add_wide(Graph& to, const WideRows& rows, const Graph& graph,
+                              const Parallel& chains, F&& constant) {
   std::vector<std::string> places;
   for (const Chain& chain : chains) places.push_back(graph[chain.front()].where);
   const std::string where = common_place(places);
@@ -137,7 +149,10 @@ std::vector<ValueId> add_wide(Graph& to, ValueId left, const Graph& graph, const
     std::vector<ValueId> inputs;
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
       const bool is_value = step == 0 ? k == 0 : node.inputs[k] == chains.front()[step - 1];
-      inputs.push_back(is_value ? (step == 0 ? left : nodes.back()) : constant(step, k));
+      if (step == 0 && k == 3)
+        inputs.push_back(rows.scales);
+      else
+        inputs.push_back(is_value ? (step == 0 ? rows.left : nodes.back()) : constant(step, k));
     }
     nodes.push_back(to.add(node.op, std::move(inputs), node.attrs, where));
   }
@@ -230,9 +245,10 @@ class Merger {
   void merge(std::size_t group) {
     const Parallel& chains = runs_[group].chains;
     const auto columns = columns_of(graph_, chains);
-    const ValueId left = rewriter_(left_of(graph_, chains));
+    const ValueId scales = row_scales(graph_, chains.front().front());
+    const WideRows rows{rewriter_(left_of(graph_, chains)), scales < 0 ? -1 : rewriter_(scales)};
     wide_[group] =
-        add_wide(rewriter_.to(), left, graph_, chains, [&](std::size_t step, std::size_t input) {
+        add_wide(rewriter_.to(), rows, graph_, chains, [&](std::size_t step, std::size_t input) {
           std::vector<Tensor> parts;
           for (const Chain& chain : chains)
             parts.push_back(graph_[graph_[chain[step]].inputs[input]].constant);
@@ -424,6 +440,8 @@ Isolated merged_alone(const LaidOutGraph& laid, const ParallelRun& run) {
   const ValueId left = left_of(graph, chains);
   const ValueId read = lead.empty() ? left : carried(graph, lead.front());
   put(read, to.add_input(graph.type(read)));
+  const ValueId scales = row_scales(graph, chains.front().front());
+  if (scales >= 0) put(scales, to.add_input(graph.type(scales)));
   for (const ValueId id : lead)
     if (const ValueId sums = sums_of(graph, id); sums >= 0)
       put(sums, to.add_input(graph.type(sums)));
@@ -436,8 +454,9 @@ Isolated merged_alone(const LaidOutGraph& laid, const ParallelRun& run) {
   const auto columns = columns_of(graph, chains);
   std::int64_t width = 0;
   for (const std::int64_t n : columns) width += n;
+  const WideRows rows{rewriter(left), scales < 0 ? -1 : rewriter(scales)};
   const std::vector<ValueId> wide =
-      add_wide(to, rewriter(left), graph, chains, [&](std::size_t step, std::size_t input) {
+      add_wide(to, rows, graph, chains, [&](std::size_t step, std::size_t input) {
         const TensorType& type = graph.type(graph[chains.front()[step]].inputs[input]);
         Shape shape = {width};
         if (step == 0 && input == 1) {

@@ -140,7 +140,7 @@ class GpuTrial : public Trial {
       const GpuDifference::Found found = shared_.difference()(
           writes()[i].value, loop_->results().address(i) + at, trusted->address(i) + at);
       std::string fault =
-          problem_.reference().fault_beside_trusted(found.difference, found.largest);
+          problem_.reference().fault_beside_trusted(i, found.difference, found.largest);
       if (!fault.empty()) return fault;
     }
     return {};

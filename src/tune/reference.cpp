@@ -187,7 +187,8 @@ Reference::Reference(const Isolated& problem, double most_effort)
         apply_op(node.op, inputs, slices_ ? slices_->attrs(id, node.attrs) : node.attrs);
   }
   for (const ValueId id : group.writes)
-    expected_.push_back({values[at(id)], largest_magnitude(values[at(id)])});
+    expected_.push_back(
+        {values[at(id)], largest_magnitude(values[at(id)]), rounding_step(graph, id)});
   bound_ = rounding_bound(graph, group, [&](ValueId id) { return values[at(id)]; });
 }
 
@@ -235,14 +236,14 @@ double relative(double difference, double largest) {
 
 std::string Reference::fault_of_known(std::span<const OperandBlock> operands) const {
   for (std::size_t i = 0; i < expected_.size(); ++i) {
-    const auto& [expected, largest] = expected_[i];
+    const auto& [expected, largest, step] = expected_[i];
     const Tensor& got = writes(operands)[i].value;
     double difference = 0;
     if (!slices_) difference = largest_difference(got, expected);
     for (std::size_t k = 0; slices_ && k < slices_->indices().size(); ++k)
       difference = std::max(difference, largest_difference(got(slices_->indices()[k]),
                                                            expected(static_cast<std::int64_t>(k))));
-    const double error = relative(difference, largest);
+    const double error = relative(std::max(difference - step, 0.0), largest);
     if (error > bound_) return text_of_fault(error, bound_, "");
   }
   return {};
@@ -254,23 +255,26 @@ void Reference::trust(const Trusted& trusted) const {
   if (const std::string fault = fault_of_known(operands); !fault.empty())
     fail("tune", "the kernel that others are compared with has a ", fault);
   for (const OperandBlock& write : writes(operands))
-    trusted_.push_back({write.value, largest_magnitude(write.value)});
+    trusted_.push_back({write.value, largest_magnitude(write.value), 0});
 }
 
 std::string Reference::fault(std::span<const OperandBlock> operands, const Trusted& trusted) const {
   if (std::string known = fault_of_known(operands); !known.empty() || is_whole()) return known;
   std::call_once(trusts_, [&] { trust(trusted); });
   for (std::size_t i = 0; i < trusted_.size(); ++i) {
-    const auto& [value, largest] = trusted_[i];
-    const double difference = largest_difference(writes(operands)[i].value, value);
-    if (std::string fault = fault_beside_trusted(difference, largest); !fault.empty()) return fault;
+    const Expected& other = trusted_[i];
+    const double difference = largest_difference(writes(operands)[i].value, other.value);
+    std::string fault = fault_beside_trusted(i, difference, other.largest);
+    if (!fault.empty()) return fault;
   }
   return {};
 }
 
-std::string Reference::fault_beside_trusted(double difference, double largest) const {
-  // Each of the two may be off by the bound.
-  const double error = relative(difference, largest), bound = 2 * bound_;
+std::string Reference::fault_beside_trusted(std::size_t write, double difference,
+                                            double largest) const {
+  // Each of the two may be off by the bound, but by a step one of them only.
+  const double more = std::max(difference - expected_[write].step, 0.0);
+  const double error = relative(more, largest), bound = 2 * bound_;
   return error > bound ? text_of_fault(error, bound, "from level 0's kernel ") : "";
 }
 

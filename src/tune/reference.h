@@ -73,14 +73,15 @@ class Reference {
   /// the reference has: those in known(i) of the i-th write's block.
   std::string fault_of_known(std::span<const OperandBlock> operands) const;
   std::vector<ByteRange> known(std::span<const OperandBlock> operands, std::size_t write) const;
-  /// And with results that differ by so much from the trusted kernel's, of this largest magnitude.
-  std::string fault_beside_trusted(double difference, double largest) const;
+  /// And with results of the i-th write that differ by so much from the trusted kernel's, of this
+  /// largest magnitude.
+  std::string fault_beside_trusted(std::size_t write, double difference, double largest) const;
 
  private:
-  // Of a write: values to compare with, their largest magnitude.
+  // Of a write: values to compare with, their largest magnitude, and how far off any may be anyway.
   struct Expected {
     Tensor value;
-    double largest;
+    double largest, step;
   };
   std::span<const OperandBlock> writes(std::span<const OperandBlock> operands) const {
     return operands.subspan(reads_.size());

@@ -21,7 +21,7 @@ std::ostream& operator<<(std::ostream& out, const Place& p) {
 namespace {
 
 std::vector<MatrixMultiply> multiplies() {
-  std::vector<MatrixMultiply> all = {kMma16x8x8, kMma16x8x16, kMma16x8x8Tf32};
+  std::vector<MatrixMultiply> all = {kMma16x8x8, kMma16x8x16, kMma16x8x8Tf32, kMma16x8x32Bytes};
   for (int n = 8; n <= 256; n += 8) all.push_back(wgmma64xNx16(n));
   return all;
 }
@@ -85,6 +85,17 @@ TEST(Fragments, LdmatrixFeedsTf32) {
       EXPECT_EQ(sum(ldmatrix_row_of_a(at.row, 4), {0, at.column / 2}),
                 kMma16x8x8Tf32.a.at(lane, i));
       EXPECT_EQ(sum(ldmatrix_row_of_b(at.row, 4), {0, at.column / 2}), turned(in_b));
+    }
+}
+
+TEST(Fragments, LdmatrixFeedsBytes) {
+  // An element of ldmatrix is two of them, sixteen 16 bytes.
+  for (int lane = 0; lane < 32; ++lane)
+    for (int i = 0; i < 16; ++i) {
+      const Place at = kLdmatrix4.at(lane, i / 2), more = {0, 2 * at.column + i % 2};
+      const Place in_b = sum(kMma16x8x32Bytes.b.at(lane, i % 8), {0, i / 8 * 8});
+      EXPECT_EQ(sum(ldmatrix_row_of_a(at.row, 16), more), kMma16x8x32Bytes.a.at(lane, i));
+      EXPECT_EQ(sum(ldmatrix_row_of_b(at.row, 16), more), turned(in_b));
     }
 }
 

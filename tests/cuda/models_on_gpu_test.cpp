@@ -1,5 +1,5 @@
-// Whole models in 16 bits on a GPU: the reference checkpoints against their outputs in float64, the
-// standard models kernel by kernel.
+// Whole models in 16 and eight bits on a GPU: the reference checkpoints against their outputs in
+// float64, the standard models kernel by kernel.
 #include "tests/device/gpu.h"
 #include "tests/models/narrow.h"
 #include "tests/models/standard.h"
@@ -11,7 +11,7 @@ class ModelsOnGpu : public OnGpu {};
 
 TEST_F(ModelsOnGpu, ReferenceCheckpointsAreRight) {
   for (const std::string& folder : golden::folders(""))
-    for (const DType dtype : {f16, bf16}) {
+    for (const DType dtype : {f16, bf16, i8}) {
       SCOPED_TRACE(name(dtype));
       golden::expect_right(folder, {.device = "cuda", .dtype = dtype});
     }
@@ -32,14 +32,14 @@ TEST_P(StandardModelsOnGpu, KernelsAreRight) {
   golden::expect_verified(fast.executable, fast.arguments(inputs));
 }
 
-std::vector<std::pair<standard::Case, DType>> cases_of_both_types() {
+std::vector<std::pair<standard::Case, DType>> cases_of_all_types() {
   std::vector<std::pair<standard::Case, DType>> all;
   for (const standard::Case& c : standard::cases())
-    for (const DType dtype : {f16, bf16}) all.emplace_back(c, dtype);
+    for (const DType dtype : {f16, bf16, i8}) all.emplace_back(c, dtype);
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, StandardModelsOnGpu, ::testing::ValuesIn(cases_of_both_types()),
+INSTANTIATE_TEST_SUITE_P(Models, StandardModelsOnGpu, ::testing::ValuesIn(cases_of_all_types()),
                          [](const auto& case_) {
                            return standard::word(case_.param.first) + "_" +
                                   std::string(name(case_.param.second));

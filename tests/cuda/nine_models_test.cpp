@@ -147,5 +147,23 @@ TEST_P(KernelsInTf32, CompileWithoutSpills) {
 INSTANTIATE_TEST_SUITE_P(Sm, KernelsInTf32, ::testing::Values(80, 90),
                          [](const auto& it) { return std::to_string(it.param); });
 
+class KernelsInEightBits : public ::testing::TestWithParam<int> {};
+
+TEST_P(KernelsInEightBits, CompileWithoutSpills) {
+  if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
+  Kernels kernels(GetParam());
+  Precision precision = nine::on_gpu(f16, GetParam());
+  precision.eight_bits = precision.rounds_rows = true;
+  for (const int batch : {1, 64}) {
+    const auto models = nine::nine_models(precision, batch);
+    for (const char* name : {"vit-base-patch16-224", "detr-resnet-50-e3"})
+      if (batch == 1 || GetParam() == 90) kernels.add(models.at(name)());
+  }
+  kernels.expect_no_trouble();
+}
+
+INSTANTIATE_TEST_SUITE_P(Sm, KernelsInEightBits, ::testing::Values(75, 80, 86, 89, 90, 100, 120),
+                         [](const auto& it) { return std::to_string(it.param); });
+
 }  // namespace
 }  // namespace tensor::cuda

@@ -113,6 +113,16 @@ TEST(EightBits, ReferenceIsAsDefined) {
   }
 }
 
+TEST(EightBits, RowsOfBytesMayHaveScales) {
+  const Tensor rows = random_bytes({9, 50}), weights = random_bytes({50, 20}),
+               scales = tn::Generator(1).normal({20}), by = tn::Generator(2).normal({9, 1});
+  const Tensor sums = tn::matmul(rows.astype(tn::f32), weights.astype(tn::f32));  // below 2^24
+  const Tensor strips = strips_of(weights);
+  const Tensor got = tn::apply_op(tn::Op::quantized_matmul, {rows, strips, scales, by});
+  EXPECT_EQ(bits_of(got), bits_of(sums * (by * scales)));
+  EXPECT_EQ(bits_of(product(rows, strips, scales)), bits_of(sums * scales));
+}
+
 TEST(EightBits, Refusals) {
   const auto error = [](const Tensor& x, const Tensor& w, const Tensor& s) {
     return tn::check::error_of([&] { product(x, w, s); });
@@ -129,6 +139,17 @@ TEST(EightBits, Refusals) {
   EXPECT_EQ(error(x, w, tn::zeros({17})),
             "quantized_matmul: got the weights i8(1, 1, 16, 4) for the rows f32(2, 3) and 17 "
             "columns, need i8(2, 1, 16, 4)");
+  const auto of_rows = [&](const Tensor& rows, const Tensor& scales) {
+    return tn::check::error_of([&] {
+      tn::apply_op(tn::Op::quantized_matmul, {rows, w, s, scales});
+    });
+  };
+  EXPECT_EQ(of_rows(x, tn::ones({2, 1})),
+            "quantized_matmul: got the scales f32(2, 1) of the rows f32(2, 3), need rows of i8 and "
+            "f32(2, 1), or no scales of rows");
+  EXPECT_EQ(of_rows(x.astype(tn::i8), tn::ones({2})),
+            "quantized_matmul: got the scales f32(2,) of the rows i8(2, 3), need rows of i8 and "
+            "f32(2, 1), or no scales of rows");
   EXPECT_EQ(error(tn::zeros({1, 131072}), w, s),
             "quantized_matmul: got rows of 131072 numbers, need at most 131071, whose products add "
             "up in 32 bits");

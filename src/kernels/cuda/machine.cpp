@@ -65,6 +65,7 @@ Machine machine_of(const DeviceInfo& device, const TimeModel& times) {
   m.clock_mhz = rates.clock_share * 1e3 * device.clock_ghz;
   m.tensor_tflops = rates.tensor_share * 2 * tensor_operations(capability) * clocks / 1e12;
   m.tf32_tflops = m.multiplies_bf16 ? m.tensor_tflops / 2 : 0;
+  m.byte_tops = m.multiplies_bf16 ? m.tensor_tflops * 2 : 0;
   m.mma_share = m.has_wgmma         ? rates.mma_share_beside_wgmma
                 : capability == 100 ? rates.mma_share_beside_tcgen05
                                     : rates.mma_share;
@@ -97,12 +98,14 @@ Ceilings ceilings_of(const Machine& machine) {
 
 Multiplier multiplier_of(DType dtype, bool is_tf32, const Machine& machine) {
   if (dtype == f16 || (dtype == bf16 && machine.multiplies_bf16)) return Multiplier::mma;
+  if (dtype == i8 && machine.byte_tops > 0) return Multiplier::bytes;
   return dtype == f32 && is_tf32 && machine.multiplies_bf16 ? Multiplier::tf32 : Multiplier::plain;
 }
 
 double mma_tflops(Multiplier multiplier, const Machine& machine) {
-  return machine.mma_share *
-         (multiplier == Multiplier::tf32 ? machine.tf32_tflops : machine.tensor_tflops);
+  return machine.mma_share * (multiplier == Multiplier::tf32    ? machine.tf32_tflops
+                              : multiplier == Multiplier::bytes ? machine.byte_tops
+                                                                : machine.tensor_tflops);
 }
 
 bool is_cached(const Machine& machine, double bytes) {

@@ -42,6 +42,7 @@ struct Machine {
   DeviceInfo device;
   double tensor_tflops = 0;        // products of 16-bit operands on Tensor Cores
   double tf32_tflops = 0;          // those of float32 operands, rounded; 0 where there are none
+  double byte_tops = 0;            // those of i8 operands, with sums in 32 bits; 0 likewise
   double f32_tflops = 0;           // multiply-adds on the other cores
   double memory_gbps = 0;          // streaming from memory
   double l2_gbps = 0;              // streaming from the second-level cache
@@ -65,8 +66,13 @@ Machine machine_of(const DeviceInfo& device, const TimeModel& times);
 /// The machine has the constants of the GPU's model, or typical ones.
 Machine machine_of(const DeviceInfo& device);
 
-/// What multiplies: Tensor Cores operands of 16 bits, or float32 rounded to tf32, or other cores.
-enum class Multiplier : std::uint8_t { mma, tf32, plain };
+/// What multiplies: Tensor Cores operands of 16 bits, or float32 rounded to tf32, or i8, or other
+/// cores.
+enum class Multiplier : std::uint8_t { mma, tf32, bytes, plain };
+/// Of an operand's element where it is multiplied.
+constexpr int item_bytes(Multiplier multiplier) {
+  return multiplier == Multiplier::mma ? 2 : multiplier == Multiplier::bytes ? 1 : 4;
+}
 
 /// The best that there is for operands of this type. `is_tf32`: float32 may be rounded.
 Multiplier multiplier_of(DType dtype, bool is_tf32, const Machine& machine);

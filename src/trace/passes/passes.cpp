@@ -5,6 +5,7 @@
 #include "src/trace/passes/clean.h"
 #include "src/trace/passes/fold_scale.h"
 #include "src/trace/passes/pixel_products.h"
+#include "src/trace/passes/round_rows.h"
 #include "src/trace/passes/simplify.h"
 #include "src/trace/passes/transposed_convs.h"
 #include "src/trace/passes/trim.h"
@@ -24,8 +25,9 @@ std::vector<Pass> passes_for(const Precision& precision,
   if (precision.tf32) passes.push_back({"round", round_products});
   if (precision.eight_bits) {
     passes.push_back({"drop_dead", drop_dead});
-    passes.push_back({"quantize", [wide = precision.wide, quantized](const Graph& g) {
-                        return quantize_products(g, wide, quantized);
+    passes.push_back({"quantize", [wide = precision.wide, norms_only = precision.rounds_rows,
+                                   quantized](const Graph& g) {
+                        return quantize_products(g, wide, norms_only, quantized);
                       }});
   }
   if (dtype != f32) {
@@ -40,6 +42,7 @@ std::vector<Pass> passes_for(const Precision& precision,
     add(precision.narrow_residuals, "cast_residuals", cast_residuals);
     add(precision.folds_norms, "cast_norms", cast_norms);
   }
+  if (precision.eight_bits && precision.rounds_rows) passes.push_back({"round_rows", round_rows});
   passes.push_back({"eliminate", eliminate_common_and_dead});
   if (dtype != f32 && precision.narrow_residuals)
     passes.push_back({"split_casts", [=](const Graph& g) { return split_casts(g, dtype); }});

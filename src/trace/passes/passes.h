@@ -26,6 +26,7 @@ struct Precision {
   bool folds_norms = false;       // kernels fold layer_norm into products of narrow types
   bool eight_bits = false;        // products by constants, but for those named so:
   std::vector<std::string> wide = {};
+  bool rounds_rows = false;  // by round_rows: those of norms alone
 };
 
 /// What lies between tracing and layout. `converted` does what astype does, and `quantized` what

@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::int64_t kLeastExtent = 16;
 constexpr float kNormalized = 3;
+constexpr std::size_t kMostBehindNorm = 6;  // operators, so that they fit into its kernel
 
 // ---- Weights.
 
@@ -183,8 +184,10 @@ std::optional<Rounded> rounded(const Graph& graph, ValueId id) {
 
 class Quantizer {
  public:
-  Quantizer(const Graph& graph, const std::vector<std::string>& wide, const Quantize& quantized)
+  Quantizer(const Graph& graph, const std::vector<std::string>& wide, bool norms_only,
+            const Quantize& quantized)
       : graph_(graph),
+        norms_only_(norms_only),
         quantized_(quantized),
         readers_(consumers(graph)),
         chosen_(at(graph.size())) {
@@ -215,10 +218,25 @@ class Quantizer {
         if (matches(graph_[id].where, wide[i])) is_known[i] = is_excluded = true;
       chosen_[at(id)] =
           !is_excluded && can_be_bytes(graph_[id]) &&
-          (is_of_bytes(graph_[id]) || (behind[at(graph_[id].inputs[0])] && !ends[at(id)]));
+          (is_of_bytes(graph_[id]) || (behind[at(graph_[id].inputs[0])] && !ends[at(id)] &&
+                                       (!norms_only_ || is_by_norm(graph_[id].inputs[0]))));
     }
     for (std::size_t i = 0; i < wide.size(); ++i)
       if (!is_known[i]) refuse(wide[i]);
+  }
+
+  // Whether the kernel of a layer_norm can make these rows.
+  bool is_by_norm(ValueId rows) const {
+    const Shape& shape = graph_.type(rows).shape;
+    std::vector<ValueId> open = {rows};
+    for (std::size_t next = 0; next < open.size() && next < kMostBehindNorm; ++next) {
+      const ValueId id = root_of(graph_, open[next]);
+      if (graph_.is_op(id, Op::layer_norm)) return true;
+      if (!is_compute(graph_, id) || info(graph_[id].op).pattern != Pattern::elementwise) continue;
+      for (const ValueId input : graph_[id].inputs)
+        if (num_elements(graph_.type(input).shape) == num_elements(shape)) open.push_back(input);
+    }
+    return false;
   }
 
   bool is_of_bytes(const Node& product) const {
@@ -237,7 +255,8 @@ class Quantizer {
     if (node.type.dtype != f32 || graph_.is_constant(node.inputs[0])) return false;
     const Shape& shape = graph_.type(node.inputs[1]).shape;
     const bool is_image = node.op == Op::conv2d;
-    if (is_image ? node.attrs.integer("groups") != 1 : shape.rank() != 2) return false;
+    if (is_image && (norms_only_ || node.attrs.integer("groups") != 1)) return false;
+    if (!is_image && shape.rank() != 2) return false;
     const std::int64_t depth = is_image ? shape[1] * shape[2] * shape[3] : shape[0],
                        columns = is_image ? shape[0] : shape[1];
     if (depth < kLeastExtent || depth > kMostByteDepth || columns < kLeastExtent) return false;
@@ -381,6 +400,7 @@ class Quantizer {
   }
 
   const Graph& graph_;
+  const bool norms_only_;
   const Quantize& quantized_;
   const std::vector<std::vector<ValueId>> readers_;
   std::vector<bool> chosen_;
@@ -400,9 +420,9 @@ bool matches(std::string_view text, std::string_view pattern) {
   return false;
 }
 
-Graph quantize_products(const Graph& graph, const std::vector<std::string>& wide,
+Graph quantize_products(const Graph& graph, const std::vector<std::string>& wide, bool norms_only,
                         const Quantize& quantized) {
-  return Quantizer(graph, wide, quantized).run();
+  return Quantizer(graph, wide, norms_only, quantized).run();
 }
 
 }  // namespace tensor

@@ -35,9 +35,15 @@ using Quantize = std::function<float(const float* from, std::int64_t count, std:
 /// large only because it is multiplied by little is no outlier then: a factor of the norm that the
 /// weights take back changes nothing but roundings of float32.
 ///
-/// UserError for a pattern that no product matches. Test: tests/trace/quantize_test.cpp.
+/// With `norms_only`, for machines on which kernels that make rows round them: products of rows
+/// that a layer_norm makes, or what follows it element by element. Others would need a kernel more,
+/// which costs what eight bits gain, or more, below some 1,500 columns. Convolutions stay as they
+/// are.
+///
+/// UserError for a pattern that no product matches.
+/// Test: tests/trace/quantize_test.cpp.
 Graph quantize_products(const Graph& graph, const std::vector<std::string>& wide,
-                        const Quantize& quantized = &quantize);
+                        bool norms_only = false, const Quantize& quantized = &quantize);
 
 /// Whether the text is the pattern with any texts in place of *.
 bool matches(std::string_view text, std::string_view pattern);

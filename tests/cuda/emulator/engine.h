@@ -107,7 +107,7 @@ struct WarpgroupProducts {
   struct Product {
     u64 number;
     emulated::GroupProduct what;
-    std::vector<float*> sums;                     // of the 128 threads
+    std::vector<void*> sums;                      // of the 128 threads
     std::vector<std::array<u32, 4>> a_registers;  // of the 128 threads
   };
   std::deque<Product> pending;
@@ -173,7 +173,7 @@ class Engine final : public emulated::Gpu {
   void copy_later(u32 to, const void* from, u32 size, u32 bytes) override;
   void copy_commit() override;
   void copy_wait(u32 pending) override;
-  void multiply(float* d, const u32* a, const u32* b, int k, emulated::Number number) override;
+  void multiply(void* d, const u32* a, const u32* b, int k, emulated::Number number) override;
   void load_matrices(u32* m, int count, bool transposed, u32 row) override;
   void store_matrices(u32 row, const u32* m, int count, bool transposed) override;
   void group_multiply(const emulated::GroupProduct& product) override;

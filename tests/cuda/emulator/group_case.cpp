@@ -129,11 +129,27 @@ std::vector<Tensor> in_float64(const Graph& graph, const std::map<ValueId, Tenso
     }
     Attrs attrs = node.attrs;
     if (node.op == Op::astype && is_floating(dtype)) attrs = {{"dtype", f64}};
+    // Its definition says what is rounded to float32.
+    const bool is_defined = node.op == Op::quantized_matmul;
+    if (is_defined)
+      for (Tensor& x : arguments)
+        if (x.dtype() == f64) x = x.astype(f32);
     Tensor result = apply_op(node.op, arguments, attrs);
-    if (!is_view && is_floating(dtype)) result = shaken(result, unit_of(dtype), random);
+    if (is_defined) result = result.astype(f64);
+    if (!is_view && is_floating(dtype) && node.op != Op::round)
+      result = shaken(result, unit_of(dtype), random);
     values[at(id)] = result;
   }
   return values;
+}
+
+// How far off results may be for which that is not measured: integers not at all, nor what has bits
+// by definition, and numbers that were rounded by a step, where they lie between two integers.
+std::optional<double> exact_bound(const Graph& graph, ValueId id) {
+  const Node& node = graph[id];
+  if (node.op == Op::quantized_matmul) return 0;
+  if (is_floating(node.type.dtype)) return std::nullopt;
+  return node.op == Op::astype && graph.is_op(node.inputs[0], Op::round) ? 1 : 0;
 }
 
 }  // namespace
@@ -290,12 +306,14 @@ const std::map<ValueId, GroupCase::Reference>& GroupCase::reference() {
     // Few samples may all fall near an element's exact value: what elements are mostly off by,
     // and what they are in relation to their size, stand in for more of them.
     const double relative = median_relative(square, r.values);
+    if (const auto exact = exact_bound(laid_.graph, id)) {
+      r.bounds.assign(r.values.size(), *exact);
+      continue;
+    }
     for (std::size_t i = 0; i < r.values.size(); ++i) {
       const double value = std::isfinite(r.values[i]) ? std::abs(r.values[i]) : 0;
-      r.bounds.push_back(is_floating(dtype)
-                             ? unit_of(dtype) * value + least +
-                                   8 * std::sqrt(square[i] + mean + relative * value * value)
-                             : 0);
+      r.bounds.push_back(unit_of(dtype) * value + least +
+                         8 * std::sqrt(square[i] + mean + relative * value * value));
     }
   }
   return reference_;

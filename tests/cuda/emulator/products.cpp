@@ -26,14 +26,33 @@ float float_of(u16 bits, Number number) {
   return halves[bits];
 }
 
-/// Element `index` of registers that hold two each.
+float float_of_byte(u32 bits) { return static_cast<float>(static_cast<std::int8_t>(bits)); }
+
+/// Element `index` of registers that hold two each, or four bytes.
 float element_of(const u32* registers, int index, Number number) {
+  if (number == Number::byte) return float_of_byte(registers[index / 4] >> index % 4 * 8);
   const u32 both = registers[index / 2];
   return float_of(static_cast<u16>(index % 2 ? both >> 16 : both), number);
 }
 
+/// Sum number `index` of those that a thread has; of bytes they are ints.
+float sum_of(const void* sums, std::size_t index, Number number) {
+  return number == Number::byte ? 0 : static_cast<const float*>(sums)[index];
+}
+/// It becomes `sum`, or, of bytes, more by that, which is exact: a product has 32 of depth. It
+/// wraps around.
+void set_sum(void* sums, std::size_t index, float sum, Number number, bool accumulates = true) {
+  if (number != Number::byte) {
+    static_cast<float*>(sums)[index] = sum;
+    return;
+  }
+  int& to = static_cast<int*>(sums)[index];
+  const u32 before = accumulates ? static_cast<u32>(to) : 0;
+  to = static_cast<int>(before + static_cast<u32>(static_cast<int>(sum)));
+}
+
 struct WarpProduct {
-  float* d;
+  void* d;
   const u32 *a, *b;
   int k;
   Number number;
@@ -43,9 +62,10 @@ void execute_in_warp(const std::vector<void*>& lanes) {
   const auto& first = *static_cast<WarpProduct*>(lanes[0]);
   const bool is_tf32 = first.number == Number::tf32;
   const MatrixMultiply& mm = is_tf32         ? device::kMma16x8x8Tf32
+                             : first.k == 32 ? device::kMma16x8x32Bytes
                              : first.k == 16 ? device::kMma16x8x16
                                              : device::kMma16x8x8;
-  float a[16][16], b[16][8];
+  float a[16][32], b[32][8];
   const auto gather = [&](const Fragment& f, int lane, const u32* registers, auto set) {
     for (int e = 0; e < f.elements; ++e) {
       const Place p = f.at(lane, e);
@@ -64,9 +84,10 @@ void execute_in_warp(const std::vector<void*>& lanes) {
     auto& mine = *static_cast<WarpProduct*>(lanes[static_cast<std::size_t>(lane)]);
     for (int e = 0; e < mm.d.elements; ++e) {
       const Place p = mm.d.at(lane, e);
-      float sum = mine.d[e];
+      const auto index = static_cast<std::size_t>(e);
+      float sum = sum_of(mine.d, index, mine.number);
       for (int k = 0; k < mm.k; ++k) sum += a[p.row][k] * b[k][p.column];
-      mine.d[e] = sum;
+      set_sum(mine.d, index, sum, mine.number);
     }
   }
 }
@@ -96,10 +117,11 @@ bool are_same(const emulated::GroupProduct& a, const emulated::GroupProduct& b) 
 
 // ---- Warps
 
-void Engine::multiply(float* d, const u32* a, const u32* b, int k, Number number) {
+void Engine::multiply(void* d, const u32* a, const u32* b, int k, Number number) {
   called_from(__builtin_return_address(0));
   WarpProduct mine{d, a, b, k, number};
-  together_in_warp(~0u, k == 16 ? "mma.m16n8k16" : "mma.m16n8k8", &mine,
+  const char* what = k == 32 ? "mma.m16n8k32" : k == 16 ? "mma.m16n8k16" : "mma.m16n8k8";
+  together_in_warp(~0u, what, &mine,
                    [](const std::vector<void*>& lanes) { execute_in_warp(lanes); });
 }
 
@@ -227,8 +249,8 @@ void Engine::finish_products(Block& block, u32 group, u64 last) {
     execute(block, products.pending.front());
 }
 
-/// An operand of `count` rows and 16 of k as a descriptor says: [count][16]. PTX ISA, "Matrix
-/// descriptor format" and "Shared memory layout", 128-byte swizzle.
+/// An operand of `count` rows and 32 bytes of k as a descriptor says: [count][16], or, of bytes,
+/// [count][32]. PTX ISA, "Matrix descriptor format" and "Shared memory layout", 128-byte swizzle.
 void Engine::read_operand(Block& block, u64 descriptor, bool turned, int count, Number number,
                           std::vector<float>& to) {
   const u32 start = static_cast<u32>(descriptor & 0x3fff) << 4;
@@ -237,8 +259,11 @@ void Engine::read_operand(Block& block, u64 descriptor, bool turned, int count, 
   if (descriptor >> 62 != 1) fault("wgmma of a tile without the 128-byte swizzle is not emulated");
   if ((descriptor >> 49 & 7) != 0) fault("wgmma of a tile with a base offset is not emulated");
   const auto swizzled = [](u32 offset) { return offset ^ (offset >> 7 & 7) << 4; };
-  to.resize(static_cast<std::size_t>(count) * 16);
-  // Eight elements lie together: of k, or, turned, of the other axis.
+  const bool are_bytes = number == Number::byte;
+  const int depth = are_bytes ? 32 : 16;
+  if (are_bytes && turned) fault("wgmma of bytes that lie turned");
+  to.resize(static_cast<std::size_t>(count * depth));
+  // Eight elements, or sixteen bytes, lie together: of k, or, turned, of the other axis.
   const int chunks = turned ? count / 8 : 2, lines = turned ? 16 : count;
   for (int line = 0; line < lines; ++line)
     for (int chunk = 0; chunk < chunks; ++chunk) {
@@ -246,8 +271,15 @@ void Engine::read_operand(Block& block, u64 descriptor, bool turned, int count, 
       const u32 offset = swizzled(start + l / 8 * stride + l % 8 * 128 +
                                   (turned ? c / 8 * leading + c % 8 * 16 : c * 16));
       fault_if(block.shared.engine_read_fault(offset, 16));
+      std::uint8_t bytes[16];
       u16 bits[8];
-      std::memcpy(bits, block.shared.at(offset), 16);
+      std::memcpy(bytes, block.shared.at(offset), 16);
+      std::memcpy(bits, bytes, 16);
+      if (are_bytes) {
+        for (int i = 0; i < 16; ++i)
+          to[static_cast<std::size_t>(line * depth + 16 * chunk + i)] = float_of_byte(bytes[i]);
+        continue;
+      }
       for (int i = 0; i < 8; ++i) {
         const int row = turned ? 8 * chunk + i : line, k = turned ? line : 8 * chunk + i;
         to[static_cast<std::size_t>(row * 16 + k)] = float_of(bits[i], number);
@@ -271,25 +303,27 @@ void Engine::execute(Block& block, const WarpgroupProducts::Product& product) {
     read_operand(block, what.a, what.a_turned, 64, what.number, a);
   }
   read_operand(block, what.b, what.b_turned, what.columns, what.number, b);
-  const auto n = static_cast<std::size_t>(what.columns);
-  turned.resize(16 * n);
+  const auto n = static_cast<std::size_t>(what.columns), depth = b.size() / n;
+  turned.resize(depth * n);
   for (std::size_t i = 0; i < n; ++i)
-    for (std::size_t k = 0; k < 16; ++k) turned[k * n + i] = b[i * 16 + k];
+    for (std::size_t k = 0; k < depth; ++k) turned[k * n + i] = b[i * depth + k];
   std::vector<float> sums(64 * n, 0.f);
   const std::vector<int>& places = places_of_sums(what.columns);
   const std::size_t each = n / 2;
   if (what.accumulates)
     for (std::size_t i = 0; i < places.size(); ++i)
-      sums[static_cast<std::size_t>(places[i])] = product.sums[i / each][i % each];
+      sums[static_cast<std::size_t>(places[i])] =
+          sum_of(product.sums[i / each], i % each, what.number);
   for (std::size_t row = 0; row < 64; ++row)
-    for (std::size_t k = 0; k < 16; ++k) {
-      const float x = a[row * 16 + k];
+    for (std::size_t k = 0; k < depth; ++k) {
+      const float x = a[row * depth + k];
       float* to = &sums[row * n];
       const float* from = &turned[k * n];
       for (std::size_t i = 0; i < n; ++i) to[i] += x * from[i];
     }
   for (std::size_t i = 0; i < places.size(); ++i)
-    product.sums[i / each][i % each] = sums[static_cast<std::size_t>(places[i])];
+    set_sum(product.sums[i / each], i % each, sums[static_cast<std::size_t>(places[i])],
+            what.number, what.accumulates);
 }
 
 }  // namespace tensor::emulator

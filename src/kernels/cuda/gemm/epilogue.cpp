@@ -104,6 +104,7 @@ class EpilogueWriter {
       else
         add_write(static_cast<int>(i));
     }
+    add_scales();
     result_.text =
         "struct " + name_ + " {\n" + numbers_.member_text() + members_ + "  struct Inputs {\n" +
         inputs_ + "  };\n  struct Outputs {\n" + outputs_ +
@@ -166,6 +167,22 @@ class EpilogueWriter {
     methods_ += "  static float summed(const Outputs& out) {\n    return value_of(stored<" +
                 std::string(device_type(laid_.graph.type(rows).dtype)) + ">(out.y" +
                 std::to_string(place - group_.writes.begin()) + "));\n  }\n";
+  }
+
+  // Of sums in eight bits.
+  void add_scales() {
+    methods_ += flag_text("kScales", product_.column_scales >= 0);
+    if (product_.column_scales < 0) return;
+    add_scale("row_scale", "int row", product_.row_scales);
+    add_scale("column_scale", "int feature", product_.column_scales);
+  }
+  void add_scale(const std::string& name, const std::string& parameter, ValueId scales) {
+    std::string value = "1.0f";
+    if (scales >= 0) {
+      add_member("const float", name + "s", operand_of(group_, scales, false));
+      value = address_of(name + "s", place(scales, laid_.graph.type(product_.matmul).shape));
+    }
+    methods_ += "  float " + name + "(" + parameter + ") const { return " + value + "; }\n";
   }
 
   void add_load(const ElementCode::Load& load) {

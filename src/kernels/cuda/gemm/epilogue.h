@@ -11,8 +11,8 @@
 namespace tensor::cuda {
 
 /// The struct Epilogue of templates/gemm_sm90.h, which reads and writes operands, with the numbers
-/// of the kernel's problem. With a `corrections` pointer, of a normalised product, it has those of
-/// norm.h and the rows' sums, too.
+/// of the kernel's problem, and the scales of sums in eight bits (kScales). With a `corrections`
+/// pointer, of a normalised product, it has those of norm.h and the rows' sums, too.
 struct Epilogue {
   std::string name;  // "add_gelu"
   std::string text;

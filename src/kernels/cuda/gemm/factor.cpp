@@ -100,7 +100,7 @@ void Factor::add_axis(std::int64_t extent, std::int64_t stride, std::int64_t ste
 Factor Factor::settled() const {
   Factor f = *this;
   if (f.depth == 1 && f.row_stride != 1) f.depth_stride = 1;
-  if (f.rows == 1) f.row_stride = f.depth_stride == 1 ? in_chunks(f.depth) : 1;
+  if (f.rows == 1) f.row_stride = f.depth_stride == 1 ? in_chunks(f.depth, i8) : 1;
   return f;
 }
 
@@ -111,10 +111,11 @@ Factor Factor::turned() const {
   return f;
 }
 
-bool Factor::fits_boxes() const {
+bool Factor::fits_boxes(DType dtype) const {
   constexpr int kMostAxes = 5;
-  const auto is_aligned = [](std::int64_t n) { return n > 0 && n % kChunk == 0; };
-  return depth_stride == 1 && is_aligned(row_stride) && offset % kChunk == 0 &&
+  const std::int64_t chunk = chunk_of(dtype);
+  const auto is_aligned = [=](std::int64_t n) { return n > 0 && n % chunk == 0; };
+  return depth_stride == 1 && is_aligned(row_stride) && offset % chunk == 0 &&
          batch.rank() + 2 <= kMostAxes &&
          std::all_of(batch_stride.begin(), batch_stride.end(), is_aligned);
 }
@@ -174,10 +175,10 @@ void Source::add_corner(Extents& numbers, const std::string& name) const {
 
 Source copied(const Factor& factor, const Pointer& from, std::int64_t batches, DType dtype,
               const Machine& machine, Lowered& lowered) {
-  const std::int64_t pitch = in_chunks(factor.depth);
+  const std::int64_t pitch = in_chunks(factor.depth, dtype);
   const Pointer to{Pointer::Base::scratch, 0, lowered.scratch_bytes};
   lowered.calls.push_back(copy_factor(factor, batches, dtype, pitch, from, to, machine));
-  const std::int64_t bytes = batches * factor.rows * pitch * 2;
+  const std::int64_t bytes = batches * factor.rows * pitch * item_size(dtype);
   lowered.scratch_bytes += (bytes + 1023) / 1024 * 1024;
   return {Factor::dense(factor.value, batches, factor.rows, factor.depth, pitch), to};
 }

@@ -1,4 +1,5 @@
-// Stacks of matrices as the copy engine of Hopper takes them: rows of 16-bit elements or floats.
+// Stacks of matrices as the copy engine of Hopper takes them: rows of i8, 16-bit elements or
+// floats.
 #pragma once
 
 #include <optional>
@@ -33,7 +34,7 @@ struct Factor {
   /// With rows and depth exchanged.
   Factor turned() const;
   /// Whether boxes can be copied: elements of a row side by side, all else in steps of 16 bytes.
-  bool fits_boxes() const;
+  bool fits_boxes(DType dtype = f16) const;
 };
 
 /// The struct of a factor for FactorTile of templates/gemm_tile.h.
@@ -43,7 +44,11 @@ Extents factor_numbers(const Factor& factor, DType dtype, bool are_any, const st
 /// Elements of 16 bits in 16 bytes, the least that the copy engine moves. Floats are held to the
 /// same, though half of it would do.
 inline constexpr std::int64_t kChunk = 8;
-inline std::int64_t in_chunks(std::int64_t elements) { return round_up(elements, kChunk); }
+/// The same of a type.
+inline std::int64_t chunk_of(DType dtype) { return item_size(dtype) == 1 ? 16 : kChunk; }
+inline std::int64_t in_chunks(std::int64_t elements, DType dtype = f16) {
+  return round_up(elements, chunk_of(dtype));
+}
 
 /// A factor where a kernel reads or writes it.
 struct Source {
@@ -51,8 +56,8 @@ struct Source {
   Pointer memory;
   bool is_turned = false;  // elements of a column side by side, not those of a row
 
-  /// Boxes of 128 bytes of depth (64 elements of 16 bits) by `box_rows` rows; turned, of 64 rows by
-  /// 64 of depth.
+  /// Boxes of 128 bytes of depth (64 elements of 16 bits, 128 of i8) by `box_rows` rows; turned, of
+  /// 64 rows by 64 of depth.
   TensorMapOf map(DType dtype, int box_rows) const;
   /// Adds the function "Corner<3> NAME(int x, int y, int batch)": where a box lies that begins at
   /// depth x and row y.

@@ -4,6 +4,7 @@
 
 #include "src/core/parallel.h"
 #include "src/kernels/host/weights.h"
+#include "src/ops/eight_bits.h"
 
 namespace tensor::cuda {
 namespace {
@@ -16,6 +17,13 @@ bool sums_rows_that_leave(const Graph& graph, const Group& group, const Product&
          std::count(group.writes.begin(), group.writes.end(), product.row_sums) > 0;
 }
 
+// A product of rows that are i8 already.
+bool is_of_bytes(const Graph& graph, ValueId id) {
+  if (!graph.is_op(id, Op::quantized_matmul)) return false;
+  const auto& inputs = graph[id].inputs;
+  return graph.type(inputs[0]).dtype == i8 && graph.is_constant(inputs[1]);
+}
+
 }  // namespace
 
 std::optional<Product> match_product(const Graph& graph, const Group& group) {
@@ -23,7 +31,7 @@ std::optional<Product> match_product(const Graph& graph, const Group& group) {
   for (const ValueId id : group.nodes) {
     if (info(graph[id].op).pattern == Pattern::elementwise)
       product.elementwise.push_back(id);
-    else if (graph[id].op == Op::matmul && product.matmul < 0)
+    else if ((graph[id].op == Op::matmul || is_of_bytes(graph, id)) && product.matmul < 0)
       product.matmul = id;
     else if (graph[id].op == Op::row_sums && product.row_sums < 0)
       product.row_sums = id;
@@ -36,12 +44,11 @@ std::optional<Product> match_product(const Graph& graph, const Group& group) {
   const auto& reads = group.reads;
   for (const ValueId factor : matmul.inputs)
     if (!std::count(reads.begin(), reads.end(), factor)) return std::nullopt;
-  const Shape &left = graph.type(matmul.inputs[0]).shape,
-              &right = graph.type(matmul.inputs[1]).shape;
+  const Shape& left = graph.type(matmul.inputs[0]).shape;
   const std::int64_t elements = num_elements(matmul.type.shape);
   product.dtype = graph.type(matmul.inputs[0]).dtype;
   product.is_tf32 = matmul.attrs.flag("tf32", false) && product.dtype == f32;
-  product.n = right.back();
+  product.n = matmul.type.shape.back();
   product.k = left.back();
   product.m = left[left.rank() - 2];
   if (elements == 0 || product.k == 0) return std::nullopt;
@@ -50,10 +57,14 @@ std::optional<Product> match_product(const Graph& graph, const Group& group) {
   product.batch.erase(product.batch.rank() - 1);
   product.batch.erase(product.batch.rank() - 1);
   product.is_constant = graph.is_constant(matmul.inputs[1]);
-  product.is_shared = num_elements(right) == product.k * product.n;
-  if (!is_floating(product.dtype)) return std::nullopt;
+  const bool is_of_bytes = product.dtype == i8;
+  product.is_shared =
+      is_of_bytes || num_elements(graph.type(matmul.inputs[1]).shape) == product.k * product.n;
+  if (!is_of_bytes && !is_floating(product.dtype)) return std::nullopt;
   auto code = element_code(graph, product.elementwise, {{product.matmul, "sum"}});
   if (!code) return std::nullopt;
+  if (is_of_bytes) product.column_scales = matmul.inputs[2];
+  if (matmul.inputs.size() > 3) product.row_scales = matmul.inputs[3];
   for (const ValueId id : group.writes)
     if (id != product.row_sums && num_elements(graph.type(id).shape) != elements)
       return std::nullopt;
@@ -117,9 +128,31 @@ Factor right_factor(const Layout& layout, ValueId right, const Product& product)
   return Factor::of(layout, right, product.is_shared ? Shape{} : product.batch, true);
 }
 
+namespace {
+
+Source packed_bytes(ValueId value, const Product& product, int operand, Lowered& lowered) {
+  const std::int64_t depth = product.k, features = product.n, pitch = in_chunks(depth, i8);
+  lowered.packed.push_back(
+      {{operand},
+       std::to_string(features) + " features of " + std::to_string(depth) + " bytes in rows of " +
+           std::to_string(pitch),
+       [=](const std::vector<Tensor>& weights) {
+         const Tensor strips = weights[0].transpose({0, 2, 1, 3});
+         const Tensor rows = strips.reshape({strips.shape(0) * kByteColumns, -1});
+         const Shape shape{features, pitch};
+         return cpu::spread(rows(slice(0, features), slice(0, depth)), shape, row_major(shape),
+                            tensor::threads());
+       }});
+  return {Factor::dense(value, 1, features, depth, pitch),
+          {Pointer::Base::packed, static_cast<int>(lowered.packed.size()) - 1, 0}};
+}
+
+}  // namespace
+
 Source packed_right(const LaidOutGraph& laid, const Product& product, int operand,
                     Lowered& lowered) {
   const ValueId value = laid.graph[product.matmul].inputs[1];
+  if (product.dtype == i8) return packed_bytes(value, product, operand, lowered);
   const std::int64_t pitch = in_chunks(product.k);
   lowered.packed.push_back({{operand},
                             "features in rows of " + std::to_string(pitch),

@@ -55,12 +55,13 @@ class GemmMmaBuilder {
     is_far_ = elements > INT32_MAX / 2;
     numbers_ = Extents(are_any());
     epilogue_ = epilogue_of(laid_, group_, product_, {}, numbers_);
-    left_ = placed(*left_factor(laid_, product_));
+    left_ = placed_left();
     right_ = placed_right();
     add_problem();
     if (is_plain() || !machine_.copies_async) schedule_.stages = 2;
+    partials_.bytes = lowered_.scratch_bytes;
     if (schedule_.parts > 1)
-      lowered_.scratch_bytes = schedule_.parts * elements * std::int64_t{sizeof(float)};
+      lowered_.scratch_bytes += schedule_.parts * elements * std::int64_t{sizeof(float)};
     add_product();
     if (schedule_.parts > 1) add_sum();
     return std::move(lowered_);
@@ -68,6 +69,7 @@ class GemmMmaBuilder {
 
  private:
   bool is_plain() const { return multiplier_ == Multiplier::plain; }
+  std::string sum_type() const { return product_.dtype == i8 ? "int" : "float"; }
   // More elements than an int counts are divided by constants only.
   bool are_any() const { return machine_.any_extent && !is_far_; }
 
@@ -83,7 +85,23 @@ class GemmMmaBuilder {
     return side;
   }
 
+  // Tensor Cores take i8 with the depth innermost only: ldmatrix turns elements of 16 bits.
+  Side placed_left() {
+    const Factor f = *left_factor(laid_, product_);
+    const Side side = placed(f);
+    if (multiplier_ != Multiplier::bytes || (side.chunk > 1 && !side.is_turned)) return side;
+    const Source dense = copied(f.settled(), side.memory, product_.batches, i8, machine_, lowered_);
+    return side_of(dense.factor, dense.memory, i8);
+  }
+
   Side placed_right() {
+    if (product_.dtype == i8) {
+      const ValueId weights = laid_.graph[product_.matmul].inputs[1];
+      const Source packed = packed_right(laid_, product_, operand(weights), lowered_);
+      Side side = side_of(packed.factor, packed.memory, i8);
+      if (is_plain()) side.chunk = 1;
+      return side;
+    }
     const Factor f = right_factor(laid_, product_);
     const Side side = placed(f);
     if (is_plain() || side.chunk > 1 || !product_.is_constant) return side;
@@ -108,7 +126,7 @@ class GemmMmaBuilder {
     const TileSchedule& s = schedule_;
     const Product& p = product_;
     const std::int64_t down = ceil_div(p.m, s.rows), across = ceil_div(p.n, s.columns);
-    const std::int64_t step = is_plain() ? 16 : 64 / item_size(p.dtype);
+    const std::int64_t step = step_depth(multiplier_);
     const std::int64_t together = p.n % 2 == 0 ? 2 : 1;
     numbers_.number("kRows", p.m);
     numbers_.number("kFeatures", p.n);
@@ -161,14 +179,14 @@ class GemmMmaBuilder {
         definitions() +
         (is_plain ? "" : "static_assert(Gemm::kSharedBytes == " + std::to_string(shared) + ");\n") +
         "extern \"C\" __global__ __launch_bounds__(" + std::to_string(threads) +
-        ") void KERNEL(\n    const " + type + "* left, const " + type + "* right, float* partials" +
-        epilogue_.more_parameters() + numbers_.last_parameter() + left.last_parameter() +
-        right.last_parameter() + ") {\n" + numbers_.object_text() + left.object_text() +
-        right.object_text() + epilogue_.object_text(numbers_) +
+        ") void KERNEL(\n    const " + type + "* left, const " + type + "* right, " + sum_type() +
+        "* partials" + epilogue_.more_parameters() + numbers_.last_parameter() +
+        left.last_parameter() + right.last_parameter() + ") {\n" + numbers_.object_text() +
+        left.object_text() + right.object_text() + epilogue_.object_text(numbers_) +
         "  Gemm::run(problem, {left_factor, left}, {right_factor, right}, partials, "
         "epilogue);\n}\n";
     call.launch.shared_bytes = static_cast<unsigned>(shared);
-    call.arguments = {left_.memory, right_.memory, Pointer{Pointer::Base::scratch, 0, 0}};
+    call.arguments = {left_.memory, right_.memory, partials_};
     call.arguments.insert(call.arguments.end(), epilogue_.arguments.begin(),
                           epilogue_.arguments.end());
     for (const Extents* numbers : {&std::as_const(numbers_), &left, &right})
@@ -177,8 +195,8 @@ class GemmMmaBuilder {
         ceil_div(product_.m, s.rows) * ceil_div(product_.n, s.columns) * product_.batches * s.parts;
     std::string what =
         std::string(is_plain ? "gemm_plain_" : "gemm_mma_") +
-        (multiplier_ == Multiplier::tf32 ? "tf32" : std::string(name(product_.dtype))) + "_f32_" +
-        s.name();
+        (multiplier_ == Multiplier::tf32 ? "tf32" : std::string(name(product_.dtype))) +
+        sums_name(product_.dtype) + s.name();
     if (!epilogue_.name.empty()) what += "_" + epilogue_.name;
     add(std::move(call), blocks, threads, what);
     lowered_.description = description_of(lowered_.calls.back());
@@ -189,7 +207,7 @@ class GemmMmaBuilder {
     const std::int64_t item = item_size(product_.dtype), depth = 64 / item;
     const auto tile = [=](const Side& s, std::int64_t rows) {
       const std::int64_t lines = s.is_turned ? depth : rows, across = s.is_turned ? rows : depth;
-      const std::int64_t pad = item == 4 && !s.is_turned ? 4 : 8;
+      const std::int64_t pad = s.is_turned ? 8 : 16 / item;
       return round_up(lines * (across + pad) * item, 128);
     };
     return schedule_.stages * (tile(left_, schedule_.rows) + tile(right_, schedule_.columns));
@@ -200,11 +218,12 @@ class GemmMmaBuilder {
     Call call;
     call.source.text = definitions() +
                        "extern \"C\" __global__ __launch_bounds__(256) void KERNEL(\n"
-                       "    const float* partials" +
-                       epilogue_.more_parameters() + numbers_.last_parameter() + ") {\n" +
-                       numbers_.object_text() + epilogue_.object_text(numbers_) +
+                       "    const " +
+                       sum_type() + "* partials" + epilogue_.more_parameters() +
+                       numbers_.last_parameter() + ") {\n" + numbers_.object_text() +
+                       epilogue_.object_text(numbers_) +
                        "  Gemm::Tile::add_parts(problem, epilogue, partials);\n}\n";
-    call.arguments = {Pointer{Pointer::Base::scratch, 0, 0}};
+    call.arguments = {partials_};
     call.arguments.insert(call.arguments.end(), epilogue_.arguments.begin(),
                           epilogue_.arguments.end());
     numbers_.add_argument(call.arguments);
@@ -227,6 +246,7 @@ class GemmMmaBuilder {
   Extents numbers_;
   Epilogue epilogue_;
   Side left_, right_;
+  Pointer partials_{Pointer::Base::scratch, 0, 0};
   Lowered lowered_;
 };
 
@@ -254,13 +274,13 @@ Implementation implementation_of(const Isolated& alone, const Product& product,
       [=] { return gemm_tile_space(problem, multiplier, machine); }};
 }
 
-// Hopper has a family of its own for operands of 16 bits.
+// Hopper has a family of its own for operands of 16 and eight bits.
 std::optional<Implementation> consider_mma(const Isolated& alone, const Machine& machine) {
   const auto product = fitting(alone.laid.graph, alone.group);
   if (!product) return std::nullopt;
   const Multiplier multiplier = multiplier_of(product->dtype, product->is_tf32, machine);
-  if (multiplier == Multiplier::plain || (multiplier == Multiplier::mma && machine.has_wgmma))
-    return std::nullopt;
+  const bool is_for_wgmma = multiplier == Multiplier::mma || multiplier == Multiplier::bytes;
+  if (multiplier == Multiplier::plain || (is_for_wgmma && machine.has_wgmma)) return std::nullopt;
   return implementation_of(alone, *product, multiplier, machine);
 }
 
@@ -276,7 +296,9 @@ std::optional<Implementation> consider_plain(const Isolated& alone, const Machin
 Lowered lower_gemm_mma(const LaidOutGraph& laid, const Group& group, const Machine& machine,
                        const TileSchedule& schedule) {
   const Product product = *fitting(laid.graph, group);
-  const Multiplier multiplier = product.dtype == f32 ? Multiplier::tf32 : Multiplier::mma;
+  const Multiplier multiplier = product.dtype == f32  ? Multiplier::tf32
+                                : product.dtype == i8 ? Multiplier::bytes
+                                                      : Multiplier::mma;
   return GemmMmaBuilder(laid, group, machine, product, multiplier).run(&schedule);
 }
 Lowered lower_gemm_plain(const LaidOutGraph& laid, const Group& group, const Machine& machine,

@@ -1,5 +1,5 @@
-// The families of products on registers: mma.sync on Tensor Cores (16-bit floats and tf32), and
-// plain float32. Schedules, the model that chooses one, and the kernels' text.
+// The families of products on registers: mma.sync on Tensor Cores (16-bit floats, tf32 and i8), and
+// plain float32 or ints. Schedules, the model that chooses one, and the kernels' text.
 #pragma once
 
 #include <string>

@@ -19,7 +19,7 @@ constexpr TileSchedule kPlainTiles[] = {{128, 128, 16, 16}, {128, 64, 16, 16}, {
 
 }  // namespace
 
-int step_depth(Multiplier multiplier) { return multiplier == Multiplier::mma ? 32 : 16; }
+int step_depth(Multiplier multiplier) { return 64 / item_bytes(multiplier); }
 
 std::string TileSchedule::name() const {
   return std::to_string(rows) + "x" + std::to_string(columns) + "_s" + std::to_string(stages) +
@@ -28,7 +28,7 @@ std::string TileSchedule::name() const {
 
 std::int64_t resident_blocks(const TileSchedule& s, Multiplier multiplier, const Machine& machine) {
   const DeviceInfo& device = machine.device;
-  const double item = multiplier == Multiplier::mma ? 2 : 4, threads = s.threads(multiplier);
+  const double item = item_bytes(multiplier), threads = s.threads(multiplier);
   // Sums, operands and the rest.
   const double registers = static_cast<double>(s.rows) * s.columns + 64.0 * threads;
   const double shared =
@@ -42,7 +42,7 @@ TimeParts model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, Multipli
                            const Machine& machine) {
   const bool is_plain = multiplier == Multiplier::plain;
   const auto& times = machine.times.gemm_tiles;
-  const double block = step_depth(multiplier), item = multiplier == Multiplier::mma ? 2 : 4;
+  const double block = step_depth(multiplier), item = item_bytes(multiplier);
   const std::int64_t tiles = ceil_div(p.m, s.rows) * ceil_div(p.n, s.columns) * p.batches;
   const std::int64_t steps = ceil_div(ceil_div(p.k, step_depth(multiplier)), s.parts);
   const std::int64_t blocks = tiles * s.parts, processors = machine.device.multiprocessors;

@@ -11,7 +11,6 @@ constexpr int kMostThreads = 256, kMostSums = 64;  // of a block; of a thread
 constexpr std::int64_t kMostScratch = 16 << 20;    // bytes, of parts of sums
 
 bool is_plain(Multiplier multiplier) { return multiplier == Multiplier::plain; }
-double item_bytes(Multiplier multiplier) { return multiplier == Multiplier::mma ? 2 : 4; }
 
 const std::vector<int> kParts = {1, 2, 3, 4, 6, 8, 12, 16};
 

@@ -46,7 +46,8 @@ GemmProblem gemm_problem(const Graph& graph, const Group& group, const Product& 
           product.is_constant,
           product.norm.has_value(),
           product.row_sums >= 0,
-          addend_bytes};
+          addend_bytes,
+          static_cast<int>(item_size(product.dtype))};
 }
 
 Features features_of(const GemmProblem& p, double item_bytes, const Machine& machine) {

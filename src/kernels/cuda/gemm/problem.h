@@ -19,6 +19,17 @@ struct GemmProblem {
   bool normalizes = false;  // see norm.h
   bool sums_rows = false;   // row_sums of the results
   int addend_bytes = 0;     // of an element that can be read and written in boxes (addends())
+  int item_bytes = 2;       // of a factor's element; 1 of i8
+
+  /// Of a tile on Hopper: rows of 128 bytes, the width of the swizzle.
+  std::int64_t step_depth() const { return 128 / item_bytes; }
+  std::int64_t steps() const { return (k + step_depth() - 1) / step_depth(); }
+  /// What numbers of columns wgmma has (PTX ISA, "Register Fragments and Shared Memory Matrix
+  /// Layouts"): multiples of 8, of i8 beyond 24 of 16.
+  std::int64_t in_columns(std::int64_t columns) const {
+    const std::int64_t step = item_bytes == 1 && columns > 24 ? 16 : 8;
+    return (columns + step - 1) / step * step;
+  }
 };
 
 GemmProblem gemm_problem(const Graph& graph, const Group& group, const Product& product);

@@ -72,11 +72,14 @@ class GemmSm90Builder {
 
   Source left_source() {
     const Factor f = left_factor(laid_, product_)->settled();
-    if (f.fits_boxes()) return {f, memory_of(f)};
+    if (f.fits_boxes(product_.dtype)) return {f, memory_of(f)};
     return copied(f, memory_of(f), product_.batches, product_.dtype, machine_, lowered_);
   }
 
   Source right_source() {
+    if (product_.dtype == i8)
+      return packed_right(laid_, product_, operand(laid_.graph[product_.matmul].inputs[1]),
+                          lowered_);
     const Factor f = right_factor(laid_, product_).settled();
     if (product_.norm) return normalized_right(f.value);
     if (f.fits_boxes()) return {f, memory_of(f)};
@@ -117,8 +120,8 @@ class GemmSm90Builder {
     const bool staged = boxed_.write >= 0;
     const Source outputs = staged ? output_source() : inputs;
     const Source addends = boxed_.load >= 0 ? addend_source() : outputs;
-    const DType output_type =
-        staged ? laid_.graph.type(written(boxed_.write)).dtype : product_.dtype;
+    const DType others = product_.dtype == i8 ? f16 : product_.dtype;
+    const DType output_type = staged ? laid_.graph.type(written(boxed_.write)).dtype : others;
     Call call;
     call.source.text = text_of(s, epilogue, weights, inputs, outputs, addends, output_type);
     const int cluster = s.splits * s.shares;
@@ -136,7 +139,8 @@ class GemmSm90Builder {
     call.arguments.insert(call.arguments.end(), epilogue.arguments.begin(),
                           epilogue.arguments.end());
     numbers_.add_argument(call.arguments);
-    std::string what = "gemm_" + std::string(name(product_.dtype)) + "_f32_" + s.name();
+    std::string what = "gemm_" + std::string(name(product_.dtype)) + sums_name(product_.dtype) +
+                       s.name(problem_.step_depth());
     if (product_.norm) what += "_norm";
     if (product_.row_sums >= 0) what += "_sums";
     if (!epilogue.name.empty()) what += "_" + epilogue.name;
@@ -156,7 +160,8 @@ class GemmSm90Builder {
                      : s.groups == 2 && !s.hands_over() ? 56
                      : s.blocks == 2                    ? 96
                                                         : 128;
-    const int taken = product_.row_sums >= 0 ? 32 : 0;  // by the sums of rows, and their way
+    // By the sums of rows, and their way; by scales.
+    const int taken = product_.row_sums >= 0 ? 32 : product_.dtype == i8 ? 24 : 0;
     const int inputs = epilogue.loads * s.my_columns() / 2 * s.blocks;
     return s.swapped && (inputs > 0 || has_feature_inputs(epilogue)) &&
            inputs + s.columns() / 2 * s.blocks + taken <= most;
@@ -199,7 +204,7 @@ class GemmSm90Builder {
     numbers_.number("kFeatures", product_.n);
     numbers_.number("kDepth", product_.k);
     numbers_.number("kBatches", product_.batches);
-    numbers_.number("kSteps", ceil_div(product_.k, kGemmDepth));
+    numbers_.number("kSteps", problem_.steps());
     numbers_.number("kTokenTiles", token_tiles);
     numbers_.number("kTiles", token_tiles * feature_tiles * product_.batches);
     numbers_.divisor("kTilesOfBatch", token_tiles * feature_tiles);
@@ -254,7 +259,7 @@ std::optional<Product> accepted(const Graph& graph, const Group& group, const Ma
   if (!machine.has_wgmma) return std::nullopt;
   auto product = match_product(graph, group);
   if (!product) product = match_normalized_product(graph, group);
-  if (!product || (product->dtype != f16 && product->dtype != bf16)) return std::nullopt;
+  if (!product || (item_size(product->dtype) > 2)) return std::nullopt;
   const std::int64_t rows = product->m * product->batches;
   const bool fits_int = std::max({rows, product->n, product->k}) < INT32_MAX / 2;
   if (!fits_int) return std::nullopt;

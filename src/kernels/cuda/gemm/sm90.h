@@ -8,9 +8,6 @@
 
 namespace tensor::cuda {
 
-/// A tile takes so much of the depth at a time, as in templates/gemm_sm90.h.
-inline constexpr int kGemmDepth = 64;
-
 /// See templates/gemm_sm90.h.
 struct GemmSchedule {
   int tokens = 128, features = 128;  // of a tile
@@ -46,7 +43,7 @@ struct GemmSchedule {
   int my_columns() const { return (columns() / 8 + splits - 1) / splits * 8; }
   int box_rows() const { return swapped ? my_columns() : 64; }  // of the outputs
   std::int64_t tiles(const GemmProblem& problem) const;
-  std::string name() const;  // "128x256x64_s4"
+  std::string name(std::int64_t step_depth = 64) const;  // "128x256x64_s4"
 };
 
 /// Microseconds from the kernel's start to its end with the schedule, operands in L2, constant

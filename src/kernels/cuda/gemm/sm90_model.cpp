@@ -12,14 +12,13 @@ namespace {
 
 int rows_of(const GemmSchedule& s) { return s.swapped ? s.features : s.tokens; }
 
-std::int64_t stage_bytes(const GemmSchedule& s) {
-  return std::int64_t{2} * (s.tokens + s.features) * kGemmDepth;
-}
+constexpr std::int64_t kRowBytes = 128;  // of the depth, at a time
+std::int64_t stage_bytes(const GemmSchedule& s) { return kRowBytes * (s.tokens + s.features); }
 
 // As many stages as there is room for. With half of the memory the next kernel's block would fit
 // beside, but on an H200 that gained less than stages do.
 void add_stages(GemmSchedule& s, const GemmProblem& p, const Machine& machine) {
-  const std::int64_t steps = ceil_div(p.k, kGemmDepth);
+  const std::int64_t steps = p.steps();
   s.stages = 0;
   const std::int64_t room = machine.device.shared_block_bytes - s.needed_shared_bytes(p) - 2048;
   s.stages = static_cast<int>(std::clamp<std::int64_t>(
@@ -28,9 +27,9 @@ void add_stages(GemmSchedule& s, const GemmProblem& p, const Machine& machine) {
 
 }  // namespace
 
-std::string GemmSchedule::name() const {
+std::string GemmSchedule::name(std::int64_t step_depth) const {
   std::string text = std::to_string(tokens) + "x" + std::to_string(features) + "x" +
-                     std::to_string(kGemmDepth) + (swapped ? "t" : "") + "_s" +
+                     std::to_string(step_depth) + (swapped ? "t" : "") + "_s" +
                      std::to_string(stages);
   if (takes_turns) text += "_turns";
   if (splits > 1) text += "_k" + std::to_string(splits);
@@ -51,6 +50,7 @@ bool GemmSchedule::leaves_room(const GemmProblem& p) const {
   if (p.normalizes) return groups == 1 && blocks * columns() <= 96;
   if (p.sums_rows && columns() > (groups == 2 ? 48 : 104)) return false;
   if (p.sums_rows && groups == 2 && blocks * columns() > 72) return false;
+  if (p.item_bytes == 1 && blocks * columns() > (groups == 2 ? 56 : 104)) return false;
   return groups < 3 && !hands_over() && blocks * columns() <= 128;
 }
 
@@ -82,8 +82,9 @@ std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p)
     return "the side of the rows has 64 for each block";
   if (std::max(tokens, features / shares) > kMostBoxSide)
     return "a side of a tile is copied as one box, of " + std::to_string(kMostBoxSide) + " at most";
-  if (columns() % 8 != 0 || columns() < 8 || columns() > 256)
-    return "8 to 256 columns in steps of 8";
+  if (columns() < 8 || columns() > 256 || columns() != p.in_columns(columns()))
+    return p.item_bytes == 1 ? "8, 16, 24 or 32 to 256 columns in steps of 16"
+                             : "8 to 256 columns in steps of 8";
   // With 192 sums registers are short for what an epilogue reads and writes by itself.
   const double boxed_bytes = boxes_addend(p) ? 2 * p.addend_bytes : 0;
   const bool is_light =
@@ -110,7 +111,7 @@ std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p)
   }
   if (splits > 1) {
     if (!swapped || takes_turns || shares > 1) return "only features as rows are split";
-    if (splits > 8 || splits > ceil_div(p.k, kGemmDepth)) return "at most 8 splits, each a step";
+    if (splits > 8 || splits > p.steps()) return "at most 8 splits, each a step";
     if ((splits - 1) * my_columns() >= columns()) return "columns for each of the splits";
   }
   if (shares > 1 && (swapped || features % (8 * shares) != 0 || band % shares != 0 || shares > 2))
@@ -128,7 +129,7 @@ namespace {
 // ---- The model, whose constants are struct TimeModel::GemmSm90. Clocks are those of one
 // multiprocessor.
 
-// A tile's step along the depth: 16-bit wgmma takes N / 2 clocks for 16 of k, and its operands 128
+// A tile's step along the depth: wgmma takes N / 2 clocks for 32 bytes of k, and its operands 128
 // bytes a clock.
 double clocks_of_step(const GemmProblem& p, const GemmSchedule& s, const Machine& machine) {
   const auto& times = machine.times.gemm_sm90;
@@ -181,7 +182,7 @@ double bytes_of(const GemmProblem& p) {
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n),
                k = static_cast<double>(p.k);
   return static_cast<double>(p.batches) *
-         (2 * (m * k + n * k) + m * n * (p.read_bytes + p.written_bytes));
+         (p.item_bytes * (m * k + n * k) + m * n * (p.read_bytes + p.written_bytes));
 }
 
 }  // namespace
@@ -189,7 +190,7 @@ double bytes_of(const GemmProblem& p) {
 TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Machine& machine) {
   const auto& times = machine.times.gemm_sm90;
   const double clock_mhz = machine.clock_mhz;
-  const auto steps = static_cast<double>(ceil_div(ceil_div(p.k, kGemmDepth), s.splits));
+  const auto steps = static_cast<double>(ceil_div(p.steps(), s.splits));
   const double main = steps * clocks_of_step(p, s, machine),
                finish = clocks_of_finish(p, s, machine);
   const double rounds = rounds_of(p, s, machine.device.multiprocessors);
@@ -197,12 +198,12 @@ TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Mac
                             ? std::max(rounds * main, rounds * (main + finish) / 2) + finish
                             : rounds * (main + finish);
   const double memory = bytes_of(p) / machine.memory_gbps / 1e3;
-  const double cached = static_cast<double>(s.tiles(p) * s.splits) * steps * 2 * kGemmDepth *
+  const double cached = static_cast<double>(s.tiles(p) * s.splits) * steps * kRowBytes *
                         (s.tokens + static_cast<double>(s.features) / s.shares);
   const double cache = cached / machine.l2_gbps / 1e3;
   const double products = 2e-6 * static_cast<double>(p.batches) * static_cast<double>(p.m) *
                               static_cast<double>(p.n) * static_cast<double>(p.k) /
-                              machine.tensor_tflops +
+                              (p.item_bytes == 1 ? machine.byte_tops : machine.tensor_tflops) +
                           times.beside * clocks / clock_mhz;
   return {times.fill_us + std::max({clocks / clock_mhz, products, memory}),
           rounds * main / clock_mhz, (clocks - rounds * main) / clock_mhz, memory, cache};
@@ -213,20 +214,19 @@ std::vector<GemmSchedule> gemm_sm90_schedules(const GemmProblem& p, const Machin
   const auto add = [&](GemmSchedule s) {
     add_stages(s, p, machine);
     constexpr int kLeastStages = 4;  // of split tiles: with fewer they wait for memory
-    if (s.splits > 1 && s.stages < std::min<std::int64_t>(kLeastStages, ceil_div(p.k, kGemmDepth)))
-      return;
+    if (s.splits > 1 && s.stages < std::min<std::int64_t>(kLeastStages, p.steps())) return;
     if (s.fault(machine.device.shared_block_bytes, p).empty()) candidates.push_back(s);
   };
   // Features as rows: tokens in equal parts.
   if (p.m <= 2048)
     for (int parts = 1; parts <= 32; ++parts) {
-      const std::int64_t tokens = round_up(ceil_div(p.m, parts), 8);
+      const std::int64_t tokens = p.in_columns(ceil_div(p.m, parts));
       if (tokens > 256 || tokens * (parts - 1) >= p.m) continue;
       for (const int groups : {1, 2, 3})
         for (const int splits : {1, 2, 3, 4, 6, 8}) {
           // A share of a split tile has eight columns at least, of tokens or not.
           const std::int64_t columns =
-              parts > 1 ? tokens : std::max(tokens, std::int64_t{8} * splits);
+              parts > 1 ? tokens : p.in_columns(std::max(tokens, std::int64_t{8} * splits));
           GemmSchedule s{static_cast<int>(columns), 64 * groups, 0, groups, 1, true};
           s.splits = splits;
           add(s);

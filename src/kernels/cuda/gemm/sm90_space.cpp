@@ -43,13 +43,14 @@ constexpr int kSplits[] = {2, 3, 4, 6, 8};
 
 // Tokens in equal parts, a multiple of eight each; or of fewer tokens than eight for each of the
 // blocks that share a tile, as many columns as there are shares.
-std::vector<int> parts_of(std::int64_t tokens, bool is_split) {
+std::vector<int> parts_of(const GemmProblem& p, bool is_split) {
+  const std::int64_t tokens = p.m;
   std::vector<int> result;
   if (is_split)
     for (const int splits : kSplits)
-      if (8 * splits > tokens) result.push_back(8 * splits);
+      if (8 * splits > tokens) result.push_back(static_cast<int>(p.in_columns(8 * splits)));
   for (int parts = 1; parts <= 32; ++parts) {
-    const auto part = round_up(ceil_div(tokens, parts), 8);
+    const std::int64_t part = p.in_columns(ceil_div(tokens, parts));
     if (part <= 256 && part * (parts - 1) < tokens) result.push_back(static_cast<int>(part));
   }
   std::sort(result.begin(), result.end());
@@ -62,7 +63,7 @@ constexpr std::int64_t kFewTokens = 2048;
 std::optional<Sketch> swapped(const GemmProblem& p, const Machine&) {
   if (p.m > kFewTokens) return std::nullopt;
   return Sketch{"swapped",
-                {{"tokens", parts_of(p.m, false)},
+                {{"tokens", parts_of(p, false)},
                  {"groups", {1, 2, 3}},
                  {"blocks", {1, 2}},
                  {"stages", kStages},
@@ -71,9 +72,9 @@ std::optional<Sketch> swapped(const GemmProblem& p, const Machine&) {
 
 // The blocks of a cluster share a tile's depth, where there is depth to share.
 std::optional<Sketch> split(const GemmProblem& p, const Machine&) {
-  if (p.m > kFewTokens || p.k < 4 * kGemmDepth) return std::nullopt;
+  if (p.m > kFewTokens || p.steps() < 4) return std::nullopt;
   return Sketch{"split",
-                {{"tokens", parts_of(p.m, true)},
+                {{"tokens", parts_of(p, true)},
                  {"groups", {1, 2, 3}},
                  {"splits", {std::begin(kSplits), std::end(kSplits)}},
                  {"stages", kStages},
@@ -124,8 +125,7 @@ int usual_band(const GemmSchedule& s) { return s.features > s.tokens ? 16 : 12; 
 std::string pointless(const GemmSchedule& s, const GemmProblem& p, const Machine& machine) {
   const std::int64_t processors = machine.device.multiprocessors, tiles = s.tiles(p);
   const bool is_one_round = tiles * s.splits <= processors;
-  if (s.stages > std::max<std::int64_t>(ceil_div(p.k, kGemmDepth), 2))
-    return "more stages than steps";
+  if (s.stages > std::max<std::int64_t>(p.steps(), 2)) return "more stages than steps";
   if (s.features > round_up(p.n, 64) || (!s.swapped && s.tokens > round_up(p.m, 64)))
     return "a side of the tile that the product does not have";
   if (is_late(s) && !is_one_round) return "with several rounds the next kernel is late anyway";
@@ -135,7 +135,7 @@ std::string pointless(const GemmSchedule& s, const GemmProblem& p, const Machine
   }
   if (s.takes_turns && tiles <= processors) return "groups take turns with several tiles only";
   if (s.splits > 1 && tiles >= processors) return "there are tiles enough without splits";
-  if (s.splits > 1 && s.tokens > std::max<std::int64_t>(round_up(p.m, 8), 8 * s.splits))
+  if (s.splits > 1 && s.tokens > p.in_columns(std::max<std::int64_t>(p.m, 8 * s.splits)))
     return "more columns than shares";
   return {};
 }
@@ -149,20 +149,21 @@ std::string fault_of(const Schedule& schedule, const GemmProblem& p, const Machi
 std::vector<float> features_of(const Schedule& schedule, const GemmProblem& p,
                                const Machine& machine) {
   const GemmSchedule s = gemm_schedule_of(schedule);
-  Features f = features_of(p, 2, machine);
+  Features f = features_of(p, p.item_bytes, machine);
   f.sketch = schedule.sketch;
-  f.tile_rows = s.tokens, f.tile_columns = s.features, f.tile_depth = kGemmDepth;
+  f.tile_rows = s.tokens, f.tile_columns = s.features,
+  f.tile_depth = static_cast<double>(p.step_depth());
   f.splits = s.splits, f.shares = s.shares, f.groups = s.groups, f.row_blocks = s.blocks;
   f.stages = s.stages, f.threads = s.threads(p), f.band = s.swapped ? 0 : s.band;
   f.registers = 0.5 * s.blocks * s.columns();
   f.shared_bytes = static_cast<double>(s.needed_shared_bytes(p));
   f.takes_turns = s.takes_turns, f.starts_late = is_late(s);
   f.blocks = static_cast<double>(s.tiles(p) * s.splits);
-  const double steps = static_cast<double>(ceil_div(p.k, kGemmDepth) * s.tiles(p));
-  f.cache_bytes = steps * 2 * kGemmDepth * (s.tokens + static_cast<double>(s.features) / s.shares);
+  const double steps = static_cast<double>(p.steps() * s.tiles(p));
+  f.cache_bytes = steps * 128 * (s.tokens + static_cast<double>(s.features) / s.shares);
   // Every 64 rows read all columns.
   const double row_blocks = (s.swapped ? s.features : s.tokens) / 64.;
-  f.operand_bytes = steps * 2 * kGemmDepth * row_blocks * (64 + s.columns());
+  f.operand_bytes = steps * 128 * row_blocks * (64 + s.columns());
   f.time = model_gemm_sm90(p, s, machine);
   return f.values();
 }

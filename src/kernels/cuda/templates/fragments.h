@@ -34,7 +34,7 @@ struct Fragment {
 };
 
 /// d[m, n] += a[m, k] * b[k, n], with float32 sums, by all lanes together. Operands are 16-bit
-/// floats but for kMma16x8x8Tf32.
+/// floats but for kMma16x8x8Tf32 and kMma16x8x32Bytes, whose sums are ints.
 struct MatrixMultiply {
   int m, n, k;
   int architecture;  // the first that has it: 75 for sm_75
@@ -71,8 +71,19 @@ constexpr MatrixMultiply kMma16x8x8Tf32 = {
     {8, 8, 32, 2, {{1, 0}, {2, 0}, {0, 1}, {0, 2}, {0, 4}}, {{4, 0}}},
     kMma16x8x8.d};
 
+/// Of i8, four in each register: those of kMma16x8x16 where two of them are one 16-bit element.
+constexpr MatrixMultiply kMma16x8x32Bytes = {
+    16,
+    8,
+    32,
+    80,
+    {16, 32, 32, 16, {{0, 4}, {0, 8}, {1, 0}, {2, 0}, {4, 0}}, {{0, 1}, {0, 2}, {8, 0}, {0, 16}}},
+    {32, 8, 32, 8, {{4, 0}, {8, 0}, {0, 1}, {0, 2}, {0, 4}}, {{1, 0}, {2, 0}, {16, 0}}},
+    kMma16x8x16.d};
+
 /// wgmma.m64nNk16 by the 128 lanes of a warpgroup, n from 8 to 256 in steps of 8: `a` is its
-/// fragment when it comes from registers; b lies in shared memory, so its rows name no lanes.
+/// fragment when it comes from registers; b lies in shared memory, so its rows name no lanes. Of i8
+/// k is 32, and sums lie alike.
 constexpr MatrixMultiply wgmma64xNx16(int n) {
   return {64,
           n,

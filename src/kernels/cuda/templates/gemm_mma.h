@@ -1,7 +1,7 @@
 // Products with mma.sync of 16-bit factors, on every GPU with Tensor Cores, or of float32 rounded
-// to tf32, from sm_80 on: tiles in a ring in shared memory, by cp.async where a factor lies in
-// chunks of 16 bytes and there is such an instruction, otherwise through registers; ldmatrix brings
-// them to the lanes whichever axis lies innermost.
+// to tf32, or of i8, from sm_80 on: tiles in a ring in shared memory, by cp.async where a factor
+// lies in chunks of 16 bytes and there is such an instruction, otherwise through registers;
+// ldmatrix brings them to the lanes whichever axis lies innermost.
 #pragma once
 
 #include "gemm_tile.h"
@@ -17,13 +17,14 @@ struct GemmMma {
   using Left = typename S::Left;
   using Right = typename S::Right;
   using Element = typename Left::Element;
+  using Sum = SumOf<Element>;
   using Tile = GemmTile<S, P, Epilogue>;
   static constexpr int kBlock = 64 / sizeof(Element);
   static constexpr int kThreads = 32 * S::kWarpsY * S::kWarpsX;
   // 16 bytes, so that eight rows of ldmatrix meet in no bank. Floats whose rows lie side by side,
   // which ldmatrix cannot turn, are read in eight of a row and four of depth.
   template <class Factor>
-  static constexpr int kPad = kIsTf32<Element> && !Factor::kTurned ? 4 : 8;
+  static constexpr int kPad = Factor::kTurned ? 8 : kItems<Element>;
   template <class Factor, int kTileRows>
   using TileOf = FactorTile<Factor, Element, kTileRows, kBlock, kThreads, Factor::kTurned,
                             Factor::kChunk, kPad<Factor>>;
@@ -36,6 +37,7 @@ struct GemmMma {
   static constexpr int kUnits = kColumns / 8;
   static_assert(kSlabs * 16 * S::kWarpsY == S::kRows && kColumns % 16 == 0);
   static_assert(S::kStages >= 2);
+  static_assert(!kIsBytes<Element> || !(Left::kTurned || Right::kTurned), "ldmatrix turns pairs");
 
   FactorMemory<Left> left;
   FactorMemory<Right> right;
@@ -100,7 +102,7 @@ struct GemmMma {
     round_operands<Element>(to);
   }
 
-  void multiply(float (&sums)[kSlabs][kUnits][4], int stage) const {
+  void multiply(Sum (&sums)[kSlabs][kUnits][4], int stage) const {
     const int warp = threadIdx.x / 32;
     const int row = warp / S::kWarpsX * (kSlabs * 16), feature = warp % S::kWarpsX * kColumns;
     const Element *rows = left_at(stage), *columns = right_at(stage);
@@ -121,7 +123,7 @@ struct GemmMma {
     }
   }
 
-  void multiply_all(float (&sums)[kSlabs][kUnits][4]) const {
+  void multiply_all(Sum (&sums)[kSlabs][kUnits][4]) const {
     constexpr bool kWaits = Left::kIsAsync || Right::kIsAsync;
     constexpr int kAhead = S::kStages - 1;
     const int begin = tile.first_step(), end = tile.last_step();
@@ -155,11 +157,11 @@ struct GemmMma {
   }
 
   static void run(const P& problem, const FactorMemory<Left>& left,
-                  const FactorMemory<Right>& right, float* partials, const Epilogue& epilogue) {
+                  const FactorMemory<Right>& right, Sum* partials, const Epilogue& epilogue) {
     extern __shared__ __align__(128) unsigned char memory[];
     const Tile tile = Tile::of_block(problem, static_cast<int>(blockIdx.x));
     const GemmMma gemm{left.matrix(tile.batch), right.matrix(tile.batch), memory, tile};
-    float sums[kSlabs][kUnits][4] = {};
+    Sum sums[kSlabs][kUnits][4] = {};
     gemm.multiply_all(sums);
     launch_next();
     const Place mine = kWarpSums.of_lane(threadIdx.x % 32);
@@ -170,7 +172,7 @@ struct GemmMma {
     for (int i = 0; i < kSlabs; ++i)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        float line[2 * kUnits];
+        Sum line[2 * kUnits];
 #pragma unroll
         for (int j = 0; j < 2 * kUnits; ++j) line[j] = sums[i][j / 2][2 * half + j % 2];
         tile.template finish<kUnits, 8>(epilogue, partials, line, row + 16 * i + 8 * half, feature);

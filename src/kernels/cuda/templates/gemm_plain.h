@@ -1,6 +1,6 @@
-// Products on the ordinary cores, in float32 throughout: what must be exact, and types that a GPU's
-// Tensor Cores do not have. Tiles in shared memory with the depth outermost, a block of sums in
-// each thread's registers.
+// Products on the ordinary cores, in float32 throughout, or of i8 in ints: what must be exact, and
+// types that a GPU's Tensor Cores do not have. Tiles in shared memory with the depth outermost, a
+// block of sums in each thread's registers.
 #pragma once
 
 #include "gemm_tile.h"
@@ -12,6 +12,7 @@ template <class S, class P, class Epilogue>
 struct GemmPlain {
   using Left = typename S::Left;
   using Right = typename S::Right;
+  using Sum = SumOf<typename Left::Element>;  // and what factors are in shared memory
   using Tile = GemmTile<S, P, Epilogue>;
   static constexpr int kBlock = 16;
   static constexpr int kThreads = S::kThreadsY * S::kThreadsX;
@@ -20,19 +21,19 @@ struct GemmPlain {
   static constexpr int kPad = 4;
   // How they come from memory; in shared memory both lie with the depth outermost.
   using LeftTile =
-      FactorTile<Left, float, S::kRows, kBlock, kThreads, Left::kTurned, Left::kChunk, 0>;
+      FactorTile<Left, Sum, S::kRows, kBlock, kThreads, Left::kTurned, Left::kChunk, 0>;
   using RightTile =
-      FactorTile<Right, float, S::kColumns, kBlock, kThreads, Right::kTurned, Right::kChunk, 0>;
+      FactorTile<Right, Sum, S::kColumns, kBlock, kThreads, Right::kTurned, Right::kChunk, 0>;
 
   struct alignas(16) Four {
-    float items[4];
+    Sum items[4];
   };
   struct Stage {
-    float left[kBlock][S::kRows + kPad], right[kBlock][S::kColumns + kPad];
+    Sum left[kBlock][S::kRows + kPad], right[kBlock][S::kColumns + kPad];
   };
 
   template <class F, int kPitch, class Factor>
-  static void put(float (&to)[kBlock][kPitch], const typename F::Piece (&pieces)[F::kEach],
+  static void put(Sum (&to)[kBlock][kPitch], const typename F::Piece (&pieces)[F::kEach],
                   const FactorMemory<Factor>& factor) {
     F::each_chunk(factor, 0, 0, [&](int i, int at, const auto*, int) {
 #pragma unroll
@@ -43,7 +44,10 @@ struct GemmPlain {
     });
   }
 
-  static void multiply(float (&sums)[kDown][kAcross], const Stage& stage) {
+  static void add_product(float& sum, float a, float b) { sum = fmaf(a, b, sum); }
+  static void add_product(int& sum, int a, int b) { sum += a * b; }
+
+  static void multiply(Sum (&sums)[kDown][kAcross], const Stage& stage) {
     const int y = threadIdx.x / S::kThreadsX * 4, x = threadIdx.x % S::kThreadsX * 4;
 #pragma unroll
     for (int k = 0; k < kBlock; ++k) {
@@ -58,12 +62,12 @@ struct GemmPlain {
       for (int i = 0; i < kDown; ++i)
 #pragma unroll
         for (int j = 0; j < kAcross; ++j)
-          sums[i][j] = fmaf(a[i / 4].items[i % 4], b[j / 4].items[j % 4], sums[i][j]);
+          add_product(sums[i][j], a[i / 4].items[i % 4], b[j / 4].items[j % 4]);
     }
   }
 
   static void run(const P& problem, const FactorMemory<Left>& lefts_of_all,
-                  const FactorMemory<Right>& rights_of_all, float* partials,
+                  const FactorMemory<Right>& rights_of_all, Sum* partials,
                   const Epilogue& epilogue) {
     __shared__ alignas(16) Stage stages[2];
     const Tile tile = Tile::of_block(problem, static_cast<int>(blockIdx.x));
@@ -81,7 +85,7 @@ struct GemmPlain {
       put<LeftTile>(stages[stage].left, lefts, left);
       put<RightTile>(stages[stage].right, rights, right);
     };
-    float sums[kDown][kAcross] = {};
+    Sum sums[kDown][kAcross] = {};
     if (begin < end) {
       fetch(begin);
       put_both(0);
@@ -100,7 +104,7 @@ struct GemmPlain {
     for (int i = 0; i < kDown; ++i)
 #pragma unroll
       for (int j = 0; j < kAcross; j += 4) {
-        const float line[4] = {sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]};
+        const Sum line[4] = {sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]};
         tile.template finish<2, 2>(epilogue, partials, line,
                                    row + i / 4 * (4 * S::kThreadsY) + i % 4,
                                    feature + j * S::kThreadsX);

@@ -166,11 +166,28 @@ struct GemmResults {
       to[0] = pairs[0][0], to[1] = pairs[0][1], to[2] = pairs[1][0], to[3] = pairs[1][1];
     }
   }
-  static float corrected(float sum, const Inputs& in, const float* statistics) {
-    if constexpr (S::kNormalizes)
+  static float corrected(float sum, const Inputs& in, const float* statistics, float scale) {
+    if constexpr (Epilogue::kScales)
+      return sum * scale;
+    else if constexpr (S::kNormalizes)
       return statistics[1] * (sum - statistics[0] * in.column_sum) + in.shift;
     else
       return sum;
+  }
+
+  // Scales of the two rows of wgmma, or of the two columns, of a pair, where there are any.
+  void load_scales(float (&to)[2], const Pair& c, bool are_rows) const {
+    if constexpr (Epilogue::kScales)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int more = are_rows ? 8 * i : i;
+        if (are_rows != S::kSwapped)
+          to[i] = c.has_token(more) ? epilogue.row_scale(c.row(more)) : 0;
+        else
+          to[i] = Pairs{problem, epilogue}.has_feature(c, more)
+                      ? epilogue.column_scale(c.feature + more)
+                      : 0;
+      }
   }
 
   // ---- Sums of the rows that leave, by 64 features: row_sums.h.
@@ -230,11 +247,12 @@ struct GemmResults {
   // those that all tokens share.
   static constexpr bool kReadsAhead = !kWide || S::kFeatureInputs;
 
-  // Sixteen columns, or the last eight, of a block's sums: finished, written by the epilogue, and
-  // put into the panel.
-  template <bool kWhole>
-  void finish(const float* sums, Inputs (&in)[2][4], const Tile& tile, int group, int row,
-              int column, int column_of_panel, u32 panel, RowSums& row_sums) const {
+  // Sixteen columns, or the last eight, of a block's sums (floats, or exact ones, which are rounded
+  // here): finished, written by the epilogue, and put into the panel.
+  template <bool kWhole, class Sum>
+  void finish(const Sum* sums, Inputs (&in)[2][4], const float (&row_scales)[2],
+              const float (&scales)[2][2], const Tile& tile, int group, int row, int column,
+              int column_of_panel, u32 panel, RowSums& row_sums) const {
     u32 pairs[4] = {};
 #pragma unroll
     for (int unit = 0; unit < (kWhole ? 2 : 1); ++unit) {
@@ -254,8 +272,9 @@ struct GemmResults {
       if constexpr (S::kNormalizes) load_statistics(statistics, tile, pair);
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        out[i] = Epilogue::finish(corrected(sums[4 * unit + i], in[unit][i],
-                                            statistics + 2 * (S::kSwapped ? i % 2 : i / 2)),
+        out[i] = Epilogue::finish(corrected(float(sums[4 * unit + i]), in[unit][i],
+                                            statistics + 2 * (S::kSwapped ? i % 2 : i / 2),
+                                            row_scales[i / 2] * scales[unit][i % 2]),
                                   in[unit][i]);
       if constexpr (S::kRowSums)
 #pragma unroll
@@ -296,15 +315,18 @@ struct GemmResults {
 
   // A panel's columns from `first` on, 16 at a time; what the epilogue reads for the next comes
   // meanwhile, unless it is `ready`.
-  template <int kCount>
-  void finish_panel(const float* sums, const Tile& tile, int group, int row, int first, u32 panel,
+  template <int kCount, class Sum>
+  void finish_panel(const Sum* sums, const Tile& tile, int group, int row, int first, u32 panel,
                     const Inputs (*ready)[4], RowSums& row_sums) const {
     constexpr int kChunks = (kCount + 15) / 16;
     Inputs in[2][2][4] = {};
-    const auto read_chunk = [&](int chunk, Inputs(&to)[2][4]) {
+    float row_scales[2] = {}, scales[2][2][2] = {};
+    load_scales(row_scales, pair_at(tile, row, first), true);
+    const auto read_chunk = [&](int chunk, Inputs(&to)[2][4], float(&scales_to)[2][2]) {
 #pragma unroll
       for (int unit = 0; unit < 2; ++unit) {
         if (16 * chunk + 8 * unit >= kCount) continue;
+        load_scales(scales_to[unit], pair_at(tile, row, first + 16 * chunk + 8 * unit), false);
         if constexpr (S::kReadFirst) {
 #pragma unroll
           for (int i = 0; i < 4; ++i)
@@ -315,18 +337,18 @@ struct GemmResults {
         }
       }
     };
-    if (kReadsAhead) read_chunk(0, in[0]);
+    if (kReadsAhead) read_chunk(0, in[0], scales[0]);
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       const int next = kReadsAhead ? chunk + 1 : chunk;
-      if (next < kChunks) read_chunk(next, in[next % 2]);
+      if (next < kChunks) read_chunk(next, in[next % 2], scales[next % 2]);
       const int column = first + 16 * chunk;
       if (16 * chunk + 16 <= kCount)
-        finish<true>(sums + 8 * chunk, in[chunk % 2], tile, group, row, column, 16 * chunk, panel,
-                     row_sums);
+        finish<true>(sums + 8 * chunk, in[chunk % 2], row_scales, scales[chunk % 2], tile, group,
+                     row, column, 16 * chunk, panel, row_sums);
       else
-        finish<false>(sums + 8 * chunk, in[chunk % 2], tile, group, row, column, 16 * chunk, panel,
-                      row_sums);
+        finish<false>(sums + 8 * chunk, in[chunk % 2], row_scales, scales[chunk % 2], tile, group,
+                      row, column, 16 * chunk, panel, row_sums);
       if constexpr (S::kRowSums && !S::kSwapped)
         if ((column + 16) % kSummed == 0) store_token_sums(tile, row, column + 16, row_sums);
     }
@@ -350,8 +372,8 @@ struct GemmResults {
   }
 
   // All sums of a group, whose rows begin at `row` of the tile.
-  template <int kNumber = 0>
-  void finish_all(const float (&sums)[S::kBlocks][kSums], const Tile& tile, int group, int row,
+  template <int kNumber = 0, class Sum>
+  void finish_all(const Sum (&sums)[S::kBlocks][kSums], const Tile& tile, int group, int row,
                   Turn& turn, const Ready& ready, RowSums& row_sums) const {
     constexpr int kBlock = kNumber / kPanels, kFirst = kPanelColumns * (kNumber % kPanels);
     constexpr int kLeft = kMyColumns - kFirst;

@@ -11,7 +11,7 @@
 namespace tensor::device {
 
 /// S names the schedule:
-///   Input: the type of both factors
+///   Input: the type of both factors; of i8 sums are ints, and nothing is turned
 ///   Output: the type of the outputs that are stored as boxes; float where tokens are the rows only
 ///   kTokens, kFeatures of a tile; kStages of the ring; kGroups of 128 threads that multiply, each
 ///   kBlocks times 64 rows; kSwapped
@@ -44,8 +44,10 @@ namespace tensor::device {
 /// Wgmma::run(sums, a, b, accumulate) is the instruction for the tile's columns.
 template <class S, class P, class Wgmma, class Epilogue>
 struct GemmSm90 {
-  static constexpr int kDepth = 64;  // of a tile: rows of 128 bytes, the width of the swizzle
-  static constexpr int kRowBytes = 128, kPanelBytes = 64 * kRowBytes;
+  // Of a tile: rows as wide as the swizzle.
+  static constexpr int kRowBytes = 128, kDepth = kRowBytes / sizeof(typename S::Input);
+  static constexpr int kPanelBytes = 64 * kRowBytes;
+  using Sum = SumOf<typename S::Input>;
   static constexpr int kTeams = S::kTakesTurns ? S::kGroups : 1;  // each with a tile
   static constexpr int kMembers = S::kGroups / kTeams;            // groups of a team
   static constexpr int kGroupRows = 64 * S::kBlocks, kRows = kGroupRows * kMembers;
@@ -236,7 +238,8 @@ struct GemmSm90 {
     }
   }
 
-  // The operands as wgmma finds them, and how far 16 of k are apart, in units of 16 bytes.
+  // The operands as wgmma finds them, and how far 32 bytes of k, or, turned, 16 of k are apart, in
+  // units of 16 bytes.
   static constexpr bool kRowsTurned = S::kTurned && S::kSwapped;
   static constexpr bool kColumnsTurned = S::kTurned && !S::kSwapped;
   static constexpr int kRowStep = kRowsTurned ? 128 : 2, kColumnStep = kColumnsTurned ? 128 : 2;
@@ -246,7 +249,7 @@ struct GemmSm90 {
 
   // One tile's sums. A stage is given back once the products that read it have ended, which is one
   // step after they were begun.
-  void multiply(float (&sums)[S::kBlocks][kSums], Turn& turn, int row, int team, int tile) const {
+  void multiply(Sum (&sums)[S::kBlocks][kSums], Turn& turn, int row, int team, int tile) const {
     int previous = -1;
     // In the order of the tiles: a barrier of the ring tells only the last round from the one
     // before, so that nobody may wait who is further ahead.
@@ -259,7 +262,7 @@ struct GemmSm90 {
       const u64 columns = operand(stage_at(turn.stage) + kRowTile, kColumnsTurned);
       wgmma_fence();
 #pragma unroll
-      for (int k = 0; k < kDepth / 16; ++k)
+      for (int k = 0; k < kRowBytes / 32; ++k)
 #pragma unroll
         for (int block = 0; block < S::kBlocks; ++block)
           Wgmma::run(sums[block], rows + block * (kPanelBytes / 16) + kRowStep * k,
@@ -298,7 +301,7 @@ struct GemmSm90 {
     return tiles_at + kExchangeAt + from * kPartBytes +
            ((block * kMyUnits + unit) * kConsumers + threadIdx.x) * 16;
   }
-  void exchange(float (&sums)[S::kBlocks][kSums]) const {
+  void exchange(Sum (&sums)[S::kBlocks][kSums]) const {
     constexpr int kUnits = kMyUnits;
     const int rank = cluster_rank();
     cluster_wait();  // until all blocks run
@@ -312,8 +315,8 @@ struct GemmSm90 {
         for (int unit = 0; unit < kUnits; ++unit) {
           const int i = 4 * (to * kUnits + unit);
           if (i >= kSums) continue;
-          const float part[4] = {sums[block][i], sums[block][i + 1], sums[block][i + 2],
-                                 sums[block][i + 3]};
+          const Sum part[4] = {sums[block][i], sums[block][i + 1], sums[block][i + 2],
+                               sums[block][i + 3]};
           send(peer + (part_at(0, block, unit) - part_at(0, 0, 0)), barrier, part);
         }
     }
@@ -323,13 +326,13 @@ struct GemmSm90 {
 #pragma unroll
       for (int unit = 0; unit < kUnits; ++unit)
         if (!Results::kUneven || 8 * (rank * kUnits + unit) < kColumns) {
-          float part[S::kSplits][4];
+          Sum part[S::kSplits][4];
 #pragma unroll
           for (int from = 0; from < S::kSplits; ++from)
             load_own(part[from], part_at(from, block, unit));
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
-            float sum = part[0][i];
+            Sum sum = part[0][i];
 #pragma unroll
             for (int from = 1; from < S::kSplits; ++from) sum += part[from][i];
             sums[block][4 * unit + i] = sum;
@@ -343,7 +346,7 @@ struct GemmSm90 {
     const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
     const int team = group / kMembers, row = group % kMembers * kGroupRows;
     const int step = kTeams * tiles_a_round();
-    float sums[S::kBlocks][kSums];
+    Sum sums[S::kBlocks][kSums];
     Turn turn;
     if (team > 0) turn.skip(team * problem.kSteps);
     typename Results::Turn panel;

@@ -47,13 +47,13 @@ struct GemmTile {
 
   /// Sums of one row, kCount pairs of neighbouring features kStep apart: finished and stored, or
   /// kept as this part's.
-  template <int kCount, int kStep>
-  void finish(const Epilogue& epilogue, float* partials, const float (&sums)[2 * kCount], int row,
+  template <int kCount, int kStep, class Sum>
+  void finish(const Epilogue& epilogue, Sum* partials, const Sum (&sums)[2 * kCount], int row,
               int feature) const {
     if (!has_row(row)) return;
     const int place = batch * problem.kRows + row;
     if constexpr (S::kParts > 1) {
-      float* to = partials + part * i64(problem.kPartElements) + i64(place) * problem.kFeatures;
+      Sum* to = partials + part * i64(problem.kPartElements) + i64(place) * problem.kFeatures;
 #pragma unroll
       for (int i = 0; i < 2 * kCount; ++i)
         if (const int f = feature + i / 2 * kStep + i % 2; has_feature(f)) to[f] = sums[i];
@@ -62,14 +62,29 @@ struct GemmTile {
     }
   }
 
-  template <int kCount, int kStep>
-  void finish_sums(const Epilogue& epilogue, const float (&sums)[2 * kCount], int place,
+  /// What a sum stands for: itself, or, of i8, times the scales of its row and column.
+  template <class Sum>
+  static float scaled(const Epilogue& epilogue, Sum sum, int place, int feature) {
+    if constexpr (Epilogue::kScales)
+      return float(sum) * (epilogue.row_scale(place) * epilogue.column_scale(feature));
+    else
+      return sum;
+  }
+
+  template <int kCount, int kStep, class Sum>
+  void finish_sums(const Epilogue& epilogue, const Sum (&sums)[2 * kCount], int place,
                    int feature) const {
     // All are read before any is written: the addresses might be the same, for the compiler.
     typename Epilogue::Inputs in[2 * kCount];
+    float numbers[2 * kCount];
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const int f = feature + i * kStep;
+#pragma unroll
+      for (int j = 0; j < 2; ++j)
+        numbers[2 * i + j] = !Epilogue::kScales || has_feature(f + j)
+                                 ? scaled(epilogue, sums[2 * i + j], place, f + j)
+                                 : 0;
       if constexpr (S::kPairs) {
         if (has_feature(f)) epilogue.load_pair(in[2 * i], in[2 * i + 1], place, f);
       } else {
@@ -81,20 +96,21 @@ struct GemmTile {
     for (int i = 0; i < kCount; ++i) {
       const int f = feature + i * kStep;
       if (!has_feature(f)) continue;
-      const auto first = Epilogue::finish(sums[2 * i], in[2 * i]);
+      const auto first = Epilogue::finish(numbers[2 * i], in[2 * i]);
       if constexpr (S::kPairs) {
-        epilogue.store_pair(first, Epilogue::finish(sums[2 * i + 1], in[2 * i + 1]), place, f);
+        epilogue.store_pair(first, Epilogue::finish(numbers[2 * i + 1], in[2 * i + 1]), place, f);
       } else {
         epilogue.store(first, place, f);
         if (has_feature(f + 1))
-          epilogue.store(Epilogue::finish(sums[2 * i + 1], in[2 * i + 1]), place, f + 1);
+          epilogue.store(Epilogue::finish(numbers[2 * i + 1], in[2 * i + 1]), place, f + 1);
       }
     }
   }
 
   /// The kernel behind one of several parts: adds them in order, and finishes. P also names
   /// kColumns, features or pairs of them, and kIsFar where an int does not count kPartElements.
-  static void add_parts(const P& problem, const Epilogue& epilogue, const float* partials) {
+  template <class Sum>
+  static void add_parts(const P& problem, const Epilogue& epilogue, const Sum* partials) {
     constexpr int kAcross = S::kPairs ? 2 : 1;
     wait_for_previous();
     launch_next();
@@ -103,8 +119,8 @@ struct GemmTile {
       const auto number = number_of<P::kIsFar>(i);
       const int place = static_cast<int>(number / problem.kColumns);
       const int feature = static_cast<int>(number % problem.kColumns) * kAcross;
-      const float* from = partials + i64(place) * problem.kFeatures + feature;
-      float sums[kAcross] = {};
+      const Sum* from = partials + i64(place) * problem.kFeatures + feature;
+      Sum sums[kAcross] = {};
 #pragma unroll
       for (int part = 0; part < S::kParts; ++part)
 #pragma unroll
@@ -112,11 +128,13 @@ struct GemmTile {
       typename Epilogue::Inputs in[2];
       if constexpr (S::kPairs) {
         epilogue.load_pair(in[0], in[1], place, feature);
-        epilogue.store_pair(Epilogue::finish(sums[0], in[0]), Epilogue::finish(sums[1], in[1]),
+        epilogue.store_pair(Epilogue::finish(scaled(epilogue, sums[0], place, feature), in[0]),
+                            Epilogue::finish(scaled(epilogue, sums[1], place, feature + 1), in[1]),
                             place, feature);
       } else {
         epilogue.load(in[0], place, feature);
-        epilogue.store(Epilogue::finish(sums[0], in[0]), place, feature);
+        epilogue.store(Epilogue::finish(scaled(epilogue, sums[0], place, feature), in[0]), place,
+                       feature);
       }
     }
   }

@@ -1,5 +1,5 @@
 // A step of a product with mma.sync, whatever its operands: 32 bytes of depth, 16 elements of
-// 16-bit floats or 8 of float32, which are rounded to tf32.
+// 16-bit floats, 8 of float32, which are rounded to tf32, or 32 of i8.
 #pragma once
 
 #include "numbers.h"
@@ -24,9 +24,11 @@ inline void round_operands(u32 (&m)[4]) {
 /// depth; b as two, of either half. kWide: one instruction does it (sm_80), otherwise each half
 /// takes its own; `has_high`: whether the second half is more than zeros.
 template <class Element, bool kWide>
-inline void multiply_step(float (&d)[4], const u32 (&a)[4], u32 low, u32 high,
+inline void multiply_step(SumOf<Element> (&d)[4], const u32 (&a)[4], u32 low, u32 high,
                           bool has_high = true) {
-  if constexpr (kIsTf32<Element>) {
+  if constexpr (kIsBytes<Element>) {
+    Bytes::multiply(d, a, {low, high});
+  } else if constexpr (kIsTf32<Element>) {
     Tf32::multiply(d, a, {low, high});
   } else if constexpr (kWide) {
     Element::multiply(d, a, {low, high});

@@ -33,6 +33,20 @@ inline float value_of(Bfloat16 x) { return float(x); }
 template <class T>
 using Compute = decltype(value_of(T{}));
 
+/// What products of such factors are added up in: those of i8 exactly.
+template <class T>
+inline constexpr bool kIsBytes = kSame<T, signed char>;
+template <bool kIsExact>
+struct Sums {
+  using Type = float;
+};
+template <>
+struct Sums<true> {
+  using Type = int;
+};
+template <class T>
+using SumOf = typename Sums<kIsBytes<T>>::Type;
+
 /// A number as it is stored: rounded to nearest, ties to even.
 template <class T>
 inline T stored(Compute<T> x) {

@@ -248,6 +248,13 @@ inline void send(u32 peer, u32 barrier, const float (&value)[4]) {
       "f"(value[0]), "f"(value[1]), "f"(value[2]), "f"(value[3]), "r"(barrier)
       : "memory");
 }
+inline void send(u32 peer, u32 barrier, const int (&value)[4]) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.s32 [%0], {%1, %2, %3, %4}, "
+      "[%5];" ::"r"(peer),
+      "r"(value[0]), "r"(value[1]), "r"(value[2]), "r"(value[3]), "r"(barrier)
+      : "memory");
+}
 inline void send(u32 peer, u32 barrier, const float (&value)[2]) {
   asm volatile(
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::
@@ -271,6 +278,12 @@ inline void barrier_wait_for_sent(u32 barrier, u32 parity) {
 inline void load_own(float (&value)[2], u32 address) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
                : "=f"(value[0]), "=f"(value[1])
+               : "r"(address)
+               : "memory");
+}
+inline void load_own(int (&value)[4], u32 address) {
+  asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value[0]), "=r"(value[1]), "=r"(value[2]), "=r"(value[3])
                : "r"(address)
                : "memory");
 }
@@ -327,6 +340,7 @@ inline void wgmma_wait() {
 }
 /// Tells the compiler that a register was written behind its back.
 inline void touch(float& value) { asm volatile("" : "+f"(value)::"memory"); }
+inline void touch(int& value) { asm volatile("" : "+r"(value)::"memory"); }
 inline void touch(u32& value) { asm volatile("" : "+r"(value)::"memory"); }
 /// What is read of this afterwards is not converted before, when it would take twice the registers.
 template <class T>
@@ -471,6 +485,18 @@ struct Bfloat16 {
         "{%0, %1, %2, %3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(b[0]));
+  }
+};
+
+/// Signed integers of eight bits, whose sums are exact.
+struct Bytes {
+  /// 16 x 8 x 32 (sm_80).
+  static void multiply(int (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   }
 };
 

@@ -17,7 +17,7 @@ struct Here {
   Uint3 thread, block, block_size, grid;
 };
 
-enum class Number { half, bfloat16, tf32 };
+enum class Number { half, bfloat16, tf32, byte };
 enum class Shuffle { at, up, down, exclusive_or };
 
 /// A box, from where to where: of load_box and its kin.
@@ -38,7 +38,7 @@ struct GroupProduct {
   bool a_turned = false, b_turned = false, has_registers = false, accumulates = false;
   u64 a = 0, b = 0;  // descriptors
   u32 a_registers[4] = {};
-  float* sums = nullptr;
+  void* sums = nullptr;  // floats, or ints of bytes
 };
 
 /// Called by the running thread; may switch to others. Whatever a kernel must not do ends it here.
@@ -85,7 +85,7 @@ class Gpu {
   virtual void copy_wait(u32 pending) = 0;
 
   // ---- Products
-  virtual void multiply(float* d, const u32* a, const u32* b, int k, Number number) = 0;
+  virtual void multiply(void* d, const u32* a, const u32* b, int k, Number number) = 0;
   virtual void load_matrices(u32* m, int count, bool transposed, u32 row) = 0;
   virtual void store_matrices(u32 row, const u32* m, int count, bool transposed) = 0;
   virtual void group_multiply(const GroupProduct& product) = 0;

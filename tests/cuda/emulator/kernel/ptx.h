@@ -108,17 +108,17 @@ inline u32 cluster_rank() { return tensor_gpu->cluster_rank(); }
 inline void cluster_arrive() { tensor_gpu->cluster_arrive(); }
 inline void cluster_wait() { tensor_gpu->cluster_wait(); }
 inline u32 peer_address(u32 address, u32 rank) { return tensor_gpu->peer_address(address, rank); }
-template <int kCount>
-void send(u32 peer, u32 barrier, const float (&value)[kCount]) {
-  static_assert(kCount == 2 || kCount == 4);
+template <class T, int kCount>
+void send(u32 peer, u32 barrier, const T (&value)[kCount]) {
+  static_assert(sizeof(T) == 4 && (kCount == 2 || kCount == 4));
   tensor_gpu->send(peer, barrier, value, sizeof value);
 }
 inline void barrier_wait_for_sent(u32 barrier, u32 parity) {
   tensor_gpu->barrier_wait(barrier, parity, true);
 }
-template <int kCount>
-void load_own(float (&value)[kCount], u32 address) {
-  static_assert(kCount == 2 || kCount == 4);
+template <class T, int kCount>
+void load_own(T (&value)[kCount], u32 address) {
+  static_assert(sizeof(T) == 4 && (kCount == 2 || kCount == 4));
   tensor_gpu->load_shared(value, address, sizeof value);
 }
 inline void barrier_arrive_peer(u32 peer) { tensor_gpu->barrier_arrive(peer); }
@@ -143,6 +143,7 @@ void wgmma_wait() {
   tensor_gpu->group_wait(kPending);
 }
 inline void touch(float&) {}
+inline void touch(int&) {}
 inline void touch(u32&) {}
 template <class T>
 void keep_packed(T&) {}
@@ -222,6 +223,12 @@ struct Bfloat16 {
   }
 };
 
+struct Bytes {
+  static void multiply(int (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    tensor_gpu->multiply(d, a, b, 32, emulated::Number::byte);
+  }
+};
+
 struct Tf32 {
   /// To nearest, ties away from zero.
   static u32 rounded(float value) {
@@ -233,11 +240,16 @@ struct Tf32 {
   }
 };
 
+template <class Element>
+inline constexpr emulated::Number kNumberOf = Element::kNumber;
+template <>
+inline constexpr emulated::Number kNumberOf<signed char> = emulated::Number::byte;
+
 template <int kColumns, class Element, bool kATurned, bool kBTurned>
-emulated::GroupProduct group_product(float* sums, u64 b, int accumulates) {
+emulated::GroupProduct group_product(void* sums, u64 b, int accumulates) {
   emulated::GroupProduct product;
   product.columns = kColumns;
-  product.number = Element::kNumber;
+  product.number = kNumberOf<Element>;
   product.a_turned = kATurned;
   product.b_turned = kBTurned;
   product.accumulates = accumulates != 0;
@@ -246,8 +258,8 @@ emulated::GroupProduct group_product(float* sums, u64 b, int accumulates) {
   return product;
 }
 /// What wgmma_text (src/kernels/cuda/wgmma.h) calls in place of the instruction.
-template <int kColumns, class Element, bool kATurned, bool kBTurned>
-void emulated_wgmma(float (&sums)[kColumns / 2], u64 a, u64 b, int accumulates) {
+template <int kColumns, class Element, bool kATurned, bool kBTurned, class Sum>
+void emulated_wgmma(Sum (&sums)[kColumns / 2], u64 a, u64 b, int accumulates) {
   auto product = group_product<kColumns, Element, kATurned, kBTurned>(sums, b, accumulates);
   product.a = a;
   tensor_gpu->group_multiply(product);
