@@ -82,6 +82,7 @@ Prepared prepare(const Case& c, tensor::DType dtype, bool eager, const Options& 
   result();
   result.gpu_bytes = free - free_bytes(options.device);
   if (options.verify && result.executable) result.error = verified(c.name, result);
+  if (options.report && result.executable) result.executable->report(std::cerr, result.work.inputs);
   return result;
 }
 
@@ -116,6 +117,7 @@ constexpr const char* kHelp =
     "--threads=N  threads of compiled functions (one a core)\n"
     "--batch=N    images at a time, for models (1)\n"
     "--verify     compares every group of compiled functions with the eager operators first\n"
+    "--report     prints where the time of compiled functions goes (docs/report.md)\n"
     "--eager      models on the reference operators, too\n"
     "--device=D   cpu, cuda or cuda:1 (cpu)\n"
     "--narrow-residuals   models in bf16 and f16 store the residual stream so, too\n"
@@ -135,6 +137,7 @@ Options parse(int& argc, char** argv) {
       {"--threads=", [&](auto& text) { options.threads = number<int>("--threads", text); }},
       {"--batch=", [&](auto& text) { options.batch = number<int>("--batch", text, 1); }},
       {"--verify", [&](auto&) { options.verify = true; }},
+      {"--report", [&](auto&) { options.report = true; }},
       {"--eager", [&](auto&) { options.eager = true; }},
       {"--device=", [&](auto& text) { options.device = text; }},
       {"--narrow-residuals", [&](auto&) { options.narrow_residuals = true; }}};
