@@ -44,8 +44,13 @@ double stray_ns(const Isolated& alone, const BlockShape& shape, const Machine& m
     const Strides strides =
         squeezed_strides(alone.laid.layouts[static_cast<std::size_t>(id)], graph.type(id).shape);
     std::int64_t run = 1;
-    for (const auto axis : shape.columns)
-      if (strides[static_cast<int>(axis)] == 1) run = shape.extents[static_cast<int>(axis)];
+    bool is_same = true;  // one number for the row
+    for (const auto axis : shape.columns) {
+      const std::int64_t stride = strides[static_cast<int>(axis)];
+      is_same &= stride == 0;
+      if (stride == 1) run = shape.extents[static_cast<int>(axis)];
+    }
+    if (is_same) continue;
     const auto size = static_cast<double>(item_size(graph.type(id).dtype));
     if (run == shape.column_count() || static_cast<double>(run) * size >= kShortRun) continue;
     const auto elements = static_cast<double>(num_elements(shape.extents));
