@@ -36,6 +36,7 @@ struct Prepared {
   std::vector<Tensor> outputs;
   double compile_seconds = 0;
   std::int64_t gpu_bytes = 0;  // by the driver's count, the kernels' code included
+  double error = 0;            // verified: the largest of a group, in parts of its bound
 
   void operator()() {
     if (executable)
@@ -47,6 +48,19 @@ struct Prepared {
 
 std::int64_t free_bytes(const tensor::Device& device) {
   return device.is_cuda() ? tensor::cuda::Device::get(device.index()).free_bytes() : 0;
+}
+
+/// The largest error of a group, in parts of what rounding explains; UserError if it is more.
+double verified(const std::string& name, const Prepared& p) {
+  double worst = 0;
+  for (const tensor::GroupCheck& group : tensor::verify(*p.executable, p.work.inputs)) {
+    if (!group.ok())
+      tensor::fail(name, "group ", group.operators, " (", group.where, ") of kernel ", group.kernel,
+                   " is wrong by ", group.error, ", need ", group.bound,
+                   " at most: mend the kernel");
+    worst = std::max(worst, group.error / group.bound);
+  }
+  return worst;
 }
 
 Prepared prepare(const Case& c, tensor::DType dtype, bool eager, const Options& options) {
@@ -67,6 +81,8 @@ Prepared prepare(const Case& c, tensor::DType dtype, bool eager, const Options& 
   }
   result();
   result.gpu_bytes = free - free_bytes(options.device);
+  if (options.verify && result.executable) result.error = verified(c.name, result);
+  if (options.report && result.executable) result.executable->report(std::cerr, result.work.inputs);
   return result;
 }
 
@@ -82,6 +98,7 @@ void count(benchmark::State& state, const Prepared& p, double seconds) {
   state.counters["compile_ms"] = p.compile_seconds * 1e3;
   state.counters["groups"] = static_cast<double>(p.executable->group_count());
   state.counters["arena_MB"] = static_cast<double>(p.executable->arena_bytes()) / kMega;
+  if (p.error > 0) state.counters["error/bound"] = p.error;
   if (p.gpu_bytes > 0) state.counters["GPU_MB"] = static_cast<double>(p.gpu_bytes) / kMega;
 }
 
@@ -99,6 +116,8 @@ void time_on_device(benchmark::State& state, Prepared& p) {
 constexpr const char* kHelp =
     "--threads=N  threads of compiled functions (one a core)\n"
     "--batch=N    images at a time, for models (1)\n"
+    "--verify     compares every group of compiled functions with the eager operators first\n"
+    "--report     prints where the time of compiled functions goes (docs/report.md)\n"
     "--eager      models on the reference operators, too\n"
     "--device=D   cpu, cuda or cuda:1 (cpu)\n"
     "--narrow-residuals   models in bf16 and f16 store the residual stream so, too\n"
@@ -117,6 +136,8 @@ Options parse(int& argc, char** argv) {
   const OptionSetters known = {
       {"--threads=", [&](auto& text) { options.threads = number<int>("--threads", text); }},
       {"--batch=", [&](auto& text) { options.batch = number<int>("--batch", text, 1); }},
+      {"--verify", [&](auto&) { options.verify = true; }},
+      {"--report", [&](auto&) { options.report = true; }},
       {"--eager", [&](auto&) { options.eager = true; }},
       {"--device=", [&](auto& text) { options.device = text; }},
       {"--narrow-residuals", [&](auto&) { options.narrow_residuals = true; }}};

@@ -1,11 +1,11 @@
-// The nine models of the GTCO paper (Table I) with random weights:
+// Models with random weights:
 //   bench_models --benchmark_filter=vit-base
-#include "bench/nine_models.h"
+#include "bench/all_models.h"
 
 namespace {
 
 void add_models(const bench::Options& options) {
-  for (const bench::Case& c : bench::nine_cases(options.batch)) {
+  for (const bench::Case& c : bench::cases(bench::all_models(), options.batch)) {
     for (const tensor::DType dtype : {tensor::f32, tensor::bf16, tensor::f16})
       if ((dtype != tensor::f16 || options.device.is_cuda()) &&
           (dtype != tensor::f32 || !options.narrow_residuals))

@@ -41,7 +41,7 @@ void run(int argc, char** argv) {
   detail::Target target = detail::cuda_target(info);
   bench::WantedProblems wanted(std::move(problems), target);
   for (const int batch : {1, 8, 64})
-    for (const bench::Case& model : bench::nine_cases(batch)) {
+    for (const bench::Case& model : bench::cases(bench::nine_models(), batch)) {
       const bench::Workload work = model.make(f16);
       wanted.add_model(detail::prepare(work.function, {work.inputs[0].type()},
                                        {.device = "cuda", .dtype = f16}, target)

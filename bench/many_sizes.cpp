@@ -61,7 +61,7 @@ Options parse(int argc, char** argv) {
 
 using Size = tensor::Shape;  // [N, 3, H, W]
 
-std::vector<Size> sizes_of(const bench::PaperModel& model, const Options& o) {
+std::vector<Size> sizes_of(const bench::Model& model, const Options& o) {
   std::mt19937 random(1);
   const auto below = [&](int end) { return static_cast<std::int64_t>(random() % unsigned(end)); };
   std::vector<Size> all;
@@ -130,7 +130,7 @@ Size mean_of(const std::vector<Size>& sizes, const Options& o) {
   return result;
 }
 
-void run_one(const bench::PaperModel& model, Options o) {
+void run_one(const bench::Model& model, Options o) {
   const bench::Network net = model.make();
   tensor::nn::randomize(net.parameters, 1);
   for (const auto& [name, parameter] : net.parameters) {
@@ -155,7 +155,7 @@ void run_one(const bench::PaperModel& model, Options o) {
 
 void run(int argc, char** argv) {
   const Options o = parse(argc, argv);
-  for (const bench::PaperModel& model : bench::nine_models())
+  for (const bench::Model& model : bench::nine_models())
     if (std::count(o.models.begin(), o.models.end(), model.name) > 0) run_one(model, o);
 }
 

@@ -65,7 +65,7 @@ void run(int argc, char** argv) {
   target.tuned_as = "NVIDIA H200";
   bench::WantedProblems wanted(std::move(problems), target);
   for (const int batch : kBatches)
-    for (const bench::Case& model : bench::nine_cases(batch)) {
+    for (const bench::Case& model : bench::cases(bench::nine_models(), batch)) {
       const bench::Workload work = model.make(f16);
       wanted.add_model(detail::prepare(work.function, {work.inputs[0].type()},
                                        {.device = "cuda", .dtype = f16}, target)

@@ -5,6 +5,7 @@
 
     kernels     single kernels beside PyTorch's                                1 to 2 minutes
     models      the nine models beside PyTorch's CUDA graphs                   about 10 minutes
+    others      the other models, one image and 32, beside PyTorch's graphs    about 15 minutes
     compiled    one image beside PyTorch's compiler                            up to --limit (900 s) a model
     tuned       tunes the models with one image: 60 s each, DETR 180 s         about 20 minutes
     level0      level 0 beside the plans of the logs that ship                 about 5 minutes
@@ -111,6 +112,10 @@ def kernels(options):
 
 def models(options):
     printed(sys.executable, PEERS / "compare_gpu.py", "--bench", program(options, "bench_models"))
+
+
+def others(options):
+    printed(sys.executable, PEERS / "compare_gpu.py", "--bench", program(options, "bench_models"), "--others")
 
 
 def compiled(options):
@@ -278,7 +283,7 @@ def logs(options):
             printed(program(options, "tune_model"), f"--merge={shipped(batch)}", shipped(batch), best)
 
 
-STEPS = {"kernels": kernels, "models": models, "compiled": compiled, "tuned": tuned, "level0": level0, "minutes": minutes,
+STEPS = {"kernels": kernels, "models": models, "others": others, "compiled": compiled, "tuned": tuned, "level0": level0, "minutes": minutes,
          "ablation": ablation, "search": search, "cost-model": cost_model}
 NAMED = {"tests": tests, "logs": logs}  # only when named
 

@@ -95,7 +95,7 @@ void time_one(const bench::Case& c, Options o) {
 
 void run(int argc, char** argv) {
   const Options o = parse(argc, argv);
-  for (const bench::Case& c : bench::nine_cases(o.batch))
+  for (const bench::Case& c : bench::cases(bench::nine_models(), o.batch))
     if (o.models.empty() || std::count(o.models.begin(), o.models.end(), c.name) > 0)
       time_one(c, o);
 }

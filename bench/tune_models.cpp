@@ -323,7 +323,7 @@ void tune_one(const bench::Case& c, Options& o) {
 
 void run(int argc, char** argv) {
   Options o = parse(argc, argv);
-  std::vector<bench::Case> cases = bench::nine_cases(o.batch);
+  std::vector<bench::Case> cases = bench::cases(bench::nine_models(), o.batch);
   for (const std::string& name : o.models)
     if (std::none_of(cases.begin(), cases.end(), [&](auto& c) { return c.name == name; }))
       fail("tune_models", "does not know the model ", name, "\n", kHelp);

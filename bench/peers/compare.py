@@ -1,5 +1,5 @@
-"""Times the nine models on this library, PyTorch (eager and torch.compile) and ONNX Runtime: same machine, sizes and
-threads, one run. The engines of a model take turns, one at a time, so that noise hits all alike.
+"""Times the models of bench_models on this library, PyTorch (eager and torch.compile), ONNX Runtime and OpenVINO: same
+machine, sizes and threads, one run. The engines of a model take turns, one at a time, so that noise hits all alike.
 
     python bench/peers/compare.py                                   # everything, into bench/results
     python bench/peers/compare.py --models vit-base-patch16-224 --repeats 1
@@ -25,10 +25,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 import table  # noqa: E402
 
-MODELS = ["vit-base-patch16-224", "vit-large-patch16-224", "vit-huge-patch14-224"]
-MODELS += ["detr-resnet-50-e3", "detr-resnet-50-e6", "detr-resnet-50-e12"]
-MODELS += ["setr-naive-base", "setr-naive", "setr-pup"]
-ENGINES = {"f32": ["tensor", "torch", "torch.compile", "onnxruntime"], "bf16": ["tensor", "torch", "torch.compile"]}
+ENGINES = {
+    "f32": ["tensor", "torch", "torch.compile", "onnxruntime", "openvino"],
+    "bf16": ["tensor", "torch", "torch.compile", "openvino"],
+}
+FROM_ONNX = ["onnxruntime", "openvino"]
 PAUSE_S = 0.3  # for the threads of the engine before to fall asleep
 
 
@@ -126,13 +127,14 @@ class Peer:
 
 def start(engine, options, model, dtype, folder):
     """The engine and what it says when it is ready."""
-    if engine == "onnxruntime":
+    versions = {}
+    if engine in FROM_ONNX and not (folder / "model.onnx").exists():
         exporter = Peer("export", options, model, dtype, folder)
         versions = exporter.start()["versions"]
         exporter.stop()
     worker = Tensor(options, model, dtype, folder) if engine == "tensor" else Peer(engine, options, model, dtype, folder)
     ready = worker.start()
-    if engine == "onnxruntime":
+    if versions:
         ready["versions"].update(versions)
     return worker, ready
 
@@ -188,6 +190,12 @@ def measure(options, model, dtype):
     return [finish(row) for row in rows.values()]
 
 
+def models_of(binary):
+    """The names of bench/all_models.cpp, in its order."""
+    listed = output_of(binary, "--benchmark_list_tests")
+    return list(dict.fromkeys(name.split("/")[0] for name in listed.splitlines()))
+
+
 def machine():
     cpuinfo = pathlib.Path("/proc/cpuinfo").read_text()
     flags = re.search(r"^flags\s*:(.*)$", cpuinfo, re.M)
@@ -207,7 +215,7 @@ def output_of(*command):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS, metavar="MODEL")
+    parser.add_argument("--models", nargs="+", metavar="MODEL", help="(all)")
     parser.add_argument("--types", nargs="+", default=list(ENGINES), choices=list(ENGINES))
     parser.add_argument("--engines", nargs="+", default=ENGINES["f32"], choices=ENGINES["f32"])
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of every engine (all cores)")
@@ -221,6 +229,10 @@ def arguments():
     options = parser.parse_args()
     if not pathlib.Path(options.binary).exists():
         parser.error(f"there is no {options.binary}: build it with cmake --preset release, or say --binary")
+    known = models_of(options.binary)
+    options.models = options.models or known
+    if unknown := set(options.models) - set(known):
+        parser.error(f"does not know the models {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     return options
 
 

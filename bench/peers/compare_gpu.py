@@ -1,12 +1,15 @@
-"""Times the nine models on this library and on PyTorch, in float16 on one GPU, in one run.
+"""Times the models on this library and on PyTorch, in float16 on one GPU, in one run.
 
     python bench/peers/compare_gpu.py --bench build/release/bench/bench_models    # into bench/results/gpu
+    python bench/peers/compare_gpu.py --bench build/release/bench/bench_models --others
 
 The engines of a model run one after the other, this library with its residual stream in float32 and in float16 (narrow
-residuals), as PyTorch has it. What is measured is on the disk after every model, as -models.json of all models, or as
--compiled.json of some of them or in other modes. PyTorch replays a CUDA graph of eager operators; `--modes` adds its
-compiler's: `best` (max-autotune, frozen weights, in a CUDA graph) and `autotune`, which take minutes a model, up to
-`--limit`. What fails or is not ready by then is told in place of its time. This library runs its own graph. Both times are the GPU's, without copies from and to the host: medians by CUDA events.
+residuals), as PyTorch has it. What is measured is on the disk after every model, as -models.json of the paper's nine, as
+-others.json of those beside them (`--others`: one image and 32), or as -compiled.json of some of them or in other modes.
+PyTorch replays a CUDA graph of eager operators; `--modes` adds its compiler's: `best` (max-autotune, frozen weights, in a
+CUDA graph) and `autotune`, which take minutes a model, up to `--limit`. What fails or is not ready by then is told in place
+of its time. This library runs its own graph. Both times are the GPU's, without copies from and to the host: medians by CUDA
+events.
 """
 
 import argparse
@@ -20,6 +23,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
+import compare  # noqa: E402
 import gpu  # noqa: E402
 
 GRAPH_LIMIT = 120  # seconds
@@ -38,6 +42,12 @@ CASES = [
     ("vit-large-patch16-224", "vit_l", 64),
     ("vit-huge-patch14-224", "vit_h", 64),
 ]
+
+
+def others(bench):
+    """One image and 32 of every model that is not the paper's."""
+    names = [model for model in compare.models_of(bench) if model not in {model for model, _, _ in CASES}]
+    return [(model, model, batch) for batch in (1, 32) for model in names]
 
 
 def runs(bench, model, batch, repeats, *options):
@@ -86,18 +96,19 @@ def main():
     parser.add_argument("--modes", default="graph", help=f"of PyTorch, with commas: {', '.join(MODES)}")
     parser.add_argument("--limit", type=float, default=900, help="seconds for a model that is compiled (900)")
     parser.add_argument("--models", default="", help="only those that this regular expression finds in MODEL-bBATCH")
+    parser.add_argument("--others", action="store_true", help="not the paper's nine but the rest")
     options = parser.parse_args()
     modes = options.modes.split(",")
     if unknown := set(modes) - set(MODES):
         parser.error(f"does not know the modes {', '.join(unknown)}")
-    kind = "models" if modes == ["graph"] and not options.models else "compiled"
+    kind = ("others" if options.others else "models") if modes == ["graph"] and not options.models else "compiled"
     script = pathlib.Path(__file__).with_name("gpu_peers.py")
     ceilings = json.loads(gpu.output([sys.executable, str(script), "ceilings"], 200).splitlines()[-1])
     now = datetime.datetime.now(datetime.timezone.utc)
     rows = []
     result = {"command": "bench/peers/compare_gpu.py", "gpu": gpu.described(),
               "versions": {"tensor": None, "torch": ceilings["torch"]}, "ceilings": ceilings, "results": rows}
-    for model, name, batch in CASES:
+    for model, name, batch in others(options.bench) if options.others else CASES:
         if not re.search(options.models, f"{model}-b{batch}"):
             continue
         row = {"model": model, "batch": batch, "dtype": "f16", "clocks": {}}

@@ -16,14 +16,14 @@ BATCH, THREADS = int(BATCH), int(THREADS)
 WARM_UPS = 3
 
 
-def torch_model(channels_last):
+def torch_model(channels_last, dtype=TYPE):
     import torch
 
     import models
 
     torch.set_num_threads(THREADS)
     model, image = models.build(MODEL)
-    dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[TYPE]
+    dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
     pixels = torch.randn(BATCH, *image, generator=torch.Generator().manual_seed(1)).to(dtype)
     model = model.to(dtype)
     if channels_last and models.has_convolutions(MODEL):  # what PyTorch recommends for convolutions on the CPU
@@ -64,11 +64,31 @@ def onnxruntime_engine():
     return lambda: session.run(None, feed), lambda outputs: outputs, {"onnxruntime": onnxruntime.__version__}
 
 
+def openvino_engine():
+    import numpy
+    import openvino
+
+    settings = {
+        "INFERENCE_NUM_THREADS": THREADS,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": TYPE,
+    }
+    request = openvino.Core().compile_model(ONNX_FILE, "CPU", settings).create_infer_request()
+    [shape] = [list(port.shape) for port in request.model_inputs]
+    request.set_input_tensor(openvino.Tensor(numpy.random.default_rng(1).standard_normal(shape, numpy.float32)))
+
+    def run():
+        request.infer()
+        return [request.get_output_tensor(i).data for i in range(len(request.model_outputs))]
+
+    return run, lambda outputs: outputs, {"openvino": openvino.__version__.split("-")[0]}
+
+
 def export():
     import onnx
     import torch
 
-    model, pixels = torch_model(channels_last=False)
+    model, pixels = torch_model(channels_last=False, dtype="f32")
     with torch.inference_mode():
         torch.onnx.export(model, (pixels,), ONNX_FILE, input_names=["pixel_values"], dynamo=True, external_data=True)
     return {"onnx": onnx.__version__}
@@ -97,6 +117,7 @@ def main():
         "torch": lambda: torch_engine(compiled=False),
         "torch.compile": lambda: torch_engine(compiled=True),
         "onnxruntime": onnxruntime_engine,
+        "openvino": openvino_engine,
     }[ENGINE]()
     outputs = arrays(run())
     prepare_s = time.perf_counter() - begin

@@ -191,6 +191,25 @@ TEST(Pointwise, SmallIntegersAndTruthValues) {
   }
 }
 
+// Of an image whose channels lie last: rows are lines of channels, and the numbers are read once.
+TEST(Pointwise, NumbersOfGroupsOfChannels) {
+  for (int round = 0; round < 30; ++round) {
+    const std::int64_t batch = 1 + pick(2), groups = 2 + pick(20), each = 1 + pick(6);
+    const std::int64_t h = 1 + pick(30), w = 1 + pick(30);
+    expect_close(run_group(
+                     "pointwise",
+                     [&](const Tensors& in) -> Tensors {
+                       const Tensor x = in[0].transpose({0, 3, 1, 2});
+                       return {(x.reshape({batch, groups, each, h, w}) - in[1]) * in[2]};
+                     },
+                     {normal({batch, h, w, groups * each}), normal({batch, groups, 1, 1, 1}),
+                      normal({1, groups, each, 1, 1})},
+                     nullptr),
+                 0);
+    if (::testing::Test::HasFailure()) FAIL() << "round " << round;
+  }
+}
+
 TEST(Pointwise, SpecialValues) {
   const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
   const std::vector<double> special = {0.0,       -0.0,  1,    -1,    nan,  infinity,

@@ -8,7 +8,7 @@ function room(path) { sub(/\/[^\/]*$/, "", path); return path }
 BEGIN {
   count = split("include/tensor src/core src/io src/ops src/nn src/onnx src/trace src/trace/fuse src/trace/passes src/kernels/host/simd " \
                 "src/kernels src/kernels/match src/kernels/host src/kernels/cpu src/kernels/cpu/blocks " \
-                "src/kernels/cpu/copy src/kernels/cpu/attention src/kernels/cpu/product " \
+                "src/kernels/cpu/folds src/kernels/cpu/copy src/kernels/cpu/attention src/kernels/cpu/product " \
                 "src/kernels/cpu/depthwise src/kernels/cpu/eight_bits src/kernels/cpu/onednn " \
                 "src/kernels/cuda/templates src/kernels/cuda src/kernels/cuda/generated src/kernels/cuda/gemm " \
                 "src/kernels/cuda/attention src/kernels/cuda/conv src/kernels/cuda/driver src/runtime src/tune src", rooms, " ")

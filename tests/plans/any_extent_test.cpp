@@ -52,7 +52,7 @@ class KernelTexts {
 };
 
 tn::LaidOutGraph model_of(const std::string& name, const Pixels& pixels) {
-  for (const bench::PaperModel& model : bench::nine_models()) {
+  for (const bench::Model& model : bench::nine_models()) {
     if (model.name != name) continue;
     const bench::Network net = model.make();
     return nine::laid_out(net.parameters, net.function,

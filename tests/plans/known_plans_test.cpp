@@ -17,10 +17,10 @@ namespace tn = tensor;
 
 namespace {
 
-const bench::PaperModel& model_called(const std::string& name) {
-  static const std::vector<bench::PaperModel> models = bench::nine_models();
+const bench::Model& model_called(const std::string& name) {
+  static const std::vector<bench::Model> models = bench::nine_models();
   return *std::find_if(models.begin(), models.end(),
-                       [&](const bench::PaperModel& m) { return m.name == name; });
+                       [&](const bench::Model& m) { return m.name == name; });
 }
 
 // Pictures as DETR resizes them, and batches, in random order.

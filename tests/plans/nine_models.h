@@ -71,7 +71,7 @@ inline tn::LaidOutGraph laid_out(models::Program& program,
 }
 
 /// One of them for images [N, 3, H, W].
-inline tn::LaidOutGraph laid_out(const bench::PaperModel& model, const tn::Shape& pixels,
+inline tn::LaidOutGraph laid_out(const bench::Model& model, const tn::Shape& pixels,
                                  const tn::Precision& precision) {
   const bench::Network net = model.make();
   return laid_out(net.parameters, net.function, {{pixels, tn::f32}}, precision);
@@ -80,7 +80,7 @@ inline tn::LaidOutGraph laid_out(const bench::PaperModel& model, const tn::Shape
 inline std::map<std::string, std::function<tn::LaidOutGraph()>> nine_models(
     const tn::Precision& precision = {}, std::int64_t batch = 1) {
   std::map<std::string, std::function<tn::LaidOutGraph()>> all;
-  for (const bench::PaperModel& model : bench::nine_models())
+  for (const bench::Model& model : bench::nine_models())
     all[model.name] = [=] {
       return laid_out(model, {batch, 3, model.image.height, model.image.width}, precision);
     };

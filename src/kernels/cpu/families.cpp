@@ -17,7 +17,7 @@ std::span<const Family> cpu_families() {
 #ifdef TENSOR_WITH_ONEDNN
       kGemm,      kConv,
 #endif
-      kDepthwise, kTileProduct, kProduct, kEightBits, kAttention,
+      kDepthwise, kTileProduct, kProduct, kEightBits, kAttention, kFolds,
       kRow,       kPointwise,   kImage,   kCopy,      kReference,
   };
   return table;

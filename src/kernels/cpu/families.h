@@ -13,6 +13,7 @@ extern const Family kEightBits;    // products of rows and weights in eight bits
 extern const Family kTileProduct;  // on processors with tile instructions only
 extern const Family kAttention;
 extern const Family kRow;
+extern const Family kFolds;
 extern const Family kPointwise;
 extern const Family kImage;
 extern const Family kCopy;

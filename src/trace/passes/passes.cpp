@@ -3,6 +3,7 @@
 #include "src/trace/passes/cast.h"
 #include "src/trace/passes/cast_images.h"
 #include "src/trace/passes/clean.h"
+#include "src/trace/passes/early_convs.h"
 #include "src/trace/passes/fold_scale.h"
 #include "src/trace/passes/pixel_products.h"
 #include "src/trace/passes/round_rows.h"
@@ -20,6 +21,7 @@ std::vector<Pass> passes_for(const Precision& precision,
                               {"trim", trim},
                               {"simplify", simplify},
                               {"fold_scale", fold_scale},
+                              {"early_convs", early_convs},
                               {"transposed_convs", transposed_convs},
                               {"pixel_products", pixel_products}};
   if (precision.tf32) passes.push_back({"round", round_products});

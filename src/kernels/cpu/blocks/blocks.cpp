@@ -33,6 +33,33 @@ std::optional<BlockShape> accept(const Graph& graph, const Group& group, bool ha
   return shape && shape->has_rows == has_rows ? shape : std::nullopt;
 }
 
+// How many nanoseconds one thread takes to find the elements of rows that lie far apart in memory,
+// a few side by side: each time that is a line of the cache which nothing brings nearer ahead.
+double stray_ns(const Isolated& alone, const BlockShape& shape, const Machine& machine) {
+  constexpr double kShortRun = 256, kNear = 3, kFar = 100;  // bytes; nanoseconds
+  const Graph& graph = alone.laid.graph;
+  double ns = 0;
+  for (const ValueId id : alone.group.reads) {
+    if (!(squeezed(graph.type(id).shape) == shape.extents)) continue;
+    const Strides strides =
+        squeezed_strides(alone.laid.layouts[static_cast<std::size_t>(id)], graph.type(id).shape);
+    std::int64_t run = 1;
+    bool is_same = true;  // one number for the row
+    for (const auto axis : shape.columns) {
+      const std::int64_t stride = strides[static_cast<int>(axis)];
+      is_same &= stride == 0;
+      if (stride == 1) run = shape.extents[static_cast<int>(axis)];
+    }
+    if (is_same) continue;
+    const auto size = static_cast<double>(item_size(graph.type(id).dtype));
+    if (run == shape.column_count() || static_cast<double>(run) * size >= kShortRun) continue;
+    const auto elements = static_cast<double>(num_elements(shape.extents));
+    const bool is_near = elements * size <= machine.near_cache_bytes;
+    ns += elements / static_cast<double>(run) * (is_near ? kNear : kFar);
+  }
+  return ns;
+}
+
 template <bool has_rows>
 std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
   const Graph& graph = alone.laid.graph;
@@ -50,12 +77,13 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
     hard += count * code.series;
   }
   const double bytes = work_of(graph, group).bytes;
+  const double stray = has_rows ? stray_ns(alone, *shape, machine) : 0;
   return implementation(
       alone, machine,
       [=](const Machine& m) {
         const double compute = simple / m.simple_gops + hard / m.special_gops;
         const double rate = bytes > m.cache_bytes ? m.memory_gbps : m.cache_gbps;
-        return m.dispatch_us + (compute + bytes / rate) / 1e3;
+        return m.dispatch_us + (compute + bytes / rate + stray / m.threads) / 1e3;
       },
       [=](const Isolated& one, const Machine& m) {
         return std::make_unique<BlockKernel>(one.laid, one.group, *shape, m.threads);

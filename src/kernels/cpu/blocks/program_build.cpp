@@ -106,8 +106,9 @@ class BlockProgramBuilder {
     row_axes_ = rank - shape_.columns.rank();
   }
 
-  // Without reductions a row is what every operand can walk through as one, if it is long enough;
-  // otherwise everything is one row.
+  // Without reductions a row is what every operand can walk through as one, or what is longer, if
+  // the others are the same in all rows: numbers of groups of channels. Where that is too short,
+  // everything is one row.
   void find_columns() {
     const int rank = extents_.rank();
     std::vector<Strides> all;
@@ -125,7 +126,18 @@ class BlockProgramBuilder {
       columns *= extents_[axis];
       row_axes_ = axis;
     }
-    if (columns < kShortestRow) row_axes_ = 0;
+    while (columns < kShortestRow && row_axes_ > 0) columns *= extents_[--row_axes_];
+    const bool fits = std::all_of(all.begin(), all.end(), [&](const Strides& strides) {
+      return all_zero(strides, 0, row_axes_) || is_run(strides, row_axes_);
+    });
+    if (!fits) row_axes_ = 0;
+  }
+
+  // Whether the axes from there on are as one.
+  bool is_run(const Strides& strides, int begin) const {
+    for (int axis = begin; axis + 1 < extents_.rank(); ++axis)
+      if (strides[axis] != strides[axis + 1] * extents_[axis + 1]) return false;
+    return true;
   }
 
   // Over the ordered axes.

@@ -66,6 +66,33 @@ void fold(float* to, const void* const* lines, const float* weights, std::int64_
   store_part(to + i, result, count - i);
 }
 
+void squares(float* to, const void* const* lines, const float* sums, std::int64_t line_count,
+             std::int64_t count) {
+  constexpr int kStreams = 4;
+  const float part = 1.f / static_cast<float>(line_count);
+  const auto add = [](Floats& result, Floats x, Floats mean) {
+    const Floats far = x - mean;
+    result = result + far * far;
+  };
+  std::int64_t i = 0;
+  for (; i + kStreams * kLanes <= count; i += kStreams * kLanes) {
+    Floats result[kStreams] = {}, mean[kStreams];
+    unroll<kStreams>([&](int s) { mean[s] = load(sums + i + s * kLanes) * part; });
+    for (std::int64_t k = 0; k < line_count; ++k)
+      unroll<kStreams>(
+          [&](int s) { add(result[s], Single::read(lines[k], i + s * kLanes), mean[s]); });
+    unroll<kStreams>([&](int s) { store(to + i + s * kLanes, result[s]); });
+  }
+  for (; i < count; i += kLanes) {
+    const std::int64_t left = count - i < kLanes ? count - i : kLanes;
+    const Floats mean = load_part(sums + i, left) * part;
+    Floats result = {};
+    for (std::int64_t k = 0; k < line_count; ++k)
+      add(result, Single::read_part(lines[k], i, left), mean);
+    store_part(to + i, result, left);
+  }
+}
+
 }  // namespace
 
 void fill_lines(Table& table) {
@@ -76,6 +103,7 @@ void fill_lines(Table& table) {
   set(Storage::f16, fold<Sum, Short<float_of_half>>, fold<Largest, Short<float_of_half>>);
   set(Storage::bf16, fold<Sum, Short<widen_brain>>, fold<Largest, Short<widen_brain>>);
   set(Storage::f32, fold<Sum, Single>, fold<Largest, Single>);
+  table.squares = squares;
 }
 
 }  // namespace tensor::simd::TENSOR_SIMD_ISA

@@ -133,6 +133,10 @@ struct Table {
   using Fold = void (*)(float* to, const void* const* lines, const float* weights,
                         std::int64_t line_count, std::int64_t count);
   Fold weighted_sum[kStorages], largest[kStorages];
+  /// to[i] is the sum of the squares of lines[k][i] less their mean, of which sums[i] is the sum.
+  /// Lines of f32.
+  void (*squares)(float* to, const void* const* lines, const float* sums, std::int64_t line_count,
+                  std::int64_t count);
 
   void (*depthwise)(const DepthwiseRow& row);
   /// Rows of `columns` floats to other places.
