@@ -89,7 +89,10 @@ void squares(float* to, const void* const* lines, const float* sums, std::int64_
     Floats result = {};
     for (std::int64_t k = 0; k < line_count; ++k)
       add(result, Single::read_part(lines[k], i, left), mean);
-    store_part(to + i, result, left);
+    if (left < kLanes)
+      store_part(to + i, result, left);
+    else
+      store(to + i, result);
   }
 }
 
