@@ -6,7 +6,7 @@ namespace {
 
 void add_models(const bench::Options& options) {
   for (const bench::Case& c : bench::cases(bench::all_models(), options.batch)) {
-    for (const tensor::DType dtype : {tensor::f32, tensor::bf16, tensor::f16})
+    for (const tensor::DType dtype : {tensor::f32, tensor::bf16, tensor::f16, tensor::i8})
       if ((dtype != tensor::f16 || options.device.is_cuda()) &&
           (dtype != tensor::f32 || !options.narrow_residuals))
         bench::add(c, dtype, false, options);
