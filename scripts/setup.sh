@@ -28,6 +28,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     as_root=(sudo)
   fi
   echo "Installing ${missing[*]}"
+  [[ ${missing[*]} != *:arm64* ]] || "${as_root[@]}" dpkg --add-architecture arm64
   "${as_root[@]}" apt-get update -q >/dev/null
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${missing[@]}" >/dev/null
 fi

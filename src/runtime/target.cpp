@@ -85,11 +85,17 @@ Target cuda_target(const cuda::Machine& machine) {
   return target;
 }
 
+std::string processor_of(const char* cpuinfo) {
+  const std::string name = proc_text(cpuinfo, "model name");
+  if (!name.empty()) return name;
+  const std::string part = proc_text(cpuinfo, "CPU part");
+  return part.empty() ? "cpu" : "cpu " + proc_text(cpuinfo, "CPU implementer") + " part " + part;
+}
+
 Target cpu_target(const cpu::Machine& machine, int spin_us) {
   Target target;
   target.name = std::to_string(machine.threads) + " threads";
-  const std::string processor = proc_text("/proc/cpuinfo", "model name");
-  target.tuned_as = (processor.empty() ? "cpu" : processor) + ", " + target.name;
+  target.tuned_as = processor_of("/proc/cpuinfo") + ", " + target.name;
   target.multiplies_bf16 = machine.has_bf16;
   const auto families = std::make_shared<cpu::Families>(cpu::cpu_families(), machine);
   target.offers = families;

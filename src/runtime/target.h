@@ -59,6 +59,9 @@ struct Target {
   CostFn cost() const;
 };
 
+/// The processor's name in a file like /proc/cpuinfo; where Linux knows none (AArch64), who made it
+/// and which part it is, so that logs of unlike machines do not mix.
+std::string processor_of(const char* cpuinfo);
 Target cpu_target(const cpu::Machine& machine, int spin_us = -1);
 /// A GPU of which this is known; the driver is first called when a program is built.
 Target cuda_target(const cuda::DeviceInfo& info);

@@ -44,7 +44,7 @@ std::string_view most_wanted() {
 }
 
 std::vector<const Table*> usable_tables() {
-  const std::string_view most = most_wanted();
+  [[maybe_unused]] const std::string_view most = most_wanted();  // other processors have one
   std::vector<const Table*> found;
 #ifdef TENSOR_SIMD_X86
   // x86-64-v4 and x86-64-v3; see the flags in src/CMakeLists.txt.
@@ -115,7 +115,7 @@ bool has_byte_tiles() {
 }
 
 bool has_byte_dots() {
-  const std::string_view most = most_wanted();
+  [[maybe_unused]] const std::string_view most = most_wanted();  // other processors have one
   if (!table().multiply_byte_dots || (!most.empty() && most != "avx512_bf16")) return false;
   return table().lanes == 16 ? features().wide_dots : features().dots;
 }
