@@ -246,17 +246,35 @@ TEST(GemmBytesOnGpu, TilesAreRight) {
   emulator::expect_on_device(large, by_tiles(kByteTiles[3]));
 }
 
-TEST(GemmBytesOnGpu, HopperIsRight) {
+constexpr std::int64_t kTokensOnGpu[] = {1, 65, 197, 3000};
+
+GroupCase case_on_gpu(Generator& random, std::int64_t tokens, After after) {
+  return bytes_case(random, {}, tokens, 1544, 784, after);
+}
+
+// Each a case of its own, so that several processes can share them out: each compiles kernels.
+class GemmBytesSm90OnGpu : public ::testing::TestWithParam<GemmSchedule> {};
+
+TEST_P(GemmBytesSm90OnGpu, IsRight) {
   if (const std::string why = emulator::no_device(90, true); !why.empty()) GTEST_SKIP() << why;
   Generator random(12);
   for (const After after : kAfter)
-    for (const std::int64_t tokens : {1, 65, 197, 3000}) {
-      GroupCase group = bytes_case(random, {}, tokens, 1544, 784, after);
+    for (const std::int64_t tokens : kTokensOnGpu) {
+      GroupCase group = case_on_gpu(random, tokens, after);
       SCOPED_TRACE(std::to_string(tokens) + " tokens");
-      for (const GemmSchedule& s : byte_schedules()) {
-        SCOPED_TRACE(s.name(128));
-        if (fault(s, group).empty()) emulator::expect_on_device(group, by(s));
-      }
+      if (fault(GetParam(), group).empty()) emulator::expect_on_device(group, by(GetParam()));
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, GemmBytesSm90OnGpu, ::testing::ValuesIn(byte_schedules()),
+                         [](const auto& schedule) { return schedule.param.name(128); });
+
+TEST(GemmBytesOnGpu, WhatHopperChoosesIsRight) {
+  if (const std::string why = emulator::no_device(90, true); !why.empty()) GTEST_SKIP() << why;
+  Generator random(12);
+  for (const After after : kAfter)
+    for (const std::int64_t tokens : kTokensOnGpu) {
+      GroupCase group = case_on_gpu(random, tokens, after);
       emulator::expect_on_device(group, kGemmSm90);
     }
   GroupCase large = large_sums(8192);
