@@ -47,7 +47,7 @@ inline Floats load_part(const float* p, std::int64_t count) {
   return v;
 #endif
 }
-// Fewer than kLanes. By halves: on some processors AVX2's stores by mask take 40 clocks.
+// It stores fewer than kLanes. By halves: on some processors AVX2's stores by mask take 40 clocks.
 inline void store_part(float* p, Floats v, std::int64_t count) {
 #if defined(__AVX512F__)
   _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << count) - 1), (__m512)v);
