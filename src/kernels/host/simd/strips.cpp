@@ -9,15 +9,18 @@ namespace {
 
 constexpr std::int64_t kStrip = 16;  // columns
 constexpr int kStripVectors = 16 / kLanes;
-// The sums fill the register file but for what is multiplied: two vectors a row and 6 or 12 rows,
-// or, of narrow vectors, four and 3. Fewer vectors have more rows.
+// The sums fill the register file but for what is multiplied: of 32 registers three vectors a row
+// and 8 rows or four and 6, which take the fewest loads; of 16 two and 6, or, of narrow vectors,
+// four and 3. Fewer vectors have more rows.
 constexpr int kSums = kLanes == 16 ? 24 : 12, kMostRows = 12;
-constexpr int kMostVectors = kLanes == 4 ? 4 : 2, kOneRowVectors = 8;
+constexpr int kMostVectors = kLanes == 8 ? 2 : 4, kOneRowVectors = 8;
 constexpr int rows_of(int vectors) {
   return kSums / vectors < kMostRows ? kSums / vectors : kMostRows;
 }
 
 constexpr std::int64_t kAhead = 2;  // tiles
+// The strips may have left the first-level cache, most of all where another thread shares it.
+constexpr std::int64_t kNearWords = 8 * kStrip;
 
 // Some rows by vectors of columns, of which the last has so many; pointers to the first of them.
 struct Tile {
@@ -52,18 +55,24 @@ template <class Words, int rows, int vectors>
   if (p.goes_on) add(tile.to, p.to_row);
   const float *a = tile.a, *b = tile.b;
   const std::int64_t a_row = p.a_row_bytes / 4, strip_words = p.strip_words;
-  for (std::int64_t k = p.depth; k > 0; --k, ++a, b += kStrip) {
+  const auto step = [&](std::int64_t k) TENSOR_INLINED {
     Floats right[vectors];
     unroll<vectors>([&](int v) TENSOR_INLINED {
-      right[v] = load(b + v / kStripVectors * strip_words + v % kStripVectors * kLanes);
+      const float* const at =
+          b + k * kStrip + v / kStripVectors * strip_words + v % kStripVectors * kLanes;
+      right[v] = load(at);
+      if (v % kStripVectors == 0) __builtin_prefetch(at + kNearWords);
     });
     unroll<rows>([&](int r) TENSOR_INLINED {
-      const auto left = load_as<std::int32_t>(a + r * a_row);
+      const auto left = load_as<std::int32_t>(a + r * a_row + k);
       unroll<vectors>([&](int v) TENSOR_INLINED {
         sums[r * vectors + v] = Words::add(sums[r * vectors + v], left, right[v]);
       });
     });
-  }
+  };
+  // Two at a time: a thread that shares its core gets half of the instructions that it decodes.
+  std::int64_t k = p.depth;
+  for (; k > 0; --k, ++a, b += kStrip) step(0);
   if (p.is_positive)
     each([&](int i, int, int) TENSOR_INLINED { sums[i] = at_least(sums[i], Floats{}); });
   float* const to = tile.to;
@@ -138,6 +147,18 @@ struct Widths {
   static constexpr Run of[] = {multiply_columns<Words, (fewer < kMostVectors ? fewer : 0) + 1>...};
 };
 
+// How wide the next tiles of so many vectors of columns are, and how many there are of that width:
+// none should be narrow. Threes, but for a rest of ones or twos, which makes fours.
+struct Width {
+  std::int64_t vectors, neighbours;
+};
+constexpr Width width_of(std::int64_t left) {
+  const std::int64_t most = left < kMostVectors ? left : kMostVectors;
+  if (kLanes != 16 || left <= 4) return {most, left / most};
+  if (left == 5 || left % 3 == 0) return {3, left / 3};
+  return {4, left % 3};
+}
+
 template <class Words>
 void multiply(const StripProduct& p) {
   const auto at = [&](std::int64_t column, std::int64_t last) {
@@ -146,23 +167,23 @@ void multiply(const StripProduct& p) {
                 p.first ? p.first + column : nullptr,
                 p.add ? p.add + column : nullptr,
                 p.to + column,
-                last < kLanes ? last : kLanes};
+                last};
   };
-  constexpr std::int64_t kWide = kMostVectors * kLanes;
   std::int64_t column = 0;
   if (p.rows == 1) {  // fills the registers with more columns
     constexpr std::int64_t kWidest = kOneRowVectors * kLanes;
     const std::int64_t widest = p.columns / kWidest;
     if (widest > 0) multiply_columns<Words, kOneRowVectors>(p, at(0, kLanes), widest);
     column = widest * kWidest;
-  } else if (p.is_by_rows && p.columns >= kWide) {
-    multiply_columns<Words, kMostVectors>(p, at(0, kLanes), p.columns / kWide);
-    column = p.columns / kWide * kWide;
   }
-  for (std::int64_t vectors; column < p.columns; column += vectors * kLanes) {
-    const std::int64_t left = p.columns - column, all = (left + kLanes - 1) / kLanes;
-    vectors = all < kMostVectors ? all : kMostVectors;
-    Widths<Words, 0, 1, 2, 3>::of[vectors - 1](p, at(column, left - (vectors - 1) * kLanes), 1);
+  while (column < p.columns) {
+    const std::int64_t left = p.columns - column;
+    const auto [vectors, most] = width_of((left + kLanes - 1) / kLanes);
+    const std::int64_t whole = left / (vectors * kLanes);
+    const std::int64_t neighbours = !p.is_by_rows || whole == 0 ? 1 : whole < most ? whole : most;
+    const std::int64_t last = whole > 0 ? kLanes : left - (vectors - 1) * kLanes;
+    Widths<Words, 0, 1, 2, 3>::of[vectors - 1](p, at(column, last), neighbours);
+    column += neighbours * vectors * kLanes;
   }
 }
 
