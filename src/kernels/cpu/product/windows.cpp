@@ -16,6 +16,10 @@ class WindowRows : public ProductRows {
   WindowRows(const Layout& image, const Node& node, Pair kernel, std::int64_t channels,
              const Numbers& numbers, WindowOrder order)
       : numbers_(numbers),
+        size_(numbers.stored_bytes()),
+        gather_(size_ == 4   ? simd::table().gather
+                : size_ == 2 ? simd::table().gather_halves
+                             : simd::table().gather_bytes),
         images_(image.shape[0]),
         channels_(channels),
         height_(image.shape[2]),
@@ -118,18 +122,19 @@ class WindowRows : public ProductRows {
 
   // How many windows from the first of `xs` on can be copied by vectors, which read too much.
   std::int64_t quick_windows(const Place& at, const Range& xs, std::int64_t y) const {
-    if (!numbers_.are_same() || numbers_.stored_bytes() != sizeof(float)) return 0;
+    if (!numbers_.are_same()) return 0;
     if (y < inside_y_.begin || y >= inside_y_.end || xs.begin < inside_x_.begin) return 0;
-    const std::int64_t room = reach_ - offset_of(at) - last_ - run_length() - kGatherSlack / 4;
+    const std::int64_t room = reach_ - offset_of(at) - last_ - run_length() - kGatherSlack / size_;
     if (room < 0) return 0;
     return std::min(std::min(xs.end, inside_x_.end) - xs.begin, room / (step_.w * pixel_) + 1);
   }
 
   void gather_windows(const std::byte* from, const Place& at, std::int64_t count,
                       const Range& depth, std::byte* to, std::int64_t pitch) const {
-    const std::int64_t to_row = pitch / std::int64_t{sizeof(float)};
+    const std::int64_t to_row = pitch / size_;
     // Pixels that are neighbours in each channel are transposed.
-    if (kernel_.h == 1 && kernel_.w == 1 && pixel_ == 1 && step_.w == 1 && run_length() == 1) {
+    if (size_ == 4 && kernel_.h == 1 && kernel_.w == 1 && pixel_ == 1 && step_.w == 1 &&
+        run_length() == 1) {
       simd::table().pack_columns(
           reinterpret_cast<float*>(to), to_row,
           reinterpret_cast<const float*>(from) + offset_of(at) + depth.begin * channel_, channel_,
@@ -144,10 +149,10 @@ class WindowRows : public ProductRows {
       const std::int64_t run = begin / run_length(), skipped = begin % run_length();
       runs.count = skipped == 0 ? std::max((depth.end - begin) / run_length(), std::int64_t{1}) : 1;
       runs.length = std::min(run_length() - skipped, depth.end - begin);
-      runs.from = reinterpret_cast<const float*>(from) + offset_of(at) + skipped;
+      runs.from = from + size_ * (offset_of(at) + skipped);
       runs.offsets = &offsets_[at_run(run)];
-      runs.to = reinterpret_cast<float*>(to) + begin - depth.begin;
-      simd::table().gather(runs);
+      runs.to = to + size_ * (begin - depth.begin);
+      gather_(runs);
     }
   }
 
@@ -183,6 +188,8 @@ class WindowRows : public ProductRows {
   static std::size_t at_run(std::int64_t run) { return static_cast<std::size_t>(run); }
 
   Numbers numbers_;
+  std::int64_t size_;  // of a number as it is stored, in bytes
+  simd::Table::Gather gather_;
   std::int64_t images_, channels_, height_, width_;
   Pair kernel_, out_, step_, padding_, dilation_;
   std::int64_t image_, channel_, line_, pixel_;  // strides

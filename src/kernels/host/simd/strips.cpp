@@ -188,20 +188,24 @@ void multiply(const StripProduct& p) {
 }
 
 // Each run with whole vectors, of which the next one overwrites what is too much.
+// `Short` has as many numbers as there are lanes.
+template <class Short, class Number>
 void gather(const Runs& runs) {
-  const float* from = runs.from;
-  float* to = runs.to;
+  constexpr auto kLong = static_cast<std::int64_t>(sizeof(Floats) / sizeof(Number));
+  const auto* from = static_cast<const Number*>(runs.from);
+  auto* to = static_cast<Number*>(runs.to);
   const std::int64_t length = runs.length;
   for (std::int64_t row = 0; row < runs.rows; ++row, from += runs.from_row, to += runs.to_row) {
-    float* at = to;
+    Number* at = to;
     if (length <= kLanes) {
       for (std::int64_t run = 0; run < runs.count; ++run, at += length)
-        store(at, load(from + runs.offsets[run]));
+        store_as(at, load_as<Short>(from + runs.offsets[run]));
       continue;
     }
     for (std::int64_t run = 0; run < runs.count; ++run, at += length) {
-      const float* numbers = from + runs.offsets[run];
-      for (std::int64_t i = 0; i < length; i += kLanes) store(at + i, load(numbers + i));
+      const Number* numbers = from + runs.offsets[run];
+      for (std::int64_t i = 0; i < length; i += kLong)
+        store_as(at + i, load_as<Floats>(numbers + i));
     }
   }
 }
@@ -213,7 +217,9 @@ void fill_strips(Table& table) {
 #if defined(__AVX512BF16__)
   table.multiply_pairs = multiply<Pairs>;
 #endif
-  table.gather = gather;
+  table.gather = gather<Floats, float>;
+  table.gather_halves = gather<Halves, std::uint16_t>;
+  table.gather_bytes = gather<Bytes, std::uint8_t>;
 }
 
 }  // namespace tensor::simd::TENSOR_SIMD_ISA

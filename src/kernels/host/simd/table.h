@@ -70,14 +70,14 @@ struct StripProduct {
   std::int64_t next_lines = 0;  // in every 16 words of the depth of a pair of strips
 };
 
-/// Rows of runs of floats that are side by side. Up to a vector behind each run is read, and behind
-/// each row written.
+/// Rows of runs of numbers that are side by side, of 4, 2 or 1 bytes. Up to a vector behind each
+/// run is read, and behind each row written.
 struct Runs {
-  const float* from = nullptr;  // of the first row
+  const void* from = nullptr;  // of the first row
   std::int64_t from_row = 0;
   const std::int64_t* offsets = nullptr;  // of the runs, from there
   std::int64_t count = 0, length = 0, rows = 0;
-  float* to = nullptr;
+  void* to = nullptr;
   std::int64_t to_row = 0;
 };
 
@@ -172,7 +172,8 @@ struct Table {
   MultiplyBytes multiply_byte_dots;   // nullptr, or only where has_byte_dots()
   MultiplyBytes multiply_byte_tiles;  // likewise has_byte_tiles(): at most 32 rows, with zeros
                                       // behind them up to whole 16 words
-  void (*gather)(const Runs& runs);
+  using Gather = void (*)(const Runs& runs);
+  Gather gather, gather_halves, gather_bytes;  // numbers of 4, 2 and 1 bytes
   /// Rows of `depth` words as the columns of a panel, the rest of which becomes 0.
   void (*pack_columns)(float* panel, std::int64_t width, const float* rows, std::int64_t row_stride,
                        std::int64_t count, std::int64_t depth);

@@ -30,6 +30,10 @@ inline V load_as(const T* p) {
   std::memcpy(&v, p, sizeof v);
   return v;
 }
+template <class V, class T>
+inline void store_as(T* p, V v) {
+  std::memcpy(p, &v, sizeof v);
+}
 typedef float LooseFloats __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
 inline Floats load(const float* p) { return *reinterpret_cast<const LooseFloats*>(p); }
 inline void store(float* p, Floats v) { *reinterpret_cast<LooseFloats*>(p) = v; }
