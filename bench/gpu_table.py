@@ -44,7 +44,7 @@ def with_rows(kind, run, rows):
 
 def runs(kind):
     """The last run; of whole models and of searches all, oldest first, each with those of its rows that no later one has."""
-    if kind not in ("models", "compiled", "tuned", "search"):
+    if kind not in ("models", "others", "compiled", "tuned", "search"):
         return newest(kind)
     seen, kept = set(), []
     for file in sorted(RESULTS.glob(f"*-{kind}.json"), reverse=True):
@@ -361,7 +361,31 @@ def of_the_gpu():
     heads = ["model", "images", "tensor", "narrow residuals", "PyTorch", "PyTorch ÷ tensor", "torch.compile ÷ tensor", "floor",
              "kernels", "GPU MB"]
     about = f"{run['gpu']['name']}, torch {run['versions']['torch']}. Milliseconds in float16. {clocks(run)}"
-    return paragraph(about) + "\n" + table(heads, rows) + "\n" + kernel_lines()
+    return paragraph(about) + "\n" + table(heads, rows) + "\n" + of_the_others() + "\n" + kernel_lines()
+
+
+def of_the_others():
+    """The models beside the paper's, with one image and with several; what PyTorch runs without a graph is not in the mean."""
+    found = newest_rows("others")
+    batches = sorted({batch for _, batch, _ in found})
+    rows, ratios = [], {batch: [] for batch in batches}
+    for model in dict.fromkeys(model for model, _, _ in found):
+        cells = [model]
+        for batch in batches:
+            row = found.get((model, batch, "f16"))
+            if not row or "torch_graph_ms" not in row:
+                cells += ["–", "–"]
+                continue
+            ratio = row["torch_graph_ms"] / row["tensor_ms"]
+            if row.get("torch_graph_is_eager"):
+                cells += [f"{row['tensor_ms']:.3f}", f"({ratio:.2f})"]
+            else:
+                ratios[batch].append(ratio)
+                cells += [f"{row['tensor_ms']:.3f}", f"**{ratio:.2f}**"]
+        rows.append(cells)
+    rows.append(["**geometric mean**", *(cell for batch in batches for cell in ("", f"**{mean(ratios[batch]):.2f}**"))])
+    heads = [f"{what} {batch}" for batch in batches for what in ("tensor, images:", "PyTorch ÷ tensor,")]
+    return table(["other models", *heads], rows)
 
 
 def kind_of(kernel):
@@ -394,12 +418,15 @@ def of_tuning():
             plan = shipped.get(key)
             rows.append(["H200", *tuning_row(row), f"{PAPER_SECONDS[row['model']]:,}" if row["model"] in PAPER_SECONDS else "–",
                          f"{plan['before_ms'] / plan['after_ms']:.3f}" if plan else "–"])
+    gains = [float(row[5].strip("*")) for row in rows]
+    said = mean_sentence("Geometric mean of the gains", gains)
     for file in sorted((RESULTS.parent / "cpu").glob("*-tuned.json"))[-1:]:
         run = json.loads(file.read_text())
-        rows += [[run["machine"].get("label", run["machine"]["cpu"]), *tuning_row(row), "–", "–"] for row in run["results"]]
-    gains = [float(row[5].strip("*")) for row in rows if row[0] == "H200"]
+        told = [row["before_ms"] / row["after_ms"] for row in run["results"]]
+        said = (f"{said.rstrip()} On a CPU ({run['machine'].get('label', run['machine']['cpu'])}) {len(told)} models gained "
+                f"{min(told):.3f} to {max(told):.3f}.\n")
     return table(["device", "model", "type", "level 0 ms", "tuned ms", "gain", "schedules", "s", "the paper's s",
-                  "level 0 ÷ shipped"], rows, 3) + mean_sentence("Geometric mean of the gains on the H200", gains)
+                  "level 0 ÷ shipped"], rows, 3) + said
 
 
 def tuning_row(row):
