@@ -46,8 +46,29 @@ struct Prepared {
   }
 };
 
-std::int64_t free_bytes(const tensor::Device& device) {
-  return device.is_cuda() ? tensor::cuda::Device::get(device.index()).free_bytes() : 0;
+/// Of all GPUs that are used.
+std::int64_t free_bytes(const Options& options) {
+  std::int64_t bytes = 0;
+  for (const tensor::Device& device : options.devices)
+    if (device.is_cuda()) bytes += tensor::cuda::Device::get(device.index()).free_bytes();
+  return bytes;
+}
+
+/// "cuda-x2" of two.
+std::string place_of(const Options& options) {
+  const std::string kind = options.device.is_cuda() ? "cuda" : "cpu";
+  const std::size_t count = options.devices.size();
+  return count > 1 ? kind + "-x" + std::to_string(count) : kind;
+}
+
+/// Of "cuda:0,cuda:1".
+void set_devices(Options& options, const std::string& text) {
+  options.devices.clear();
+  for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+    end = text.find(',', begin);
+    options.devices.emplace_back(std::string_view(text).substr(begin, end - begin));
+  }
+  options.device = options.devices.front();
 }
 
 /// The largest error of a group, in parts of what rounding explains; UserError if it is more.
@@ -65,22 +86,25 @@ double verified(const std::string& name, const Prepared& p) {
 
 Prepared prepare(const Case& c, tensor::DType dtype, bool eager, const Options& options) {
   Prepared result{.work = c.make(dtype), .executable = {}, .outputs = {}};
-  const std::int64_t free = free_bytes(options.device);
+  const std::int64_t free = free_bytes(options);
+  const bool is_one = options.devices.size() <= 1;
   if (!eager) {
     const Clock::time_point begin = Clock::now();
-    result.executable = tensor::compile(result.work.function, result.work.inputs,
-                                        {.device = options.device,
-                                         .dtype = dtype,
-                                         .threads = options.threads,
-                                         .narrow_residuals = options.narrow_residuals,
-                                         .names = result.work.weights});
+    result.executable =
+        tensor::compile(result.work.function, result.work.inputs,
+                        {.device = is_one ? options.device : tensor::Device(),
+                         .devices = is_one ? std::vector<tensor::Device>() : options.devices,
+                         .dtype = dtype,
+                         .threads = options.threads,
+                         .narrow_residuals = options.narrow_residuals,
+                         .names = result.work.weights});
     result.compile_seconds = seconds_since(begin);
     for (const tensor::TensorType& type : result.executable->output_types())
       result.outputs.push_back(tensor::empty(type.shape, type.dtype));
     result();
   }
   result();
-  result.gpu_bytes = free - free_bytes(options.device);
+  result.gpu_bytes = free - free_bytes(options);
   if (options.verify && result.executable) result.error = verified(c.name, result);
   if (options.report && result.executable) result.executable->report(std::cerr, result.work.inputs);
   return result;
@@ -119,7 +143,7 @@ constexpr const char* kHelp =
     "--verify     compares every group of compiled functions with the eager operators first\n"
     "--report     prints where the time of compiled functions goes (docs/report.md)\n"
     "--eager      models on the reference operators, too\n"
-    "--device=D   cpu, cuda or cuda:1 (cpu)\n"
+    "--device=D   cpu, cuda or cuda:1 (cpu), or cuda:0,cuda:1, which divide the batch\n"
     "--narrow-residuals   models in bf16 and f16 store the residual stream so, too\n"
     "and the options of Google Benchmark, which --help lists.\n\n";
 
@@ -139,7 +163,7 @@ Options parse(int& argc, char** argv) {
       {"--verify", [&](auto&) { options.verify = true; }},
       {"--report", [&](auto&) { options.report = true; }},
       {"--eager", [&](auto&) { options.eager = true; }},
-      {"--device=", [&](auto& text) { options.device = text; }},
+      {"--device=", [&](auto& text) { set_devices(options, text); }},
       {"--narrow-residuals", [&](auto&) { options.narrow_residuals = true; }}};
   const std::vector<std::string> others = take_options(argc, argv, known, kHelp);
   if (!others.empty()) tensor::fail(argv[0], "got ", others[0], ", need options\n", kHelp);
@@ -151,7 +175,7 @@ Options parse(int& argc, char** argv) {
 
 void add(const Case& c, tensor::DType dtype, bool eager, const Options& options) {
   tensor::TextWriter name;
-  name << c.name << (options.device.is_cuda() ? "/cuda/" : "/cpu/") << dtype;
+  name << c.name << "/" << place_of(options) << "/" << dtype;
   if (c.batch > 0) name << "/b" << c.batch;
   name << (eager ? "/eager" : options.narrow_residuals ? "/narrow-residuals" : "/compiled");
   // Google Benchmark calls this several times, with more iterations each time, and then the next

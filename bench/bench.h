@@ -32,14 +32,16 @@ struct Options {
   bool eager = false;  // time the eager run of the models, too
   bool verify = false, report = false;
   tensor::Device device = {};
-  bool narrow_residuals = false;  // of models in bf16 and f16
+  std::vector<tensor::Device> devices = {};  // several, of which `device` is the first
+  bool narrow_residuals = false;             // of models in bf16 and f16
 };
 
 /// Takes what --help lists out of the arguments, Google Benchmark its own; UserError for others.
 Options parse(int& argc, char** argv);
 
 /// Adds "NAME/cpu/TYPE/compiled", or ".../narrow-residuals", or ".../eager" for the call outside of
-/// compile(). On "cuda" the time is the GPU's, without copies to and from it. With `verify` every
+/// compile(). On "cuda" the time is the GPU's, without copies to and from it; of
+/// several, named "NAME/cuda-x2/TYPE/...", of the slowest. With `verify` every
 /// group is compared with the eager operators first; UserError, while it runs, if one is wrong.
 /// With `report` standard error has the executable's report (docs/report.md).
 void add(const Case& c, tensor::DType dtype, bool eager, const Options& options);

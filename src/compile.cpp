@@ -169,9 +169,12 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
 
 Executable compile(const detail::TracedFunction& traced, const std::vector<TensorType>& inputs,
                    const CompileOptions& options) {
-  return detail::compile(traced.function, inputs, options,
-                         detail::target_of(options.device, options.threads,
-                                           options.sharing.has_value(), options.spin_us));
+  const bool is_shared = options.sharing.has_value();
+  if (!options.devices.empty())
+    return Executable(detail::compile_for_devices(traced.function, inputs, options, is_shared));
+  return detail::compile(
+      traced.function, inputs, options,
+      detail::target_of(options.device, options.threads, is_shared, options.spin_us));
 }
 
 Executable compile(const detail::TracedFunction& traced, const std::vector<Tensor>& examples,
@@ -272,14 +275,25 @@ bool Compiled::Cache::take(Entry& entry) {
 std::shared_ptr<const detail::Program> Compiled::Cache::program_for(const Types& types) {
   const auto make_room = [this] { return let_one_go(); };
   const CompileOptions& o = options_;
-  if (!function || plan_.holds(types))
-    return detail::load_program(*plan_.data(), types,
-                                {.device = o.device,
-                                 .threads = o.threads,
-                                 .spin_us = o.spin_us,
-                                 .memory_limit = o.memory_limit,
-                                 .sharing = o.sharing},
-                                make_room);
+  LoadOptions how{.device = o.device,
+                  .devices = o.devices,
+                  .whole_inputs = o.whole_inputs,
+                  .threads = o.threads,
+                  .spin_us = o.spin_us,
+                  .memory_limit = o.memory_limit,
+                  .sharing = o.sharing};
+  if (!function || plan_.holds(types, how))
+    return detail::load_program(*plan_.data(), types, how, make_room);
+  if (!o.devices.empty()) {
+    how.devices = {};
+    const auto known = [&](const detail::Division::Piece& piece) {
+      how.device = piece.device;
+      return plan_.holds(piece.inputs)
+                 ? detail::load_program(*plan_.data(), piece.inputs, how, make_room)
+                 : nullptr;
+    };
+    return detail::compile_for_devices(one_at_a_time_, types, o, true, known, make_room);
+  }
   return detail::compile_until(detail::Until::linked, one_at_a_time_, types, o,
                                detail::target_of(o.device, o.threads, true, o.spin_us), make_room)
       .program;
@@ -376,6 +390,8 @@ Compiled::Compiled(Plan plan, TensorFunction function, CompileOptions options, s
 Compiled::Compiled(Plan plan, const LoadOptions& options, std::size_t capacity)
     : Compiled(std::move(plan), nullptr,
                {.device = options.device,
+                .devices = options.devices,
+                .whole_inputs = options.whole_inputs,
                 .threads = options.threads,
                 .spin_us = options.spin_us,
                 .memory_limit = options.memory_limit,

@@ -2,6 +2,7 @@
 // with parts of it left out, in the benchmark programs.
 #pragma once
 
+#include "src/runtime/parts.h"
 #include "src/runtime/target.h"
 #include "src/trace/parallel.h"
 #include "src/tune/ablation.h"
@@ -22,6 +23,13 @@ struct Compilation {
 Compilation compile_until(Until until, const TensorFunction& function,
                           const std::vector<TensorType>& inputs, const CompileOptions& options,
                           Target target, const std::function<bool()>& make_room = nullptr);
+
+/// The program for options.devices, which are not none. Pieces that `known` gives, where there is
+/// one and it returns any, are not compiled. `any_extent` as in target_of.
+std::shared_ptr<const Program> compile_for_devices(
+    const TensorFunction& function, const std::vector<TensorType>& inputs, CompileOptions options,
+    bool any_extent, const MakePiece& known = nullptr,
+    const std::function<bool()>& make_room = nullptr);
 
 /// The stages before fusion.
 inline Fusible prepare(const TensorFunction& function, const std::vector<TensorType>& inputs,

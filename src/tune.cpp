@@ -63,7 +63,10 @@ TuneSummary tune_target(const TensorFunction& function, const std::vector<Tensor
       .run();
 }
 
-void validate(const TuneOptions& tuning) {
+void validate(const TuneOptions& tuning, const CompileOptions& options) {
+  if (!options.devices.empty())
+    fail("tune", "got ", options.devices.size(), " devices, need one, in device: what is measured ",
+         "on a GPU counts for all of its model. Tune for inputs as large as the part of one");
   if (!(tuning.seconds >= 0) || std::isinf(tuning.seconds) || tuning.trials < 0)
     fail("tune", "got ", tuning.seconds, " s and ", tuning.trials, " schedules, need 0 or more");
   if (!(tuning.goal_us >= 0))
@@ -75,7 +78,7 @@ void validate(const TuneOptions& tuning) {
 TuneSummary detail::tune(const TensorFunction& function, const std::vector<TensorType>& inputs,
                          const CompileOptions& options, const TuneOptions& tuning,
                          const Ablation& ablation, const RecordOptions& record) {
-  validate(tuning);
+  validate(tuning, options);
   Tuner::Limits limits{.ablation = ablation, .record = record};
   if (options.device.is_cuda()) {
     const int index = options.device.index();

@@ -28,6 +28,15 @@ inline constexpr const char* kShippedLogs = "(shipped)";
 
 struct CompileOptions {
   Device device = {};  ///< "cuda" or "cuda:1" for a GPU
+  /// In place of `device` several GPUs, {"cuda:0", "cuda:1"}: they divide the batch among them,
+  /// axis 0 of all inputs, as evenly as they can (the first ones if it is smaller), and run their
+  /// parts at the same time. Each has the weights. Outputs are gathered along their axis 0. Inputs
+  /// and outputs are on the host. UserError on functions that do not compute every item of the
+  /// batch by itself. docs/several_gpus.md tells more.
+  std::vector<Device> devices = {};
+  /// With `devices`: the numbers of inputs that are no batches, which all get whole. Those without
+  /// axes are.
+  std::vector<std::size_t> whole_inputs = {};
   /// The type in which operands of products, and on CUDA images between convolutions, are stored:
   /// f32, bf16, on CUDA f16, or i8. Sums are float32. A CPU without bf16 instructions computes in
   /// f32 instead of bf16. i8: products by constant weights are computed in eight bits, all else in
@@ -60,11 +69,11 @@ struct CompileOptions {
   std::optional<std::vector<std::string>> tune_logs = std::nullopt;
   /// Parameters by name, so that reports use the names of the model; see nn::state_dict.
   std::vector<std::pair<std::string, Tensor>> names = {};
-  /// The most bytes of the device's memory that this executable and those that share with it may
-  /// hold together (device_memory()), with the arena of one call; 0: any. Compiled first lets go of
-  /// the sizes that were used least recently; what is still too much is a UserError. Calls at the
-  /// same time wait for each other rather than take more. While something is compiled, more may be
-  /// held.
+  /// The most bytes of its device's memory that this executable and those that share with it may
+  /// hold together (device_memory()), with the arena of one call, or of each device's; 0: any.
+  /// Compiled first lets go of the sizes that were used least recently; what is still too much is a
+  /// UserError. Calls at the same time wait for each other rather than take more. While something
+  /// is compiled, more may be held.
   std::int64_t memory_limit = 0;
   /// Unset: shares nothing. Compiled: its own.
   std::optional<Sharing> sharing = std::nullopt;

@@ -49,6 +49,9 @@ struct DeviceMemory {
 /// A compiled function. Immutable and cheap to copy. Any number of threads may run it at a time;
 /// each call uses an arena of its own, which is then reused.
 ///
+/// One for several devices (CompileOptions::devices) has a part for each, of which a call runs all
+/// at a time: the first in the calling thread, the others in threads that sleep between calls.
+///
 /// On the CPU it also runs in children that the process forks while no other thread of it is in a
 /// call. On a GPU children get a UserError.
 class TENSOR_API Executable {
@@ -57,8 +60,8 @@ class TENSOR_API Executable {
       : program_(std::move(program)) {}
 
   /// Inputs of the types it was compiled for (UserError otherwise), on the host or on the device it
-  /// was compiled for. Inputs may have any strides. Outputs are newly allocated, on the device if
-  /// any input is.
+  /// was compiled for (of several: on the host alone). Inputs may have any strides. Outputs are
+  /// newly allocated, on the device if any input is.
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const;
   /// Writes into the given outputs, each on the host or on the device, wherever the inputs are. On
   /// the device, only what is not aligned or not contiguous is copied. Outputs must be
@@ -69,12 +72,16 @@ class TENSOR_API Executable {
 
   const std::vector<TensorType>& input_types() const;
   const std::vector<TensorType>& output_types() const;
+  // Of several devices: the sums.
   std::int64_t arena_bytes() const;  ///< memory for intermediate values, for each concurrent call
   std::int64_t arena_lower_bound() const;  ///< the most that is alive at any step
-  std::size_t group_count() const;
+  std::size_t group_count() const;         ///< of several devices: the first one's
   DeviceMemory device_memory() const;
+  /// On each of the devices, in their order.
+  std::vector<std::pair<Device, DeviceMemory>> memory_by_device() const;
 
-  // report, time and profile begin with one warm-up run. Inputs are as for a call.
+  // report, time and profile begin with one warm-up run. Inputs are as for a call. Of several
+  // devices report() has the table of the first and the memory of all; time() their slowest.
 
   /// Runs `repeats` times (at least once) and prints a table, with one row for groups of equal
   /// structure: operators, place in the model, time (median), roofline time as a share of it,

@@ -24,6 +24,10 @@ struct PlanData;
 /// How executables of a plan are built: as in CompileOptions.
 struct LoadOptions {
   Device device = {};
+  /// The plan has the parts of the batch as its sizes, as executables for several devices put them
+  /// there. UserError if the largest has two items or more, and does not compute each by itself.
+  std::vector<Device> devices = {};
+  std::vector<std::size_t> whole_inputs = {};
   int threads = 0;
   int spin_us = -1;
   std::int64_t memory_limit = 0;
@@ -61,15 +65,20 @@ class TENSOR_API Plan {
   const About& about() const;
   std::vector<Size> sizes() const;
   bool holds(const Size& inputs) const;
+  /// Whether executable() has all that it needs: with options.devices every part.
+  bool holds(const Size& inputs, const LoadOptions& options) const;
   /// What was said about a size when it was added. UserError, as below, where it is not there.
   const About& about(const Size& inputs) const;
+  /// The same of what executable() would load: with options.devices of the first part.
+  const About& about(const Size& inputs, const LoadOptions& options) const;
   /// Builds the kernels of a size for this machine, without tracing or planning. UserError, which
   /// lists the sizes that are there, on another one; on one whose description is damaged, or which
   /// no kernel of this build runs; if there is no such device; and as compile() over memory_limit.
   Executable executable(const Size& inputs, const LoadOptions& options = {}) const;
 
-  /// False where there is an executable of these input types already, which stays. UserError on one
-  /// that was compiled for another kind of device or another dtype than the others.
+  /// False where there is an executable of these input types already, which stays. One for several
+  /// devices is added as its parts, and `about` is said of each. UserError on one that was compiled
+  /// for another kind of device or another dtype than the others.
   bool add(const Executable& executable, About about = {});
   /// UserError if the file cannot be written; what was there before stays then.
   void save(const std::string& path) const;

@@ -303,7 +303,7 @@ void randomize(const std::vector<tensor::nn::Parameter>& parameters, std::uint64
 
 int run(Program& program, const Options& o, std::ostream& out, std::ostream& err) {
   check(o, program);
-  program.run_on(o.device);
+  program.run_on(o.devices().front());
   program.take(o.input.empty() ? Takes::images : Takes::tensors);
   if (o.model.empty()) {
     program.open(o.checkpoint);

@@ -45,6 +45,7 @@ tensor::TensorFunction unnamed(const Forward& function, std::vector<std::string>
     StateDict given;
     for (std::size_t i = 0; i < inputs.size(); ++i) given.emplace(inputs[i], values[i]);
     std::vector<Tensor> results;
+    outputs.clear();  // for several devices it is traced more than once
     for (const auto& [name, value] : function(given))
       outputs.push_back(name), results.push_back(value);
     return results;

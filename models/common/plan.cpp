@@ -99,9 +99,9 @@ std::optional<NamedExecutable> planned(const tensor::Plan& plan, const std::stri
                                        const tensor::LoadOptions& options) {
   tensor::Plan::Size types;
   for (const auto& [name, value] : inputs) types.push_back(value.type());
-  if (!plan.holds(types)) return std::nullopt;
-  NamedExecutable result{words(entry(plan.about(types), "inputs")),
-                         words(entry(plan.about(types), "outputs")),
+  if (!plan.holds(types, options)) return std::nullopt;
+  const tensor::Plan::About& about = plan.about(types, options);
+  NamedExecutable result{words(entry(about, "inputs")), words(entry(about, "outputs")),
                          plan.executable(types, options)};
   if (result.outputs.size() != result.executable.output_types().size() ||
       result.inputs.size() != types.size() || !result.fits(inputs))

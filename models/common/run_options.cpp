@@ -14,7 +14,9 @@ namespace models {
 
 void declare_run(CLI::App& app, RunOptions& o) {
   constexpr std::int64_t kMostThreads = 1024;
-  app.add_option("--device", o.device, "where to compute: cpu (the default), cuda or cuda:1")
+  app.add_option("--device", o.device,
+                 "where to compute: cpu (the default), cuda or cuda:1, or cuda:0,cuda:1 for GPUs "
+                 "that divide a batch of saved inputs among them")
       ->type_name("NAME");
   app.add_flag("--eager", o.eager,
                "run the plain reference operators one by one instead of the compiled model");
@@ -60,9 +62,19 @@ void declare_run(CLI::App& app, RunOptions& o) {
   app.add_flag("--quiet", o.quiet, "no progress bar, no notes");
 }
 
+std::vector<tensor::Device> RunOptions::devices() const {
+  std::vector<tensor::Device> result;
+  for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+    end = device.find(',', begin);
+    result.emplace_back(std::string_view(device).substr(begin, end - begin));
+  }
+  return result;
+}
+
 void check_run(const RunOptions& o) {
   using tensor::fail;
-  const bool on_gpu = tensor::Device(o.device).is_cuda();
+  const std::vector<tensor::Device> devices = o.devices();
+  const bool on_gpu = devices.front().is_cuda();
   const bool is_for_gpu = o.dtype == "f16" || o.dtype == "tf32";
   const bool is_known =
       o.dtype == "f32" || o.dtype == "bf16" || o.dtype == "i8" || (on_gpu && is_for_gpu);
@@ -81,6 +93,10 @@ void check_run(const RunOptions& o) {
       {"--sizes", !o.sizes.empty()},        {"--tune", !o.tune.empty()},
       {"--tune-log", !o.tune_log.empty()},  {"--report", o.report},
       {"--profile", !o.profile.empty()},    {"--verify", o.verify}};
+  if (devices.size() > 1 && !o.tune.empty())
+    fail("--tune", "is for one device, got --device ", o.device,
+         ": what is measured on a GPU counts ",
+         "for all of its model. Tune there with a batch as large as the part of one");
   for (const auto& [option, given] : compiled_only) {
     if (given && o.eager)
       fail(option, "is for compiled models: leave out --eager, which runs the reference operators ",
@@ -96,7 +112,10 @@ void check_run(const RunOptions& o) {
 tensor::CompileOptions compile_options(const RunOptions& o,
                                        std::vector<std::pair<std::string, tensor::Tensor>> names) {
   const bool is_tf32 = o.dtype == "tf32";
-  tensor::CompileOptions how{.device = o.device,
+  const std::vector<tensor::Device> devices = o.devices();
+  const bool is_one = devices.size() == 1;
+  tensor::CompileOptions how{.device = is_one ? devices.front() : tensor::Device(),
+                             .devices = is_one ? std::vector<tensor::Device>() : devices,
                              .dtype = tensor::parse_dtype(is_tf32 ? "f32" : o.dtype),
                              .exclude = o.exclude,
                              .threads = static_cast<int>(o.threads.value_or(0)),
@@ -106,6 +125,14 @@ tensor::CompileOptions compile_options(const RunOptions& o,
   if (!o.tune_log.empty())
     how.tune_logs = std::vector<std::string>{tensor::kShippedLogs, o.tune_log};
   return how;
+}
+
+tensor::LoadOptions load_options(const RunOptions& o, const tensor::Sharing& sharing) {
+  tensor::CompileOptions how = compile_options(o, {});
+  return {.device = how.device,
+          .devices = std::move(how.devices),
+          .threads = how.threads,
+          .sharing = sharing};
 }
 
 tensor::TuneOptions tune_options(const RunOptions& o) {

@@ -26,6 +26,8 @@ struct RunOptions {
   std::vector<std::string> exclude;
   std::optional<std::int64_t> threads;
 
+  /// Those that --device names, at least one. UserError on what names none.
+  std::vector<tensor::Device> devices() const;
   /// Whether something is asked of a compiled run besides its outputs.
   bool inspects() const { return report || verify || !profile.empty(); }
 };
@@ -38,6 +40,8 @@ void check_run(const RunOptions& options);
 /// With these parameters by name.
 tensor::CompileOptions compile_options(const RunOptions& options,
                                        std::vector<std::pair<std::string, tensor::Tensor>> names);
+/// How plans are loaded.
+tensor::LoadOptions load_options(const RunOptions& options, const tensor::Sharing& sharing);
 /// What --tune asks for.
 tensor::TuneOptions tune_options(const RunOptions& options);
 

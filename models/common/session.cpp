@@ -41,7 +41,7 @@ Session::Session(Program& program, const Options& options, std::int64_t images, 
       }),
       finishing_([this](const StateDict& inputs, const tensor::Sharing& sharing) {
         return compile_named([this](const StateDict& in) { return program_.run(in, {}); }, inputs,
-                             {.device = options_.device, .sharing = sharing});
+                             {.device = options_.devices().front(), .sharing = sharing});
       }) {}
 
 void Session::begin(std::int64_t passes) { passes_ = passes, done_ = told_ = 0; }
@@ -60,7 +60,7 @@ StateDict Session::forward(const StateDict& inputs) {
 
 // On the host the plain operators are as fast, and need not be compiled.
 StateDict Session::finish(const StateDict& inputs) {
-  const bool is_compiled = tensor::Device(options_.device).is_cuda() && !options_.eager;
+  const bool is_compiled = options_.devices().front().is_cuda() && !options_.eager;
   return is_compiled ? finishing_.executable(inputs)(inputs) : program_.run(inputs, {});
 }
 
@@ -111,10 +111,7 @@ NamedExecutable Session::plan(const StateDict& inputs, const tensor::Sharing& sh
   const std::string& path = options_.plan;
   // It may have grown since the last size: other processes add to it, too.
   if (const std::optional<tensor::Plan> plan = plan_there()) {
-    const tensor::LoadOptions how{.device = options_.device,
-                                  .threads = static_cast<int>(options_.threads.value_or(0)),
-                                  .sharing = sharing};
-    if (auto known = planned(*plan, path, inputs, how)) {
+    if (auto known = planned(*plan, path, inputs, load_options(options_, sharing))) {
       if (!options_.tune.empty() && !is_tuned_)
         tensor::fail("--tune", "has nothing to do: the plan ", path, " has ",
                      describe_inputs(inputs),
@@ -156,7 +153,7 @@ const PlanKey& Session::key() {
           {"version", std::string(tensor::version())},
           {"dtype", options_.dtype},
           {"narrow residuals", options_.narrow_residuals ? "yes" : "no"},
-          {"device", tensor::Device(options_.device).is_cuda() ? "cuda" : "cpu"},
+          {"device", options_.devices().front().is_cuda() ? "cuda" : "cpu"},
           {"hidden states", options_.hidden_states ? "yes" : "no"},
           {"model", fingerprint(text, program_.parameters())}};
   if (!options_.exclude.empty()) key_["exclude"] = joined(options_.exclude, ",");

@@ -7,9 +7,11 @@
 #include <mutex>
 #include <vector>
 
+#include "src/core/pool.h"
 #include "src/kernels/known_schedules.h"
 #include "src/runtime/arenas.h"
 #include "src/runtime/contents.h"
+#include "src/runtime/crew.h"
 #include "src/runtime/recordings.h"
 #include "src/trace/derived.h"
 #include "src/trace/fuse/known_plans.h"
@@ -30,6 +32,7 @@ class Common {
   KnownPlans& plans() { return plans_; }
   KnownSchedules& schedules() { return schedules_; }
   Contents& contents() { return contents_; }
+  Pool<Crew>& crews() { return crews_; }
 
   /// A program, from when it is complete until before it goes.
   void add(const Program& program);
@@ -48,6 +51,7 @@ class Common {
   KnownPlans plans_;
   KnownSchedules schedules_;
   Contents contents_;
+  Pool<Crew> crews_;
   std::mutex mutex_;
   std::list<CallMemory> memory_;  // one a device
   std::vector<const Program*> programs_;

@@ -50,6 +50,17 @@ struct Extent {
   }
 };
 
+// The types are the program's; a program of several devices takes what each can reach.
+void check(const Program& program, std::string_view what, const std::vector<Tensor>& got,
+           const std::vector<TensorType>& need) {
+  check_types(what, got, need);
+  if (!program.parts) return check_device(what, got, program.target.device);
+  for (std::size_t i = 0; i < got.size(); ++i)
+    if (const Device there = got[i].device(); there.is_cuda())
+      fail("run", what, ' ', i, " lies on ", there, ", this executable divides its batch among ",
+           program.parts->devices(), ", need it on the host: bring it with to(\"cpu\")");
+}
+
 // Kernels write outputs while inputs and other outputs are still read.
 void check_apart(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -64,11 +75,15 @@ void check_apart(const std::vector<Tensor>& inputs, const std::vector<Tensor>& o
   }
 }
 
+void start(const Program& program, const std::vector<Tensor>& inputs,
+           std::vector<Tensor>& outputs) {
+  program.parts ? program.parts->run(inputs, outputs) : program.engine->run(inputs, outputs);
+}
+
 }  // namespace
 
 void check_inputs(const Program& program, const std::vector<Tensor>& inputs) {
-  check_types("input", inputs, program.inputs);
-  check_device("input", inputs, program.target.device);
+  check(program, "input", inputs, program.inputs);
 }
 
 std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan, Target target) {
@@ -103,22 +118,21 @@ std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan,
 void execute(const Program& program, const std::vector<Tensor>& inputs,
              std::vector<Tensor>& outputs) {
   check_inputs(program, inputs);
-  check_types("output", outputs, program.outputs);
-  check_device("output", outputs, program.target.device);
+  check(program, "output", outputs, program.outputs);
   for (const Tensor& x : outputs)
     if (!x.is_contiguous() || x.is_read_only())
       fail("run", "outputs must be contiguous and writable: use empty(shape, dtype)");
   check_apart(inputs, outputs);
   program.shared.check();
   for (const Tensor& x : outputs) about_to_write(*placed(x).storage);
-  program.engine->run(inputs, outputs);
+  start(program, inputs, outputs);
 }
 
 std::vector<Tensor> execute(const Program& program, const std::vector<Tensor>& inputs) {
   check_inputs(program, inputs);
   program.shared.check();
   std::vector<Tensor> outputs = fresh_outputs(program, inputs);
-  program.engine->run(inputs, outputs);
+  start(program, inputs, outputs);
   return outputs;
 }
 

@@ -11,6 +11,7 @@
 #include "src/io/json_reader.h"
 #include "src/io/safetensors_file.h"
 #include "src/runtime/plan_data.h"
+#include "src/trace/items.h"
 #include "tensor/io.h"
 #include "tensor/json.h"
 
@@ -152,15 +153,40 @@ PlanData detail::plan_data(Safetensors file, const std::string& name) {
   return plan;
 }
 
-std::shared_ptr<const detail::Program> detail::load_program(
-    const PlanData& plan, const Plan::Size& inputs, const LoadOptions& options,
-    const std::function<bool()>& make_room) {
+namespace {
+
+// For options.device.
+std::shared_ptr<const detail::Program> load_whole(const PlanData& plan, const Plan::Size& inputs,
+                                                  const LoadOptions& options,
+                                                  const std::function<bool()>& make_room) {
+  using namespace detail;
   const auto common = options.sharing.value_or(plan.sharing).common();
   auto program =
       read_program(plan, plan.at(inputs),
                    target_of(options.device, options.threads, true, options.spin_us), common);
   common->keep_within(options.memory_limit, *program, make_room);
   return program;
+}
+
+detail::Division division_of(const Plan::Size& inputs, const LoadOptions& options) {
+  return detail::divide(inputs, options.device, options.devices, options.whole_inputs);
+}
+
+}  // namespace
+
+std::shared_ptr<const detail::Program> detail::load_program(
+    const PlanData& plan, const Plan::Size& inputs, const LoadOptions& options,
+    const std::function<bool()>& make_room) {
+  if (options.devices.empty()) return load_whole(plan, inputs, options, make_room);
+  const Division division = division_of(inputs, options);
+  return program_of(division, [&](const Division::Piece& piece) {
+    LoadOptions own = options;
+    own.device = piece.device, own.devices = {};
+    auto program = load_whole(plan, piece.inputs, own, make_room);
+    if (piece.begin == 0 && piece.count > 1)
+      check_items(program->laid.graph, division.is_batch, piece.count);
+    return program;
+  });
 }
 
 Plan::Plan() : data_(std::make_shared<PlanData>()) {}
@@ -193,6 +219,17 @@ const Plan::About& Plan::about() const { return data_->about; }
 const Plan::About& Plan::about(const Size& inputs) const { return data_->at(inputs).about; }
 bool Plan::holds(const Size& inputs) const { return data_->find(inputs); }
 
+bool Plan::holds(const Size& inputs, const LoadOptions& options) const {
+  if (options.devices.empty()) return holds(inputs);
+  const detail::Division division = division_of(inputs, options);
+  return std::ranges::all_of(division.pieces,
+                             [this](const auto& piece) { return holds(piece.inputs); });
+}
+
+const Plan::About& Plan::about(const Size& inputs, const LoadOptions& options) const {
+  return about(options.devices.empty() ? inputs : division_of(inputs, options).pieces[0].inputs);
+}
+
 std::vector<Plan::Size> Plan::sizes() const {
   std::vector<Size> result;
   for (const PlannedSize& size : data_->sizes) result.push_back(size.inputs);
@@ -203,11 +240,14 @@ Executable Plan::executable(const Size& inputs, const LoadOptions& options) cons
   return Executable(detail::load_program(*data_, inputs, options));
 }
 
-bool Plan::add(const Executable& executable, About about) {
-  const detail::Program& program = executable.program();
-  if (holds(program.inputs)) return false;
+namespace {
+
+// Plan::add of a program with a graph.
+bool add_one(std::shared_ptr<const PlanData>& data, const detail::Program& program,
+             Plan::About about) {
+  if (data->find(program.inputs)) return false;
   const std::string device = kind_of(program.target.device);
-  auto next = std::make_shared<PlanData>(*data_);
+  auto next = std::make_shared<PlanData>(*data);
   if (next->sizes.empty()) next->device = device, next->computes = program.computes;
   if (next->device != device || next->computes != program.computes)
     fail(next->name, "has executables that compute ", next->computes, " on ", next->device,
@@ -221,10 +261,22 @@ bool Plan::add(const Executable& executable, About about) {
   };
   std::string text = detail::text_of(program, name_constant);
   next->sizes.push_back({program.inputs, std::move(about), std::move(text)});
-  data_ = std::move(next);
+  data = std::move(next);
   return true;
 }
 
+}  // namespace
+
+bool Plan::add(const Executable& executable, About about) {
+  const detail::Program& whole = executable.program();
+  if (!whole.parts) return add_one(data_, whole, std::move(about));
+  Plan plan = *this;  // all of them, or none
+  bool is_new = false;
+  for (std::size_t i = 0; i < whole.parts->size(); ++i)
+    is_new |= add_one(plan.data_, (*whole.parts)[i], about);
+  *this = std::move(plan);
+  return is_new;
+}
 void Plan::save(const std::string& path) const {
   save_safetensors(path, data_->constants.stored(), metadata_of(*data_));
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/runtime/common.h"
+#include "src/runtime/parts.h"
 #include "src/runtime/placement.h"
 #include "src/runtime/shared_constants.h"
 #include "src/runtime/target.h"
@@ -66,6 +67,8 @@ struct Program {
   std::vector<TensorType> inputs, outputs;
   std::unique_ptr<Engine> engine;
   SharedConstants shared;  // none on a GPU, which has copies
+  /// Of several devices: then it has nothing else but `common`, `computes`, `inputs` and `outputs`.
+  std::unique_ptr<const Parts> parts;
 };
 
 /// Decides where every value lives and binds the kernels to it. Without `common` the program shares

@@ -78,18 +78,15 @@ std::vector<Row> rows_of(const Program& program, const std::vector<double>& time
   return rows;
 }
 
-}  // namespace
-
-void Executable::report(std::ostream& to, const std::vector<Tensor>& inputs, int repeats) const {
-  const Program& p = *program_;
+// The steps of a program, and its sum.
+void write_table(std::ostream& out, const Program& p, const std::vector<Tensor>& inputs,
+                 int repeats) {
   const std::vector<Row> rows = rows_of(p, step_times(p, inputs, repeats), added_errors(p, inputs));
   Row total;
   for (const Row& row : rows) {
     total.us += row.us, total.roofline += row.roofline, total.gflop += row.gflop;
     total.megabytes += row.megabytes, total.count += row.count;
   }
-  TextWriter out;
-  out << std::fixed << std::setprecision(1);
   out << "   n        us     %  GFLOP      MB  roof%  fused / apart (est. us)  operators @ place "
          "[kernel]\n";
   const auto line = [&](const Row& row) {
@@ -109,34 +106,60 @@ void Executable::report(std::ostream& to, const std::vector<Tensor>& inputs, int
   out << "  total; arena " << static_cast<double>(p.placement.memory.bytes) / 1e6
       << " MB (at least " << static_cast<double>(p.placement.memory.lower_bound) / 1e6 << "), "
       << p.target.name << ", peak rates " << p.target.peak_rates << "\n";
-  const DeviceMemory memory = device_memory();
+}
+
+void write_memory(std::ostream& out, const Program& p) {
+  const DeviceMemory memory = p.common->memory_of(p);
   const auto megabytes = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
   out << "      " << (p.target.device.is_cuda() ? "GPU memory " : "memory ")
       << megabytes(memory.total()) << " MB: weights " << megabytes(memory.weights) << ", arenas "
       << megabytes(memory.arena) << ", other " << megabytes(memory.other) << "; of these "
       << megabytes(memory.shared) << " shared\n";
-  to << out.str();
 }
 
-void Executable::profile(const std::string& path, const std::vector<Tensor>& inputs) const {
-  const Program& p = *program_;
-  detail::check_inputs(p, inputs);
-  Classic<std::ofstream> file(path);
-  if (!file)
-    fail("profile", "cannot write ", path, ": check that the folder exists and is writable");
+// The steps of a program one after the other, as events of a process of its own.
+void write_events(std::ostream& file, const Program& p, const std::vector<Tensor>& inputs,
+                  std::size_t process) {
   const std::vector<double> times = p.engine->time(inputs, 1).front();
   double begin = 0;
-  file << std::fixed << std::setprecision(3) << "{\"traceEvents\":[\n";
   for (std::size_t i = 0; i < times.size(); begin += times[i++]) {
     const detail::Step& step = p.engine->steps()[i];
     const Group* group =
         step.group < 0 ? nullptr : &p.plan.groups[static_cast<std::size_t>(step.group)];
-    file << (i > 0 ? ",\n" : "") << "{\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":" << begin
-         << ",\"dur\":" << times[i] << ",\"name\":\""
+    file << (process + i > 1 ? ",\n" : "") << "{\"ph\":\"X\",\"pid\":" << process
+         << ",\"tid\":1,\"ts\":" << begin << ",\"dur\":" << times[i] << ",\"name\":\""
          << (group ? detail::operators_of(p.laid.graph, *group) : "copy to output")
          << "\",\"args\":{\"where\":\"" << (group ? detail::place_of(p.laid.graph, *group) : "")
          << "\",\"kernel\":\"" << step.description << "\"}}";
   }
+}
+
+}  // namespace
+
+void Executable::report(std::ostream& to, const std::vector<Tensor>& inputs, int repeats) const {
+  const Program& p = *program_;
+  detail::check_inputs(p, inputs);
+  TextWriter out;
+  out << std::fixed << std::setprecision(1);
+  const std::vector<detail::PartOfCall> parts = detail::parts_of(p, inputs);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Program& part = *parts[i].program;
+    if (p.parts) out << part.target.device << ", " << p.parts->items_of(i) << "\n";
+    if (i == 0) write_table(out, part, parts[i].inputs, repeats);
+    write_memory(out, part);
+  }
+  to << out.str();
+}
+
+void Executable::profile(const std::string& path, const std::vector<Tensor>& inputs) const {
+  detail::check_inputs(*program_, inputs);
+  Classic<std::ofstream> file(path);
+  if (!file)
+    fail("profile", "cannot write ", path, ": check that the folder exists and is writable");
+  const std::vector<detail::PartOfCall> parts = detail::parts_of(*program_, inputs);
+  file << std::fixed << std::setprecision(3) << "{\"traceEvents\":[\n";
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    write_events(file, *parts[i].program, parts[i].inputs, i + 1);
   file << "\n]}\n";
   if (!file.flush()) fail("profile", "cannot write all of ", path, ": is the disk full?");
 }

@@ -1,6 +1,7 @@
 // verify: every group's kernel against the reference kernels, from the reference's own inputs, so
 // that the first kernel that is wrong is found and not what it spoils later.
 #include <algorithm>
+#include <iterator>
 
 #include "src/core/loop.h"
 #include "src/runtime/describe.h"
@@ -104,7 +105,10 @@ class Replay {
 std::vector<GroupCheck> verify(const Executable& executable, const std::vector<Tensor>& inputs) {
   const Program& program = executable.program();
   check_inputs(program, inputs);
-  return Replay(program, inputs).run();
+  std::vector<GroupCheck> checks;
+  for (const detail::PartOfCall& part : detail::parts_of(program, inputs))
+    std::ranges::move(Replay(*part.program, part.inputs).run(), std::back_inserter(checks));
+  return checks;
 }
 
 }  // namespace tensor

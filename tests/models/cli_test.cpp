@@ -59,6 +59,11 @@ TEST_P(CliOfEach, OptionsThatDoNotGoTogether) {
        "arguments: there is nothing to do: name images, or use --input or --info"},
       {{"--checkpoint", "d", "--device", "tpu", "x.png"},
        "device: got \"tpu\", need cpu, cuda or cuda:1"},
+      {{"--checkpoint", "d", "--device", "cuda:0,", "x.png"},
+       "device: got \"\", need cpu, cuda or cuda:1"},
+      {{"--checkpoint", "d", "--device", "cuda:0,cuda:1", "--tune", "1s", "x.png"},
+       "--tune: is for one device, got --device cuda:0,cuda:1: what is measured on a GPU counts "
+       "for all of its model. Tune there with a batch as large as the part of one"},
       {{"--checkpoint", "d", "--random-weights", "1", "x.png"},
        "--random-weights: needs --model NAME"},
       {{"--model", known, "x.png"},

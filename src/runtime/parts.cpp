@@ -1,0 +1,180 @@
+#include "src/runtime/parts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/core/storage.h"
+#include "src/runtime/program.h"
+#include "tensor/text.h"
+
+namespace tensor::detail {
+namespace {
+
+// Items of axis 0.
+Tensor items(const Tensor& x, std::int64_t begin, std::int64_t count) {
+  TensorImpl view = impl(x);
+  view.type.shape[0] = count;
+  view.offset += begin * view.strides[0];
+  return make_tensor(std::move(view));
+}
+
+std::string devices_text(const std::vector<Device>& devices) {
+  TextWriter text;
+  for (std::size_t i = 0; i < devices.size(); ++i)
+    text << (i == 0 ? "" : i + 1 == devices.size() ? " and " : ", ") << devices[i];
+  return text.str();
+}
+
+void check_whole(const std::vector<std::size_t>& whole_inputs, std::size_t inputs) {
+  for (const std::size_t i : whole_inputs)
+    if (i >= inputs)
+      fail("compile", "got input ", i, " among whole_inputs, need one of ", inputs,
+           ", which count from 0");
+}
+
+// The type of an output of all pieces together.
+TensorType joined(const Division& division, std::size_t output,
+                  const std::vector<std::shared_ptr<const Program>>& programs) {
+  TensorType all = programs.front()->outputs[output];
+  const auto refuse = [&](const TensorType& type, std::int64_t count) {
+    fail("compile", "output ", output, " is ", type, " for ", count, " of ", division.items,
+         " items, need axis 0 to count them for several devices: leave it out, or compile for one ",
+         "device");
+  };
+  const std::int64_t most = division.pieces.front().count;
+  if (all.shape.empty() || all.shape[0] % most != 0) refuse(all, most);
+  const std::int64_t places = all.shape[0] / most;  // of an item
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    const TensorType& type = programs[i]->outputs[output];
+    TensorType need = all;
+    need.shape[0] = places * division.pieces[i].count;
+    if (!(type == need)) refuse(type, division.pieces[i].count);
+  }
+  all.shape[0] = places * division.items;
+  return all;
+}
+
+}  // namespace
+
+Division divide(const std::vector<TensorType>& inputs, const std::vector<Device>& devices,
+                const std::vector<std::size_t>& whole_inputs) {
+  check_whole(whole_inputs, inputs.size());
+  Division division{.inputs = inputs, .is_batch = {}, .items = -1, .pieces = {}};
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const bool is_batch = !inputs[i].shape.empty() && !std::ranges::count(whole_inputs, i);
+    division.is_batch.push_back(is_batch);
+    if (!is_batch) continue;
+    const std::int64_t items = inputs[i].shape[0];
+    if (division.items < 0) division.items = items, first = i;
+    if (division.items != items)
+      fail("compile", "input ", first, " is ", inputs[first], ", input ", i, " is ", inputs[i],
+           ", need one batch, axis 0, of all inputs for several devices: name those that are no ",
+           "batches in whole_inputs");
+  }
+  if (division.items < 0)
+    fail("compile", "got no input with a batch, need one to divide it among ",
+         devices_text(devices), ": compile for one device");
+  const auto count = std::clamp<std::int64_t>(division.items, 1, std::ssize(devices));
+  for (std::int64_t i = 0, begin = 0; i < count; ++i) {
+    Division::Piece piece{devices[static_cast<std::size_t>(i)], begin,
+                          division.items / count + (i < division.items % count), inputs};
+    for (std::size_t k = 0; k < inputs.size(); ++k)
+      if (division.is_batch[k]) piece.inputs[k].shape[0] = piece.count;
+    begin += piece.count;
+    division.pieces.push_back(std::move(piece));
+  }
+  return division;
+}
+
+Division divide(const std::vector<TensorType>& inputs, const Device& device,
+                const std::vector<Device>& devices, const std::vector<std::size_t>& whole_inputs) {
+  if (!(device == Device()))
+    fail("compile", "got device ", device, " and devices ", devices_text(devices),
+         ", need one of the two: leave device out");
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    if (!devices[i].is_cuda() && devices.size() > 1)
+      fail("compile", "got devices ", devices_text(devices),
+           ", need GPUs alone, such as cuda:0 and ",
+           "cuda:1: the CPU divides its work among threads, and is too slow beside a GPU");
+    if (std::count(devices.begin(), devices.end(), devices[i]) > 1)
+      fail("compile", "got devices ", devices_text(devices), ", need each once");
+  }
+  return divide(inputs, devices, whole_inputs);
+}
+
+std::shared_ptr<const Program> program_of(Division division, const MakePiece& make) {
+  if (division.pieces.size() == 1) return make(division.pieces.front());
+  std::vector<std::shared_ptr<const Program>> programs;
+  for (const Division::Piece& piece : division.pieces) programs.push_back(make(piece));
+  const auto program = std::make_shared<Program>();
+  const Program& first = *programs.front();
+  program->common = first.common;
+  program->computes = first.computes;
+  program->inputs = division.inputs;
+  for (std::size_t i = 0; i < first.outputs.size(); ++i)
+    program->outputs.push_back(joined(division, i, programs));
+  program->parts = std::make_unique<Parts>(std::move(division), std::move(programs));
+  return program;
+}
+
+std::string Parts::devices() const {
+  std::vector<Device> devices;
+  for (const Division::Piece& piece : division_.pieces) devices.push_back(piece.device);
+  return devices_text(devices);
+}
+
+std::string Parts::items_of(std::size_t part) const {
+  const Division::Piece& piece = division_.pieces[part];
+  TextWriter text;
+  text << "items " << piece.begin << " to " << piece.begin + piece.count - 1 << " of "
+       << division_.items;
+  return text.str();
+}
+
+std::vector<Tensor> Parts::inputs_of(std::size_t part, const std::vector<Tensor>& inputs) const {
+  const Division::Piece& piece = division_.pieces[part];
+  std::vector<Tensor> own = inputs;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (division_.is_batch[i]) own[i] = items(inputs[i], piece.begin, piece.count);
+  return own;
+}
+
+void Parts::run(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) const {
+  for (const auto& program : programs_) program->shared.check();
+  const Pool<Crew>::Lease crew =
+      programs_.front()->common->crews().take([] { return std::make_unique<Crew>(); });
+  crew->run(size(), [&](std::size_t part) {
+    const Program& program = *programs_[part];
+    const Division::Piece& piece = division_.pieces[part];
+    std::vector<Tensor> own;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const std::int64_t places = outputs[i].shape(0) / division_.items;  // of an item
+      own.push_back(items(outputs[i], places * piece.begin, places * piece.count));
+    }
+    program.engine->run(inputs_of(part, inputs), own);
+  });
+}
+
+std::vector<double> Parts::time_whole(const std::vector<Tensor>& inputs, int repeats) const {
+  std::vector<std::vector<double>> times(size());
+  const Pool<Crew>::Lease crew =
+      programs_.front()->common->crews().take([] { return std::make_unique<Crew>(); });
+  crew->run(size(), [&](std::size_t part) {
+    times[part] = programs_[part]->engine->time_whole(inputs_of(part, inputs), repeats);
+  });
+  std::vector<double> longest = times.front();
+  for (const std::vector<double>& one : times)
+    for (std::size_t i = 0; i < one.size(); ++i) longest[i] = std::max(longest[i], one[i]);
+  return longest;
+}
+
+std::vector<PartOfCall> parts_of(const Program& program, const std::vector<Tensor>& inputs) {
+  if (!program.parts) return {{&program, inputs}};
+  std::vector<PartOfCall> result;
+  for (std::size_t i = 0; i < program.parts->size(); ++i)
+    result.push_back({&(*program.parts)[i], program.parts->inputs_of(i, inputs)});
+  return result;
+}
+
+}  // namespace tensor::detail

@@ -1,0 +1,75 @@
+// Parts: a program for several devices, each of which runs a part of the batch.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "src/runtime/common.h"
+#include "tensor/executable.h"
+
+namespace tensor::detail {
+
+/// Where a batch is cut.
+struct Division {
+  struct Piece {
+    Device device;
+    std::int64_t begin = 0, count = 0;  // of the items
+    std::vector<TensorType> inputs;
+  };
+  std::vector<TensorType> inputs;
+  std::vector<bool> is_batch;  // the inputs; others go to all
+  std::int64_t items = 0;
+  std::vector<Piece> pieces;  // the first have one item more where they are not equal
+};
+
+/// UserError where the inputs have no batch, or not one of one size.
+Division divide(const std::vector<TensorType>& inputs, const std::vector<Device>& devices,
+                const std::vector<std::size_t>& whole_inputs);
+/// The same of options that users give: UserError on one device named twice, on devices that are no
+/// GPUs, and where `device` is given, too.
+Division divide(const std::vector<TensorType>& inputs, const Device& device,
+                const std::vector<Device>& devices, const std::vector<std::size_t>& whole_inputs);
+
+struct Program;
+/// Makes the program of a piece.
+using MakePiece = std::function<std::shared_ptr<const Program>(const Division::Piece& piece)>;
+/// The program of all pieces; of a single one its own.
+std::shared_ptr<const Program> program_of(Division division, const MakePiece& make);
+
+/// What a program of several devices has in place of a graph and an engine. Immutable: any number
+/// of threads may run it at a time.
+class Parts {
+ public:
+  Parts(Division division, std::vector<std::shared_ptr<const Program>> programs)
+      : division_(std::move(division)), programs_(std::move(programs)) {}
+
+  std::size_t size() const { return programs_.size(); }
+  const Program& operator[](std::size_t part) const { return *programs_[part]; }
+  /// "cuda:0 and cuda:1".
+  std::string devices() const;
+  /// "items 0 to 2 of 5".
+  std::string items_of(std::size_t part) const;
+
+  /// What a part takes of a call's inputs: views.
+  std::vector<Tensor> inputs_of(std::size_t part, const std::vector<Tensor>& inputs) const;
+  /// Tensors of the program's types on the host, the outputs contiguous, in memory of their own.
+  /// Each part writes its items where they belong.
+  void run(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) const;
+  /// Engine::time_whole of all parts at the same time: of each run the longest.
+  std::vector<double> time_whole(const std::vector<Tensor>& inputs, int repeats) const;
+
+ private:
+  Division division_;
+  std::vector<std::shared_ptr<const Program>> programs_;
+};
+
+/// The programs of a program with engines, and their inputs: of several devices its parts, else
+/// itself.
+struct PartOfCall {
+  const Program* program;
+  std::vector<Tensor> inputs;
+};
+std::vector<PartOfCall> parts_of(const Program& program, const std::vector<Tensor>& inputs);
+
+}  // namespace tensor::detail
