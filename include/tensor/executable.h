@@ -67,7 +67,8 @@ class TENSOR_API Executable {
   /// the device, only what is not aligned or not contiguous is copied. Outputs must be
   /// contiguous and share no memory with the inputs or each other (UserError otherwise, before
   /// anything is written). After warm-up (once this many concurrent calls have been made) nothing
-  /// is allocated, except by operators that have only a reference kernel and inside oneDNN.
+  /// is allocated, except by operators that have only a reference kernel, inside oneDNN and, of
+  /// several devices, for the views of their parts.
   void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const;
 
   const std::vector<TensorType>& input_types() const;
