@@ -263,8 +263,8 @@ Range range_of(const Graph& graph, ValueId id, const std::vector<Range>& known) 
 
 // The number n where a constant is 0, n, 2 n and so on along the axis with the items; otherwise 0.
 std::int64_t step_along(const Tensor& x, int axis, std::int64_t items) {
-  if (axis < 0 || x.dtype() != i64 || x.shape(axis) % items != 0 || x.size() != x.shape(axis) ||
-      x.device().is_cuda())
+  if (axis < 0 || x.dtype() != i64 || x.size() < 2 || x.shape(axis) % items != 0 ||
+      x.size() != x.shape(axis) || x.device().is_cuda())
     return 0;
   const std::vector<std::int64_t> values = x.to_vector<std::int64_t>();
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -301,10 +301,6 @@ constexpr const char* kMend =
        " : ", node.type, node.where.empty() ? "" : " @ " + node.where,
        ", need one that computes each by itself for several devices: ", kMend);
 }
-
-}  // namespace
-
-namespace {
 
 /// What is known of every value of a graph.
 class Follower {

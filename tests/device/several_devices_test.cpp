@@ -42,7 +42,7 @@ class BatchOnTwoGpus : public OnGpu {
     ASSERT_EQ(got.size(), want.size());
     for (std::size_t i = 0; i < got.size(); ++i) expect_same(got[i], want[i]);
   }
-  // Of the parts, each compiled and run on its GPU by itself, in this order.
+  // The outputs of the parts, each compiled and run on its GPU by itself, in this order.
   Tensors one_by_one(const Tensors& in, const std::vector<std::int64_t>& counts,
                      DType dtype = f32) const {
     CompileOptions how = options(dtype);

@@ -55,24 +55,20 @@ template <class Words, int rows, int vectors>
   if (p.goes_on) add(tile.to, p.to_row);
   const float *a = tile.a, *b = tile.b;
   const std::int64_t a_row = p.a_row_bytes / 4, strip_words = p.strip_words;
-  const auto step = [&](std::int64_t k) TENSOR_INLINED {
+  for (std::int64_t k = p.depth; k > 0; --k, ++a, b += kStrip) {
     Floats right[vectors];
     unroll<vectors>([&](int v) TENSOR_INLINED {
-      const float* const at =
-          b + k * kStrip + v / kStripVectors * strip_words + v % kStripVectors * kLanes;
+      const float* const at = b + v / kStripVectors * strip_words + v % kStripVectors * kLanes;
       right[v] = load(at);
       if (v % kStripVectors == 0) __builtin_prefetch(at + kNearWords);
     });
     unroll<rows>([&](int r) TENSOR_INLINED {
-      const auto left = load_as<std::int32_t>(a + r * a_row + k);
+      const auto left = load_as<std::int32_t>(a + r * a_row);
       unroll<vectors>([&](int v) TENSOR_INLINED {
         sums[r * vectors + v] = Words::add(sums[r * vectors + v], left, right[v]);
       });
     });
-  };
-  // Two at a time: a thread that shares its core gets half of the instructions that it decodes.
-  std::int64_t k = p.depth;
-  for (; k > 0; --k, ++a, b += kStrip) step(0);
+  }
   if (p.is_positive)
     each([&](int i, int, int) TENSOR_INLINED { sums[i] = at_least(sums[i], Floats{}); });
   float* const to = tile.to;
