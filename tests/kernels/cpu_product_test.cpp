@@ -308,6 +308,19 @@ TEST_P(Products, OnAnyNumberOfThreads) {
               {small});
 }
 
+// Rows 4 KiB apart are not read where they lie. A task that has them to itself gathers them; where
+// several need the same, they are gathered before, and the sums keep their order.
+TEST(ProductFamilies, GatherWhatTasksShareOnce) {
+  const Tensor weight = narrow({1024, 700}, tn::f32);
+  const auto f = [&](const Tensors& in) -> Tensors { return {tn::matmul(in[0], weight)}; };
+  const Tensors in{narrow({150, 1024}, tn::f32)};
+  const GroupRun one = run_group("product", f, in, nullptr, 1);
+  const GroupRun two = run_group("product", f, in, nullptr, 2);
+  EXPECT_EQ(one.kernel.find("gathered first"), std::string::npos) << one.kernel;
+  EXPECT_NE(two.kernel.find("gathered first"), std::string::npos) << two.kernel;
+  EXPECT_EQ(one.got.at(0).to_vector<float>(), two.got.at(0).to_vector<float>());
+}
+
 TEST(ProductFamilies, Decline) {
   const Tensor x = narrow({33, 64}), w = narrow({64, 48});
   const auto declines = [](const tn::TensorFunction& f, const Tensors& in) {

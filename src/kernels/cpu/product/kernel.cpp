@@ -20,6 +20,10 @@ constexpr std::int64_t kAlias = 4096;
 
 // Left factors of more than a second-level cache.
 constexpr std::int64_t kFarBytes = 1 << 20;
+// Rows that several tasks read are gathered once for all of them, unless that would leave the
+// caches.
+constexpr std::int64_t kSharedBytes = 4 << 20;
+constexpr std::int64_t kPieces = 4;  // for every thread, to be taken over by idle ones
 
 class ProductKernel : public Kernel {
  public:
@@ -58,8 +62,8 @@ class ProductKernel : public Kernel {
     const auto* strips =
         reinterpret_cast<const float*>(is_packed ? detail::stored(packed_).first() : scratch);
     if (!is_packed)
-      pack_all(operands[right_], reinterpret_cast<float*>(scratch), scratch + packed_bytes_,
-               thread_bytes_);
+      pack_all(operands[right_], reinterpret_cast<float*>(scratch), scratch + own_, thread_bytes_);
+    if (gathers_first_) gather_all(operands[left_], scratch + shared_);
     const std::int64_t row_parts = blocks_.row_parts, column_parts = blocks_.column_parts;
     const std::int64_t of_bundle = row_parts * column_parts;
     parallel_for(
@@ -69,13 +73,14 @@ class ProductKernel : public Kernel {
           const std::int64_t above = strips_.bundles().are_batches ? bundle * rows_of_bundle() : 0;
           const std::int64_t count = strips_.in_bundle(), first = bundle * count;
           run_part(
-              {operands, strips, scratch + packed_bytes_ + thread_bytes_ * thread, bundle},
+              {operands, strips, scratch + shared_, scratch + own_ + thread_bytes_ * thread,
+               bundle},
               {above + row, above + std::min(row + blocks_.part_rows, rows_of_bundle())},
               {first + count * part / column_parts, first + count * (part + 1) / column_parts});
         });
   }
   std::size_t scratch_bytes() const override {
-    return static_cast<std::size_t>(packed_bytes_ + thread_bytes_ * blocks_.threads);
+    return static_cast<std::size_t>(own_ + thread_bytes_ * blocks_.threads);
   }
   std::vector<Tensor> constants() const override {
     return packed_.defined() ? std::vector<Tensor>{packed_} : std::vector<Tensor>();
@@ -83,7 +88,10 @@ class ProductKernel : public Kernel {
   std::string description() const override {
     return std::string(unit_.is_tiles ? "tiles, " : "vectors, ") +
            std::to_string(blocks_.part_rows) + " x " + std::to_string(pitch_) + " at a time" +
-           (in_place_ ? "" : ", rows gathered") + result_.description();
+           (in_place_        ? ""
+            : gathers_first_ ? ", rows gathered first"
+                             : ", rows gathered") +
+           result_.description();
   }
 
  private:
@@ -91,6 +99,7 @@ class ProductKernel : public Kernel {
   struct Place {
     std::span<std::byte* const> operands;
     const float* strips;
+    const std::byte* shared;
     std::byte* scratch;
     std::int64_t bundle;
   };
@@ -127,11 +136,18 @@ class ProductKernel : public Kernel {
       size.is_direct = size.is_direct && is_even && *row == strips_.columns() &&
                        (unit_.is_tiles || strips_.count() <= kFewStrips);
     blocks_ = blocking_of(size, unit_, machine);
+    row_pitch_ = strips_.depth_words() * 4 + kGatherSlack;
+    gathers_first_ = !in_place_ && blocks_.column_parts > 1 && size.bundles == 1 &&
+                     size.rows * row_pitch_ <= kSharedBytes;
+    if (gathers_first_) {
+      size.in_place = true;
+      blocks_ = blocking_of(size, unit_, machine);
+    }
     pitch_ = blocks_.strips_at_once * kStrip;
     is_direct_ = size.is_direct && (!size.has_program || pitch_ == strips_.columns());
-    gathers_parts_ = !in_place_ && blocks_.depth_words < strips_.depth_words();
+    gathers_parts_ = !in_place_ && !gathers_first_ && blocks_.depth_words < strips_.depth_words();
     // So rows of a multiple of 1 KiB do not meet in the same lines of the cache.
-    row_pitch_ = blocks_.depth_words * 4 + kGatherSlack;
+    if (gathers_parts_) row_pitch_ = blocks_.depth_words * 4 + kGatherSlack;
   }
 
   void copy_bias(const Tensor& bias) {
@@ -167,23 +183,31 @@ class ProductKernel : public Kernel {
       return offset;
     };
     const std::int64_t packing = packed_bytes_ > 0 ? strips_.room() : 0;
-    const std::int64_t rows = in_place_ ? 0 : blocks_.part_rows * row_pitch_;
+    shared_ = packed_bytes_;
+    own_ = shared_ + (gathers_first_ ? round_up(result_.rows() * row_pitch_, 64) : 0);
+    const std::int64_t rows = in_place_ || gathers_first_ ? 0 : blocks_.part_rows * row_pitch_;
     gathered_ = take(std::max(rows, packing));
     sums_ = take(is_direct_ ? 0 : blocks_.block_rows * pitch_ * 4);
     program_ = take(result_.scratch_bytes());
   }
 
-  // Rows with zeros behind them, up to a whole step.
-  void gather(const Place& place, const Range& rows, const Range& words) const {
+  // Rows of the operand at `from` with zeros behind them, up to a whole step.
+  void gather(const std::byte* from, const Range& rows, const Range& words, std::byte* to) const {
     const std::int64_t per_word = 4 / numbers_.taken_bytes();
     const Range depth{words.begin * per_word, std::min(words.end * per_word, rows_->depth())};
-    std::byte* to = place.scratch + gathered_;
-    rows_->gather(place.operands[left_] + place.bundle * bundle_bytes_, rows, depth, to,
-                  row_pitch_);
+    rows_->gather(from, rows, depth, to, row_pitch_);
     const std::int64_t used = numbers_.taken_bytes() * depth.size(), whole = 4 * words.size();
     if (used == whole) return;
     for (std::int64_t row = rows.begin; row < rows.end; ++row, to += row_pitch_)
       std::memset(to + used, 0, static_cast<std::size_t>(whole - used));
+  }
+
+  void gather_all(const std::byte* from, std::byte* to) const {
+    const std::int64_t rows = result_.rows(), piece = ceil_div(rows, kPieces * blocks_.threads);
+    parallel_for(blocks_.threads, ceil_div(rows, piece), [&](std::int64_t task, int) {
+      const Range some{task * piece, std::min((task + 1) * piece, rows)};
+      gather(from, some, {0, strips_.depth_words()}, to + some.begin * row_pitch_);
+    });
   }
 
   void run_part(const Place& place, const Range& rows, const Range& strips) const {
@@ -192,9 +216,11 @@ class ProductKernel : public Kernel {
     p.a_row_bytes = row_pitch_;
     if (in_place_) {
       p.a_row_bytes = *rows_->row_bytes();
-      left = place.operands[left_] + place.bundle * bundle_bytes_ + rows.begin * p.a_row_bytes;
+      left = operand(place) + rows.begin * p.a_row_bytes;
+    } else if (gathers_first_) {
+      left = place.shared + rows.begin * p.a_row_bytes;
     } else if (!gathers_parts_) {
-      gather(place, rows, {0, strips_.depth_words()});
+      gather(operand(place), rows, {0, strips_.depth_words()}, place.scratch + gathered_);
     }
     p.strip_words = strips_.words();
     p.is_by_rows = blocks_.is_by_rows;
@@ -230,15 +256,17 @@ class ProductKernel : public Kernel {
     p.add = result_.addend(place.operands, row, column);
     p.add_row = result_.addend_stride();
     const auto* const a = static_cast<const std::byte*>(p.a);
+    const void* const next = p.next;
     const float* const first_strip = place.strips + strips.begin * strips_.words();
     for (Range depth{0, 0}; depth.begin < strips_.depth_words(); depth.begin = depth.end) {
       depth.end = std::min(depth.begin + blocks_.depth_words, strips_.depth_words());
       if (gathers_parts_)
-        gather(place, {row, row + p.rows}, depth);
+        gather(operand(place), {row, row + p.rows}, depth, place.scratch + gathered_);
       else
         p.a = a + 4 * depth.begin;
       p.strips = first_strip + depth.begin * kStrip;
       p.depth = depth.size();
+      p.next = depth.end < strips_.depth_words() ? first_strip + depth.end * kStrip : next;
       p.is_positive = result_.is_positive() && depth.end == strips_.depth_words();
       unit_.multiply(p);
       p.first = p.add = nullptr;
@@ -254,6 +282,9 @@ class ProductKernel : public Kernel {
     }
   }
 
+  const std::byte* operand(const Place& place) const {
+    return place.operands[left_] + place.bundle * bundle_bytes_;
+  }
   std::int64_t columns_of(std::int64_t strip, std::int64_t count) const {
     return std::min(count * kStrip, strips_.columns() - strip % strips_.in_bundle() * kStrip);
   }
@@ -267,11 +298,14 @@ class ProductKernel : public Kernel {
   ProductResult result_;
   std::size_t left_, right_;  // operands
   std::int64_t bundle_bytes_ = 0;
-  bool in_place_ = false, is_far_ = false, gathers_parts_ = false, is_direct_ = false;
+  bool in_place_ = false, is_far_ = false, is_direct_ = false;
+  bool gathers_first_ = false, gathers_parts_ = false;  // else the rows of a task, if not in place
   Blocking blocks_;
   std::int64_t pitch_ = 1, row_pitch_ = 0;
-  // In bytes: weights packed in each run, the scratch of one thread, and where its parts begin.
-  std::int64_t packed_bytes_ = 0, thread_bytes_ = 0, gathered_ = 0, sums_ = 0, program_ = 0;
+  // In bytes: weights packed in each run, behind them rows gathered for all threads, and from own_
+  // on the scratch of each thread, and where its parts begin.
+  std::int64_t packed_bytes_ = 0, shared_ = 0, own_ = 0;
+  std::int64_t thread_bytes_ = 0, gathered_ = 0, sums_ = 0, program_ = 0;
 };
 
 }  // namespace

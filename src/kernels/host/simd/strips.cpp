@@ -18,17 +18,22 @@ constexpr int rows_of(int vectors) {
   return kSums / vectors < kMostRows ? kSums / vectors : kMostRows;
 }
 
+constexpr int strips_of(int vectors) { return (vectors * kLanes + kStrip - 1) / kStrip; }
+
 constexpr std::int64_t kAhead = 2;  // tiles
 // The strips may have left the first-level cache, most of all where another thread shares it.
 constexpr std::int64_t kNearWords = 8 * kStrip;
+// Between so many steps of the depth are lines fetched that come later: many together would wait
+// for each other, and the sums for them.
+constexpr std::int64_t kRound = 8;
 
 // Some rows by vectors of columns, of which the last has so many; pointers to the first of them.
 struct Tile {
   const float *a, *b, *first, *add;
   float* to;
   std::int64_t last;
-  const float* soon = nullptr;  // the strips that come next, to be brought nearer
-  std::int64_t soon_lines = 0;  // of each of them, by each tile
+  const float *soon = nullptr, *soon_end = nullptr;  // the strips that come next
+  std::int64_t soon_lines = 0;                       // of each of them, in a round
 };
 
 // The depth is what costs time: everything else is asked for at run time.
@@ -55,7 +60,7 @@ template <class Words, int rows, int vectors>
   if (p.goes_on) add(tile.to, p.to_row);
   const float *a = tile.a, *b = tile.b;
   const std::int64_t a_row = p.a_row_bytes / 4, strip_words = p.strip_words;
-  for (std::int64_t k = p.depth; k > 0; --k, ++a, b += kStrip) {
+  const auto step = [&]() TENSOR_INLINED {
     Floats right[vectors];
     unroll<vectors>([&](int v) TENSOR_INLINED {
       const float* const at = b + v / kStripVectors * strip_words + v % kStripVectors * kLanes;
@@ -68,7 +73,17 @@ template <class Words, int rows, int vectors>
         sums[r * vectors + v] = Words::add(sums[r * vectors + v], left, right[v]);
       });
     });
+    ++a, b += kStrip;
+  };
+  const float* soon = tile.soon;
+  std::int64_t left = p.depth;
+  for (; left >= kRound; left -= kRound) {
+    for (std::int64_t i = 0; i < tile.soon_lines && soon < tile.soon_end; ++i, soon += kStrip)
+      unroll<strips_of(vectors)>(
+          [&](int strip) TENSOR_INLINED { __builtin_prefetch(soon + strip * strip_words, 0, 2); });
+    for (int i = 0; i < kRound; ++i) step();
   }
+  for (; left > 0; --left) step();
   if (p.is_positive)
     each([&](int i, int, int) TENSOR_INLINED { sums[i] = at_least(sums[i], Floats{}); });
   float* const to = tile.to;
@@ -86,14 +101,10 @@ template <class Words, int rows, int vectors>
 template <class Words, int rows, int vectors>
 void sum_all(const StripProduct& p, Tile& tile, std::int64_t count, std::int64_t neighbours) {
   constexpr std::int64_t kColumns = vectors * kLanes;
-  constexpr int kStrips = (vectors * kLanes + kStrip - 1) / kStrip;
   const std::int64_t a_rows = rows * (p.a_row_bytes / 4), to_rows = rows * p.to_row;
   const std::int64_t add_rows = rows * p.add_row, b_columns = kColumns / kStrip * p.strip_words;
   const bool is_far = p.is_far && tile.b == p.strips;  // only in the first round
   for (; count > 0; --count) {
-    for (std::int64_t i = 0; i < tile.soon_lines; ++i, tile.soon += kStrip)
-      unroll<kStrips>(
-          [&](int strip) { __builtin_prefetch(tile.soon + strip * p.strip_words, 0, 2); });
     // The place of the next tile's results may be far away.
     if (count > 1)
       for (int row = 0; row < rows; ++row)
@@ -112,6 +123,7 @@ void sum_all(const StripProduct& p, Tile& tile, std::int64_t count, std::int64_t
       if (next.add) next.add += kColumns;
     }
     tile.a += a_rows, tile.to += to_rows;
+    tile.soon += p.depth / kRound * tile.soon_lines * kStrip;
     if (tile.add) tile.add += add_rows;
   }
 }
@@ -129,9 +141,9 @@ void multiply_columns(const StripProduct& p, Tile tile, std::int64_t neighbours)
   constexpr auto sums = Sums<Words, vectors, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11>::of;
   const std::int64_t tiles = (p.rows + rows_of(vectors) - 1) / rows_of(vectors);
   const std::int64_t rows = p.rows / tiles, higher = p.rows % tiles;
-  if (neighbours == 1) {
-    tile.soon = tile.b + (vectors * kLanes + kStrip - 1) / kStrip * p.strip_words;
-    tile.soon_lines = p.depth / tiles;
+  if (neighbours == 1 && tile.soon) {
+    tile.soon_end = tile.soon + p.depth * kStrip;
+    tile.soon_lines = (kRound + tiles - 1) / tiles;
   }
   if (higher > 0) sums[rows](p, tile, higher, neighbours);
   sums[rows - 1](p, tile, tiles - higher, neighbours);
@@ -178,8 +190,10 @@ void multiply(const StripProduct& p) {
     const std::int64_t whole = left / (vectors * kLanes);
     const std::int64_t neighbours = !p.is_by_rows || whole == 0 ? 1 : whole < most ? whole : most;
     const std::int64_t last = whole > 0 ? kLanes : left - (vectors - 1) * kLanes;
-    Widths<Words, 0, 1, 2, 3>::of[vectors - 1](p, at(column, last), neighbours);
+    Tile tile = at(column, last);
     column += neighbours * vectors * kLanes;
+    tile.soon = column < p.columns ? at(column, 0).b : static_cast<const float*>(p.next);
+    Widths<Words, 0, 1, 2, 3>::of[vectors - 1](p, tile, neighbours);
   }
 }
 

@@ -62,11 +62,11 @@ struct StripProduct {
   const float* add = nullptr;  // what sums begin with beside `first`, of each row; nullptr: nothing
   std::int64_t add_row = 0;    // floats
   bool goes_on = false;
-  bool is_positive = false;  // negative results become 0
-  bool is_far = false;       // rows come from memory, one block after the other
-  bool is_by_rows = false;   // all strips with some rows first, not all rows with some strips
-  // By tile instructions only:
-  const void* next = nullptr;   // what is soon read, to be brought nearer: lines of 64 bytes
+  bool is_positive = false;    // negative results become 0
+  bool is_far = false;         // rows come from memory, one block after the other
+  bool is_by_rows = false;     // all strips with some rows first, not all rows with some strips
+  const void* next = nullptr;  // strips that are read soon, to be brought nearer
+  // By tile instructions only, lines of 64 bytes:
   std::int64_t next_lines = 0;  // in every 16 words of the depth of a pair of strips
 };
 
