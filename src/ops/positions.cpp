@@ -90,15 +90,11 @@ Tensor gather_nd(const Tensor& x, const Tensor& indices, int batch_dims) {
   const std::int64_t batch = num_elements(part_of(from, 0, batch_dims)),
                      size = num_elements(part_of(from, batch_dims, batch_dims + length));
   const Shape rest = part_of(from, batch_dims + length, x.rank());
-  Tensor flat = flat_positions(x, indices, batch_dims, length, "gather_nd");
-  if (batch_dims > 0) {
-    Shape own = Dims::filled(flat.rank(), 1);
-    for (int axis = 0; axis < batch_dims; ++axis) own[axis] = from[axis];
-    const Tensor begins = (arange(batch) * size).reshape(own).to(x.device());
-    flat = where(flat < size, flat + begins, full({}, batch * size, i64).to(x.device()));
-  }
-  const Tensor lines = reshape(x, {batch * size, num_elements(rest)});
-  return reshape(take(lines, flat, 0), joined(part_of(places, 0, places.rank() - 1), rest));
+  const Shape chosen = part_of(places, batch_dims, places.rank() - 1);
+  const Tensor lines = reshape(x, {batch, size, num_elements(rest)});
+  const Tensor flat = flat_positions(x, indices, batch_dims, length, "gather_nd");
+  return reshape(take_along_axis(lines, reshape(flat, {batch, num_elements(chosen), 1}), 1),
+                 joined(part_of(places, 0, places.rank() - 1), rest));
 }
 
 Tensor scatter_nd(const Tensor& x, const Tensor& indices, const Tensor& updates) {

@@ -99,6 +99,10 @@ TEST(Items, AreByThemselvesInWhatModelsDo) {
        [](const Tensor& x) {
          return tn::transpose(tn::transpose(x, {2, 3, 0, 1}) * 2, {2, 3, 0, 1});
        }},
+      {"gather_nd",
+       [](const Tensor& x) {
+         return gather_nd(x, topk(max(x, {2, 3}), 3).second.expand_dims(-1), 1);
+       }},
   };
   for (const auto& [name, function] : functions) EXPECT_EQ(refusal_of_one(function), kFine) << name;
 }
