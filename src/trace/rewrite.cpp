@@ -1,5 +1,7 @@
 #include "src/trace/rewrite.h"
 
+#include "tensor/ops.h"
+
 namespace tensor {
 
 std::vector<ValueId> Rewriter::inputs(const Node& node) const {
@@ -19,6 +21,11 @@ ValueId Rewriter::keep(ValueId old) {
       break;
   }
   return to_.add(node.op, inputs(node), node.attrs, node.where);
+}
+
+ValueId Rewriter::reshaped(ValueId value, const Shape& shape, const std::string& where) {
+  if (to_.is_constant(value)) return to_.add_constant(reshape(to_[value].constant, shape), where);
+  return to_.add(Op::reshape, {value}, {{"shape", Ints(shape.begin(), shape.end())}}, where);
 }
 
 Graph Rewriter::finish() {

@@ -24,6 +24,8 @@ class Rewriter {
   void replace(ValueId old, ValueId with) { map_[at(old)] = with; }
   /// Copies the node as it is, over its inputs' new values.
   ValueId keep(ValueId old);
+  /// A new value in another shape. A constant stays one, since kernels know constants by the node.
+  ValueId reshaped(ValueId value, const Shape& shape, const std::string& where);
   /// Maps the outputs and returns the new graph.
   Graph finish();
 

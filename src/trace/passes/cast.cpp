@@ -150,7 +150,7 @@ Graph cast_products(const Graph& graph, DType dtype,
     const ValueId wide = r.to().add(Op::astype, {product}, {{"dtype", f32}}, node.where);
     if (in.size() < 3) return wide;
     // A convolution's bias is added in float32.
-    const ValueId bias = r.to().add(Op::reshape, {in[2]}, {{"shape", Ints{-1, 1, 1}}}, node.where);
+    const ValueId bias = r.reshaped(in[2], {node.type.shape[1], 1, 1}, node.where);
     return r.to().add(Op::add, {wide, bias}, {}, node.where);
   });
 }

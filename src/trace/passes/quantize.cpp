@@ -359,13 +359,7 @@ class Quantizer {
     const ValueId sums = r.to().add(Op::quantized_conv2d, {r(node.inputs[0]), weights, scales},
                                     std::move(attrs), node.where);
     if (node.inputs.size() < 3) return sums;
-    ValueId bias = r(node.inputs[2]);
-    const Shape shape{filters[0], 1, 1};
-    // Kernels know a constant by its node.
-    bias = r.to().is_constant(bias)
-               ? r.to().add_constant(reshape(r.to()[bias].constant, shape), node.where)
-               : r.to().add(Op::reshape, {bias}, {{"shape", Ints(shape.begin(), shape.end())}},
-                            node.where);
+    const ValueId bias = r.reshaped(r(node.inputs[2]), {filters[0], 1, 1}, node.where);
     return r.to().add(Op::add, {sums, bias}, {}, node.where);
   }
 

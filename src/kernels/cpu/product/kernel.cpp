@@ -38,7 +38,7 @@ class ProductKernel : public Kernel {
         rows_(rows_of(node, layout(laid, node.inputs[0]), layout(laid, node.inputs[1]), numbers_)),
         strips_(layout(laid, node.inputs[1]), node, layout(laid, node.inputs[0]), rows_->depth(),
                 unit, numbers_),
-        result_(laid, group, product),
+        result_(laid, group, product, unit.is_tiles),
         left_(operand_of(group, node.inputs[0])),
         right_(operand_of(group, node.inputs[1])) {
     const Graph& graph = laid.graph;
@@ -131,7 +131,7 @@ class ProductKernel : public Kernel {
     // Sums are made where the result lies if nothing else is done with them, or with all columns.
     const auto row = result_.row_stride();
     const bool is_even = strips_.columns() % kStrip == 0;
-    size.is_direct = row && (!unit_.is_tiles || is_even);
+    size.is_direct = row && (!unit_.is_tiles || is_even) && !result_.is_stored_last();
     if (size.has_program)
       size.is_direct = size.is_direct && is_even && *row == strips_.columns() &&
                        (unit_.is_tiles || strips_.count() <= kFewStrips);

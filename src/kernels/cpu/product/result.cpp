@@ -10,8 +10,9 @@ std::size_t operand_of(const Group& group, ValueId id) {
 }
 
 ProductResult::ProductResult(const LaidOutGraph& laid, const Group& group,
-                             const AnchoredProduct& product)
+                             const AnchoredProduct& product, bool finishes)
     : product_(product),
+      finishes_(finishes),
       column_axis_(column_axis(laid.graph, product)),
       result_(group.reads.size()),
       dtype_(laid.graph.type(product.result).dtype) {
@@ -59,17 +60,32 @@ void ProductResult::run_program(Operands operands, const BlockProgram::Block& bl
 }
 
 void ProductResult::store(Operands operands, const BlockProgram::Block& block, std::int64_t pitch,
-                          const float* sums) const {
-  if (row_stride()) {
-    simd::table().copy_rows(at(operands, block.row, block.column), *row_stride(), sums, pitch,
-                            block.rows, block.columns);
-    return;
+                          float* sums) const {
+  const auto& finish = simd::table().finish;
+  simd::Finish rows{.sums = sums, .sums_row = pitch, .columns = block.columns};
+  if (is_stored_last()) {
+    rows.add = addend(operands, block.row, block.column);
+    rows.add_row = addend_row_;
+    rows.is_positive = is_positive();
   }
-  const auto store = simd::table().store[static_cast<int>(dtype_)];
+  const auto type = static_cast<int>(dtype_);
+  const bool is_direct = column_ == 1 && finish[type];
+  if (!is_direct && is_stored_last()) {
+    rows.rows = block.rows, rows.to = sums, rows.to_row = pitch;
+    finish[static_cast<int>(f32)](rows);
+  }
+  const auto store = simd::table().store[type];
   const std::int64_t size = item_size(dtype_);
   std::byte* to = operands[result_] + block.column * column_ * size;
   rows_.walk(block.row, block.rows,
              [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
+               rows.rows = count, rows.to = to + offset * size, rows.to_row = stride;
+               if (is_direct) {
+                 finish[type](rows);
+                 rows.sums += count * pitch;
+                 if (rows.add) rows.add += count * addend_row_;
+                 return;
+               }
                for (std::int64_t i = 0; i < count; ++i, sums += pitch)
                  store(to + (offset + i * stride) * size, column_, sums, block.columns);
              });

@@ -10,11 +10,15 @@ class ProductResult {
  public:
   using Operands = std::span<std::byte* const>;
 
-  ProductResult(const LaidOutGraph& laid, const Group& group, const AnchoredProduct& product);
+  /// `finishes`: storing adds the addend and makes results positive, which kernels else do.
+  ProductResult(const LaidOutGraph& laid, const Group& group, const AnchoredProduct& product,
+                bool finishes = false);
 
   std::int64_t rows() const { return row_count_; }
   bool has_program() const { return !product_.epilogue.nodes.empty(); }
   bool has_addend() const { return addend_.has_value(); }
+  /// Whether sums are not the result yet when a kernel and the program are through.
+  bool is_stored_last() const { return finishes_ && (has_addend() || is_positive()); }
   /// What the vector kernels do last.
   bool is_positive() const { return product_.is_positive; }
   /// Floats from one row to the next, where sums can be made where they are to be.
@@ -33,12 +37,13 @@ class ProductResult {
                    float* sums, std::byte* scratch) const;
   /// Their way to the result.
   void store(Operands operands, const BlockProgram::Block& block, std::int64_t pitch,
-             const float* sums) const;
+             float* sums) const;
   /// ", relu, 3 instructions".
   std::string description() const;
 
  private:
   AnchoredProduct product_;
+  bool finishes_;
   int column_axis_;
   std::optional<BlockProgram> program_;
   std::vector<std::size_t> operands_;         // of the program

@@ -124,9 +124,37 @@ void store_single(void* to, std::int64_t stride, const float* from, std::int64_t
     store_elements<Single>(to, stride, from, count);
 }
 
+template <class T>
+void finish(const Finish& f) {
+  using E = typename T::Element;
+  const float *sums = f.sums, *add = f.add;
+  auto* to = static_cast<E*>(f.to);
+  const std::int64_t whole = f.columns / kLanes * kLanes;
+  for (std::int64_t row = 0; row < f.rows; ++row, sums += f.sums_row, to += f.to_row) {
+    for (std::int64_t i = 0; i < whole; i += kLanes) {
+      Floats x = load(sums + i);
+      if (add) x += load(add + i);
+      if (f.is_positive) x = at_least(x, Floats{});
+      if constexpr (sizeof(E) == 4)
+        store(to + i, x);
+      else
+        store_as(to + i, __builtin_convertvector(T::narrow(x), Halves));
+    }
+    for (std::int64_t i = whole; i < f.columns; ++i) {
+      float x = sums[i];
+      if (add) x += add[i];
+      to[i] = T::write(f.is_positive && x < 0 ? 0 : x);
+    }
+    if (add) add += f.add_row;
+  }
+}
+
 }  // namespace
 
 void fill_conversions(Table& table) {
+  table.finish[static_cast<int>(Storage::f32)] = finish<Single>;
+  table.finish[static_cast<int>(Storage::f16)] = finish<Half>;
+  table.finish[static_cast<int>(Storage::bf16)] = finish<Brain>;
   const auto set = [&](Storage type, auto load, auto store) {
     table.load[static_cast<int>(type)] = load;
     table.store[static_cast<int>(type)] = store;

@@ -70,6 +70,18 @@ struct StripProduct {
   std::int64_t next_lines = 0;  // in every 16 words of the depth of a pair of strips
 };
 
+/// Sums on their way to a result, row by row, in which the columns lie side by side.
+struct Finish {
+  const float* sums = nullptr;
+  std::int64_t sums_row = 0;
+  const float* add = nullptr;  // of each; nullptr: nothing
+  std::int64_t add_row = 0;
+  bool is_positive = false;  // negative results become 0
+  void* to = nullptr;        // may be the sums
+  std::int64_t to_row = 0;
+  std::int64_t rows = 0, columns = 0;
+};
+
 /// Rows of runs of numbers that are side by side, of 4, 2 or 1 bytes. Up to a vector behind each
 /// run is read, and behind each row written.
 struct Runs {
@@ -120,6 +132,8 @@ struct Table {
   /// saturates, NaN becomes 0.
   void (*load[kStorages])(float* to, const void* from, std::int64_t stride, std::int64_t count);
   void (*store[kStorages])(void* to, std::int64_t stride, const float* from, std::int64_t count);
+  /// f32, f16 and bf16 only; of other types nullptr.
+  void (*finish[kStorages])(const Finish& finish);
 
   /// Runs a program on a block.
   void (*execute)(const Instruction* code, int count, const Slot* slots, std::int64_t rows,
