@@ -308,6 +308,32 @@ TEST_P(Products, OnAnyNumberOfThreads) {
               {small});
 }
 
+// A left factor in float32 is rounded to bfloat16 as it is gathered: to the bits of a cast before.
+TEST_P(Products, RoundTheirLeftFactor) {
+  const Kind on = GetParam();
+  if (on.dtype == tn::f32) return;  // is no narrower
+  const bool can_round = on.dtype == tn::bf16 &&
+                         (on.family == std::string("tiles") || tn::cpu::this_machine().has_bf16);
+  const Tensor columns = narrow({70, 90}, on.dtype), filters = narrow({90, 35, 1, 1}, on.dtype);
+  const auto matrix = [&](const Tensor& x) { return tn::relu(tn::matmul(x, columns)); };
+  const auto image = [&](const Tensor& x) { return tn::conv2d(x, filters, {}, {2, 0, 1, 2}); };
+  const std::pair<tn::Shape, std::function<Tensor(const Tensor&)>> cases[] = {
+      {{3, 50, 70}, matrix}, {{2, 70, 9, 12}, image}};
+  for (const auto& [shape, f] : cases)
+    for (int round = 0; round < 10; ++round) {
+      const tn::TensorFunction rounding = [&](const Tensors& in) -> Tensors {
+        return {f(in[0].astype(on.dtype))};
+      };
+      const tn::TensorFunction plain = [&](const Tensors& in) -> Tensors { return {f(in[0])}; };
+      const Tensor x = wide(shape);
+      ASSERT_EQ(accepts(on.family, rounding, {x}), can_round);
+      if (!can_round) continue;
+      const Tensor need = run_group(on.family, plain, {x.astype(on.dtype)}, nullptr).got.at(0);
+      const GroupRun run = run_group(on.family, rounding, {x}, &random_engine());
+      EXPECT_EQ(run.got.at(0).to_vector<float>(), need.to_vector<float>()) << run.kernel;
+    }
+}
+
 // Rows 4 KiB apart are not read where they lie. A task that has them to itself gathers them; where
 // several need the same, they are gathered before, and the sums keep their order.
 TEST(ProductFamilies, GatherWhatTasksShareOnce) {
@@ -337,6 +363,17 @@ TEST(ProductFamilies, Decline) {
   EXPECT_FALSE(accepts(
       "tiles", [&](const Tensors& in) -> Tensors { return {tn::matmul(in[0], w.astype(tn::f32))}; },
       {x.astype(tn::f32)}));
+  // Each pixel would be rounded nine times, or is read as it was, too.
+  const Tensor filters = narrow({8, 4, 3, 3});
+  EXPECT_TRUE(declines(
+      [&](const Tensors& in) -> Tensors { return {tn::conv2d(in[0].astype(tn::bf16), filters)}; },
+      {wide({1, 4, 8, 8})}));
+  EXPECT_TRUE(declines(
+      [&](const Tensors& in) -> Tensors {
+        const Tensor rounded = in[0].astype(tn::bf16);
+        return {tn::matmul(rounded, narrow({64, 64})) + rounded};
+      },
+      {wide({33, 64})}));
   EXPECT_TRUE(declines(
       [&](const Tensors& in) -> Tensors { return {tn::softmax(tn::matmul(in[0], w), -1)}; }, {x}));
 }

@@ -34,17 +34,17 @@ class ProductKernel : public Kernel {
   ProductKernel(const LaidOutGraph& laid, const Group& group, const AnchoredProduct& product,
                 const Machine& machine, const Unit& unit, const Node& node)
       : unit_(unit),
-        numbers_(laid.graph.type(node.inputs[1]).dtype, unit.taken),
-        rows_(rows_of(node, layout(laid, node.inputs[0]), layout(laid, node.inputs[1]), numbers_)),
-        strips_(layout(laid, node.inputs[1]), node, layout(laid, node.inputs[0]), rows_->depth(),
-                unit, numbers_),
+        numbers_(laid.graph.type(product.left).dtype, unit.taken),
+        rows_(rows_of(node, layout(laid, product.left), layout(laid, node.inputs[1]), numbers_)),
+        strips_(layout(laid, node.inputs[1]), node, layout(laid, product.left), rows_->depth(),
+                unit, {laid.graph.type(node.inputs[1]).dtype, unit.taken}),
         result_(laid, group, product, unit.is_tiles),
-        left_(operand_of(group, node.inputs[0])),
+        left_(operand_of(group, product.left)),
         right_(operand_of(group, node.inputs[1])) {
     const Graph& graph = laid.graph;
     // From the channels that a bundle reads to the next one's.
     if (node.op == Op::conv2d)
-      bundle_bytes_ = numbers_.stored_bytes() * layout(laid, node.inputs[0]).strides[1] *
+      bundle_bytes_ = numbers_.stored_bytes() * layout(laid, product.left).strides[1] *
                       layout(laid, node.inputs[1]).shape[1] * strips_.bundles().groups;
     choose_blocks(machine);
     is_far_ = result_.rows() * strips_.depth_words() * 4 > kFarBytes;
@@ -290,7 +290,7 @@ class ProductKernel : public Kernel {
   }
 
   Unit unit_;
-  Numbers numbers_;
+  Numbers numbers_;  // of the left factor
   std::unique_ptr<ProductRows> rows_;
   Strips strips_;
   Tensor packed_;             // constant weights

@@ -12,7 +12,8 @@ namespace {
 
 class Matcher {
  public:
-  Matcher(const Graph& graph, const Group& group) : graph_(graph), group_(group) {}
+  Matcher(const Graph& graph, const Group& group, bool rounds)
+      : graph_(graph), group_(group), rounds_(rounds) {}
 
   std::optional<AnchoredProduct> run() {
     if (group_.writes.size() != 1 || !find_anchor()) return std::nullopt;
@@ -38,10 +39,37 @@ class Matcher {
     }
     if (product_.anchor < 0) return false;
     const auto& inputs = graph_[product_.anchor].inputs;
-    return std::all_of(inputs.begin(), inputs.end(), [&](ValueId id) { return is_read(id); }) &&
+    product_.left = inputs[0];
+    if (rounds_ && !is_read(inputs[0]) && is_rounded()) {
+      product_.left = graph_[inputs[0]].inputs[0];
+      taken_.push_back(inputs[0]);
+    }
+    return is_read(product_.left) &&
+           std::all_of(inputs.begin() + 1, inputs.end(), [&](ValueId id) { return is_read(id); }) &&
            (is_in_eight_bits(graph_, product_) ||
             (is_float(graph_.type(inputs[0]).dtype) &&
              graph_.type(inputs[0]).dtype == graph_.type(inputs[1]).dtype));
+  }
+
+  bool is_rounded() const {
+    const Node& node = graph_[product_.anchor];
+    const ValueId cast = node.inputs[0];
+    const bool is_once = node.op == Op::matmul || (node.op == Op::conv2d && is_of_one_pixel(node));
+    return is_once && graph_.is_op(cast, Op::astype) &&
+           graph_.type(graph_[cast].inputs[0]).dtype == f32 && readers_of(cast).size() == 1;
+  }
+
+  bool is_of_one_pixel(const Node& node) const {
+    const Shape& filters = graph_.type(node.inputs[1]).shape;
+    return filters[2] == 1 && filters[3] == 1;
+  }
+
+  std::vector<ValueId> readers_of(ValueId value) const {
+    std::vector<ValueId> readers;
+    for (const ValueId id : group_.nodes)
+      if (std::count(graph_[id].inputs.begin(), graph_[id].inputs.end(), value))
+        readers.push_back(id);
+    return readers;
   }
 
   bool shapes_fit() {
@@ -68,10 +96,7 @@ class Matcher {
   // Through casts, which are exact or wait for the result, and the sum with a bias.
   void follow_sums() {
     while (product_.sums != product_.result) {
-      std::vector<ValueId> readers;
-      for (const ValueId id : group_.nodes)
-        if (std::count(graph_[id].inputs.begin(), graph_[id].inputs.end(), product_.sums))
-          readers.push_back(id);
+      const std::vector<ValueId> readers = readers_of(product_.sums);
       if (readers.size() != 1) return;
       const Node& reader = graph_[readers.front()];
       if (!is_float(reader.type.dtype)) return;
@@ -129,14 +154,15 @@ class Matcher {
 
   const Graph& graph_;
   const Group& group_;
+  const bool rounds_;
   AnchoredProduct product_;
   std::vector<ValueId> taken_;  // casts and the bias, which are no part of the epilogue
 };
 
 }  // namespace
 
-std::optional<AnchoredProduct> match_product(const Graph& graph, const Group& group) {
-  return Matcher(graph, group).run();
+std::optional<AnchoredProduct> match_product(const Graph& graph, const Group& group, bool rounds) {
+  return Matcher(graph, group, rounds).run();
 }
 
 bool is_in_eight_bits(const Graph& graph, const AnchoredProduct& product) {

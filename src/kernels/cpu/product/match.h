@@ -10,6 +10,7 @@ namespace tensor::cpu {
 
 struct AnchoredProduct {
   ValueId anchor = -1;       // the matmul or conv2d
+  ValueId left = -1;         // its left factor, or what a cast in the group rounds to that
   ValueId bias = -1;         // a constant, one number a column, with which the sums begin; -1: none
   ValueId added = -1;        // a value of the result's shape with which they begin, too; -1: none
   bool is_positive = false;  // negative sums become 0
@@ -19,8 +20,10 @@ struct AnchoredProduct {
 };
 
 /// nullopt when the group is anything else, or its factors are neither in eight bits nor of one
-/// floating type.
-std::optional<AnchoredProduct> match_product(const Graph& graph, const Group& group);
+/// floating type. With `rounds`, the group may begin with a cast of the left factor from float32,
+/// which is read once, by a matmul or a filter of one pixel.
+std::optional<AnchoredProduct> match_product(const Graph& graph, const Group& group,
+                                             bool rounds = false);
 
 /// Whether the anchor is a product of bytes.
 bool is_in_eight_bits(const Graph& graph, const AnchoredProduct& product);

@@ -39,11 +39,12 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
                static_cast<double>(item_size(unit.taken));
   }
   if (!graph.is_constant(node.inputs[1])) packed = elements(node.inputs[1]);
+  const double rounded = product.left == node.inputs[0] ? 0 : elements(product.left);
   return implementation(
       alone, machine,
       [=](const Machine& m) {
-        const double others =
-            finished / (4 * m.simple_gops) + gathered / m.cache_gbps + packed / m.simple_gops;
+        const double others = finished / (4 * m.simple_gops) + gathered / m.cache_gbps +
+                              (packed + rounded) / m.simple_gops;
         const double compute = zeros * work.flops / (speed.share * m.*speed.rate) + others;
         const double bandwidth = work.bytes > m.cache_bytes ? m.memory_gbps : m.cache_gbps;
         return speed.dispatches * m.dispatch_us + std::max(compute, work.bytes / bandwidth) / 1e3;
@@ -59,7 +60,7 @@ DType factor_type(const Graph& graph, const AnchoredProduct& product) {
 
 std::optional<Implementation> consider_tiles(const Isolated& alone, const Machine& machine) {
   if (machine.tile_gflops <= 0) return std::nullopt;
-  auto product = match_product(alone.laid.graph, alone.group);
+  auto product = match_product(alone.laid.graph, alone.group, true);
   if (!product || is_in_eight_bits(alone.laid.graph, *product)) return std::nullopt;
   // The last store does what would be a whole program; a part of it would be done twice.
   const AnchoredProduct finished = with_sums_finished(alone.laid, *product);
@@ -70,15 +71,17 @@ std::optional<Implementation> consider_tiles(const Isolated& alone, const Machin
 }
 
 std::optional<Implementation> consider_vectors(const Isolated& alone, const Machine& machine) {
-  auto product = match_product(alone.laid.graph, alone.group);
-  if (!product || is_in_eight_bits(alone.laid.graph, *product)) return std::nullopt;
+  const Graph& graph = alone.laid.graph;
+  auto product = match_product(graph, alone.group, machine.has_bf16);
+  if (!product || is_in_eight_bits(graph, *product)) return std::nullopt;
   product = with_sums_finished(alone.laid, *product);
-  const Unit unit = vectors_for(factor_type(alone.laid.graph, *product), machine);
+  const Unit unit = vectors_for(factor_type(graph, *product), machine);
+  if (product->left != graph[product->anchor].inputs[0] && unit.taken != bf16) return std::nullopt;
   const auto rate = unit.taken == bf16 ? &Machine::bf16_gflops : &Machine::f32_gflops;
   // Measured against oneDNN: with AVX2 our convolutions are as fast or faster, with AVX-512 our
   // products in float32 (0.93 to 1.08 times its speed on one core of a Xeon), which wait for no
   // threads of OpenMP, either. Its products with AVX2, whose estimate is less, are some 3 % faster.
-  const bool is_image = alone.laid.graph.is_op(product->anchor, Op::conv2d);
+  const bool is_image = graph.is_op(product->anchor, Op::conv2d);
   Speed speed{rate, 0.8, 1.1};
   if (is_image && simd::table().lanes == 8) speed = {rate, 0.92, 0.9};
   if (!is_image && simd::table().lanes == 16 && unit.taken == f32) speed = {rate, 1.02, 0.9};

@@ -57,13 +57,19 @@ class MatrixRows : public ProductRows {
 
 Numbers::Numbers(DType stored, DType taken)
     : stored_bytes_(item_size(stored)), taken_bytes_(item_size(taken)) {
-  if (stored != taken) load_ = simd::table().load[static_cast<int>(stored)];
+  if (stored == taken) return;
+  if (taken == f32)
+    load_ = simd::table().load[static_cast<int>(stored)];
+  else
+    store_ = simd::table().store[static_cast<int>(taken)];
 }
 
 void Numbers::copy(std::byte* to, const std::byte* from, std::int64_t stride,
                    std::int64_t count) const {
   if (load_)
     load_(reinterpret_cast<float*>(to), from, stride, count);
+  else if (store_)
+    round(to, reinterpret_cast<const float*>(from), stride, count);
   else if (stride == 1)
     std::memcpy(to, from, static_cast<std::size_t>(stored_bytes_ * count));
   else if (stored_bytes_ == 1)
@@ -72,6 +78,12 @@ void Numbers::copy(std::byte* to, const std::byte* from, std::int64_t stride,
     copy_strided<2>(to, from, stride, count);
   else
     copy_strided<4>(to, from, stride, count);
+}
+
+void Numbers::round(std::byte* to, const float* from, std::int64_t stride,
+                    std::int64_t count) const {
+  if (stride == 1) return store_(to, 1, from, count);
+  for (std::int64_t i = 0; i < count; ++i) store_(to + taken_bytes_ * i, 1, from + stride * i, 1);
 }
 
 std::unique_ptr<ProductRows> matrix_rows(const Layout& left, const Shape& result,

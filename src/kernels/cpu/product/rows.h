@@ -9,19 +9,23 @@
 
 namespace tensor::cpu {
 
-/// Numbers as they are stored, and as they are multiplied: the same, or widened to float32.
+/// Numbers as they are stored, and as they are multiplied: the same, widened to float32, or rounded
+/// from there to bfloat16.
 class Numbers {
  public:
   Numbers(DType stored, DType taken);
   std::int64_t stored_bytes() const { return stored_bytes_; }
   std::int64_t taken_bytes() const { return taken_bytes_; }
-  bool are_same() const { return !load_; }
+  bool are_same() const { return !load_ && !store_; }
   /// `count` of them, `stride` apart, in a row.
   void copy(std::byte* to, const std::byte* from, std::int64_t stride, std::int64_t count) const;
 
  private:
+  void round(std::byte* to, const float* from, std::int64_t stride, std::int64_t count) const;
+
   std::int64_t stored_bytes_, taken_bytes_;
   void (*load_)(float*, const void*, std::int64_t, std::int64_t) = nullptr;
+  void (*store_)(void*, std::int64_t, const float*, std::int64_t) = nullptr;
 };
 
 struct Range {
