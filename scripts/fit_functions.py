@@ -50,8 +50,9 @@ def remez(target, weight, basis, low, high):
     return coefficients
 
 
-def fit(name, target, weight, powers, low, high, fixed=None):
-    """Prints float32 coefficients of x**p, p in powers; `fixed` maps powers to given values."""
+def fit(name, target, weight, powers, low, high, fixed=None, at_once=False):
+    """Prints float32 coefficients of x**p, p in powers; `fixed` maps powers to given values. Of -1 to 1, where all
+    powers matter alike, they are rounded `at_once`."""
     low, high = mp.mpf(low), mp.mpf(high)
     known = dict(fixed or {})
     for power in sorted(powers):
@@ -60,7 +61,8 @@ def fit(name, target, weight, powers, low, high, fixed=None):
         free = [p for p in sorted(powers) if p not in known]
         rest = lambda x: target(x) - sum(c * x ** p for p, c in known.items())
         coefficients = remez(rest, weight, [lambda x, p=p: x ** p for p in free], low, high)
-        known[power] = mp.mpf(float(np.float32(float(coefficients[0]))))
+        rounded = [mp.mpf(float(np.float32(float(c)))) for c in coefficients]
+        known.update(zip(free, rounded) if at_once else [(power, rounded[0])])
     worst = max(abs(weight(x) * (target(x) - sum(c * x ** p for p, c in known.items())))
                 for x in chebyshev_nodes(low, high, 2000))
     print(f"{name}: on [{mp.nstr(low, 6)}, {mp.nstr(high, 6)}], worst {mp.nstr(worst, 3)}")
@@ -88,6 +90,10 @@ def main():
     # -log(erfc(x)) for 1 <= x < 4, in x - 1; weighted by its influence on erf = 1 - exp(-p).
     fit("erfc", lambda t: -mp.log(mp.erfc(t + 1)), lambda t: mp.erfc(t + 1) + mp.mpf("1e-7"),
         range(7), 0, 3)
+    # Phi(x) = 1/2 + x * p(t), t = 2 x^2 / 5.25^2 - 1, for |x| < 5.25; error of Phi.
+    side = lambda t: mp.sqrt((t + 1) / 2) * mp.mpf("5.25")
+    fit("gelu", lambda t: mp.erf(side(t) / mp.sqrt(2)) / (2 * side(t)), side, range(14),
+        mp.mpf("1e-12") - 1, 1, at_once=True)
     # log(1 + f) = f - f^2 / 2 + f^3 p(f), 1 + f in [sqrt(1/2), sqrt(2)]; relative error of log.
     fit("log", lambda f: (mp.log1p(f) - f + f * f / 2) / f ** 3 if f else one / 3,
         lambda f: f ** 3 / mp.log1p(f) if f else mp.mpf("1e-9"), range(9),
