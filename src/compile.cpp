@@ -49,7 +49,7 @@ Precision precision_of(const CompileOptions& options, const detail::Target& targ
          ", or leave narrow_residuals out");
   const bool is_wide = options.dtype == bf16 && !target.multiplies_bf16;
   // What stays wide in eight bits.
-  const DType beside_bytes = on_gpu ? f16 : f32;
+  const DType beside_bytes = on_gpu ? f16 : target.multiplies_bf16 ? bf16 : f32;
   return {.dtype = is_wide               ? f32
                    : options.dtype == i8 ? beside_bytes
                                          : options.dtype,
@@ -58,6 +58,7 @@ Precision precision_of(const CompileOptions& options, const detail::Target& targ
           .narrow_residuals = options.narrow_residuals,
           .folds_norms = target.folds_norms && options.fuse,
           .eight_bits = options.dtype == i8,
+          .narrow_rows = !on_gpu,
           .wide = options.exclude,
           .rounds_rows = on_gpu};
 }

@@ -118,7 +118,9 @@ TEST(Quantize, ConvolutionsToo) {
   EXPECT_LE(relative_error(got, want), 0.02);
   EXPECT_GT(relative_error(got, want), 1e-5);
   const Tensor compiled = tn::compile(f, std::vector<Tensor>{x}, {.dtype = tn::i8})({x})[0];
-  EXPECT_LE(relative_error(compiled, got), 0.005);  // a number here or there rounds otherwise
+  // A number here or there rounds otherwise, and both factors of the four other convolutions may be
+  // rounded to bfloat16.
+  EXPECT_LE(relative_error(compiled, got), 0.005 + 4 * 2 * 0x1p-9);
   EXPECT_EQ(tn::count(tn::quantize_products(graph, {"wide"}), tn::Op::quantized_conv2d), 1);
 }
 

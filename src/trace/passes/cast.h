@@ -16,6 +16,11 @@ namespace tensor {
 Graph cast_products(const Graph& graph, DType dtype,
                     const std::function<Tensor(const Tensor&, DType)>& converted = &astype);
 
+/// After cast_products(graph, dtype): stores what products round to eight bits in `dtype`, if all
+/// that read it are products: half of the bytes, and less than the steps of eight bits. Test:
+/// tests/trace/cast_rows_test.cpp.
+Graph cast_rows(const Graph& graph, DType dtype);
+
 /// After cast_products(graph, dtype): stores the residual stream in `dtype`, too. A value that is
 /// added to what a product leads to, and read elsewhere as well, is rounded to `dtype` for all its
 /// readers, and so is the sum where it is normalised or read more than once. Sums are added in

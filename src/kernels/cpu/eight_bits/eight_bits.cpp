@@ -52,7 +52,7 @@ class EightBitsKernel : public Kernel {
         are_bytes_(type_of_rows(laid, product) == i8),
         unit_(best_unit(!are_bytes_)),
         rows_(rows_of(laid, product, {type_of_rows(laid, product), are_bytes_ ? i8 : f32})),
-        result_(laid, group, product) {
+        result_(laid, group, product, true) {
     const Graph& graph = laid.graph;
     const Node& node = graph[product.anchor];
     left_ = operand_of(group, node.inputs[0]);
@@ -232,8 +232,9 @@ bool is_in_place(const Layout& weights) { return weights.strides == row_major(we
 
 std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
   const Graph& graph = alone.laid.graph;
-  const auto product = match_product(graph, alone.group);
+  auto product = match_product(graph, alone.group);
   if (!product || !is_in_eight_bits(graph, *product)) return std::nullopt;
+  product = with_sums_stored(alone.laid, *product);
   const Node& node = graph[product->anchor];
   if (!graph.is_constant(node.inputs[2]) || !is_in_place(alone.laid.layouts[at(node.inputs[1])]))
     return std::nullopt;

@@ -207,6 +207,11 @@ AnchoredProduct with_sums_finished(const LaidOutGraph& laid, AnchoredProduct pro
   return product;
 }
 
+AnchoredProduct with_sums_stored(const LaidOutGraph& laid, AnchoredProduct product) {
+  const AnchoredProduct finished = with_sums_finished(laid, product);
+  return finished.epilogue.nodes.empty() ? finished : product;
+}
+
 int column_axis(const Graph& graph, const AnchoredProduct& product) {
   const Node& node = graph[product.anchor];
   const bool is_image = node.op == Op::conv2d || node.op == Op::quantized_conv2d;

@@ -32,6 +32,10 @@ bool is_in_eight_bits(const Graph& graph, const AnchoredProduct& product);
 /// a residual that lies as the sums are made, and relu at the end.
 AnchoredProduct with_sums_finished(const LaidOutGraph& laid, AnchoredProduct product);
 
+/// The same if nothing is left of the epilogue then, for kernels whose last store does it
+/// (ProductResult); else as it was.
+AnchoredProduct with_sums_stored(const LaidOutGraph& laid, AnchoredProduct product);
+
 /// The axis of the result that the right factor's columns run along: 1 of an image, else the last.
 int column_axis(const Graph& graph, const AnchoredProduct& product);
 

@@ -62,9 +62,7 @@ std::optional<Implementation> consider_tiles(const Isolated& alone, const Machin
   if (machine.tile_gflops <= 0) return std::nullopt;
   auto product = match_product(alone.laid.graph, alone.group, true);
   if (!product || is_in_eight_bits(alone.laid.graph, *product)) return std::nullopt;
-  // The last store does what would be a whole program; a part of it would be done twice.
-  const AnchoredProduct finished = with_sums_finished(alone.laid, *product);
-  if (finished.epilogue.nodes.empty()) product = finished;
+  product = with_sums_stored(alone.laid, *product);
   const auto unit = tiles_for(factor_type(alone.laid.graph, *product), machine);
   if (!unit) return std::nullopt;
   return consider(alone, machine, *product, *unit, {&Machine::tile_gflops, 0.5, 0.9});
