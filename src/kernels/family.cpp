@@ -1,36 +1,34 @@
 #include "src/kernels/family.h"
 
 #include <algorithm>
-#include <locale>
 
-#include "tensor/text.h"
+#include "src/core/key.h"
 
 namespace tensor {
 namespace {
 
 // A single number becomes part of a kernel's text, and whether a kernel takes indices, which are
-// i64, depends on their range. No two numbers share a text.
-void write_values(TextWriter& key, const Tensor& constant) {
+// i64, depends on their range.
+void write_values(Key& key, const Tensor& constant) {
   if (is_floating(constant.dtype())) {
-    if (constant.size() == 1) key << ' ' << std::hexfloat << constant.item<double>();
+    if (constant.size() == 1) key << constant.item<double>();
     return;
   }
   if (constant.size() == 0 || (constant.size() > 1 && constant.dtype() != i64)) return;
   const auto values = constant.to_vector<std::int64_t>();
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
-  key << ' ' << *least << ' ' << *most;
+  key << *least << *most;
 }
 
-void write(TextWriter& key, const Isolated& alone, ValueId id) {
+void write(Key& key, const Isolated& alone, ValueId id) {
   const Node& node = alone.laid.graph[id];
   const Layout& layout = alone.laid.layouts[at(id)];
-  key << static_cast<int>(node.kind) << node.type << layout.strides << layout.offset;
+  key << node.kind << node.type << layout.strides << layout.offset;
   if (node.kind == NodeKind::operation) {
-    key << static_cast<int>(node.op) << '(' << node.attrs << ')';
-    for (const ValueId input : node.inputs) key << '%' << input;
+    key << node.op << node.attrs << node.inputs.size();
+    for (const ValueId input : node.inputs) key << input;
   }
   if (node.kind == NodeKind::constant) write_values(key, node.constant);
-  key << ';';
 }
 
 }  // namespace
@@ -42,14 +40,14 @@ const Space* Offer::space() const {
 }
 
 std::string problem_key(const Isolated& alone) {
-  TextWriter key;
-  key.imbue(std::locale::classic());
+  Key key;
+  key << alone.laid.graph.size();
   for (ValueId id = 0; id < alone.laid.graph.size(); ++id) write(key, alone, id);
   for (const auto* values : {&alone.group.nodes, &alone.group.reads, &alone.group.writes}) {
-    for (const ValueId id : *values) key << '%' << id;
-    key << ';';
+    key << values->size();
+    for (const ValueId id : *values) key << id;
   }
-  return key.str();
+  return key.take();
 }
 
 const Offer* cheapest(std::span<const Offer> offers) {

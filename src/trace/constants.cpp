@@ -2,9 +2,9 @@
 
 #include <bit>
 
+#include "src/core/key.h"
 #include "src/trace/content.h"
 #include "src/trace/derived.h"
-#include "tensor/text.h"
 
 namespace tensor {
 
@@ -16,9 +16,10 @@ Constants::~Constants() {
 ValueId Constants::value_of(Graph& graph, const Tensor& x, const std::string& where) {
   const std::lock_guard lock(mutex_);
   const detail::TensorImpl& impl = detail::impl(x);
-  TextWriter place;
-  place << impl.storage->device << impl.first() << impl.type << impl.strides;
-  const auto [known, is_new] = known_.try_emplace(place.str(), held_.size());
+  Key place;
+  place << impl.storage->device.is_cuda() << impl.storage->device.index() << impl.first()
+        << impl.type << impl.strides;
+  const auto [known, is_new] = known_.try_emplace(place.take(), held_.size());
   if (!is_new) {
     const Held& held = held_[known->second];
     const bool is_same = !held.has_hash || hash_of_elements(x) == held.hash;

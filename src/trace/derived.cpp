@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "src/core/key.h"
 #include "src/trace/content.h"
-#include "tensor/text.h"
 
 namespace tensor {
 
@@ -95,18 +95,17 @@ DerivedConstants::Derivation DerivedConstants::derivation(std::string_view what,
                                                           const std::vector<Tensor>& from) {
   const std::lock_guard lock(mutex_);
   const auto origin = std::make_shared<Origin>();
-  TextWriter key;
+  Key key;
   key << what;
   for (const Tensor& x : from) {
     bool is_by_content = false;
     const OriginPtr source = origin_of(x, is_by_content);
     if (!source) return {};
     const TensorImpl& t = detail::placed(x);
-    key << ' ' << static_cast<const void*>(source.get()) << ' ' << (is_by_content ? 0 : t.offset)
-        << t.type << t.strides;
+    key << source.get() << (is_by_content ? 0 : t.offset) << t.type << t.strides;
     origin->from.push_back(source);
   }
-  std::weak_ptr<const Origin>& known = derived_[key.str()];
+  std::weak_ptr<const Origin>& known = derived_[key.take()];
   Derivation result;
   result.all_ = this;
   result.origin_ = known.lock();

@@ -4,7 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "tensor/text.h"
+#include "src/core/key.h"
 
 namespace tensor {
 namespace {
@@ -69,25 +69,23 @@ Group make_group(const Graph& graph, const Wiring& wiring, std::vector<ValueId> 
 
 Structures::Structures(const Graph& graph, const std::vector<Layout>* layouts) : graph_(graph) {
   std::unordered_map<std::string, int> numbers;
-  TextWriter text;
-  const auto number = [&] {
+  const auto number = [&](const Key& key) {
     const int next = static_cast<int>(numbers.size());
-    return numbers.try_emplace(text.str(), next).first->second;
+    return numbers.try_emplace(key.bytes(), next).first->second;
   };
   for (ValueId id = 0; id < graph_.size(); ++id) {
     const Node& node = graph_[id];
-    text.str("");
-    text << (node.kind == NodeKind::constant ? "constant " : "value ") << node.type;
-    if (layouts) text << (*layouts)[at(id)].strides << (*layouts)[at(id)].offset;
-    outside_.push_back(number());
-    if (node.kind == NodeKind::operation)
-      text << ' ' << static_cast<int>(node.op) << '(' << node.attrs << ')';
-    inside_.push_back(number());
+    Key key;
+    key << (node.kind == NodeKind::constant) << node.type;
+    if (layouts) key << (*layouts)[at(id)].strides << (*layouts)[at(id)].offset;
+    outside_.push_back(number(key));
+    if (node.kind == NodeKind::operation) key << node.op << node.attrs;
+    inside_.push_back(number(key));
   }
 }
 
 std::string Structures::of(const Group& group) const {
-  std::string text;
+  Key key;
   // Members, views among them and reads, named by the order of their appearance. Views between
   // members are part of the structure, as are those through which a group reads.
   std::unordered_map<ValueId, std::size_t> names;
@@ -96,14 +94,15 @@ std::string Structures::of(const Group& group) const {
     visit_inputs_first(
         graph_, member, [&](ValueId id) { return names.contains(id); }, is_inside,
         [&](ValueId id) {
-          text += std::to_string((is_inside(id) ? inside_ : outside_)[at(id)]);
-          if (is_inside(id))
-            for (const ValueId input : graph_[id].inputs)
-              text += ' ' + std::to_string(names.at(input));
-          text += is_in(group.writes, id) ? "!;" : ";";
+          key << (is_inside(id) ? inside_ : outside_)[at(id)];
+          if (is_inside(id)) {
+            key << graph_[id].inputs.size();
+            for (const ValueId input : graph_[id].inputs) key << names.at(input);
+          }
+          key << is_in(group.writes, id);
           names.try_emplace(id, names.size());
         });
-  return text;
+  return key.take();
 }
 
 }  // namespace tensor

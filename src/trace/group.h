@@ -66,7 +66,7 @@ struct Group {
 /// The group of these nodes, not yet costed.
 Group make_group(const Graph& graph, const Wiring& wiring, std::vector<ValueId> nodes);
 
-/// Texts that two groups of a graph share only if they compute the same function of their reads:
+/// Keys that two groups of a graph share only if they compute the same function of their reads:
 /// operators, attributes, types, wiring, and which members are written; of a laid-out graph also
 /// how all of that lies. Groups of repeated blocks are costed and reported once by it.
 class Structures {

@@ -3,31 +3,31 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/core/key.h"
 #include "src/trace/fuse/group_costs.h"
-#include "tensor/text.h"
 
 namespace tensor {
 namespace {
 
 // Of an axis: one element, one for all indices, or the place of its stride among the others.
-void print_axes(TextWriter& out, const Layout& layout) {
+void add_axes(Key& key, const Layout& layout) {
+  key << layout.shape.rank();
   for (int axis = 0; axis < layout.shape.rank(); ++axis) {
     const std::int64_t stride = layout.strides[axis];
-    if (layout.shape[axis] == 1)
-      out << " 1";
-    else if (stride == 0)
-      out << " =";
-    else
-      out << " <"
-          << std::count_if(layout.strides.begin(), layout.strides.end(),
+    key << (layout.shape[axis] == 1) << (stride == 0);
+    if (layout.shape[axis] != 1 && stride != 0)
+      key << std::count_if(layout.strides.begin(), layout.strides.end(),
                            [&](std::int64_t other) { return other < stride; });
   }
 }
 
 // Lists are extents, or numbers of every axis of space, which go with them.
-void print_attrs(TextWriter& out, const Attrs& attrs) {
-  for (const auto& [name, value] : attrs.entries())
-    if (!std::holds_alternative<Ints>(value.get())) out << ' ' << name << '=' << value;
+void add_attrs(Key& key, const Attrs& attrs) {
+  key << attrs.entries().size();
+  for (const auto& [name, value] : attrs.entries()) {
+    key << name << value.get().index();
+    if (!std::holds_alternative<Ints>(value.get())) key << value;
+  }
 }
 
 // At least 1.
@@ -47,20 +47,19 @@ bool agree(const FusionPlan& a, const FusionPlan& b) {
 }  // namespace
 
 std::string outline_of(const LaidOutGraph& laid) {
-  TextWriter out;
+  Key key;
+  key << laid.graph.size();
   for (ValueId id = 0; id < laid.graph.size(); ++id) {
     const Node& node = laid.graph[id];
-    out << static_cast<int>(node.kind) << ' ' << node.type.dtype;
-    print_axes(out, laid.layouts[at(id)]);
-    if (node.kind == NodeKind::operation) {
-      out << ' ' << static_cast<int>(node.op);
-      for (const ValueId input : node.inputs) out << " %" << input;
-      if (info(node.op).pattern != Pattern::view) print_attrs(out, node.attrs);
-    }
-    out << ';';
+    key << node.kind << node.type.dtype;
+    add_axes(key, laid.layouts[at(id)]);
+    if (node.kind != NodeKind::operation) continue;
+    key << node.op << node.inputs.size();
+    for (const ValueId input : node.inputs) key << input;
+    if (info(node.op).pattern != Pattern::view) add_attrs(key, node.attrs);
   }
-  for (const ValueId id : laid.graph.outputs()) out << " %" << id;
-  return out.str();
+  for (const ValueId id : laid.graph.outputs()) key << id;
+  return key.take();
 }
 
 std::optional<FusionPlan> fuse_like(const FusionPlan& known, const Fusible& fusible,

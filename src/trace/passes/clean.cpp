@@ -2,44 +2,46 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
+#include <unordered_map>
 
+#include "src/core/key.h"
 #include "src/core/storage.h"
 #include "src/trace/derived.h"
 #include "src/trace/rewrite.h"
-#include "tensor/text.h"
 
 namespace tensor {
 namespace {
 
-// A text that two nodes share only if they compute the same value. Small constants are compared by
+// A key that two nodes share only if they compute the same value. Small constants are compared by
 // value, large ones by the memory they lie in.
 std::string key_of(const Graph& graph, ValueId id) {
   const Node& node = graph[id];
-  TextWriter key;
+  Key key;
+  key << node.kind;
   if (node.kind == NodeKind::input) {
-    key << "input " << id;
+    key << id;
   } else if (node.kind == NodeKind::constant) {
     constexpr std::int64_t kComparedByValue = 256;
     const detail::TensorImpl& impl = detail::stored(node.constant);
-    key << "constant " << node.type << ' ';
+    key << node.type;
     if (node.constant.nbytes() <= kComparedByValue) {
       const Tensor packed = node.constant.copy();
-      key.write(reinterpret_cast<const char*>(detail::stored(packed).first()), packed.nbytes());
+      key << std::string_view(reinterpret_cast<const char*>(detail::stored(packed).first()),
+                              static_cast<std::size_t>(packed.nbytes()));
     } else {
       const detail::Storage& storage = *impl.storage;
-      key << (storage.late ? static_cast<const void*>(&storage) : storage.data) << ' '
-          << impl.offset << impl.strides;
+      key << (storage.late ? static_cast<const void*>(&storage) : storage.data) << impl.offset
+          << impl.strides;
     }
   } else {
-    key << static_cast<int>(node.op) << ' ' << node.attrs;
-    for (const ValueId input : node.inputs) key << ' ' << input;
+    key << node.op << node.attrs;
+    for (const ValueId input : node.inputs) key << input;
   }
-  return key.str();
+  return key.take();
 }
 
 Graph merge_equal(const Graph& graph) {
-  std::map<std::string, ValueId> seen;
+  std::unordered_map<std::string, ValueId> seen;
   Rewriter rewriter(graph);
   for (ValueId id = 0; id < graph.size(); ++id) {
     const ValueId kept = rewriter.keep(id);
@@ -58,10 +60,10 @@ Graph fold_constants(const Graph& graph) {
       if (!r.to().is_constant(id)) return std::nullopt;
       values.push_back(r.to()[id].constant);
     }
-    TextWriter what;
-    what << info(node.op).name << ' ' << node.attrs;
+    Key what;
+    what << info(node.op).name << node.attrs;
     const Tensor value = derived_for_others(
-        r.to(), what.str(), values,
+        r.to(), what.bytes(), values,
         [op = node.op, attrs = node.attrs, values] { return apply_op(op, values, attrs); });
     return r.to().add_constant(value, node.where);
   });
