@@ -41,6 +41,16 @@ ValueId Graph::add(Op op, std::vector<ValueId> inputs, Attrs attrs, std::string 
   return append(std::move(node));
 }
 
+ValueId Graph::add_like(const Node& node, std::vector<ValueId> inputs) {
+  Node like;
+  like.op = node.op;
+  like.type = node.type;
+  like.inputs = std::move(inputs);
+  like.attrs = node.attrs;
+  like.where = node.where;
+  return append(std::move(like));
+}
+
 void Graph::set_outputs(std::vector<ValueId> outputs) { outputs_ = std::move(outputs); }
 
 std::vector<std::vector<ValueId>> consumers(const Graph& graph) {

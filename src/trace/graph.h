@@ -40,6 +40,8 @@ class Graph {
   void reserve(ValueId nodes) { nodes_.reserve(at(nodes)); }
   /// Infers the type as `apply_op` does.
   ValueId add(Op op, std::vector<ValueId> inputs, Attrs attrs = {}, std::string where = {});
+  /// The operator of another graph's node over inputs of the same types, so that its own is known.
+  ValueId add_like(const Node& node, std::vector<ValueId> inputs);
   void set_outputs(std::vector<ValueId> outputs);
   /// The value, of its type, takes the place of the constant of a node.
   void set_constant(ValueId id, const Tensor& value) { nodes_[at(id)].constant = value; }

@@ -13,7 +13,9 @@ namespace {
 class Isolator {
  public:
   Isolator(const LaidOutGraph& laid, const Group& group)
-      : laid_(laid), group_(group), rewriter_(laid.graph) {}
+      : laid_(laid),
+        group_(group),
+        rewriter_(laid.graph, static_cast<ValueId>(group.reads.size() + group.nodes.size())) {}
 
   Isolated run() {
     for (const ValueId id : group_.reads) {

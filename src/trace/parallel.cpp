@@ -429,7 +429,8 @@ Isolated merged_alone(const LaidOutGraph& laid, const ParallelRun& run) {
   const Chain& lead = run.lead;
   const Parallel& chains = run.chains;
   const Graph& graph = laid.graph;
-  Rewriter rewriter(graph);
+  constexpr ValueId kUsual = 32;  // nodes
+  Rewriter rewriter(graph, kUsual);
   Graph& to = rewriter.to();
   std::vector<Layout> layouts;  // of its nodes
   const auto put = [&](ValueId id, ValueId as) {

@@ -1,11 +1,14 @@
 #include "src/trace/rewrite.h"
 
+#include <algorithm>
+
 #include "tensor/ops.h"
 
 namespace tensor {
 
 std::vector<ValueId> Rewriter::inputs(const Node& node) const {
   std::vector<ValueId> result;
+  result.reserve(node.inputs.size());
   for (const ValueId id : node.inputs) result.push_back((*this)(id));
   return result;
 }
@@ -20,7 +23,12 @@ ValueId Rewriter::keep(ValueId old) {
     case NodeKind::operation:
       break;
   }
-  return to_.add(node.op, inputs(node), node.attrs, node.where);
+  std::vector<ValueId> now = inputs(node);
+  const bool has_types = std::equal(
+      now.begin(), now.end(), node.inputs.begin(),
+      [&](ValueId kept, ValueId before) { return to_.type(kept) == from_.type(before); });
+  return has_types ? to_.add_like(node, std::move(now))
+                   : to_.add(node.op, std::move(now), node.attrs, node.where);
 }
 
 ValueId Rewriter::reshaped(ValueId value, const Shape& shape, const std::string& where) {

@@ -10,10 +10,13 @@ namespace tensor {
 
 class Rewriter {
  public:
-  explicit Rewriter(const Graph& from)
+  explicit Rewriter(const Graph& from) : Rewriter(from, from.size()) {}
+  /// For a graph of about so many nodes: room for all of `from` is a large block, of which every
+  /// group by itself would need one.
+  Rewriter(const Graph& from, ValueId nodes)
       : from_(from), map_(static_cast<std::size_t>(from.size()), -1) {
     to_.derive_with(from.derived());
-    to_.reserve(from.size());
+    to_.reserve(nodes);
   }
 
   const Graph& from() const { return from_; }
