@@ -4,12 +4,15 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -102,21 +105,27 @@ class Families final : public Offers {
   void forget() override {
     const std::lock_guard lock(mutex_);
     known_.clear();
+    built_.clear();
   }
 
   /// Builds a group of a plan by its family, as if nothing else were in its graph. Where nobody has
-  /// asked about the problem, only that family is asked.
+  /// asked about the problem, only that family is asked. Descriptions, which know no constants and
+  /// can be copied, are made once for all groups of a problem that run alike.
   Built build(const LaidOutGraph& laid, const Group& group) {
     const Isolated alone = isolate(laid, group);
-    if (const auto known = recalled(alone)) {
-      for (std::size_t i = 0; i < known->offers.size(); ++i)
-        if (known->offers[i].family == group.family) return known->answers[i].build(alone);
-    } else {
-      const auto& row = table_[static_cast<std::size_t>(group.family)];
-      if (const auto answer = row.consider(alone, machine_)) return answer->build(alone);
+    const std::string key = problem_key(alone);
+    if constexpr (!std::is_copy_constructible_v<Built>)
+      return built(alone, key);
+    else {
+      const auto way = std::tuple(key, group.family, group.schedule);
+      {
+        const std::lock_guard lock(mutex_);
+        if (const auto known = built_.find(way); known != built_.end()) return known->second;
+      }
+      Built made = built(alone, key);
+      const std::lock_guard lock(mutex_);
+      return built_.try_emplace(way, std::move(made)).first->second;
     }
-    internal_error("build", "the family ", name(group.family), " does not take ",
-                   problem_text(alone.laid.graph, alone.group));
   }
 
  private:
@@ -125,9 +134,21 @@ class Families final : public Offers {
     std::vector<Implementation<Built>> answers;  // one for each offer
   };
 
-  // nullptr where nobody has asked about the problem.
-  std::shared_ptr<const Known> recalled(const Isolated& alone) {
-    const std::string key = problem_key(alone);
+  Built built(const Isolated& alone, const std::string& key) {
+    const int family = alone.group.family;
+    if (const auto known = recalled(key)) {
+      for (std::size_t i = 0; i < known->offers.size(); ++i)
+        if (known->offers[i].family == family) return known->answers[i].build(alone);
+    } else {
+      const auto& row = table_[static_cast<std::size_t>(family)];
+      if (const auto answer = row.consider(alone, machine_)) return answer->build(alone);
+    }
+    internal_error("build", "the family ", name(family), " does not take ",
+                   problem_text(alone.laid.graph, alone.group));
+  }
+
+  // nullptr where nobody has asked about the problem of this key.
+  std::shared_ptr<const Known> recalled(const std::string& key) {
     const std::lock_guard lock(mutex_);
     const auto known = known_.find(key);
     return known == known_.end() ? nullptr : known->second;
@@ -161,6 +182,7 @@ class Families final : public Offers {
   const Machine machine_;
   std::mutex mutex_;
   std::unordered_map<std::string, std::shared_ptr<const Known>> known_;  // of problem keys
+  std::map<std::tuple<std::string, int, std::string>, Built> built_;     // with family and schedule
 };
 
 }  // namespace tensor
