@@ -28,7 +28,7 @@ TEST(Space, ProductsHaveTheStructuresThatTheirSidesAllow) {
   const auto sketches = [](std::int64_t tokens, std::int64_t features, std::int64_t depth,
                            bool is_constant) {
     GemmProblem p{1, tokens, features, depth, 0, 2, 0, true, is_constant};
-    return sketches_of(gemm_sm90_space(p, h200()));
+    return sketches_of(gemm_sm90_space(p, h200(), gemm_sm90_schedules(p, h200()).front()));
   };
   using Names = std::set<std::string>;
   EXPECT_EQ(sketches(197, 768, 768, true),
@@ -45,7 +45,7 @@ TEST(Space, PointlessSchedulesOfProductsAreNotTried) {
   const GemmProblem small{1, 197, 768, 768, 0, 2, 0, true},
       large{1, 12608, 3072, 768, 0, 2, 0, true};
   const auto fault = [](const GemmProblem& p, const std::string& text) {
-    const Space space = gemm_sm90_space(p, h200());
+    const Space space = gemm_sm90_space(p, h200(), gemm_sm90_schedules(p, h200()).front());
     const Schedule schedule = Schedule::parse(text);
     EXPECT_TRUE(std::any_of(space.sketches.begin(), space.sketches.end(), [&](const Sketch& s) {
       return s.contains(schedule);

@@ -20,7 +20,8 @@ class GemmSm90Builder {
         product_(std::move(product)),
         numbers_(machine.any_extent) {}
 
-  Lowered run(const GemmSchedule* wanted) {
+  // With the schedule, or with the group's where it has one.
+  Lowered run(const GemmSchedule& level0, bool is_wanted) {
     if (product_.is_shared && product_.batches > 1) {
       const Product merged = with_merged_rows(product_);
       if (left_factor(laid_, merged)) product_ = merged;
@@ -30,9 +31,7 @@ class GemmSm90Builder {
     problem_.staged = boxed_.write >= 0;
     const Boxed addend = boxed_addend(laid_, group_, product_);
     problem_.addend_bytes = addend.write < 0 ? 0 : item_bytes(addend.write);
-    GemmSchedule schedule = wanted                    ? *wanted
-                            : group_.schedule.empty() ? gemm_sm90_schedules(problem_, machine_)[0]
-                                                      : of_group();
+    GemmSchedule schedule = is_wanted ? level0 : of_group(level0);
     check_row_sums();
     const Source inputs = left_source();
     const Source weights = right_source();
@@ -47,8 +46,8 @@ class GemmSm90Builder {
   }
 
  private:
-  GemmSchedule of_group() const {
-    return gemm_schedule_of(gemm_sm90_space(problem_, machine_).of(group_.schedule));
+  GemmSchedule of_group(const GemmSchedule& level0) const {
+    return gemm_schedule_of(gemm_sm90_space(problem_, machine_, level0).of(group_.schedule));
   }
 
   // The kernel counts on how they lie.
@@ -276,9 +275,9 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
   return Implementation{
       machine.launch_us + model_gemm_sm90(problem, best, machine).total,
       [=](const Isolated& group) {
-        return GemmSm90Builder(group.laid, group.group, machine, *product).run(nullptr);
+        return GemmSm90Builder(group.laid, group.group, machine, *product).run(best, false);
       },
-      [=] { return gemm_sm90_space(problem, machine); }};
+      [=] { return gemm_sm90_space(problem, machine, best); }};
 }
 
 }  // namespace
@@ -286,7 +285,7 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
 Lowered lower_gemm_sm90(const LaidOutGraph& laid, const Group& group, const Machine& machine,
                         const GemmSchedule& schedule) {
   return GemmSm90Builder(laid, group, machine, *accepted(laid.graph, group, machine))
-      .run(&schedule);
+      .run(schedule, true);
 }
 
 const Family kGemmSm90 = {"gemm_sm90", consider};

@@ -53,8 +53,10 @@ TimeParts model_gemm_sm90(const GemmProblem& problem, const GemmSchedule& schedu
 /// All schedules that fit, the one with the least time by the model first.
 std::vector<GemmSchedule> gemm_sm90_schedules(const GemmProblem& problem, const Machine& machine);
 
-/// All that may be tried (gemm_sm90_space.cpp), and what one of its schedules stands for.
-Space gemm_sm90_space(const GemmProblem& problem, const Machine& machine);
+/// All that may be tried (gemm_sm90_space.cpp), and what one of its schedules stands for. `level0`
+/// is the first of gemm_sm90_schedules.
+Space gemm_sm90_space(const GemmProblem& problem, const Machine& machine,
+                      const GemmSchedule& level0);
 GemmSchedule gemm_schedule_of(const Schedule& schedule);
 /// Lowers a group that the family accepts with a schedule.
 Lowered lower_gemm_sm90(const LaidOutGraph& laid, const Group& group, const Machine& machine,

@@ -187,7 +187,7 @@ GemmSchedule gemm_schedule_of(const Schedule& schedule) {
   return s;
 }
 
-Space gemm_sm90_space(const GemmProblem& p, const Machine& machine) {
+Space gemm_sm90_space(const GemmProblem& p, const Machine& machine, const GemmSchedule& level0) {
   Space space;
   for (const Rule rule : kRules)
     if (auto sketch = rule(p, machine)) space.sketches.push_back(std::move(*sketch));
@@ -196,7 +196,7 @@ Space gemm_sm90_space(const GemmProblem& p, const Machine& machine) {
     return model_gemm_sm90(p, gemm_schedule_of(s), machine).total;
   };
   space.features = [=](const Schedule& s) { return features_of(s, p, machine); };
-  space.choose(named(gemm_sm90_schedules(p, machine).front(), space.sketches));
+  space.choose(named(level0, space.sketches));
   return space;
 }
 
