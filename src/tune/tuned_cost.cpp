@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <unordered_map>
 
 #include "src/core/checksum.h"
 #include "src/trace/isolate.h"
@@ -42,54 +43,78 @@ const Offer* offer_of(const std::vector<Offer>& offers, const Table::Entry& entr
   return nullptr;
 }
 
-// What was measured of a group, or else of its twin, less what failed in this type.
-std::optional<GroupCost> measured_cost(const detail::Target& target, const Table& table,
-                                       const LaidOutGraph& laid, const Group& group) {
-  const std::string& device = target.tuned_as;
-  const std::string problem = problem_text(laid.graph, group);
-  std::vector<Offer> offers;  // asked for once something was measured
-  const auto is_usable = [&](const Table::Entry& entry) {
-    if (table.has_failed(device, problem, entry)) return false;
-    if (offers.empty()) offers = target.offers->of(isolate(laid, group));
-    return offer_of(offers, entry) != nullptr;
-  };
-  std::optional<Table::Entry> entry = table.find(device, problem, is_usable);
-  if (!entry && target.bf16_is_like_f16) entry = table.find(device, twin_text(problem), is_usable);
-  if (!entry) return std::nullopt;
-  return GroupCost{offer_of(offers, *entry)->family, entry->microseconds, entry->schedule};
-}
+// A group as the table and the families are asked about it: by one text, and the families only
+// where it matters what they offer.
+class Question {
+ public:
+  Question(const detail::Target& target, const Table& table, const LaidOutGraph& laid,
+           const Group& group)
+      : target_(target),
+        table_(table),
+        laid_(laid),
+        group_(group),
+        problem_(problem_text(laid.graph, group)) {}
 
-// The estimate of a group of which no usable time is known. If what the family would take has been
-// tried and has failed, nothing else is worse.
-GroupCost estimated_cost(const detail::Target& target, const Table& table, const LaidOutGraph& laid,
-                         const Group& group) {
-  constexpr double kFailed = 1e6;
-  const std::vector<Offer> offers = target.offers->of(isolate(laid, group));
-  const Offer* best = cheapest(offers);
-  if (!best) return {};
-  GroupCost cost{best->family, best->microseconds};
-  const std::string problem = problem_text(laid.graph, group);
-  if (!table.has_failures(target.tuned_as, problem)) return cost;
-  const Table::Entry chosen = {target.tuned_as, std::string(best->name),
-                               best->space() ? best->space()->chosen.text() : ""};
-  if (table.has_failed(target.tuned_as, problem, chosen)) cost.microseconds *= kFailed;
-  return cost;
-}
+  // What was measured of it, or else of its twin, less what failed in this type.
+  std::optional<GroupCost> measured() {
+    const std::string& device = target_.tuned_as;
+    const auto is_usable = [&](const Table::Entry& entry) {
+      return !table_.has_failed(device, problem_, entry) && offer_of(offers(), entry) != nullptr;
+    };
+    std::optional<Table::Entry> entry = table_.find(device, problem_, is_usable);
+    if (!entry && target_.bf16_is_like_f16)
+      entry = table_.find(device, twin_text(problem_), is_usable);
+    if (!entry) return std::nullopt;
+    return GroupCost{offer_of(offers(), *entry)->family, entry->microseconds, entry->schedule};
+  }
+
+  // The estimate where no usable time is known. If what the family would take has been tried and
+  // has failed, nothing else is worse.
+  GroupCost estimated() {
+    constexpr double kFailed = 1e6;
+    const Offer* best = cheapest(offers());
+    if (!best) return {};
+    GroupCost cost{best->family, best->microseconds};
+    if (!table_.has_failures(target_.tuned_as, problem_)) return cost;
+    const Table::Entry chosen = {target_.tuned_as, std::string(best->name),
+                                 best->space() ? best->space()->chosen.text() : ""};
+    if (table_.has_failed(target_.tuned_as, problem_, chosen)) cost.microseconds *= kFailed;
+    return cost;
+  }
+
+ private:
+  const std::vector<Offer>& offers() {
+    if (!offers_) offers_ = target_.offers->of(isolate(laid_, group_));
+    return *offers_;
+  }
+
+  const detail::Target& target_;
+  const Table& table_;
+  const LaidOutGraph& laid_;
+  const Group& group_;
+  const std::string problem_;
+  std::optional<std::vector<Offer>> offers_;
+};
 
 // What was measured of a group of a plan; of parallel products of the one that they become.
 std::optional<GroupCost> measured_part(const detail::Target& target, const Table& table,
                                        const LaidOutGraph& laid, const Group& group) {
   const ParallelRun run = run_of(laid.graph, group);
-  if (run.empty()) return measured_cost(target, table, laid, group);
+  if (run.empty()) return Question(target, table, laid, group).measured();
   const Isolated merged = merged_alone(laid, run);
-  return measured_cost(target, table, merged.laid, merged.group);
+  return Question(target, table, merged.laid, merged.group).measured();
 }
 
 double measured_share(const FusionPlan& plan, const Fusible& fusible, const detail::Target& target,
                       const Table& table) {
+  const Structures structures(fusible.laid);
+  std::unordered_map<std::string, bool> known;  // whether groups of a structure were measured
   double measured = 0;
-  for (const Group& group : plan.groups)
-    if (measured_part(target, table, fusible.laid, group)) measured += group.microseconds;
+  for (const Group& group : plan.groups) {
+    const auto [is_measured, is_new] = known.try_emplace(structures.of(group));
+    if (is_new) is_measured->second = measured_part(target, table, fusible.laid, group).has_value();
+    if (is_measured->second) measured += group.microseconds;
+  }
   return measured / plan.microseconds;
 }
 
@@ -115,8 +140,9 @@ FusionPlan measured_fusion(const Partition& partition, const Fusible& fusible,
   if (!table) return fuse_by(target.cost());
   std::vector<double> ratios;  // of measured times to estimates
   FusionPlan plan = fuse_by([&](const LaidOutGraph& of, const Group& group) {
-    const GroupCost estimate = estimated_cost(target, *table, of, group);
-    const auto measured = measured_cost(target, *table, of, group);
+    Question question(target, *table, of, group);
+    const GroupCost estimate = question.estimated();
+    const auto measured = question.measured();
     if (measured) ratios.push_back(measured->microseconds / estimate.microseconds);
     return measured.value_or(estimate);
   });
@@ -162,8 +188,9 @@ CostFn tuned_cost(const detail::Target& target, std::shared_ptr<const Table> tab
                   double caution) {
   if (!table) return target.cost();
   return [=](const LaidOutGraph& laid, const Group& group) -> GroupCost {
-    if (const auto measured = measured_cost(target, *table, laid, group)) return *measured;
-    GroupCost cost = estimated_cost(target, *table, laid, group);
+    Question question(target, *table, laid, group);
+    if (const auto measured = question.measured()) return *measured;
+    GroupCost cost = question.estimated();
     cost.microseconds *= caution;
     return cost;
   };
