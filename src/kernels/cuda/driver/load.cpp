@@ -2,9 +2,12 @@
 
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <thread>
+#include <tuple>
 
 #include "src/core/cores.h"
 #include "src/kernels/cuda/driver/kernel_cache.h"
@@ -40,10 +43,12 @@ KernelCache& cache() {
 }
 
 // Loaded kernels by device and entry, which holds a hash of the text, and by the text itself.
-using Key = std::tuple<const Device*, std::string, std::string>;
+template <class Text>
+using Key = std::tuple<const Device*, Text, Text>;
+using Loaded = std::map<Key<std::string>, std::weak_ptr<Kernel>, std::less<>>;
 std::mutex loaded_mutex;
-std::map<Key, std::weak_ptr<Kernel>>& loaded() {
-  static auto& table = *new std::map<Key, std::weak_ptr<Kernel>>;  // outlives executables at exit
+Loaded& loaded() {
+  static auto& table = *new Loaded;  // outlives executables at exit
   return table;
 }
 
@@ -68,8 +73,10 @@ std::shared_ptr<Kernel> load_kernel(Device& device, const Call& call, const Cubi
 
 std::vector<std::shared_ptr<Kernel>> load_kernels(Device& device,
                                                   std::span<const Call* const> calls) {
-  const auto key_of = [&](const Call& call) { return Key{&device, call.entry, call.source.text}; };
-  std::map<Key, std::pair<const Call*, std::shared_ptr<Kernel>>> wanted;
+  const auto key_of = [&](const Call& call) {
+    return Key<std::string_view>{&device, call.entry, call.source.text};
+  };
+  std::map<Key<std::string_view>, std::pair<const Call*, std::shared_ptr<Kernel>>> wanted;
   for (const Call* call : calls) wanted.try_emplace(key_of(*call), call, nullptr);
   std::vector<std::pair<const Call*, std::shared_ptr<Kernel>>*> missing;
   {
@@ -88,12 +95,9 @@ std::vector<std::shared_ptr<Kernel>> load_kernels(Device& device,
   }
   const std::lock_guard lock(loaded_mutex);
   std::erase_if(loaded(), [](const auto& entry) { return entry.second.expired(); });
+  for (const auto* one : missing) loaded()[Key<std::string>(key_of(*one->first))] = one->second;
   std::vector<std::shared_ptr<Kernel>> kernels;
-  for (const Call* call : calls) {
-    const auto& kernel = wanted.at(key_of(*call)).second;
-    loaded()[key_of(*call)] = kernel;
-    kernels.push_back(kernel);
-  }
+  for (const Call* call : calls) kernels.push_back(wanted.at(key_of(*call)).second);
   return kernels;
 }
 
