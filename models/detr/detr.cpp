@@ -31,15 +31,33 @@ Tensor waves(const Tensor& coordinate, std::int64_t width) {
       .reshape({grid[0], grid[1], grid[2], width});
 }
 
+constexpr double kEpsilon = 1e-6, kScale = 2 * std::numbers::pi;
+
+/// How far down and how far to the right a cell of a mask is, of at most 2 pi.
+Tensor down(const Tensor& mask) {
+  const Tensor y = tensor::cumsum(mask, 1);
+  return y / (y["::, -1:"] + kEpsilon) * kScale;
+}
+Tensor across(const Tensor& mask) {
+  const Tensor x = tensor::cumsum(mask, 2);
+  return x / (x["..., -1:"] + kEpsilon) * kScale;
+}
+
 }  // namespace
 
 Tensor sine_position(const Tensor& mask, std::int64_t width) {
-  constexpr double kEpsilon = 1e-6, kScale = 2 * std::numbers::pi;
-  Tensor y = tensor::cumsum(mask, 1), x = tensor::cumsum(mask, 2);
-  y = y / (y["::, -1:"] + kEpsilon) * kScale;
-  x = x / (x["..., -1:"] + kEpsilon) * kScale;
-  return tensor::concatenate({waves(y, width / 2), waves(x, width / 2)}, -1)
+  return tensor::concatenate({waves(down(mask), width / 2), waves(across(mask), width / 2)}, -1)
       .reshape({mask.shape(0), -1, width});
+}
+
+Tensor sine_position(std::int64_t rows, std::int64_t columns, std::int64_t width) {
+  const auto everywhere = [&](const Tensor& line) {
+    return tensor::broadcast_to(waves(line, width / 2), {1, rows, columns, width / 2});
+  };
+  return tensor::concatenate({everywhere(down(tensor::ones({1, rows, 1}))),
+                              everywhere(across(tensor::ones({1, 1, columns})))},
+                             -1)
+      .reshape({1, rows * columns, width});
 }
 
 Tensor EncoderLayer::operator()(const Tensor& x, const Tensor& position, const Tensor& keep) const {
@@ -85,13 +103,15 @@ DetrOutput Detr::operator()(const Tensor& pixels, const Tensor& mask,
   const Tensor features = input_projection(backbone(pixels, observe));
   const std::int64_t batch = features.shape(0), width = features.shape(1);
   const std::int64_t h = features.shape(2), w = features.shape(3);
-  Tensor grid = tensor::ones({1, h, w}), keep;
+  Tensor position, keep;
   if (mask.defined()) {
     const Tensor plane = mask.astype(tensor::f32).expand_dims(1);
-    grid = tensor::squeeze(tensor::interpolate(plane, {h, w}), 1);
+    const Tensor grid = tensor::squeeze(tensor::interpolate(plane, {h, w}), 1);
     keep = (grid != 0).reshape({batch, 1, 1, h * w});
+    position = sine_position(grid, width);
+  } else {
+    position = sine_position(h, w, width);
   }
-  const Tensor position = sine_position(grid, width);
 
   Tensor memory = tokens(features);
   observed(observe, "encoder_hidden_states.0", memory);

@@ -96,5 +96,7 @@ struct Detr {
 /// far down the cell is in the masked image, half how far to the right. mask [B, h, w] holds 1 for
 /// image and 0 for padding.
 tensor::Tensor sine_position(const tensor::Tensor& mask, std::int64_t width);
+/// The same bits for a mask of ones, by one row and one column of it: [1, rows * columns, width].
+tensor::Tensor sine_position(std::int64_t rows, std::int64_t columns, std::int64_t width);
 
 }  // namespace models::detr

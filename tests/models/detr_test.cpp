@@ -68,6 +68,14 @@ TEST(DetrPosition, IsTheFormulaOnAnyMask) {
   }
 }
 
+TEST(DetrPosition, OfWholeImagesHasTheBitsOfAMaskOfOnes) {
+  for (const auto& [rows, columns] : {std::pair(25, 42), std::pair(1, 9), std::pair(7, 1)}) {
+    const auto whole = sine_position(rows, columns, 256).to_vector<float>(),
+               masked = sine_position(tensor::ones({1, rows, columns}), 256).to_vector<float>();
+    EXPECT_EQ(whole, masked) << rows << " x " << columns;
+  }
+}
+
 // ---- The body
 
 ResNet random_resnet(ResNetConfig config) {
