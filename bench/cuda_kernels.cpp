@@ -3,7 +3,7 @@
 // compile() runs them. Weights come from memory: every launch of a graph reads another copy of
 // them.
 //   --schedules=N   of each problem (6)
-//   --dtype=TYPE    f16 (the default) or bf16, or i8: products alone, without norms
+//   --dtype=TYPE    f16 (the default), bf16 or f32, or i8: products alone, without norms
 // The usual options of Google Benchmark choose among the names.
 #include <benchmark/benchmark.h>
 
@@ -24,6 +24,7 @@
 #include "src/kernels/cuda/attention/softmax_mma.h"
 #include "src/kernels/cuda/driver/graph.h"
 #include "src/kernels/cuda/driver/load.h"
+#include "src/kernels/cuda/gemm/mma.h"
 #include "src/kernels/cuda/gemm/sm90.h"
 #include "src/trace/passes/quantize.h"
 #include "src/trace/trace.h"
@@ -167,12 +168,23 @@ Problem convolution(DType dtype, std::int64_t from, std::int64_t to, std::int64_
                 2. * static_cast<double>(pixels * to) * static_cast<double>(from * side * side));
 }
 
+void add_attention(std::vector<Problem>& all, DType dtype) {
+  for (const Heads& heads :
+       {Heads{1, 12, 197, 197, 64}, Heads{64, 12, 197, 197, 64}, Heads{64, 16, 197, 197, 64},
+        Heads{1, 16, 257, 257, 80}, Heads{64, 16, 257, 257, 80}, Heads{1, 16, 576, 576, 64},
+        Heads{1, 8, 1050, 1050, 32}, Heads{1, 8, 100, 1050, 32}})
+    all.push_back(attention(dtype, heads));
+  for (const Heads& heads : {Heads{1, 12, 197, 197, 64}, Heads{64, 12, 197, 197, 64},
+                             Heads{1, 16, 576, 576, 64}, Heads{1, 8, 1050, 1050, 32}})
+    all.push_back(attention_weights(dtype, heads));
+}
+
 std::vector<Problem> problems(DType dtype) {
   std::vector<Problem> all;
   const auto add = [&](std::int64_t tokens, std::int64_t features, std::int64_t depth,
                        const char* epilogue) {
     const bool has_sums = std::string_view(epilogue).find('_') != std::string_view::npos;
-    if (dtype != i8)
+    if (dtype == f16 || dtype == bf16 || (dtype == f32 && !has_sums))
       all.push_back(product(dtype, tokens, features, depth, epilogue));
     else if (!has_sums)
       all.push_back(product_of_bytes(tokens, features, depth, epilogue));
@@ -202,14 +214,7 @@ std::vector<Problem> problems(DType dtype) {
   for (const std::int64_t depth : {1280, 5120}) add(16448, 1280, depth, "narrow_residual");
   add(8192, 8192, 8192, "plain");
   if (dtype == i8) return all;
-  for (const Heads& heads :
-       {Heads{1, 12, 197, 197, 64}, Heads{64, 12, 197, 197, 64}, Heads{64, 16, 197, 197, 64},
-        Heads{1, 16, 257, 257, 80}, Heads{64, 16, 257, 257, 80}, Heads{1, 16, 576, 576, 64},
-        Heads{1, 8, 1050, 1050, 32}, Heads{1, 8, 100, 1050, 32}})
-    all.push_back(attention(dtype, heads));
-  for (const Heads& heads : {Heads{1, 12, 197, 197, 64}, Heads{64, 12, 197, 197, 64},
-                             Heads{1, 16, 576, 576, 64}, Heads{1, 8, 1050, 1050, 32}})
-    all.push_back(attention_weights(dtype, heads));
+  if (dtype != f32) add_attention(all, dtype);
   all.push_back(convolution(dtype, 64, 64, 200, 334, 3, 1));
   all.push_back(convolution(dtype, 64, 256, 200, 334, 1, 1));
   all.push_back(convolution(dtype, 128, 128, 100, 167, 3, 1));
@@ -255,8 +260,17 @@ std::vector<Candidate> candidates_of(const Problem& p, std::size_t most, const M
   auto gemm = match_product(p.laid.graph, p.group);
   if (!gemm) gemm = match_normalized_product(p.laid.graph, p.group);
   if (gemm) {
+    const DType dtype = gemm->dtype;
     const GemmProblem problem =
         gemm_problem(p.laid.graph, p.group, with_merged_rows(std::move(*gemm)));
+    if (dtype == f32) {
+      auto plain = gemm_tile_schedules(problem, Multiplier::plain, machine);
+      plain.resize(std::min(plain.size(), most));
+      for (const TileSchedule& s : plain)
+        all.push_back({&p, s.name(), lower_gemm_plain(p.laid, p.group, machine, s),
+                       model_gemm_tiles(problem, s, Multiplier::plain, machine).total});
+      return all;
+    }
     auto chosen = different<GemmSchedule>(gemm_sm90_schedules(problem, machine), most, gemm_kind);
     GemmSchedule late = chosen.front();
     late.launches_first = false;
@@ -430,8 +444,8 @@ std::string option(int& argc, char** argv, const std::string& name, std::string 
 int run(int argc, char** argv) {
   const int most = std::max(1, std::atoi(option(argc, argv, "--schedules", "6").c_str()));
   const DType dtype = parse_dtype(option(argc, argv, "--dtype", "f16"));
-  if (dtype != f16 && dtype != bf16 && dtype != i8)
-    fail("cuda_kernels", "got --dtype=", dtype, ", need f16, bf16 or i8");
+  if (dtype != f16 && dtype != bf16 && dtype != f32 && dtype != i8)
+    fail("cuda_kernels", "got --dtype=", dtype, ", need f16, bf16, f32 or i8");
   benchmark::Initialize(&argc, argv);
   benchmark::AddCustomContext("commit", bench::commit());
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;

@@ -56,7 +56,7 @@ TEST(GemmBytes, OlderGpusMultiplyOnOrdinaryCores) {
   for (const std::int64_t tokens : {7, 65}) {
     GroupCase group = bytes_case(random, {}, tokens, 72, 77, kAfter[tokens % 3]);
     expect_emulated(group, kGemmPlain, 75);
-    expect_emulated(group, by_tiles({32, 64, 8, 16, 3}, true), 75);
+    expect_emulated(group, by_tiles({32, 64, 1, 1, 3, 2, 2}, true), 75);
   }
 }
 
@@ -206,9 +206,9 @@ TEST(GemmBytes, CompilesWithoutSpills) {
             odd = bytes_case(random, {}, 197, 91, 77, After::nothing);
   for (const int capability : {75, 80, 86, 89, 100, 120}) {
     const bool is_plain = capability == 75;
-    compile(gelu, by_tiles(is_plain ? TileSchedule{128, 128, 16, 16, 1} : kByteTiles[0], is_plain),
+    compile(gelu, by_tiles(is_plain ? TileSchedule{128, 64, 4, 1, 1, 2} : kByteTiles[0], is_plain),
             capability);
-    compile(odd, by_tiles(is_plain ? TileSchedule{64, 64, 8, 16, 1} : kByteTiles[8], is_plain),
+    compile(odd, by_tiles(is_plain ? TileSchedule{64, 32, 2, 1, 1, 2, 2} : kByteTiles[8], is_plain),
             capability);
   }
   for (const TileSchedule& s : kByteTiles) compile(sum, by_tiles(s), 80);

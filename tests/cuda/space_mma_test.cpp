@@ -50,15 +50,29 @@ TEST(SpaceMma, ProductsHaveTilesOfWhatMultipliesThem) {
             "more stages than steps");
   const Space plain =
       gemm_tile_space({1, 12608, 3072, 768, 0, 4, 0, true}, Multiplier::plain, machine(89));
-  EXPECT_EQ(fault(plain, "plain_tiles rows=128 columns=128 down=16 across=16 parts=1"), "");
-  EXPECT_EQ(fault(plain, "plain_tiles rows=32 columns=64 down=16 across=16 parts=1"),
-            "sums in fours");
-  EXPECT_EQ(fault(plain, "plain_tiles rows=128 columns=128 down=16 across=16 parts=4"),
-            "too much scratch");
   EXPECT_EQ(
-      fault(gemm_tile_space({1, 1024, 1024, 768, 0, 4, 0, true}, Multiplier::plain, machine(75)),
-            "plain_tiles rows=32 columns=32 down=8 across=8 parts=2"),
+      fault(plain, "plain_tiles rows=128 columns=128 down=4 across=2 slices=1 parts=1 stages=3"),
+      "");
+  EXPECT_EQ(
+      fault(plain, "plain_tiles rows=32 columns=64 down=4 across=1 slices=1 parts=1 stages=3"),
+      "sums in fours");
+  EXPECT_EQ(
+      fault(plain, "plain_tiles rows=32 columns=64 down=1 across=1 slices=1 parts=1 stages=3"),
+      "an even number of warps");
+  EXPECT_EQ(
+      fault(plain, "plain_tiles rows=128 columns=128 down=1 across=2 slices=1 parts=1 stages=3"),
+      "128 sums a thread at most");
+  EXPECT_EQ(
+      fault(plain, "plain_tiles rows=128 columns=128 down=4 across=2 slices=1 parts=4 stages=3"),
+      "too much scratch");
+  const Space older =
+      gemm_tile_space({1, 1024, 2048, 768, 0, 4, 0, true}, Multiplier::plain, machine(75));
+  EXPECT_EQ(
+      fault(older, "plain_tiles rows=32 columns=32 down=1 across=1 slices=4 parts=2 stages=2"),
       "there are tiles enough without parts");
+  EXPECT_EQ(
+      fault(older, "plain_tiles rows=128 columns=128 down=4 across=2 slices=1 parts=1 stages=2"),
+      "too little shared memory");
 }
 
 TEST(SpaceMma, AttentionHasWholeRowsWhereRegistersHoldThem) {

@@ -55,9 +55,8 @@ struct TimeModel {
     double beside = 0;           // of the clocks, where what Tensor Cores sustain is the bound
   } gemm_sm90;
 
-  /// Products with mma.sync or on the other cores.
+  /// Products with mma.sync; what follows the sums also on the other cores.
   struct GemmTiles {
-    double plain_share = 0;      // of the multiply-adds, what loads from shared memory leave
     double latency_clocks = 0;   // from asking for a stage to having it
     double start_clocks = 0;     // a block begins and ends
     double operands_beside = 0;  // of the operands' clocks, which nothing hides
@@ -66,6 +65,15 @@ struct TimeModel {
     double store_rate = 0;       // bytes a clock that an epilogue reads and writes
     double second_us = 0;        // the second kernel's own way there and back, which adds parts up
   } gemm_tiles;
+
+  /// Products on the other cores.
+  struct GemmPlain {
+    double instructions = 0;  // a warp takes by itself for each multiply-add
+    double shared_rate = 0;   // bytes a clock that lanes read from shared memory
+    double step_clocks = 0;   // that a warp waits in each step
+    double crowd = 0;         // of the instructions of each further warp of a scheduler
+    double start_clocks = 0;  // a block begins and ends
+  } gemm_plain;
 
   /// Attention with wgmma, in clocks of one multiprocessor for a tile and a block of keys.
   struct AttentionSm90 {

@@ -29,15 +29,17 @@ void add_types(Extents& numbers, const LaidOutGraph& laid, const Convolution& co
 
 // ---- Tiles.
 
-constexpr int kTilePixels = 128, kDepthStep = 8;  // templates/conv_plain.h
+constexpr int kTilePixels = 128, kDepthStep = 16;  // templates/conv_plain.h
 
 struct Tiling {
   int outputs = 64, parts = 1, resident = 2;
 };
 constexpr int kOutputs[] = {64, 128};
 
+int threads_of(const Tiling& t) { return 2 * t.outputs; }
+
 ConvTiles tiles_of(const Tiling& t, const ConvWork& work, const Machine& machine) {
-  // What loads from shared memory leave of the rate: three or four for 32 or 64 products.
+  // What loads from shared memory leave of the rate.
   const auto& times = machine.times.conv_tiles;
   const double tflops =
       (t.outputs == 64 ? times.plain_share_64 : times.plain_share_128) * machine.f32_tflops;
@@ -60,7 +62,7 @@ Tiling choose_tiling(const ConvWork& work, const Machine& machine) {
   double least = std::numeric_limits<double>::infinity();
   for (const int outputs : kOutputs)
     for (const int parts : {1, 2, 4, 8}) {
-      if (parts > 1 && work.depth / kDepthStep / parts < 16) continue;
+      if (parts > 1 && work.depth / kDepthStep / parts < 8) continue;
       const Tiling t{outputs, parts};
       if (const double time = model_tiling(t, work, machine); time < least) best = t, least = time;
     }
@@ -83,12 +85,12 @@ std::string fault_of(const Tiling& t, const ConvWork& work, const Machine& machi
   if (t.resident > 1 && tiles * t.parts <= processors)
     return "too few blocks for so many on a multiprocessor";
   if (t.parts == 1) return {};
-  if (work.depth / kDepthStep / t.parts < 8) return "parts of eight steps at least";
+  if (work.depth / kDepthStep / t.parts < 4) return "parts of four steps at least";
   if (tiles >= 2 * t.resident * processors) return "there are tiles enough without parts";
   return {};
 }
 
-// The rule: threads have four or eight pixels of eight outputs.
+// The rule: threads have eight pixels of eight outputs.
 Space tiled_space(const Graph& graph, const Group& group, const Convolution& conv,
                   const Machine& machine) {
   const ConvWork work = plain_work(graph, group, conv);
@@ -109,12 +111,11 @@ Space tiled_space(const Graph& graph, const Group& group, const Convolution& con
     Features f = features_of(work, tiles, model_conv_tiles(work, tiles, machine), machine);
     f.has_second_kernel = t.parts > 1;
     f.sketch = schedule.sketch;
-    f.tile_depth = kDepthStep, f.stages = 2, f.threads = 256;
+    f.tile_depth = kDepthStep, f.stages = 2, f.threads = threads_of(t);
     f.registers = kTilePixels * t.outputs / f.threads;
-    f.shared_bytes = 2. * kDepthStep * (kTilePixels + 4 + t.outputs) * sizeof(float);
-    // Threads in rows of outputs / 8 read pixels, and eight outputs, of their own.
-    const double pixels = f.registers / 8;
-    f.operand_bytes = f.blocks / t.parts * f.depth * f.threads * (pixels + 8) * sizeof(float);
+    f.shared_bytes = 2. * kDepthStep * (kTilePixels + t.outputs + 8) * sizeof(float);
+    // Each thread reads eight pixels and eight outputs of its own.
+    f.operand_bytes = f.blocks / t.parts * f.depth * f.threads * 16 * sizeof(float);
     return f.values();
   };
   space.choose(level0);
@@ -126,6 +127,15 @@ std::optional<double> estimate_tiled(const Graph& graph, const Group& group,
   if (conv.dtype == f64 || conv.groups != 1) return std::nullopt;
   const ConvWork work = plain_work(graph, group, conv);
   return model_tiling(choose_tiling(work, machine), work, machine);
+}
+
+// Whether four channels of a pixel lie together, as floats at multiples of 16 bytes.
+bool has_fours(const LaidOutGraph& laid, const Convolution& conv) {
+  const ImageSteps s = image_steps(laid, conv.image);
+  const auto is_whole = [](std::int64_t n) { return n % 4 == 0; };
+  return laid.graph.type(conv.image).dtype == f32 && s.channel == 1 && is_whole(conv.channels) &&
+         is_whole(s.image) && is_whole(s.row) && is_whole(s.column) &&
+         is_whole(laid.layouts[at(conv.image)].offset);
 }
 
 Lowered lower_tiled(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
@@ -146,6 +156,9 @@ Lowered lower_tiled(const LaidOutGraph& laid, const Group& group, const Convolut
   add_types(launch.problem, laid, conv);
   add_problem(launch.problem, conv, problem);
   launch.problem.constant("kTileOutputs", tiling.outputs);
+  launch.problem.flag("kHasFours", has_fours(laid, conv));
+  launch.problem.flag("kIsAsync",
+                      machine.copies_async && laid.graph.type(conv.weight).dtype == f32);
   launch.problem.constant("kParts", launch.parts);
   launch.problem.number("kWeightRow", row);
   launch.problem.number("kDepth", conv.depth());
@@ -155,10 +168,12 @@ Lowered lower_tiled(const LaidOutGraph& laid, const Group& group, const Convolut
   launch.parameters = {"const Problem::Image* image", "const Problem::Weight* weights"};
   launch.arguments = {problem.image, weights};
   launch.blocks = ceil_div(conv.pixels(), kTilePixels) * (row / tiling.outputs);
-  launch.resident = tiling.resident;
+  launch.threads = threads_of(tiling);
+  // Of half the threads there is room for one more, not for twice as many: they bring more each.
+  launch.resident = tiling.resident + (tiling.outputs == 64 ? 1 : 0);
   add_calls(lowered, std::move(launch), laid, group, conv,
             conv_name("tiled", name(conv.dtype), conv, machine) +
-                (tiling.outputs == 64 ? "_128x64x8_s2" : "_128x128x8_s2") +
+                (tiling.outputs == 64 ? "_128x64x16_s2" : "_128x128x16_s2") +
                 (tiling.parts > 1 ? "_k" + std::to_string(tiling.parts) : ""),
             machine);
   return lowered;

@@ -147,31 +147,46 @@ Source packed_bytes(ValueId value, const Product& product, int operand, Lowered&
           {Pointer::Base::packed, static_cast<int>(lowered.packed.size()) - 1, 0}};
 }
 
+// In rows of features, or turned, of depths.
+Source packed_lines(const LaidOutGraph& laid, const Product& product, int operand, bool is_turned,
+                    Lowered& lowered) {
+  const ValueId value = laid.graph[product.matmul].inputs[1];
+  const std::int64_t pitch = in_chunks(is_turned ? product.n : product.k);
+  const auto in_lines = [=](Shape shape) {
+    const int rank = shape.rank();
+    if (!is_turned) std::swap(shape[rank - 1], shape[rank - 2]);
+    shape[rank - 1] = pitch;
+    return shape;
+  };
+  lowered.packed.push_back(
+      {{operand},
+       (is_turned ? "depths in rows of " : "features in rows of ") + std::to_string(pitch),
+       [=](const std::vector<Tensor>& weights) {
+         const Tensor lines = is_turned ? weights[0] : weights[0].swapaxes(-1, -2);
+         const Shape shape = in_lines(weights[0].shape());
+         return cpu::spread(lines, shape, row_major(shape), tensor::threads());
+       }});
+  // Where matrices of the batch lie then.
+  Layout layout{laid.graph.type(value).shape, {}, 0};
+  layout.strides = row_major(in_lines(layout.shape));
+  const int rank = layout.shape.rank();
+  if (!is_turned) std::swap(layout.strides[rank - 1], layout.strides[rank - 2]);
+  return {right_factor(layout, value, product).settled(),
+          {Pointer::Base::packed, static_cast<int>(lowered.packed.size()) - 1, 0}};
+}
+
 }  // namespace
 
 Source packed_right(const LaidOutGraph& laid, const Product& product, int operand,
                     Lowered& lowered) {
   const ValueId value = laid.graph[product.matmul].inputs[1];
-  if (product.dtype == i8) return packed_bytes(value, product, operand, lowered);
-  const std::int64_t pitch = in_chunks(product.k);
-  lowered.packed.push_back({{operand},
-                            "features in rows of " + std::to_string(pitch),
-                            [pitch](const std::vector<Tensor>& weights) {
-                              const Tensor rows = weights[0].swapaxes(-1, -2);
-                              Shape shape = rows.shape();
-                              shape[shape.rank() - 1] = pitch;
-                              return cpu::spread(rows, shape, row_major(shape), tensor::threads());
-                            }});
-  // Where matrices of the batch lie then.
-  Layout layout{laid.graph.type(value).shape, {}, 0};
-  const int rank = layout.shape.rank();
-  Shape shape = layout.shape;
-  std::swap(shape[rank - 1], shape[rank - 2]);
-  shape[rank - 1] = pitch;
-  layout.strides = row_major(shape);
-  std::swap(layout.strides[rank - 1], layout.strides[rank - 2]);
-  return {right_factor(layout, value, product).settled(),
-          {Pointer::Base::packed, static_cast<int>(lowered.packed.size()) - 1, 0}};
+  return product.dtype == i8 ? packed_bytes(value, product, operand, lowered)
+                             : packed_lines(laid, product, operand, false, lowered);
+}
+
+Source turned_right(const LaidOutGraph& laid, const Product& product, int operand,
+                    Lowered& lowered) {
+  return packed_lines(laid, product, operand, true, lowered);
 }
 
 }  // namespace tensor::cuda

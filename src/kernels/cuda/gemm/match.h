@@ -53,5 +53,8 @@ Factor right_factor(const Layout& layout, ValueId right, const Product& product)
 /// by side, filled up with zeros to whole chunks. Of i8 it lies in strips (src/ops/eight_bits.h).
 Source packed_right(const LaidOutGraph& laid, const Product& product, int operand,
                     Lowered& lowered);
+/// The same with the features side by side, of any type but i8.
+Source turned_right(const LaidOutGraph& laid, const Product& product, int operand,
+                    Lowered& lowered);
 
 }  // namespace tensor::cuda

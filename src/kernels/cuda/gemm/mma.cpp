@@ -58,7 +58,7 @@ class GemmMmaBuilder {
     left_ = placed_left();
     right_ = placed_right();
     add_problem();
-    if (is_plain() || !machine_.copies_async) schedule_.stages = 2;
+    if (!machine_.copies_async) schedule_.stages = 2;
     partials_.bytes = lowered_.scratch_bytes;
     if (schedule_.parts > 1)
       lowered_.scratch_bytes += schedule_.parts * elements * std::int64_t{sizeof(float)};
@@ -79,10 +79,7 @@ class GemmMmaBuilder {
   }
 
   Side placed(const Factor& f) const {
-    Side side = side_of(f, {Pointer::Base::operand, operand(f.value), 0}, product_.dtype);
-    // Plain products keep to single elements: their sums take longer than their tiles.
-    if (is_plain()) side.chunk = 1;
-    return side;
+    return side_of(f, {Pointer::Base::operand, operand(f.value), 0}, product_.dtype);
   }
 
   // Tensor Cores take i8 with the depth innermost only: ldmatrix turns elements of 16 bits.
@@ -98,35 +95,54 @@ class GemmMmaBuilder {
     if (product_.dtype == i8) {
       const ValueId weights = laid_.graph[product_.matmul].inputs[1];
       const Source packed = packed_right(laid_, product_, operand(weights), lowered_);
-      Side side = side_of(packed.factor, packed.memory, i8);
-      if (is_plain()) side.chunk = 1;
-      return side;
+      return side_of(packed.factor, packed.memory, i8);
     }
     const Factor f = right_factor(laid_, product_);
     const Side side = placed(f);
-    if (is_plain() || side.chunk > 1 || !product_.is_constant) return side;
-    const Source packed = packed_right(laid_, product_, operand(f.value), lowered_);
+    // Plain products have the depth outermost, and better in memory already.
+    const bool is_ready = side.chunk > 1 && (side.is_turned || !is_plain());
+    if (is_ready || !product_.is_constant) return side;
+    const Source packed = is_plain() ? turned_right(laid_, product_, operand(f.value), lowered_)
+                                     : packed_right(laid_, product_, operand(f.value), lowered_);
     return side_of(packed.factor, packed.memory, product_.dtype);
   }
 
-  bool is_async(const Side& s) const { return !is_plain() && s.chunk > 1 && machine_.copies_async; }
+  // Tensor Cores take chunks of 16 bytes. Of plain products what has to be turned over comes
+  // through registers, unless it is too much for them: cp.async does it by elements, which takes
+  // longer.
+  bool is_async(const Side& s, int rows) const {
+    if (!machine_.copies_async) return false;
+    if (!is_plain()) return s.chunk > 1;
+    const int each = rows * schedule_.step_depth(multiplier_) / schedule_.threads();
+    return product_.dtype == f32 &&
+           (s.is_turned || s.chunk == 1 || each > (schedule_.sums() > 64 ? 16 : 8));
+  }
 
-  Extents factor_of(const Side& s, const char* type, const char* object) const {
+  Extents factor_of(const Side& s, int rows, const char* type, const char* object) const {
     Extents factor = factor_numbers(s.factor, product_.dtype, are_any(), type, object);
+    const auto is_whole = [&](std::int64_t extent, int of) {
+      return !are_any() && extent % of == 0;
+    };
+    factor.flag("kWholeRows", is_whole(s.factor.rows, rows));
+    factor.flag("kWholeDepth", is_whole(s.factor.depth, schedule_.step_depth(multiplier_)));
     factor.flag("kTurned", s.is_turned);
-    factor.constant("kChunk", s.chunk);
-    factor.flag("kIsAsync", is_async(s));
+    factor.constant("kChunk", is_plain() && is_async(s, rows) && !s.is_turned ? 1 : s.chunk);
+    factor.flag("kIsAsync", is_async(s, rows));
     return factor;
   }
-  Extents left_factor_of() const { return factor_of(left_, "LeftFactor", "left_factor"); }
-  Extents right_factor_of() const { return factor_of(right_, "RightFactor", "right_factor"); }
+  Extents left_factor_of() const {
+    return factor_of(left_, schedule_.rows, "LeftFactor", "left_factor");
+  }
+  Extents right_factor_of() const {
+    return factor_of(right_, schedule_.columns, "RightFactor", "right_factor");
+  }
 
   void add_problem() {
     constexpr int kBand = 8;
     const TileSchedule& s = schedule_;
     const Product& p = product_;
     const std::int64_t down = ceil_div(p.m, s.rows), across = ceil_div(p.n, s.columns);
-    const std::int64_t step = step_depth(multiplier_);
+    const std::int64_t step = s.step_depth(multiplier_);
     const std::int64_t together = p.n % 2 == 0 ? 2 : 1;
     numbers_.number("kRows", p.m);
     numbers_.number("kFeatures", p.n);
@@ -151,9 +167,11 @@ class GemmMmaBuilder {
            "struct Schedule {\n  using Left = LeftFactor;\n  using Right = RightFactor;\n" +
            constant_text("kRows", s.rows) + constant_text("kColumns", s.columns) +
            constant_text("kParts", s.parts) + flag_text("kPairs", product_.n % 2 == 0) +
-           constant_text(is_plain ? "kThreadsY" : "kWarpsY", s.down) +
-           constant_text(is_plain ? "kThreadsX" : "kWarpsX", s.across) +
-           constant_text("kStages", s.stages) + flag_text("kWide", machine_.copies_async) +
+           constant_text("kWarpsY", s.down) + constant_text("kWarpsX", s.across) +
+           constant_text("kStages", s.stages) +
+           (is_plain ? constant_text("kSlices", s.slices) +
+                           constant_text("kDepth", s.step_depth(multiplier_))
+                     : flag_text("kWide", machine_.copies_async)) +
            flag_text("kRightFirst", product_.is_constant) + "};\n" + numbers_.struct_text() +
            epilogue_.text + "using Gemm = " + (is_plain ? "GemmPlain" : "GemmMma") +
            "<Schedule, Problem, Epilogue>;\n";
@@ -167,18 +185,28 @@ class GemmMmaBuilder {
     lowered_.calls.push_back(std::move(call));
   }
 
+  // Blocks for which ptxas leaves registers: it would take more than it needs.
+  int plain_residents(int threads) const {
+    const int registers = schedule_.plain_registers(),
+              least = machine_.is_short_of_registers ? 168 : 0;
+    return machine_.device.registers / (std::max(registers, least) * threads);
+  }
+
   void add_product() {
     const bool is_plain = this->is_plain();
     const TileSchedule& s = schedule_;
     const Extents left = left_factor_of(), right = right_factor_of();
-    const int threads = s.threads(multiplier_);
+    const int threads = s.threads();
     const std::string type(device_type(product_.dtype));
-    const std::int64_t shared = is_plain ? 0 : shared_bytes();
+    const std::int64_t shared =
+        std::max(s.stages * (stage_bytes(s, multiplier_, left_.is_turned, s.rows) +
+                             stage_bytes(s, multiplier_, right_.is_turned, s.columns)),
+                 sum_bytes(s, multiplier_));
     Call call;
     call.source.text =
-        definitions() +
-        (is_plain ? "" : "static_assert(Gemm::kSharedBytes == " + std::to_string(shared) + ");\n") +
-        "extern \"C\" __global__ __launch_bounds__(" + std::to_string(threads) +
+        definitions() + "static_assert(Gemm::kSharedBytes == " + std::to_string(shared) +
+        ");\nextern \"C\" __global__ __launch_bounds__(" + std::to_string(threads) +
+        (is_plain ? ", " + std::to_string(plain_residents(threads)) : "") +
         ") void KERNEL(\n    const " + type + "* left, const " + type + "* right, " + sum_type() +
         "* partials" + epilogue_.more_parameters() + numbers_.last_parameter() +
         left.last_parameter() + right.last_parameter() + ") {\n" + numbers_.object_text() +
@@ -200,17 +228,6 @@ class GemmMmaBuilder {
     if (!epilogue_.name.empty()) what += "_" + epilogue_.name;
     add(std::move(call), blocks, threads, what);
     lowered_.description = description_of(lowered_.calls.back());
-  }
-
-  // As FactorTile::kBytes of both factors, in every stage.
-  std::int64_t shared_bytes() const {
-    const std::int64_t item = item_size(product_.dtype), depth = 64 / item;
-    const auto tile = [=](const Side& s, std::int64_t rows) {
-      const std::int64_t lines = s.is_turned ? depth : rows, across = s.is_turned ? rows : depth;
-      const std::int64_t pad = s.is_turned ? 8 : 16 / item;
-      return round_up(lines * (across + pad) * item, 128);
-    };
-    return schedule_.stages * (tile(left_, schedule_.rows) + tile(right_, schedule_.columns));
   }
 
   void add_sum() {

@@ -12,24 +12,38 @@ namespace tensor::cuda {
 /// See templates/gemm_mma.h and templates/gemm_plain.h.
 struct TileSchedule {
   int rows = 64, columns = 64;  // of a tile
-  int down = 2, across = 2;     // warps of a block, or, of plain products, threads
+  int down = 2, across = 2;     // warps of a tile
   int parts = 1;                // of the depth: more than 1 takes a second kernel that adds them
   int stages = 2;               // of the ring
+  int slices = 1;               // of plain products: as many times the warps share a step's depth
 
-  std::string name() const;  // "64x64x32_s3_p2"
-  int threads(Multiplier multiplier) const {
-    return down * across * (multiplier == Multiplier::plain ? 1 : 32);
-  }
+  std::string name() const;  // "64x64_s3_p2_w4"
+  int threads() const { return 32 * down * across * slices; }
+  int sums() const;             // of a thread
+  int plain_registers() const;  // of a thread that multiplies plainly
+  /// Of a tile's depth that one step multiplies.
+  int step_depth(Multiplier multiplier) const;
 };
 
-/// Of a tile's depth that one step multiplies.
-int step_depth(Multiplier multiplier);
+/// Bytes of shared memory: a stage's, of a factor's rows as they are padded, and of the sums of
+/// plain products, which take its place in the end.
+std::int64_t stage_bytes(const TileSchedule& schedule, Multiplier multiplier, bool is_turned,
+                         std::int64_t rows);
+std::int64_t sum_bytes(const TileSchedule& schedule, Multiplier multiplier);
+/// The most that both take, however the factors lie.
+std::int64_t shared_bytes(const TileSchedule& schedule, Multiplier multiplier);
 /// How many blocks a multiprocessor holds: by registers, threads and shared memory.
 std::int64_t resident_blocks(const TileSchedule& schedule, Multiplier multiplier,
                              const Machine& machine);
+std::int64_t resident_plain_blocks(const TileSchedule& schedule, const Machine& machine);
 /// Microseconds from the start to the end, by what bounds it.
 TimeParts model_gemm_tiles(const GemmProblem& problem, const TileSchedule& schedule,
                            Multiplier multiplier, const Machine& machine);
+/// The same of plain products.
+TimeParts model_gemm_plain(const GemmProblem& problem, const TileSchedule& schedule,
+                           const Machine& machine);
+/// Why there is no such kernel, as far as is known: what spills was found by compiling.
+std::string impossible(const TileSchedule& schedule, Multiplier multiplier, const Machine& machine);
 /// All schedules worth asking for, the one with the least time by the model first.
 std::vector<TileSchedule> gemm_tile_schedules(const GemmProblem& problem, Multiplier multiplier,
                                               const Machine& machine);

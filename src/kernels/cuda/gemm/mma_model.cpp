@@ -13,26 +13,63 @@ namespace {
 constexpr TileSchedule kMmaTiles[] = {{128, 128, 2, 4}, {128, 64, 4, 2}, {64, 128, 2, 4},
                                       {64, 64, 2, 2},   {64, 32, 4, 1},  {32, 64, 2, 2},
                                       {32, 32, 2, 1},   {16, 64, 1, 4},  {16, 128, 1, 4}};
-constexpr TileSchedule kPlainTiles[] = {{128, 128, 16, 16}, {128, 64, 16, 16}, {64, 128, 16, 16},
-                                        {64, 64, 16, 16},   {64, 64, 8, 16},   {32, 64, 8, 16},
-                                        {64, 32, 16, 8},    {32, 32, 8, 8},    {16, 64, 4, 16}};
+// Slices where the warps of a tile would be few, so that each has many sums all the same.
+constexpr TileSchedule kPlainTiles[] = {
+    {128, 128, 4, 1, 1, 2, 1}, {128, 128, 4, 2, 1, 2, 1}, {64, 256, 2, 2, 1, 2, 1},
+    {128, 64, 4, 1, 1, 2, 1},  {64, 128, 2, 2, 1, 2, 1},  {64, 128, 2, 1, 1, 2, 2},
+    {64, 64, 2, 1, 1, 2, 2},   {32, 128, 1, 1, 1, 2, 4},  {32, 128, 1, 2, 1, 2, 2},
+    {32, 64, 1, 1, 1, 2, 4},   {32, 32, 1, 1, 1, 2, 4},   {16, 64, 1, 1, 1, 2, 4},
+    {16, 32, 1, 1, 1, 2, 4}};
 
 }  // namespace
 
-int step_depth(Multiplier multiplier) { return 64 / item_bytes(multiplier); }
+// Of plain products each slice has eight at least: between two barriers a warp must have enough to
+// multiply.
+int TileSchedule::step_depth(Multiplier multiplier) const {
+  return multiplier == Multiplier::plain ? std::max(16, 8 * slices) : 64 / item_bytes(multiplier);
+}
 
 std::string TileSchedule::name() const {
   return std::to_string(rows) + "x" + std::to_string(columns) + "_s" + std::to_string(stages) +
-         (parts > 1 ? "_p" + std::to_string(parts) : "");
+         (parts > 1 ? "_p" + std::to_string(parts) : "") +
+         (slices > 1 ? "_w" + std::to_string(slices) : "");
+}
+
+std::int64_t stage_bytes(const TileSchedule& s, Multiplier multiplier, bool is_turned,
+                         std::int64_t rows) {
+  const std::int64_t item = item_bytes(multiplier), depth = s.step_depth(multiplier);
+  if (multiplier == Multiplier::plain) return round_up(depth * (rows + 4) * item, 128);
+  const std::int64_t lines = is_turned ? depth : rows, across = is_turned ? rows : depth;
+  return round_up(lines * (across + (is_turned ? 8 : 16 / item)) * item, 128);
+}
+
+std::int64_t sum_bytes(const TileSchedule& s, Multiplier multiplier) {
+  return multiplier == Multiplier::plain ? std::int64_t{4} * s.slices * s.rows * (s.columns + 4)
+                                         : 0;
+}
+
+std::int64_t shared_bytes(const TileSchedule& s, Multiplier multiplier) {
+  return std::max(s.stages * (stage_bytes(s, multiplier, false, s.rows) +
+                              stage_bytes(s, multiplier, false, s.columns)),
+                  sum_bytes(s, multiplier));
+}
+
+int TileSchedule::sums() const { return rows * columns / (32 * down * across); }
+
+// What ptxas is held to, which would take all there are: sums, operands, addresses and, of few
+// threads, more of what comes through registers. With so many sums 255 are all that there are.
+int TileSchedule::plain_registers() const {
+  return sums() > 64 ? 255 : sums() == 64 ? (threads() < 256 ? 168 : 128) : 96;
 }
 
 std::int64_t resident_blocks(const TileSchedule& s, Multiplier multiplier, const Machine& machine) {
+  if (multiplier == Multiplier::plain) return resident_plain_blocks(s, machine);
   const DeviceInfo& device = machine.device;
-  const double item = item_bytes(multiplier), threads = s.threads(multiplier);
+  const double item = item_bytes(multiplier), threads = s.threads();
   // Sums, operands and the rest.
   const double registers = static_cast<double>(s.rows) * s.columns + 64.0 * threads;
   const double shared =
-      s.stages * step_depth(multiplier) * item * (s.rows + s.columns) * 1.2 + 1024;
+      s.stages * s.step_depth(multiplier) * item * (s.rows + s.columns) * 1.2 + 1024;
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::min(
                                        {device.registers / registers, device.threads / threads,
                                         static_cast<double>(device.shared_bytes) / shared, 16.0})));
@@ -40,11 +77,11 @@ std::int64_t resident_blocks(const TileSchedule& s, Multiplier multiplier, const
 
 TimeParts model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, Multiplier multiplier,
                            const Machine& machine) {
-  const bool is_plain = multiplier == Multiplier::plain;
+  if (multiplier == Multiplier::plain) return model_gemm_plain(p, s, machine);
   const auto& times = machine.times.gemm_tiles;
-  const double block = step_depth(multiplier), item = item_bytes(multiplier);
+  const double block = s.step_depth(multiplier), item = item_bytes(multiplier);
   const std::int64_t tiles = ceil_div(p.m, s.rows) * ceil_div(p.n, s.columns) * p.batches;
-  const std::int64_t steps = ceil_div(ceil_div(p.k, step_depth(multiplier)), s.parts);
+  const std::int64_t steps = ceil_div(ceil_div(p.k, s.step_depth(multiplier)), s.parts);
   const std::int64_t blocks = tiles * s.parts, processors = machine.device.multiprocessors;
   const double on_one =
       std::min(static_cast<double>(resident_blocks(s, multiplier, machine)),
@@ -53,16 +90,12 @@ TimeParts model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, Multipli
       std::ceil(static_cast<double>(blocks) / (static_cast<double>(processors) * on_one));
   // Clocks of a multiprocessor for one step of the depth of one block.
   const double clock_mhz = machine.clock_mhz;
-  const double tflops =
-      is_plain ? times.plain_share * machine.f32_tflops : mma_tflops(multiplier, machine);
-  const double flops_a_clock = tflops * 1e6 / clock_mhz / static_cast<double>(processors);
+  const double flops_a_clock =
+      mma_tflops(multiplier, machine) * 1e6 / clock_mhz / static_cast<double>(processors);
   const double multiply = 2.0 * s.rows * s.columns * block / flops_a_clock;
-  const double warps = s.threads(multiplier) / 32.0;
-  // Operands from shared memory at 128 bytes a clock: each warp reads its own; of plain products,
-  // each thread fours of its rows and columns, which take two clocks a warp.
-  const double operands =
-      is_plain ? warps * block * (s.rows / s.down + s.columns / s.across) / 4.0 * 2
-               : warps * (s.rows / s.down + s.columns / s.across) * block * item / 128;
+  const double warps = s.threads() / 32.0;
+  // Operands from shared memory at 128 bytes a clock: each warp reads its own.
+  const double operands = warps * (s.rows / s.down + s.columns / s.across) * block * item / 128;
   const double arrival = (s.rows + s.columns) * block * item / machine.arrival;
   const double step = std::max(
       on_one * (std::max({multiply, operands, arrival}) + operands * times.operands_beside),
@@ -95,16 +128,16 @@ std::vector<TileSchedule> gemm_tile_schedules(const GemmProblem& p, Multiplier m
                                               const Machine& machine) {
   const bool is_plain = multiplier == Multiplier::plain;
   std::vector<TileSchedule> candidates;
-  const std::int64_t steps = ceil_div(p.k, step_depth(multiplier));
   constexpr std::int64_t kMostScratch = 16 << 20;  // bytes, of parts of sums
   const std::int64_t results = p.batches * p.m * p.n * std::int64_t{sizeof(float)};
   const auto add_all = [&](auto& tiles) {
     for (TileSchedule s : tiles) {
-      if (!is_plain && machine.is_short_of_registers && s.rows * s.columns == 128 * 64) continue;
+      s.stages = !machine.copies_async ? 2 : is_plain ? 3 : 4;
+      if (!impossible(s, multiplier, machine).empty()) continue;
+      const std::int64_t steps = ceil_div(p.k, s.step_depth(multiplier));
       for (const int parts : {1, 2, 3, 4, 6, 8, 12, 16}) {
         if (parts > 1 && (steps < 4 * parts || parts * results > kMostScratch)) continue;
         s.parts = parts;
-        s.stages = is_plain || !machine.copies_async ? 2 : 4;
         candidates.push_back(s);
       }
     }

@@ -7,8 +7,9 @@
 namespace tensor::cuda {
 namespace {
 
-constexpr int kMostThreads = 256, kMostSums = 64;  // of a block; of a thread
-constexpr std::int64_t kMostScratch = 16 << 20;    // bytes, of parts of sums
+constexpr int kMostThreads = 256;                    // of a block
+constexpr int kMostSums = 64, kMostPlainSums = 128;  // of a thread
+constexpr std::int64_t kMostScratch = 16 << 20;      // bytes, of parts of sums
 
 bool is_plain(Multiplier multiplier) { return multiplier == Multiplier::plain; }
 
@@ -29,28 +30,37 @@ Sketch register_tiles(const Machine& machine) {
            {"stages", is_async ? std::vector<int>{2, 3, 4, 5} : std::vector<int>{2}}}};
 }
 
-// Threads have squares of sums, in fours; two stages of operands.
-Sketch plain_tiles() {
+// Lanes have squares of sums, in fours; slices of warps share the depth of a step.
+Sketch plain_tiles(const Machine& machine) {
   return {"plain_tiles",
-          {{"rows", {16, 32, 64, 128, 256}},
+          {{"rows", {16, 32, 64, 128}},
            {"columns", {32, 64, 128, 256}},
-           {"down", {4, 8, 16, 32}},
-           {"across", {8, 16, 32}},
-           {"parts", kParts}}};
+           {"down", {1, 2, 4}},
+           {"across", {1, 2, 4}},
+           {"slices", {1, 2, 4, 8}},
+           {"parts", kParts},
+           {"stages", machine.copies_async ? std::vector<int>{2, 3, 4} : std::vector<int>{2}}}};
 }
 
-// Why there is no such kernel, as far as is known: what spills was found by compiling.
+}  // namespace
+
 std::string impossible(const TileSchedule& s, Multiplier multiplier, const Machine& machine) {
-  const int threads = s.threads(multiplier), sums = s.rows * s.columns / threads;
+  const int threads = s.threads(), sums = s.sums();
   if (threads > kMostThreads) return "256 threads at most";
-  if (sums > kMostSums) return "64 sums a thread at most";
   if (is_plain(multiplier)) {
-    if (s.rows % (4 * s.down) != 0 || s.columns % (4 * s.across) != 0) return "sums in fours";
-    // A thread has 16 single elements of both factors, with their addresses, for as many rows and
-    // columns as threads.
-    if (2 * (s.rows + s.columns) > 3 * threads) return "too few threads to bring the operands";
-    return threads < 32 ? "a warp at least" : "";
+    if (sums > kMostPlainSums) return "128 sums a thread at most";
+    if (s.rows % (16 * s.down) != 0 || s.columns % (32 * s.across) != 0) return "sums in fours";
+    // Each brings eight elements of the depth.
+    if (s.slices == 1 && s.down * s.across % 2 != 0) return "an even number of warps";
+    // What comes through registers takes 32 of a thread, with their addresses.
+    const int elements = (s.rows + s.columns) * s.step_depth(multiplier);
+    if (!machine.copies_async && (elements > 32 * threads || sums > kMostSums))
+      return "too few threads to bring the operands";
+    return shared_bytes(s, multiplier) > machine.device.shared_block_bytes
+               ? "too little shared memory"
+               : "";
   }
+  if (sums > kMostSums) return "64 sums a thread at most";
   if (s.rows % (16 * s.down) != 0 || s.columns % (16 * s.across) != 0)
     return "16 rows and columns for each warp";
   // What comes through registers takes 16 a thread for as many rows and columns as threads.
@@ -62,14 +72,15 @@ std::string impossible(const TileSchedule& s, Multiplier multiplier, const Machi
   return {};
 }
 
+namespace {
+
 // Of a kernel that there is: why nobody needs it.
 std::string pointless(const TileSchedule& s, const GemmProblem& p, Multiplier multiplier,
                       const Machine& machine) {
-  const int sums = s.rows * s.columns / s.threads(multiplier);
-  if (sums < 16) return "more threads than sums to keep them busy";
+  if (s.sums() < 16) return "more threads than sums to keep them busy";
   if (s.rows >= 2 * round_up(p.m, 16)) return "more rows than the product has";
   if (s.columns >= 2 * round_up(p.n, 32)) return "more columns than the product has";
-  const std::int64_t steps = ceil_div(p.k, step_depth(multiplier));
+  const std::int64_t steps = ceil_div(p.k, s.step_depth(multiplier));
   if (s.stages > std::max<std::int64_t>(steps / s.parts, 2)) return "more stages than steps";
   if (s.parts == 1) return {};
   if (steps < 4 * s.parts) return "parts of four steps at least";
@@ -82,13 +93,12 @@ std::string pointless(const TileSchedule& s, const GemmProblem& p, Multiplier mu
 }
 
 Schedule named(const TileSchedule& s, Multiplier multiplier) {
-  Schedule named{is_plain(multiplier) ? "plain_tiles" : "register_tiles",
-                 {{"rows", s.rows},
-                  {"columns", s.columns},
-                  {"down", s.down},
-                  {"across", s.across},
-                  {"parts", s.parts}}};
-  if (!is_plain(multiplier)) named.values.emplace_back("stages", s.stages);
+  Schedule named{
+      is_plain(multiplier) ? "plain_tiles" : "register_tiles",
+      {{"rows", s.rows}, {"columns", s.columns}, {"down", s.down}, {"across", s.across}}};
+  if (is_plain(multiplier)) named.values.emplace_back("slices", s.slices);
+  named.values.emplace_back("parts", s.parts);
+  named.values.emplace_back("stages", s.stages);
   return named;
 }
 
@@ -98,10 +108,10 @@ std::vector<float> features_of(const Schedule& schedule, const GemmProblem& p,
   const double item = item_bytes(multiplier), k = static_cast<double>(p.k);
   Features f = features_of(p, item, machine);
   f.sketch = schedule.sketch;
-  f.tile_rows = s.rows, f.tile_columns = s.columns, f.tile_depth = step_depth(multiplier);
+  f.tile_rows = s.rows, f.tile_columns = s.columns, f.tile_depth = s.step_depth(multiplier);
   f.splits = s.parts, f.groups = s.down, f.row_blocks = s.across, f.stages = s.stages;
-  f.threads = s.threads(multiplier);
-  f.registers = s.rows * s.columns / f.threads;
+  f.threads = s.threads();
+  f.registers = s.sums();
   f.shared_bytes = s.stages * item * (s.rows + s.columns) * f.tile_depth;
   f.has_second_kernel = s.parts > 1;
   const auto tiles =
@@ -121,13 +131,13 @@ TileSchedule tile_schedule_of(const Schedule& schedule) {
   const auto number = [&](std::string_view name, int otherwise) {
     return schedule.value(name).value_or(otherwise);
   };
-  return {number("rows", 16),  number("columns", 32), number("down", 1),
-          number("across", 1), number("parts", 1),    number("stages", 2)};
+  return {number("rows", 16), number("columns", 32), number("down", 1),  number("across", 1),
+          number("parts", 1), number("stages", 2),   number("slices", 1)};
 }
 
 Space gemm_tile_space(const GemmProblem& p, Multiplier multiplier, const Machine& machine) {
   Space space;
-  space.sketches = {is_plain(multiplier) ? plain_tiles() : register_tiles(machine)};
+  space.sketches = {is_plain(multiplier) ? plain_tiles(machine) : register_tiles(machine)};
   // What level 0 takes is always there, as tiles that are larger than the product.
   const Schedule level0 = named(gemm_tile_schedules(p, multiplier, machine).front(), multiplier);
   space.fault = [=](const Schedule& schedule) {

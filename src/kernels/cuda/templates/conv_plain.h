@@ -4,6 +4,7 @@
 #pragma once
 
 #include "conv_tile.h"
+#include "plain_warp.h"
 
 namespace tensor::device {
 
@@ -101,21 +102,24 @@ inline void pack_weights(const P& problem, const typename P::Element* weights,
                 : typename P::Element{};
 }
 
-/// Tiles of 128 pixels by P::kTileOutputs, 64 or 128, outputs; a thread has eight of them of four
-/// or eight pixels. P is ConvMma's problem with steps of any size, kChannelStep between channels,
-/// and the types Image and Weight; weights are packed as [depth, output], rows of kWeightRow
-/// outputs, a multiple of the tile's, zero beyond the last.
+/// Tiles of 128 pixels by P::kTileOutputs, 64 or 128, outputs; a lane has eight of both. P is
+/// ConvMma's problem with steps of any size, kChannelStep between channels, and the types Image and
+/// Weight; kHasFours where four of the depth lie together in floats, at multiples of 16 bytes;
+/// weights are packed as [depth, output], rows of kWeightRow outputs, a multiple of the tile's,
+/// zero beyond the last, and kIsAsync where cp.async brings them.
 template <class P, class E>
 struct ConvPlain {
-  static constexpr int kPixels = 128, kOutputs = P::kTileOutputs, kBlock = 8, kThreads = 256;
-  static constexpr int kMine = kPixels * kOutputs / kThreads / 8;  // pixels of a thread
-  // Copies of a thread: four of the depth of one pixel, and outputs some of the depth apart.
-  static constexpr int kOutputCopies = kBlock * kOutputs / kThreads;
-  static constexpr int kDepthsAtOnce = kThreads / kOutputs;
+  static constexpr int kPixels = 128, kOutputs = P::kTileOutputs, kBlock = 16;
+  static constexpr int kThreads = 2 * kOutputs, kAcross = kOutputs / 64;  // warps
+  static constexpr int kMine = kPixels * kBlock / kThreads;  // of the depth of one pixel
+  static constexpr int kOutputCopies = kBlock * kOutputs / 4 / kThreads;  // fours of a thread
+  static constexpr int kPad = 4;
+  using Warp = PlainWarp<float, 8, 8, kPixels + kPad, kOutputs + kPad>;
+  using Four = Pack<typename P::Weight, 4>;
 
   struct alignas(16) Tiles {
-    float pixels[kBlock][kPixels + 4];
-    float outputs[kBlock][kOutputs];
+    float pixels[kBlock][kPixels + kPad];
+    float outputs[kBlock][kOutputs + kPad];
   };
 
   const P& problem;
@@ -124,10 +128,11 @@ struct ConvPlain {
   int pixel, first_output;
   int y, x;  // of the window's corner
   i64 of_image;
-  float next_pixels[4], next_outputs[kOutputCopies];
+  float next_pixels[kMine];
+  Four next_outputs[kOutputCopies];
 
   static int from_pixel() { return threadIdx.x % kPixels; }
-  static int from_depth() { return threadIdx.x / kPixels * 4; }
+  static int from_depth() { return threadIdx.x / kPixels * kMine; }
 
   void start(int first_pixel) {
     pixel = first_pixel + from_pixel();
@@ -138,59 +143,88 @@ struct ConvPlain {
     of_image = i64(pixel / problem.kOutArea) * problem.kImageStep;
   }
 
+  // Neighbours of the depth in one tap.
+  template <int kCount>
+  void fetch_pixel(float* to, int depth) const {
+    const int tap = depth / problem.kChannels, channel = depth % problem.kChannels;
+    const int at_y = y + tap / problem.kTapColumns * problem.kDilationY;
+    const int at_x = x + tap % problem.kTapColumns * problem.kDilationX;
+    const bool is_inside = depth < problem.kDepth && static_cast<u32>(at_y) < problem.kHeight &&
+                           static_cast<u32>(at_x) < problem.kWidth;
+    Pack<typename P::Image, kCount> pack = {};
+    if (is_inside)
+      pack = *reinterpret_cast<const Pack<typename P::Image, kCount>*>(
+          image + of_image + i64(at_y) * problem.kRowStep + i64(at_x) * problem.kColumnStep +
+          i64(channel) * problem.kChannelStep);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) to[i] = value_of(pack.items[i]);
+  }
   void fetch(int step) {
+    constexpr int kCount = P::kHasFours ? 4 : 1;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int depth = step * kBlock + from_depth() + i;
-      const int tap = depth / problem.kChannels, channel = depth % problem.kChannels;
-      const int at_y = y + tap / problem.kTapColumns * problem.kDilationY;
-      const int at_x = x + tap % problem.kTapColumns * problem.kDilationX;
-      const bool is_inside = depth < problem.kDepth && static_cast<u32>(at_y) < problem.kHeight &&
-                             static_cast<u32>(at_x) < problem.kWidth;
-      next_pixels[i] =
-          is_inside
-              ? value_of(
-                    image[of_image + i64(at_y) * problem.kRowStep +
-                          i64(at_x) * problem.kColumnStep + i64(channel) * problem.kChannelStep])
-              : 0.f;
-    }
-#pragma unroll
-    for (int i = 0; i < kOutputCopies; ++i) {
-      const int depth = step * kBlock + threadIdx.x / kOutputs + i * kDepthsAtOnce;
-      const int output = first_output + threadIdx.x % kOutputs;
-      next_outputs[i] = depth < problem.kDepth
-                            ? value_of(weights[i64(depth) * problem.kWeightRow + output])
-                            : 0.f;
-    }
+    for (int i = 0; i < kMine; i += kCount)
+      fetch_pixel<kCount>(next_pixels + i, step * kBlock + from_depth() + i);
   }
   void put(Tiles& to) const {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) to.pixels[from_depth() + i][from_pixel()] = next_pixels[i];
-#pragma unroll
-    for (int i = 0; i < kOutputCopies; ++i)
-      to.outputs[threadIdx.x / kOutputs + i * kDepthsAtOnce][threadIdx.x % kOutputs] =
-          next_outputs[i];
+    for (int i = 0; i < kMine; ++i) to.pixels[from_depth() + i][from_pixel()] = next_pixels[i];
   }
 
-  template <int kCount>
-  static void read(float (&to)[kCount], const float* from) {
+  // Calls each(i, depth in the tile, output in the tile, source or null) for fours of weights.
+  template <class Each>
+  void each_output(int step, Each&& each) const {
 #pragma unroll
-    for (int i = 0; i < kCount; i += 4) {
-      const auto pack = *reinterpret_cast<const Pack<float, 4>*>(from + i);
-#pragma unroll
-      for (int k = 0; k < 4; ++k) to[i + k] = pack.items[k];
+    for (int i = 0; i < kOutputCopies; ++i) {
+      const int four = threadIdx.x + i * kThreads;
+      const int line = four / (kOutputs / 4), output = four % (kOutputs / 4) * 4;
+      const int depth = step * kBlock + line;
+      each(i, line, output,
+           depth < problem.kDepth
+               ? weights + i64(depth) * problem.kWeightRow + first_output + output
+               : nullptr);
     }
   }
-  static void multiply(float (&sums)[kMine][8], const Tiles& tiles, int my_pixel, int my_output) {
+  void fetch_outputs(int step, Tiles& to) {
+    each_output(step, [&](int i, int line, int output, const auto* from) {
+      if constexpr (P::kIsAsync)
+        copy_16(shared_address(&to.outputs[line][output]), from ? from : weights, from ? 16 : 0);
+      else
+        next_outputs[i] = from ? *reinterpret_cast<const Four*>(from) : Four{};
+    });
+    if constexpr (P::kIsAsync) copy_commit();
+  }
+  void put_outputs(Tiles& to) const {
+    if constexpr (!P::kIsAsync)
+      each_output(0, [&](int i, int line, int output, const auto*) {
 #pragma unroll
-    for (int k = 0; k < kBlock; ++k) {
-      float a[kMine], b[8];
-      read(a, &tiles.pixels[k][my_pixel]);
-      read(b, &tiles.outputs[k][my_output]);
+        for (int j = 0; j < 4; ++j)
+          to.outputs[line][output + j] = value_of(next_outputs[i].items[j]);
+      });
+  }
+
+  // Four channels of a pixel at a time; those of four pixels are read before any is written.
+  static void finish(const P& problem, const Warp& warp, const E& epilogue, int first_pixel,
+                     int first_output) {
 #pragma unroll
-      for (int i = 0; i < kMine; ++i)
+    for (int j = 0; j < 8; j += 4) {
+      const int channel = first_output + Warp::column(j);
+      if (channel >= problem.kOutputs) continue;
+      const auto line = epilogue.template line<4>(channel);
 #pragma unroll
-        for (int j = 0; j < 8; ++j) sums[i][j] = fmaf(a[i], b[j], sums[i][j]);
+      for (int i = 0; i < 8; i += 4) {
+        const int at = first_pixel + Warp::row(i);
+        decltype(epilogue.template pixel<4>(0, 0)) read[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          if (at + k < problem.kPixels) read[k] = epilogue.template pixel<4>(at + k, channel);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          if (at + k >= problem.kPixels) continue;
+          const float sums[4] = {warp.sums[i + k][j], warp.sums[i + k][j + 1],
+                                 warp.sums[i + k][j + 2], warp.sums[i + k][j + 3]};
+          epilogue.template finish<4>(sums, line, read[k], at + k, channel);
+        }
+      }
     }
   }
 
@@ -204,30 +238,29 @@ struct ConvPlain {
     conv.start(first_pixel);
     launch_next();
     wait_for_previous();
-    constexpr int kGroups = kOutputs / 8;
-    const int my_pixel = threadIdx.x / kGroups * kMine, my_output = threadIdx.x % kGroups * 8;
-    float sums[kMine][8] = {};
+    const int number = threadIdx.x / 32;
+    const int row = number / kAcross * Warp::kRows, column = number % kAcross * Warp::kColumns;
+    Warp warp;
     const int begin = problem.kSteps * part / P::kParts;
     const int end = problem.kSteps * (part + 1) / P::kParts;
     conv.fetch(begin);
+    conv.fetch_outputs(begin, tiles[0]);
     conv.put(tiles[0]);
-    __syncthreads();
+    conv.put_outputs(tiles[0]);
     for (int step = begin, at = 0; step < end; ++step, at ^= 1) {
-      if (step + 1 < end) conv.fetch(step + 1);
-      multiply(sums, tiles[at], my_pixel, my_output);
-      if (step + 1 < end) conv.put(tiles[at ^ 1]);
-      __syncthreads();
+      if constexpr (P::kIsAsync) copy_wait<0>();
+      __syncthreads();  // this stage is there, and all have left the other
+      if (step + 1 < end) {
+        conv.fetch(step + 1);
+        conv.fetch_outputs(step + 1, tiles[at ^ 1]);
+      }
+      warp.template multiply<kBlock>(&tiles[at].pixels[0][row], &tiles[at].outputs[0][column]);
+      if (step + 1 < end) {
+        conv.put(tiles[at ^ 1]);
+        conv.put_outputs(tiles[at ^ 1]);
+      }
     }
-    const int channel = conv.first_output + my_output;
-    if (channel >= problem.kOutputs) return;
-    const auto line = epilogue.template line<8>(channel);
-#pragma unroll
-    for (int i = 0; i < kMine; ++i) {
-      const int at = first_pixel + my_pixel + i;
-      if (at < problem.kPixels)
-        epilogue.template finish<8>(sums[i], line, epilogue.template pixel<8>(at, channel), at,
-                                    channel);
-    }
+    finish(problem, warp, epilogue, first_pixel + row, conv.first_output + column);
   }
 };
 

@@ -1,10 +1,9 @@
 // Products with mma.sync of 16-bit factors, on every GPU with Tensor Cores, or of float32 rounded
 // to tf32, or of i8, from sm_80 on: tiles in a ring in shared memory, by cp.async where a factor
-// lies in chunks of 16 bytes and there is such an instruction, otherwise through registers;
-// ldmatrix brings them to the lanes whichever axis lies innermost.
+// lies in chunks of 16 bytes; ldmatrix brings them to the lanes whichever axis lies innermost.
 #pragma once
 
-#include "gemm_tile.h"
+#include "gemm_ring.h"
 #include "mma.h"
 
 namespace tensor::device {
@@ -30,49 +29,13 @@ struct GemmMma {
                             Factor::kChunk, kPad<Factor>>;
   using LeftTile = TileOf<Left, S::kRows>;
   using RightTile = TileOf<Right, S::kColumns>;
-  static constexpr int kStageBytes = LeftTile::kBytes + RightTile::kBytes;
-  static constexpr int kSharedBytes = S::kStages * kStageBytes;
+  using Ring = GemmRing<S, LeftTile, RightTile, kBlock>;
+  static constexpr int kSharedBytes = Ring::kBytes;
   static constexpr int kSlabs = S::kRows / S::kWarpsY / 16;
   static constexpr int kColumns = S::kColumns / S::kWarpsX;  // of a warp
   static constexpr int kUnits = kColumns / 8;
   static_assert(kSlabs * 16 * S::kWarpsY == S::kRows && kColumns % 16 == 0);
-  static_assert(S::kStages >= 2);
   static_assert(!kIsBytes<Element> || !(Left::kTurned || Right::kTurned), "ldmatrix turns pairs");
-
-  FactorMemory<Left> left;
-  FactorMemory<Right> right;
-  unsigned char* memory;
-  Tile tile;
-
-  Element* left_at(int stage) const {
-    return reinterpret_cast<Element*>(memory + stage * kStageBytes);
-  }
-  Element* right_at(int stage) const {
-    return reinterpret_cast<Element*>(memory + stage * kStageBytes + LeftTile::kBytes);
-  }
-
-  void copy_left(int step, int stage) const {
-    if constexpr (Left::kIsAsync)
-      LeftTile::copy_later(shared_address(left_at(stage)), left, tile.row, step * kBlock);
-  }
-  void copy_right(int step, int stage) const {
-    if constexpr (Right::kIsAsync)
-      RightTile::copy_later(shared_address(right_at(stage)), right, tile.feature, step * kBlock);
-  }
-  // What does not come by itself.
-  struct Pieces {
-    typename LeftTile::Piece left[LeftTile::kEach];
-    typename RightTile::Piece right[RightTile::kEach];
-  };
-  void fetch(Pieces& pieces, int step) const {
-    if constexpr (!Left::kIsAsync) LeftTile::fetch(pieces.left, left, tile.row, step * kBlock);
-    if constexpr (!Right::kIsAsync)
-      RightTile::fetch(pieces.right, right, tile.feature, step * kBlock);
-  }
-  void put(const Pieces& pieces, int stage) const {
-    if constexpr (!Left::kIsAsync) LeftTile::put(left_at(stage), pieces.left, left);
-    if constexpr (!Right::kIsAsync) RightTile::put(right_at(stage), pieces.right, right);
-  }
 
   // Four matrices of eight rows by 16 bytes of depth from row and depth on: first the lower rows
   // and then more of depth, or, of the right factor, the other way round.
@@ -102,10 +65,10 @@ struct GemmMma {
     round_operands<Element>(to);
   }
 
-  void multiply(Sum (&sums)[kSlabs][kUnits][4], int stage) const {
+  static void multiply(Sum (&sums)[kSlabs][kUnits][4], const Element* rows,
+                       const Element* columns) {
     const int warp = threadIdx.x / 32;
     const int row = warp / S::kWarpsX * (kSlabs * 16), feature = warp % S::kWarpsX * kColumns;
-    const Element *rows = left_at(stage), *columns = right_at(stage);
 #pragma unroll
     for (int k = 0; k < kBlock; k += 2 * kItems<Element>) {
       u32 a[kSlabs][4], b[kUnits / 2][4];
@@ -123,46 +86,15 @@ struct GemmMma {
     }
   }
 
-  void multiply_all(Sum (&sums)[kSlabs][kUnits][4]) const {
-    constexpr bool kWaits = Left::kIsAsync || Right::kIsAsync;
-    constexpr int kAhead = S::kStages - 1;
-    const int begin = tile.first_step(), end = tile.last_step();
-    Pieces pieces;
-    if constexpr (S::kRightFirst)
-      for (int i = 0; i < kAhead && begin + i < end; ++i) copy_right(begin + i, i);
-    wait_for_previous();
-    for (int i = 0; i < kAhead; ++i) {
-      if (begin + i < end) {
-        copy_left(begin + i, i);
-        if constexpr (!S::kRightFirst) copy_right(begin + i, i);
-        fetch(pieces, begin + i);
-        put(pieces, i);
-      }
-      if constexpr (kWaits) copy_commit();
-    }
-    for (int step = begin, stage = 0; step < end; ++step) {
-      if constexpr (kWaits) copy_wait<kAhead - 1>();
-      __syncthreads();  // this stage is there, and all have left the one before it
-      const int next = step + kAhead, free = stage == 0 ? S::kStages - 1 : stage - 1;
-      if (next < end) {
-        copy_left(next, free);
-        copy_right(next, free);
-        fetch(pieces, next);
-      }
-      if constexpr (kWaits) copy_commit();
-      multiply(sums, stage);
-      if (next < end) put(pieces, free);
-      stage = stage + 1 == S::kStages ? 0 : stage + 1;
-    }
-  }
-
   static void run(const P& problem, const FactorMemory<Left>& left,
                   const FactorMemory<Right>& right, Sum* partials, const Epilogue& epilogue) {
     extern __shared__ __align__(128) unsigned char memory[];
     const Tile tile = Tile::of_block(problem, static_cast<int>(blockIdx.x));
-    const GemmMma gemm{left.matrix(tile.batch), right.matrix(tile.batch), memory, tile};
+    const Ring ring{left.matrix(tile.batch), right.matrix(tile.batch), memory, tile.row,
+                    tile.feature};
     Sum sums[kSlabs][kUnits][4] = {};
-    gemm.multiply_all(sums);
+    ring.run(tile.first_step(), tile.last_step(),
+             [&](const Element* rows, const Element* columns) { multiply(sums, rows, columns); });
     launch_next();
     const Place mine = kWarpSums.of_lane(threadIdx.x % 32);
     const int warp = threadIdx.x / 32;

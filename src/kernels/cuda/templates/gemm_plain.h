@@ -1,114 +1,92 @@
 // Products on the ordinary cores, in float32 throughout, or of i8 in ints: what must be exact, and
-// types that a GPU's Tensor Cores do not have. Tiles in shared memory with the depth outermost, a
-// block of sums in each thread's registers.
+// types that a GPU's Tensor Cores do not have.
 #pragma once
 
-#include "gemm_tile.h"
+#include "gemm_ring.h"
+#include "plain_warp.h"
 
 namespace tensor::device {
 
-/// S also names kThreadsY, kThreadsX, Left and Right: factors with kTurned and kChunk.
+/// S also names kWarpsY, kWarpsX; kSlices, as many times the warps, which share the depth of a
+/// step, so that a small tile keeps many warps busy and each has many sums; kDepth of a step;
+/// kStages, kRightFirst; Left and Right: factors with kTurned, kChunk and kIsAsync.
 template <class S, class P, class Epilogue>
 struct GemmPlain {
   using Left = typename S::Left;
   using Right = typename S::Right;
   using Sum = SumOf<typename Left::Element>;  // and what factors are in shared memory
   using Tile = GemmTile<S, P, Epilogue>;
-  static constexpr int kBlock = 16;
-  static constexpr int kThreads = S::kThreadsY * S::kThreadsX;
-  static constexpr int kDown = S::kRows / S::kThreadsY, kAcross = S::kColumns / S::kThreadsX;
-  static_assert(kDown % 4 == 0 && kAcross % 4 == 0, "four sums lie together");
-  static constexpr int kPad = 4;
-  // How they come from memory; in shared memory both lie with the depth outermost.
-  using LeftTile =
-      FactorTile<Left, Sum, S::kRows, kBlock, kThreads, Left::kTurned, Left::kChunk, 0>;
-  using RightTile =
-      FactorTile<Right, Sum, S::kColumns, kBlock, kThreads, Right::kTurned, Right::kChunk, 0>;
+  static constexpr int kWarps = S::kWarpsY * S::kWarpsX, kThreads = 32 * kWarps * S::kSlices;
+  // Both with the depth outermost, whichever axis lies so in memory. The padding lets elements that
+  // are turned over come to all banks, and keeps fours together.
+  template <class Factor, int kTileRows>
+  using TileOf = FactorTile<Factor, Sum, kTileRows, S::kDepth, kThreads, Factor::kTurned,
+                            Factor::kChunk, 4, !Factor::kTurned>;
+  using LeftTile = TileOf<Left, S::kRows>;
+  using RightTile = TileOf<Right, S::kColumns>;
+  using Ring = GemmRing<S, LeftTile, RightTile, S::kDepth>;
+  static constexpr int kDown = S::kRows / S::kWarpsY / 4, kAcross = S::kColumns / S::kWarpsX / 8;
+  using Warp = PlainWarp<Sum, kDown, kAcross, LeftTile::kPitch, RightTile::kPitch>;
+  static_assert(Warp::kRows * S::kWarpsY == S::kRows && Warp::kColumns * S::kWarpsX == S::kColumns);
 
-  struct alignas(16) Four {
-    Sum items[4];
-  };
-  struct Stage {
-    Sum left[kBlock][S::kRows + kPad], right[kBlock][S::kColumns + kPad];
-  };
+  // In the end sums go through shared memory, where slices add up, to rows of the result.
+  static constexpr int kPitch =
+      S::kColumns + 4;  // rows that a warp writes together meet in no bank
+  static constexpr int kSliceSums = S::kRows * kPitch;
+  static constexpr int kSumBytes = S::kSlices * kSliceSums * sizeof(Sum);
+  static constexpr int kSharedBytes = Ring::kBytes > kSumBytes ? Ring::kBytes : kSumBytes;
 
-  template <class F, int kPitch, class Factor>
-  static void put(Sum (&to)[kBlock][kPitch], const typename F::Piece (&pieces)[F::kEach],
-                  const FactorMemory<Factor>& factor) {
-    F::each_chunk(factor, 0, 0, [&](int i, int at, const auto*, int) {
-#pragma unroll
-      for (int j = 0; j < F::kItems; ++j) {
-        const int line = at / F::kAcross, along = at % F::kAcross + j;
-        to[F::kIsTurned ? line : along][F::kIsTurned ? along : line] = value_of(pieces[i].items[j]);
-      }
-    });
-  }
-
-  static void add_product(float& sum, float a, float b) { sum = fmaf(a, b, sum); }
-  static void add_product(int& sum, int a, int b) { sum += a * b; }
-
-  static void multiply(Sum (&sums)[kDown][kAcross], const Stage& stage) {
-    const int y = threadIdx.x / S::kThreadsX * 4, x = threadIdx.x % S::kThreadsX * 4;
-#pragma unroll
-    for (int k = 0; k < kBlock; ++k) {
-      Four a[kDown / 4], b[kAcross / 4];
-#pragma unroll
-      for (int i = 0; i < kDown / 4; ++i)
-        a[i] = *reinterpret_cast<const Four*>(&stage.left[k][4 * S::kThreadsY * i + y]);
-#pragma unroll
-      for (int j = 0; j < kAcross / 4; ++j)
-        b[j] = *reinterpret_cast<const Four*>(&stage.right[k][4 * S::kThreadsX * j + x]);
-#pragma unroll
-      for (int i = 0; i < kDown; ++i)
-#pragma unroll
-        for (int j = 0; j < kAcross; ++j)
-          add_product(sums[i][j], a[i / 4].items[i % 4], b[j / 4].items[j % 4]);
-    }
-  }
-
-  static void run(const P& problem, const FactorMemory<Left>& lefts_of_all,
-                  const FactorMemory<Right>& rights_of_all, Sum* partials,
-                  const Epilogue& epilogue) {
-    __shared__ alignas(16) Stage stages[2];
-    const Tile tile = Tile::of_block(problem, static_cast<int>(blockIdx.x));
-    const auto left = lefts_of_all.matrix(tile.batch);
-    const auto right = rights_of_all.matrix(tile.batch);
-    wait_for_previous();
-    const int begin = tile.first_step(), end = tile.last_step();
-    typename LeftTile::Piece lefts[LeftTile::kEach];
-    typename RightTile::Piece rights[RightTile::kEach];
-    const auto fetch = [&](int step) {
-      LeftTile::fetch(lefts, left, tile.row, step * kBlock);
-      RightTile::fetch(rights, right, tile.feature, step * kBlock);
-    };
-    const auto put_both = [&](int stage) {
-      put<LeftTile>(stages[stage].left, lefts, left);
-      put<RightTile>(stages[stage].right, rights, right);
-    };
-    Sum sums[kDown][kAcross] = {};
-    if (begin < end) {
-      fetch(begin);
-      put_both(0);
-    }
-    __syncthreads();
-    for (int step = begin, stage = 0; step < end; ++step, stage ^= 1) {
-      if (step + 1 < end) fetch(step + 1);
-      multiply(sums, stages[stage]);
-      if (step + 1 < end) put_both(stage ^ 1);
-      __syncthreads();
-    }
-    launch_next();
-    const int row = tile.row + threadIdx.x / S::kThreadsX * 4;
-    const int feature = tile.feature + threadIdx.x % S::kThreadsX * 4;
+  static void put(Sum* to, const Warp& warp, int row, int column) {
 #pragma unroll
     for (int i = 0; i < kDown; ++i)
 #pragma unroll
-      for (int j = 0; j < kAcross; j += 4) {
-        const Sum line[4] = {sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]};
-        tile.template finish<2, 2>(epilogue, partials, line,
-                                   row + i / 4 * (4 * S::kThreadsY) + i % 4,
-                                   feature + j * S::kThreadsX);
-      }
+      for (int j = 0; j < kAcross; j += 4)
+        *reinterpret_cast<Pack<Sum, 4>*>(to + (row + Warp::row(i)) * kPitch + column +
+                                         Warp::column(j)) = {
+            warp.sums[i][j], warp.sums[i][j + 1], warp.sums[i][j + 2], warp.sums[i][j + 3]};
+  }
+
+  // Four pairs of a row for each thread at a time, a quarter of the columns apart.
+  static void finish(const Tile& tile, const Epilogue& epilogue, Sum* partials, const Sum* from) {
+    constexpr int kPairs = 4, kStep = S::kColumns / kPairs, kLanes = kStep / 2;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < S::kRows * kLanes; i += kThreads) {
+      const int row = i / kLanes, column = i % kLanes * 2;
+      Sum line[2 * kPairs] = {};
+#pragma unroll
+      for (int slice = 0; slice < S::kSlices; ++slice)
+#pragma unroll
+        for (int j = 0; j < kPairs; ++j) {
+          const auto pair = *reinterpret_cast<const Pack<Sum, 2>*>(
+              from + slice * kSliceSums + row * kPitch + column + j * kStep);
+          line[2 * j] += pair.items[0], line[2 * j + 1] += pair.items[1];
+        }
+      tile.template finish<kPairs, kStep>(epilogue, partials, line, tile.row + row,
+                                          tile.feature + column);
+    }
+  }
+
+  static void run(const P& problem, const FactorMemory<Left>& left,
+                  const FactorMemory<Right>& right, Sum* partials, const Epilogue& epilogue) {
+    extern __shared__ __align__(128) unsigned char memory[];
+    const Tile tile = Tile::of_block(problem, static_cast<int>(blockIdx.x));
+    const Ring ring{left.matrix(tile.batch), right.matrix(tile.batch), memory, tile.row,
+                    tile.feature};
+    constexpr int kMine = S::kDepth / S::kSlices;  // of a step's depth
+    const int slice = threadIdx.x / (32 * kWarps), number = threadIdx.x / 32 % kWarps;
+    const int row = number / S::kWarpsX * Warp::kRows;
+    const int column = number % S::kWarpsX * Warp::kColumns;
+    Warp warp;
+    ring.run(tile.first_step(), tile.last_step(), [&](const Sum* rows, const Sum* columns) {
+      warp.template multiply<kMine>(rows + LeftTile::place(row, slice * kMine),
+                                    columns + RightTile::place(column, slice * kMine));
+    });
+    launch_next();
+    __syncthreads();  // all have left the ring
+    Sum* const all = reinterpret_cast<Sum*>(memory);
+    put(all + slice * kSliceSums, warp, row, column);
+    __syncthreads();
+    finish(tile, epilogue, partials, all);
   }
 };
 

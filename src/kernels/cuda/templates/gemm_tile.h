@@ -55,8 +55,15 @@ struct GemmTile {
     if constexpr (S::kParts > 1) {
       Sum* to = partials + part * i64(problem.kPartElements) + i64(place) * problem.kFeatures;
 #pragma unroll
-      for (int i = 0; i < 2 * kCount; ++i)
-        if (const int f = feature + i / 2 * kStep + i % 2; has_feature(f)) to[f] = sums[i];
+      for (int i = 0; i < 2 * kCount; ++i) {
+        const int f = feature + i / 2 * kStep + i % 2;
+        if constexpr (S::kPairs) {
+          if (i % 2 == 0 && has_feature(f))
+            *reinterpret_cast<Pack<Sum, 2>*>(to + f) = {sums[i], sums[i + 1]};
+        } else {
+          if (has_feature(f)) to[f] = sums[i];
+        }
+      }
     } else {
       finish_sums<kCount, kStep>(epilogue, sums, place, feature);
     }
@@ -122,9 +129,12 @@ struct GemmTile {
       const Sum* from = partials + i64(place) * problem.kFeatures + feature;
       Sum sums[kAcross] = {};
 #pragma unroll
-      for (int part = 0; part < S::kParts; ++part)
+      for (int part = 0; part < S::kParts; ++part) {
+        const auto of_part =
+            *reinterpret_cast<const Pack<Sum, kAcross>*>(from + part * i64(problem.kPartElements));
 #pragma unroll
-        for (int j = 0; j < kAcross; ++j) sums[j] += from[part * i64(problem.kPartElements) + j];
+        for (int j = 0; j < kAcross; ++j) sums[j] += of_part.items[j];
+      }
       typename Epilogue::Inputs in[2];
       if constexpr (S::kPairs) {
         epilogue.load_pair(in[0], in[1], place, feature);
@@ -151,25 +161,30 @@ struct FactorMemory {
 };
 
 /// A tile of a factor on its way to shared memory. kTurned: rows lie next to each other, in memory
-/// and in the tile. kChunk elements are moved together. To is what the tile holds.
+/// and, unless kTransposes, in the tile. kChunk elements are moved together. To is what the tile
+/// holds.
 template <class F, class To, int kTileRows, int kTileDepth, int kThreads, bool kTurned, int kChunk,
-          int kPad>
+          int kPad, bool kTransposes = false>
 struct FactorTile {
   using Element = typename F::Element;
+  using Held = To;
   static constexpr bool kIsTurned = kTurned;
   static constexpr int kItems = kChunk;
   static constexpr int kAcross = kTurned ? kTileRows : kTileDepth;
   static constexpr int kLines = kTurned ? kTileDepth : kTileRows;
-  static constexpr int kPitch = kAcross + kPad;  // elements
-  static constexpr int kBytes = (kLines * kPitch * sizeof(To) + 127) / 128 * 128;
-  static constexpr int kChunks = kLines * kAcross / kChunk;
+  static constexpr bool kHeldTurned = kTurned != kTransposes;
+  static constexpr int kPitch = (kHeldTurned ? kTileRows : kTileDepth) + kPad;  // elements
+  static constexpr int kBytes =
+      ((kHeldTurned ? kTileDepth : kTileRows) * kPitch * sizeof(To) + 127) / 128 * 128;
+  static constexpr int kOfLine = kAcross / kChunk;  // chunks
+  static constexpr int kChunks = kLines * kOfLine;
   static constexpr int kEach = (kChunks + kThreads - 1) / kThreads;  // chunks of a thread
 
   struct alignas(sizeof(Element) * kChunk) Piece {
     Element items[kChunk];
   };
   static int place(int row, int depth) {
-    return kTurned ? depth * kPitch + row : row * kPitch + depth;
+    return kHeldTurned ? depth * kPitch + row : row * kPitch + depth;
   }
 
   /// Calls each(i, place, source, how many of kChunk exist) for the chunks of this thread, or for
@@ -182,7 +197,7 @@ struct FactorTile {
     for (int i = 0; i < kMany; ++i) {
       const int chunk = threadIdx.x + (begin + i) * kThreads;
       if ((kChunks % kThreads != 0 || kEach % kMany != 0) && chunk >= kChunks) break;
-      const int line = chunk / (kAcross / kChunk), along = chunk % (kAcross / kChunk) * kChunk;
+      const int line = chunk / kOfLine, along = chunk % kOfLine * kChunk;
       const int row = kTurned ? along : line, depth = kTurned ? line : along;
       const int r = first_row + row, d = first_depth + depth;
       int count = kTurned ? f.kRows - r : f.kDepth - d;
@@ -193,17 +208,58 @@ struct FactorTile {
     }
   }
 
+  static void copy_chunk(u32 to, const Element* from, int count) {
+    static_assert(kSame<To, Element> && (sizeof(Piece) == 16 || sizeof(Piece) == 4));
+    if constexpr (sizeof(Piece) == 16)
+      copy_16(to, from, count * sizeof(Element));
+    else
+      copy_4(to, from, count * sizeof(Element));
+  }
   static void copy_later(u32 to, const FactorMemory<F>& factor, int first_row, int first_depth) {
-    static_assert(kChunk * sizeof(Element) == 16);
     constexpr int kMany = kEach <= 8 ? kEach : 4;  // at once: each has an address in registers
 #pragma unroll 1
     for (int begin = 0; begin < kEach; begin += kMany)
       each_chunk<kMany>(
           factor, first_row, first_depth,
           [&](int, int at, const Element* from, int count) {
-            copy_16(to + at * sizeof(Element), from, count * sizeof(Element));
+            copy_chunk(to + at * sizeof(Element), from, count);
           },
           begin);
+  }
+  /// The same where a thread's chunks lie below each other: from step to step one address changes.
+  /// F also names kWholeRows and kWholeDepth, where no tile reaches beyond the last.
+  static void copy_lines_later(u32 to, const FactorMemory<F>& from, int first_row,
+                               int first_depth) {
+    static_assert(kThreads % kOfLine == 0 && !(kTransposes && kChunk > 1));
+    constexpr int kDown = kThreads / kOfLine;  // lines from one to the next
+    const F& f = from.factor;
+    int line = threadIdx.x / kOfLine, along = threadIdx.x % kOfLine * kChunk;
+    if constexpr (kTransposes) {
+      // A warp has eight elements of four lines, so that its stores meet in no bank.
+      constexpr int kPatches = kAcross / 8;
+      static_assert(kDown % 4 == 0);
+      const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+      line = warp / kPatches * 4 + lane / 8, along = warp % kPatches * 8 + lane % 8;
+    }
+    const int row = first_row + (kTurned ? along : line);
+    const int depth = first_depth + (kTurned ? line : along);
+    const int rows = F::kWholeRows ? kTileRows : f.kRows - row;
+    const int depths = F::kWholeDepth ? kTileDepth : f.kDepth - depth;
+    const int lines = kTurned ? depths : rows;
+    int count = kTurned ? rows : depths;
+    count = count < 0 || lines <= 0 ? 0 : count > kChunk ? kChunk : count;
+    const i64 offset = count > 0 ? i64(row) * f.kRowStride + i64(depth) * f.kDepthStride : 0;
+    const i64 apart = i64(kDown) * (kTurned ? f.kDepthStride : f.kRowStride);
+    const Element* const source = from.elements + offset;
+    to += place(kTurned ? along : line, kTurned ? line : along) * sizeof(Element);
+    constexpr int kStep = kDown * (kTransposes ? 1 : kPitch);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      if (kChunks % kThreads != 0 && static_cast<int>(threadIdx.x) + i * kThreads >= kChunks) break;
+      const bool is_there = count > 0 && i * kDown < lines;  // addresses of nothing are not formed
+      copy_chunk(to + i * kStep * sizeof(Element), source + (is_there ? i * apart : 0),
+                 is_there ? count : 0);
+    }
   }
   static Piece piece_of(const Element* from, int count) {
     if (count == kChunk) return *reinterpret_cast<const Piece*>(from);
@@ -212,11 +268,38 @@ struct FactorTile {
     for (int i = 0; i < kChunk; ++i) piece.items[i] = i < count ? from[i] : Element{};
     return piece;
   }
+  // Of floats that are turned over a warp has two chunks of 16 lines, so that its stores meet in no
+  // bank.
+  static constexpr bool kHasPatches = kTransposes && !kTurned && kChunk == 4;
+  // Calls each(i, place, row, depth).
+  template <class Each>
+  static void each_patch(int first_row, int first_depth, Each&& each) {
+    static_assert(kLines % 16 == 0 && kAcross % 8 == 0);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int chunk = threadIdx.x + i * kThreads, patch = chunk / 32, lane = chunk % 32;
+      if (kChunks % kThreads != 0 && chunk >= kChunks) break;
+      const int line = patch / (kAcross / 8) * 16 + lane / 2;
+      const int along = patch % (kAcross / 8) * 8 + lane % 2 * 4;
+      each(i, place(line, along), first_row + line, first_depth + along);
+    }
+  }
   static void fetch(Piece (&pieces)[kEach], const FactorMemory<F>& factor, int first_row,
                     int first_depth) {
-    each_chunk(factor, first_row, first_depth, [&](int i, int, const Element* from, int count) {
-      pieces[i] = piece_of(from, count);
-    });
+    if constexpr (kHasPatches) {
+      const F& f = factor.factor;
+      each_patch(first_row, first_depth, [&](int i, int, int row, int depth) {
+        // Beyond the last row comes that again, without a branch: nobody asks for its sums.
+        const int r = F::kWholeRows || row < f.kRows ? row : f.kRows - 1;
+        const Element* const line = factor.elements + i64(r) * f.kRowStride;
+        const int count = F::kWholeDepth ? kChunk : f.kDepth - depth;
+        pieces[i] = piece_of(line + (count > 0 ? depth : 0), count > kChunk ? kChunk : count);
+      });
+    } else {
+      each_chunk(factor, first_row, first_depth, [&](int i, int, const Element* from, int count) {
+        pieces[i] = piece_of(from, count);
+      });
+    }
   }
   /// Through registers, a few chunks at a time.
   static void copy_now(To* tile, const FactorMemory<F>& factor, int first_row, int first_depth) {
@@ -238,14 +321,19 @@ struct FactorTile {
     }
   }
   static void put(To* tile, const Piece (&pieces)[kEach], const FactorMemory<F>& factor) {
-    each_chunk(factor, 0, 0, [&](int i, int at, const Element*, int) {
-      if constexpr (kSame<To, Element>) {
+    const auto put_chunk = [&](int i, int at) {
+      if constexpr (kSame<To, Element> && !kTransposes) {
         *reinterpret_cast<Piece*>(tile + at) = pieces[i];
       } else {
 #pragma unroll
-        for (int j = 0; j < kChunk; ++j) tile[at + j] = value_of(pieces[i].items[j]);
+        for (int j = 0; j < kChunk; ++j)
+          tile[at + j * (kTransposes ? kPitch : 1)] = value_of(pieces[i].items[j]);
       }
-    });
+    };
+    if constexpr (kHasPatches)
+      each_patch(0, 0, [&](int i, int at, int, int) { put_chunk(i, at); });
+    else
+      each_chunk(factor, 0, 0, [&](int i, int at, const Element*, int) { put_chunk(i, at); });
   }
 };
 

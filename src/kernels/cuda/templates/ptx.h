@@ -201,12 +201,18 @@ inline void store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memor
 /// Makes plain writes to shared memory visible to the copy engine.
 inline void fence_for_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// ---- Copies by threads that arrive later: 16 bytes (sm_80).
+// ---- Copies by threads that arrive later: 16 bytes or four (sm_80).
 
 /// The first `bytes` of 16 come from memory, the rest are zeros; both addresses are multiples
 /// of 16.
 inline void copy_16(u32 to, const void* from, u32 bytes = 16) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
+               "l"(__cvta_generic_to_global(from)), "r"(bytes)
+               : "memory");
+}
+/// Four bytes, or zeros.
+inline void copy_4(u32 to, const void* from, u32 bytes = 4) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to),
                "l"(__cvta_generic_to_global(from)), "r"(bytes)
                : "memory");
 }

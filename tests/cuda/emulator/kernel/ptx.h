@@ -96,6 +96,9 @@ inline void fence_for_copies() { tensor_gpu->fence_for_copies(); }
 inline void copy_16(u32 to, const void* from, u32 bytes = 16) {
   tensor_gpu->copy_later(to, from, 16, bytes);
 }
+inline void copy_4(u32 to, const void* from, u32 bytes = 4) {
+  tensor_gpu->copy_later(to, from, 4, bytes);
+}
 inline void copy_commit() { tensor_gpu->copy_commit(); }
 template <int kPending>
 void copy_wait() {
