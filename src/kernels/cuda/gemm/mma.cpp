@@ -120,11 +120,11 @@ class GemmMmaBuilder {
 
   Extents factor_of(const Side& s, int rows, const char* type, const char* object) const {
     Extents factor = factor_numbers(s.factor, product_.dtype, are_any(), type, object);
-    const auto is_whole = [&](std::int64_t extent, int of) {
-      return !are_any() && extent % of == 0;
-    };
-    factor.flag("kWholeRows", is_whole(s.factor.rows, rows));
-    factor.flag("kWholeDepth", is_whole(s.factor.depth, schedule_.step_depth(multiplier_)));
+    if (is_plain()) {
+      const int depth = schedule_.step_depth(multiplier_);
+      factor.flag("kWholeRows", !are_any() && s.factor.rows % rows == 0);
+      factor.flag("kWholeDepth", !are_any() && s.factor.depth % depth == 0);
+    }
     factor.flag("kTurned", s.is_turned);
     factor.constant("kChunk", is_plain() && is_async(s, rows) && !s.is_turned ? 1 : s.chunk);
     factor.flag("kIsAsync", is_async(s, rows));
@@ -185,11 +185,8 @@ class GemmMmaBuilder {
     lowered_.calls.push_back(std::move(call));
   }
 
-  // Blocks for which ptxas leaves registers: it would take more than it needs.
-  int plain_residents(int threads) const {
-    const int registers = schedule_.plain_registers(),
-              least = machine_.is_short_of_registers ? 168 : 0;
-    return machine_.device.registers / (std::max(registers, least) * threads);
+  int plain_residents() const {
+    return machine_.device.registers / (plain_registers(schedule_, machine_) * schedule_.threads());
   }
 
   void add_product() {
@@ -206,11 +203,11 @@ class GemmMmaBuilder {
     call.source.text =
         definitions() + "static_assert(Gemm::kSharedBytes == " + std::to_string(shared) +
         ");\nextern \"C\" __global__ __launch_bounds__(" + std::to_string(threads) +
-        (is_plain ? ", " + std::to_string(plain_residents(threads)) : "") +
-        ") void KERNEL(\n    const " + type + "* left, const " + type + "* right, " + sum_type() +
-        "* partials" + epilogue_.more_parameters() + numbers_.last_parameter() +
-        left.last_parameter() + right.last_parameter() + ") {\n" + numbers_.object_text() +
-        left.object_text() + right.object_text() + epilogue_.object_text(numbers_) +
+        (is_plain ? ", " + std::to_string(plain_residents()) : "") + ") void KERNEL(\n    const " +
+        type + "* left, const " + type + "* right, " + sum_type() + "* partials" +
+        epilogue_.more_parameters() + numbers_.last_parameter() + left.last_parameter() +
+        right.last_parameter() + ") {\n" + numbers_.object_text() + left.object_text() +
+        right.object_text() + epilogue_.object_text(numbers_) +
         "  Gemm::run(problem, {left_factor, left}, {right_factor, right}, partials, "
         "epilogue);\n}\n";
     call.launch.shared_bytes = static_cast<unsigned>(shared);

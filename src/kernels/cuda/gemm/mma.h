@@ -19,8 +19,7 @@ struct TileSchedule {
 
   std::string name() const;  // "64x64_s3_p2_w4"
   int threads() const { return 32 * down * across * slices; }
-  int sums() const;             // of a thread
-  int plain_registers() const;  // of a thread that multiplies plainly
+  int sums() const;  // of a thread
   /// Of a tile's depth that one step multiplies.
   int step_depth(Multiplier multiplier) const;
 };
@@ -35,6 +34,8 @@ std::int64_t shared_bytes(const TileSchedule& schedule, Multiplier multiplier);
 /// How many blocks a multiprocessor holds: by registers, threads and shared memory.
 std::int64_t resident_blocks(const TileSchedule& schedule, Multiplier multiplier,
                              const Machine& machine);
+/// What ptxas is held to in plain products, for a thread.
+int plain_registers(const TileSchedule& schedule, const Machine& machine);
 std::int64_t resident_plain_blocks(const TileSchedule& schedule, const Machine& machine);
 /// Microseconds from the start to the end, by what bounds it.
 TimeParts model_gemm_tiles(const GemmProblem& problem, const TileSchedule& schedule,

@@ -15,11 +15,10 @@ constexpr TileSchedule kMmaTiles[] = {{128, 128, 2, 4}, {128, 64, 4, 2}, {64, 12
                                       {32, 32, 2, 1},   {16, 64, 1, 4},  {16, 128, 1, 4}};
 // Slices where the warps of a tile would be few, so that each has many sums all the same.
 constexpr TileSchedule kPlainTiles[] = {
-    {128, 128, 4, 1, 1, 2, 1}, {128, 128, 4, 2, 1, 2, 1}, {64, 256, 2, 2, 1, 2, 1},
-    {128, 64, 4, 1, 1, 2, 1},  {64, 128, 2, 2, 1, 2, 1},  {64, 128, 2, 1, 1, 2, 2},
-    {64, 64, 2, 1, 1, 2, 2},   {32, 128, 1, 1, 1, 2, 4},  {32, 128, 1, 2, 1, 2, 2},
-    {32, 64, 1, 1, 1, 2, 4},   {32, 32, 1, 1, 1, 2, 4},   {16, 64, 1, 1, 1, 2, 4},
-    {16, 32, 1, 1, 1, 2, 4}};
+    {128, 128, 4, 1, 1, 2, 1}, {128, 128, 4, 2, 1, 2, 1}, {128, 64, 4, 1, 1, 2, 1},
+    {64, 128, 2, 2, 1, 2, 1},  {64, 128, 2, 1, 1, 2, 2},  {64, 64, 2, 1, 1, 2, 2},
+    {32, 128, 1, 1, 1, 2, 4},  {32, 128, 1, 2, 1, 2, 2},  {32, 64, 1, 1, 1, 2, 4},
+    {32, 32, 1, 1, 1, 2, 4},   {16, 64, 1, 1, 1, 2, 4},   {16, 32, 1, 1, 1, 2, 4}};
 
 }  // namespace
 
@@ -55,12 +54,6 @@ std::int64_t shared_bytes(const TileSchedule& s, Multiplier multiplier) {
 }
 
 int TileSchedule::sums() const { return rows * columns / (32 * down * across); }
-
-// What ptxas is held to, which would take all there are: sums, operands, addresses and, of few
-// threads, more of what comes through registers. With so many sums 255 are all that there are.
-int TileSchedule::plain_registers() const {
-  return sums() > 64 ? 255 : sums() == 64 ? (threads() < 256 ? 168 : 128) : 96;
-}
 
 std::int64_t resident_blocks(const TileSchedule& s, Multiplier multiplier, const Machine& machine) {
   if (multiplier == Multiplier::plain) return resident_plain_blocks(s, machine);

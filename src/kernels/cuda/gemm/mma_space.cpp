@@ -49,13 +49,18 @@ std::string impossible(const TileSchedule& s, Multiplier multiplier, const Machi
   if (threads > kMostThreads) return "256 threads at most";
   if (is_plain(multiplier)) {
     if (sums > kMostPlainSums) return "128 sums a thread at most";
+    const int down = s.rows / s.down / 4, across = s.columns / s.across / 8;
     if (s.rows % (16 * s.down) != 0 || s.columns % (32 * s.across) != 0) return "sums in fours";
+    // What is far from a square reads more operands, and keeps them in registers.
+    if (down > 2 * across || across > 2 * down) return "a lane's sums in squares, or two";
     // Each brings eight elements of the depth.
     if (s.slices == 1 && s.down * s.across % 2 != 0) return "an even number of warps";
-    // What comes through registers takes 32 of a thread, with their addresses.
-    const int elements = (s.rows + s.columns) * s.step_depth(multiplier);
-    if (!machine.copies_async && (elements > 32 * threads || sums > kMostSums))
+    // Each has an address, or goes through registers, as before sm_80 all do.
+    const int each = (s.rows + s.columns) * s.step_depth(multiplier) / threads;
+    if (each > 32 || (!machine.copies_async && sums + each > 80))
       return "too few threads to bring the operands";
+    if (sums == kMostSums && threads == kMostThreads && s.slices > 1 && s.parts > 1)
+      return "too few registers";
     return shared_bytes(s, multiplier) > machine.device.shared_block_bytes
                ? "too little shared memory"
                : "";

@@ -56,13 +56,21 @@ class Multiprocessor {
 
 }  // namespace
 
+// It would take all there are: sums, operands, addresses, and what comes through registers, which
+// is more of few threads, and everything before sm_80. With 128 sums 255 are all that there are.
+int plain_registers(const TileSchedule& s, const Machine& machine) {
+  if (s.sums() > 64) return 255;
+  if (s.sums() == 64) return s.threads() < 256 || machine.is_short_of_registers ? 168 : 128;
+  return machine.copies_async ? 96 : 128;
+}
+
 std::int64_t resident_plain_blocks(const TileSchedule& s, const Machine& machine) {
   const DeviceInfo& device = machine.device;
   const std::int64_t threads = s.threads();
   const std::int64_t shared = shared_bytes(s, Multiplier::plain) + 1024;
   return std::max<std::int64_t>(
-      1, std::min({device.registers / (s.plain_registers() * threads), device.threads / threads,
-                   device.shared_bytes / shared, std::int64_t{16}}));
+      1, std::min({device.registers / (plain_registers(s, machine) * threads),
+                   device.threads / threads, device.shared_bytes / shared, std::int64_t{16}}));
 }
 
 TimeParts model_gemm_plain(const GemmProblem& p, const TileSchedule& s, const Machine& machine) {

@@ -21,7 +21,7 @@ struct GemmPlain {
   // are turned over come to all banks, and keeps fours together.
   template <class Factor, int kTileRows>
   using TileOf = FactorTile<Factor, Sum, kTileRows, S::kDepth, kThreads, Factor::kTurned,
-                            Factor::kChunk, 4, !Factor::kTurned>;
+                            Factor::kChunk, 4, true>;
   using LeftTile = TileOf<Left, S::kRows>;
   using RightTile = TileOf<Right, S::kColumns>;
   using Ring = GemmRing<S, LeftTile, RightTile, S::kDepth>;

@@ -33,11 +33,11 @@ struct GemmRing {
 
   void copy_left(int step, int stage) const {
     if constexpr (Left::kIsAsync)
-      LeftTile::copy_lines_later(shared_address(left_at(stage)), left, row, step * kDepth);
+      LeftTile::copy_later(shared_address(left_at(stage)), left, row, step * kDepth);
   }
   void copy_right(int step, int stage) const {
     if constexpr (Right::kIsAsync)
-      RightTile::copy_lines_later(shared_address(right_at(stage)), right, feature, step * kDepth);
+      RightTile::copy_later(shared_address(right_at(stage)), right, feature, step * kDepth);
   }
   // What does not come by itself.
   struct Pieces {

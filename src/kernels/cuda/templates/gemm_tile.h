@@ -161,10 +161,10 @@ struct FactorMemory {
 };
 
 /// A tile of a factor on its way to shared memory. kTurned: rows lie next to each other, in memory
-/// and, unless kTransposes, in the tile. kChunk elements are moved together. To is what the tile
-/// holds.
+/// and in the tile; in the tile also where kRowsInner. kChunk elements are moved together. To is
+/// what the tile holds.
 template <class F, class To, int kTileRows, int kTileDepth, int kThreads, bool kTurned, int kChunk,
-          int kPad, bool kTransposes = false>
+          int kPad, bool kRowsInner = false>
 struct FactorTile {
   using Element = typename F::Element;
   using Held = To;
@@ -172,7 +172,8 @@ struct FactorTile {
   static constexpr int kItems = kChunk;
   static constexpr int kAcross = kTurned ? kTileRows : kTileDepth;
   static constexpr int kLines = kTurned ? kTileDepth : kTileRows;
-  static constexpr bool kHeldTurned = kTurned != kTransposes;
+  static constexpr bool kHeldTurned = kTurned || kRowsInner;
+  static constexpr bool kTransposes = kHeldTurned && !kTurned;
   static constexpr int kPitch = (kHeldTurned ? kTileRows : kTileDepth) + kPad;  // elements
   static constexpr int kBytes =
       ((kHeldTurned ? kTileDepth : kTileRows) * kPitch * sizeof(To) + 127) / 128 * 128;
@@ -208,6 +209,26 @@ struct FactorTile {
     }
   }
 
+  /// By cp.async, as the thread has them.
+  static void copy_later(u32 to, const FactorMemory<F>& factor, int first_row, int first_depth) {
+    if constexpr (kRowsInner)
+      copy_lines_later(to, factor, first_row, first_depth);
+    else
+      copy_chunks_later(to, factor, first_row, first_depth);
+  }
+  static void copy_chunks_later(u32 to, const FactorMemory<F>& factor, int first_row,
+                                int first_depth) {
+    static_assert(kChunk * sizeof(Element) == 16);
+    constexpr int kMany = kEach <= 8 ? kEach : 4;  // at once: each has an address in registers
+#pragma unroll 1
+    for (int begin = 0; begin < kEach; begin += kMany)
+      each_chunk<kMany>(
+          factor, first_row, first_depth,
+          [&](int, int at, const Element* from, int count) {
+            copy_16(to + at * sizeof(Element), from, count * sizeof(Element));
+          },
+          begin);
+  }
   static void copy_chunk(u32 to, const Element* from, int count) {
     static_assert(kSame<To, Element> && (sizeof(Piece) == 16 || sizeof(Piece) == 4));
     if constexpr (sizeof(Piece) == 16)
@@ -215,19 +236,8 @@ struct FactorTile {
     else
       copy_4(to, from, count * sizeof(Element));
   }
-  static void copy_later(u32 to, const FactorMemory<F>& factor, int first_row, int first_depth) {
-    constexpr int kMany = kEach <= 8 ? kEach : 4;  // at once: each has an address in registers
-#pragma unroll 1
-    for (int begin = 0; begin < kEach; begin += kMany)
-      each_chunk<kMany>(
-          factor, first_row, first_depth,
-          [&](int, int at, const Element* from, int count) {
-            copy_chunk(to + at * sizeof(Element), from, count);
-          },
-          begin);
-  }
-  /// The same where a thread's chunks lie below each other: from step to step one address changes.
-  /// F also names kWholeRows and kWholeDepth, where no tile reaches beyond the last.
+  // The same where a thread's chunks lie below each other: from step to step one address changes.
+  // F also names kWholeRows and kWholeDepth, where no tile reaches beyond the last.
   static void copy_lines_later(u32 to, const FactorMemory<F>& from, int first_row,
                                int first_depth) {
     static_assert(kThreads % kOfLine == 0 && !(kTransposes && kChunk > 1));
@@ -270,7 +280,7 @@ struct FactorTile {
   }
   // Of floats that are turned over a warp has two chunks of 16 lines, so that its stores meet in no
   // bank.
-  static constexpr bool kHasPatches = kTransposes && !kTurned && kChunk == 4;
+  static constexpr bool kHasPatches = kTransposes && kChunk == 4;
   // Calls each(i, place, row, depth).
   template <class Each>
   static void each_patch(int first_row, int first_depth, Each&& each) {
