@@ -63,7 +63,7 @@ struct Features {
 
 /// Raised when a family calculates a value otherwise: cost models that have learned from the former
 /// values are refused then. tests/tune/features.txt has the values of some schedules.
-inline constexpr int kFeaturesVersion = 2;
+inline constexpr int kFeaturesVersion = 3;
 
 /// What each value is: "log2 rows".
 std::span<const std::string> feature_names();
