@@ -240,7 +240,7 @@ TEST(GemmBytesOnGpu, TilesAreRight) {
       emulator::expect_on_device(group, by_tiles(s));
       emulator::expect_on_device(odd, by_tiles(s));
     }
-    emulator::expect_on_device(group, by_tiles({64, 64, 8, 16, 3}, true));
+    emulator::expect_on_device(group, by_tiles({64, 64, 2, 1, 3}, true));
   }
   GroupCase large = large_sums(8192);
   emulator::expect_on_device(large, by_tiles(kByteTiles[3]));
