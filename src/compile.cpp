@@ -58,7 +58,6 @@ Precision precision_of(const CompileOptions& options, const detail::Target& targ
           .narrow_residuals = options.narrow_residuals,
           .folds_norms = target.folds_norms && options.fuse,
           .eight_bits = options.dtype == i8,
-          .narrow_rows = !on_gpu,
           .wide = options.exclude,
           .rounds_rows = on_gpu};
 }

@@ -87,9 +87,7 @@ ValueId quantized_product(const detail::Program& program, std::size_t step) {
   const int index = program.engine->steps()[step].group;
   if (index < 0) return -1;
   for (const ValueId id : program.plan.groups[static_cast<std::size_t>(index)].nodes)
-    if (program.laid.graph.is_op(id, Op::quantized_matmul) ||
-        program.laid.graph.is_op(id, Op::quantized_conv2d))
-      return id;
+    if (is_quantized(program.laid.graph, id)) return id;
   return -1;
 }
 

@@ -19,6 +19,10 @@ bool is_compute(const Graph& graph, ValueId id) {
   return graph[id].kind == NodeKind::operation && info(graph[id].op).pattern != Pattern::view;
 }
 
+bool is_quantized(const Graph& graph, ValueId id) {
+  return graph.is_op(id, Op::quantized_matmul) || graph.is_op(id, Op::quantized_conv2d);
+}
+
 bool is_view(const Graph& graph, ValueId id) {
   return graph[id].kind == NodeKind::operation && info(graph[id].op).pattern == Pattern::view;
 }

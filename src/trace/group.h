@@ -13,6 +13,8 @@ namespace tensor {
 /// Whether a node is an operator that takes time (not an input, a constant or a view).
 bool is_compute(const Graph& graph, ValueId id);
 bool is_view(const Graph& graph, ValueId id);
+/// Whether it is a product of bytes.
+bool is_quantized(const Graph& graph, ValueId id);
 /// Whether it is the result of cond(): the second operand where the first is true, else the third.
 bool is_choice(const Node& node);
 /// How a node of operators may be fused.

@@ -65,6 +65,9 @@ TEST(SpaceMma, ProductsHaveTilesOfWhatMultipliesThem) {
   EXPECT_EQ(
       fault(plain, "plain_tiles rows=128 columns=128 down=4 across=2 slices=1 parts=4 stages=3"),
       "too much scratch");
+  EXPECT_EQ(
+      fault(plain, "plain_tiles rows=128 columns=128 down=4 across=2 slices=1 parts=2 stages=2"),
+      "too few registers");
   const Space older =
       gemm_tile_space({1, 1024, 2048, 768, 0, 4, 0, true}, Multiplier::plain, machine(75));
   EXPECT_EQ(

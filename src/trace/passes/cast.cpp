@@ -157,17 +157,14 @@ Graph cast_products(const Graph& graph, DType dtype,
 
 Graph cast_rows(const Graph& graph, DType dtype) {
   const Wiring wires = wiring(graph);
-  const auto is_in_eight_bits = [&](ValueId id) {
-    return graph.is_op(id, Op::quantized_matmul) || graph.is_op(id, Op::quantized_conv2d);
-  };
   const Narrower::Convert converted = &astype;
   std::optional<Narrower> narrow;
   return rewrite(graph, [&](Rewriter& r, ValueId id, const Node& node) -> std::optional<ValueId> {
     if (!narrow) narrow.emplace(r, dtype, converted);
-    if (!is_in_eight_bits(id) || graph.type(node.inputs[0]).dtype != f32) return std::nullopt;
+    if (!is_quantized(graph, id) || graph.type(node.inputs[0]).dtype != f32) return std::nullopt;
     const ValueId rows = wires.root[at(node.inputs[0])];
     const bool is_for_products = all_read(wires, rows, [&](ValueId reader) {
-      return is_in_eight_bits(reader) ||
+      return is_quantized(graph, reader) ||
              (graph.is_op(reader, Op::astype) && graph.type(reader).dtype == dtype);
     });
     if (!is_compute(graph, rows) || !is_for_products) return std::nullopt;

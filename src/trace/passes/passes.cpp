@@ -40,7 +40,7 @@ std::vector<Pass> passes_for(const Precision& precision,
     // Weights that were folded are still there: they would be rounded as well.
     passes.push_back({"drop_dead", drop_dead});
     passes.push_back({"cast", [=](const Graph& g) { return cast_products(g, dtype, converted); }});
-    add(precision.eight_bits && precision.narrow_rows, "cast_rows", cast_rows);
+    add(precision.eight_bits && !precision.rounds_rows, "cast_rows", cast_rows);
     add(precision.narrow_images, "cast_images", cast_images);
     add(precision.narrow_residuals, "cast_residuals", cast_residuals);
     add(precision.folds_norms, "cast_norms", cast_norms);

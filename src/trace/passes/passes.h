@@ -25,9 +25,9 @@ struct Precision {
   bool narrow_residuals = false;  // the residual stream, too
   bool folds_norms = false;       // kernels fold layer_norm into products of narrow types
   bool eight_bits = false;        // products by constants, but for those named so:
-  bool narrow_rows = false;       // what they round is stored in dtype
   std::vector<std::string> wide = {};
-  bool rounds_rows = false;  // by round_rows: those of norms alone
+  // Rows are rounded by round_rows, those of norms alone; else in products, and stored in dtype.
+  bool rounds_rows = false;
 };
 
 /// What lies between tracing and layout. `converted` does what astype does, and `quantized` what

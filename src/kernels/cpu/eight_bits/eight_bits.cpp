@@ -233,7 +233,7 @@ bool is_in_place(const Layout& weights) { return weights.strides == row_major(we
 std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
   const Graph& graph = alone.laid.graph;
   auto product = match_product(graph, alone.group);
-  if (!product || !is_in_eight_bits(graph, *product)) return std::nullopt;
+  if (!product || !is_quantized(graph, product->anchor)) return std::nullopt;
   product = with_sums_stored(alone.laid, *product);
   const Node& node = graph[product->anchor];
   if (!graph.is_constant(node.inputs[2]) || !is_in_place(alone.laid.layouts[at(node.inputs[1])]))

@@ -30,9 +30,8 @@ class Matcher {
 
   bool find_anchor() {
     for (const ValueId id : group_.nodes) {
-      const bool is_product = graph_.is_op(id, Op::matmul) || graph_.is_op(id, Op::conv2d) ||
-                              graph_.is_op(id, Op::quantized_matmul) ||
-                              graph_.is_op(id, Op::quantized_conv2d);
+      const bool is_product =
+          graph_.is_op(id, Op::matmul) || graph_.is_op(id, Op::conv2d) || is_quantized(graph_, id);
       if (!is_product) continue;
       if (product_.anchor >= 0) return false;
       product_.anchor = product_.sums = id;
@@ -46,7 +45,7 @@ class Matcher {
     }
     return is_read(product_.left) &&
            std::all_of(inputs.begin() + 1, inputs.end(), [&](ValueId id) { return is_read(id); }) &&
-           (is_in_eight_bits(graph_, product_) ||
+           (is_quantized(graph_, product_.anchor) ||
             (is_float(graph_.type(inputs[0]).dtype) &&
              graph_.type(inputs[0]).dtype == graph_.type(inputs[1]).dtype));
   }
@@ -163,11 +162,6 @@ class Matcher {
 
 std::optional<AnchoredProduct> match_product(const Graph& graph, const Group& group, bool rounds) {
   return Matcher(graph, group, rounds).run();
-}
-
-bool is_in_eight_bits(const Graph& graph, const AnchoredProduct& product) {
-  return graph.is_op(product.anchor, Op::quantized_matmul) ||
-         graph.is_op(product.anchor, Op::quantized_conv2d);
 }
 
 AnchoredProduct with_sums_finished(const LaidOutGraph& laid, AnchoredProduct product) {

@@ -25,9 +25,6 @@ struct AnchoredProduct {
 std::optional<AnchoredProduct> match_product(const Graph& graph, const Group& group,
                                              bool rounds = false);
 
-/// Whether the anchor is a product of bytes.
-bool is_in_eight_bits(const Graph& graph, const AnchoredProduct& product);
-
 /// The same with what the vector kernel does while sums are in registers taken out of the epilogue:
 /// a residual that lies as the sums are made, and relu at the end.
 AnchoredProduct with_sums_finished(const LaidOutGraph& laid, AnchoredProduct product);

@@ -61,7 +61,7 @@ DType factor_type(const Graph& graph, const AnchoredProduct& product) {
 std::optional<Implementation> consider_tiles(const Isolated& alone, const Machine& machine) {
   if (machine.tile_gflops <= 0) return std::nullopt;
   auto product = match_product(alone.laid.graph, alone.group, true);
-  if (!product || is_in_eight_bits(alone.laid.graph, *product)) return std::nullopt;
+  if (!product || is_quantized(alone.laid.graph, product->anchor)) return std::nullopt;
   product = with_sums_stored(alone.laid, *product);
   const auto unit = tiles_for(factor_type(alone.laid.graph, *product), machine);
   if (!unit) return std::nullopt;
@@ -71,7 +71,7 @@ std::optional<Implementation> consider_tiles(const Isolated& alone, const Machin
 std::optional<Implementation> consider_vectors(const Isolated& alone, const Machine& machine) {
   const Graph& graph = alone.laid.graph;
   auto product = match_product(graph, alone.group, machine.has_bf16);
-  if (!product || is_in_eight_bits(graph, *product)) return std::nullopt;
+  if (!product || is_quantized(graph, product->anchor)) return std::nullopt;
   product = with_sums_finished(alone.laid, *product);
   const Unit unit = vectors_for(factor_type(graph, *product), machine);
   if (product->left != graph[product->anchor].inputs[0] && unit.taken != bf16) return std::nullopt;

@@ -169,7 +169,7 @@ Lowered lower_tiled(const LaidOutGraph& laid, const Group& group, const Convolut
   launch.arguments = {problem.image, weights};
   launch.blocks = ceil_div(conv.pixels(), kTilePixels) * (row / tiling.outputs);
   launch.threads = threads_of(tiling);
-  // Of half the threads there is room for one more, not for twice as many: they bring more each.
+  // Half the threads leave room for one block more, not for twice as many: they bring more each.
   launch.resident = tiling.resident + (tiling.outputs == 64 ? 1 : 0);
   add_calls(lowered, std::move(launch), laid, group, conv,
             conv_name("tiled", name(conv.dtype), conv, machine) +

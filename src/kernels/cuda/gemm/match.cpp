@@ -147,7 +147,7 @@ Source packed_bytes(ValueId value, const Product& product, int operand, Lowered&
           {Pointer::Base::packed, static_cast<int>(lowered.packed.size()) - 1, 0}};
 }
 
-// In rows of features, or turned, of depths.
+// The packed factor lies in rows of features, or turned, of depths.
 Source packed_lines(const LaidOutGraph& laid, const Product& product, int operand, bool is_turned,
                     Lowered& lowered) {
   const ValueId value = laid.graph[product.matmul].inputs[1];

@@ -20,7 +20,7 @@ struct TileSchedule {
   std::string name() const;  // "64x64_s3_p2_w4"
   int threads() const { return 32 * down * across * slices; }
   int sums() const;  // of a thread
-  /// Of a tile's depth that one step multiplies.
+  /// How much of a tile's depth one step multiplies.
   int step_depth(Multiplier multiplier) const;
 };
 

@@ -22,8 +22,8 @@ constexpr TileSchedule kPlainTiles[] = {
 
 }  // namespace
 
-// Of plain products each slice has eight at least: between two barriers a warp must have enough to
-// multiply.
+// A slice of plain products has eight at least: a warp must have enough to multiply between two
+// barriers.
 int TileSchedule::step_depth(Multiplier multiplier) const {
   return multiplier == Multiplier::plain ? std::max(16, 8 * slices) : 64 / item_bytes(multiplier);
 }

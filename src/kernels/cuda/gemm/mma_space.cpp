@@ -59,7 +59,8 @@ std::string impossible(const TileSchedule& s, Multiplier multiplier, const Machi
     const int each = (s.rows + s.columns) * s.step_depth(multiplier) / threads;
     if (each > 32 || (!machine.copies_async && sums + each > 80))
       return "too few threads to bring the operands";
-    if (sums == kMostSums && threads == kMostThreads && s.slices > 1 && s.parts > 1)
+    const bool is_tight = s.slices > 1 || (machine.copies_async && s.stages == 2);
+    if (sums == kMostSums && threads == kMostThreads && is_tight && s.parts > 1)
       return "too few registers";
     return shared_bytes(s, multiplier) > machine.device.shared_block_bytes
                ? "too little shared memory"

@@ -20,7 +20,7 @@ class GemmSm90Builder {
         product_(std::move(product)),
         numbers_(machine.any_extent) {}
 
-  // With the schedule, or with the group's where it has one.
+  // A group's own schedule is taken if it has one, unless `level0` is wanted.
   Lowered run(const GemmSchedule& level0, bool is_wanted) {
     if (product_.is_shared && product_.batches > 1) {
       const Product merged = with_merged_rows(product_);

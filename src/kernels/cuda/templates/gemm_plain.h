@@ -29,7 +29,7 @@ struct GemmPlain {
   using Warp = PlainWarp<Sum, kDown, kAcross, LeftTile::kPitch, RightTile::kPitch>;
   static_assert(Warp::kRows * S::kWarpsY == S::kRows && Warp::kColumns * S::kWarpsX == S::kColumns);
 
-  // In the end sums go through shared memory, where slices add up, to rows of the result.
+  // Sums go to rows of the result through shared memory, where slices add up.
   static constexpr int kPitch =
       S::kColumns + 4;  // rows that a warp writes together meet in no bank
   static constexpr int kSliceSums = S::kRows * kPitch;

@@ -209,7 +209,7 @@ struct FactorTile {
     }
   }
 
-  /// By cp.async, as the thread has them.
+  /// Chunks come by cp.async, as the thread has them.
   static void copy_later(u32 to, const FactorMemory<F>& factor, int first_row, int first_depth) {
     if constexpr (kRowsInner)
       copy_lines_later(to, factor, first_row, first_depth);
@@ -278,8 +278,7 @@ struct FactorTile {
     for (int i = 0; i < kChunk; ++i) piece.items[i] = i < count ? from[i] : Element{};
     return piece;
   }
-  // Of floats that are turned over a warp has two chunks of 16 lines, so that its stores meet in no
-  // bank.
+  // A warp has two chunks of 16 lines of floats that are turned over: its stores meet in no bank.
   static constexpr bool kHasPatches = kTransposes && kChunk == 4;
   // Calls each(i, place, row, depth).
   template <class Each>

@@ -66,7 +66,7 @@ struct StripProduct {
   bool is_far = false;         // rows come from memory, one block after the other
   bool is_by_rows = false;     // all strips with some rows first, not all rows with some strips
   const void* next = nullptr;  // strips that are read soon, to be brought nearer
-  // By tile instructions only, lines of 64 bytes:
+  // Tile instructions bring lines of 64 bytes nearer:
   std::int64_t next_lines = 0;  // in every 16 words of the depth of a pair of strips
 };
 
