@@ -39,8 +39,8 @@ struct CompileOptions {
   std::vector<std::size_t> whole_inputs = {};
   /// The type in which operands of products, and on CUDA images between convolutions, are stored:
   /// f32, bf16, on CUDA f16, or i8. Sums are float32. A CPU without bf16 instructions computes in
-  /// f32 instead of bf16. i8: products by constant weights are computed in eight bits, all else in
-  /// f32, on CUDA in f16 (docs/eight_bits.md).
+  /// f32 instead of bf16. i8: products by constant weights are computed in eight bits, all else as
+  /// for bf16, on CUDA as for f16 (docs/eight_bits.md).
   DType dtype = f32;
   /// With dtype i8: products that stay wider, by their names as reports have them, where * stands
   /// for any text ("layers.0.*"). UserError for a name that there is not.
