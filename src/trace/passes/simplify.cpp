@@ -6,6 +6,9 @@
 
 #include "src/core/dispatch.h"
 #include "src/core/view.h"
+#include "src/trace/passes/activations.h"
+#include "src/trace/passes/short_folds.h"
+#include "src/trace/passes/unread_taps.h"
 #include "tensor/creation.h"
 #include "tensor/ops.h"
 
@@ -174,6 +177,10 @@ constexpr Rule kRules[] = {
     {"divide_one", divide_one},
     {"power_one", power_one},
     {"divide_constant", divide_constant},
+    {"short_fold", short_fold},
+    {"unread_taps", unread_taps},
+    {"composed_silu", composed_silu},
+    {"composed_gelu", composed_gelu},
     {"copy", copy_of},
     {"cast_back", cast_back},
     {"identity_view", identity_view},

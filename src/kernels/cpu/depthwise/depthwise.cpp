@@ -1,7 +1,8 @@
-// The family depthwise: convolutions with a filter for every channel. Sums of neighbouring pixels
-// by 16 channels are made in registers; where filters reach beyond the image, pixels whose filters
-// lie on it with the same part are done together.
+// The family depthwise: convolutions with a filter, or a few, for every channel. Sums of
+// neighbouring pixels by 16 channels are made in registers; where filters reach beyond the image,
+// pixels whose filters lie on it with the same part are done together.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "src/core/parallel.h"
@@ -52,7 +53,8 @@ class DepthwiseKernel : public Kernel {
                   const Machine& machine)
       : DepthwiseKernel(laid, group, product, laid.graph[product.anchor]) {
     choose_tasks(machine);
-    result_.plan(laid, sum_lines_ * out_.w, kBlock);
+    result_.plan(laid, is_direct_ ? finished_pixels() : sum_lines_ * out_.w,
+                 is_direct_ ? channels_ : kBlock);
     if (product.bias >= 0) copy_bias(laid.graph[product.bias].constant);
   }
 
@@ -68,15 +70,19 @@ class DepthwiseKernel : public Kernel {
         padding_(pair_of(node.attrs, "padding", 0, "conv")),
         dilation_(pair_of(node.attrs, "dilation", 0, "conv")) {
     channels_ = node.type.shape[1];
+    filters_ = channels_ / image_.shape[1];
     down_ = stretches_of(out_.h, image_.shape[2], kernel_.h, step_.h, padding_.h, dilation_.h);
     across_ = stretches_of(out_.w, image_.shape[3], kernel_.w, step_.w, padding_.w, dilation_.w);
     // Pixels as far apart as that lie in the same lines of the first-level cache.
-    in_place_ = dtype_ == f32 && image_.strides[1] == 1 && image_.strides[3] % 1024 != 0 &&
-                channels_ % simd::table().lanes == 0 && kernel_.h * kernel_.w < kLargeFilter;
+    in_place_ = dtype_ == f32 && filters_ == 1 && image_.strides[1] == 1 &&
+                image_.strides[3] % 1024 != 0 && channels_ % simd::table().lanes == 0 &&
+                kernel_.h * kernel_.w < kLargeFilter;
     // With zeros on both sides all filters lie on the same numbers.
     if (!in_place_) across_ = {{{0, out_.w}, {0, kernel_.w}}};
     width_ = (out_.w - 1) * step_.w + (kernel_.w - 1) * dilation_.w + 1;
-    is_direct_ = result_.row_stride() && !result_.has_program();
+    // A program goes over whole pixels, of which only what is in place makes all channels.
+    is_direct_ = result_.row_stride() &&
+                 (!result_.has_program() || (in_place_ && *result_.row_stride() == channels_));
     packed_ = packed_filters(laid.graph, laid.graph[node.inputs[1]].constant);
   }
 
@@ -127,7 +133,8 @@ class DepthwiseKernel : public Kernel {
       threads_ = machine.threads;
       const std::int64_t wanted = ceil_div(kTasks * threads_, image_.shape[0]);
       if (in_place_) bands_ = std::min(wanted, most_bands);
-      chunks_ = std::min(ceil_div(wanted, bands_), blocks());
+      if (!is_direct_ || !result_.has_program())
+        chunks_ = std::min(ceil_div(wanted, bands_), blocks());
       if (!in_place_) bands_ = std::min(ceil_div(wanted, chunks_), most_bands);
     }
     const std::int64_t band = ceil_div(out_.h, bands_);
@@ -137,10 +144,16 @@ class DepthwiseKernel : public Kernel {
                                            std::int64_t{sizeof(float)} >
                                        kLineBytes)
         lines_at_once_ = ceil_div(lines_at_once_, 2);
-    sum_lines_ = is_direct_ ? lines_at_once_
-                            : std::clamp<std::int64_t>(kSumPixels / out_.w, 1, lines_at_once_);
+    const std::int64_t pixels = is_direct_ ? finished_pixels() : kSumPixels;
+    sum_lines_ = is_direct_ && !result_.has_program()
+                     ? lines_at_once_
+                     : std::clamp<std::int64_t>(pixels / out_.w, 1, lines_at_once_);
   }
 
+  // By a program that runs where the result lies.
+  std::int64_t finished_pixels() const {
+    return std::max(kSumPixels * kBlock / channels_, std::int64_t{1});
+  }
   std::int64_t copy_bytes() const {
     return in_place_ ? 0
                      : lines_under(lines_at_once_) * width_ * kBlock * std::int64_t{sizeof(float)};
@@ -184,7 +197,7 @@ class DepthwiseKernel : public Kernel {
     auto* const sums = reinterpret_cast<float*>(scratch + copy_bytes());
     simd::DepthwiseRow row;
     row.first = first_.empty() ? nullptr : first_.data() + part.channel;
-    row.is_positive = result_.is_positive();
+    row.bounds = result_.bounds();
     row.columns = part.channels;
     row.line = dilation_.h * source.line, row.number = dilation_.w * source.pixel;
     row.weights_line = kernel_.w * kBlock;
@@ -200,10 +213,25 @@ class DepthwiseKernel : public Kernel {
           run_box({{std::max(y.pixels.begin, lines.begin), std::min(y.pixels.end, lines.end)},
                    y.numbers},
                   x, lines.begin, part.channel, source, place, row);
-      if (is_direct_) continue;
-      const BlockProgram::Block block{first, lines.size() * out_.w, part.channel, part.channels};
-      result_.run_program(operands, block, kBlock, sums, scratch + copy_bytes() + sum_bytes());
+      const std::int64_t pixels = lines.size() * out_.w;
+      std::byte* const room = scratch + copy_bytes() + sum_bytes();
+      if (is_direct_) {
+        if (result_.has_program()) finish(operands, first, pixels, place.to, room);
+        continue;
+      }
+      const BlockProgram::Block block{first, pixels, part.channel, part.channels};
+      result_.run_program(operands, block, kBlock, sums, room);
       result_.store(operands, block, kBlock, sums);
+    }
+  }
+
+  // What follows the sums of some pixels, where they lie.
+  void finish(std::span<std::byte* const> operands, std::int64_t first, std::int64_t pixels,
+              float* sums, std::byte* room) const {
+    for (std::int64_t done = 0; done < pixels; done += finished_pixels()) {
+      const std::int64_t count = std::min(finished_pixels(), pixels - done);
+      result_.run_program(operands, {first + done, count, 0, channels_}, channels_,
+                          sums + done * channels_, room);
     }
   }
 
@@ -246,9 +274,11 @@ class DepthwiseKernel : public Kernel {
   Source source_of(const std::byte* image, const Part& part, float* copy) const {
     const Strides& strides = image_.strides;
     const std::int64_t size = item_size(dtype_);
-    const std::byte* from = image + size * (part.image * strides[0] + part.channel * strides[1]);
+    const std::int64_t first = part.channel / filters_;
+    const std::byte* from = image + size * (part.image * strides[0] + first * strides[1]);
     if (in_place_) return {reinterpret_cast<const float*>(from), strides[2], strides[3]};
-    const bool are_rows = dtype_ == f32 && (strides[1] == 1 || channels_ == 1);
+    const bool are_rows = dtype_ == f32 && filters_ == 1 && (strides[1] == 1 || channels_ == 1);
+    const std::int64_t read = (part.channel + part.channels - 1) / filters_ + 1 - first;
     const auto load = simd::table().load[static_cast<int>(dtype_)];
     const std::int64_t count = std::clamp<std::int64_t>(width_ - padding_.w, 0, image_.shape[3]);
     const std::int64_t before = std::min(padding_.w, width_), after = width_ - before - count;
@@ -268,11 +298,25 @@ class DepthwiseKernel : public Kernel {
                                 part.channels);
       else
         for (std::int64_t x = 0; x < count; ++x)
-          load(to + x * kBlock, line + size * x * strides[3], strides[1], part.channels);
+          load(to + x * kBlock, line + size * x * strides[3], strides[1], read);
+      if (filters_ > 1) repeat(to, count, part);
       to += count * kBlock;
       clear(after);
     }
     return {copy + (padding_.w - top * width_) * kBlock, width_ * kBlock, kBlock};
+  }
+
+  // Each channel as often as it has filters.
+  void repeat(float* pixels, std::int64_t count, const Part& part) const {
+    std::array<std::int64_t, kBlock> from{};
+    for (std::int64_t i = 0; i < part.channels; ++i)
+      from.begin()[i] = (part.channel + i) / filters_ - part.channel / filters_;
+    std::array<float, kBlock> once{};
+    for (; count > 0; --count, pixels += kBlock) {
+      std::copy_n(pixels, kBlock, once.begin());
+      std::transform(from.begin(), from.end(), pixels,
+                     [&](std::int64_t channel) { return once.begin()[channel]; });
+    }
   }
 
   ProductResult result_;
@@ -280,9 +324,9 @@ class DepthwiseKernel : public Kernel {
   Layout image_;
   DType dtype_;
   Pair kernel_, out_, step_, padding_, dilation_;
-  std::int64_t channels_ = 0;
-  std::int64_t width_ = 1;               // of what is copied
-  std::int64_t bands_ = 1, chunks_ = 1;  // of lines and blocks; tasks of an image
+  std::int64_t channels_ = 0, filters_ = 1;  // of the result; of a channel of the image
+  std::int64_t width_ = 1;                   // of what is copied
+  std::int64_t bands_ = 1, chunks_ = 1;      // of lines and blocks; tasks of an image
   std::int64_t lines_at_once_ = 1, sum_lines_ = 1;
   std::vector<Stretch> down_, across_;
   int threads_ = 1;
@@ -294,7 +338,7 @@ class DepthwiseKernel : public Kernel {
 bool is_depthwise(const Graph& graph, const Node& node) {
   if (node.op != Op::conv2d || !graph.is_constant(node.inputs[1])) return false;
   const Shape& filters = graph.type(node.inputs[1]).shape;
-  return filters[1] == 1 && filters[0] > 1 && node.attrs.integer("groups") == filters[0];
+  return filters[1] == 1 && node.attrs.integer("groups") > 1;
 }
 
 std::optional<Implementation> consider_depthwise(const Isolated& alone, const Machine& machine) {

@@ -267,7 +267,7 @@ class ProductKernel : public Kernel {
       p.strips = first_strip + depth.begin * kStrip;
       p.depth = depth.size();
       p.next = depth.end < strips_.depth_words() ? first_strip + depth.end * kStrip : next;
-      p.is_positive = result_.is_positive() && depth.end == strips_.depth_words();
+      if (depth.end == strips_.depth_words()) p.bounds = result_.bounds();
       unit_.multiply(p);
       p.first = p.add = nullptr;
       p.goes_on = true;

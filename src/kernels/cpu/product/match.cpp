@@ -164,6 +164,29 @@ std::optional<AnchoredProduct> match_product(const Graph& graph, const Group& gr
   return Matcher(graph, group, rounds).run();
 }
 
+namespace {
+
+// Bounds that a relu, or a maximum or minimum with one number, makes narrower; nullopt for other
+// operators and where nothing would be left.
+std::optional<simd::Bounds> bounded(simd::Bounds bounds, const Graph& graph, const Node& node,
+                                    ValueId value) {
+  if (!(node.type == graph.type(value))) return std::nullopt;
+  double limit = 0;
+  if (node.op == Op::maximum || node.op == Op::minimum) {
+    const ValueId other = node.inputs[node.inputs[0] == value ? 1 : 0];
+    if (!graph.is_constant(other) || graph[other].constant.size() != 1) return std::nullopt;
+    limit = graph[other].constant.item<double>();
+  } else if (node.op != Op::relu) {
+    return std::nullopt;
+  }
+  const auto number = static_cast<float>(limit);
+  if (!(number >= bounds.least && number <= bounds.most)) return std::nullopt;
+  (node.op == Op::minimum ? bounds.most : bounds.least) = number;
+  return bounds;
+}
+
+}  // namespace
+
 AnchoredProduct with_sums_finished(const LaidOutGraph& laid, AnchoredProduct product) {
   const Graph& graph = laid.graph;
   Group& epilogue = product.epilogue;
@@ -196,8 +219,11 @@ AnchoredProduct with_sums_finished(const LaidOutGraph& laid, AnchoredProduct pro
       if (Access(rows, strides).stride()) product.added = other, take();
     }
   }
-  if (epilogue.nodes.size() == 1 && reader(0).op == Op::relu && is_float32(product.sums))
-    product.is_positive = true, take();
+  while (!epilogue.nodes.empty() && is_float32(product.sums) && is_only_reader()) {
+    const auto bounds = bounded(product.bounds, graph, reader(0), product.sums);
+    if (!bounds) break;
+    product.bounds = *bounds, take();
+  }
   return product;
 }
 

@@ -66,7 +66,7 @@ void ProductResult::store(Operands operands, const BlockProgram::Block& block, s
   if (is_stored_last()) {
     rows.add = addend(operands, block.row, block.column);
     rows.add_row = addend_row_;
-    rows.is_positive = is_positive();
+    rows.bounds = bounds();
   }
   const auto type = static_cast<int>(dtype_);
   const bool is_direct = column_ == 1 && finish[type];
@@ -93,7 +93,9 @@ void ProductResult::store(Operands operands, const BlockProgram::Block& block, s
 
 std::string ProductResult::description() const {
   return std::string(product_.bias >= 0 ? ", bias" : "") + (addend_ ? ", added" : "") +
-         (product_.is_positive ? ", relu" : "") +
+         (!bounds().are_any()                                           ? ""
+          : bounds().least == 0 && bounds().most == simd::Bounds().most ? ", relu"
+                                                                        : ", bounds") +
          (program_ ? ", " + std::to_string(program_->instruction_count()) + " instructions" : "");
 }
 

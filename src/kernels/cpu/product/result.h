@@ -18,9 +18,9 @@ class ProductResult {
   bool has_program() const { return !product_.epilogue.nodes.empty(); }
   bool has_addend() const { return addend_.has_value(); }
   /// Whether sums are not the result yet when a kernel and the program are through.
-  bool is_stored_last() const { return finishes_ && (has_addend() || is_positive()); }
+  bool is_stored_last() const { return finishes_ && (has_addend() || bounds().are_any()); }
   /// What the vector kernels do last.
-  bool is_positive() const { return product_.is_positive; }
+  const simd::Bounds& bounds() const { return product_.bounds; }
   /// Floats from one row to the next, where sums can be made where they are to be.
   std::optional<std::int64_t> row_stride() const;
   float* at(Operands operands, std::int64_t row, std::int64_t column) const;

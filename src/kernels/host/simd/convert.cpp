@@ -130,20 +130,20 @@ void finish(const Finish& f) {
   const float *sums = f.sums, *add = f.add;
   auto* to = static_cast<E*>(f.to);
   const std::int64_t whole = f.columns / kLanes * kLanes;
+  const bool is_bounded = f.bounds.are_any();
   for (std::int64_t row = 0; row < f.rows; ++row, sums += f.sums_row, to += f.to_row) {
     for (std::int64_t i = 0; i < whole; i += kLanes) {
       Floats x = load(sums + i);
       if (add) x += load(add + i);
-      if (f.is_positive) x = at_least(x, Floats{});
+      if (is_bounded) x = within(x, f.bounds);
       if constexpr (sizeof(E) == 4)
         store(to + i, x);
       else
         store_as(to + i, __builtin_convertvector(T::narrow(x), Halves));
     }
     for (std::int64_t i = whole; i < f.columns; ++i) {
-      float x = sums[i];
-      if (add) x += add[i];
-      to[i] = T::write(f.is_positive && x < 0 ? 0 : x);
+      const float x = add ? sums[i] + add[i] : sums[i];
+      to[i] = T::write(x < f.bounds.least ? f.bounds.least : x > f.bounds.most ? f.bounds.most : x);
     }
     if (add) add += f.add_row;
   }

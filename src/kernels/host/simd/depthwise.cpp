@@ -41,8 +41,8 @@ template <int pixels, int vectors>
         });
       });
   }
-  if (row.is_positive)
-    each([&](int i, int, int) TENSOR_INLINED { sums[i] = at_least(sums[i], Floats{}); });
+  if (row.bounds.are_any())
+    each([&](int i, int, int) TENSOR_INLINED { sums[i] = within(sums[i], row.bounds); });
   float* const to = row.to + pixel * to_pixel + channel;
   if (last == kLanes)
     each([&](int i, int p, int v) TENSOR_INLINED { store(to + p * to_pixel + v, sums[i]); });

@@ -147,9 +147,13 @@ inline Floats gelu(Floats x) {
 inline Floats gelu_tanh(Floats x) {
   return 0.5f * x * (1.0f + tanh(0x1.988454p-1f * (x + 0.044715f * x * x * x)));
 }
-inline Floats silu(Floats x) { return x * sigmoid(x); }
+// Where e^-x is infinite, the quotient is nearer to 0 than the error that x may have.
+inline Floats silu(Floats x) {
+  const Reduced r = reduce_exp(at_least(at_most(-x, splat(89.0f)), splat(-87.0f)));
+  return x / (1.0f + r.exp * power_of_two(r.power));
+}
 inline Floats hardswish(Floats x) {
-  return x * smaller(larger(x + 3.0f, Floats{}), splat(6.0f)) / 6.0f;
+  return x * (smaller(larger(x + 3.0f, Floats{}), splat(6.0f)) * 0x1.555556p-3f);
 }
 
 // Numbers of 2^23 and above, infinities and NaN are integers already.

@@ -84,8 +84,8 @@ template <class Words, int rows, int vectors>
     for (int i = 0; i < kRound; ++i) step();
   }
   for (; left > 0; --left) step();
-  if (p.is_positive)
-    each([&](int i, int, int) TENSOR_INLINED { sums[i] = at_least(sums[i], Floats{}); });
+  if (p.bounds.are_any())
+    each([&](int i, int, int) TENSOR_INLINED { sums[i] = within(sums[i], p.bounds); });
   float* const to = tile.to;
   const std::int64_t to_row = p.to_row;
   if (last == kLanes)

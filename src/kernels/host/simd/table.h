@@ -45,6 +45,12 @@ struct Instruction {
   FloatLoop reference = nullptr;            // runs operators that have no vector code
 };
 
+/// The least and the most that a result becomes; a NaN stays one.
+struct Bounds {
+  float least = -__builtin_inff(), most = __builtin_inff();
+  bool are_any() const { return least > -__builtin_inff() || most < __builtin_inff(); }
+};
+
 /// A part of a large product: some rows by a number of strips, which are 16 columns of the right
 /// factor each, as words [depth, 16]. With `goes_on`, a further part of the depth of sums that are
 /// there already.
@@ -62,7 +68,7 @@ struct StripProduct {
   const float* add = nullptr;  // what sums begin with beside `first`, of each row; nullptr: nothing
   std::int64_t add_row = 0;    // floats
   bool goes_on = false;
-  bool is_positive = false;    // negative results become 0
+  Bounds bounds = {};          // of results
   bool is_far = false;         // rows come from memory, one block after the other
   bool is_by_rows = false;     // all strips with some rows first, not all rows with some strips
   const void* next = nullptr;  // strips that are read soon, to be brought nearer
@@ -76,8 +82,8 @@ struct Finish {
   std::int64_t sums_row = 0;
   const float* add = nullptr;  // of each; nullptr: nothing
   std::int64_t add_row = 0;
-  bool is_positive = false;  // negative results become 0
-  void* to = nullptr;        // may be the sums
+  Bounds bounds = {};
+  void* to = nullptr;  // may be the sums
   std::int64_t to_row = 0;
   std::int64_t rows = 0, columns = 0;
 };
@@ -104,8 +110,8 @@ struct DepthwiseRow {
   const float* first = nullptr;  // [columns], what sums begin with; nullptr: zeros
   const float* add = nullptr;    // and beside it; nullptr: nothing
   std::int64_t add_pixel = 0;
-  bool is_positive = false;  // negative results become 0
-  float* to = nullptr;       // `count` pixels of `columns` sums
+  Bounds bounds = {};
+  float* to = nullptr;  // `count` pixels of `columns` sums
   std::int64_t to_pixel = 0, count = 0, columns = 0;
 };
 

@@ -89,6 +89,10 @@ inline Floats smaller(Floats a, Floats b) { return ((a <= b) | (a != a)) ? a : b
 // A NaN in `a` stays, one in `limit` has no effect.
 inline Floats at_most(Floats a, Floats limit) { return a > limit ? limit : a; }
 inline Floats at_least(Floats a, Floats limit) { return a < limit ? limit : a; }
+template <class Bounds>
+inline Floats within(Floats a, const Bounds& bounds) {
+  return at_most(at_least(a, splat(bounds.least)), splat(bounds.most));
+}
 
 inline Floats truth(Ints mask) { return from_bits(mask & 0x3f800000); }
 
