@@ -129,12 +129,13 @@ std::vector<Example> examples() {
        [](X x) {
          return convolved(x, 5, {1, 14, 7});
        },
-       is_image},
+       is_image, Keeps::values},
       {"unread_taps",
        [](X x) {
          return convolved(x, 3, {1, 1});
        },
-       [](Type type) { return is_image(type) && (type.shape[1] == 1 || type.shape[2] == 1); }},
+       [](Type type) { return is_image(type) && (type.shape[1] == 1 || type.shape[2] == 1); },
+       Keeps::values},
       {"composed_silu", [](X x) { return x * tn::sigmoid(x); }, floats, Keeps::activation},
       {"composed_silu", [](X x) { return tn::sigmoid(x) * x; }, floats, Keeps::activation},
       {"composed_silu", [](X x) { return x * tn::sigmoid(-x); }, nowhere},
