@@ -117,6 +117,39 @@ Results conv_transpose(const Call& c) {
   return {y};
 }
 
+// Blocks, each a column of the input, where they lie on the image; those that meet add up. That is
+// a transposed convolution by filters that each have a single one.
+Results blocks_to_image(const Call& c) {
+  const Ints image = c.ints(1), block = c.ints(2);
+  if (image.size() != 2 || block.size() != 2)
+    fail("col2im", "got an image of ", image.size(), " axes and a block of ", block.size(),
+         ", need two");
+  const Ints stride = spatial(c, "strides", 2, 1, 1), dilation = spatial(c, "dilations", 2, 1, 1);
+  const Ints pads = spatial(c, "pads", 4, 0, 0);
+  Ints count(2), whole(2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::int64_t reach = dilation[i] * (block[i] - 1) + 1;
+    whole[i] = image[i] + pads[i] + pads[i + 2];
+    if (image[i] < 1 || block[i] < 1 || whole[i] < reach)
+      fail("col2im", "got image_shape=", AttrValue(image), ", block_shape=", AttrValue(block),
+           " and pads=", AttrValue(pads), ", into which no block fits");
+    count[i] = (whole[i] - reach) / stride[i] + 1;
+  }
+  const std::int64_t taps = block[0] * block[1];
+  const Tensor& x = c[0];
+  if (x.rank() != 3 || x.shape(1) % taps != 0 || x.shape(2) != count[0] * count[1])
+    fail("col2im", "got an input of the shape ", x.shape(), ", need (N, C * ", taps, ", ",
+         count[0] * count[1], ") for image_shape=", AttrValue(image),
+         " and block_shape=", AttrValue(block));
+  const std::int64_t images = x.shape(0) * (x.shape(1) / taps);
+  const Tensor filters = reshape(eye(taps).astype(x.dtype()), {taps, 1, block[0], block[1]});
+  Tensor y = conv_transpose2d(reshape(x, {images, taps, count[0], count[1]}), filters, {},
+                              {.stride = last_two(stride, 1), .dilation = last_two(dilation, 1)});
+  y = padded(y, {0, 0}, {whole[0] - y.shape(2), whole[1] - y.shape(3)});
+  for (std::size_t i = 0; i < 2; ++i) y = sliced(y, static_cast<int>(i) + 2, pads[i], image[i]);
+  return {reshape(y, {x.shape(0), x.shape(1) / taps, image[0], image[1]})};
+}
+
 constexpr std::string_view kConv = "auto_pad:s dilations:I group:i kernel_shape:I pads:I strides:I";
 constexpr std::string_view kTransposed =
     "auto_pad:s dilations:I group:i kernel_shape:I pads:I strides:I output_padding:I "
@@ -124,6 +157,7 @@ constexpr std::string_view kTransposed =
 
 constexpr Operator kConvRows[] = {
     {"Conv", 1, 2, 3, 1, kConv, conv, refuse_auto_pad},
+    {"Col2Im", 18, 3, 3, 1, "dilations:I pads:I strides:I", blocks_to_image},
     {"ConvTranspose", 1, 2, 3, 1, kTransposed, conv_transpose, refuse_auto_pad},
 };
 

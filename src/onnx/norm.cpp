@@ -6,11 +6,27 @@
 namespace tensor::onnx {
 namespace {
 
+// In training mode by the statistics of the batch, of which the running ones take a share: so
+// exporters write weights that are standardized.
 Results batch_normalization(const Call& c) {
-  return {batch_norm(c[0], c[3], c[4], c[1], c[2], c.number("epsilon", 1e-5F))};
+  const double eps = c.number("epsilon", 1e-5F);
+  if (c.integer("training_mode", 0) == 0) return {batch_norm(c[0], c[3], c[4], c[1], c[2], eps)};
+  Dims others;
+  for (int axis = 0; axis < c[0].rank(); ++axis)
+    if (axis != 1) others.push_back(axis);
+  const Tensor middle = mean(c[0], others), spread = var(c[0], others);
+  Results results{batch_norm(c[0], middle, spread, c[1], c[2], eps), {}, {}};
+  const double kept = c.number("momentum", 0.9F);
+  const auto running = [&](int output, const Tensor& before, const Tensor& now) {
+    if (c.gives(output))
+      results[static_cast<std::size_t>(output)] = before * kept + now * (1 - kept);
+  };
+  running(1, c[3], middle);
+  running(2, c[4], spread);
+  return results;
 }
 std::string refuse_batch_norm(const Node& n) {
-  if (std::string why = refuse_unless(n, "training_mode", 0); !why.empty()) return why;
+  if (n.opset < 14 && n.outputs.size() > 1) return "output 1, for training";
   if (std::string why = refuse_unless(n, "spatial", 1); !why.empty()) return why;
   return n.opset < 7 && !n.find("is_test") ? "is_test=0" : refuse_unless(n, "is_test", 1);
 }
@@ -103,7 +119,7 @@ constexpr std::string_view kBatch =
     "epsilon:f momentum:f spatial:i is_test:i training_mode:i consumed_inputs:I";
 
 constexpr Operator kNormRows[] = {
-    {"BatchNormalization", 1, 5, 5, 1, kBatch, batch_normalization, refuse_batch_norm},
+    {"BatchNormalization", 1, 5, 5, 3, kBatch, batch_normalization, refuse_batch_norm},
     {"InstanceNormalization", 1, 3, 3, 1, "epsilon:f consumed_inputs:I", instance_normalization},
     {"GroupNormalization", 18, 3, 3, 1, "epsilon:f num_groups:i stash_type:i", group_normalization},
     {"LayerNormalization", 17, 2, 3, 3, "axis:i epsilon:f stash_type:i", layer_normalization,

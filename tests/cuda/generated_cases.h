@@ -105,6 +105,10 @@ inline std::vector<GeneratedCase> copy_cases() {
         },
         {type({4, n})});
   }
+  add(
+      "as many parts as DenseNet has",
+      [](const Tensors& in) -> Tensors { return {concatenate(in, 1)}; },
+      std::vector<TensorType>(25, type({2, 5, 7}, f16)));
   add("class token, then positions",
       [](const Tensors& in) -> Tensors {
         return {concatenate({in[0], in[1]}, 1) + in[2]};

@@ -162,6 +162,27 @@ TEST(FoldScale, NumbersFoldIntoTheWeightsBehindABiasAndViews) {
       1);
 }
 
+// Layer scale makes weights so small that f16 would keep few of their digits.
+TEST(FoldScale, SmallScalesStayOutsideOfWeightsInF16) {
+  tn::Generator random(26);
+  const auto multiplications = [&](double weights, double scale, tn::DType stored) {
+    const Tensor weight = random.normal({8, 6, 3, 3}) * weights, matrix = random.normal({40, 8});
+    const Tensor vector = random.uniform({8, 1, 1}, 0.5, 1.5) * scale;
+    const auto f = [&](const Tensors& in) -> Tensors {
+      return {tn::conv2d(in[0], weight) * vector,
+              tn::matmul(in[1], matrix * weights) * vector.reshape({8})};
+    };
+    const Graph graph =
+        tn::fold_constants(tn::trace(f, {{{1, 6, 9, 9}, tn::f32}, {{5, 40}, tn::f32}}));
+    return count(tn::eliminate_common_and_dead(tn::fold_scale(graph, stored)), tn::Op::multiply);
+  };
+  EXPECT_EQ(multiplications(0.02, 1e-5, tn::f16), 2);
+  EXPECT_EQ(multiplications(0.02, 1e-5, tn::f32), 0);
+  EXPECT_EQ(multiplications(0.02, 1e-5, tn::bf16), 0);
+  EXPECT_EQ(multiplications(0.02, 0.1, tn::f16), 0);
+  EXPECT_EQ(multiplications(2, 1e-3, tn::f16), 0);
+}
+
 // A weight times a scale may be infinite, or have lost its digits, where the product is neither.
 TEST(FoldScale, ScalesThatWeightsCannotTakeStay) {
   tn::Generator random(25);

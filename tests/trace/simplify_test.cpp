@@ -58,6 +58,7 @@ struct Example {
 
 Tensor number(const Tensor& x, double value) { return tn::full({}, value, x.dtype()); }
 
+bool has_elements(const tn::TensorType& type) { return tn::num_elements(type.shape) > 0; }
 // Whether x can be A channels of B x C pixels.
 bool is_image(const tn::TensorType& type) {
   return tn::is_floating(type.dtype) && tn::num_elements(type.shape) > 0;
@@ -123,6 +124,18 @@ std::vector<Example> examples() {
       {"short_fold",
        [](X x) {
          return tn::max(tn::stack({x, x}, 3), 3);
+       },
+       nowhere},
+      {"concatenate_parts",
+       [](X x) {
+         return tn::concatenate({x, x(tn::slice(0, 0)), number(x, 1) + x}, 0);
+       },
+       has_elements},
+      {"concatenate_parts", [](X x) { return tn::concatenate(std::vector(130, x), 1); },
+       has_elements},
+      {"concatenate_parts",
+       [](X x) {
+         return tn::concatenate({x, x}, 0);
        },
        nowhere},
       {"unread_taps",

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/core/rounding.h"
+#include "src/ops/op.h"
 #include "src/trace/derived.h"
 #include "src/trace/rewrite.h"
 #include "tensor/creation.h"
@@ -28,10 +30,32 @@ bool is_wide(const Tensor& a, const Tensor& b) {
   return dtype == f32 || dtype == f64;
 }
 
-// Whether a constant may be multiplied by the factor in the place of a product that it makes: it
-// could become infinite, or lose its digits, where that does not.
-bool can_scale(const Tensor& constant, const Tensor& factor) {
-  if (!is_wide(constant, factor)) return false;
+// The median of the magnitudes, of some elements of large ones.
+double typical_magnitude(const Tensor& x) {
+  constexpr std::int64_t kMost = 16;  // along an axis, but for rests
+  Dims start, extent, step;
+  for (const auto size : x.shape()) {
+    start.push_back(0), step.push_back(std::max<std::int64_t>(size / kMost, 1));
+    extent.push_back(ceil_div(size, step.back()));
+  }
+  const Tensor some =
+      apply_op(Op::slice, {x}, {{"start", start}, {"extent", extent}, {"step", step}});
+  return median(abs(some.astype(f64))).item<double>();
+}
+
+// Half of the weights of a layer should stay above the least normal number of f16, below which
+// digits are lost. Factors that take few bits away are no reason to look at weights.
+bool keeps_digits(const Tensor& weights, const Tensor& factor, DType stored) {
+  if (stored != f16 || weights.size() == 0 || factor.size() == 0) return true;
+  const double scale = typical_magnitude(factor);
+  return scale == 0 || scale >= 0x1p-6 || scale * typical_magnitude(weights) >= 0x1p-14;
+}
+
+// Whether a constant that will be stored in such a type may be multiplied by the factor in the
+// place of a product that it makes: it could become infinite, or lose its digits, where that does
+// not.
+bool can_scale(const Tensor& constant, const Tensor& factor, DType stored) {
+  if (!is_wide(constant, factor) || !keeps_digits(constant, factor, stored)) return false;
   constexpr double kMost = 0x1p64;
   double largest = 0;
   for (const double x : factor.to_vector<double>()) {
@@ -75,7 +99,8 @@ ValueId rebuilt(Rewriter& r, ValueId product, const Tensor& weight,
 }
 
 std::optional<ValueId> fold_into_conv(Rewriter& r, const Node& node,
-                                      const std::vector<std::vector<ValueId>>& readers) {
+                                      const std::vector<std::vector<ValueId>>& readers,
+                                      DType stored) {
   const auto found = match(r, node, readers, Op::conv2d, 1);
   if (!found) return std::nullopt;
   const Node conv = r.to()[found->product];
@@ -89,7 +114,7 @@ std::optional<ValueId> fold_into_conv(Rewriter& r, const Node& node,
     if (bias && !is_wide(*bias, found->vector)) return std::nullopt;
     return rebuilt(r, found->product, weight, bias ? *bias + found->vector : found->vector);
   }
-  if (!can_scale(weight, found->vector)) return std::nullopt;
+  if (!can_scale(weight, found->vector, stored)) return std::nullopt;
   if (bias) bias = *bias * found->vector;
   const Tensor scaled_weight = derived_for_others(r.to(), "filters scaled", {weight, found->vector},
                                                   [weight, scale = found->vector] {
@@ -99,11 +124,12 @@ std::optional<ValueId> fold_into_conv(Rewriter& r, const Node& node,
 }
 
 std::optional<ValueId> fold_into_matmul(Rewriter& r, const Node& node,
-                                        const std::vector<std::vector<ValueId>>& readers) {
+                                        const std::vector<std::vector<ValueId>>& readers,
+                                        DType stored) {
   const auto found = match(r, node, readers, Op::matmul, -1);
   if (!found || node.op != Op::multiply) return std::nullopt;
   const ValueId id = r.to()[found->product].inputs[1];
-  if (!r.to().is_constant(id) || !can_scale(r.to()[id].constant, found->vector))
+  if (!r.to().is_constant(id) || !can_scale(r.to()[id].constant, found->vector, stored))
     return std::nullopt;
   const Tensor weight = r.to()[id].constant;
   const Tensor scaled_weight =
@@ -126,8 +152,8 @@ Tensor scaled(const Tensor& constant, const Tensor& number) {
 // attention's scale reaches the weights of its queries so.
 class Factor {
  public:
-  Factor(Rewriter& r, const std::vector<std::vector<ValueId>>& readers)
-      : r_(r), readers_(readers) {}
+  Factor(Rewriter& r, const std::vector<std::vector<ValueId>>& readers, DType stored)
+      : r_(r), readers_(readers), stored_(stored) {}
 
   /// `id` times `number`, if the number can be multiplied into constants. Nobody else may read it.
   std::optional<ValueId> times(ValueId id, const Tensor& number) {
@@ -155,7 +181,8 @@ class Factor {
     const ValueId old = r_(node.inputs[constant]);
     if (!r_.to().is_constant(old)) return std::nullopt;
     const Node before = r_.to()[old];
-    if (!can_scale(before.constant, number)) return std::nullopt;
+    const DType stored = node.op == Op::add ? f32 : stored_;  // a bias stays wide
+    if (!can_scale(before.constant, number, stored)) return std::nullopt;
     const Tensor value =
         derived_for_others(r_.to(), "scaled", {before.constant, number},
                            [old = before.constant, number] { return scaled(old, number); });
@@ -167,10 +194,11 @@ class Factor {
 
   Rewriter& r_;
   const std::vector<std::vector<ValueId>>& readers_;
+  DType stored_;  // of weights
 };
 
 std::optional<ValueId> fold_number(Rewriter& r, const Node& node,
-                                   const std::vector<std::vector<ValueId>>& readers) {
+                                   const std::vector<std::vector<ValueId>>& readers, DType stored) {
   if (node.op != Op::multiply) return std::nullopt;
   for (const std::size_t side : {0, 1}) {
     const ValueId number = r(node.inputs[1 - side]), product = node.inputs[side];
@@ -178,23 +206,23 @@ std::optional<ValueId> fold_number(Rewriter& r, const Node& node,
         !(r.from().type(product) == node.type))
       continue;
     const Tensor factor = reshape(r.to()[number].constant, {});
-    if (const auto folded = Factor(r, readers).times(product, factor)) return folded;
+    if (const auto folded = Factor(r, readers, stored).times(product, factor)) return folded;
   }
   return std::nullopt;
 }
 
 }  // namespace
 
-Graph fold_scale(const Graph& graph) {
+Graph fold_scale(const Graph& graph, DType stored) {
   auto readers = consumers(graph);
   for (const ValueId id : graph.outputs())
     readers[at(id)].insert(readers[at(id)].end(), 2,
                            -1);  // the caller reads it too
   return rewrite(graph, [&](Rewriter& r, ValueId, const Node& node) -> std::optional<ValueId> {
     if (node.op != Op::multiply && node.op != Op::add) return std::nullopt;
-    if (const auto value = fold_into_conv(r, node, readers)) return value;
-    if (const auto value = fold_into_matmul(r, node, readers)) return value;
-    return fold_number(r, node, readers);
+    if (const auto value = fold_into_conv(r, node, readers, stored)) return value;
+    if (const auto value = fold_into_matmul(r, node, readers, stored)) return value;
+    return fold_number(r, node, readers, stored);
   });
 }
 

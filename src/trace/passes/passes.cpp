@@ -20,7 +20,7 @@ std::vector<Pass> passes_for(const Precision& precision,
   std::vector<Pass> passes = {{"fold_constants", fold_constants},
                               {"trim", trim},
                               {"simplify", simplify},
-                              {"fold_scale", fold_scale},
+                              {"fold_scale", [=](const Graph& g) { return fold_scale(g, dtype); }},
                               {"early_convs", early_convs},
                               {"transposed_convs", transposed_convs},
                               {"pixel_products", pixel_products}};

@@ -160,6 +160,29 @@ Result transpose_of_transpose(Rewriter& r, ValueId, const Node& node) {
   return identity ? source : r.to().add(Op::transpose, {source}, {{"axes", axes}}, node.where);
 }
 
+// Parts without elements go, and so many parts that a kernel would not take them are joined first.
+Result concatenate_parts(Rewriter& r, ValueId, const Node& node) {
+  constexpr std::size_t kMost = 64;
+  if (node.op != Op::concatenate) return std::nullopt;
+  std::vector<ValueId> parts = r.inputs(node);
+  const std::size_t before = parts.size();
+  std::erase_if(parts, [&](ValueId id) { return num_elements(r.to().type(id).shape) == 0; });
+  if (parts.empty() || (parts.size() == before && before <= kMost)) return std::nullopt;
+  while (parts.size() > kMost) {
+    std::vector<ValueId> joined;
+    for (auto first = parts.begin(); first != parts.end();) {
+      const auto end = first + std::min<std::ptrdiff_t>(kMost, parts.end() - first);
+      joined.push_back(r.to().add(Op::concatenate, {first, end}, node.attrs, node.where));
+      first = end;
+    }
+    parts = std::move(joined);
+  }
+  const ValueId whole = parts.size() == 1
+                            ? parts.front()
+                            : r.to().add(Op::concatenate, parts, node.attrs, node.where);
+  return same_type(r, whole, node);
+}
+
 // where(c, x, x), and a condition that is known.
 Result known_choice(Rewriter& r, ValueId, const Node& node) {
   if (node.op != Op::where) return std::nullopt;
@@ -171,6 +194,7 @@ Result known_choice(Rewriter& r, ValueId, const Node& node) {
 
 constexpr Rule kRules[] = {
     {"known_choice", known_choice},
+    {"concatenate_parts", concatenate_parts},
     {"add_zero", add_zero},
     {"subtract_zero", subtract_zero},
     {"multiply_one", multiply_one},

@@ -28,7 +28,7 @@ double once(const Graph&, ValueId) { return 1; }
 // ---- concatenate.
 
 bool accepts_concatenate(const Graph& graph, ValueId id) {
-  constexpr std::size_t kMostParts = 16;  // each is a branch
+  constexpr std::size_t kMostParts = 64;  // each is a branch
   const auto& parts = graph[id].inputs;
   return parts.size() <= kMostParts && std::all_of(parts.begin(), parts.end(), [&](ValueId part) {
            return num_elements(graph.type(part).shape) > 0;
