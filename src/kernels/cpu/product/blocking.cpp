@@ -48,7 +48,8 @@ void choose_vectors(const ProductSize& size, double work, std::int64_t cache, Bl
   // Short pieces of rows that are gathered from memory would be no streams.
   const bool is_near = size.in_place || size.rows * size.depth_words * 4 <= kNearBytes;
   const std::int64_t most_depth = is_near ? kFewWords : 2 * kFewWords;
-  const std::int64_t parts = b.is_by_rows ? 1 : ceil_div(size.depth_words, most_depth);
+  const std::int64_t parts =
+      b.is_by_rows || size.is_whole ? 1 : ceil_div(size.depth_words, most_depth);
   b.depth_words = ceil_div(size.depth_words, parts);
   const bool goes_through_cache = !size.is_direct || size.has_program;
   const std::int64_t most = std::clamp(cache / (b.depth_words * 4), kLeastRows, kMostRows);

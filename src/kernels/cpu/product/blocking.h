@@ -13,6 +13,7 @@ struct ProductSize {
   std::int64_t rows = 1, columns = 1;  // columns of a bundle
   std::int64_t bundles = 1, depth_words = 1;
   bool in_place = false;     // rows are read where they lie
+  bool is_whole = false;     // the depth is not taken in parts
   bool is_direct = false;    // sums are made where the result lies
   bool has_program = false;  // sums go through a block program
 };

@@ -7,6 +7,7 @@
 #include "src/core/storage.h"
 #include "src/core/view.h"
 #include "src/kernels/cpu/product/blocking.h"
+#include "src/kernels/cpu/product/lines.h"
 #include "src/kernels/cpu/product/result.h"
 #include "src/trace/derived.h"
 #include "tensor/creation.h"
@@ -24,6 +25,9 @@ constexpr std::int64_t kFarBytes = 1 << 20;
 // caches.
 constexpr std::int64_t kSharedBytes = 4 << 20;
 constexpr std::int64_t kPieces = 4;  // for every thread, to be taken over by idle ones
+// Windows are read where they lie if so few columns come of a row that gathering it would tell, and
+// lines are long enough for tiles.
+constexpr std::int64_t kFewColumns = 128, kLeastWidth = 12;
 
 class ProductKernel : public Kernel {
  public:
@@ -46,6 +50,8 @@ class ProductKernel : public Kernel {
     if (node.op == Op::conv2d)
       bundle_bytes_ = numbers_.stored_bytes() * layout(laid, product.left).strides[1] *
                       layout(laid, node.inputs[1]).shape[1] * strips_.bundles().groups;
+    if (node.op == Op::conv2d)
+      lines_ = lines_of(layout(laid, product.left), node, layout(laid, node.inputs[1]).shape);
     choose_blocks(machine);
     is_far_ = result_.rows() * strips_.depth_words() * 4 > kFarBytes;
     result_.plan(laid, blocks_.finished_rows, pitch_);
@@ -89,6 +95,7 @@ class ProductKernel : public Kernel {
     return std::string(unit_.is_tiles ? "tiles, " : "vectors, ") +
            std::to_string(blocks_.part_rows) + " x " + std::to_string(pitch_) + " at a time" +
            (in_place_        ? ""
+            : lines_         ? ", lines"
             : gathers_first_ ? ", rows gathered first"
                              : ", rows gathered") +
            result_.description();
@@ -118,7 +125,32 @@ class ProductKernel : public Kernel {
     return bundles.are_batches ? result_.rows() / bundles.count : result_.rows();
   }
 
+  std::optional<WindowLines> lines_of(const Layout& image, const Node& node,
+                                      const Shape& filters) const {
+    const bool is_small = filters[2] * filters[3] == 1 || strips_.columns() > kFewColumns;
+    if (unit_.is_tiles || is_small || strips_.bundles().count > 1) return std::nullopt;
+    if (numbers_.taken_bytes() != 4 || !numbers_.are_same()) return std::nullopt;
+    const auto lines = WindowLines::of(image, node, {filters[2], filters[3]});
+    return lines && lines->width() >= kLeastWidth && lines->row_bytes() % kAlias != 0
+               ? lines
+               : std::nullopt;
+  }
+
+  // Sums are made where the result lies if nothing else is done with them.
+  void choose_blocks_of_lines(const Machine& machine) {
+    ProductSize size{rows_of_bundle(), strips_.columns(), 1, strips_.depth_words(), true, true};
+    size.has_program = result_.has_program();
+    size.is_direct = result_.row_stride() && !size.has_program && !result_.is_stored_last();
+    blocks_ = blocking_of(size, unit_, machine);
+    pitch_ = blocks_.strips_at_once * kStrip;
+    is_direct_ = size.is_direct;
+  }
+
   void choose_blocks(const Machine& machine) {
+    if (lines_) {
+      choose_blocks_of_lines(machine);
+      return;
+    }
     const auto stride = rows_->row_bytes();
     // Vectors step from row to row in words, which two numbers in bf16 share.
     const auto suits_vectors = [&] {
@@ -185,7 +217,9 @@ class ProductKernel : public Kernel {
     const std::int64_t packing = packed_bytes_ > 0 ? strips_.room() : 0;
     shared_ = packed_bytes_;
     own_ = shared_ + (gathers_first_ ? round_up(result_.rows() * row_pitch_, 64) : 0);
-    const std::int64_t rows = in_place_ || gathers_first_ ? 0 : blocks_.part_rows * row_pitch_;
+    const std::int64_t rows = lines_                        ? lines_->copy_bytes(blocks_.part_rows)
+                              : in_place_ || gathers_first_ ? 0
+                                                            : blocks_.part_rows * row_pitch_;
     gathered_ = take(std::max(rows, packing));
     sums_ = take(is_direct_ ? 0 : blocks_.block_rows * pitch_ * 4);
     program_ = take(result_.scratch_bytes());
@@ -214,7 +248,9 @@ class ProductKernel : public Kernel {
     simd::StripProduct p;
     const std::byte* left = place.scratch + gathered_;
     p.a_row_bytes = row_pitch_;
-    if (in_place_) {
+    if (lines_) {
+      lines_->copy(image(place), rows, reinterpret_cast<float*>(place.scratch + gathered_));
+    } else if (in_place_) {
       p.a_row_bytes = *rows_->row_bytes();
       left = operand(place) + rows.begin * p.a_row_bytes;
     } else if (gathers_first_) {
@@ -234,7 +270,7 @@ class ProductKernel : public Kernel {
       for (std::int64_t row = rows.begin; row < rows.end; row += blocks_.block_rows) {
         p.rows = std::min(blocks_.block_rows, rows.end - row);
         p.a = gathers_parts_ ? left : left + (row - rows.begin) * p.a_row_bytes;
-        run_block(place, row, group, p);
+        run_block(place, rows, row, group, p);
         p.next = static_cast<const std::byte*>(p.next) +
                  4 * p.next_lines * strips_.depth_words() * ceil_div(p.strip_count, 2);
       }
@@ -242,7 +278,7 @@ class ProductKernel : public Kernel {
   }
 
   // The sums of some rows and strips, part of the depth by part, and what follows.
-  void run_block(const Place& place, std::int64_t row, const Range& strips,
+  void run_block(const Place& place, const Range& all, std::int64_t row, const Range& strips,
                  simd::StripProduct p) const {
     const std::int64_t column = strips_.column(strips.begin);
     const std::int64_t columns = columns_of(strips.begin, strips.size());
@@ -255,6 +291,23 @@ class ProductKernel : public Kernel {
     p.first = first_.empty() ? nullptr : first_.data() + strips.begin * kStrip;
     p.add = result_.addend(place.operands, row, column);
     p.add_row = result_.addend_stride();
+    if (lines_)
+      multiply_lines(place, all, row, strips, p);
+    else
+      multiply_depth(place, row, strips, p);
+    if (is_direct_ && !result_.has_program()) return;
+    for (std::int64_t done = 0; done < p.rows; done += blocks_.finished_rows) {
+      const BlockProgram::Block block{row + done, std::min(blocks_.finished_rows, p.rows - done),
+                                      column, columns};
+      float* const sums = p.to + done * p.to_row;
+      result_.run_program(place.operands, block, pitch_, sums, place.scratch + program_);
+      if (!is_direct_) result_.store(place.operands, block, pitch_, sums);
+    }
+  }
+
+  // Part of the depth by part.
+  void multiply_depth(const Place& place, std::int64_t row, const Range& strips,
+                      simd::StripProduct p) const {
     const auto* const a = static_cast<const std::byte*>(p.a);
     const void* const next = p.next;
     const float* const first_strip = place.strips + strips.begin * strips_.words();
@@ -272,14 +325,32 @@ class ProductKernel : public Kernel {
       p.first = p.add = nullptr;
       p.goes_on = true;
     }
-    if (is_direct_ && !result_.has_program()) return;
-    for (std::int64_t done = 0; done < p.rows; done += blocks_.finished_rows) {
-      const BlockProgram::Block block{row + done, std::min(blocks_.finished_rows, p.rows - done),
-                                      column, columns};
-      float* const sums = p.to + done * p.to_row;
-      result_.run_program(place.operands, block, pitch_, sums, place.scratch + program_);
-      if (!is_direct_) result_.store(place.operands, block, pitch_, sums);
-    }
+  }
+
+  // Line of results by line; the filter's lines are parts of the depth.
+  void multiply_lines(const Place& place, const Range& all, std::int64_t row, const Range& strips,
+                      simd::StripProduct p) const {
+    const float* const first_strip = place.strips + strips.begin * strips_.words();
+    p.a_row_bytes = lines_->row_bytes();
+    p.depth = lines_->words(), p.next_part = lines_->next_words();
+    p.bounds = result_.bounds();
+    const Range rows{row, row + p.rows};
+    const auto* const copied = reinterpret_cast<const float*>(place.scratch + gathered_);
+    const void* const next = p.next;
+    lines_->walk(image(place), copied, all, rows, [&](const WindowLines::Segment& segment) {
+      p.rows = segment.rows.size();
+      p.a = segment.run;
+      p.parts = segment.taps.size();
+      p.strips = first_strip + segment.taps.begin * p.depth * kStrip;
+      p.next = segment.rows.end == rows.end ? next : nullptr;
+      unit_.multiply(p);
+      p.to += p.rows * p.to_row;
+      if (p.add) p.add += p.rows * p.add_row;
+    });
+  }
+
+  const float* image(const Place& place) const {
+    return reinterpret_cast<const float*>(place.operands[left_]);
   }
 
   const std::byte* operand(const Place& place) const {
@@ -300,6 +371,7 @@ class ProductKernel : public Kernel {
   std::int64_t bundle_bytes_ = 0;
   bool in_place_ = false, is_far_ = false, is_direct_ = false;
   bool gathers_first_ = false, gathers_parts_ = false;  // else the rows of a task, if not in place
+  std::optional<WindowLines> lines_;  // else rows are gathered, or lie as those of a matrix
   Blocking blocks_;
   std::int64_t pitch_ = 1, row_pitch_ = 0;
   // In bytes: weights packed in each run, behind them rows gathered for all threads, and from own_

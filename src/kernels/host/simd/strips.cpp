@@ -76,14 +76,17 @@ template <class Words, int rows, int vectors>
     ++a, b += kStrip;
   };
   const float* soon = tile.soon;
-  std::int64_t left = p.depth;
-  for (; left >= kRound; left -= kRound) {
-    for (std::int64_t i = 0; i < tile.soon_lines && soon < tile.soon_end; ++i, soon += kStrip)
-      unroll<strips_of(vectors)>(
-          [&](int strip) TENSOR_INLINED { __builtin_prefetch(soon + strip * strip_words, 0, 2); });
-    for (int i = 0; i < kRound; ++i) step();
+  for (std::int64_t part = p.parts; part > 0; --part, a += p.next_part - p.depth) {
+    std::int64_t left = p.depth;
+    for (; left >= kRound; left -= kRound) {
+      for (std::int64_t i = 0; i < tile.soon_lines && soon < tile.soon_end; ++i, soon += kStrip)
+        unroll<strips_of(vectors)>([&](int strip) TENSOR_INLINED {
+          __builtin_prefetch(soon + strip * strip_words, 0, 2);
+        });
+      for (int i = 0; i < kRound; ++i) step();
+    }
+    for (; left > 0; --left) step();
   }
-  for (; left > 0; --left) step();
   if (p.bounds.are_any())
     each([&](int i, int, int) TENSOR_INLINED { sums[i] = within(sums[i], p.bounds); });
   float* const to = tile.to;
@@ -123,7 +126,7 @@ void sum_all(const StripProduct& p, Tile& tile, std::int64_t count, std::int64_t
       if (next.add) next.add += kColumns;
     }
     tile.a += a_rows, tile.to += to_rows;
-    tile.soon += p.depth / kRound * tile.soon_lines * kStrip;
+    tile.soon += p.parts * (p.depth / kRound) * tile.soon_lines * kStrip;
     if (tile.add) tile.add += add_rows;
   }
 }
@@ -142,7 +145,7 @@ void multiply_columns(const StripProduct& p, Tile tile, std::int64_t neighbours)
   const std::int64_t tiles = (p.rows + rows_of(vectors) - 1) / rows_of(vectors);
   const std::int64_t rows = p.rows / tiles, higher = p.rows % tiles;
   if (neighbours == 1 && tile.soon) {
-    tile.soon_end = tile.soon + p.depth * kStrip;
+    tile.soon_end = tile.soon + p.parts * p.depth * kStrip;
     tile.soon_lines = (kRound + tiles - 1) / tiles;
   }
   if (higher > 0) sums[rows](p, tile, higher, neighbours);

@@ -64,7 +64,8 @@ struct StripProduct {
   float* to = nullptr;           // [rows, strip_count * 16] sums
   std::int64_t to_row = 0;       // floats
   // By vector instructions only:
-  std::int64_t columns = 0;    // of `to`, which may be fewer
+  std::int64_t parts = 1, next_part = 0;  // of the depth of rows; words from a part to the next
+  std::int64_t columns = 0;               // of `to`, which may be fewer
   const float* add = nullptr;  // what sums begin with beside `first`, of each row; nullptr: nothing
   std::int64_t add_row = 0;    // floats
   bool goes_on = false;

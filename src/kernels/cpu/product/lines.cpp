@@ -1,0 +1,65 @@
+#include "src/kernels/cpu/product/lines.h"
+
+#include <algorithm>
+
+#include "src/core/rounding.h"
+
+namespace tensor::cpu {
+
+std::optional<WindowLines> WindowLines::of(const Layout& image, const Node& convolution,
+                                           Pair kernel) {
+  const std::int64_t channels = image.shape[1];
+  const bool are_runs = (channels == 1 || image.strides[1] == 1) &&
+                        (image.shape[3] == 1 || image.strides[3] == channels);
+  if (!are_runs || convolution.attrs.integer("groups") != 1) return std::nullopt;
+  const WindowLines lines(image, convolution, kernel);
+  return lines.dilation_.w == 1 ? std::optional(lines) : std::nullopt;
+}
+
+WindowLines::WindowLines(const Layout& image, const Node& convolution, Pair kernel)
+    : channels_(image.shape[1]),
+      height_(image.shape[2]),
+      width_(image.shape[3]),
+      image_(image.strides[0]),
+      line_(image.strides[2]),
+      kernel_(kernel),
+      out_{convolution.type.shape[2], convolution.type.shape[3]},
+      step_(pair_of(convolution.attrs, "stride", 0, "conv")),
+      padding_(pair_of(convolution.attrs, "padding", 0, "conv")),
+      dilation_(pair_of(convolution.attrs, "dilation", 0, "conv")) {
+  padded_ = (out_.w - 1) * step_.w + kernel_.w;
+  padded_lines_ = (out_.h - 1) * step_.h + (kernel_.h - 1) * dilation_.h + 1;
+  is_padded_ = padding_.w > 0;
+}
+
+Range WindowLines::taps_of(std::int64_t line) const {
+  const std::int64_t first = line * step_.h - padding_.h;
+  const std::int64_t begin = std::min(first < 0 ? ceil_div(-first, dilation_.h) : 0, kernel_.h);
+  const std::int64_t inside = first < height_ ? ceil_div(height_ - first, dilation_.h) : 0;
+  return {begin, std::clamp(inside, begin, kernel_.h)};
+}
+
+std::int64_t WindowLines::copy_bytes(std::int64_t rows) const {
+  if (!is_padded_) return 0;
+  // Lines that the rows touch, and images between them.
+  const std::int64_t lines = (rows - 1) / out_.w + 2, images = (lines - 1) / out_.h + 2;
+  return (lines * step_.h + images * padded_lines_) * pitch() * 4;
+}
+
+void WindowLines::copy(const float* image, const Range& rows, float* to) const {
+  if (!is_padded_) return;
+  const std::int64_t begin = first_line(rows.begin / out_.w),
+                     end = first_line((rows.end - 1) / out_.w) + (kernel_.h - 1) * dilation_.h + 1;
+  const std::int64_t before = std::min(padding_.w, padded_);
+  const std::int64_t inside = std::clamp<std::int64_t>(padded_ - before, 0, width_);
+  for (std::int64_t line = begin; line < end; ++line, to += pitch()) {
+    const std::int64_t y = line % padded_lines_ - padding_.h;
+    if (y < 0 || y >= height_) continue;  // no tap lies there
+    std::fill_n(to, before * channels_, 0.0f);
+    std::copy_n(image + line / padded_lines_ * image_ + y * line_, inside * channels_,
+                to + before * channels_);
+    std::fill(to + (before + inside) * channels_, to + pitch(), 0.0f);
+  }
+}
+
+}  // namespace tensor::cpu
