@@ -250,6 +250,39 @@ TEST_P(Products, LargeConvolutions) {
   }
 }
 
+// Images whose channels are neighbours, as those between convolutions are.
+TEST_P(Products, ConvolutionsOfLines) {
+  const Kind on = GetParam();
+  bool are_lines = false;
+  for (int round = 0; round < 100; ++round) {
+    const bool is_exact = pick(2);
+    const int kind = is_exact ? pick(2) : pick(kEpilogues);
+    const auto random = [&](const Shape& shape) {
+      return is_exact ? digits(shape, on.dtype) : narrow(shape, on.dtype);
+    };
+    const std::int64_t in = one_of({1, 3, 8, 16, 33}), out = one_of({2, 16, 40, 100, 190});
+    const std::int64_t kh = one_of({1, 2, 3, 5}), kw = one_of({1, 2, 3, 7});
+    const tn::Conv2dOptions options = {
+        {1 + pick(3), 1 + pick(2)}, {pick(4), pick(4)}, {1 + pick(2), pick(4) ? 1 : 2}};
+    const Tensor x = random({1 + pick(3), 9 + pick(9), 15 + pick(30), in});
+    const Tensor weight = random({out, in, kh, kw}), bias = wide({out, 1, 1});
+    const auto image = [](const Tensor& pixels) { return pixels.transpose({0, 3, 1, 2}); };
+    const Tensor whole = wide(tn::conv2d(image(x), weight, {}, options).shape());
+    const auto f = [&](const Tensors& t, tn::DType dtype) {
+      const Tensor w = dtype == tn::f64 ? weight.astype(tn::f64) : weight;
+      return with_epilogue(kind, tn::conv2d(image(t[0]), w, {}, options), 1, t[1], t[2], bias,
+                           dtype, on.dtype);
+    };
+    const Tensors inputs = {x, wide({out, 1, 1}), whole};
+    expect_right(on, f, inputs, in * kh * kw, is_exact, growth_of(kind, whole));
+    if (HasFailure()) FAIL() << "round " << round << " weights " << weight.shape();
+    const auto plain = [&](const Tensors& t) -> Tensors { return {f(t, tn::f32)}; };
+    are_lines |=
+        run_group(on.family, plain, inputs, nullptr).kernel.find(", lines") != std::string::npos;
+  }
+  EXPECT_EQ(are_lines, on.dtype == tn::f32 && on.family == std::string("product"));
+}
+
 TEST_P(Products, DepthwiseConvolutions) {
   Kind on = GetParam();
   if (on.family == std::string("tiles")) GTEST_SKIP() << "has no tiles";

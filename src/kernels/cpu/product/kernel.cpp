@@ -27,7 +27,7 @@ constexpr std::int64_t kSharedBytes = 4 << 20;
 constexpr std::int64_t kPieces = 4;  // for every thread, to be taken over by idle ones
 // Windows are read where they lie if so few columns come of a row that gathering it would tell, and
 // lines are long enough for tiles.
-constexpr std::int64_t kFewColumns = 128, kLeastWidth = 12;
+constexpr std::int64_t kFewColumns = 192, kLeastWidth = 12;
 
 class ProductKernel : public Kernel {
  public:
