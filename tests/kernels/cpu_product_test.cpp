@@ -260,12 +260,13 @@ TEST_P(Products, ConvolutionsOfLines) {
     const auto random = [&](const Shape& shape) {
       return is_exact ? digits(shape, on.dtype) : narrow(shape, on.dtype);
     };
-    const std::int64_t in = one_of({1, 3, 8, 16, 33}), out = one_of({2, 16, 40, 100, 190});
+    const std::int64_t groups = one_of({1, 1, 2, 4, 12}), in = groups * one_of({1, 3, 8, 16}),
+                       out = groups * one_of({2, 4, 16, 40, 190});
     const std::int64_t kh = one_of({1, 2, 3, 5}), kw = one_of({1, 2, 3, 7});
     const tn::Conv2dOptions options = {
-        {1 + pick(3), 1 + pick(2)}, {pick(4), pick(4)}, {1 + pick(2), pick(4) ? 1 : 2}};
+        {1 + pick(3), 1 + pick(2)}, {pick(4), pick(4)}, {1 + pick(2), pick(4) ? 1 : 2}, groups};
     const Tensor x = random({1 + pick(3), 9 + pick(9), 15 + pick(30), in});
-    const Tensor weight = random({out, in, kh, kw}), bias = wide({out, 1, 1});
+    const Tensor weight = random({out, in / groups, kh, kw}), bias = wide({out, 1, 1});
     const auto image = [](const Tensor& pixels) { return pixels.transpose({0, 3, 1, 2}); };
     const Tensor whole = wide(tn::conv2d(image(x), weight, {}, options).shape());
     const auto f = [&](const Tensors& t, tn::DType dtype) {
@@ -274,7 +275,7 @@ TEST_P(Products, ConvolutionsOfLines) {
                            dtype, on.dtype);
     };
     const Tensors inputs = {x, wide({out, 1, 1}), whole};
-    expect_right(on, f, inputs, in * kh * kw, is_exact, growth_of(kind, whole));
+    expect_right(on, f, inputs, in / groups * kh * kw, is_exact, growth_of(kind, whole));
     if (HasFailure()) FAIL() << "round " << round << " weights " << weight.shape();
     const auto plain = [&](const Tensors& t) -> Tensors { return {f(t, tn::f32)}; };
     are_lines |=

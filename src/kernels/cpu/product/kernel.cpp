@@ -128,9 +128,10 @@ class ProductKernel : public Kernel {
   std::optional<WindowLines> lines_of(const Layout& image, const Node& node,
                                       const Shape& filters) const {
     const bool is_small = filters[2] * filters[3] == 1 || strips_.columns() > kFewColumns;
-    if (unit_.is_tiles || is_small || strips_.bundles().count > 1) return std::nullopt;
+    if (unit_.is_tiles || is_small) return std::nullopt;
     if (numbers_.taken_bytes() != 4 || !numbers_.are_same()) return std::nullopt;
-    const auto lines = WindowLines::of(image, node, {filters[2], filters[3]});
+    const auto lines = WindowLines::of(image, node, {filters[2], filters[3]},
+                                       filters[1] * strips_.bundles().groups);
     return lines && lines->width() >= kLeastWidth && lines->row_bytes() % kAlias != 0
                ? lines
                : std::nullopt;
@@ -138,7 +139,12 @@ class ProductKernel : public Kernel {
 
   // Sums are made where the result lies if nothing else is done with them.
   void choose_blocks_of_lines(const Machine& machine) {
-    ProductSize size{rows_of_bundle(), strips_.columns(), 1, strips_.depth_words(), true, true};
+    ProductSize size{rows_of_bundle(),
+                     strips_.columns(),
+                     strips_.bundles().count,
+                     strips_.depth_words(),
+                     true,
+                     true};
     size.has_program = result_.has_program();
     size.is_direct = result_.row_stride() && !size.has_program && !result_.is_stored_last();
     blocks_ = blocking_of(size, unit_, machine);
@@ -350,7 +356,7 @@ class ProductKernel : public Kernel {
   }
 
   const float* image(const Place& place) const {
-    return reinterpret_cast<const float*>(place.operands[left_]);
+    return reinterpret_cast<const float*>(operand(place));
   }
 
   const std::byte* operand(const Place& place) const {

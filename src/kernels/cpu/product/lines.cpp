@@ -3,25 +3,25 @@
 #include <algorithm>
 
 #include "src/core/rounding.h"
+#include "src/kernels/host/simd/table.h"
 
 namespace tensor::cpu {
 
 std::optional<WindowLines> WindowLines::of(const Layout& image, const Node& convolution,
-                                           Pair kernel) {
-  const std::int64_t channels = image.shape[1];
-  const bool are_runs = (channels == 1 || image.strides[1] == 1) &&
-                        (image.shape[3] == 1 || image.strides[3] == channels);
-  if (!are_runs || convolution.attrs.integer("groups") != 1) return std::nullopt;
-  const WindowLines lines(image, convolution, kernel);
+                                           Pair kernel, std::int64_t channels) {
+  if (channels > 1 && image.strides[1] != 1) return std::nullopt;
+  const WindowLines lines(image, convolution, kernel, channels);
   return lines.dilation_.w == 1 ? std::optional(lines) : std::nullopt;
 }
 
-WindowLines::WindowLines(const Layout& image, const Node& convolution, Pair kernel)
-    : channels_(image.shape[1]),
+WindowLines::WindowLines(const Layout& image, const Node& convolution, Pair kernel,
+                         std::int64_t channels)
+    : channels_(channels),
       height_(image.shape[2]),
       width_(image.shape[3]),
       image_(image.strides[0]),
       line_(image.strides[2]),
+      pixel_(image.shape[3] == 1 ? channels : image.strides[3]),
       kernel_(kernel),
       out_{convolution.type.shape[2], convolution.type.shape[3]},
       step_(pair_of(convolution.attrs, "stride", 0, "conv")),
@@ -29,7 +29,7 @@ WindowLines::WindowLines(const Layout& image, const Node& convolution, Pair kern
       dilation_(pair_of(convolution.attrs, "dilation", 0, "conv")) {
   padded_ = (out_.w - 1) * step_.w + kernel_.w;
   padded_lines_ = (out_.h - 1) * step_.h + (kernel_.h - 1) * dilation_.h + 1;
-  is_padded_ = padding_.w > 0;
+  is_copied_ = padding_.w > 0 || pixel_ != channels_;
 }
 
 Range WindowLines::taps_of(std::int64_t line) const {
@@ -40,14 +40,14 @@ Range WindowLines::taps_of(std::int64_t line) const {
 }
 
 std::int64_t WindowLines::copy_bytes(std::int64_t rows) const {
-  if (!is_padded_) return 0;
+  if (!is_copied_) return 0;
   // Lines that the rows touch, and images between them.
   const std::int64_t lines = (rows - 1) / out_.w + 2, images = (lines - 1) / out_.h + 2;
   return (lines * step_.h + images * padded_lines_) * pitch() * 4;
 }
 
 void WindowLines::copy(const float* image, const Range& rows, float* to) const {
-  if (!is_padded_) return;
+  if (!is_copied_) return;
   const std::int64_t begin = first_line(rows.begin / out_.w),
                      end = first_line((rows.end - 1) / out_.w) + (kernel_.h - 1) * dilation_.h + 1;
   const std::int64_t before = std::min(padding_.w, padded_);
@@ -56,8 +56,11 @@ void WindowLines::copy(const float* image, const Range& rows, float* to) const {
     const std::int64_t y = line % padded_lines_ - padding_.h;
     if (y < 0 || y >= height_) continue;  // no tap lies there
     std::fill_n(to, before * channels_, 0.0f);
-    std::copy_n(image + line / padded_lines_ * image_ + y * line_, inside * channels_,
-                to + before * channels_);
+    const float* from = image + line / padded_lines_ * image_ + y * line_;
+    if (pixel_ == channels_)
+      std::copy_n(from, inside * channels_, to + before * channels_);
+    else
+      simd::table().copy_rows(to + before * channels_, channels_, from, pixel_, inside, channels_);
     std::fill(to + (before + inside) * channels_, to + pitch(), 0.0f);
   }
 }

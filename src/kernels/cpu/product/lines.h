@@ -1,5 +1,6 @@
-// The rows of a convolution where they lie: pixels with all their channels are neighbours, so what
-// a line of the filter lies on is one run, and the runs of a line of results are equally far apart.
+// The rows of a convolution where they lie: where pixels with all their channels are neighbours, a
+// line of the filter lies on one run, and the runs of a line of results are equally far apart.
+// Lines that are padded, or have more channels than are read, are copied, each once.
 #pragma once
 
 #include "src/kernels/cpu/product/rows.h"
@@ -8,8 +9,10 @@ namespace tensor::cpu {
 
 class WindowLines {
  public:
-  /// nullopt where a line of the filter lies on no single run. The image is float32.
-  static std::optional<WindowLines> of(const Layout& image, const Node& convolution, Pair kernel);
+  /// Of the first `channels`; nullopt where a line of the filter lies on no single run. The image
+  /// is float32.
+  static std::optional<WindowLines> of(const Layout& image, const Node& convolution, Pair kernel,
+                                       std::int64_t channels);
 
   std::int64_t width() const { return out_.w; }                 // of a line of results
   std::int64_t words() const { return kernel_.w * channels_; }  // of a run
@@ -17,7 +20,7 @@ class WindowLines {
   /// From a run to that of the filter's next line.
   std::int64_t next_words() const { return dilation_.h * pitch(); }
 
-  /// The image's lines under some rows, with zeros on both sides, where there is padding.
+  /// The image's lines under some rows, with zeros on both sides, where they are copied.
   std::int64_t copy_bytes(std::int64_t rows) const;
   void copy(const float* image, const Range& rows, float* to) const;
 
@@ -35,7 +38,7 @@ class WindowLines {
       some.end = std::min(rows.end, (line + 1) * out_.w);
       const Range taps = taps_of(line % out_.h);
       const float* from =
-          is_padded_
+          is_copied_
               ? copied +
                     (first_line(line) - first_line(all.begin / out_.w) + taps.begin * dilation_.h) *
                         pitch()
@@ -46,18 +49,18 @@ class WindowLines {
   }
 
  private:
-  WindowLines(const Layout& image, const Node& convolution, Pair kernel);
-  std::int64_t pitch() const { return is_padded_ ? padded_ * channels_ : line_; }
+  WindowLines(const Layout& image, const Node& convolution, Pair kernel, std::int64_t channels);
+  std::int64_t pitch() const { return is_copied_ ? padded_ * channels_ : line_; }
   /// Lines of all images, each as high as its filters reach, one below the other.
   std::int64_t first_line(std::int64_t line) const {
     return line / out_.h * padded_lines_ + line % out_.h * step_.h;
   }
   Range taps_of(std::int64_t line) const;
 
-  std::int64_t channels_, height_, width_, image_, line_;
+  std::int64_t channels_, height_, width_, image_, line_, pixel_;
   Pair kernel_, out_, step_, padding_, dilation_;
   std::int64_t padded_ = 1, padded_lines_ = 1;  // pixels of a line; lines of an image
-  bool is_padded_ = false;
+  bool is_copied_ = false;
 };
 
 }  // namespace tensor::cpu
