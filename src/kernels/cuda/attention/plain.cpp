@@ -82,11 +82,6 @@ class AttentionPlainBuilder {
            "};\n";
   }
 
-  // As many as what ptxas is held to leaves room for.
-  int residents(const AttentionPlainSchedule& s) const {
-    return machine_.device.registers / (attention_plain_registers(m_.problem, s) * s.threads());
-  }
-
   std::string text_of(const AttentionPlainSchedule& s) {
     const AttentionParameters parameters = attention_parameters(middle_, epilogue_, numbers_);
     add_problem(s);
@@ -99,7 +94,7 @@ class AttentionPlainBuilder {
            std::to_string(m_.problem.shared_bytes(s)) +
            " && Attention::kThreads == " + std::to_string(s.threads()) +
            ");\nextern \"C\" __global__ __launch_bounds__(Attention::kThreads, " +
-           std::to_string(residents(s)) +
+           std::to_string(resident_blocks(m_.problem, s, machine_)) +
            ") void KERNEL(\n"
            "    const float* queries, const float* keys, const float* values" +
            parameters.declarations + numbers_.last_parameter() + of_factors.parameters + ") {\n" +

@@ -115,7 +115,7 @@ std::int64_t AttentionProblem::shared_bytes(const AttentionPlainSchedule& s) con
 int attention_plain_registers(const AttentionProblem& p, const AttentionPlainSchedule& s) {
   const int down = s.rows / 4, across = s.keys / 8, wide = static_cast<int>(p.features / 8);
   const int first = down * across + 4 * across + 8, second = 2 * (down + wide);
-  return round_up(down * wide + std::max({first, second, 24}) + 3 * down + 52, 8);
+  return round_up(down * wide + std::max({first, second, 24}) + 3 * down + 56, 8);
 }
 
 std::string AttentionProblem::fault(const AttentionPlainSchedule& s, const Machine& machine) const {
