@@ -221,12 +221,12 @@ TEST(AttentionPlain, CompilesWithoutSpills) {
       check(shape(1, 8, 100, 1050, depth, depth == 40), capability, nullptr);
   for (const auto& [depth, keys, s] :
        std::vector<std::tuple<std::int64_t, std::int64_t, AttentionPlainSchedule>>{
-           {64, 1050, {32, 1, 8, 64, 2}},
+           {64, 1050, {32, 1, 8, 16, 2}},
            {64, 1050, {32, 2, 2, 64, 2}},
            {64, 197, {20, 1, 7, 32, 1}},
            {80, 197, {24, 1, 5, 40, 1}},
-           {128, 1050, {24, 1, 4, 32, 2}},
-           {256, 1050, {16, 1, 4, 16, 2}}})
+           {128, 1050, {24, 1, 4, 16, 2}},
+           {256, 1050, {16, 1, 2, 16, 2}}})
     check(shape(2, 2, 130, keys, depth, true), 90, &s);
 }
 

@@ -114,7 +114,7 @@ std::int64_t AttentionProblem::shared_bytes(const AttentionPlainSchedule& s) con
 // sum and factor of each query; addresses.
 int attention_plain_registers(const AttentionProblem& p, const AttentionPlainSchedule& s) {
   const int down = s.rows / 4, across = s.keys / 8, wide = static_cast<int>(p.features / 8);
-  const int first = down * across + 4 * across + 8, second = 2 * (down + wide);
+  const int first = down * across + 4 * across + 8, second = down + wide + 8;
   return round_up(down * wide + std::max({first, second, 24}) + 3 * down + 56, 8);
 }
 
