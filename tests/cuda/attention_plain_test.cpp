@@ -230,10 +230,10 @@ TEST(AttentionPlain, CompilesWithoutSpills) {
     check(shape(2, 2, 130, keys, depth, true), 90, &s);
 }
 
-// Unless more are asked for, a few of each kind of machine and depth.
+// Unless more are asked for, one for each kind of machine and depth.
 TEST(AttentionPlain, SchedulesAtRandomCompileWithoutSpills) {
   if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
-  std::mt19937 random(check::seed());
+  std::mt19937 random(7);
   for (const int capability : kCapabilities)
     for (const std::int64_t depth : {8, 32, 64, 80, 128, 256}) {
       const GroupCase t = attention_case(shape(1, 8, 197, 197, depth, depth == 32));

@@ -82,6 +82,11 @@ class PlainBlocks {
   double cores_ = 0;  // multiply-adds a clock
 };
 
+// Whose threads have so many registers, of which each of four schedulers has a quarter.
+std::int64_t warps_of(int registers, const Machine& machine) {
+  return 4 * (machine.device.registers / (4 * 32) / registers);
+}
+
 std::string shape_fault(const AttentionPlainSchedule& s, std::int64_t keys,
                         const Machine& machine) {
   if (s.rows % 4 != 0 || s.rows < 4 || s.rows > 32) return "rows in fours, at most 32";
@@ -115,13 +120,15 @@ std::int64_t AttentionProblem::shared_bytes(const AttentionPlainSchedule& s) con
 int attention_plain_registers(const AttentionProblem& p, const AttentionPlainSchedule& s) {
   const int down = s.rows / 4, across = s.keys / 8, wide = static_cast<int>(p.features / 8);
   const int first = down * across + 4 * across + 8, second = down + wide + 8;
-  return round_up(down * wide + std::max({first, second, 24}) + 3 * down + 56, 8);
+  return round_up(down * wide + std::max({first, second, 24}) + 3 * down + 60, 8);
 }
 
 std::string AttentionProblem::fault(const AttentionPlainSchedule& s, const Machine& machine) const {
   if (std::string fault = shape_fault(s, keys, machine); !fault.empty()) return fault;
   const int registers = attention_plain_registers(*this, s);
-  if (registers > 255 || registers * s.threads() > machine.device.registers)
+  // Without cp.async keys go through some of them.
+  if (registers > (machine.copies_async ? 255 : 240) ||
+      warps_of(registers, machine) * 32 < s.threads())
     return "too few registers";
   const std::int64_t needed = shared_bytes(s), most = machine.device.shared_block_bytes;
   if (needed > most)
@@ -134,10 +141,10 @@ std::int64_t resident_blocks(const AttentionProblem& p, const AttentionPlainSche
                              const Machine& machine) {
   const DeviceInfo& device = machine.device;
   const std::int64_t threads = s.threads();
+  const std::int64_t warps = warps_of(attention_plain_registers(p, s), machine);
   return std::max<std::int64_t>(
-      1, std::min({device.registers / (attention_plain_registers(p, s) * threads),
-                   device.threads / threads, device.shared_bytes / (p.shared_bytes(s) + 1024),
-                   std::int64_t{16}}));
+      1, std::min({32 * warps / threads, device.threads / threads,
+                   device.shared_bytes / (p.shared_bytes(s) + 1024), std::int64_t{16}}));
 }
 
 TimeParts model_attention_plain(const AttentionProblem& p, const AttentionPlainSchedule& s,
@@ -178,7 +185,7 @@ std::vector<AttentionPlainSchedule> attention_plain_schedules(const AttentionPro
   for (const int rows : {4, 8, 16, 20, 24, 32})
     for (const int warps : {1, 2, 4})
       for (const int slices : {1, 2, 3, 4, 5, 6, 7, 8})
-        for (const int keys : {16, 32, 64})
+        for (const int keys : {16, 32, 40, 56, 64})
           for (const int stages : {1, 2}) {
             const AttentionPlainSchedule s{rows, warps, slices, keys, stages};
             if (p.fault(s, machine).empty()) candidates.push_back(s);

@@ -13,7 +13,7 @@ Sketch plain_rows(const Machine& machine) {
           {{"rows", {4, 8, 16, 20, 24, 32}},
            {"warps", {1, 2, 4}},
            {"slices", {1, 2, 3, 4, 5, 6, 7, 8}},
-           {"keys", {16, 24, 32, 40, 48, 64}},
+           {"keys", {16, 24, 32, 40, 48, 56, 64}},
            {"stages", machine.copies_async ? std::vector<int>{1, 2, 3} : std::vector<int>{1}}}};
 }
 

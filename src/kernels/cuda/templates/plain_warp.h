@@ -105,7 +105,7 @@ struct PlainWarp {
   template <int kFours>
   void multiply_rows(const Sum* left, const Sum* right) {
     using Four = Items<4>;
-    constexpr int kTogether = kFours < 2 ? kFours : 2;
+    constexpr int kTogether = 2;  // more takes registers for what comes next
     left += lane_down() * kLeftPitch, right += lane_across() * kRightPitch;
 #pragma unroll kTogether
     for (int four = 0; four < kFours; ++four) {
