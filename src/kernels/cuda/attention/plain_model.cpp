@@ -126,8 +126,8 @@ int attention_plain_registers(const AttentionProblem& p, const AttentionPlainSch
 std::string AttentionProblem::fault(const AttentionPlainSchedule& s, const Machine& machine) const {
   if (std::string fault = shape_fault(s, keys, machine); !fault.empty()) return fault;
   const int registers = attention_plain_registers(*this, s);
-  // Without cp.async keys go through some of them.
-  if (registers > (machine.copies_async ? 255 : 240) ||
+  // There are 255, which is 256 in eights. Without cp.async keys go through some of them.
+  if (registers > (machine.copies_async ? 256 : 240) ||
       warps_of(registers, machine) * 32 < s.threads())
     return "too few registers";
   const std::int64_t needed = shared_bytes(s), most = machine.device.shared_block_bytes;

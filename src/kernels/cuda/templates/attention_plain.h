@@ -195,8 +195,7 @@ struct AttentionPlain {
       float of_key[kDown];
 #pragma unroll
       for (int i = 0; i < kDown; ++i) of_key[i] = scores.sums[i][j];
-      Results::template store<Results::kLanesDown>(
-          weights() + Scores::near_column(j) * kWeightPitch, of_key, Results::lane_down());
+      Results::store_column(weights() + Scores::near_column(j) * kWeightPitch, of_key);
     }
     if (S::kWhole) return;
 #pragma unroll

@@ -42,36 +42,40 @@ struct PlainWarp {
   }
   template <int kItems>
   using Items = Pack<Sum, kItems>;
-  // Calls each(Items{}, i, place) for lines side by side from number i on.
+  // Calls each(Items{}, i, place) for lines side by side from number i on: their place behind four
+  // times the lane, where its first four begin.
   template <int kLanes, int kCount, class Each>
   static void each_items(int lane, const Each& each) {
     constexpr int kFours = kCount / 4 * 4, kPairs = kCount / 2 * 2;
 #pragma unroll
-    for (int i = 0; i < kFours; i += 4) each(Items<4>{}, i, i * kLanes + lane * 4);
-    if constexpr (kPairs > kFours) each(Items<2>{}, kFours, kFours * kLanes + lane * 2);
-    if constexpr (kCount > kPairs) each(Items<1>{}, kPairs, kPairs * kLanes + lane);
+    for (int i = 0; i < kFours; i += 4) each(Items<4>{}, i, i * kLanes);
+    if constexpr (kPairs > kFours) each(Items<2>{}, kFours, kFours * kLanes - 2 * lane);
+    if constexpr (kCount > kPairs) each(Items<1>{}, kPairs, kPairs * kLanes - 3 * lane);
   }
   template <int kLanes, int kCount>
-  static void load(Sum (&to)[kCount], const Sum* lines, int lane) {
+  static void load(Sum (&to)[kCount], const Sum* from, int lane) {
     each_items<kLanes, kCount>(lane, [&](auto items, int i, int place) {
       using Read = decltype(items);
-      items = *reinterpret_cast<const Read*>(lines + place);
+      const Read read = *reinterpret_cast<const Read*>(from + place);
 #pragma unroll
-      for (int j = 0; j < int(sizeof(Read) / sizeof(Sum)); ++j) to[i + j] = items.items[j];
+      for (int j = 0; j < int(sizeof(Read) / sizeof(Sum)); ++j) to[i + j] = read.items[j];
     });
   }
   template <int kLanes, int kCount>
-  static void store(Sum* lines, const Sum (&from)[kCount], int lane) {
+  static void store(Sum* to, const Sum (&from)[kCount], int lane) {
     each_items<kLanes, kCount>(lane, [&](auto items, int i, int place) {
       using Written = decltype(items);
 #pragma unroll
       for (int j = 0; j < int(sizeof(Written) / sizeof(Sum)); ++j) items.items[j] = from[i + j];
-      *reinterpret_cast<Written*>(lines + place) = items;
+      *reinterpret_cast<Written*>(to + place) = items;
     });
   }
-  /// A lane's sums of one row to where the warp's columns begin.
+  /// A lane's sums of one row to where the warp's columns begin, or of one column to its rows.
   static void store_row(Sum* to, const Sum (&row)[kAcross]) {
-    store<kLanesAcross>(to, row, lane_across());
+    store<kLanesAcross>(to + 4 * lane_across(), row, lane_across());
+  }
+  static void store_column(Sum* to, const Sum (&column)[kDown]) {
+    store<kLanesDown>(to + 4 * lane_down(), column, lane_down());
   }
 
   static void add_product(float& sum, float a, float b) { sum = fmaf(a, b, sum); }
@@ -81,12 +85,12 @@ struct PlainWarp {
   template <int kDepth>
   void multiply(const Sum* left, const Sum* right) {
     constexpr int kTogether = kDepth < 16 ? kDepth : 16;  // more does not fit the cache of code
-    const int down = lane_down(), across = lane_across();
+    left += 4 * lane_down(), right += 4 * lane_across();
 #pragma unroll kTogether
     for (int k = 0; k < kDepth; ++k) {
       Sum a[kDown], b[kAcross];
-      load<kLanesDown>(a, left + k * kLeftPitch, down);
-      load<kLanesAcross>(b, right + k * kRightPitch, across);
+      load<kLanesDown>(a, left + k * kLeftPitch, lane_down());
+      load<kLanesAcross>(b, right + k * kRightPitch, lane_across());
 #pragma unroll
       for (int i = 0; i < kDown; ++i)
 #pragma unroll
