@@ -43,7 +43,8 @@ struct PlainChoice {
   AttentionPlainSchedule schedule;
 };
 // All keys at once and in blocks; slices without any keys; every width of a lane's share of
-// queries, keys and results; few and awkward numbers of queries and keys.
+// queries, keys and results; few and awkward numbers of queries and keys; sums of slices where
+// values were.
 std::vector<PlainChoice> plain_choices() {
   return {{80, shape(1, 1, 1, 2, 64), {4, 1, 1, 16, 1}},
           {90, shape(1, 2, 1, 197, 64), {4, 1, 8, 32, 1}},
@@ -56,6 +57,7 @@ std::vector<PlainChoice> plain_choices() {
           {90, shape(1, 1, 17, 33, 256), {16, 1, 2, 16, 2}},
           {90, shape(2, 2, 65, 70, 32, true), {32, 2, 2, 64, 1}},
           {90, shape(1, 1, 40, 257, 40, false, 1e3), {32, 1, 4, 56, 2}},
+          {90, shape(1, 1, 130, 30, 8), {32, 4, 2, 16, 1}},
           {75, shape(2, 2, 35, 100, 72, true), {16, 2, 2, 32, 1}},
           {75, shape(1, 1, 7, 40, 96), {8, 1, 2, 24, 1}}};
 }
