@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "bench/commit.h"
+#include "src/kernels/cuda/attention/plain.h"
 #include "src/kernels/cuda/attention/sm90.h"
 #include "src/kernels/cuda/attention/softmax_mma.h"
 #include "src/kernels/cuda/driver/graph.h"
@@ -174,6 +175,7 @@ void add_attention(std::vector<Problem>& all, DType dtype) {
         Heads{1, 16, 257, 257, 80}, Heads{64, 16, 257, 257, 80}, Heads{1, 16, 576, 576, 64},
         Heads{1, 8, 1050, 1050, 32}, Heads{1, 8, 100, 1050, 32}})
     all.push_back(attention(dtype, heads));
+  if (dtype == f32) return;
   for (const Heads& heads : {Heads{1, 12, 197, 197, 64}, Heads{64, 12, 197, 197, 64},
                              Heads{1, 16, 576, 576, 64}, Heads{1, 8, 1050, 1050, 32}})
     all.push_back(attention_weights(dtype, heads));
@@ -214,7 +216,7 @@ std::vector<Problem> problems(DType dtype) {
   for (const std::int64_t depth : {1280, 5120}) add(16448, 1280, depth, "narrow_residual");
   add(8192, 8192, 8192, "plain");
   if (dtype == i8) return all;
-  if (dtype != f32) add_attention(all, dtype);
+  add_attention(all, dtype);
   all.push_back(convolution(dtype, 64, 64, 200, 334, 3, 1));
   all.push_back(convolution(dtype, 64, 256, 200, 334, 1, 1));
   all.push_back(convolution(dtype, 128, 128, 100, 167, 3, 1));
@@ -300,6 +302,14 @@ std::vector<Candidate> candidates_of(const Problem& p, std::size_t most, const M
     return all;
   }
   const AttentionProblem& problem = *attended;
+  if (problem.item_bytes == 4) {
+    auto plain = attention_plain_schedules(problem, machine);
+    plain.resize(std::min(plain.size(), most));
+    for (const AttentionPlainSchedule& s : plain)
+      all.push_back({&p, s.name(), lower_attention_plain(p.laid, p.group, machine, s),
+                     model_attention_plain(problem, s, machine).total});
+    return all;
+  }
   for (const AttentionSchedule& s : different<AttentionSchedule>(
            attention_sm90_schedules(problem, machine), most, attention_kind))
     all.push_back({&p, s.name(), lower_attention_sm90(p.laid, p.group, machine, s),

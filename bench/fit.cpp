@@ -15,12 +15,14 @@ using tensor::Isolated, tensor::Measurement, tensor::Schedule, tensor::Space;
 
 namespace {
 
-constexpr std::string_view kParts[] = {"gemm_sm90", "gemm_tiles", "attention_sm90", "attention_mma",
-                                       "conv_sm90", "conv_tiles", "generated"};
+constexpr std::string_view kParts[] = {"gemm_sm90",     "gemm_tiles",      "attention_sm90",
+                                       "attention_mma", "attention_plain", "conv_sm90",
+                                       "conv_tiles",    "generated"};
 
 // Whose constants a schedule's time depends on, beside the rates.
 std::string_view part_of(std::string_view family, const Schedule& schedule) {
-  if (family == "gemm_sm90" || family == "attention_sm90") return family;
+  if (family == "gemm_sm90" || family == "attention_sm90" || family == "attention_plain")
+    return family;
   if (family.starts_with("gemm")) return "gemm_tiles";
   if (family == "attention_mma" || family == "softmax_mma") return "attention_mma";
   if (family == "conv") return schedule.sketch == "window_tma" ? "conv_sm90" : "conv_tiles";

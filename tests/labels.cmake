@@ -26,6 +26,7 @@ set(long
     GeneratedKernels.AgreeWithTheReference GeneratedKernels.TakeAnyLayout PlanOnEmulator.Transformer
     LongRows.TakeAnyLayout GemmSm90.AddsWhatComesAsBoxes Conv.EveryTileOfHopperIsRight Conv.LayoutsDoNotMatter
     GemmTf32.FactorsLieInAnyWay GemmTf32.EveryScheduleIsRight GemmPlain.FactorsLieInAnyWay AttentionMma.TakesAnyLayout
+    AttentionPlain.TakesMasksAndBiases AttentionPlain.EveryScheduleOfASmallProblemIsRight
     */EmulatedModels.*detr* */EmulatedModels.*depth* */EmulatedModels.*sam* ProgramsOnGpu.RtDetrChoosesPairs
     ManySizes.* OneText.* Fuse.WorkIsLinearInGraphsOfAnyShape
     SoftmaxMma.TheNineModelsDoWithout */ShippedCoverage.* FitTimes.* TuneOnGpu.MeasuresWhereTheGpuWasUsedBefore
@@ -35,7 +36,7 @@ set(long
 # Optimised: of the everyday set, but with as little for the sanitizers to see, or more of what other cases show them.
 set(optimised
     Conv.DepthwiseIsRight Conv.GroupsRunOnTensorCores Conv.IsRightInTf32 AttentionMma.IsRight
-    GemmMma.EveryScheduleIsRight GemmMma.FactorsLieInAnyWay
+    AttentionPlain.IsRight AttentionPlain.TakesAnyLayout GemmMma.EveryScheduleIsRight GemmMma.FactorsLieInAnyWay
     Tuning.EndsWhenItsGoalIsReached Tuning.ProblemsTakeTurnsWhenTheSchedulerIsOff
     Tuning.StartsFromWhatShips Tuning.MeasuresLevel0WhereTheLogHasTheBestOnly
     Tuning.TimesNoWholeModelWhenThatIsOff Tuning.TheSameLogMakesTheSamePlan
@@ -54,7 +55,7 @@ set(TENSOR_rest_CASES "${costly}:${long}")
 set(TENSOR_optimised_CASES "${optimised}")
 
 # What runs groups on the emulated GPU, each kernel of which has two forms.
-set(both_forms AttentionMma.* Conv.* GemmMma.* GemmPlain.* GeneratedKernels.* LargeNumbers.* */LargeNumbers.* LongRows.*
+set(both_forms AttentionMma.* AttentionPlain.* Conv.* GemmMma.* GemmPlain.* GeneratedKernels.* LargeNumbers.* */LargeNumbers.* LongRows.*
     PlanOnEmulator.* SoftmaxMma.*)
 list(JOIN both_forms ":" both_forms)
 set(TENSOR_both_forms_CASES "${both_forms}-${costly}:${long}")

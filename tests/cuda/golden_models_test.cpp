@@ -139,6 +139,7 @@ TEST_P(EmulatedModels, EveryKernelIsAsExactAsItMustBe) {
   // What must be chosen: attention as one kernel, and products in tf32 where they may be.
   const std::string wanted = name == "convnextv2" ? "conv"
                              : tf32               ? "gemm_mma_tf32_"
+                             : dtype == f32       ? "_attention_plain_"
                              : capability == 90   ? "_attention_"
                                                   : "_attention_mma_";
   bool is_chosen = false;
@@ -157,6 +158,7 @@ INSTANTIATE_TEST_SUITE_P(
     Golden, EmulatedModels,
     ::testing::Values(Case{"vit_hf", f16, 90}, Case{"vit_hf", bf16, 80}, Case{"vit_hf", f16, 75},
                       Case{"vit_hf", f32, 80, true}, Case{"vit_hf", f16, 90, false, true},
+                      Case{"vit_hf", f32, 90}, Case{"detr_hf_hub", f32, 80}, Case{"swin", f32, 75},
                       Case{"detr_hf_hub", bf16, 80, false, true}, Case{"detr_hf_hub", f16, 90},
                       Case{"detr_hf_hub", f16, 80}, Case{"setr_fudan_pup", bf16, 90},
                       Case{"convnextv2", f16, 80}, Case{"swin", f16, 90},
@@ -166,7 +168,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"sam", f16, 90}),
     [](const auto& it) {
       return it.param.name + "_sm" + std::to_string(it.param.capability) +
-             (it.param.tf32 ? "_tf32" : "") + (it.param.narrow_residuals ? "_narrow" : "");
+             (it.param.tf32           ? "_tf32"
+              : it.param.dtype == f32 ? "_f32"
+                                      : "") +
+             (it.param.narrow_residuals ? "_narrow" : "");
     });
 
 }  // namespace

@@ -216,6 +216,7 @@ std::vector<Sample> mma_samples() {
       {"whole rows", &kAttentionMma, attention, heads(150, 70, bf16), 2, 80},
       {"blocks of keys", &kAttentionMma, attention, heads(130, 300, bf16), 8, 120},
       {"older", &kAttentionMma, attention, heads(70, 150, f16), 8, 75},
+      {"attention in float32", &kAttentionPlain, attention, heads(70, 150, f32), 4, 90},
       convolution(strided, f16, 4, 80),
       convolution(window, f16, 4, 75),
       convolution(window, f32, 4, 80, round_products),

@@ -80,8 +80,9 @@ TEST(WholeModels, GeneratedKernelsOfLargeBatchesCompileWithoutSpills) {
   if (const std::string reason = no_compiler(); !reason.empty()) GTEST_SKIP() << reason;
   const Machine machine = machine_of(typical_device(90));
   const std::string architecture = machine.device.architecture();
-  const std::set<std::string_view> products = {"attention_sm90", "attention_mma", "gemm_sm90",
-                                               "gemm_mma",       "gemm_plain",    "conv"};
+  const std::set<std::string_view> products = {
+      "attention_sm90", "attention_mma", "attention_plain", "gemm_sm90", "gemm_mma",
+      "gemm_plain",     "conv"};
   std::set<std::string> seen;
   for (const auto& [name, batch] :
        {std::pair{"vit-base-patch16-224", 64}, {"setr-pup", 8}, {"detr-resnet-50-e6", 4}}) {

@@ -44,7 +44,7 @@ std::vector<Case> cases() {
   };
   const auto attention = [](const Tensors& in) -> Tensors {
     const Tensor scores = matmul(in[0], swapaxes(in[1], -1, -2)).astype(f32) * 0.125;
-    return {matmul(softmax(scores, -1).astype(f16), in[2])};
+    return {matmul(softmax(scores, -1).astype(in[2].dtype()), in[2])};
   };
   const auto weights = [](const Tensors& in) -> Tensors {
     const Tensor scores = matmul(in[0], swapaxes(in[1], -1, -2)).astype(f32) * 0.125;
@@ -57,13 +57,15 @@ std::vector<Case> cases() {
       return {relu(conv2d(in[0], w, {}, options).astype(f32) + bias).astype(dtype)};
     };
   };
-  const TensorType heads{{1, 12, 197, 64}, f16}, long_heads{{2, 8, 1050, 32}, f16};
+  const TensorType heads{{1, 12, 197, 64}, f16}, long_heads{{2, 8, 1050, 32}, f16},
+      exact_heads{{1, 12, 197, 64}, f32};
   return {
       {"product", product, {{{1, 197, 768}, f16}}},
       {"product of float32", product, {{{1, 197, 768}, f32}}},
       {"product with a residual", residual, {{{4200, 1024}, f16}, {{4200, 256}, f32}}},
       {"attention", attention, {heads, heads, heads}},
       {"long attention", attention, {long_heads, long_heads, long_heads}},
+      {"attention in float32", attention, {exact_heads, exact_heads, exact_heads}},
       {"attention weights", weights, {heads, heads}},
       {"long attention weights", weights, {long_heads, long_heads}},
       {"3 x 3", convolution({128, 128, 3, 3}, {.padding = 1}), {{{1, 128, 100, 167}, f16}}},

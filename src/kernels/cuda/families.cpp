@@ -8,10 +8,10 @@
 namespace tensor::cuda {
 
 std::span<const Family> cuda_families() {
-  static const std::vector<Family> table = {kAttentionSm90, kAttentionMma, kSoftmaxMma, kGemmSm90,
-                                            kGemmMma,       kGemmPlain,    kConv,       kPointwise,
-                                            kCopy,          kImage,        kRow,        kReduce,
-                                            kScan,          kSort,         kHost};
+  static const std::vector<Family> table = {
+      kAttentionSm90, kAttentionMma, kAttentionPlain, kSoftmaxMma, kGemmSm90, kGemmMma,
+      kGemmPlain,     kConv,         kPointwise,      kCopy,       kImage,    kRow,
+      kReduce,        kScan,         kSort,           kHost};
   return table;
 }
 

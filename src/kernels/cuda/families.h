@@ -6,6 +6,7 @@
 namespace tensor::cuda {
 
 extern const Family kAttentionMma;
+extern const Family kAttentionPlain;
 extern const Family kAttentionSm90;
 extern const Family kConv;
 extern const Family kGemmMma;

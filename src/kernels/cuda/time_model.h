@@ -108,6 +108,13 @@ struct TimeModel {
     double store_rate = 0;         // bytes a clock that an epilogue reads and writes
   } attention_mma;
 
+  /// Attention in float32, whose products take what gemm_plain says, in clocks likewise.
+  struct AttentionPlain {
+    double operations = 0;    // of a score, beside the products
+    double step_clocks = 0;   // that a warp waits for each block of keys
+    double start_clocks = 0;  // a block begins, and joins its slices in the end
+  } attention_plain;
+
   /// Convolutions but those with wgmma.
   struct ConvTiles {
     double latency_us = 0;      // what comes from the second-level cache is under way

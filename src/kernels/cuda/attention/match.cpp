@@ -8,7 +8,8 @@
 namespace tensor::cuda {
 namespace {
 
-constexpr std::int64_t kMostColumns = 128;  // of queries, keys and values
+// Of queries, keys and values.
+std::int64_t most_columns(DType dtype) { return dtype == f32 ? 256 : 128; }
 
 // The result, or the scores, as those of a product.
 Product seen_as(const ScoresGroup& m, std::int64_t columns) {
@@ -36,7 +37,8 @@ std::optional<ScoresGroup> scores_group(const Graph& graph, const AttentionWeigh
   ScoresGroup m;
   m.q = a.q, m.k = a.k, m.scores = a.scores, m.scale = a.scale, m.nodes = a.middle.nodes;
   m.dtype = graph.type(a.q).dtype;
-  if ((m.dtype != f16 && m.dtype != bf16) || graph.type(a.k).dtype != m.dtype) return std::nullopt;
+  const bool is_known = m.dtype == f16 || m.dtype == bf16 || m.dtype == f32;
+  if (!is_known || graph.type(a.k).dtype != m.dtype) return std::nullopt;
   m.batch = graph.type(a.scores).shape;
   m.keys = m.batch.back();
   m.batch.erase(m.batch.rank() - 1);
@@ -44,7 +46,8 @@ std::optional<ScoresGroup> scores_group(const Graph& graph, const AttentionWeigh
   m.batch.erase(m.batch.rank() - 1);
   m.batches = num_elements(m.batch);
   m.depth = graph.type(a.q).shape.back();
-  if (m.depth > kMostColumns || m.batches * m.queries * m.keys > INT32_MAX) return std::nullopt;
+  if (m.depth > most_columns(m.dtype) || m.batches * m.queries * m.keys > INT32_MAX)
+    return std::nullopt;
   m.has_middle = !m.nodes.empty() || !(m.scale > 0);
   if (m.nodes.empty()) {
     m.middle.results[m.scores] = "sum";
@@ -67,8 +70,9 @@ std::optional<AttentionGroup> match_attention_group(const Graph& graph, const Gr
   const TensorType& result = graph.type(a->result);
   m.problem = {m.batches, m.queries, m.keys, m.depth, result.shape.back(), m.operations()};
   m.problem.staged = item_size(result.dtype) == 2;
+  m.problem.item_bytes = static_cast<int>(item_size(m.dtype));
   const AttentionProblem& p = m.problem;
-  if (p.features > kMostColumns || p.features % 8 != 0 ||
+  if (p.features > most_columns(m.dtype) || p.features % 8 != 0 ||
       p.batches * p.queries * p.features > INT32_MAX)
     return std::nullopt;
   return m;
@@ -84,7 +88,7 @@ Features features_of(const AttentionProblem& p, const Machine& machine) {
   f.batches = static_cast<double>(p.batches), f.rows = static_cast<double>(p.queries);
   f.columns = static_cast<double>(p.keys), f.depth = static_cast<double>(p.depth);
   f.second = static_cast<double>(p.features);
-  f.item_bytes = 2;
+  f.item_bytes = p.item_bytes;
   f.operations = p.operations, f.written_bytes = p.staged ? 2 : 4;
   f.flops = 2 * f.batches * f.rows * f.columns * (f.depth + f.second);
   f.memory_bytes =

@@ -12,19 +12,23 @@
 
 namespace tensor::cuda {
 
-struct AttentionSchedule;     // attention_sm90.h
-struct AttentionMmaSchedule;  // attention_mma.h
+struct AttentionSchedule;       // sm90.h
+struct AttentionMmaSchedule;    // mma.h
+struct AttentionPlainSchedule;  // plain.h
 
 struct AttentionProblem {
   std::int64_t batches = 1, queries = 1, keys = 1, depth = 1, features = 1;
   double operations = 0;  // between the products, for each score
   bool staged = true;     // results are stored as boxes, where there are any
+  int item_bytes = 2;     // of the operands
 
   std::int64_t shared_bytes(const AttentionSchedule& schedule) const;
   std::int64_t shared_bytes(const AttentionMmaSchedule& schedule) const;
+  std::int64_t shared_bytes(const AttentionPlainSchedule& schedule) const;
   /// Why there is no such kernel, empty if there is.
   std::string fault(const AttentionSchedule& schedule, std::int64_t shared_bytes) const;
   std::string fault(const AttentionMmaSchedule& schedule, const Machine& machine) const;
+  std::string fault(const AttentionPlainSchedule& schedule, const Machine& machine) const;
   /// The blocks for which a multiprocessor has room: one or two.
   int resident(const AttentionSchedule& schedule, const DeviceInfo& device) const;
 };
@@ -32,7 +36,8 @@ struct AttentionProblem {
 /// Queries and keys of an instruction; keys of a block, at most.
 inline constexpr int kAttentionStep = 16, kMostBlockKeys = 272;
 
-/// Scores of 16-bit operands, with at most 128 elements in a row of either.
+/// Scores of 16-bit operands, with at most 128 elements in a row of either, or of float32, with
+/// 256.
 struct ScoresGroup {
   ValueId q = -1, k = -1, scores = -1;
   double scale = 1;
@@ -59,7 +64,7 @@ struct ScoresGroup {
 /// nullopt when their types or extents are others.
 std::optional<ScoresGroup> scores_group(const Graph& graph, const AttentionWeights& weights);
 
-/// A group that is attention of 16-bit operands, with at most 128 elements in a row of any.
+/// A group that is attention of such operands, all of one type.
 struct AttentionGroup : ScoresGroup {
   ValueId v = -1, attended = -1;
   AttentionProblem problem;

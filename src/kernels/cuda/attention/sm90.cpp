@@ -144,7 +144,7 @@ std::optional<Implementation> consider_attention_sm90(const Isolated& alone,
                                                       const Machine& machine) {
   if (!machine.has_wgmma) return std::nullopt;
   const auto m = match_attention_group(alone.laid.graph, alone.group);
-  if (!m) return std::nullopt;
+  if (!m || m->dtype == f32) return std::nullopt;
   const auto schedules = attention_sm90_schedules(m->problem, machine);
   if (schedules.empty()) return std::nullopt;
   return Implementation{

@@ -28,6 +28,7 @@ struct GemmPlain {
   static constexpr int kDown = S::kRows / S::kWarpsY / 4, kAcross = S::kColumns / S::kWarpsX / 8;
   using Warp = PlainWarp<Sum, kDown, kAcross, LeftTile::kPitch, RightTile::kPitch>;
   static_assert(Warp::kRows * S::kWarpsY == S::kRows && Warp::kColumns * S::kWarpsX == S::kColumns);
+  static_assert(kDown % 4 == 0 && kAcross % 4 == 0, "a lane has lines in fours");
 
   // Sums go to rows of the result through shared memory, where slices add up.
   static constexpr int kPitch =
@@ -39,11 +40,7 @@ struct GemmPlain {
   static void put(Sum* to, const Warp& warp, int row, int column) {
 #pragma unroll
     for (int i = 0; i < kDown; ++i)
-#pragma unroll
-      for (int j = 0; j < kAcross; j += 4)
-        *reinterpret_cast<Pack<Sum, 4>*>(to + (row + Warp::row(i)) * kPitch + column +
-                                         Warp::column(j)) = {
-            warp.sums[i][j], warp.sums[i][j + 1], warp.sums[i][j + 2], warp.sums[i][j + 3]};
+      Warp::store_row(to + (row + Warp::row(i)) * kPitch + column, warp.sums[i]);
   }
 
   // Four pairs of a row for each thread at a time, a quarter of the columns apart.
