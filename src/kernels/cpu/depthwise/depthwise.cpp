@@ -22,6 +22,7 @@ namespace {
 constexpr std::int64_t kBlock = 16;        // channels
 constexpr std::int64_t kLargeFilter = 25;  // whose image is copied, which costs little beside it
 constexpr std::int64_t kLineBytes = 256 << 10;  // of the image, that stay in the second-level cache
+constexpr std::int64_t kCopiedBlocks = 4;       // at a time: neighbours come from memory together
 constexpr std::int64_t kSumPixels = 256;        // by a block, 16 KiB
 constexpr std::int64_t kLeastLines = 8;         // of a task, which reads those around them, too
 constexpr std::int64_t kTasks = 4;              // for every thread
@@ -93,7 +94,7 @@ class DepthwiseKernel : public Kernel {
       const std::int64_t end = out_.h * (band + 1) / bands_;
       for (Range lines{out_.h * band / bands_, 0}; lines.begin < end; lines.begin = lines.end) {
         lines.end = std::min(lines.begin + lines_at_once_, end);
-        const std::int64_t step = in_place_ && is_direct_ ? blocks.size() : 1;
+        const std::int64_t step = in_place_ && is_direct_ ? blocks.size() : blocks_at_once();
         for (std::int64_t block = blocks.begin; block < blocks.end; block += step)
           run_part(operands,
                    {task / chunks_ / bands_, block * kBlock,
@@ -118,6 +119,9 @@ class DepthwiseKernel : public Kernel {
   };
 
   std::int64_t blocks() const { return ceil_div(channels_, kBlock); }
+  std::int64_t blocks_at_once() const {
+    return is_direct_ && !in_place_ ? std::min(kCopiedBlocks, blocks()) : 1;
+  }
   // The lines of the image that lines of the result need.
   std::int64_t lines_under(std::int64_t lines) const {
     return std::min(image_.shape[2], (lines - 1) * step_.h + (kernel_.h - 1) * dilation_.h + 1);
@@ -139,11 +143,9 @@ class DepthwiseKernel : public Kernel {
     }
     const std::int64_t band = ceil_div(out_.h, bands_);
     lines_at_once_ = band;
-    if (in_place_)
-      while (lines_at_once_ > 1 && lines_under(lines_at_once_) * image_.shape[3] * channels_ *
-                                           std::int64_t{sizeof(float)} >
-                                       kLineBytes)
-        lines_at_once_ = ceil_div(lines_at_once_, 2);
+    const std::int64_t least = in_place_ ? 1 : kLeastLines;
+    while (lines_at_once_ > least && near_bytes() > kLineBytes)
+      lines_at_once_ = ceil_div(lines_at_once_, 2);
     const std::int64_t pixels = is_direct_ ? finished_pixels() : kSumPixels;
     sum_lines_ = is_direct_ && !result_.has_program()
                      ? lines_at_once_
@@ -154,9 +156,16 @@ class DepthwiseKernel : public Kernel {
   std::int64_t finished_pixels() const {
     return std::max(kSumPixels * kBlock / channels_, std::int64_t{1});
   }
+  // Of a block of channels that is copied.
+  std::int64_t block_floats() const { return lines_under(lines_at_once_) * width_ * kBlock; }
   std::int64_t copy_bytes() const {
-    return in_place_ ? 0
-                     : lines_under(lines_at_once_) * width_ * kBlock * std::int64_t{sizeof(float)};
+    return in_place_ ? 0 : blocks_at_once() * block_floats() * std::int64_t{sizeof(float)};
+  }
+  // What some lines of results read.
+  std::int64_t near_bytes() const {
+    return in_place_ ? lines_under(lines_at_once_) * image_.shape[3] * channels_ *
+                           std::int64_t{sizeof(float)}
+                     : copy_bytes();
   }
   std::int64_t sum_bytes() const {
     return is_direct_ ? 0 : sum_lines_ * out_.w * kBlock * std::int64_t{sizeof(float)};
@@ -202,6 +211,7 @@ class DepthwiseKernel : public Kernel {
     row.line = dilation_.h * source.line, row.number = dilation_.w * source.pixel;
     row.weights_line = kernel_.w * kBlock;
     row.weights_block = kernel_.h * row.weights_line;
+    if (!in_place_) row.block = block_floats();
     for (Range lines{part.begin, 0}; lines.begin < part.end; lines.begin = lines.end) {
       lines.end = std::min(lines.begin + sum_lines_, part.end);
       const std::int64_t first = (part.image * out_.h + lines.begin) * out_.w;
@@ -274,36 +284,41 @@ class DepthwiseKernel : public Kernel {
   Source source_of(const std::byte* image, const Part& part, float* copy) const {
     const Strides& strides = image_.strides;
     const std::int64_t size = item_size(dtype_);
-    const std::int64_t first = part.channel / filters_;
-    const std::byte* from = image + size * (part.image * strides[0] + first * strides[1]);
+    const std::byte* from = image + size * (part.image * strides[0] + part.channel * strides[1]);
     if (in_place_) return {reinterpret_cast<const float*>(from), strides[2], strides[3]};
-    const bool are_rows = dtype_ == f32 && filters_ == 1 && (strides[1] == 1 || channels_ == 1);
-    const std::int64_t read = (part.channel + part.channels - 1) / filters_ + 1 - first;
-    const auto load = simd::table().load[static_cast<int>(dtype_)];
-    const std::int64_t count = std::clamp<std::int64_t>(width_ - padding_.w, 0, image_.shape[3]);
-    const std::int64_t before = std::min(padding_.w, width_), after = width_ - before - count;
     const std::int64_t top = std::max(part.begin * step_.h - padding_.h, std::int64_t{0});
     const std::int64_t end = std::min(
         (part.end - 1) * step_.h - padding_.h + (kernel_.h - 1) * dilation_.h + 1, image_.shape[2]);
-    float* to = copy;
-    const auto clear = [&](std::int64_t pixels) {
-      std::fill_n(to, pixels * kBlock, 0.0f);
-      to += pixels * kBlock;
-    };
-    for (std::int64_t y = top; y < end; ++y) {
-      const std::byte* line = from + size * y * strides[2];
-      clear(before);
-      if (are_rows)
-        simd::table().copy_rows(to, kBlock, reinterpret_cast<const float*>(line), strides[3], count,
-                                part.channels);
-      else
-        for (std::int64_t x = 0; x < count; ++x)
-          load(to + x * kBlock, line + size * x * strides[3], strides[1], read);
-      if (filters_ > 1) repeat(to, count, part);
-      to += count * kBlock;
-      clear(after);
-    }
+    for (std::int64_t y = top; y < end; ++y)
+      for (std::int64_t done = 0; done < part.channels; done += kBlock) {
+        Part block = part;
+        block.channel += done, block.channels = std::min(kBlock, part.channels - done);
+        float* const to = copy + done / kBlock * block_floats() + (y - top) * width_ * kBlock;
+        copy_line(image + size * (part.image * strides[0] + y * strides[2]), block, to);
+      }
     return {copy + (padding_.w - top * width_) * kBlock, width_ * kBlock, kBlock};
+  }
+
+  // A block of channels of a line of the image, in float32, between zeros.
+  void copy_line(const std::byte* line, const Part& part, float* to) const {
+    const Strides& strides = image_.strides;
+    const std::int64_t size = item_size(dtype_), first = part.channel / filters_;
+    const std::byte* const from = line + size * first * strides[1];
+    const std::int64_t count = std::clamp<std::int64_t>(width_ - padding_.w, 0, image_.shape[3]);
+    const std::int64_t before = std::min(padding_.w, width_), after = width_ - before - count;
+    std::fill_n(to, before * kBlock, 0.0f);
+    to += before * kBlock;
+    if (dtype_ == f32 && filters_ == 1 && (strides[1] == 1 || channels_ == 1)) {
+      simd::table().copy_rows(to, kBlock, reinterpret_cast<const float*>(from), strides[3], count,
+                              part.channels);
+    } else {
+      const auto load = simd::table().load[static_cast<int>(dtype_)];
+      const std::int64_t read = (part.channel + part.channels - 1) / filters_ + 1 - first;
+      for (std::int64_t x = 0; x < count; ++x)
+        load(to + x * kBlock, from + size * x * strides[3], strides[1], read);
+      if (filters_ > 1) repeat(to, count, part);
+    }
+    std::fill_n(to + count * kBlock, after * kBlock, 0.0f);
   }
 
   // Each channel as often as it has filters.

@@ -29,7 +29,7 @@ template <int pixels, int vectors>
       sums[i] += is_whole(i) || last == kLanes ? load(at) : load_part(at, last);
     });
   const float *weights = row.weights + channel / kBlock * row.weights_block,
-              *line = row.from + pixel * row.step + channel;
+              *line = row.from + pixel * row.step + channel / kBlock * row.block;
   const std::int64_t step = row.step, number = row.number;
   for (std::int64_t y = row.line_count; y > 0; --y, line += row.line, weights += row.weights_line) {
     const float *from = line, *weight = weights;

@@ -105,6 +105,7 @@ struct Runs {
 struct DepthwiseRow {
   const float* from = nullptr;  // the first number under the first pixel's filter
   std::int64_t step = 0;        // to the next pixel's
+  std::int64_t block = 16;      // to the next 16 channels'
   std::int64_t line_count = 0, line = 0, line_length = 0, number = 0;  // under a filter
   const float* weights = nullptr;  // [line_count, line_length, 16] of a block of 16 channels
   std::int64_t weights_line = 0, weights_block = 0;
