@@ -95,6 +95,19 @@ TEST(GemmBytes, RowsLieInAnyWay) {
     }
 }
 
+// What the next product reads is rounded by one scale where it is made.
+TEST(GemmBytes, RoundWhatTheyMake) {
+  Generator random(15);
+  for (const After after : {After::bytes, After::both})
+    for (const auto& [tokens, features] : {std::pair{65, 136}, {7, 91}}) {
+      GroupCase group = bytes_case(random, {}, tokens, features, 144, after);
+      expect_emulated(group, kGemmSm90, 90);
+      expect_emulated(group, kGemmMma, 80);
+      expect_emulated(group, kGemmPlain, 75);
+      if (HasFailure()) return;
+    }
+}
+
 // Sums beyond 2^24, which float32 cannot hold, so that float(sum) is rounded once.
 GroupCase large_sums(std::int64_t depth) {
   Generator random(8);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/kernels/match/block_shape.h"
+#include "src/trace/passes/round_rows.h"
 
 namespace tensor {
 namespace {
@@ -20,6 +21,13 @@ class Matcher {
       if (graph_.type(factor).dtype != a.product_dtype) a.product_dtype.reset();
     a.result = group_.writes.front();
     used_ = {first_, softmax_, second_};
+    if (const auto r = rounding_of(graph_, a.result)) {
+      a.rounding = {r->scaled, r->bounded, r->rounded, r->bytes};
+      if (!std::ranges::all_of(a.rounding, [&](ValueId id) { return is_member(id); }))
+        return std::nullopt;
+      used_.insert(used_.end(), a.rounding.begin(), a.rounding.end());
+      a.result = r->x;
+    }
     if (!follow_casts(second.inputs[0], softmax_) || !follow_casts(a.result, second_))
       return std::nullopt;
     double unscaled = 1;

@@ -23,7 +23,9 @@ struct Attention : AttentionWeights {
   ValueId v = -1;  // what the group reads: [..., n, e]
   // Of all four factors, as the products read them; nullopt if they differ.
   std::optional<DType> product_dtype;
-  ValueId result = -1;  // [..., m, e], the one value that is written
+  ValueId result = -1;  // [..., m, e], the one value that is written, or
+  // what is made of it in place of that: its bytes by one scale (trace/passes/round_rows.h).
+  std::vector<ValueId> rounding;
 };
 
 /// nullopt when the group is anything else.

@@ -309,7 +309,7 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
   const Graph& graph = alone.laid.graph;
   if (operator_count(graph, alone.group.nodes) > kMostOperators) return std::nullopt;
   const auto a = match_attention(graph, alone.group);
-  if (!a) return std::nullopt;
+  if (!a || !a->rounding.empty()) return std::nullopt;
   const auto elements = [&](ValueId id) {
     return static_cast<double>(num_elements(graph.type(id).shape));
   };

@@ -63,7 +63,13 @@ std::optional<AttentionGroup> match_attention_group(const Graph& graph, const Gr
   if (!a) return std::nullopt;
   auto scores = scores_group(graph, *a);
   if (!scores || graph.type(a->v).dtype != scores->dtype) return std::nullopt;
-  AttentionGroup m{std::move(*scores), a->v, a->result, {}};
+  AttentionGroup m{std::move(*scores), a->v, a->result, {}, {}};
+  m.after.results = {{a->result, "sum"}};
+  if (!a->rounding.empty()) {
+    auto code = element_code(graph, a->rounding, m.after.results);
+    if (!code) return std::nullopt;
+    m.after = std::move(*code);
+  }
   const TensorType& result = graph.type(a->result);
   m.problem = {m.batches, m.queries, m.keys, m.depth, result.shape.back(), m.operations()};
   m.problem.staged = item_size(result.dtype) == 2;
@@ -119,7 +125,7 @@ Source ScoresGroup::key_rows(const LaidOutGraph& laid, const Group& group, const
 
 Product AttentionGroup::result() const {
   Product product = seen_as(*this, problem.features);
-  product.code.results = {{attended, "sum"}};
+  product.code = after;
   return product;
 }
 
