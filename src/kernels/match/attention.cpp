@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "src/kernels/match/block_shape.h"
-#include "src/trace/passes/round_rows.h"
 
 namespace tensor {
 namespace {
@@ -21,12 +20,13 @@ class Matcher {
       if (graph_.type(factor).dtype != a.product_dtype) a.product_dtype.reset();
     a.result = group_.writes.front();
     used_ = {first_, softmax_, second_};
-    if (const auto r = rounding_of(graph_, a.result)) {
-      a.rounding = {r->scaled, r->bounded, r->rounded, r->bytes};
-      if (!std::ranges::all_of(a.rounding, [&](ValueId id) { return is_member(id); }))
+    a.rounding = rounding_of(graph_, a.result);
+    if (a.rounding) {
+      const std::vector<ValueId> nodes = a.rounding->nodes();
+      if (!std::ranges::all_of(nodes, [&](ValueId id) { return is_member(id); }))
         return std::nullopt;
-      used_.insert(used_.end(), a.rounding.begin(), a.rounding.end());
-      a.result = r->x;
+      used_.insert(used_.end(), nodes.begin(), nodes.end());
+      a.result = a.rounding->x;
     }
     if (!follow_casts(second.inputs[0], softmax_) || !follow_casts(a.result, second_))
       return std::nullopt;

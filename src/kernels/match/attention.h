@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/trace/group.h"
+#include "src/trace/passes/round_rows.h"
 
 namespace tensor {
 
@@ -23,9 +24,8 @@ struct Attention : AttentionWeights {
   ValueId v = -1;  // what the group reads: [..., n, e]
   // Of all four factors, as the products read them; nullopt if they differ.
   std::optional<DType> product_dtype;
-  ValueId result = -1;  // [..., m, e], the one value that is written, or
-  // what is made of it in place of that: its bytes by one scale (trace/passes/round_rows.h).
-  std::vector<ValueId> rounding;
+  ValueId result = -1;               // [..., m, e], the one value that is written, or
+  std::optional<Rounding> rounding;  // what makes bytes of it, which are written in its place
 };
 
 /// nullopt when the group is anything else.

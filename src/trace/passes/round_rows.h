@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "src/trace/graph.h"
 
@@ -27,6 +28,7 @@ ValueId add_rounding(Graph& to, ValueId x, float scale, const std::string& where
 struct Rounding {
   ValueId x = -1, scaled = -1, bounded = -1, rounded = -1, bytes = -1;
   float inverse = 1;
+  std::vector<ValueId> nodes() const { return {scaled, bounded, rounded, bytes}; }
 };
 /// Of bytes that add_rounding made; nullopt of any other value.
 std::optional<Rounding> rounding_of(const Graph& graph, ValueId bytes);

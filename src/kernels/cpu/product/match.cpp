@@ -62,7 +62,7 @@ class Matcher {
     const auto has = [](const std::vector<ValueId>& list, ValueId id) {
       return std::count(list.begin(), list.end(), id) > 0;
     };
-    for (const ValueId id : {rounding.scaled, rounding.bounded, rounding.rounded, rounding.bytes}) {
+    for (const ValueId id : rounding.nodes()) {
       if (!has(group_.nodes, id) || has(group_.writes, id) != (id == rounding.bytes)) return false;
       taken_.push_back(id);
     }

@@ -65,8 +65,8 @@ std::optional<AttentionGroup> match_attention_group(const Graph& graph, const Gr
   if (!scores || graph.type(a->v).dtype != scores->dtype) return std::nullopt;
   AttentionGroup m{std::move(*scores), a->v, a->result, {}, {}};
   m.after.results = {{a->result, "sum"}};
-  if (!a->rounding.empty()) {
-    auto code = element_code(graph, a->rounding, m.after.results);
+  if (a->rounding) {
+    auto code = element_code(graph, a->rounding->nodes(), m.after.results);
     if (!code) return std::nullopt;
     m.after = std::move(*code);
   }
