@@ -26,7 +26,7 @@ inline GroupCase attention_case(const AttentionShape& p, std::mt19937* layouts =
     Tensor scores = matmul(q, k).astype(f32) * (1 / std::sqrt(double(p.depth)));
     if (p.is_masked) scores = where(in[3], scores, full({}, -3e38, f32));
     const Tensor sums = matmul(softmax(scores, -1).astype(p.dtype), v).astype(f32);
-    if (p.is_bytes) return {round(maximum(sums * 60, -127)).astype(i8)};
+    if (p.is_bytes) return {round(maximum(sums * full({1}, 60, f32), -127)).astype(i8)};
     return {p.is_wide ? sums : sums.astype(p.dtype)};
   };
   Generator random(11);

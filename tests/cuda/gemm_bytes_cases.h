@@ -47,7 +47,8 @@ inline BytesProduct bytes_product(Generator& random, const Shape& batch, std::in
     if (after == After::nothing) return {product};
     if (after == After::bias_and_gelu) return {gelu(product + bias).astype(f16)};
     if (after == After::residual) return {product + bias + in.back()};
-    const Tensor wide = gelu(product + bias), bytes = round(maximum(wide * 8, -127)).astype(i8);
+    const Tensor wide = gelu(product + bias),
+                 bytes = round(maximum(wide * full({1}, 8, f32), -127)).astype(i8);
     return after == After::both ? std::vector{wide, bytes} : std::vector{bytes};
   };
   std::vector<Tensor> inputs = {random_bytes(random, shape(depth))};

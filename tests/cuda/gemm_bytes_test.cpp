@@ -108,6 +108,20 @@ TEST(GemmBytes, RoundWhatTheyMake) {
     }
 }
 
+TEST(GemmBytes, OtherScalesNeedNoOtherKernel) {
+  const auto text = [](float inverse) {
+    Generator random(16);
+    const BytesProduct p = bytes_product(random, {}, 65, 64, 64, After::nothing);
+    const TensorFunction f = [=](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+      return {round(maximum(p.function(in)[0] * full({1}, inverse, f32), -127)).astype(i8)};
+    };
+    const GroupCase group(f, p.inputs);
+    const Machine machine = machine_of(typical_device(80));
+    return by_tiles(kByteTiles[3])(group.laid(), group.group(), machine).calls.back().source.text;
+  };
+  EXPECT_EQ(text(8), text(0.3F));
+}
+
 // Sums beyond 2^24, which float32 cannot hold, so that float(sum) is rounded once.
 GroupCase large_sums(std::int64_t depth) {
   Generator random(8);

@@ -31,7 +31,7 @@ RoundedRows rounded(Graph& to, ValueId x, const std::string& where) {
 std::optional<float> number_beside(const Graph& graph, ValueId id, Op op) {
   if (!graph.is_op(id, op) || graph.type(id).dtype != f32) return std::nullopt;
   const Node& number = graph[graph[id].inputs[1]];
-  if (number.kind != NodeKind::constant || number.constant.rank() != 0) return std::nullopt;
+  if (number.kind != NodeKind::constant || number.constant.size() != 1) return std::nullopt;
   return number.constant.item<float>();
 }
 
@@ -41,9 +41,11 @@ ValueId add_rounding(Graph& to, ValueId x, float scale, const std::string& where
   const auto add = [&](Op op, std::vector<ValueId> inputs, Attrs attrs = {}) {
     return to.add(op, std::move(inputs), std::move(attrs), where);
   };
-  const auto number = [&](float value) { return to.add_constant(full({}, value, f32), where); };
-  const ValueId scaled = add(Op::multiply, {x, number(1 / scale)}),
-                bounded = add(Op::maximum, {scaled, number(-kMostByte)});
+  const auto number = [&](const Shape& shape, float value) {
+    return to.add_constant(full(shape, value, f32), where);
+  };
+  const ValueId scaled = add(Op::multiply, {x, number({1}, 1 / scale)}),
+                bounded = add(Op::maximum, {scaled, number({}, -kMostByte)});
   return add(Op::astype, {add(Op::round, {bounded})}, {{"dtype", i8}});
 }
 

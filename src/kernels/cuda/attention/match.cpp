@@ -63,14 +63,16 @@ std::optional<AttentionGroup> match_attention_group(const Graph& graph, const Gr
   if (!a) return std::nullopt;
   auto scores = scores_group(graph, *a);
   if (!scores || graph.type(a->v).dtype != scores->dtype) return std::nullopt;
+  const TensorType& result = graph.type(a->result);
   AttentionGroup m{std::move(*scores), a->v, a->result, {}, {}};
   m.after.results = {{a->result, "sum"}};
   if (a->rounding) {
     auto code = element_code(graph, a->rounding->nodes(), m.after.results);
     if (!code) return std::nullopt;
+    for (const auto& load : code->loads)
+      if (num_elements(load.as) != num_elements(result.shape)) return std::nullopt;
     m.after = std::move(*code);
   }
-  const TensorType& result = graph.type(a->result);
   m.problem = {m.batches, m.queries, m.keys, m.depth, result.shape.back(), m.operations()};
   m.problem.staged = item_size(result.dtype) == 2;
   const AttentionProblem& p = m.problem;
