@@ -43,6 +43,8 @@ TEST(AttentionSm90, CompilesWithoutSpills) {
     check({2, 2, 100, 1050, depth, depth == 80}, {1, 1, 128, 1, 8});
   }
   check({2, 12, 197, 197, 64}, {2, 4, 208, 2});
+  check({2, 12, 197, 197, 64, false, 1, f16, false, true}, {2, 4, 208, 2});
+  check({2, 2, 100, 1050, 32, false, 1, f16, false, true}, {1, 1, 176, 1, 6});
   check({2, 12, 197, 576, 64}, {3, 3, 96, 2});
 }
 

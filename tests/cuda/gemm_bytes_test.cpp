@@ -230,7 +230,8 @@ TEST(GemmBytes, CompilesWithoutSpills) {
   };
   GroupCase gelu = bytes_case(random, {}, 197, 768, 768, After::bias_and_gelu),
             sum = bytes_case(random, {}, 197, 768, 768, After::residual),
-            odd = bytes_case(random, {}, 197, 91, 77, After::nothing);
+            odd = bytes_case(random, {}, 197, 91, 77, After::nothing),
+            rounded = bytes_case(random, {}, 197, 768, 768, After::bytes);
   for (const int capability : {75, 80, 86, 89, 100, 120}) {
     const bool is_plain = capability == 75;
     compile(gelu, by_tiles(is_plain ? TileSchedule{128, 64, 4, 1, 1, 2} : kByteTiles[0], is_plain),
@@ -239,7 +240,8 @@ TEST(GemmBytes, CompilesWithoutSpills) {
             capability);
   }
   for (const TileSchedule& s : kByteTiles) compile(sum, by_tiles(s), 80);
-  for (GroupCase* group : {&gelu, &sum})
+  compile(rounded, by_tiles(kByteTiles[0]), 80);
+  for (GroupCase* group : {&gelu, &sum, &rounded})
     for (const GemmSchedule& s : byte_schedules())
       if (fault(s, *group).empty()) compile(*group, by(s), 90);
   for (const std::int64_t tokens : {197, 577, 12608})
