@@ -98,14 +98,13 @@ TEST(GemmBytes, RowsLieInAnyWay) {
 // What the next product reads is rounded by one scale where it is made.
 TEST(GemmBytes, RoundWhatTheyMake) {
   Generator random(15);
-  for (const After after : {After::bytes, After::both})
-    for (const auto& [tokens, features] : {std::pair{65, 136}, {7, 91}}) {
-      GroupCase group = bytes_case(random, {}, tokens, features, 144, after);
-      expect_emulated(group, kGemmSm90, 90);
-      expect_emulated(group, kGemmMma, 80);
-      expect_emulated(group, kGemmPlain, 75);
-      if (HasFailure()) return;
-    }
+  GroupCase large = bytes_case(random, {}, 65, 136, 144, After::both),
+            odd = bytes_case(random, {}, 7, 91, 77, After::bytes);
+  for (GroupCase* group : {&large, &odd}) {
+    expect_emulated(*group, kGemmSm90, 90);
+    expect_emulated(*group, kGemmMma, 80);
+    expect_emulated(*group, kGemmPlain, 75);
+  }
 }
 
 TEST(GemmBytes, OtherScalesNeedNoOtherKernel) {
