@@ -85,7 +85,7 @@ void Session::advance(std::int64_t steps) {
 tensor::CompileOptions Session::compile_options(const StateDict& inputs) {
   tensor::CompileOptions how = models::compile_options(options_, names_of(program_));
   if (!options_.calibrate.empty()) {
-    if (!scales_) scales_ = calibrated(program_, options_, how);
+    if (!scales_) progress_.clear(), scales_ = calibrated(program_, options_, how);
     how.scales = *scales_;
   }
   if (options_.tune.empty() || is_tuned_) return how;
