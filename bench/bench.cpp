@@ -84,20 +84,25 @@ double verified(const std::string& name, const Prepared& p) {
   return worst;
 }
 
+bool is_calibrated(tensor::DType dtype, const Options& options) {
+  return options.calibrate && dtype == tensor::i8;
+}
+
 Prepared prepare(const Case& c, tensor::DType dtype, bool eager, const Options& options) {
   Prepared result{.work = c.make(dtype), .executable = {}, .outputs = {}};
   const std::int64_t free = free_bytes(options);
   const bool is_one = options.devices.size() <= 1;
   if (!eager) {
+    tensor::CompileOptions how{.device = is_one ? options.device : tensor::Device(),
+                               .devices = is_one ? std::vector<tensor::Device>() : options.devices,
+                               .dtype = dtype,
+                               .threads = options.threads,
+                               .narrow_residuals = options.narrow_residuals,
+                               .names = result.work.weights};
+    if (is_calibrated(dtype, options))
+      how.scales = tensor::calibrate(result.work.function, result.work.inputs, how);
     const Clock::time_point begin = Clock::now();
-    result.executable =
-        tensor::compile(result.work.function, result.work.inputs,
-                        {.device = is_one ? options.device : tensor::Device(),
-                         .devices = is_one ? std::vector<tensor::Device>() : options.devices,
-                         .dtype = dtype,
-                         .threads = options.threads,
-                         .narrow_residuals = options.narrow_residuals,
-                         .names = result.work.weights});
+    result.executable = tensor::compile(result.work.function, result.work.inputs, how);
     result.compile_seconds = seconds_since(begin);
     for (const tensor::TensorType& type : result.executable->output_types())
       result.outputs.push_back(tensor::empty(type.shape, type.dtype));
@@ -145,6 +150,7 @@ constexpr const char* kHelp =
     "--eager      models on the reference operators, too\n"
     "--device=D   cpu, cuda or cuda:1 (cpu), or cuda:0,cuda:1, which divide the batch\n"
     "--narrow-residuals   models in bf16 and f16 store the residual stream so, too\n"
+    "--calibrate  models in i8 have one scale for each product's activations\n"
     "and the options of Google Benchmark, which --help lists.\n\n";
 
 void print_help() {
@@ -164,7 +170,8 @@ Options parse(int& argc, char** argv) {
       {"--report", [&](auto&) { options.report = true; }},
       {"--eager", [&](auto&) { options.eager = true; }},
       {"--device=", [&](auto& text) { set_devices(options, text); }},
-      {"--narrow-residuals", [&](auto&) { options.narrow_residuals = true; }}};
+      {"--narrow-residuals", [&](auto&) { options.narrow_residuals = true; }},
+      {"--calibrate", [&](auto&) { options.calibrate = true; }}};
   const std::vector<std::string> others = take_options(argc, argv, known, kHelp);
   if (!others.empty()) tensor::fail(argv[0], "got ", others[0], ", need options\n", kHelp);
   const int threads = options.threads > 0 ? options.threads : tensor::threads();
@@ -177,7 +184,10 @@ void add(const Case& c, tensor::DType dtype, bool eager, const Options& options)
   tensor::TextWriter name;
   name << c.name << "/" << place_of(options) << "/" << dtype;
   if (c.batch > 0) name << "/b" << c.batch;
-  name << (eager ? "/eager" : options.narrow_residuals ? "/narrow-residuals" : "/compiled");
+  name << (eager                           ? "/eager"
+           : options.narrow_residuals      ? "/narrow-residuals"
+           : is_calibrated(dtype, options) ? "/calibrated"
+                                           : "/compiled");
   // Google Benchmark calls this several times, with more iterations each time, and then the next
   // one: a single workload is kept, since the largest models take gigabytes.
   static std::unique_ptr<Prepared> prepared;

@@ -3,6 +3,7 @@
 #include "tensor/compile.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <deque>
 #include <future>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "src/compile.h"
+#include "src/core/checksum.h"
 #include "src/core/parallel.h"
 #include "src/core/storage.h"
 #include "src/kernels/host/simd/table.h"
@@ -38,6 +40,9 @@ Precision precision_of(const CompileOptions& options, const detail::Target& targ
   if (options.dtype != i8 && !options.exclude.empty())
     fail("compile", "got exclude with dtype ", options.dtype, ", but it says what stays wide in ",
          "eight bits: need dtype i8, or leave exclude out");
+  if (options.dtype != i8 && !options.scales.empty())
+    fail("compile", "got scales with dtype ", options.dtype, ", but they are of activations in ",
+         "eight bits: need dtype i8, or leave scales out");
   if (options.tf32 && !on_gpu)
     fail("compile", "got tf32 on ", target.device, ", which has float32 only: leave tf32 out, or ",
          "compile for \"cuda\"");
@@ -59,6 +64,7 @@ Precision precision_of(const CompileOptions& options, const detail::Target& targ
           .folds_norms = target.folds_norms && options.fuse,
           .eight_bits = options.dtype == i8,
           .wide = options.exclude,
+          .scales = options.scales,
           .rounds_rows = on_gpu};
 }
 
@@ -66,6 +72,10 @@ std::string computes_of(const CompileOptions& options) {
   std::string text(options.tf32 ? "tf32" : name(options.dtype));
   for (const std::string& pattern : options.exclude)
     text += (&pattern == options.exclude.data() ? " without " : ", ") + pattern;
+  std::uint64_t scales = kHashStart;
+  for (const auto& [name, scale] : options.scales)
+    scales = mixed(hash_of(name, scales), std::bit_cast<std::uint32_t>(scale));
+  if (!options.scales.empty()) text += " by the scales " + hexadecimal(scales, 16);
   return text + (options.narrow_residuals ? " with narrow residuals" : "");
 }
 

@@ -30,11 +30,7 @@ std::vector<std::string> by_error(const Executable& executable, const std::vecto
   for (std::size_t step = 0; step < errors.size(); ++step) {
     const ValueId product = quantized_product(program, step);
     if (product < 0) continue;
-    const std::string& name = program.laid.graph[product].where;
-    if (name.empty())
-      fail("to_exclude", "got a product by ", program.laid.graph.type(product),
-           " that has no name: need CompileOptions::names, such as nn::state_dict gives");
-    found.emplace_back(errors[step], name);
+    found.emplace_back(errors[step], name_of_product(program.laid.graph, product, "to_exclude"));
   }
   std::ranges::stable_sort(found, std::greater(), [](const auto& one) { return one.first; });
   std::vector<std::string> names;
@@ -55,7 +51,7 @@ std::vector<std::string> to_exclude(const detail::TracedFunction& function,
     options.devices = {};
   }
   CompileOptions wide = options;
-  wide.dtype = f32, wide.exclude = {};
+  wide.dtype = f32, wide.exclude = {}, wide.scales = {};
   const std::vector<Tensor> want = compile(function, examples, wide)(examples);
   options.dtype = i8;
   const std::vector<std::string> before = options.exclude;

@@ -44,7 +44,8 @@ set(optimised
     Hints.TheLogOfOlderKernelsIsOne PlansOnHopper.AreThoseThatWereReviewed WholeModels.StandardModels
     LongRows.AgreeWithTheReference GemmPlain.EveryScheduleIsRight Golden.ComposedOperatorsCompiled
     GraphFuzz.EveryOperatorIsGenerated
-    VitDigits.ReachesTheTrainingsAccuracy EightBitModels.* */SceneScores.*/eight_bits KnownPlans.LittleIsLostOnHopper
+    VitDigits.ReachesTheTrainingsAccuracy EightBitModels.* */SceneScores.*/eight_bits */SceneScores.*/static_scales
+    KnownPlans.LittleIsLostOnHopper
     Search.TakesAThirdOfTheTrialsOfRandomSearch Fuse.EqualsExhaustiveSearchOnRandomGraphs Fuse.ManyBranchesArePlanned)
 
 list(JOIN costly ":" costly)

@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,6 +46,11 @@ struct CompileOptions {
   /// With dtype i8: products that stay wider, by their names as reports have them, where * stands
   /// for any text ("layers.0.*"). UserError for a name that there is not.
   std::vector<std::string> exclude = {};
+  /// With dtype i8: one scale for all activations of a product, by the name that reports have, as
+  /// calibrate() finds them. The kernel that makes activations rounds them by it, once, and what
+  /// exceeds 127 times the scale becomes that. Activations of other products have a scale for every
+  /// row, found as they are made. UserError for a name that there is not.
+  std::map<std::string, float> scales = {};
   int threads = 0;  ///< no more than tensor::threads() (threads.h); 0: these
   /// How long threads that have nothing to do look for work before they sleep (set_spin in
   /// threads.h); -1: as everywhere.
@@ -119,6 +125,15 @@ TENSOR_API Executable compile(const detail::TracedFunction& function,
 TENSOR_API std::vector<std::string> to_exclude(const detail::TracedFunction& function,
                                                const std::vector<Tensor>& examples,
                                                double most_error, CompileOptions options = {});
+
+/// Scales for CompileOptions::scales: of every product that eight bits take, the largest magnitude
+/// that its activations have for these examples, divided by 127. What is in options.scales stays
+/// where it is larger, so that calls with one example after the other find scales for all of them.
+/// Computed in eight bits on the host, whatever the device. UserError where a product has no name
+/// (CompileOptions::names) or activations that are not finite. docs/eight_bits.md tells more.
+TENSOR_API std::map<std::string, float> calibrate(const detail::TracedFunction& function,
+                                                  const std::vector<Tensor>& examples,
+                                                  CompileOptions options = {});
 
 /// When Compiled::prepare compiles.
 enum class When : std::uint8_t { now, in_background };

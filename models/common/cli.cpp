@@ -69,6 +69,10 @@ void declare(CLI::App& app, Options& o, Program& program) {
   app.add_flag("--hidden-states", o.hidden_states, "add every layer's output to --output");
   app.add_flag("--info", o.info, "print layers, parameters, multiply-adds and memory, and stop");
   declare_run(app, o);
+  app.add_option("--calibrate", o.calibrate,
+                 "with --dtype i8: an image, or a folder of them, on which activations get one "
+                 "scale for each product, in place of one for each row; faster, less exact")
+      ->type_name("PATH");
   app.add_option(
          "--plan", o.plan,
          "take the compiled model from this file, which is of the same weights and options, "
@@ -119,6 +123,8 @@ void check(const Options& o, const Program& program) {
   if (!o.out.empty() && o.images.empty()) fail("--out", "needs images");
   if (o.json && o.images.empty()) fail("--json", "needs images");
   check_run(o);
+  if (!o.calibrate.empty() && o.dtype != "i8")
+    fail("--calibrate", "needs --dtype i8, got ", o.dtype);
   check_sizes(o);
 }
 

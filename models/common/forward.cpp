@@ -73,6 +73,14 @@ tensor::TuneSummary tune_named(const Forward& function, const StateDict& inputs,
   return tensor::tune(unnamed(function, names, output_names), types, options, tuning);
 }
 
+std::map<std::string, float> calibrate_named(const Forward& function, const StateDict& inputs,
+                                             const tensor::CompileOptions& options) {
+  std::vector<std::string> names, output_names;
+  std::vector<Tensor> examples;
+  for (const auto& [name, value] : inputs) names.push_back(name), examples.push_back(value);
+  return tensor::calibrate(unnamed(function, names, output_names), examples, options);
+}
+
 namespace {
 
 void log_let_go(const std::map<std::string, tensor::TensorType>& types, std::size_t kept) {

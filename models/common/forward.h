@@ -40,6 +40,11 @@ tensor::TuneSummary tune_named(const Forward& function, const tensor::nn::StateD
                                const tensor::CompileOptions& options,
                                const tensor::TuneOptions& tuning);
 
+/// What tensor::calibrate finds for these inputs.
+std::map<std::string, float> calibrate_named(const Forward& function,
+                                             const tensor::nn::StateDict& inputs,
+                                             const tensor::CompileOptions& options);
+
 /// The executables for the last few lists of input names and types. Any number of threads may use
 /// it: those that need the same new executable wait for the first of them, others for nobody.
 class CompiledForward {

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iomanip>
 
+#include "models/common/calibration.h"
 #include "models/common/text.h"
 #include "models/common/tuning.h"
 #include "tensor/text.h"
@@ -80,9 +81,13 @@ void Session::advance(std::int64_t steps) {
   for (done_ += steps; told_ < done_ / passes_; ++told_) progress_.step();
 }
 
-// After tuning, the first time that --tune asks for it.
+// After calibration, and after tuning, the first time that --tune asks for it.
 tensor::CompileOptions Session::compile_options(const StateDict& inputs) {
   tensor::CompileOptions how = models::compile_options(options_, names_of(program_));
+  if (!options_.calibrate.empty()) {
+    if (!scales_) progress_.clear(), scales_ = calibrated(program_, options_, how);
+    how.scales = *scales_;
+  }
   if (options_.tune.empty() || is_tuned_) return how;
   is_tuned_ = true;
   progress_.clear();
@@ -155,8 +160,9 @@ const PlanKey& Session::key() {
           {"narrow residuals", options_.narrow_residuals ? "yes" : "no"},
           {"device", options_.devices().front().is_cuda() ? "cuda" : "cpu"},
           {"hidden states", options_.hidden_states ? "yes" : "no"},
+          {"exclude", joined(options_.exclude, ",")},
+          {"calibration", options_.calibrate.empty() ? "" : calibration_key(options_)},
           {"model", fingerprint(text, program_.parameters())}};
-  if (!options_.exclude.empty()) key_["exclude"] = joined(options_.exclude, ",");
   return key_;
 }
 

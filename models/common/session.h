@@ -56,6 +56,7 @@ class Session {
   const Options& options_;
   std::ostream& notes_;
   bool is_tuned_ = false;
+  std::optional<std::map<std::string, float>> scales_;  // once something is compiled
   Progress progress_;
   std::int64_t passes_ = 1, done_ = 0, told_ = 0;  // of this image: steps of all passes, of one
   PlanKey key_;                                    // once it is known

@@ -33,11 +33,12 @@ void check_weights(std::span<const TensorType> in, std::int64_t depth, std::stri
          " columns, need ", wanted);
 }
 
+bool can_be_rows(DType dtype) { return dtype == i8 || (is_floating(dtype) && dtype != f64); }
+
 // Of rows x [..., k]; those of i8 may have scales [..., 1].
 TensorType infer_quantized_matmul(std::span<const TensorType> in, const Attrs&) {
   const TensorType& x = in[0];
-  const bool is_taken = x.dtype == i8 || (is_floating(x.dtype) && x.dtype != f64);
-  if (!is_taken || x.shape.rank() < 2)
+  if (!can_be_rows(x.dtype) || x.shape.rank() < 2)
     fail("quantized_matmul", "got the rows ", x, ", need f32, bf16, f16 or i8 and at least 2 axes");
   check_weights(in, x.shape.back(), "quantized_matmul");
   Shape shape = x.shape;
@@ -53,8 +54,7 @@ TensorType infer_quantized_matmul(std::span<const TensorType> in, const Attrs&) 
 TensorType infer_quantized_conv2d(std::span<const TensorType> in, const Attrs& attrs) {
   constexpr std::string_view kWhere = "quantized_conv2d";
   const TensorType& x = in[0];
-  if (!is_floating(x.dtype) || x.dtype == f64)
-    fail(kWhere, "got the images ", x, ", need f32, bf16 or f16");
+  if (!can_be_rows(x.dtype)) fail(kWhere, "got the images ", x, ", need f32, bf16, f16 or i8");
   check_images(x.shape, kWhere);
   const Pair kernel = pair_of(attrs, "kernel", 1, kWhere);
   std::int64_t depth = kernel.h * kernel.w;
@@ -120,21 +120,23 @@ void eval_quantized_conv2d(std::span<const ConstView> in, const Attrs& attrs, co
   const Pair kernel = pair("kernel"), stride = pair("stride"), padding = pair("padding"),
              dilation = pair("dilation"), grid{out.shape[2], out.shape[3]};
   const Tensor result = empty({out.shape[0], grid.h, grid.w, out.shape[1]}, f32);
-  multiply(in[1], in[2], out.shape[0] * grid.h * grid.w, channels * kernel.h * kernel.w, nullptr,
-           mutable_view(result).as<float>(), [&](std::int64_t m, float* numbers) {
-             const float* image =
-                 x.data<float>() + m / (grid.h * grid.w) * height * width * channels;
-             const std::int64_t top = m / grid.w % grid.h * stride.h - padding.h,
-                                left = m % grid.w * stride.w - padding.w;
-             for (std::int64_t i = 0; i < kernel.h; ++i)
-               for (std::int64_t j = 0; j < kernel.w; ++j, numbers += channels) {
-                 const std::int64_t y = top + i * dilation.h, at = left + j * dilation.w;
-                 if (y < 0 || y >= height || at < 0 || at >= width)
-                   std::fill_n(numbers, channels, 0.0f);
-                 else
-                   std::copy_n(image + (y * width + at) * channels, channels, numbers);
-               }
-           });
+  const std::int64_t rows = out.shape[0] * grid.h * grid.w;
+  const Tensor by = in[0].dtype == i8 ? ones({rows}, f32) : Tensor();
+  multiply(
+      in[1], in[2], rows, channels * kernel.h * kernel.w, by.defined() ? by.data<float>() : nullptr,
+      mutable_view(result).as<float>(), [&](std::int64_t m, float* numbers) {
+        const float* image = x.data<float>() + m / (grid.h * grid.w) * height * width * channels;
+        const std::int64_t top = m / grid.w % grid.h * stride.h - padding.h,
+                           left = m % grid.w * stride.w - padding.w;
+        for (std::int64_t i = 0; i < kernel.h; ++i)
+          for (std::int64_t j = 0; j < kernel.w; ++j, numbers += channels) {
+            const std::int64_t y = top + i * dilation.h, at = left + j * dilation.w;
+            if (y < 0 || y >= height || at < 0 || at >= width)
+              std::fill_n(numbers, channels, 0.0f);
+            else
+              std::copy_n(image + (y * width + at) * channels, channels, numbers);
+          }
+      });
   convert_elements(const_view(transpose(result, {0, 3, 1, 2})), out);
 }
 

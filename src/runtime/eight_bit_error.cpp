@@ -75,7 +75,9 @@ double eight_bit_error(const Graph& graph, ValueId product, const ConstView& row
   const bool is_image = node.op == Op::quantized_conv2d;
   const Tensor x = is_image ? some_windows(rows, node) : some_of(rows),
                weights = graph[node.inputs[1]].constant, scales = graph[node.inputs[2]].constant;
-  const Tensor steps = maximum(max(abs(x), Axes(1)), kLeastMagnitude) / kMostByte;
+  const Tensor steps = rows.dtype == i8
+                           ? ones({x.shape(0)}, f32)
+                           : maximum(max(abs(x), Axes(1)), kLeastMagnitude) / kMostByte;
   const double result = sum_of_squares(apply_op(Op::quantized_matmul, {x, weights, scales}));
   const double added = (sum_of_squares(x) * sum_of_squares(scales) +
                         sum_of_squares(steps) * squares_of_weights(weights, scales, x.shape(1))) /
@@ -91,13 +93,25 @@ ValueId quantized_product(const detail::Program& program, std::size_t step) {
   return -1;
 }
 
-std::vector<double> added_errors(const detail::Program& program,
-                                 const std::vector<Tensor>& inputs) {
-  std::vector<double> errors(program.engine->steps().size());
+bool is_by_one_scale(const Graph& graph, ValueId product) {
+  const auto& inputs = graph[product].inputs;
+  return graph.type(inputs[0]).dtype == i8 && inputs.size() == 3;
+}
+
+const std::string& name_of_product(const Graph& graph, ValueId product, std::string_view who) {
+  const std::string& name = graph[product].where;
+  if (name.empty())
+    fail(who, "got a product by ", graph.type(product),
+         " that has no name: need CompileOptions::names, such as nn::state_dict gives");
+  return name;
+}
+
+void watch_products(const detail::Program& program, const std::vector<Tensor>& inputs,
+                    const ShowRows& show) {
   bool any = false;
-  for (std::size_t step = 0; step < errors.size(); ++step)
+  for (std::size_t step = 0; step < program.engine->steps().size(); ++step)
     any = any || quantized_product(program, step) >= 0;
-  if (!any) return errors;
+  if (!any) return;
   const Graph& graph = program.laid.graph;
   program.engine->watch(inputs, [&](std::size_t step, std::span<std::byte* const> operands) {
     const ValueId product = quantized_product(program, step);
@@ -108,10 +122,18 @@ std::vector<double> added_errors(const detail::Program& program,
     const auto place = std::find(group.reads.begin(), group.reads.end(), rows);
     if (place == group.reads.end()) return;
     const TensorType& type = graph.type(rows);
-    errors[step] =
-        eight_bit_error(graph, product,
-                        {operands[static_cast<std::size_t>(place - group.reads.begin())],
-                         type.dtype, type.shape, program.laid.layouts[at(rows)].strides});
+    show(step, product,
+         {operands[static_cast<std::size_t>(place - group.reads.begin())], type.dtype, type.shape,
+          program.laid.layouts[at(rows)].strides});
+  });
+}
+
+std::vector<double> added_errors(const detail::Program& program,
+                                 const std::vector<Tensor>& inputs) {
+  std::vector<double> errors(program.engine->steps().size());
+  const Graph& graph = program.laid.graph;
+  watch_products(program, inputs, [&](std::size_t step, ValueId product, const ConstView& rows) {
+    errors[step] = eight_bit_error(graph, product, rows);
   });
   return errors;
 }

@@ -43,6 +43,7 @@ struct Row {
   int count = 0;
   double us = 0, roofline = 0, estimate = 0, apart = 0, gflop = 0, megabytes = 0, added = 0;
   std::string operators, where, kernel;
+  std::string scales = {};  // "static" or "dynamic", of the rows of a product of bytes
 };
 
 std::vector<Row> rows_of(const Program& program, const std::vector<double>& times,
@@ -71,6 +72,8 @@ std::vector<Row> rows_of(const Program& program, const std::vector<double>& time
     row.estimate += group.microseconds;
     row.apart += apart_us(program, group, wires);
     row.added = std::max(row.added, added[i]);
+    if (const ValueId product = quantized_product(program, i); product >= 0)
+      row.scales = is_by_one_scale(program.laid.graph, product) ? "static" : "dynamic";
     row.gflop += work.flops / 1e9;
     row.megabytes += work.bytes / 1e6;
     row.where = detail::merged_place(row.where, where);
@@ -99,7 +102,8 @@ void write_table(std::ostream& out, const Program& p, const std::vector<Tensor>&
     line(row);
     out << std::setw(12) << row.estimate << " / " << std::setw(8) << row.apart << "     "
         << row.operators << (row.where.empty() ? "" : " @ " + row.where) << " [" << row.kernel;
-    if (row.added > 0) out << "; eight bits add " << 100 * row.added << " %";
+    if (!row.scales.empty()) out << "; " << row.scales << " eight bits";
+    if (row.added > 0) out << " add " << 100 * row.added << " %";
     out << "]\n";
   }
   line(total);

@@ -14,7 +14,8 @@ struct AttentionShape {
   bool is_masked = false;
   double magnitude = 1;  // of queries
   DType dtype = bf16;
-  bool is_wide = false;  // the result is float32
+  bool is_wide = false;   // the result is float32
+  bool is_bytes = false;  // or bytes by one scale, which the largest exceed
 };
 
 // Heads as the projections of a transformer store them: [batch, tokens, heads, depth].
@@ -25,6 +26,7 @@ inline GroupCase attention_case(const AttentionShape& p, std::mt19937* layouts =
     Tensor scores = matmul(q, k).astype(f32) * (1 / std::sqrt(double(p.depth)));
     if (p.is_masked) scores = where(in[3], scores, full({}, -3e38, f32));
     const Tensor sums = matmul(softmax(scores, -1).astype(p.dtype), v).astype(f32);
+    if (p.is_bytes) return {round(maximum(sums * full({1}, 60, f32), -127)).astype(i8)};
     return {p.is_wide ? sums : sums.astype(p.dtype)};
   };
   Generator random(11);

@@ -11,8 +11,9 @@
 
 namespace tensor::cuda {
 
-/// What follows the product.
-enum class After { nothing, bias_and_gelu, residual };
+/// What follows the product; `bytes` are what bias and GELU make, by one scale that some exceed,
+/// and `both` those beside it.
+enum class After { nothing, bias_and_gelu, residual, bytes, both };
 
 inline Tensor random_bytes(Generator& random, const Shape& shape) {
   return clip(round(random.normal(shape) * 50), -127, 127).astype(i8);
@@ -45,7 +46,10 @@ inline BytesProduct bytes_product(Generator& random, const Shape& batch, std::in
     const Tensor product = apply_op(Op::quantized_matmul, operands);
     if (after == After::nothing) return {product};
     if (after == After::bias_and_gelu) return {gelu(product + bias).astype(f16)};
-    return {product + bias + in.back()};
+    if (after == After::residual) return {product + bias + in.back()};
+    const Tensor wide = gelu(product + bias),
+                 bytes = round(maximum(wide * full({1}, 8, f32), -127)).astype(i8);
+    return after == After::both ? std::vector{wide, bytes} : std::vector{bytes};
   };
   std::vector<Tensor> inputs = {random_bytes(random, shape(depth))};
   if (has_scales) inputs.push_back(abs(random.normal(shape(1))));

@@ -95,6 +95,32 @@ TEST(GemmBytes, RowsLieInAnyWay) {
     }
 }
 
+// What the next product reads is rounded by one scale where it is made.
+TEST(GemmBytes, RoundWhatTheyMake) {
+  Generator random(15);
+  GroupCase large = bytes_case(random, {}, 65, 136, 144, After::both),
+            odd = bytes_case(random, {}, 7, 91, 77, After::bytes);
+  for (GroupCase* group : {&large, &odd}) {
+    expect_emulated(*group, kGemmSm90, 90);
+    expect_emulated(*group, kGemmMma, 80);
+    expect_emulated(*group, kGemmPlain, 75);
+  }
+}
+
+TEST(GemmBytes, OtherScalesNeedNoOtherKernel) {
+  const auto text = [](float inverse) {
+    Generator random(16);
+    const BytesProduct p = bytes_product(random, {}, 65, 64, 64, After::nothing);
+    const TensorFunction f = [=](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+      return {round(maximum(p.function(in)[0] * full({1}, inverse, f32), -127)).astype(i8)};
+    };
+    const GroupCase group(f, p.inputs);
+    const Machine machine = machine_of(typical_device(80));
+    return by_tiles(kByteTiles[3])(group.laid(), group.group(), machine).calls.back().source.text;
+  };
+  EXPECT_EQ(text(8), text(0.3F));
+}
+
 // Sums beyond 2^24, which float32 cannot hold, so that float(sum) is rounded once.
 GroupCase large_sums(std::int64_t depth) {
   Generator random(8);
@@ -203,7 +229,8 @@ TEST(GemmBytes, CompilesWithoutSpills) {
   };
   GroupCase gelu = bytes_case(random, {}, 197, 768, 768, After::bias_and_gelu),
             sum = bytes_case(random, {}, 197, 768, 768, After::residual),
-            odd = bytes_case(random, {}, 197, 91, 77, After::nothing);
+            odd = bytes_case(random, {}, 197, 91, 77, After::nothing),
+            rounded = bytes_case(random, {}, 197, 768, 768, After::bytes);
   for (const int capability : {75, 80, 86, 89, 100, 120}) {
     const bool is_plain = capability == 75;
     compile(gelu, by_tiles(is_plain ? TileSchedule{128, 64, 4, 1, 1, 2} : kByteTiles[0], is_plain),
@@ -212,7 +239,8 @@ TEST(GemmBytes, CompilesWithoutSpills) {
             capability);
   }
   for (const TileSchedule& s : kByteTiles) compile(sum, by_tiles(s), 80);
-  for (GroupCase* group : {&gelu, &sum})
+  compile(rounded, by_tiles(kByteTiles[0]), 80);
+  for (GroupCase* group : {&gelu, &sum, &rounded})
     for (const GemmSchedule& s : byte_schedules())
       if (fault(s, *group).empty()) compile(*group, by(s), 90);
   for (const std::int64_t tokens : {197, 577, 12608})

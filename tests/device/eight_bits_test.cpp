@@ -28,6 +28,11 @@ class EightBitsOnGpu : public OnGpu {
     const Tensor result = sum + matmul(gelu(matmul(z, up_) + shift_up_), down_);
     return {matmul(layer_norm(result, gain_, shift_), head_)};
   }
+  std::vector<std::pair<std::string, Tensor>> names() const {
+    return {{"first.weight", first_}, {"query.weight", query_}, {"key.weight", key_},
+            {"value.weight", value_}, {"out.weight", out_},     {"up.weight", up_},
+            {"down.weight", down_},   {"head.weight", head_}};
+  }
   Tensor matrix(std::int64_t rows, std::int64_t columns) {
     return random_.normal({rows, columns}) / std::sqrt(static_cast<double>(rows));
   }
@@ -78,11 +83,36 @@ TEST_F(EightBitsOnGpu, RowsOfNormsAreRoundedWhereTheyAreMade) {
   EXPECT_EQ(others, 0) << "no kernel does nothing else\n" << graph;
 }
 
+// With scales attention and GELU round what they make, and all products but two are in eight bits.
+TEST_F(EightBitsOnGpu, ScalesNeedNoWholeRows) {
+  const Tensors in = {random_.normal({2, 50, 24})};
+  CompileOptions options{.device = gpu_, .dtype = i8, .names = names()};
+  options.scales = calibrate(function_, in, options);
+  EXPECT_EQ(options.scales.size(), 6u);
+  const Executable fast = compile(function_, in, options);
+  EXPECT_LE(off(fast(in)[0], function_(in)[0]), 0.03);
+  golden::expect_verified(fast, in);
+  const detail::Program& program = fast.program();
+  const Graph& graph = program.laid.graph;
+  int products = 0;
+  for (const Group& group : program.plan.groups) {
+    const auto has = [&](Op op) {
+      return std::any_of(group.nodes.begin(), group.nodes.end(),
+                         [&](ValueId id) { return graph.is_op(id, op); });
+    };
+    products += has(Op::quantized_matmul);
+    EXPECT_TRUE(!has(Op::round) || has(Op::layer_norm) || has(Op::softmax) ||
+                has(Op::quantized_matmul))
+        << "a kernel does nothing else\n"
+        << graph;
+    EXPECT_FALSE(has(Op::max)) << graph;
+  }
+  EXPECT_EQ(products, 4) << graph;  // queries, keys and values are one
+}
+
 TEST_F(EightBitsOnGpu, WhatIsExcludedStaysWide) {
   const Tensors in = {random_.normal({2, 50, 24})};
-  CompileOptions options{.device = gpu_, .dtype = i8, .exclude = {"*"}};
-  options.names = {{"first", first_}, {"query", query_}, {"key", key_},   {"value", value_},
-                   {"out", out_},     {"up", up_},       {"down", down_}, {"head", head_}};
+  const CompileOptions options{.device = gpu_, .dtype = i8, .exclude = {"*"}, .names = names()};
   const Tensor got = compile(function_, in, options)(in)[0];
   expect_same(got, compile(function_, in, {.device = gpu_, .dtype = f16})(in)[0]);
 }

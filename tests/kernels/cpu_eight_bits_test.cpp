@@ -167,13 +167,16 @@ std::int64_t among(std::initializer_list<std::int64_t> values) {
 void check_exact(std::int64_t rows, std::int64_t depth, std::int64_t columns) {
   const bool has_bias = pick(2), in_batch = pick(3) == 0;
   const tn::DType dtype = std::vector{tn::f32, tn::f32, tn::bf16, tn::f16, tn::i8}[pick(5)];
+  const bool is_symmetric = dtype == tn::i8 && pick(2);
   const Tensor weights = strips_of(random_bytes({depth, columns}));
   const Tensor scales = tn::abs(normal({columns})) * (pick(9) == 0 ? 1e30 : 0.01),
                bias = normal({columns});
   Tensor x = awkward_rows(rows, depth).astype(dtype);
   if (in_batch) x = tn::stack({x, awkward_rows(rows, depth).astype(dtype)}, 0);
+  if (is_symmetric) x = tn::maximum(x, -127).astype(tn::i8);
+  const tn::Attrs attrs = is_symmetric ? tn::Attrs{{tn::kSymmetric, true}} : tn::Attrs{};
   const auto f = [&](const Tensors& in) -> Tensors {
-    const Tensor y = product(in[0], weights, scales);
+    const Tensor y = tn::apply_op(tn::Op::quantized_matmul, {in[0], weights, scales}, attrs);
     return {has_bias ? y + bias : y};
   };
   const GroupRun run = run_group("eight_bits", f, {x}, pick(3) ? &random_engine() : nullptr);
@@ -217,13 +220,16 @@ struct Convolved {
 
 TEST(EightBits, ConvolutionsAreProductsOfWhatFiltersLieOn) {
   for (int round = 0; round < 60; ++round) {
-    const Convolved c;
+    Convolved c;
+    if (pick(3) == 0) c.image = random_bytes(c.image.shape());
     const Tensor got = c(c.image);
     const std::int64_t taps = c.kernel.h * c.kernel.w, places = got.shape(2) * got.shape(3);
-    const Tensor rows = tn::unfold(c.image, c.kernel, c.dilation, c.padding, c.stride)
-                            .reshape({c.images, c.channels, taps, places})
-                            .transpose({0, 3, 2, 1})
-                            .reshape({c.images * places, taps * c.channels});
+    const Tensor rows =
+        tn::unfold(c.image.astype(tn::f32), c.kernel, c.dilation, c.padding, c.stride)
+            .reshape({c.images, c.channels, taps, places})
+            .transpose({0, 3, 2, 1})
+            .reshape({c.images * places, taps * c.channels})
+            .astype(c.image.dtype());
     const Tensor need = product(rows, c.strips, c.scales)
                             .reshape({c.images, places, c.columns})
                             .transpose({0, 2, 1});
@@ -236,12 +242,13 @@ TEST(EightBits, KernelsOfConvolutionsGiveTheSameBits) {
     const Convolved c;
     const bool has_bias = pick(2);
     const Tensor bias = normal({c.columns, 1, 1});
-    const tn::DType dtype = std::vector{tn::f32, tn::f32, tn::bf16, tn::f16}[pick(4)];
+    const tn::DType dtype =
+        std::vector{tn::f32, tn::f32, tn::bf16, tn::f16, tn::i8, tn::i8}[pick(6)];
     const auto f = [&](const Tensors& in) -> Tensors {
       return {has_bias ? c(in[0]) + bias : c(in[0])};
     };
-    const GroupRun run =
-        run_group("eight_bits", f, {c.image.astype(dtype)}, pick(3) ? &random_engine() : nullptr);
+    const Tensor image = dtype == tn::i8 ? random_bytes(c.image.shape()) : c.image.astype(dtype);
+    const GroupRun run = run_group("eight_bits", f, {image}, pick(3) ? &random_engine() : nullptr);
     ASSERT_EQ(bits_of(run.got[0]), bits_of(run.expected[0]))
         << run.kernel << ": round " << round << ", image " << c.image.shape();
   }
@@ -268,6 +275,81 @@ TEST(EightBits, Epilogues) {
     expect_close(run, 0x1p-20, 1);
     if (HasFailure()) FAIL() << "round " << round;
   }
+}
+
+// What add_rounding makes of numbers (src/trace/passes/round_rows.h).
+Tensor rounded(const Tensor& x, float inverse) {
+  return tn::round(tn::maximum(x * inverse, -127)).astype(tn::i8);
+}
+
+// By one scale, beside the result, in any type, or in its place; some numbers exceed the scale.
+TEST(EightBits, KernelsRoundWhatTheyMake) {
+  for (int round = 0; round < 120 && !HasFailure(); ++round) {
+    const std::int64_t m = among({1, 7, 50, 197}), k = among({3, 64, 200}),
+                       n = among({2, 17, 64, 130});
+    const Tensor weights = strips_of(random_bytes({k, n})), scales = tn::abs(normal({n})) * 0.001;
+    const Tensor bias = normal({n});
+    const int kind = pick(4), leaves = pick(3);
+    const bool has_bias = pick(2);
+    const auto f = [&](const Tensors& in) -> Tensors {
+      Tensor y = product(in[0], weights, scales);
+      if (has_bias) y = y + bias;
+      if (kind == 1) y = tn::relu(y);
+      if (kind == 2) y = tn::relu(y + in[1]);
+      if (kind == 3) y = tn::maximum(y, 0.25) * in[1];
+      const Tensor bytes = rounded(y, 90);
+      if (leaves == 1) return {y, bytes};
+      if (leaves == 2) return {y.astype(tn::bf16), bytes};
+      return {bytes};
+    };
+    Tensors inputs{awkward_rows(m, k)};
+    if (kind > 1) inputs.push_back(normal({m, n}));
+    const GroupRun run = run_group("eight_bits", f, inputs, pick(3) ? &random_engine() : nullptr);
+    expect_close(run, 0);  // each operation is rounded as by itself
+    if (HasFailure()) FAIL() << "round " << round;
+  }
+}
+
+TEST(EightBits, KernelsRoundImages) {
+  for (int round = 0; round < 60 && !HasFailure(); ++round) {
+    const Convolved c;
+    const bool leaves = pick(2);
+    const auto f = [&](const Tensors& in) -> Tensors {
+      const Tensor y = tn::relu(c(in[0]) + in[1]), bytes = rounded(y, 40);
+      return leaves ? Tensors{y, bytes} : Tensors{bytes};
+    };
+    const Tensor image = random_bytes(c.image.shape());
+    const GroupRun run = run_group("eight_bits", f, {image, normal(c(image).shape())},
+                                   pick(3) ? &random_engine() : nullptr);
+    expect_close(run, 0);
+    if (HasFailure()) FAIL() << "round " << round;
+  }
+}
+
+// Infinities, NaNs, ties, and whatever exceeds the scale, by vectors of any length.
+TEST(EightBits, RoundingByOneScaleIsAsOperatorsRound) {
+  int count;
+  const auto* const* tables = tn::simd::tables(&count);
+  for (int t = 0; t < count; ++t)
+    for (int round = 0; round < 100; ++round) {
+      const std::int64_t columns = 1 + pick(200);
+      const Tensor x = awkward_rows(2, columns);
+      const float inverse = pick(2) ? 0.5F : 127 / 3.0F;
+      std::vector<std::int8_t> got(static_cast<std::size_t>(2 * columns));
+      const std::vector<float> sums = x.to_vector<float>();
+      tn::simd::Finish finish{.sums = sums.data(), .sums_row = columns};
+      finish.inverse = inverse, finish.to = got.data(), finish.to_row = columns;
+      finish.rows = 2, finish.columns = columns;
+      tables[t]->finish[static_cast<int>(tn::simd::Storage::i8)](finish);
+      ASSERT_EQ(got, rounded(x, inverse).to_vector<std::int8_t>()) << tables[t]->name;
+      std::int32_t sum = 0;
+      for (const int byte : got) sum += byte;
+      ASSERT_EQ(tables[t]->sum_bytes(got.data(), 2 * columns), sum);
+      const Tensor wild = x * 100;
+      tables[t]->store[static_cast<int>(tn::simd::Storage::i8)](
+          got.data(), 1, wild.to_vector<float>().data(), 2 * columns);
+      ASSERT_EQ(got, wild.astype(tn::i8).to_vector<std::int8_t>()) << tables[t]->name;
+    }
 }
 
 // Every kernel of every instruction set that this machine has, and a row's numbers in eight bits.

@@ -172,6 +172,28 @@ TEST_P(CompiledCli, ExcludedProductsStayFloat) {
   EXPECT_EQ(on_image({"--dtype", "i8", "--exclude", "*"}).out, on_image({"--dtype", "bf16"}).out);
 }
 
+TEST_P(CompiledCli, ScalesComeFromPictures) {
+  const std::string pictures = source(GetParam() == std::string("vit") ? "examples/images/digits"
+                                                                       : "examples/images/scenes");
+  const Words calibrated = {"--dtype", "i8", "--calibrate", pictures};
+  const std::string told = on_image(joined(calibrated, {"--report"})).out;
+  EXPECT_NE(told.find("static eight bits"), std::string::npos) << told;
+  EXPECT_EQ(told.find("dynamic eight bits"), std::string::npos) << told;
+  const auto best = [](const Outcome& got) { return findings(got).begin()->second[0]["label"]; };
+  EXPECT_EQ(best(on_image(joined(calibrated, {"--json"}))).text(),
+            best(on_image({"--json"})).text());
+  expect_refused(on_image({"--calibrate", pictures}), "--calibrate: needs --dtype i8, got f32");
+  // The plan keeps them, and is for those pictures.
+  const std::string plan = path("scales.plan");
+  const Outcome made = on_image(joined(calibrated, {"--plan", plan})),
+                again = on_image(joined(calibrated, {"--plan", plan}));
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_EQ(again.out, made.out);
+  EXPECT_NE(
+      on_image({"--dtype", "i8", "--plan", plan}).err.find("was compiled for the calibration"),
+      std::string::npos);
+}
+
 // ---- Options that are wrong, or do not go together
 
 TEST_P(CompiledCli, WrongValuesAreRefused) {

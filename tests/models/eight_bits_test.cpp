@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "models/setr/setr_checkpoint.h"
+#include "tensor/io.h"
 #include "tests/models/digits.h"
 #include "tests/models/golden.h"
 #include "tests/models/narrow.h"
@@ -33,6 +34,34 @@ TEST(EightBitModels, ReadTheDigits) {
     return tensor::mean((found == labels).astype(tensor::f64)).item();
   };
   EXPECT_GE(right({.dtype = tensor::i8}), right({}) - kMostLost);
+}
+
+// Calibrated on six pictures, none of them among those that are read.
+TEST(EightBitModels, ReadTheDigitsByOneScaleForEachProduct) {
+  models::vit::LoadedVit vit = digits::shipped_vit();
+  const tensor::TensorFunction f = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    return {vit.model(in[0]).logits};
+  };
+  const Tensor pixels = digits::test_pixels(vit);
+  tensor::CompileOptions options{.dtype = tensor::i8};
+  for (const auto& parameter : tensor::nn::parameters(vit.model))
+    options.names.emplace_back(parameter.name, *parameter.tensor);
+  for (const char* digit : {"0", "2", "3", "5", "7", "8"}) {
+    const Tensor image = tensor::load_image(
+        TENSOR_TEST_DATA "/../../examples/images/digits/digit-" + std::string(digit) + ".png");
+    options.scales = tensor::calibrate(
+        f, {models::preprocess(image, vit.preprocessing).expand_dims(0)}, options);
+  }
+  const tensor::Executable fast = tensor::compile(f, {pixels}, options);
+  const Tensor want = tensor::compile(f, {pixels}, {})({pixels})[0], got = fast({pixels})[0];
+  const Tensor differ = tensor::argmax(got, 1) != tensor::argmax(want, 1);
+  EXPECT_LE(tensor::mean(differ.astype(tensor::f64)).item(), kMostLost);
+  const double off = std::sqrt(tensor::sum(tensor::square(got - want)).item() /
+                               tensor::sum(tensor::square(want)).item());
+  EXPECT_LE(off, 0.02);
+  RecordProperty("error", std::to_string(off));
+  const std::vector<Tensor> some = {pixels(tensor::slice(0, 2)).copy()};
+  golden::expect_verified(tensor::compile(f, some, options), some);
 }
 
 // A few channels of the norm times 30 to 100, and the weights that meet them divided.

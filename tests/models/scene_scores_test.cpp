@@ -17,6 +17,8 @@
 #include "tensor/compile.h"
 #include "tensor/creation.h"
 #include "tensor/index.h"
+#include "tensor/io.h"
+#include "tensor/nn.h"
 #include "tests/models/golden.h"
 
 namespace {
@@ -80,34 +82,65 @@ double average_precision(std::vector<Found> found, std::vector<std::vector<Truth
   return sum / 101;
 }
 
-enum class Mode { eager, compiled, eight_bits };
-constexpr double kLostInEightBits = 0.003;  // in eight bits, of the recorded scores
+enum class Mode { eager, compiled, eight_bits, static_scales };
+constexpr double kLostInEightBits = 0.003;  // of the recorded scores
+constexpr double kLostByOneScale = 0.01;    // with scales from three other pictures
+
+/// A function as it is run, from one of a model with these parameters, and inputs that it may be
+/// calibrated on.
+using Names = std::vector<std::pair<std::string, Tensor>>;
+using Runner = std::function<tensor::TensorFunction(const tensor::TensorFunction&, const Names&,
+                                                    const std::vector<std::vector<Tensor>>&)>;
+
+template <class Model>
+Names parameters_of(Model& model) {
+  Names names;
+  for (const auto& parameter : tensor::nn::parameters(model))
+    names.emplace_back(parameter.name, *parameter.tensor);
+  return names;
+}
+
+/// Pictures that are none of the test scenes.
+std::vector<Tensor> example_pictures() {
+  std::vector<Tensor> pictures;
+  for (const char* name : {"1", "2", "3"})
+    pictures.push_back(tensor::load_image(TENSOR_TEST_DATA "/../../examples/images/scenes/scene-" +
+                                          std::string(name) + ".png"));
+  return pictures;
+}
 
 class SceneScores : public ::testing::TestWithParam<Mode> {
  protected:
   /// The function itself, or compiled.
-  static tensor::TensorFunction mode(const tensor::TensorFunction& f) {
+  static tensor::TensorFunction mode(const tensor::TensorFunction& f, const Names& names,
+                                     const std::vector<std::vector<Tensor>>& examples) {
     if (GetParam() == Mode::eager) return f;
-    const tensor::CompileOptions options{.dtype = is_exact() ? tensor::f32 : tensor::i8};
+    tensor::CompileOptions options{.dtype = is_exact() ? tensor::f32 : tensor::i8, .names = names};
+    if (GetParam() == Mode::static_scales)
+      for (const std::vector<Tensor>& inputs : examples)
+        options.scales = tensor::calibrate(f, inputs, options);
     return
         [fast = tensor::Compiled(f, options)](const std::vector<Tensor>& in) { return fast(in); };
   }
-  static bool is_exact() { return GetParam() != Mode::eight_bits; }
+  static bool is_exact() { return GetParam() < Mode::eight_bits; }
   static void expect_score(double score, double recorded) {
     RecordProperty("score", std::to_string(score));
     if (is_exact()) {
       EXPECT_NEAR(score, recorded, kSameScore);
     } else {
-      EXPECT_GE(score, recorded - kLostInEightBits);
+      const bool is_static = GetParam() == Mode::static_scales;
+      EXPECT_GE(score, recorded - (is_static ? kLostByOneScale : kLostInEightBits));
     }
   }
 };
 INSTANTIATE_TEST_SUITE_P(Modes, SceneScores,
-                         ::testing::Values(Mode::eager, Mode::compiled, Mode::eight_bits),
+                         ::testing::Values(Mode::eager, Mode::compiled, Mode::eight_bits,
+                                           Mode::static_scales),
                          [](const auto& it) {
-                           return std::string(it.param == Mode::eager      ? "eager"
-                                              : it.param == Mode::compiled ? "compiled"
-                                                                           : "eight_bits");
+                           return std::string(it.param == Mode::eager        ? "eager"
+                                              : it.param == Mode::compiled   ? "compiled"
+                                              : it.param == Mode::eight_bits ? "eight_bits"
+                                                                             : "static_scales");
                          });
 
 // DETR on all scenes, its pictures padded to multiples of so many pixels.
@@ -115,18 +148,28 @@ struct DetrScenes {
   Tensor logits, pred_boxes;
   double ap50 = 0;
 };
-DetrScenes detr_scenes(const std::function<tensor::TensorFunction(tensor::TensorFunction)>& mode,
-                       std::int64_t pad_multiple) {
+DetrScenes detr_scenes(const Runner& mode, std::int64_t pad_multiple) {
   const auto data = tensor::load_npz(scenes("detr", "/test.npz"));
   const models::Checkpoint checkpoint = models::open_checkpoint(scenes("detr"));
-  const models::detr::Detr detr = models::detr::load_detr(checkpoint);
+  models::detr::Detr detr = models::detr::load_detr(checkpoint);
   models::Preprocessing rule =
       models::read_preprocessing(checkpoint.preprocessor.value(), models::detr::processors());
   rule.pad_multiple = pad_multiple;
-  const tensor::TensorFunction net = mode([&](const std::vector<Tensor>& in) {
-    const models::detr::DetrOutput out = detr(in[0], in.size() > 1 ? in[1] : Tensor());
-    return std::vector<Tensor>{out.logits, out.pred_boxes};
-  });
+  const auto inputs_of = [&](const Tensor& image) {
+    const models::detr::Batch batch = models::detr::make_batch({image}, rule);
+    EXPECT_EQ(batch.pixel_mask.defined(), pad_multiple > 0);
+    std::vector<Tensor> inputs = {batch.pixel_values};
+    if (batch.pixel_mask.defined()) inputs.push_back(batch.pixel_mask);
+    return inputs;
+  };
+  std::vector<std::vector<Tensor>> examples;
+  for (const Tensor& picture : example_pictures()) examples.push_back(inputs_of(picture));
+  const tensor::TensorFunction net = mode(
+      [&](const std::vector<Tensor>& in) {
+        const models::detr::DetrOutput out = detr(in[0], in.size() > 1 ? in[1] : Tensor());
+        return std::vector<Tensor>{out.logits, out.pred_boxes};
+      },
+      parameters_of(detr), examples);
   const Tensor images = data.at("images"), labels = data.at("labels"), boxes = data.at("boxes");
   const std::int64_t count = images.shape(0), classes = detr.class_head.weight.shape(0) - 1;
   EXPECT_EQ(count, 48);
@@ -140,11 +183,7 @@ DetrScenes detr_scenes(const std::function<tensor::TensorFunction(tensor::Tensor
       if (const auto label = labels.item<std::int64_t>(i, k); label >= 0)
         truth[static_cast<std::size_t>(label)][scene].push_back(
             {{boxes.item(i, k, 0), boxes.item(i, k, 1), boxes.item(i, k, 2), boxes.item(i, k, 3)}});
-    const models::detr::Batch batch = models::detr::make_batch({images(i)}, rule);
-    EXPECT_EQ(batch.pixel_mask.defined(), pad_multiple > 0);
-    std::vector<Tensor> inputs = {batch.pixel_values};
-    if (batch.pixel_mask.defined()) inputs.push_back(batch.pixel_mask);
-    const std::vector<Tensor> out = net(inputs);
+    const std::vector<Tensor> out = net(inputs_of(images(i)));
     logits.push_back(out[0](0)), pred_boxes.push_back(out[1](0));
     const models::Size size{images.shape(1), images.shape(2)};
     for (const auto& object :
@@ -170,7 +209,7 @@ TEST_P(SceneScores, DetrFindsWhatPyTorchFound) {
 // The mask keeps the attention off the padding, but convolutions near the border see a bias where
 // without it they see zeros.
 TEST(Buckets, CostLittleAccuracy) {
-  const auto compiled = [](const tensor::TensorFunction& f) -> tensor::TensorFunction {
+  const Runner compiled = [](const auto& f, const auto&, const auto&) -> tensor::TensorFunction {
     return [fast = tensor::Compiled(f)](const std::vector<Tensor>& in) { return fast(in); };
   };
   const DetrScenes got = detr_scenes(compiled, 64);
@@ -181,11 +220,17 @@ TEST(Buckets, CostLittleAccuracy) {
 TEST_P(SceneScores, SetrColoursWhatPyTorchColoured) {
   const auto data = tensor::load_npz(scenes("setr", "/test.npz"));
   const models::Checkpoint checkpoint = models::setr::open_setr(scenes("setr"));
-  const models::setr::Setr setr = models::setr::load_setr(checkpoint);
+  models::setr::Setr setr = models::setr::load_setr(checkpoint);
   const models::setr::SetrPreprocessing rule =
       models::setr::read_preprocessing(checkpoint.preprocessor.value(), setr.config.image_size);
+  const auto pixels = [&](const Tensor& image) {
+    return models::setr::preprocess(image, rule, setr.config.flavour);
+  };
+  std::vector<std::vector<Tensor>> examples;
+  for (const Tensor& picture : example_pictures()) examples.push_back({pixels(picture)});
   const tensor::TensorFunction net =
-      mode([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{setr(in[0])}; });
+      mode([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{setr(in[0])}; },
+           parameters_of(setr), examples);
   const Tensor images = data.at("images"), truth = data.at("classes").astype(tensor::i64);
   const Tensor few = data.at("logits_every_4th");
   ASSERT_EQ(images.shape(0), 48);
@@ -193,7 +238,7 @@ TEST_P(SceneScores, SetrColoursWhatPyTorchColoured) {
   std::vector<double> both(classes), either(classes);  // pixels
   std::int64_t differ = 0;
   for (std::int64_t i = 0; i < images.shape(0); ++i) {
-    const Tensor logits = net({models::setr::preprocess(images(i), rule, setr.config.flavour)})[0];
+    const Tensor logits = net({pixels(images(i))})[0];
     if (i < few.shape(0) && is_exact())
       golden::expect_close(logits["0, :, ::4, ::4"], few(i), "scene " + std::to_string(i),
                            kOfPyTorch);

@@ -50,9 +50,9 @@ TEST(EightBitError, IsTheOneThatProductsHave) {
   const tn::Executable fast = tn::compile(whole, Tensors{x}, {.dtype = tn::i8});
   std::ostringstream report;
   fast.report(report, {x}, 1);
-  EXPECT_NE(
-      report.str().find("; eight bits add " + std::to_string(told * 100).substr(0, 3) + " %]"),
-      std::string::npos)
+  EXPECT_NE(report.str().find("; dynamic eight bits add " +
+                              std::to_string(told * 100).substr(0, 3) + " %]"),
+            std::string::npos)
       << report.str() << told;
 }
 

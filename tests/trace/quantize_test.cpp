@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "src/kernels/cpu/kernel.h"
 #include "src/trace/passes/cast.h"
@@ -207,6 +208,74 @@ TEST(Quantize, RowsThatAreRoundedAreMultipliedAsTheyAre) {
   }
 }
 
+// What products of one value read, which was rounded once.
+TEST(Quantize, ByOneScaleWhereThereIsOne) {
+  const Weights f;
+  const Graph graph = traced(f);
+  const std::map<std::string, float> scales = {
+      {"layer.query", 0.08F}, {"layer.key", 0.08F}, {"layer.down", 0.05F}, {"head", 1}};
+  const Graph after =
+      tn::eliminate_common_and_dead(tn::quantize_products(graph, {}, false, &tn::quantize, scales));
+  EXPECT_EQ(in_eight_bits(after).size(), 4u);
+  EXPECT_EQ(tn::count(after, tn::Op::round), 2) << after;
+  for (tn::ValueId id = 0; id < after.size(); ++id)
+    if (after.is_op(id, tn::Op::quantized_matmul)) {
+      EXPECT_EQ(after.type(after[id].inputs[0]).dtype == tn::i8, after[id].where != "layer.up");
+      EXPECT_EQ(after[id].attrs.flag(tn::kSymmetric, false), after[id].where != "layer.up");
+    }
+  const Tensor x = tn::Generator(9).normal({6, 20});
+  EXPECT_LE(relative_error(tn::interpret(after, {x})[0], f(x)), 0.04);
+
+  // Where kernels that make rows round them, those of norms are, and those that have a scale.
+  const auto on_gpu = [&](const std::map<std::string, float>& by) {
+    return in_eight_bits(tn::quantize_products(graph, {}, true, &tn::quantize, by));
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(on_gpu({}), (Names{"layer.key", "layer.query"}));
+  EXPECT_EQ(on_gpu(scales), (Names{"layer.down", "layer.key", "layer.query"}));
+  EXPECT_EQ(tn::quantize_products(graph, {"layer.*"}, false, &tn::quantize, scales).size(),
+            graph.size());  // exclude says more than a scale
+}
+
+TEST(Quantize, ScalesThatAreRefused) {
+  const Graph graph = traced(Weights());
+  const auto error = [&](const std::string& name, float scale) {
+    return tn::check::error_of([&] {
+      tn::quantize_products(graph, {}, false, &tn::quantize, {{name, scale}});
+    });
+  };
+  EXPECT_EQ(error("keys", 1),
+            "compile: got a scale for \"keys\", which no product by constants matches: need names "
+            "as report() has them, such as \"embed\"");
+  for (const float scale : {0.0F, -1.0F, INFINITY, NAN})
+    EXPECT_NE(error("head", scale).find("for \"head\", need a number from "), std::string::npos)
+        << error("head", scale);
+}
+
+TEST(Quantize, ImagesByOneScale) {
+  tn::Generator random(11);
+  const Tensor stem = random.normal({16, 3, 3, 3}) / 5, wide = random.normal({32, 16, 3, 3}) / 12,
+               point = random.normal({32, 16, 1, 1}) / 4, head = random.normal({16, 32, 1, 1});
+  const auto f = [&](const Tensors& in) -> Tensors {
+    const Tensor x = tn::relu(tn::conv2d(in[0], stem, {}, {.padding = 1}));
+    const Tensor both = tn::conv2d(x, wide, {}, {.padding = 1}) + tn::conv2d(x, point);
+    return {tn::conv2d(tn::relu(both), head)};
+  };
+  const Tensor x = random.normal({2, 3, 9, 11});
+  const std::vector<std::pair<std::string, Tensor>> names = {{"wide.weight", wide},
+                                                             {"point.weight", point}};
+  const Graph graph = tn::fold_constants(tn::trace(f, {x.type()}, names));
+  const Graph after = tn::eliminate_common_and_dead(
+      tn::quantize_products(graph, {}, false, &tn::quantize, {{"wide", 0.03F}, {"point", 0.03F}}));
+  tn::verify(after, "test");
+  EXPECT_EQ(tn::count(after, tn::Op::round), 1) << after;
+  for (tn::ValueId id = 0; id < after.size(); ++id)
+    if (after.is_op(id, tn::Op::quantized_conv2d)) {
+      EXPECT_EQ(after.type(after[id].inputs[0]).dtype, tn::i8);
+    }
+  EXPECT_LE(relative_error(tn::interpret(after, {x})[0], f({x})[0]), 0.02);
+}
+
 TEST(Quantize, Patterns) {
   EXPECT_TRUE(tn::matches("layers.3.query", "layers.3.query"));
   EXPECT_FALSE(tn::matches("layers.3.query", "layers.3"));
@@ -228,6 +297,9 @@ TEST(Quantize, OptionsThatDoNotGoTogether) {
   EXPECT_EQ(error({.exclude = {"head"}}),
             "compile: got exclude with dtype f32, but it says what stays wide in eight bits: need "
             "dtype i8, or leave exclude out");
+  EXPECT_EQ(error({.dtype = tn::bf16, .scales = {{"head", 1}}}),
+            "compile: got scales with dtype bf16, but they are of activations in eight bits: need "
+            "dtype i8, or leave scales out");
   EXPECT_EQ(error({.dtype = tn::i8, .narrow_residuals = true}),
             "compile: got narrow_residuals with dtype i8, but they are stored as dtype says: need "
             "bf16, or leave narrow_residuals out");

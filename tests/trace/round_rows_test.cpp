@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -88,6 +89,32 @@ TEST(RoundRows, AreThoseOfNorms) {
   EXPECT_EQ(tn::count(graph, tn::Op::quantized_matmul), 2) << graph;
   EXPECT_EQ(tn::count(graph, tn::Op::matmul), 3) << graph;
   EXPECT_EQ(tn::count(graph, tn::Op::round), 2) << graph;
+}
+
+TEST(RoundRows, ByOneScale) {
+  const float scale = 0.03F;
+  Graph graph;
+  const tn::ValueId x = graph.add_input({{400}, tn::f32});
+  const tn::ValueId bytes = tn::add_rounding(graph, x, scale, "place");
+  graph.set_outputs({bytes});
+  tn::verify(graph, "test");
+  const auto found = tn::rounding_of(graph, bytes);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->x, x);
+  EXPECT_EQ(found->inverse, 1 / scale);
+  EXPECT_FALSE(tn::rounding_of(graph, found->rounded));
+  std::vector<float> numbers = tn::Generator(8).normal({394}, 0, 3).to_vector<float>();
+  for (const float x : {INFINITY, -INFINITY, NAN, 1e30F, -1e30F, -0.0F}) numbers.push_back(x);
+  const auto got = tn::interpret(graph, {tn::array(numbers)})[0].to_vector<int>();
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    // In float64, where only the two roundings to float32 are made.
+    const float steps =
+        static_cast<float>(static_cast<double>(numbers[i]) * static_cast<double>(1 / scale));
+    const double need = std::isnan(steps)
+                            ? 0
+                            : std::clamp(std::nearbyint(static_cast<double>(steps)), -127.0, 127.0);
+    EXPECT_EQ(got[i], need) << numbers[i];
+  }
 }
 
 }  // namespace

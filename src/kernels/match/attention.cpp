@@ -20,6 +20,14 @@ class Matcher {
       if (graph_.type(factor).dtype != a.product_dtype) a.product_dtype.reset();
     a.result = group_.writes.front();
     used_ = {first_, softmax_, second_};
+    a.rounding = rounding_of(graph_, a.result);
+    if (a.rounding) {
+      const std::vector<ValueId> nodes = a.rounding->nodes();
+      if (!std::ranges::all_of(nodes, [&](ValueId id) { return is_member(id); }))
+        return std::nullopt;
+      used_.insert(used_.end(), nodes.begin(), nodes.end());
+      a.result = a.rounding->x;
+    }
     if (!follow_casts(second.inputs[0], softmax_) || !follow_casts(a.result, second_))
       return std::nullopt;
     double unscaled = 1;

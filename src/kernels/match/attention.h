@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/trace/group.h"
+#include "src/trace/passes/round_rows.h"
 
 namespace tensor {
 
@@ -23,7 +24,8 @@ struct Attention : AttentionWeights {
   ValueId v = -1;  // what the group reads: [..., n, e]
   // Of all four factors, as the products read them; nullopt if they differ.
   std::optional<DType> product_dtype;
-  ValueId result = -1;  // [..., m, e], the one value that is written
+  ValueId result = -1;               // [..., m, e], the one value that is written, or
+  std::optional<Rounding> rounding;  // what makes bytes of it, which are written in its place
 };
 
 /// nullopt when the group is anything else.

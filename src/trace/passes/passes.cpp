@@ -27,9 +27,9 @@ std::vector<Pass> passes_for(const Precision& precision,
   if (precision.tf32) passes.push_back({"round", round_products});
   if (precision.eight_bits) {
     passes.push_back({"drop_dead", drop_dead});
-    passes.push_back({"quantize", [wide = precision.wide, norms_only = precision.rounds_rows,
-                                   quantized](const Graph& g) {
-                        return quantize_products(g, wide, norms_only, quantized);
+    passes.push_back({"quantize", [precision, quantized](const Graph& g) {
+                        return quantize_products(g, precision.wide, precision.rounds_rows,
+                                                 quantized, precision.scales);
                       }});
   }
   if (dtype != f32) {

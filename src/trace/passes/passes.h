@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,7 @@ struct Precision {
   bool folds_norms = false;       // kernels fold layer_norm into products of narrow types
   bool eight_bits = false;        // products by constants, but for those named so:
   std::vector<std::string> wide = {};
+  std::map<std::string, float> scales = {};  // of the activations of some of them
   // Rows are rounded by round_rows, those of norms alone; else in products, and stored in dtype.
   bool rounds_rows = false;
 };

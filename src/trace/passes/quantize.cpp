@@ -5,16 +5,14 @@
 #include <map>
 #include <optional>
 
-#include "src/core/parallel.h"
-#include "src/core/rounding.h"
-#include "src/core/storage.h"
 #include "src/trace/derived.h"
 #include "src/trace/group.h"
+#include "src/trace/passes/byte_weights.h"
+#include "src/trace/passes/round_rows.h"
 #include "src/trace/rewrite.h"
 #include "tensor/creation.h"
 #include "tensor/io.h"
 #include "tensor/ops.h"
-#include "tensor/threads.h"
 
 namespace tensor {
 namespace {
@@ -22,95 +20,6 @@ namespace {
 constexpr std::int64_t kLeastExtent = 16;
 constexpr float kNormalized = 3;
 constexpr std::size_t kMostBehindNorm = 6;  // operators, so that they fit into its kernel
-
-// ---- Weights.
-
-const float* elements(const Tensor& x) {
-  return reinterpret_cast<const float*>(detail::stored(x).first());
-}
-
-// Calls use(column, numbers, bytes) with every column of the weights, whose rows are multiplied by
-// `factors` (none: as they are), and room for as many bytes.
-template <class Use>
-void for_columns(const Tensor& weights, const Tensor& factors, const Use& use) {
-  const std::int64_t depth = weights.shape(0), columns = weights.shape(1);
-  const std::int64_t row = weights.strides()[0], column = weights.strides()[1];
-  const float *from = elements(weights), *by = factors.defined() ? elements(factors) : nullptr;
-  cpu::parallel_for(threads(), ceil_div(columns, kByteColumns), [&](std::int64_t strip, int) {
-    std::vector<float> numbers(static_cast<std::size_t>(depth));
-    std::vector<std::int8_t> bytes(numbers.size());
-    const std::int64_t end = std::min(columns, (strip + 1) * kByteColumns);
-    for (std::int64_t n = strip * kByteColumns; n < end; ++n) {
-      for (std::int64_t k = 0; k < depth; ++k) {
-        const float x = from[k * row + n * column];
-        numbers[static_cast<std::size_t>(k)] = by ? x * by[k] : x;
-      }
-      use(n, numbers.data(), bytes.data());
-    }
-  });
-}
-
-Tensor bytes_of(const Tensor& weights, const Tensor& factors, const Quantize& quantized) {
-  const std::int64_t depth = weights.shape(0), columns = weights.shape(1);
-  const Shape shape{ceil_div(columns, kByteColumns), ceil_div(depth, kByteWord), kByteColumns,
-                    kByteWord};
-  const Tensor result = zeros(shape, i8);
-  const std::int64_t strip_bytes = shape[1] * kByteColumns * kByteWord;
-  auto* to = reinterpret_cast<std::int8_t*>(detail::stored(result).first());
-  for_columns(weights, factors, [&](std::int64_t n, const float* numbers, std::int8_t* bytes) {
-    quantized(numbers, depth, bytes);
-    std::int8_t* strip = to + n / kByteColumns * strip_bytes;
-    for (std::int64_t k = 0; k < depth; ++k) strip[byte_place(k, n)] = bytes[k];
-  });
-  forget_pages(weights);
-  return result;
-}
-
-Tensor scales_of(const Tensor& weights, const Tensor& factors, const Quantize& quantized) {
-  const Tensor result = empty({weights.shape(1)}, f32);
-  auto* to = reinterpret_cast<float*>(detail::stored(result).first());
-  for_columns(weights, factors, [&](std::int64_t n, const float* numbers, std::int8_t* bytes) {
-    to[n] = quantized(numbers, weights.shape(0), bytes);
-  });
-  forget_pages(weights);
-  return result;
-}
-
-// The largest magnitude of every row of the weights; not finite where one of them is not.
-std::vector<float> largest_of_rows(const Tensor& weights) {
-  std::int64_t rows = weights.shape(0), columns = weights.shape(1);
-  const std::int64_t row = weights.strides()[0], column = weights.strides()[1];
-  std::vector<float> most(static_cast<std::size_t>(rows));
-  const auto see = [&](std::int64_t k, std::int64_t n) {
-    float& known = most[static_cast<std::size_t>(k)];
-    const float x = std::abs(elements(weights)[k * row + n * column]);
-    known = x > known || x != x ? x : known;
-  };
-  if (row < column)  // as they lie in memory
-    for (std::int64_t n = 0; n < columns; ++n)
-      for (std::int64_t k = 0; k < rows; ++k) see(k, n);
-  else
-    for (std::int64_t k = 0; k < rows; ++k)
-      for (std::int64_t n = 0; n < columns; ++n) see(k, n);
-  forget_pages(weights);
-  return most;
-}
-
-// The sums of the bytes of each column; those beyond the depth are zeros.
-Tensor sums_of_columns(const Tensor& strips, std::int64_t columns) {
-  const Tensor sums = sum(strips.astype(f32), Axes({1, 3}));
-  return reshape(sums, {-1})(slice(0, columns));
-}
-
-// ---- Which products.
-
-// The filters of a convolution as a matrix of a row for everything that they lie on and a column
-// for each; other weights as they are.
-Tensor matrix_of(const Tensor& weights) {
-  if (weights.rank() != 4) return weights;
-  const std::int64_t columns = weights.shape(0);
-  return transpose(weights, {2, 3, 1, 0}).reshape({-1, columns});
-}
 
 bool is_by_constant(const Graph& graph, ValueId id) {
   return (graph.is_op(id, Op::matmul) || graph.is_op(id, Op::conv2d)) &&
@@ -185,18 +94,20 @@ std::optional<Rounded> rounded(const Graph& graph, ValueId id) {
 class Quantizer {
  public:
   Quantizer(const Graph& graph, const std::vector<std::string>& wide, bool norms_only,
-            const Quantize& quantized)
+            const Quantize& quantized, const std::map<std::string, float>& scales)
       : graph_(graph),
         norms_only_(norms_only),
         quantized_(quantized),
+        scales_(scales),
         readers_(consumers(graph)),
         chosen_(at(graph.size())) {
+    for (const auto& [name, scale] : scales_) check_scale(name, scale);
     choose(wide);
     for (ValueId id = 0; id < graph.size(); ++id)
       if (graph.is_op(id, Op::layer_norm)) balance(id);
   }
 
-  Graph run() const {
+  Graph run() {
     return rewrite(graph_,
                    [&](Rewriter& r, ValueId id, const Node& node) -> std::optional<ValueId> {
                      const auto factors = factors_.find(id);
@@ -218,11 +129,28 @@ class Quantizer {
         if (matches(graph_[id].where, wide[i])) is_known[i] = is_excluded = true;
       chosen_[at(id)] =
           !is_excluded && can_be_bytes(graph_[id]) &&
-          (is_of_bytes(graph_[id]) || (behind[at(graph_[id].inputs[0])] && !ends[at(id)] &&
-                                       (!norms_only_ || is_by_norm(graph_[id].inputs[0]))));
+          (is_of_bytes(graph_[id]) ||
+           (behind[at(graph_[id].inputs[0])] && !ends[at(id)] &&
+            (!norms_only_ || scale_of(graph_[id]) || is_by_norm(graph_[id].inputs[0]))));
     }
     for (std::size_t i = 0; i < wide.size(); ++i)
-      if (!is_known[i]) refuse(wide[i]);
+      if (!is_known[i]) refuse("exclude \"" + wide[i] + "\"", ", where * stands for any text");
+  }
+
+  std::optional<float> scale_of(const Node& product) const {
+    const auto found = scales_.find(product.where);
+    return found == scales_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  // That some product has the name, and the scale an inverse.
+  void check_scale(const std::string& name, float scale) const {
+    constexpr float kMost = 1 / kLeastMagnitude;
+    if (!(scale >= kLeastMagnitude / kMostByte && scale <= kMost))
+      fail("compile", "got the scale ", scale, " for \"", name, "\", need a number from ",
+           kLeastMagnitude / kMostByte, " to ", kMost, ", as calibrate() finds it");
+    for (ValueId id = 0; id < graph_.size(); ++id)
+      if (is_by_constant(graph_, id) && graph_[id].where == name) return;
+    refuse("a scale for \"" + name + "\"", "");
   }
 
   // Whether the kernel of a layer_norm can make these rows.
@@ -243,12 +171,12 @@ class Quantizer {
     return product.op == Op::matmul && rounded(graph_, product.inputs[0]);
   }
 
-  [[noreturn]] void refuse(const std::string& pattern) const {
+  [[noreturn]] void refuse(const std::string& what, std::string_view more) const {
     std::string some;
     for (ValueId id = 0; id < graph_.size() && some.empty(); ++id)
       if (is_by_constant(graph_, id)) some = graph_[id].where;
-    fail("compile", "got exclude \"", pattern, "\", which no product by constants matches: need ",
-         "names as report() has them, such as \"", some, "\", where * stands for any text");
+    fail("compile", "got ", what, ", which no product by constants matches: need ",
+         "names as report() has them, such as \"", some, "\"", more);
   }
 
   bool can_be_bytes(const Node& node) {
@@ -333,7 +261,7 @@ class Quantizer {
     return r.to().add(node.op, std::move(inputs), node.attrs, node.where);
   }
 
-  std::optional<ValueId> product(Rewriter& r, const Node& node, const Tensor& by) const {
+  std::optional<ValueId> product(Rewriter& r, const Node& node, const Tensor& by) {
     const Node& constant = graph_[node.inputs[1]];
     std::vector<Tensor> from = {constant.constant};
     if (by.defined()) from.push_back(by);
@@ -344,20 +272,40 @@ class Quantizer {
           });
       return r.to().add_constant(made, constant.where);
     };
-    const ValueId weights = part("bytes", bytes_of), scales = part("scales of bytes", scales_of);
-    if (node.op == Op::conv2d) return convolution(r, node, weights, scales);
-    if (const auto rows = rounded(graph_, node.inputs[0]))
-      return of_bytes(r, node, *rows, weights, scales);
-    return r.to().add(Op::quantized_matmul, {r(node.inputs[0]), weights, scales}, {}, node.where);
+    const ValueId weights = part("bytes", bytes_of);
+    ValueId scales = part("scales of bytes", scales_of), x = r(node.inputs[0]);
+    const auto rows = node.op == Op::matmul ? rounded(graph_, node.inputs[0]) : std::nullopt;
+    if (rows) return of_bytes(r, node, *rows, weights, scales);
+    Attrs attrs;
+    if (const auto scale = scale_of(node)) {
+      x = bytes_by(r.to(), x, *scale, node.where);
+      scales = r.to().add_constant(r.to()[scales].constant * *scale, node.where);
+      attrs.set(kSymmetric, true);
+    }
+    if (node.op == Op::conv2d) return convolution(r, node, {x, weights, scales}, std::move(attrs));
+    return r.to().add(Op::quantized_matmul, {x, weights, scales}, std::move(attrs), node.where);
   }
 
-  ValueId convolution(Rewriter& r, const Node& node, ValueId weights, ValueId scales) const {
+  // A value as bytes by one scale, made once. Views are of what the kernel behind them rounds.
+  ValueId bytes_by(Graph& to, ValueId x, float scale, const std::string& where) {
+    if (const auto known = bytes_.find({x, scale}); known != bytes_.end()) return known->second;
+    const Node node = to[x];
+    const bool is_view = node.kind == NodeKind::operation && info(node.op).pattern == Pattern::view;
+    const ValueId result =
+        is_view ? to.add(node.op, {bytes_by(to, node.inputs[0], scale, where)}, node.attrs, where)
+                : add_rounding(to, x, scale, where);
+    return bytes_[{x, scale}] = result;
+  }
+
+  // Of the operands of quantized_conv2d.
+  ValueId convolution(Rewriter& r, const Node& node, std::vector<ValueId> operands,
+                      Attrs attrs) const {
     const Shape& filters = graph_.type(node.inputs[1]).shape;
-    Attrs attrs = {{"kernel", Ints{filters[2], filters[3]}}};
+    attrs.set("kernel", Ints{filters[2], filters[3]});
     for (const char* name : {"stride", "padding", "dilation"})
       attrs.set(name, node.attrs.ints(name));
-    const ValueId sums = r.to().add(Op::quantized_conv2d, {r(node.inputs[0]), weights, scales},
-                                    std::move(attrs), node.where);
+    const ValueId sums =
+        r.to().add(Op::quantized_conv2d, std::move(operands), std::move(attrs), node.where);
     if (node.inputs.size() < 3) return sums;
     const ValueId bias = r.reshaped(r(node.inputs[2]), {filters[0], 1, 1}, node.where);
     return r.to().add(Op::add, {sums, bias}, {}, node.where);
@@ -396,10 +344,12 @@ class Quantizer {
   const Graph& graph_;
   const bool norms_only_;
   const Quantize& quantized_;
+  const std::map<std::string, float>& scales_;
   const std::vector<std::vector<ValueId>> readers_;
   std::vector<bool> chosen_;
   std::map<ValueId, std::vector<float>> largest_;  // of the rows of weights
   std::map<ValueId, Tensor> factors_;  // of balanced norms, and of the products that read them
+  std::map<std::pair<ValueId, float>, ValueId> bytes_;  // of values of the new graph, by one scale
 };
 
 }  // namespace
@@ -415,8 +365,8 @@ bool matches(std::string_view text, std::string_view pattern) {
 }
 
 Graph quantize_products(const Graph& graph, const std::vector<std::string>& wide, bool norms_only,
-                        const Quantize& quantized) {
-  return Quantizer(graph, wide, norms_only, quantized).run();
+                        const Quantize& quantized, const std::map<std::string, float>& scales) {
+  return Quantizer(graph, wide, norms_only, quantized, scales).run();
 }
 
 }  // namespace tensor

@@ -1,17 +1,14 @@
 // Products in eight bits.
 #pragma once
 
-#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "src/ops/eight_bits.h"
 #include "src/trace/graph.h"
+#include "src/trace/passes/byte_weights.h"
 
 namespace tensor {
-
-/// What quantize() does, faster where the caller knows how.
-using Quantize = std::function<float(const float* from, std::int64_t count, std::int8_t* to)>;
 
 /// f32 matmuls by constant weights become quantized_matmul (src/ops/eight_bits.h), with a scale for
 /// every column of the weights, and convolutions without groups quantized_conv2d, where a column is
@@ -40,10 +37,15 @@ using Quantize = std::function<float(const float* from, std::int64_t count, std:
 /// which costs what eight bits gain, or more, below some 1,500 columns. Convolutions stay as they
 /// are.
 ///
-/// UserError for a pattern that no product matches.
+/// Products that `scales` names get activations that are rounded by this one scale, by add_rounding
+/// (round_rows.h) where they are made; with `norms_only` products of any rows may have one.
+///
+/// UserError for a pattern or a name that no product matches, and for scales that are no numbers
+/// above zero.
 /// Test: tests/trace/quantize_test.cpp.
 Graph quantize_products(const Graph& graph, const std::vector<std::string>& wide,
-                        bool norms_only = false, const Quantize& quantized = &quantize);
+                        bool norms_only = false, const Quantize& quantized = &quantize,
+                        const std::map<std::string, float>& scales = {});
 
 /// Whether the text is the pattern with any texts in place of *.
 bool matches(std::string_view text, std::string_view pattern);

@@ -27,7 +27,41 @@ RoundedRows rounded(Graph& to, ValueId x, const std::string& where) {
   return {add(Op::astype, {rounded}, {{"dtype", i8}}), add(Op::divide, {largest, most})};
 }
 
+// The constant that is one number beside the operand of an operator.
+std::optional<float> number_beside(const Graph& graph, ValueId id, Op op) {
+  if (!graph.is_op(id, op) || graph.type(id).dtype != f32) return std::nullopt;
+  const Node& number = graph[graph[id].inputs[1]];
+  if (number.kind != NodeKind::constant || number.constant.size() != 1) return std::nullopt;
+  return number.constant.item<float>();
+}
+
 }  // namespace
+
+ValueId add_rounding(Graph& to, ValueId x, float scale, const std::string& where) {
+  const auto add = [&](Op op, std::vector<ValueId> inputs, Attrs attrs = {}) {
+    return to.add(op, std::move(inputs), std::move(attrs), where);
+  };
+  const auto number = [&](const Shape& shape, float value) {
+    return to.add_constant(full(shape, value, f32), where);
+  };
+  const ValueId scaled = add(Op::multiply, {x, number({1}, 1 / scale)}),
+                bounded = add(Op::maximum, {scaled, number({}, -kMostByte)});
+  return add(Op::astype, {add(Op::round, {bounded})}, {{"dtype", i8}});
+}
+
+std::optional<Rounding> rounding_of(const Graph& graph, ValueId bytes) {
+  if (!graph.is_op(bytes, Op::astype) || graph.type(bytes).dtype != i8) return std::nullopt;
+  Rounding found{.rounded = graph[bytes].inputs[0], .bytes = bytes};
+  if (!graph.is_op(found.rounded, Op::round)) return std::nullopt;
+  found.bounded = graph[found.rounded].inputs[0];
+  if (number_beside(graph, found.bounded, Op::maximum) != -kMostByte) return std::nullopt;
+  found.scaled = graph[found.bounded].inputs[0];
+  const auto inverse = number_beside(graph, found.scaled, Op::multiply);
+  if (!inverse) return std::nullopt;
+  found.x = graph[found.scaled].inputs[0], found.inverse = *inverse;
+  return graph.type(found.x) == TensorType{graph.type(bytes).shape, f32} ? std::optional(found)
+                                                                         : std::nullopt;
+}
 
 Graph round_rows(const Graph& graph) {
   std::map<ValueId, RoundedRows> known;  // products of the same rows share them

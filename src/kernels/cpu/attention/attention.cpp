@@ -89,7 +89,8 @@ class AttentionKernel : public Kernel {
     q_ = of(a.q, place(a.q));
     k_ = of(a.k, place(a.k));
     v_ = of(a.v, place(a.v));
-    result_ = of(a.result, group.reads.size());
+    result_ = of(a.rounding ? a.rounding->bytes : a.result, group.reads.size());
+    if (a.rounding) inverse_ = a.rounding->inverse;
     choose_blocks(machine, group.schedule);
     if (!a.middle.nodes.empty()) {
       for (const ValueId id : a.middle.reads)
@@ -255,10 +256,21 @@ class AttentionKernel : public Kernel {
       float* row = sums + r * feature_pitch_;
       const float scale = 1 / total[r];
       for (std::int64_t f = 0; f < features_; ++f) row[f] *= scale;
-      table.store[static_cast<int>(result_.dtype)](
-          const_cast<std::byte*>(result_.at(operands, batch, (query + r) * result_.row)),
-          result_.column, row, features_);
+      auto* to = const_cast<std::byte*>(result_.at(operands, batch, (query + r) * result_.row));
+      if (result_.dtype == i8)
+        store_rounded(to, row);
+      else
+        table.store[static_cast<int>(result_.dtype)](to, result_.column, row, features_);
     }
+  }
+
+  // Bytes that do not lie side by side take the place of the numbers first.
+  void store_rounded(std::byte* to, float* row) const {
+    std::byte* const at = result_.column == 1 ? to : reinterpret_cast<std::byte*>(row);
+    simd::table().finish[static_cast<int>(i8)](
+        {.sums = row, .inverse = inverse_, .to = at, .rows = 1, .columns = features_});
+    if (at == to) return;
+    for (std::int64_t f = 0; f < features_; ++f) to[f * result_.column] = at[f];
   }
 
   void multiply_values(const float* tile, std::int64_t rows, std::int64_t key, std::int64_t count,
@@ -281,7 +293,7 @@ class AttentionKernel : public Kernel {
   }
 
   Matrices q_, k_, v_, result_;
-  float scale_;
+  float scale_, inverse_ = 1;  // of scores; of the scale by which results are rounded
   int threads_;
   simd::Table::Product multiply_ = nullptr;
   bool is_paired_ = false, has_tiles_ = false;  // products in bf16, two numbers in a word

@@ -4,7 +4,6 @@
 // the image.
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "src/core/parallel.h"
 #include "src/core/rounding.h"
@@ -19,12 +18,13 @@ namespace tensor::cpu {
 namespace {
 
 constexpr std::int64_t kMostStrips = 16;
-// Rows in eight bits and results of a block, which stay in the second-level cache.
-constexpr std::int64_t kRowBytes = 192 << 10, kResultBytes = 64 << 10;
+// Rows in eight bits and results of a block, which stay in the second-level cache. Results are wide
+// rather than high: rows of 64 columns that are stored far apart took up to twice as long.
+constexpr std::int64_t kRowBytes = 192 << 10, kResultBytes = 128 << 10;
 constexpr std::int64_t kLeastRows = 48;  // that the weights of a strip are read for
 constexpr double kLeastParallel = 4e6;   // multiplications
 
-constexpr std::int64_t kMostRows = 252;
+constexpr std::int64_t kMostRows = 128;
 
 /// What multiplies.
 struct Unit {
@@ -32,16 +32,17 @@ struct Unit {
   simd::Table::MultiplyBytes multiply;
   std::int64_t step;       // bytes of a row, whole ones of which it reads
   std::int64_t most_rows;  // at a time
+  bool takes_sums;         // of rows
 };
 
-// The best that this machine has. Rows that were not rounded here may hold -128.
-Unit best_unit(bool are_rounded) {
+// The best that this machine has. Rows that are not symmetric may hold -128.
+Unit best_unit(bool are_symmetric) {
   const simd::Table& table = simd::table();
-  if (simd::has_byte_tiles()) return {"tiles", table.multiply_byte_tiles, 64, 32};
+  if (simd::has_byte_tiles()) return {"tiles", table.multiply_byte_tiles, 64, 32, false};
   if (simd::has_byte_dots())
-    return {"dot products", table.multiply_byte_dots, kByteWord, kMostRows};
-  return {"vectors", are_rounded ? table.multiply_bytes : table.multiply_all_bytes, kByteWord,
-          kMostRows};
+    return {"dot products", table.multiply_byte_dots, kByteWord, kMostRows, true};
+  return {"vectors", are_symmetric ? table.multiply_bytes : table.multiply_all_bytes, kByteWord,
+          kMostRows, false};
 }
 
 class EightBitsKernel : public Kernel {
@@ -50,7 +51,7 @@ class EightBitsKernel : public Kernel {
                   const Machine& machine)
       : threads_(machine.threads),
         are_bytes_(type_of_rows(laid, product) == i8),
-        unit_(best_unit(!are_bytes_)),
+        unit_(best_unit(!are_bytes_ || laid.graph[product.anchor].attrs.flag(kSymmetric, false))),
         rows_(rows_of(laid, product, {type_of_rows(laid, product), are_bytes_ ? i8 : f32})),
         result_(laid, group, product, true) {
     const Graph& graph = laid.graph;
@@ -141,12 +142,29 @@ class EightBitsKernel : public Kernel {
     bytes_ = take(block_rows_ * row_pitch_ + kGatherSlack);
     row_sums_ = take(block_rows_ * 4);
     row_scales_ = take(block_rows_ * 4);
-    row_ = take(rows_->row_bytes() ? 0 : gathered_bytes() + kGatherSlack);
+    row_ = take(rows_->row_bytes() || are_bytes_ ? 0 : gathered_bytes() + kGatherSlack);
     sums_ = take(block_rows_ * pitch_ * 4);
     program_ = take(result_.scratch_bytes());
   }
 
-  // Rows in eight bits, with zeros behind them up to a whole step.
+  // Rows in eight bits, with zeros behind them up to a whole step, their sums and scales.
+  void make_rows(const std::byte* from, const Range& rows, std::byte* scratch) const {
+    auto* to = reinterpret_cast<std::int8_t*>(scratch + bytes_);
+    are_bytes_ ? gather(from, rows, scratch) : round(from, rows, scratch);
+    for (std::int64_t row = rows.begin; row < rows.end; ++row, to += row_pitch_)
+      std::memset(to + rows_->depth(), 0, static_cast<std::size_t>(row_pitch_ - rows_->depth()));
+  }
+
+  void gather(const std::byte* from, const Range& rows, std::byte* scratch) const {
+    auto* to = reinterpret_cast<std::int8_t*>(scratch + bytes_);
+    auto* sums = reinterpret_cast<std::int32_t*>(scratch + row_sums_);
+    const std::int64_t count = rows.end - rows.begin;
+    rows_->gather(from, rows, {0, rows_->depth()}, scratch + bytes_, row_pitch_);
+    std::fill_n(reinterpret_cast<float*>(scratch + row_scales_), count, 1.0F);
+    for (std::int64_t row = 0; unit_.takes_sums && row < count; ++row)
+      sums[row] = simd::table().sum_bytes(to + row * row_pitch_, rows_->depth());
+  }
+
   void round(const std::byte* from, const Range& rows, std::byte* scratch) const {
     const auto in_place = rows_->row_bytes();
     const auto quantize = simd::table().quantize;
@@ -155,26 +173,18 @@ class EightBitsKernel : public Kernel {
     auto* scales = reinterpret_cast<float*>(scratch + row_scales_);
     const Range whole{0, rows_->depth()};
     for (std::int64_t row = rows.begin; row < rows.end; ++row, to += row_pitch_) {
-      const Range one{row, row + 1};
-      if (are_bytes_) {
-        rows_->gather(from, one, whole, reinterpret_cast<std::byte*>(to), row_pitch_);
-        *sums++ = std::accumulate(to, to + rows_->depth(), std::int32_t{0});
-        *scales++ = 1;
-      } else {
-        const std::byte* numbers = scratch + row_;
-        if (in_place)
-          numbers = from + row * *in_place;
-        else
-          rows_->gather(from, one, whole, scratch + row_, gathered_bytes());
-        *scales++ = quantize(to, reinterpret_cast<const float*>(numbers), rows_->depth(), sums++);
-      }
-      std::memset(to + rows_->depth(), 0, static_cast<std::size_t>(row_pitch_ - rows_->depth()));
+      const std::byte* numbers = scratch + row_;
+      if (in_place)
+        numbers = from + row * *in_place;
+      else
+        rows_->gather(from, {row, row + 1}, whole, scratch + row_, gathered_bytes());
+      *scales++ = quantize(to, reinterpret_cast<const float*>(numbers), rows_->depth(), sums++);
     }
   }
 
   void run_part(std::span<std::byte* const> operands, const Range& rows, const Range& groups,
                 std::byte* scratch) const {
-    round(operands[left_], rows, scratch);
+    make_rows(operands[left_], rows, scratch);
     simd::ByteProduct p;
     p.a_row_bytes = row_pitch_;
     p.depth = depth_ / kByteWord;
@@ -242,14 +252,18 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
     return static_cast<double>(num_elements(graph.type(id).shape));
   };
   const Work work = work_of(graph, alone.group);
-  // Rows are read twice, and results lie in the first-level cache. The rows of a convolution are
-  // gathered first.
+  // Numbers of rows are read twice to be rounded, bytes once, sixteen at a time, and results lie in
+  // the first-level cache. The rows of a convolution are gathered first.
   const Shape& weights = graph.type(node.inputs[1]).shape;
   const double row_numbers = elements(product->anchor) /
                              static_cast<double>(graph.type(node.inputs[2]).shape[0]) *
                              static_cast<double>(weights[1] * weights[3]);
+  const bool are_bytes = graph.type(node.inputs[0]).dtype == i8;
   const double others =
-      (node.op == Op::quantized_conv2d ? 3 : 2) * row_numbers +
+      (are_bytes                         ? 0.25
+       : node.op == Op::quantized_conv2d ? 3
+                                         : 2) *
+          row_numbers +
       elements(product->result) *
           (1 + static_cast<double>(operator_count(graph, product->epilogue.nodes)));
   return implementation(

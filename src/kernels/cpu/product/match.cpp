@@ -6,6 +6,7 @@
 #include "src/kernels/cpu/blocks/program.h"
 #include "src/kernels/elementwise.h"
 #include "src/kernels/match/block_shape.h"
+#include "src/trace/passes/round_rows.h"
 
 namespace tensor::cpu {
 namespace {
@@ -16,9 +17,7 @@ class Matcher {
       : graph_(graph), group_(group), rounds_(rounds) {}
 
   std::optional<AnchoredProduct> run() {
-    if (group_.writes.size() != 1 || !find_anchor()) return std::nullopt;
-    product_.result = group_.writes.front();
-    if (!shapes_fit()) return std::nullopt;
+    if (!find_anchor() || !find_result() || !shapes_fit()) return std::nullopt;
     follow_sums();
     return find_epilogue() ? std::optional(product_) : std::nullopt;
   }
@@ -48,6 +47,32 @@ class Matcher {
            (is_quantized(graph_, product_.anchor) ||
             (is_float(graph_.type(inputs[0]).dtype) &&
              graph_.type(inputs[0]).dtype == graph_.type(inputs[1]).dtype));
+  }
+
+  // One value; or its bytes, with it or its cast to a narrower type, or without.
+  bool find_result() {
+    product_.result = group_.writes.front();
+    if (is_quantized(graph_, product_.anchor))
+      for (const ValueId id : group_.writes)
+        if (const auto rounding = rounding_of(graph_, id)) return find_bytes(*rounding);
+    return group_.writes.size() == 1;
+  }
+
+  bool find_bytes(const Rounding& rounding) {
+    const auto has = [](const std::vector<ValueId>& list, ValueId id) {
+      return std::count(list.begin(), list.end(), id) > 0;
+    };
+    for (const ValueId id : rounding.nodes()) {
+      if (!has(group_.nodes, id) || has(group_.writes, id) != (id == rounding.bytes)) return false;
+      taken_.push_back(id);
+    }
+    product_.bytes = rounding.bytes, product_.inverse = rounding.inverse;
+    product_.result = rounding.x;
+    if (group_.writes.size() == 1) return true;
+    product_.result = group_.writes[group_.writes.front() == rounding.bytes ? 1 : 0];
+    const bool is_cast = graph_.is_op(product_.result, Op::astype) &&
+                         graph_[product_.result].inputs[0] == rounding.x;
+    return group_.writes.size() == 2 && (product_.result == rounding.x || is_cast);
   }
 
   bool is_rounded() const {
@@ -135,8 +160,9 @@ class Matcher {
     // A store rounds as the last cast does.
     ValueId last = product_.result;
     if (graph_.is_op(last, Op::astype) && is_float(graph_.type(graph_[last].inputs[0]).dtype) &&
-        epilogue.nodes.size() > 1)
+        (epilogue.nodes.size() > 1 || product_.bytes >= 0))
       epilogue.nodes.pop_back(), last = graph_[last].inputs[0];
+    if (epilogue.nodes.empty()) return product_.sums == last;
     if (epilogue.nodes.back() != last) return false;
     epilogue.writes = {last};
     for (const ValueId id : epilogue.nodes)
@@ -155,7 +181,8 @@ class Matcher {
   const Group& group_;
   const bool rounds_;
   AnchoredProduct product_;
-  std::vector<ValueId> taken_;  // casts and the bias, which are no part of the epilogue
+  std::vector<ValueId>
+      taken_;  // casts, the bias and the rounding, which are no part of the epilogue
 };
 
 }  // namespace

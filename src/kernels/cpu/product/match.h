@@ -17,12 +17,15 @@ struct AnchoredProduct {
   simd::Bounds bounds;  // of the sums
   ValueId sums = -1;    // the value that the sums stand for, of the anchor's shape
   Group epilogue;       // from the sums to the result, a block program; may be empty
-  ValueId result = -1;  // the one value that is written, as the epilogue's last one rounded
+  ValueId result = -1;  // what the epilogue makes, or that rounded by a cast; written alone, or
+  ValueId bytes = -1;   // its bytes by one scale beside or in place of it; -1: none
+  float inverse = 1;    // of that scale
 };
 
 /// nullopt when the group is anything else, or its factors are neither in eight bits nor of one
-/// floating type. With `rounds`, the group may begin with a cast of the left factor from float32,
-/// which is read once, by a matmul or a filter of one pixel.
+/// floating type. A product in eight bits may end with a rounding by one scale (rounding_of in
+/// trace/passes/round_rows.h). With `rounds`, the group may begin with a cast of the left factor
+/// from float32, which is read once, by a matmul or a filter of one pixel.
 std::optional<AnchoredProduct> match_product(const Graph& graph, const Group& group,
                                              bool rounds = false);
 

@@ -11,32 +11,46 @@ std::size_t operand_of(const Group& group, ValueId id) {
 
 ProductResult::ProductResult(const LaidOutGraph& laid, const Group& group,
                              const AnchoredProduct& product, bool finishes)
-    : product_(product),
-      finishes_(finishes),
-      column_axis_(column_axis(laid.graph, product)),
-      result_(group.reads.size()),
-      dtype_(laid.graph.type(product.result).dtype) {
+    : product_(product), finishes_(finishes), column_axis_(column_axis(laid.graph, product)) {
+  for (const ValueId id : {product.result, product.bytes})
+    if (std::count(group.writes.begin(), group.writes.end(), id))
+      outputs_.push_back(output_of(laid, group, id));
   Shape shape = laid.graph.type(product.result).shape;
-  Strides strides = laid.layouts[tensor::at(product.result)].strides;
-  column_ = strides[column_axis_];
-  shape.erase(column_axis_), strides.erase(column_axis_);
+  shape.erase(column_axis_);
   row_count_ = num_elements(shape);
-  rows_ = Access(shape, strides);
   for (const ValueId id : product.epilogue.reads)
     operands_.push_back(id == product.sums ? 0 : operand_of(group, id));
   if (product.added < 0) return;
   addend_ = operand_of(group, product.added);
-  strides = laid.layouts[tensor::at(product.added)].strides;
+  Strides strides = laid.layouts[tensor::at(product.added)].strides;
   strides.erase(column_axis_);
   addend_row_ = Access(shape, strides).stride().value();
 }
 
+ProductResult::Output ProductResult::output_of(const LaidOutGraph& laid, const Group& group,
+                                               ValueId id) const {
+  const auto place = std::find(group.writes.begin(), group.writes.end(), id);
+  Shape shape = laid.graph.type(id).shape;
+  Strides strides = laid.layouts[tensor::at(id)].strides;
+  const std::int64_t column = strides[column_axis_];
+  shape.erase(column_axis_), strides.erase(column_axis_);
+  return {group.reads.size() + static_cast<std::size_t>(place - group.writes.begin()),
+          laid.graph.type(id).dtype, column, Access(shape, strides)};
+}
+
+bool ProductResult::Output::is_direct() const {
+  return column == 1 && simd::table().finish[static_cast<int>(dtype)];
+}
+
 std::optional<std::int64_t> ProductResult::row_stride() const {
-  return dtype_ == f32 && column_ == 1 ? rows_.stride() : std::nullopt;
+  const Output& result = outputs_.front();
+  return result.dtype == f32 && result.column == 1 ? result.rows.stride() : std::nullopt;
 }
 
 float* ProductResult::at(Operands operands, std::int64_t row, std::int64_t column) const {
-  return reinterpret_cast<float*>(operands[result_]) + row * rows_.stride().value() + column;
+  const Output& result = outputs_.front();
+  return reinterpret_cast<float*>(operands[result.operand]) + row * result.rows.stride().value() +
+         column;
 }
 
 const float* ProductResult::addend(Operands operands, std::int64_t row, std::int64_t column) const {
@@ -61,34 +75,51 @@ void ProductResult::run_program(Operands operands, const BlockProgram::Block& bl
 
 void ProductResult::store(Operands operands, const BlockProgram::Block& block, std::int64_t pitch,
                           float* sums) const {
-  const auto& finish = simd::table().finish;
   simd::Finish rows{.sums = sums, .sums_row = pitch, .columns = block.columns};
+  rows.inverse = product_.inverse;
   if (is_stored_last()) {
     rows.add = addend(operands, block.row, block.column);
     rows.add_row = addend_row_;
     rows.bounds = bounds();
   }
-  const auto type = static_cast<int>(dtype_);
-  const bool is_direct = column_ == 1 && finish[type];
-  if (!is_direct && is_stored_last()) {
+  const bool are_direct = std::ranges::all_of(outputs_, &Output::is_direct);
+  if (!are_direct && is_stored_last()) {
     rows.rows = block.rows, rows.to = sums, rows.to_row = pitch;
-    finish[static_cast<int>(f32)](rows);
+    simd::table().finish[static_cast<int>(f32)](rows);
+    rows.add = nullptr, rows.bounds = {};
   }
-  const auto store = simd::table().store[type];
-  const std::int64_t size = item_size(dtype_);
-  std::byte* to = operands[result_] + block.column * column_ * size;
-  rows_.walk(block.row, block.rows,
-             [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
-               rows.rows = count, rows.to = to + offset * size, rows.to_row = stride;
-               if (is_direct) {
-                 finish[type](rows);
-                 rows.sums += count * pitch;
-                 if (rows.add) rows.add += count * addend_row_;
-                 return;
-               }
-               for (std::int64_t i = 0; i < count; ++i, sums += pitch)
-                 store(to + (offset + i * stride) * size, column_, sums, block.columns);
-             });
+  for (const Output& output : outputs_) store_to(output, operands, block, rows, sums);
+}
+
+void ProductResult::store_to(const Output& output, Operands operands,
+                             const BlockProgram::Block& block, simd::Finish rows,
+                             float* sums) const {
+  const auto type = static_cast<int>(output.dtype);
+  const std::int64_t size = item_size(output.dtype);
+  std::byte* to = operands[output.operand] + block.column * output.column * size;
+  output.rows.walk(block.row, block.rows,
+                   [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
+                     if (output.is_direct()) {
+                       rows.rows = count, rows.to = to + offset * size, rows.to_row = stride;
+                       simd::table().finish[type](rows);
+                       rows.sums += count * rows.sums_row;
+                       if (rows.add) rows.add += count * addend_row_;
+                       return;
+                     }
+                     for (std::int64_t i = 0; i < count; ++i, sums += rows.sums_row) {
+                       std::byte* row = to + (offset + i * stride) * size;
+                       if (output.dtype != i8) {
+                         simd::table().store[type](row, output.column, sums, block.columns);
+                         continue;
+                       }
+                       // The last output: bytes may take the place of the sums.
+                       rows.sums = sums, rows.to = sums, rows.rows = 1;
+                       simd::table().finish[type](rows);
+                       const auto* bytes = reinterpret_cast<const std::byte*>(sums);
+                       for (std::int64_t n = 0; n < block.columns; ++n)
+                         row[n * output.column] = bytes[n];
+                     }
+                   });
 }
 
 std::string ProductResult::description() const {
@@ -96,6 +127,7 @@ std::string ProductResult::description() const {
          (!bounds().are_any()                                           ? ""
           : bounds().least == 0 && bounds().most == simd::Bounds().most ? ", relu"
                                                                         : ", bounds") +
+         (product_.bytes >= 0 ? ", rounded" : "") +
          (program_ ? ", " + std::to_string(program_->instruction_count()) + " instructions" : "");
 }
 

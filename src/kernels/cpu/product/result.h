@@ -42,17 +42,28 @@ class ProductResult {
   std::string description() const;
 
  private:
+  struct Output {
+    std::size_t operand;
+    DType dtype;
+    std::int64_t column;  // stride
+    Access rows;
+
+    // Whether finishing rows stores them.
+    bool is_direct() const;
+  };
+  Output output_of(const LaidOutGraph& laid, const Group& group, ValueId id) const;
+  void store_to(const Output& output, Operands operands, const BlockProgram::Block& block,
+                simd::Finish rows, float* sums) const;
+
   AnchoredProduct product_;
   bool finishes_;
   int column_axis_;
   std::optional<BlockProgram> program_;
-  std::vector<std::size_t> operands_;         // of the program
-  std::size_t result_;                        // operand
-  std::optional<std::size_t> addend_;         // operand
-  std::int64_t addend_row_ = 0, column_ = 1;  // strides
-  Access rows_;
+  std::vector<std::size_t> operands_;  // of the program
+  std::vector<Output> outputs_;        // the result, and last its bytes
+  std::optional<std::size_t> addend_;  // operand
+  std::int64_t addend_row_ = 0;        // stride
   std::int64_t row_count_ = 0;
-  DType dtype_;
 };
 
 /// The place of a value that a group reads among its kernel's operands.

@@ -66,8 +66,16 @@ std::optional<AttentionGroup> match_attention_group(const Graph& graph, const Gr
   if (!a) return std::nullopt;
   auto scores = scores_group(graph, *a);
   if (!scores || graph.type(a->v).dtype != scores->dtype) return std::nullopt;
-  AttentionGroup m{std::move(*scores), a->v, a->result, {}};
   const TensorType& result = graph.type(a->result);
+  AttentionGroup m{std::move(*scores), a->v, a->result, {}, {}};
+  m.after.results = {{a->result, "sum"}};
+  if (a->rounding) {
+    auto code = element_code(graph, a->rounding->nodes(), m.after.results);
+    if (!code) return std::nullopt;
+    for (const auto& load : code->loads)
+      if (num_elements(load.as) != num_elements(result.shape)) return std::nullopt;
+    m.after = std::move(*code);
+  }
   m.problem = {m.batches, m.queries, m.keys, m.depth, result.shape.back(), m.operations()};
   m.problem.staged = item_size(result.dtype) == 2;
   m.problem.item_bytes = static_cast<int>(item_size(m.dtype));
@@ -123,7 +131,7 @@ Source ScoresGroup::key_rows(const LaidOutGraph& laid, const Group& group, const
 
 Product AttentionGroup::result() const {
   Product product = seen_as(*this, problem.features);
-  product.code.results = {{attended, "sum"}};
+  product.code = after;
   return product;
 }
 

@@ -68,6 +68,7 @@ std::optional<ScoresGroup> scores_group(const Graph& graph, const AttentionWeigh
 struct AttentionGroup : ScoresGroup {
   ValueId v = -1, attended = -1;
   AttentionProblem problem;
+  ElementCode after;  // of a result, the variable `sum`
 
   /// The result as that of a product with the variable `sum`.
   Product result() const;

@@ -107,7 +107,8 @@ class Writer {
 
   std::string operand_text(ValueId operand, const Shape& as) {
     if (const ValueId known = known_behind(operand); known >= 0) return code_.results.at(known);
-    if (const auto constant = single_constant(graph_, operand)) return number(*constant);
+    const auto constant = single_constant(graph_, operand);
+    if (constant && constant->rank() == 0) return number(*constant);
     for (const auto& load : code_.loads)
       if (load.value == operand && load.as == as) return load.name;
     // Numbers of their own, so that equal groups have equal texts.

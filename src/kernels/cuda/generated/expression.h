@@ -41,8 +41,9 @@ struct ElementCode {
 
 /// `nodes` ascending; `given` names values that are already in variables (a product's float sum,
 /// say), right wherever the nodes read them. Elements are counted in row-major order over the
-/// shapes, so that a reshape inside the group changes nothing. Constants of one element become
-/// literals. nullopt when an operator or type has no device text, or when some node is needed at
+/// shapes, so that a reshape inside the group changes nothing. Constants of one number without
+/// axes become literals; with axes they are read, and groups that differ by them have equal texts.
+/// nullopt when an operator or type has no device text, or when some node is needed at
 /// more than one place of its own.
 std::optional<ElementCode> element_code(const Graph& graph, std::span<const ValueId> nodes,
                                         const std::map<ValueId, std::string>& given = {});

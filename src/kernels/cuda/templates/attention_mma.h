@@ -102,9 +102,9 @@ struct AttentionMma {
         if (query >= problem.kQueries) continue;
 #pragma unroll
         for (int unit = 0; unit < kResults; ++unit)
-          epilogue.store_pair(Epilogue::finish(sums[i][unit][2 * r] * factor[r], {}),
-                              Epilogue::finish(sums[i][unit][2 * r + 1] * factor[r], {}),
-                              batch * problem.kQueries + query, 8 * unit + mine.column);
+          store_results(epilogue, sums[i][unit][2 * r] * factor[r],
+                        sums[i][unit][2 * r + 1] * factor[r], batch * problem.kQueries + query,
+                        8 * unit + mine.column);
       }
     }
   }

@@ -8,6 +8,14 @@
 
 namespace tensor::device {
 
+/// Two results that are neighbours in a row, by the epilogue.
+template <class Epilogue>
+void store_results(const Epilogue& epilogue, float first, float second, int row, int feature) {
+  typename Epilogue::Inputs in, next;
+  epilogue.load_pair(in, next, row, feature);
+  epilogue.store_pair(Epilogue::finish(first, in), Epilogue::finish(second, next), row, feature);
+}
+
 /// S names the schedule: Element of the second product's left operand, kBlock: keys of a block,
 /// kWhole: it has all of them, kLeastLeft: how many the last block has at least, kMiddle: something
 /// is done to scaled scores before the softmax. P is the problem: kQueries, kBlocks of keys, kLeft

@@ -260,9 +260,8 @@ struct AttentionSm90 {
         for (int r = 0; r < 2; ++r) {
           const int q = query + mine.row + kGroupSums.of_element(2 * r).row;
           if (q < problem.kQueries)
-            epilogue.store_pair(Epilogue::finish(sums[4 * unit + 2 * r], {}),
-                                Epilogue::finish(sums[4 * unit + 2 * r + 1], {}),
-                                batch * problem.kQueries + q, 64 * panel + 8 * unit + mine.column);
+            store_results(epilogue, sums[4 * unit + 2 * r], sums[4 * unit + 2 * r + 1],
+                          batch * problem.kQueries + q, 64 * panel + 8 * unit + mine.column);
         }
     }
   }
@@ -341,8 +340,7 @@ struct AttentionSm90 {
       const float factor = 1.0f / total;
 #pragma unroll
       for (int k = 0; k < 4; k += 2)
-        epilogue.store_pair(Epilogue::finish(sums[k] * factor, {}),
-                            Epilogue::finish(sums[k + 1] * factor, {}), first + row, column + k);
+        store_results(epilogue, sums[k] * factor, sums[k + 1] * factor, first + row, column + k);
     }
   }
 

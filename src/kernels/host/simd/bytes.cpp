@@ -104,6 +104,53 @@ float quantize(std::int8_t* to, const float* from, std::int64_t count, std::int3
   return largest / kMostByte;
 }
 
+std::int32_t sum_bytes(const std::int8_t* from, std::int64_t count) {
+  Ints four = {};
+  std::int64_t i = 0;
+  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
+    const auto words = load_as<Ints>(from + i);
+    four += (words << 24 >> 24) + (words << 16 >> 24) + (words << 8 >> 24) + (words >> 24);
+  }
+  std::int32_t sum = 0;
+  for (int lane = 0; lane < kLanes; ++lane) sum += four[lane];
+  for (; i < count; ++i) sum += from[i];
+  return sum;
+}
+
+// As operators round by one scale: a NaN becomes 0, and what is too large 127.
+inline Ints rounded(const Finish& f, const float* sums, const float* add) {
+  Floats x = load(sums);
+  if (add) x += load(add);
+  if (f.bounds.are_any()) x = within(x, f.bounds);
+  x *= f.inverse;
+  x = at_most(at_least(x == x ? x : Floats{}, splat(-kMostByte)), splat(kMostByte));
+  return bits(x + kRounder) - kRounderBits;
+}
+void finish_rounded(const Finish& f) {
+  const float *sums = f.sums, *add = f.add;
+  auto* to = static_cast<std::int8_t*>(f.to);
+  for (std::int64_t row = 0; row < f.rows; ++row, sums += f.sums_row, to += f.to_row) {
+    std::int64_t i = 0;
+    for (; i + 4 * kLanes <= f.columns; i += 4 * kLanes) {
+      Ints whole[4];
+      unroll<4>([&](int v) {
+        const std::int64_t at = i + v * kLanes;
+        whole[v] = rounded(f, sums + at, add ? add + at : nullptr);
+      });
+      store_bytes(to + i, whole);
+    }
+    for (; i < f.columns; i += kLanes) {
+      const auto count = static_cast<std::size_t>(f.columns - i < kLanes ? f.columns - i : kLanes);
+      float some[kLanes] = {}, more[kLanes] = {};
+      std::memcpy(some, sums + i, count * sizeof(float));
+      if (add) std::memcpy(more, add + i, count * sizeof(float));
+      const Bytes bytes = __builtin_convertvector(rounded(f, some, add ? more : nullptr), Bytes);
+      std::memcpy(to + i, &bytes, count);
+    }
+    if (add) add += f.add_row;
+  }
+}
+
 typedef std::int16_t Shorts __attribute__((vector_size(kLanes * 4)));
 
 // Sums of neighbouring products.
@@ -281,6 +328,8 @@ void finish_bytes(const ByteProduct& p, std::int64_t strip, std::int64_t strips,
 
 void fill_bytes(Table& table) {
   table.quantize = quantize;
+  table.sum_bytes = sum_bytes;
+  table.finish[static_cast<int>(Storage::i8)] = finish_rounded;
   table.multiply_bytes = multiply<Plain>;
   table.multiply_all_bytes = multiply<Pairs>;
 #if defined(__AVX2__)

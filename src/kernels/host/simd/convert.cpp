@@ -111,6 +111,21 @@ void load_boolean(float* to, const void* from, std::int64_t stride, std::int64_t
   load_elements<Boolean>(to + i, elements + stride * i, stride, count - i);
 }
 
+// Integers of eight bits with a sign, as Integer<std::int8_t> writes them.
+void store_signed(void* to, std::int64_t stride, const float* from, std::int64_t count) {
+  constexpr float kLeast = -128, kMost = 127;
+  std::int64_t i = 0;
+  auto* elements = static_cast<unsigned char*>(to);
+  if (stride == 1)
+    for (; i + kLanes <= count; i += kLanes) {
+      const Floats x = load(from + i);
+      const Floats inside = at_most(at_least(x == x ? x : Floats{}, splat(kLeast)), splat(kMost));
+      const Bytes bytes = __builtin_convertvector(__builtin_convertvector(inside, Ints), Bytes);
+      std::memcpy(elements + i, &bytes, sizeof bytes);
+    }
+  store_elements<Integer<std::int8_t>>(elements + stride * i, stride, from + i, count - i);
+}
+
 void load_single(float* to, const void* from, std::int64_t stride, std::int64_t count) {
   if (stride == 1)
     std::memcpy(to, from, static_cast<std::size_t>(count) * 4);
@@ -161,7 +176,7 @@ void fill_conversions(Table& table) {
   };
   set(Storage::boolean, load_boolean, store_elements<Boolean>);
   set(Storage::u8, load_elements<Integer<std::uint8_t>>, store_elements<Integer<std::uint8_t>>);
-  set(Storage::i8, load_elements<Integer<std::int8_t>>, store_elements<Integer<std::int8_t>>);
+  set(Storage::i8, load_elements<Integer<std::int8_t>>, store_signed);
   set(Storage::i16, load_elements<Integer<std::int16_t>>, store_elements<Integer<std::int16_t>>);
   set(Storage::i32, load_elements<Integer<std::int32_t>>, store_elements<Integer<std::int32_t>>);
   set(Storage::i64, load_elements<Integer<std::int64_t>>, store_elements<Integer<std::int64_t>>);

@@ -153,7 +153,7 @@ inline Floats silu(Floats x) {
   return x / (1.0f + r.exp * power_of_two(r.power));
 }
 inline Floats hardswish(Floats x) {
-  return x * (smaller(larger(x + 3.0f, Floats{}), splat(6.0f)) * 0x1.555556p-3f);
+  return x * smaller(larger(x + 3.0f, Floats{}), splat(6.0f)) / 6.0f;
 }
 
 // Numbers of 2^23 and above, infinities and NaN are integers already.

@@ -84,6 +84,7 @@ struct Finish {
   const float* add = nullptr;  // of each; nullptr: nothing
   std::int64_t add_row = 0;
   Bounds bounds = {};
+  float inverse = 1;   // i8: by which results are multiplied, then rounded, at most 127
   void* to = nullptr;  // may be the sums
   std::int64_t to_row = 0;
   std::int64_t rows = 0, columns = 0;
@@ -140,7 +141,7 @@ struct Table {
   /// saturates, NaN becomes 0.
   void (*load[kStorages])(float* to, const void* from, std::int64_t stride, std::int64_t count);
   void (*store[kStorages])(void* to, std::int64_t stride, const float* from, std::int64_t count);
-  /// f32, f16 and bf16 only; of other types nullptr.
+  /// f32, f16, bf16 and i8 only; of other types nullptr.
   void (*finish[kStorages])(const Finish& finish);
 
   /// Runs a program on a block.
@@ -186,6 +187,7 @@ struct Table {
   Multiply multiply, multiply_pairs, multiply_tiles;
   /// A row in eight bits and the sum of these; returns its scale.
   float (*quantize)(std::int8_t* to, const float* from, std::int64_t count, std::int32_t* sum);
+  std::int32_t (*sum_bytes)(const std::int8_t* from, std::int64_t count);
   /// to = float(sum of bytes) * (scale of the row * scale of the column) + bias, each operation
   /// rounded. All give the same bits.
   using MultiplyBytes = void (*)(const ByteProduct& product);
