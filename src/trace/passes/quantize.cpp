@@ -297,7 +297,7 @@ class Quantizer {
     return bytes_[{x, scale}] = result;
   }
 
-  // Of the operands of quantized_conv2d.
+  // The numbers that belong to operands of quantized_conv2d.
   ValueId convolution(Rewriter& r, const Node& node, std::vector<ValueId> operands,
                       Attrs attrs) const {
     const Shape& filters = graph_.type(node.inputs[1]).shape;

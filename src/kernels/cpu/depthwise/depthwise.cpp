@@ -156,7 +156,7 @@ class DepthwiseKernel : public Kernel {
   std::int64_t finished_pixels() const {
     return std::max(kSumPixels * kBlock / channels_, std::int64_t{1});
   }
-  // Of a block of channels that is copied.
+  // A copied block of channels has so many.
   std::int64_t block_floats() const { return lines_under(lines_at_once_) * width_ * kBlock; }
   std::int64_t copy_bytes() const {
     return in_place_ ? 0 : blocks_at_once() * block_floats() * std::int64_t{sizeof(float)};

@@ -9,8 +9,8 @@ namespace tensor::cpu {
 
 class WindowLines {
  public:
-  /// Of the first `channels`; nullopt where a line of the filter lies on no single run. The image
-  /// is float32.
+  /// The lines of the first `channels`; nullopt where a line of the filter lies on no single run.
+  /// The image is float32.
   static std::optional<WindowLines> of(const Layout& image, const Node& convolution, Pair kernel,
                                        std::int64_t channels);
 

@@ -128,7 +128,7 @@ struct AttentionPlain {
 
   static constexpr int kStageBytes = KeyTile::kBytes + ValueTile::kBytes;
   static constexpr int kRingBytes = QueryTile::kBytes + S::kStages * kStageBytes;
-  // In the end: what every slice has of each query, and how its scores were.
+  // These hold, in the end, what every slice has of each query, and how its scores were.
   static constexpr int kPitch = P::kFeatures + 4;
   static constexpr int kSliceSums = kTile * kPitch;
   static constexpr int kJoinBytes =

@@ -19,7 +19,7 @@ struct PlainWarp {
   // memory serves such reads of 16 bytes two for one.
   static int lane_down() { return threadIdx.x & 1 | threadIdx.x >> 3 & 2; }
   static int lane_across() { return threadIdx.x >> 1 & 7; }
-  /// Of the lanes that have the same rows: `both` of all their numbers.
+  /// The lanes that have the same rows get `both` of all their numbers.
   template <class Both>
   static float over_row(float x, const Both& both) {
 #pragma unroll

@@ -86,9 +86,26 @@ inline Floats with_sign(Floats x, Ints sign) { return from_bits(bits(x) | sign);
 // The larger, a NaN whichever operand it is; a where both are zeros.
 inline Floats larger(Floats a, Floats b) { return ((a >= b) | (a != a)) ? a : b; }
 inline Floats smaller(Floats a, Floats b) { return ((a <= b) | (a != a)) ? a : b; }
-// A NaN in `a` stays, one in `limit` has no effect.
-inline Floats at_most(Floats a, Floats limit) { return a > limit ? limit : a; }
-inline Floats at_least(Floats a, Floats limit) { return a < limit ? limit : a; }
+// A NaN in `a` stays, one in `limit` has no effect: x86's instructions give their second operand
+// where one is a NaN or both are zeros.
+inline Floats at_most(Floats a, Floats limit) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_maskz_min_ps(static_cast<__mmask16>(-1), (__m512)limit, (__m512)a);
+#elif defined(__AVX__)
+  return (Floats)_mm256_min_ps((__m256)limit, (__m256)a);
+#else
+  return a > limit ? limit : a;
+#endif
+}
+inline Floats at_least(Floats a, Floats limit) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_maskz_max_ps(static_cast<__mmask16>(-1), (__m512)limit, (__m512)a);
+#elif defined(__AVX__)
+  return (Floats)_mm256_max_ps((__m256)limit, (__m256)a);
+#else
+  return a < limit ? limit : a;
+#endif
+}
 template <class Bounds>
 inline Floats within(Floats a, const Bounds& bounds) {
   return at_most(at_least(a, splat(bounds.least)), splat(bounds.most));
