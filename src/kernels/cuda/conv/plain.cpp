@@ -57,13 +57,19 @@ double model_tiling(const Tiling& t, const ConvWork& work, const Machine& machin
   return model_conv_tiles(work, tiles_of(t, work, machine), machine).total;
 }
 
+// Two blocks of 256 threads leave each 128 registers: for 64 sums, what they are made of and, where
+// it does not go to shared memory by itself, what is on its way there. The compiler spills then.
+int most_resident(int outputs, const Machine& machine) {
+  return outputs == 128 && !machine.copies_async ? 1 : 2;
+}
+
 Tiling choose_tiling(const ConvWork& work, const Machine& machine) {
   Tiling best;
   double least = std::numeric_limits<double>::infinity();
   for (const int outputs : kOutputs)
     for (const int parts : {1, 2, 4, 8}) {
       if (parts > 1 && work.depth / kDepthStep / parts < 8) continue;
-      const Tiling t{outputs, parts};
+      const Tiling t{outputs, parts, most_resident(outputs, machine)};
       if (const double time = model_tiling(t, work, machine); time < least) best = t, least = time;
     }
   return best;
@@ -84,6 +90,7 @@ std::string fault_of(const Tiling& t, const ConvWork& work, const Machine& machi
   if (t.outputs == 128 && work.outputs <= 64) return "more outputs than the convolution has";
   if (t.resident > 1 && tiles * t.parts <= processors)
     return "too few blocks for so many on a multiprocessor";
+  if (t.resident > most_resident(t.outputs, machine)) return "too few registers";
   if (t.parts == 1) return {};
   if (work.depth / kDepthStep / t.parts < 4) return "parts of four steps at least";
   if (tiles >= 2 * t.resident * processors) return "there are tiles enough without parts";
