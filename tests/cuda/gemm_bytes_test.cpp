@@ -32,7 +32,7 @@ GroupCase::Lower by_tiles(const TileSchedule& schedule, bool is_plain = false) {
 // Hopper's schedules that there are of eight bits.
 std::vector<GemmSchedule> byte_schedules() {
   std::vector<GemmSchedule> all;
-  const GemmProblem p{.m = 1 << 20, .n = 1 << 20, .k = 1 << 20, .staged = false, .item_bytes = 1};
+  const GemmProblem p{.m = 1 << 20, .n = 1 << 20, .k = 1 << 20, .staged_bytes = 0, .item_bytes = 1};
   for (GemmSchedule s : with_wide()) {
     if (s.swapped) s.tokens = static_cast<int>(p.in_columns(s.tokens));
     if (s.fault(h200().device.shared_block_bytes, p).empty()) all.push_back(s);
@@ -105,6 +105,23 @@ TEST(GemmBytes, RoundWhatTheyMake) {
     expect_emulated(*group, kGemmMma, 80);
     expect_emulated(*group, kGemmPlain, 75);
   }
+}
+
+// Bytes leave in boxes of 128 features, of which the last have fewer.
+TEST(GemmBytes, LeaveHopperInBoxes) {
+  Generator random(17);
+  int boxed = 0;
+  for (const GemmSchedule& s : byte_schedules()) {
+    if (s.swapped || s.features % 128 != 0) continue;
+    SCOPED_TRACE(s.name(128));
+    GroupCase group =
+        bytes_case(random, {}, kNumbersOfTokens[boxed % 6], 272, 144, After::bytes);
+    if (!fault(s, group).empty()) continue;
+    expect_emulated(group, by(s, 2), 90);
+    if (HasFailure()) return;
+    ++boxed;
+  }
+  EXPECT_GE(boxed, 4);
 }
 
 TEST(GemmBytes, OtherScalesNeedNoOtherKernel) {

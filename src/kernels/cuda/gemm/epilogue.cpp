@@ -118,8 +118,8 @@ class EpilogueWriter {
         "  static Outputs finish(float sum, const Inputs& in) {\n" +
         aliases_ + product_.code.body + "    return {" + results_ +
         "};\n  }\n"
-        "  static float staged(const Outputs& out) { return " +
-        (boxed_.write < 0 ? "0" : "out.y" + std::to_string(boxed_.write)) +
+        "  static auto staged(const Outputs& out) { return " +
+        (boxed_.write < 0 ? "0.0f" : "out.y" + std::to_string(boxed_.write)) +
         "; }\n"
         "  void store(const Outputs& out, int row, int feature) const {\n" +
         store_ +
@@ -274,18 +274,25 @@ namespace {
 
 bool fits_boxes(const LaidOutGraph& laid, ValueId value, const Product& product) {
   const auto f = rows_of_features(laid, value, product);
-  return f && f->settled().fits_boxes();
+  const bool is_byte = item_size(laid.graph.type(value).dtype) == 1;
+  return f && f->settled().fits_boxes(is_byte ? i8 : f16);
 }
 
 }  // namespace
 
-int boxed_write(const LaidOutGraph& laid, const Group& group, const Product& product) {
+int boxed_bytes(DType dtype) {
+  return dtype == i8 ? 1 : item_size(dtype) == 2 && is_floating(dtype) ? 2 : 0;
+}
+
+int boxed_write(const LaidOutGraph& laid, const Group& group, const Product& product,
+                bool takes_bytes) {
+  int best = -1, most = takes_bytes ? 0 : 1;
   for (std::size_t i = 0; i < group.writes.size(); ++i) {
-    const DType dtype = laid.graph.type(group.writes[i]).dtype;
-    if (item_size(dtype) == 2 && is_floating(dtype) && fits_boxes(laid, group.writes[i], product))
-      return static_cast<int>(i);
+    const int bytes = boxed_bytes(laid.graph.type(group.writes[i]).dtype);
+    if (bytes > most && fits_boxes(laid, group.writes[i], product))
+      best = static_cast<int>(i), most = bytes;
   }
-  return -1;
+  return best;
 }
 
 std::vector<Boxed> addends(const Graph& graph, const Group& group, const Product& product) {

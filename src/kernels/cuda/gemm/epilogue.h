@@ -39,9 +39,12 @@ Epilogue epilogue_of(const LaidOutGraph& laid, const Group& group, const Product
 /// other. nullopt where no strides tell so.
 std::optional<Factor> rows_of_features(const LaidOutGraph& laid, ValueId value,
                                        const Product& product);
-/// Which of the group's writes can be stored as boxes: 16-bit, rows at multiples of 16 bytes. -1
-/// when there is none.
-int boxed_write(const LaidOutGraph& laid, const Group& group, const Product& product);
+/// The bytes of an element that can be stored in boxes: 2 of a 16-bit float, 1 of i8, else 0.
+int boxed_bytes(DType dtype);
+/// Which of the group's writes can be stored as boxes, rows at multiples of 16 bytes: a 16-bit one,
+/// else, where the kernel `takes_bytes`, one of i8. -1 when there is none.
+int boxed_write(const LaidOutGraph& laid, const Group& group, const Product& product,
+                bool takes_bytes = false);
 /// A value read and one written, both of one type and with every element of the result: a residual
 /// and its sum, for instance. All such pairs, and the first that can be moved in boxes, if any.
 std::vector<Boxed> addends(const Graph& graph, const Group& group, const Product& product);

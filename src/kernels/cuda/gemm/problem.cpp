@@ -26,9 +26,10 @@ GemmProblem gemm_problem(const Graph& graph, const Group& group, const Product& 
   const auto& [batches, m, n] = std::tie(product.batches, product.m, product.n);
   const EpilogueWork work =
       epilogue_work(graph, group, product.code, product.elementwise, batches * m * n);
-  const bool staged = std::any_of(group.writes.begin(), group.writes.end(), [&](ValueId id) {
-    return item_size(graph.type(id).dtype) == 2 && product.n % 8 == 0;
-  });
+  int staged_bytes = 0;
+  for (const ValueId id : group.writes)
+    if (const DType dtype = graph.type(id).dtype; product.n % chunk_of(dtype) == 0)
+      staged_bytes = std::max(staged_bytes, boxed_bytes(dtype));
   const std::vector<Boxed> pairs = addends(graph, group, product);
   int addend_bytes = 0;
   if (!pairs.empty() && product.n % 8 == 0) {
@@ -42,7 +43,7 @@ GemmProblem gemm_problem(const Graph& graph, const Group& group, const Product& 
           work.read_bytes,
           work.written_bytes,
           work.operations,
-          staged,
+          staged_bytes,
           product.is_constant,
           product.norm.has_value(),
           product.row_sums >= 0,

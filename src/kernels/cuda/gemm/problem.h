@@ -14,7 +14,7 @@ struct GemmProblem {
   std::int64_t batches = 1, m = 1, n = 1, k = 1;
   double read_bytes = 0, written_bytes = 0;  // by the epilogue, for each element
   double operations = 0;                     // of the epilogue, for each element
-  bool staged = true;
+  int staged_bytes = 2;     // of an element that leaves in boxes, 0 if none does
   bool is_constant = true;  // the right factor
   bool normalizes = false;  // see norm.h
   bool sums_rows = false;   // row_sums of the results

@@ -27,8 +27,8 @@ class GemmSm90Builder {
       if (left_factor(laid_, merged)) product_ = merged;
     }
     problem_ = gemm_problem(laid_.graph, group_, product_);
-    boxed_.write = boxed_write(laid_, group_, product_);
-    problem_.staged = boxed_.write >= 0;
+    boxed_.write = boxed_write(laid_, group_, product_, true);
+    problem_.staged_bytes = boxed_.write < 0 ? 0 : item_bytes(boxed_.write);
     const Boxed addend = boxed_addend(laid_, group_, product_);
     problem_.addend_bytes = addend.write < 0 ? 0 : item_bytes(addend.write);
     GemmSchedule schedule = is_wanted ? level0 : of_group(level0);

@@ -27,10 +27,12 @@ struct GemmSchedule {
   std::string fault(std::int64_t shared_bytes, const GemmProblem& problem) const;
   /// Whether an addend comes as boxes, which it does to rows of tokens, and its sum leaves so.
   bool boxes_addend(const GemmProblem& p) const { return p.addend_bytes > 0 && !swapped; }
-  /// Whether results leave as boxes: such sums, and of 16-bit results most.
+  /// Whether results leave as boxes: such sums, of 16-bit results most, and bytes of whole boxes.
   bool stages_outputs(const GemmProblem& problem) const;
   /// The bytes of an element of those.
-  int staged_bytes(const GemmProblem& p) const { return boxes_addend(p) ? p.addend_bytes : 2; }
+  int staged_bytes(const GemmProblem& p) const {
+    return boxes_addend(p) ? p.addend_bytes : p.staged_bytes;
+  }
   std::int64_t needed_shared_bytes(const GemmProblem& problem) const;  // of dynamic shared memory
   int threads(const GemmProblem& problem) const;
   /// Whether sums take so many registers that the producer's are needed.

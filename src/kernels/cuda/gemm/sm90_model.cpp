@@ -56,14 +56,17 @@ bool GemmSchedule::leaves_room(const GemmProblem& p) const {
 
 bool GemmSchedule::stages_outputs(const GemmProblem& p) const {
   if (boxes_addend(p)) return true;
+  if (p.staged_bytes == 1) return !swapped && features % 128 == 0;
   // Of unequal parts of a tile the last block's box would reach into the next tile.
-  return p.staged && (splits * my_columns() == columns() || tokens >= p.m);
+  return p.staged_bytes > 0 && (splits * my_columns() == columns() || tokens >= p.m);
 }
 
 std::int64_t GemmSchedule::needed_shared_bytes(const GemmProblem& p) const {
-  const int width = 128 / staged_bytes(p);
-  const int panels = (swapped ? 1 : (features + width - 1) / width) * blocks;
-  const int buffers = !stages_outputs(p) ? 0 : std::min(panels, boxes_addend(p) ? 4 : 2);
+  int buffers = 0;
+  if (stages_outputs(p)) {
+    const int panels = (swapped ? 1 : ceil_div(features, 128 / staged_bytes(p))) * blocks;
+    buffers = std::min(panels, boxes_addend(p) ? 4 : 2);
+  }
   const std::int64_t buffer = (box_rows() * 128 + 1023) / 1024 * 1024;
   const std::int64_t exchanged =
       splits > 1 ? splits * blocks * my_columns() / 8 * groups * 2048 : 0;
@@ -147,8 +150,11 @@ double clocks_of_finish(const GemmProblem& p, const GemmSchedule& s, const Machi
   const auto& times = machine.times.gemm_sm90;
   const double elements = static_cast<double>(s.tokens) * s.features;
   const double added = s.boxes_addend(p) ? 2 * p.addend_bytes : 0;
-  const double stored = added > 0 ? 0 : p.staged ? 2 : 0;
-  const double others = p.read_bytes + p.written_bytes - stored - added;
+  // Bytes take as many instructions as what is twice as wide.
+  const bool is_stored = added == 0 && (p.staged_bytes == 2 || s.stages_outputs(p));
+  const double stored = is_stored ? 2 : 0;
+  const double others =
+      p.read_bytes + p.written_bytes - (is_stored ? p.staged_bytes : 0) - added;
   const double rate =
       s.swapped ? times.box_rate
                 : std::min(times.pair_rate * (s.takes_turns ? 1 : s.groups), times.most_pair_rate);

@@ -280,7 +280,7 @@ struct GemmResults {
 #pragma unroll
         for (int i = 0; i < 4; ++i) add_to_sums(row_sums, unit, i, out[i]);
       Pairs{problem, epilogue}.write(out, pair);
-      if constexpr (S::kStaged && sizeof(Output) == 4) {
+      if constexpr (S::kStaged && sizeof(Output) != 2) {
 #pragma unroll
         for (int i = 0; i < 4; i += 2)
           store_pack<2>(pair_in(panel, at, 4 * i),
