@@ -33,6 +33,11 @@ namespace tensor::device {
 using u16 = unsigned short; using u32 = unsigned; using u64 = unsigned long long;
 inline float exp2_approximate(float x) { return exp2f(x); }
 inline float reciprocal_approximate(float x) { return 1 / x; }
+inline float maximum_of(float a, float b) { return a >= b || a != a ? a : b; }
+inline float minimum_of(float a, float b) { return a <= b || a != a ? a : b; }
+inline signed char nearest_byte(float x) {
+  return static_cast<signed char>(x != x ? 0 : x > 127 ? 127 : x < -128 ? -128 : rintf(x));
+}
 inline u32 bits_of(float x) { return __builtin_bit_cast(u32, x); }
 struct Half {
   u16 bits;

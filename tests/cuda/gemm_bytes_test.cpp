@@ -114,8 +114,7 @@ TEST(GemmBytes, LeaveHopperInBoxes) {
   for (const GemmSchedule& s : byte_schedules()) {
     if (s.swapped || s.features % 128 != 0) continue;
     SCOPED_TRACE(s.name(128));
-    GroupCase group =
-        bytes_case(random, {}, kNumbersOfTokens[boxed % 6], 272, 144, After::bytes);
+    GroupCase group = bytes_case(random, {}, kNumbersOfTokens[boxed % 6], 272, 144, After::bytes);
     if (!fault(s, group).empty()) continue;
     expect_emulated(group, by(s, 2), 90);
     if (HasFailure()) return;

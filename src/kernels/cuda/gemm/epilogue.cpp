@@ -42,13 +42,13 @@ class Place {
     const std::string first = reach_ > INT32_MAX ? "i64(" + row + ")" : row;
     return column == "0" ? first : row == "0" ? column : first + " + " + column;
   }
-  // Whether every two neighbouring features of a row, the first an even one, lie side by side where
-  // they can be moved together.
-  bool has_pairs() const {
-    if (!is_split_ || features_ % 2 != 0 || offset_ % 2 != 0) return false;
+  // Whether every `count` neighbouring features of a row, the first a multiple of that, lie side by
+  // side where they can be moved together.
+  bool has_packs(int count) const {
+    if (!is_split_ || features_ % count != 0 || offset_ % count != 0) return false;
     return offset_text(columns_, column_strides_, "feature") == "feature" &&
            std::all_of(row_strides_.begin(), row_strides_.end(),
-                       [](std::int64_t stride) { return stride % 2 == 0; });
+                       [=](std::int64_t stride) { return stride % count == 0; });
   }
   bool differs_from_row_to_row() const {
     return !is_split_ || offset_text(rows_, row_strides_, "row") != "0";
@@ -105,6 +105,7 @@ class EpilogueWriter {
         add_write(static_cast<int>(i));
     }
     add_scales();
+    methods_ += flag_text("kStoresEight", stores_eight_);
     result_.text =
         "struct " + name_ + " {\n" + numbers_.member_text() + members_ + "  struct Inputs {\n" +
         inputs_ + "  };\n  struct Outputs {\n" + outputs_ +
@@ -196,7 +197,7 @@ class EpilogueWriter {
     add_input(type, load.name);
     const std::string address = address_of(pointer, where);
     load_ += "    in." + load.name + " = value_of(" + address + ");\n";
-    if (where.has_pairs())
+    if (where.has_packs(2))
       load_pair_ += "    {\n      " + type + " pair[2];\n      load_pack<2>(pair, &" + address +
                     ");\n      in." + load.name + " = pair[0], next." + load.name +
                     " = pair[1];\n    }\n";
@@ -221,7 +222,13 @@ class EpilogueWriter {
       return address + " = stored<" + element + ">(" + from + "." + name + ");\n";
     };
     store_ += "    " + one("out");
-    if (where.has_pairs())
+    if (type.dtype == i8 && group_.writes.size() == 1 && where.has_packs(8)) {
+      stores_eight_ = true;
+      methods_ += "  void store_eight(const u32 (&bytes)[2], int row, int feature) const {\n" +
+                  std::string("    store_pack<2>(reinterpret_cast<u32*>(&") + address +
+                  "), bytes);\n  }\n";
+    }
+    if (where.has_packs(2))
       store_pair_ += "    {\n      const " + std::string(compute_type(type.dtype)) +
                      " pair[2] = {out." + name + ", next." + name + "};\n      store_pack<2>(&" +
                      address + ", pair);\n    }\n";
@@ -237,6 +244,7 @@ class EpilogueWriter {
   const Boxed boxed_;
   Extents& numbers_;
   const std::string name_;
+  bool stores_eight_ = false;  // bytes that lie side by side
   Epilogue result_;
   std::string members_, inputs_, outputs_, load_, load_pair_, aliases_, results_, store_,
       store_pair_, methods_;

@@ -153,8 +153,7 @@ double clocks_of_finish(const GemmProblem& p, const GemmSchedule& s, const Machi
   // Bytes take as many instructions as what is twice as wide.
   const bool is_stored = added == 0 && (p.staged_bytes == 2 || s.stages_outputs(p));
   const double stored = is_stored ? 2 : 0;
-  const double others =
-      p.read_bytes + p.written_bytes - (is_stored ? p.staged_bytes : 0) - added;
+  const double others = p.read_bytes + p.written_bytes - (is_stored ? p.staged_bytes : 0) - added;
   const double rate =
       s.swapped ? times.box_rate
                 : std::min(times.pair_rate * (s.takes_turns ? 1 : s.groups), times.most_pair_rate);

@@ -122,6 +122,12 @@ class Writer {
     const Shape as = code_.shapes[id];
     std::vector<std::string> operands;
     for (const ValueId input : node.inputs) operands.push_back(operand_text(input, as));
+    if (node.op == Op::round && compute_type(node.type.dtype) == "float")
+      rounded_[id] = operands[0];
+    if (const std::string wide = rounded_to_byte(node); !wide.empty()) {
+      code_.results[id] = declare("signed char", "nearest_byte(" + wide + ")");
+      return;
+    }
     const Graph* formula = formula_of(node.op, node.type.dtype);
     code_.results[id] = formula ? declare_formula(*formula, operands) : declare(node, operands);
   }
@@ -132,14 +138,24 @@ class Writer {
     return literal(constant.item<double>(), constant.dtype());
   }
 
+  // What a conversion to bytes rounds, which is one instruction; empty where it does not.
+  std::string rounded_to_byte(const Node& node) const {
+    if (node.op != Op::astype || node.type.dtype != i8) return {};
+    const auto rounded = rounded_.find(known_behind(node.inputs[0]));
+    return rounded == rounded_.end() ? std::string() : rounded->second;
+  }
+
   std::string declare(const Node& node, const std::vector<std::string>& operands) {
     const std::string type(compute_type(node.type.dtype));
     std::string text(info(node.op).elementwise.device);
     if (node.op == Op::astype || node.op == Op::copy) text += "<" + type + ">";
     text += "(";
     for (std::size_t i = 0; i < operands.size(); ++i) text += (i > 0 ? ", " : "") + operands[i];
+    return declare(type, text + ")");
+  }
+  std::string declare(const std::string& type, const std::string& value) {
     const std::string name = "v" + std::to_string(written_++);
-    code_.body += "const " + type + " " + name + " = " + text + ");\n";
+    code_.body += "const " + type + " " + name + " = " + value + ";\n";
     return name;
   }
 
@@ -158,6 +174,7 @@ class Writer {
   std::span<const ValueId> nodes_;
   std::int64_t whole_ = 0;  // elements of the largest node
   int written_ = 0;
+  std::map<ValueId, std::string> rounded_;  // of each round of floats, what it rounds
   ElementCode code_;
 };
 

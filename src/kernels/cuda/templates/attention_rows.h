@@ -16,6 +16,15 @@ void store_results(const Epilogue& epilogue, float first, float second, int row,
   epilogue.store_pair(Epilogue::finish(first, in), Epilogue::finish(second, next), row, feature);
 }
 
+/// The same rounded to bytes, the first one lowest.
+template <class Epilogue>
+u32 two_bytes(const Epilogue& epilogue, float first, float second, int row, int feature) {
+  typename Epilogue::Inputs in, next;
+  epilogue.load_pair(in, next, row, feature);
+  const int low = Epilogue::finish(first, in).y0, high = Epilogue::finish(second, next).y0;
+  return (low & 0xff) | (high & 0xff) << 8;
+}
+
 /// S names the schedule: Element of the second product's left operand, kBlock: keys of a block,
 /// kWhole: it has all of them, kLeastLeft: how many the last block has at least, kMiddle: something
 /// is done to scaled scores before the softmax. P is the problem: kQueries, kBlocks of keys, kLeft

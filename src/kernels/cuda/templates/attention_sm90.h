@@ -8,6 +8,7 @@
 #include "attention_rows.h"
 #include "boxes.h"
 #include "fragments.h"
+#include "quads.h"
 
 namespace tensor::device {
 
@@ -252,6 +253,27 @@ struct AttentionSm90 {
             result_at(group) + panel * kTilePanel + row * kRowBytes + ((chunk ^ row % 8) << 4),
             pairs);
       }
+    } else if constexpr (Epilogue::kStoresEight && kCount % 16 == 0) {
+      const Place mine = place_of_lane(threadIdx.x % 128);
+#pragma unroll
+      for (int unit = 0; unit < kCount / 4; unit += 4)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int q = query + mine.row + kGroupSums.of_element(2 * r).row;
+          const int row = batch * problem.kQueries + q, feature = 64 * panel + 8 * unit;
+          u32 bytes[2] = {};
+          if (q < problem.kQueries)
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+              const int at = 4 * (unit + i) + 2 * r;
+              bytes[i / 2] |=
+                  two_bytes(epilogue, sums[at], sums[at + 1], row, feature + 8 * i + mine.column)
+                  << 16 * (i % 2);
+            }
+          transpose_quad(bytes);
+          if (q < problem.kQueries)
+            epilogue.store_eight(bytes, row, feature + 8 * (static_cast<int>(threadIdx.x) % 4));
+        }
     } else {
       const Place mine = place_of_lane(threadIdx.x % 128);
 #pragma unroll

@@ -262,11 +262,17 @@ inline T square(T x) {
 /// NaN when either is, as NumPy's.
 template <class T>
 inline T maximum(T a, T b) {
-  return a >= b || a != a ? a : b;
+  if constexpr (kSame<T, float>)
+    return maximum_of(a, b);
+  else
+    return a >= b || a != a ? a : b;
 }
 template <class T>
 inline T minimum(T a, T b) {
-  return a <= b || a != a ? a : b;
+  if constexpr (kSame<T, float>)
+    return minimum_of(a, b);
+  else
+    return a <= b || a != a ? a : b;
 }
 template <class T>
 inline T relu(T x) {

@@ -336,6 +336,34 @@ inline float reciprocal_approximate(float x) {
   return y;
 }
 
+// ---- Exact functions that have an instruction.
+
+/// NaN when either is.
+inline float maximum_of(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  float most;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
+  return most;
+#else
+  return a >= b || a != a ? a : b;
+#endif
+}
+inline float minimum_of(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  float least;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(least) : "f"(a), "f"(b));
+  return least;
+#else
+  return a <= b || a != a ? a : b;
+#endif
+}
+/// Rounded to nearest, ties to even; saturates, NaN becomes 0.
+inline signed char nearest_byte(float x) {
+  int byte;
+  asm("cvt.rni.s8.f32 %0, %1;" : "=r"(byte) : "f"(x));
+  return static_cast<signed char>(byte);
+}
+
 // ---- wgmma: a warpgroup multiplies tiles in shared memory into registers.
 
 inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

@@ -136,6 +136,11 @@ inline void launch_next() {}
 inline float flushed(float x) { return x < 0x1p-126f && x > -0x1p-126f ? x * 0.f : x; }
 inline float exp2_approximate(float x) { return flushed(exp2f(flushed(x))); }
 inline float reciprocal_approximate(float x) { return flushed(1 / flushed(x)); }
+inline float maximum_of(float a, float b) { return a >= b || a != a ? a : b; }
+inline float minimum_of(float a, float b) { return a <= b || a != a ? a : b; }
+inline signed char nearest_byte(float x) {
+  return static_cast<signed char>(x != x ? 0 : x > 127 ? 127 : x < -128 ? -128 : rintf(x));
+}
 
 // ---- wgmma
 
