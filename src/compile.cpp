@@ -65,7 +65,8 @@ Precision precision_of(const CompileOptions& options, const detail::Target& targ
           .eight_bits = options.dtype == i8,
           .wide = options.exclude,
           .scales = options.scales,
-          .rounds_rows = on_gpu};
+          .rounds_rows = on_gpu,
+          .byte_channels = target.byte_channels};
 }
 
 std::string computes_of(const CompileOptions& options) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "src/kernels/cuda/family.h"
+#include "src/kernels/cuda/families.h"
 #include "src/kernels/cuda/templates.h"
 #include "src/runtime/cpu_engine.h"
 #include "src/runtime/cuda_engine.h"
@@ -59,6 +59,7 @@ Target cuda_target(const cuda::Machine& machine) {
   const auto families = std::make_shared<cuda::Families>(cuda::cuda_families(), machine);
   target.offers = families;
   target.folds_norms = machine.has_wgmma;
+  target.byte_channels = machine.has_wgmma ? cuda::kByteChannels : 0;
   target.any_extent = machine.any_extent;
   // The same instructions at the same rate, where there are Tensor Cores for both.
   target.bf16_is_like_f16 =

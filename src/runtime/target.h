@@ -42,6 +42,9 @@ struct Target {
   /// Whether a family folds layer_norm into products of narrow types: such programs are prepared so
   /// that it can (cast_norms).
   bool folds_norms = false;
+  /// A multiple of which the channels of images are that convolutions may read as bytes by one
+  /// scale, on a GPU; 0 where no kernel does.
+  std::int64_t byte_channels = 0;
   /// Whether its kernels are compiled, and once for many sizes.
   bool any_extent = false;
   /// Whether kernels are as fast in bf16 as in f16, so that what was measured of one type serves

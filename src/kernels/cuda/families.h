@@ -22,4 +22,8 @@ extern const Family kSort;
 extern const Family kSoftmaxMma;
 extern const Family kHost;
 
+/// Of bytes kConv takes images whose channels are a multiple of this, where there is wgmma: a step
+/// of the depth, which has as many bytes, then lies in one tap.
+inline constexpr std::int64_t kByteChannels = 128;
+
 }  // namespace tensor::cuda

@@ -3,12 +3,15 @@
 #include <map>
 
 #include "src/trace/group.h"
+#include "src/trace/passes/round_rows.h"
 #include "src/trace/rewrite.h"
 
 namespace tensor {
 namespace {
 
-bool is_convolution(const Graph& graph, ValueId id) { return graph.is_op(id, Op::conv2d); }
+bool is_convolution(const Graph& graph, ValueId id) {
+  return graph.is_op(id, Op::conv2d) || graph.is_op(id, Op::quantized_conv2d);
+}
 
 // What makes an image of images and works as well on the narrow type: windows over one of them and
 // parts side by side.
@@ -66,6 +69,11 @@ class ImageCaster {
           (is_view(graph, id) && is_stored_[at(id)]))
         for (const ValueId input : graph[id].inputs)
           if (between_[at(input)]) is_stored_[at(input)] = true;
+    const auto readers = consumers(graph);
+    for (ValueId id = 0; id < graph.size(); ++id)
+      if (const auto bytes = rounding_of(graph, id);
+          bytes && between_[at(bytes->x)] && readers[at(bytes->x)].size() > 1)
+        is_stored_[at(bytes->x)] = true;  // for the others
   }
 
   std::optional<ValueId> operator()(Rewriter& r, ValueId id, const Node& node) {

@@ -29,7 +29,8 @@ std::vector<Pass> passes_for(const Precision& precision,
     passes.push_back({"drop_dead", drop_dead});
     passes.push_back({"quantize", [precision, quantized](const Graph& g) {
                         return quantize_products(g, precision.wide, precision.rounds_rows,
-                                                 quantized, precision.scales);
+                                                 quantized, precision.scales,
+                                                 precision.byte_channels);
                       }});
   }
   if (dtype != f32) {

@@ -30,6 +30,7 @@ struct Precision {
   std::map<std::string, float> scales = {};  // of the activations of some of them
   // Rows are rounded by round_rows, those of norms alone; else in products, and stored in dtype.
   bool rounds_rows = false;
+  std::int64_t byte_channels = 0;  // then, of images that convolutions may read as bytes
 };
 
 /// What lies between tracing and layout. `converted` does what astype does, and `quantized` what

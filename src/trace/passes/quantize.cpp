@@ -94,9 +94,11 @@ std::optional<Rounded> rounded(const Graph& graph, ValueId id) {
 class Quantizer {
  public:
   Quantizer(const Graph& graph, const std::vector<std::string>& wide, bool norms_only,
-            const Quantize& quantized, const std::map<std::string, float>& scales)
+            const Quantize& quantized, const std::map<std::string, float>& scales,
+            std::int64_t channels)
       : graph_(graph),
         norms_only_(norms_only),
+        channels_(channels),
         quantized_(quantized),
         scales_(scales),
         readers_(consumers(graph)),
@@ -179,11 +181,16 @@ class Quantizer {
          "names as report() has them, such as \"", some, "\"", more);
   }
 
+  bool has_image_kernel(const Node& conv) const {
+    return !norms_only_ || (channels_ > 0 && scale_of(conv) &&
+                            graph_.type(conv.inputs[0]).shape[1] % channels_ == 0);
+  }
+
   bool can_be_bytes(const Node& node) {
     if (node.type.dtype != f32 || graph_.is_constant(node.inputs[0])) return false;
     const Shape& shape = graph_.type(node.inputs[1]).shape;
     const bool is_image = node.op == Op::conv2d;
-    if (is_image && (norms_only_ || node.attrs.integer("groups") != 1)) return false;
+    if (is_image && (node.attrs.integer("groups") != 1 || !has_image_kernel(node))) return false;
     if (!is_image && shape.rank() != 2) return false;
     const std::int64_t depth = is_image ? shape[1] * shape[2] * shape[3] : shape[0],
                        columns = is_image ? shape[0] : shape[1];
@@ -343,6 +350,7 @@ class Quantizer {
 
   const Graph& graph_;
   const bool norms_only_;
+  const std::int64_t channels_;
   const Quantize& quantized_;
   const std::map<std::string, float>& scales_;
   const std::vector<std::vector<ValueId>> readers_;
@@ -365,8 +373,9 @@ bool matches(std::string_view text, std::string_view pattern) {
 }
 
 Graph quantize_products(const Graph& graph, const std::vector<std::string>& wide, bool norms_only,
-                        const Quantize& quantized, const std::map<std::string, float>& scales) {
-  return Quantizer(graph, wide, norms_only, quantized, scales).run();
+                        const Quantize& quantized, const std::map<std::string, float>& scales,
+                        std::int64_t channels) {
+  return Quantizer(graph, wide, norms_only, quantized, scales, channels).run();
 }
 
 }  // namespace tensor

@@ -35,7 +35,8 @@ namespace tensor {
 /// With `norms_only`, for machines on which kernels that make rows round them: products of rows
 /// that a layer_norm makes, or what follows it element by element. Others would need a kernel more,
 /// which costs what eight bits gain, or more, below some 1,500 columns. Convolutions stay as they
-/// are.
+/// are, but for those with a scale of images whose channels are a multiple of `channels`, for which
+/// there is a kernel if that is not 0.
 ///
 /// Products that `scales` names get activations that are rounded by this one scale, by add_rounding
 /// (round_rows.h) where they are made; with `norms_only` products of any rows may have one.
@@ -45,7 +46,7 @@ namespace tensor {
 /// Test: tests/trace/quantize_test.cpp.
 Graph quantize_products(const Graph& graph, const std::vector<std::string>& wide,
                         bool norms_only = false, const Quantize& quantized = &quantize,
-                        const std::map<std::string, float>& scales = {});
+                        const std::map<std::string, float>& scales = {}, std::int64_t channels = 0);
 
 /// Whether the text is the pattern with any texts in place of *.
 bool matches(std::string_view text, std::string_view pattern);

@@ -9,6 +9,7 @@
 
 #include "src/core/storage.h"
 #include "src/ops/op.h"
+#include "src/trace/group.h"
 #include "src/trace/parallel.h"
 #include "tests/cuda/kernel_names.h"
 #include "tests/families.h"
@@ -130,7 +131,7 @@ std::vector<Tensor> in_float64(const Graph& graph, const std::map<ValueId, Tenso
     Attrs attrs = node.attrs;
     if (node.op == Op::astype && is_floating(dtype)) attrs = {{"dtype", f64}};
     // Its definition says what is rounded to float32.
-    const bool is_defined = node.op == Op::quantized_matmul;
+    const bool is_defined = is_quantized(graph, id);
     if (is_defined)
       for (Tensor& x : arguments)
         if (x.dtype() == f64) x = x.astype(f32);
@@ -147,7 +148,7 @@ std::vector<Tensor> in_float64(const Graph& graph, const std::map<ValueId, Tenso
 // by definition, and numbers that were rounded by a step, where they lie between two integers.
 std::optional<double> exact_bound(const Graph& graph, ValueId id) {
   const Node& node = graph[id];
-  if (node.op == Op::quantized_matmul) return 0;
+  if (is_quantized(graph, id)) return 0;
   if (is_floating(node.type.dtype)) return std::nullopt;
   return node.op == Op::astype && graph.is_op(node.inputs[0], Op::round) ? 1 : 0;
 }

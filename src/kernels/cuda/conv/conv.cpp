@@ -36,6 +36,7 @@ std::shared_ptr<const Ways> ways_of(const Isolated& alone, Convolution conv,
   const auto ways = std::make_shared<Ways>(
       Ways{std::make_shared<const Isolated>(alone), std::move(conv), machine, {}, {}});
   for (const ConvWay* way : kWays) {
+    if (ways->conv.dtype == i8 && way != &kConvSm90) continue;
     const auto time = way->estimate(ways->graph(), alone.group, ways->conv, machine);
     if (!time) continue;
     ways->all.emplace_back(way, *time);

@@ -19,6 +19,7 @@ namespace tensor::cuda {
 struct Convolution {
   ValueId node = -1;
   ValueId image = -1, weight = -1, bias = -1;  // what the group reads; the bias may be missing
+  ValueId scales = -1;                         // of sums of bytes, for each output
   std::vector<ValueId> elementwise;            // ascending
   ElementCode code;                            // of one element, from the variable `sum`
   DType dtype = f32;                           // of the operands; the image may be stored otherwise
@@ -96,6 +97,8 @@ struct WeightForm {
 /// `row_step` elements.
 WeightForm outputs_as_rows(const Convolution& conv, const TensorProblem& problem,
                            std::int64_t channel_step, std::int64_t row_step);
+/// The same of the strips in which a graph has bytes (src/ops/eight_bits.h), not filled up.
+WeightForm bytes_as_rows(const Convolution& conv);
 /// [tap, channel, output], rows of `row` outputs.
 WeightForm outputs_as_columns(const Convolution& conv, std::int64_t row);
 /// Where weights lie in this form: constants are brought into it once, others by a kernel that is

@@ -36,6 +36,11 @@ class Writer {
       bias.steps = {0, layout(conv.bias).strides[0], 0, 0};
       judge(bias);
     }
+    if (conv.scales >= 0) {
+      Access& scales = add(reads_, conv.scales, "scales");
+      scales.steps = {0, layout(conv.scales).strides[0], 0, 0};
+      judge(scales);
+    }
     for (const ValueId id : group.writes) add(writes_, id, "w");
   }
 
@@ -140,7 +145,10 @@ class Writer {
     text << "#pragma unroll\n    for (int i = 0; i < kCount; ++i) {\n      const " << sum
          << " sum = sums[i]";
     for (const Access& a : reads_)
-      if (a.id == conv_.bias && a.name.starts_with("bias")) text << " + line." << a.name << "[i]";
+      if (a.id == conv_.bias && a.name.starts_with("bias"))
+        text << " + line." << a.name << "[i]";
+      else if (a.id == conv_.scales && a.name.starts_with("scales"))
+        text << " * line." << a.name << "[i]";
     text << ";\n";
     for (const auto& load : conv_.code.loads)
       for (const Access& a : reads_)

@@ -140,8 +140,11 @@ void pack_patches(TensorProblem& p, const LaidOutGraph& laid, const Group& group
 bool lies_in_chunks(const LaidOutGraph& laid, const Convolution& conv) {
   const ImageSteps s = image_steps(laid, conv.image);
   const Layout& l = laid.layouts[at(conv.image)];
-  return s.channel == 1 && conv.channels % kChunk == 0 && s.image % kChunk == 0 &&
-         s.row % kChunk == 0 && s.column % kChunk == 0 && l.offset % kChunk == 0;
+  const auto is_whole = [chunk = chunk_of(laid.graph.type(conv.image).dtype)](std::int64_t n) {
+    return n % chunk == 0;
+  };
+  return s.channel == 1 && is_whole(conv.channels) && is_whole(s.image) && is_whole(s.row) &&
+         is_whole(s.column) && is_whole(l.offset);
 }
 
 Extents numbers_of_threads(std::int64_t threads, const Machine& machine) {

@@ -16,7 +16,7 @@ bool contains(const std::vector<ValueId>& ids, ValueId id) {
 ValueId convolution_in(const Graph& graph, const Group& group) {
   ValueId found = -1;
   for (const ValueId id : group.nodes) {
-    if (!graph.is_op(id, Op::conv2d)) continue;
+    if (!graph.is_op(id, Op::conv2d) && !graph.is_op(id, Op::quantized_conv2d)) continue;
     if (found >= 0) return -1;
     found = id;
   }
@@ -40,8 +40,11 @@ void read_window(Convolution& conv, const Graph& graph) {
               &y = node.type.shape;
   const auto pair = [&](std::string_view name) { return pair_of(node.attrs, name, 0, "conv"); };
   conv.images = x[0], conv.channels = x[1], conv.outputs = y[1];
-  conv.size = {x[2], x[3]}, conv.out_size = {y[2], y[3]}, conv.taps = {w[2], w[3]};
-  conv.groups = node.attrs.integer("groups");
+  conv.size = {x[2], x[3]}, conv.out_size = {y[2], y[3]};
+  if (node.op == Op::quantized_conv2d)
+    conv.taps = pair("kernel");
+  else
+    conv.taps = {w[2], w[3]}, conv.groups = node.attrs.integer("groups");
   conv.stride = pair("stride"), conv.padding = pair("padding"), conv.dilation = pair("dilation");
 }
 
@@ -65,10 +68,17 @@ std::optional<Convolution> match_convolution(const Graph& graph, const Group& gr
   const ValueId conversion = conversion_of(graph, group, conv.node);
   conv.image = conversion >= 0 ? graph[conversion].inputs[0] : node.inputs[0];
   conv.weight = node.inputs[1];
-  if (node.inputs.size() > 2) conv.bias = node.inputs[2];
-  for (const ValueId id : {conv.image, conv.weight, conv.bias})
-    if (id >= 0 && !contains(group.reads, id)) return std::nullopt;
   conv.dtype = node.type.dtype;
+  if (node.op == Op::quantized_conv2d) {
+    conv.scales = node.inputs[2];
+    conv.dtype = i8;
+    // Images of other types have a scale for each window.
+    if (graph.type(node.inputs[0]).dtype != i8 || conversion >= 0) return std::nullopt;
+  } else if (node.inputs.size() > 2) {
+    conv.bias = node.inputs[2];
+  }
+  for (const ValueId id : {conv.image, conv.weight, conv.bias, conv.scales})
+    if (id >= 0 && !contains(group.reads, id)) return std::nullopt;
   conv.is_constant = graph.is_constant(conv.weight);
   conv.is_tf32 = node.attrs.flag("tf32", false) && conv.dtype == f32;
   read_window(conv, graph);

@@ -1,4 +1,5 @@
-// Convolutions of 16-bit operands on Hopper, with wgmma and the tensor memory accelerator.
+// Convolutions of 16-bit operands and of bytes on Hopper, with wgmma and the tensor memory
+// accelerator.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,8 +12,12 @@
 namespace tensor::cuda {
 namespace {
 
-constexpr int kBlock = 64;                      // of depth, as in templates/conv_sm90.h
+constexpr int kStepBytes = 128;                 // of depth, the width of the swizzle
 constexpr std::int64_t kLeastSm90Outputs = 64;  // of a tile
+
+// Elements of such a step.
+int block_of(DType dtype) { return kStepBytes / static_cast<int>(item_size(dtype)); }
+int block_of(const ConvWork& work) { return kStepBytes / static_cast<int>(work.item_bytes); }
 
 // Those that the model chooses from: among what was measured, most often the fastest, or near it.
 constexpr ConvSm90Schedule kSchedules[] = {
@@ -34,13 +39,13 @@ double reach_of_clusters(int blocks, const Machine& machine) {
 // where few are ahead; then clusters exchange sums, and results are written.
 TimeParts model(const ConvSm90Schedule& s, const ConvWork& work, const Machine& machine) {
   const auto& times = machine.times.conv_sm90;
-  const double processors = machine.device.multiprocessors;
-  const double steps = std::ceil(static_cast<double>(work.depth) / kBlock / s.parts);
+  const double processors = machine.device.multiprocessors, block = block_of(work);
+  const double steps = std::ceil(static_cast<double>(work.depth) / block / s.parts);
   const double tile = static_cast<double>(s.pixels()) * s.outputs;
   const double cache = machine.l2_gbps / processors;  // bytes a nanosecond, of a multiprocessor
-  const double multiply = 2 * tile * kBlock / (machine.tensor_tflops / processors) / 1e6;
-  const double copy =
-      (s.pixels() + s.outputs) * kBlock * work.item_bytes / (times.cache_share * cache) / 1e3;
+  const double rate = work.item_bytes == 1 ? machine.byte_tops : machine.tensor_tflops;
+  const double multiply = 2 * tile * block / (rate / processors) / 1e6;
+  const double copy = (s.pixels() + s.outputs) * kStepBytes / (times.cache_share * cache) / 1e3;
   const double write = tile * (work.epilogue.written_bytes + work.epilogue.read_bytes) /
                        (times.write_share * cache) / 1e3;
   struct Round {
@@ -89,7 +94,7 @@ Choice choose(const ConvWork& work, const Machine& machine) {
   for (ConvSm90Schedule s : kSchedules)
     for (const int parts : kConvParts) {
       if (work.group_outputs % s.outputs != 0) continue;
-      if (parts > 1 && work.depth / kBlock / parts < 4) continue;
+      if (parts > 1 && work.depth / block_of(work) / parts < 4) continue;
       s.parts = parts;
       const double time = model(s, work, machine).total;
       if (time < best.microseconds) best = {s, time};
@@ -137,17 +142,18 @@ std::vector<float> features_of_schedule(const ConvSm90Schedule& s, const ConvWor
                         .resident = s.resident};
   Features f = features_of(work, tiles, model(s, work, machine), machine);
   f.sketch = "window_tma";
-  f.tile_depth = kBlock, f.groups = s.groups, f.stages = s.stages, f.threads = s.threads();
+  f.tile_depth = block_of(work), f.groups = s.groups, f.stages = s.stages, f.threads = s.threads();
   f.registers = 0.5 * s.outputs;
   f.shared_bytes = static_cast<double>(s.shared_bytes());
-  f.operand_bytes =
-      f.blocks / s.parts * static_cast<double>(work.depth) * 2 * s.groups * (64 + s.outputs);
+  f.operand_bytes = f.blocks / s.parts * static_cast<double>(work.depth) * work.item_bytes *
+                    s.groups * (64 + s.outputs);
   return f.values();
 }
 
 Space sm90_space(const Graph& graph, const Group& group, const Convolution& conv,
                  const Machine& machine) {
-  const ConvWork work = conv_work(graph, group, *merged_groups(conv, kBlock, kLeastSm90Outputs));
+  const ConvWork work =
+      conv_work(graph, group, *merged_groups(conv, block_of(conv.dtype), kLeastSm90Outputs));
   Space space;
   space.sketches = {window_tma()};
   // What was measured is always there, as rings that are longer than the depth.
@@ -186,7 +192,7 @@ TensorMapOf image_map(const Convolution& conv, const TensorProblem& p, int pixel
   if (is_matrix(p, {image, 1, row, column}, conv.images)) {
     map.extents = {channels, conv.pixels()};
     map.stride_bytes = {column * bytes};
-    map.box = {kBlock, pixels};
+    map.box = {block_of(conv.dtype), pixels};
     return map;
   }
   const auto corner = [&](std::int64_t padding, std::int64_t taps, std::int64_t dilation) {
@@ -196,7 +202,7 @@ TensorMapOf image_map(const Convolution& conv, const TensorProblem& p, int pixel
   map.im2col = TensorMapOf::Im2col{
       {static_cast<int>(-p.padding.w), static_cast<int>(-p.padding.h)},
       {corner(p.padding.w, p.taps.w, p.dilation.w), corner(p.padding.h, p.taps.h, p.dilation.h)},
-      kBlock,
+      block_of(conv.dtype),
       pixels};
   return map;
 }
@@ -213,19 +219,20 @@ bool has_window(const Convolution& conv) {
 
 std::optional<double> estimate_sm90(const Graph& graph, const Group& group, const Convolution& conv,
                                     const Machine& machine) {
-  const bool has_type = conv.dtype == f16 || conv.dtype == bf16;
+  const bool has_type = conv.dtype == f16 || conv.dtype == bf16 || conv.dtype == i8;
   if (!machine.has_wgmma || !has_type) return std::nullopt;
-  const auto merged = merged_groups(conv, kBlock, kLeastSm90Outputs);
+  const auto merged = merged_groups(conv, block_of(conv.dtype), kLeastSm90Outputs);
   if (!merged) return std::nullopt;
-  if (!reads_patches(graph, *merged) && (conv.channels % kBlock != 0 || !has_window(conv)))
+  if (!reads_patches(graph, *merged) &&
+      (conv.channels % block_of(conv.dtype) != 0 || !has_window(conv)))
     return std::nullopt;
   return choose(conv_work(graph, group, *merged), machine).microseconds;
 }
 
 std::string schedule_text(const Convolution& conv, const ConvSm90Schedule& s) {
-  return "struct Schedule {\n" + constant_text("kOutputs", s.outputs) +
-         constant_text("kGroups", s.groups) + constant_text("kStages", s.stages) +
-         constant_text("kParts", s.parts) + "};\n" +
+  return "struct Schedule {\n  using Input = " + std::string(device_type(conv.dtype)) + ";\n" +
+         constant_text("kOutputs", s.outputs) + constant_text("kGroups", s.groups) +
+         constant_text("kStages", s.stages) + constant_text("kParts", s.parts) + "};\n" +
          wgmma_text("Wgmma", {.columns = s.outputs, .dtype = conv.dtype});
 }
 
@@ -233,7 +240,8 @@ Lowered lower_sm90(const LaidOutGraph& laid, const Group& group, const Convoluti
                    const Machine& machine) {
   const ConvSm90Schedule schedule =
       group.schedule.empty()
-          ? choose(conv_work(laid.graph, group, *merged_groups(conv, kBlock, kLeastSm90Outputs)),
+          ? choose(conv_work(laid.graph, group,
+                             *merged_groups(conv, block_of(conv.dtype), kLeastSm90Outputs)),
                    machine)
                 .schedule
           : schedule_of(sm90_space(laid.graph, group, conv, machine).of(group.schedule));
@@ -243,7 +251,7 @@ Lowered lower_sm90(const LaidOutGraph& laid, const Group& group, const Convoluti
 }  // namespace
 
 std::int64_t ConvSm90Schedule::shared_bytes() const {
-  return std::int64_t{stages} * (pixels() + outputs) * kBlock * 2;
+  return std::int64_t{stages} * (pixels() + outputs) * kStepBytes;
 }
 
 int ConvSm90Schedule::blocks_that_fit(const DeviceInfo& device) const {
@@ -265,7 +273,7 @@ std::string ConvSm90Schedule::fault(const ConvWork& work, const Machine& machine
   if (shared > device.shared_block_bytes) return "too little shared memory for a block";
   if (resident * (shared + 1024) > device.shared_bytes)
     return "too little shared memory for the blocks of a multiprocessor";
-  const std::int64_t steps = work.depth / kBlock;
+  const std::int64_t steps = work.depth / block_of(work);
   if (stages > std::max<std::int64_t>(steps / parts, 2)) return "more stages than steps";
   const std::int64_t blocks =
       ceil_div(work.pixels, pixels()) * ceil_div(work.outputs, outputs) * parts;
@@ -286,20 +294,22 @@ std::span<const ConvSm90Schedule> conv_sm90_schedules() { return kSchedules; }
 
 Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Convolution& given,
                         const Machine& machine, const ConvSm90Schedule& s) {
-  const Convolution conv = *merged_groups(given, kBlock, kLeastSm90Outputs);
+  const Convolution conv = *merged_groups(given, block_of(given.dtype), kLeastSm90Outputs);
+  const int block = block_of(conv.dtype);
   TensorProblem problem = tensor_problem(laid, group, conv, machine);
   const TensorMapOf image = image_map(conv, problem, s.pixels());
   Lowered lowered;
   lowered.scratch_bytes = problem.scratch_bytes;
-  const Pointer weights =
-      add_weights(lowered, laid, group, conv, outputs_as_rows(conv, problem, 1, 1), machine);
+  const Pointer weights = add_weights(
+      lowered, laid, group, conv,
+      conv.dtype == i8 ? bytes_as_rows(conv) : outputs_as_rows(conv, problem, 1, 1), machine);
   ConvLaunch launch;
   launch.header = "conv_sm90.h";
   launch.problem = Extents(machine.any_extent);
   launch.problem.flag("kIsMatrix", !image.im2col);
   launch.problem.flag("kWeightsFirst", conv.is_constant);
-  launch.problem.divisor("kChannelBlocks", problem.channels / kBlock);
-  launch.problem.number("kSteps", problem.taps.h * problem.taps.w * (problem.channels / kBlock));
+  launch.problem.divisor("kChannelBlocks", problem.channels / block);
+  launch.problem.number("kSteps", problem.taps.h * problem.taps.w * (problem.channels / block));
   launch.problem.divisor("kOutputBlocks", ceil_div(conv.outputs, s.outputs));
   add_window(launch.problem, conv, problem);
   add_groups(launch.problem, conv, problem);
@@ -322,7 +332,7 @@ Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Conv
   if (problem.before) lowered.calls.push_back(std::move(*problem.before));
   const std::string what = conv_name("wgmma", name(conv.dtype), conv, machine) + "_" +
                            std::to_string(s.pixels()) + "x" + std::to_string(s.outputs) + "x" +
-                           std::to_string(kBlock) + "_s" + std::to_string(s.stages) +
+                           std::to_string(block) + "_s" + std::to_string(s.stages) +
                            (s.parts > 1 ? "_k" + std::to_string(s.parts) : "");
   add_calls(lowered, std::move(launch), laid, group, conv, what, machine);
   return lowered;

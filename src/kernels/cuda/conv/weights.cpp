@@ -4,6 +4,7 @@
 #include "src/core/parallel.h"
 #include "src/core/rounding.h"
 #include "src/kernels/cuda/conv/conv.h"
+#include "src/ops/eight_bits.h"
 #include "tensor/text.h"
 
 namespace tensor::cuda {
@@ -119,6 +120,16 @@ WeightForm outputs_as_rows(const Convolution& conv, const TensorProblem& p,
       false,
       false,
       conv.merged};
+}
+
+WeightForm bytes_as_rows(const Convolution& conv) {
+  WeightForm form{conv.outputs, conv.depth(), {}};
+  form.pack = [rows = form.rows, row = form.row](const Tensor& strips) {
+    const Tensor lines =
+        strips.transpose({0, 2, 1, 3}).reshape({strips.shape(0) * kByteColumns, -1});
+    return lines(slice(0, rows), slice(0, row)).copy();
+  };
+  return form;
 }
 
 WeightForm outputs_as_columns(const Convolution& conv, std::int64_t row) {

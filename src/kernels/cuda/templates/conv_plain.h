@@ -26,14 +26,15 @@ inline void pack_image(const P& problem, const typename P::From* image, typename
   const int row = static_cast<int>(line / problem.kGroups % problem.kOutHeight);
   const int n = static_cast<int>(line / problem.kGroups / problem.kOutHeight);
   const int y = row - problem.kPadY, x = column - problem.kPadX;
-  float values[kGroup] = {};
+  using Value = Compute<typename P::To>;
+  Value values[kGroup] = {};
   if (static_cast<u32>(y) < problem.kHeight && static_cast<u32>(x) < problem.kWidth) {
     const auto* from = image + i64(n) * problem.kImageStep + i64(y) * problem.kRowStep +
                        i64(x) * problem.kColumnStep + i64(group) * kGroup * problem.kChannelStep;
 #pragma unroll
     for (int i = 0; i < kGroup; ++i)
       if (group * kGroup + i < problem.kFrom)
-        values[i] = static_cast<float>(value_of(from[i64(i) * problem.kChannelStep]));
+        values[i] = static_cast<Value>(value_of(from[i64(i) * problem.kChannelStep]));
   }
   auto* to = packed +
              ((i64(n) * problem.kOutHeight + row) * problem.kOutWidth + column) * problem.kChannels;

@@ -11,15 +11,18 @@
 namespace tensor::device {
 
 /// P names the problem: kTapColumns, kStrideY/X, kPadY/X, kDilationY/X of the window; kOutWidth,
-/// kOutArea, kPixels, kOutputs of the result; kChannelBlocks of 64 channels of the image, kSteps of
-/// the depth, kOutputBlocks of tiles; kHasGroups, and then kGroupOutputs, a multiple of a tile's,
-/// that read kGroupChannels of their own; kIsMatrix where pixels are read as they lie, as rows of a
-/// matrix; kWeightsFirst where no kernel ahead writes the weights. S names the schedule: kOutputs
-/// of a tile, kGroups of 64 pixels, kStages of the ring, kParts of the depth. Wgmma::run(sums, a,
-/// b, accumulate) is the instruction for kOutputs columns.
+/// kOutArea, kPixels, kOutputs of the result; kChannelBlocks of 128 bytes of channels of the image,
+/// kSteps of the depth, kOutputBlocks of tiles; kHasGroups, and then kGroupOutputs, a multiple of a
+/// tile's, that read kGroupChannels of their own; kIsMatrix where pixels are read as they lie, as
+/// rows of a matrix; kWeightsFirst where no kernel ahead writes the weights. S names the schedule:
+/// Input, the type of image and weights, of i8 sums are ints; kOutputs of a tile, kGroups of 64
+/// pixels, kStages of the ring, kParts of the depth. Wgmma::run(sums, a, b, accumulate) is the
+/// instruction for kOutputs columns.
 template <class P, class S, class Wgmma, class E>
 struct ConvSm90 {
-  static constexpr int kBlock = 64, kRowBytes = 128;  // of depth a step: the swizzle's width
+  // Of depth a step: the swizzle's width.
+  static constexpr int kRowBytes = 128, kBlock = kRowBytes / sizeof(typename S::Input);
+  using Sum = SumOf<typename S::Input>;
   static constexpr int kPixels = 64 * S::kGroups, kColumns = S::kOutputs;
   static constexpr u32 kPixelTile = kPixels * kRowBytes, kOutputTile = kColumns * kRowBytes;
   static constexpr u32 kStageBytes = kPixelTile + kOutputTile;
@@ -102,7 +105,7 @@ struct ConvSm90 {
 
   // A stage is filled again once the products that read it have ended, a step after they were
   // begun.
-  void multiply(float (&sums)[kColumns / 2], int warp) const {
+  void multiply(Sum (&sums)[kColumns / 2], int warp) const {
     if (warp == 0) {
       if (elect_one()) load_first();
       __syncwarp();
@@ -115,7 +118,7 @@ struct ConvSm90 {
       const u64 columns = swizzled_tile(stage_at(stage) + kPixelTile);
       wgmma_fence();
 #pragma unroll
-      for (int k = 0; k < kBlock / 16; ++k)  // 32 bytes further along the rows, in units of 16
+      for (int k = 0; k < kRowBytes / 32; ++k)  // 32 bytes further along the rows, in units of 16
         Wgmma::run(sums, rows + 2 * k, columns + 2 * k, step > begin || k > 0);
       wgmma_commit();
       wgmma_wait<1>();
@@ -139,14 +142,14 @@ struct ConvSm90 {
     for (int i = 0; i < kColumns / 2; ++i) touch(sums[i]);
   }
 
-  void finish(const float (&sums)[kColumns / 2], int warp, unsigned char* memory,
+  void finish(const Sum (&sums)[kColumns / 2], int warp, unsigned char* memory,
               const E& epilogue) const {
     float* buffer = reinterpret_cast<float*>(memory) + warp * kRowsBuffer<kChunk>;
 #pragma unroll
     for (int column = 0; column < kColumns; column += kChunk) {
       float chunk[kChunk / 8][4];
 #pragma unroll
-      for (int i = 0; i < kChunk / 2; ++i) chunk[i / 4][i % 4] = sums[column / 2 + i];
+      for (int i = 0; i < kChunk / 2; ++i) chunk[i / 4][i % 4] = float(sums[column / 2 + i]);
       finish_rows<kChunk>(chunk, buffer, first_pixel + warp * 16, first_output + column,
                           problem.kPixels, problem.kOutputs, epilogue);
     }
@@ -154,7 +157,7 @@ struct ConvSm90 {
 
   // The sums of a part to the blocks that finish them, once all products that read their rings have
   // ended: of reads no arrival needs to tell more (barrier_arrive_peer()).
-  void share(const float (&sums)[kColumns / 2], int warp) const {
+  void share(const Sum (&sums)[kColumns / 2], int warp) const {
     cluster_arrive();
     cluster_wait();
     const Place mine = kWarpSums.of_lane(threadIdx.x % 32);
@@ -166,8 +169,13 @@ struct ConvSm90 {
       const u32 barrier = peer_address(sent(), owner);
 #pragma unroll
       for (int unit = 0; unit < kColumns / 8; ++unit)
-        send(to + unit * 32, barrier, {sums[4 * unit + 2 * r], sums[4 * unit + 2 * r + 1]});
+        send_two(to + unit * 32, barrier, sums[4 * unit + 2 * r], sums[4 * unit + 2 * r + 1]);
     }
+  }
+
+  static void send_two(u32 peer, u32 barrier, Sum first, Sum second) {
+    const Sum both[2] = {first, second};
+    send(peer, barrier, both);
   }
 
   // Every block finishes its share of the tile's pixels.
@@ -180,17 +188,20 @@ struct ConvSm90 {
       if (pixel >= problem.kPixels || channel >= problem.kOutputs) continue;
       const auto line = epilogue.template line<8>(channel);
       const auto read = epilogue.template pixel<8>(pixel, channel);
-      float total[8] = {};
+      Sum total[8] = {};
 #pragma unroll
       for (int from = 0; from < S::kParts; ++from)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          float values[4];
+          Sum values[4];
           load_own(values, sums_at(from, row) + column * 4 + half * 16);
 #pragma unroll
           for (int k = 0; k < 4; ++k) total[4 * half + k] += values[k];
         }
-      epilogue.template finish<8>(total, line, read, pixel, channel);
+      float sums[8];
+#pragma unroll
+      for (int k = 0; k < 8; ++k) sums[k] = float(total[k]);
+      epilogue.template finish<8>(sums, line, read, pixel, channel);
     }
   }
 
@@ -215,7 +226,7 @@ struct ConvSm90 {
     // The shuffle tells the compiler that all lanes have one value, which then needs no register a
     // lane.
     const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
-    float sums[kColumns / 2];
+    Sum sums[kColumns / 2];
     conv.multiply(sums, warp);
     wait_for_previous();  // the epilogue may read what the kernel ahead wrote
     if constexpr (S::kParts == 1) {

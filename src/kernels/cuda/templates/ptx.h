@@ -268,6 +268,13 @@ inline void send(u32 peer, u32 barrier, const float (&value)[2]) {
       "f"(value[0]), "f"(value[1]), "r"(barrier)
       : "memory");
 }
+inline void send(u32 peer, u32 barrier, const int (&value)[2]) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.s32 [%0], {%1, %2}, [%3];" ::
+          "r"(peer),
+      "r"(value[0]), "r"(value[1]), "r"(barrier)
+      : "memory");
+}
 /// barrier_wait() that sees what other blocks sent.
 inline void barrier_wait_for_sent(u32 barrier, u32 parity) {
   u32 done;
