@@ -7,6 +7,8 @@
 
 #include "src/trace/passes/cast.h"
 #include "src/trace/passes/clean.h"
+#include "src/trace/passes/quantize.h"
+#include "src/trace/passes/round_rows.h"
 #include "src/trace/trace.h"
 #include "tensor/tensor.h"
 
@@ -97,6 +99,34 @@ TEST(CastImages, AResidualIsReadInTheFormThatTheConvolutionReads) {
       continue;
     EXPECT_LE(tn::consumers(graph)[static_cast<std::size_t>(id)].size(), 1u) << graph;
   }
+}
+
+// What is rounded to bytes is rounded where it is made; who else reads it reads the narrow type.
+TEST(CastImages, ImagesOfBytesHaveANarrowCopy) {
+  static const Tensor stem = random({16, 3, 3, 3}), filters = random({16, 16, 3, 3}, 0.1),
+                      head = random({4, 16, 1, 1});
+  const auto f = [](const Tensors& in) -> Tensors {
+    const Tensor x = tn::relu(tn::conv2d(in[0], stem, {}, {.padding = 1}));
+    return {tn::conv2d(tn::relu(x + tn::conv2d(x, filters, {}, {.padding = 1})), head)};
+  };
+  const Graph traced =
+      tn::fold_constants(tn::trace(f, {{{1, 3, 8, 8}, tn::f32}}, {{"block.weight", filters}}));
+  const Graph bytes = tn::quantize_products(traced, {}, true, &tn::quantize, {{"block", 0.1F}}, 16);
+  ASSERT_EQ(all(bytes, tn::Op::quantized_conv2d).size(), 1u);
+  const Graph graph =
+      tn::eliminate_common_and_dead(tn::cast_images(tn::cast_products(bytes, tn::f16), tn::f16));
+  for (const ValueId id : all(graph, tn::Op::astype))
+    if (graph.type(id).dtype == tn::i8) {
+      const auto rounding = tn::rounding_of(graph, id);
+      ASSERT_TRUE(rounding) << graph;
+      EXPECT_TRUE(graph.is_op(rounding->x, tn::Op::relu)) << graph;
+    }
+  int residuals = 0;
+  for (const ValueId sum : all(graph, tn::Op::add))
+    for (const ValueId input : graph[sum].inputs)
+      if (graph.is_op(input, tn::Op::astype))
+        residuals += graph.type(graph[input].inputs[0]).dtype == tn::f16;
+  EXPECT_EQ(residuals, 1) << graph;
 }
 
 TEST(CastImages, ValuesOutsideOfImagesKeepTheirType) {

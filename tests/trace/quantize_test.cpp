@@ -274,6 +274,18 @@ TEST(Quantize, ImagesByOneScale) {
       EXPECT_EQ(after.type(after[id].inputs[0]).dtype, tn::i8);
     }
   EXPECT_LE(relative_error(tn::interpret(after, {x})[0], f({x})[0]), 0.02);
+
+  // Where kernels that make rows round them, those that a kernel takes: of 16 channels, with a
+  // scale.
+  const auto on_gpu = [&](std::int64_t channels, const std::map<std::string, float>& by) {
+    return tn::count(tn::quantize_products(graph, {}, true, &tn::quantize, by, channels),
+                     tn::Op::quantized_conv2d);
+  };
+  EXPECT_EQ(on_gpu(16, {{"wide", 0.03F}}), 1);
+  EXPECT_EQ(on_gpu(8, {{"wide", 0.03F}, {"point", 0.03F}}), 2);
+  EXPECT_EQ(on_gpu(16, {}), 0);
+  EXPECT_EQ(on_gpu(32, {{"wide", 0.03F}}), 0);
+  EXPECT_EQ(on_gpu(0, {{"wide", 0.03F}}), 0);
 }
 
 TEST(Quantize, Patterns) {

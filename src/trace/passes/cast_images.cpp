@@ -62,7 +62,10 @@ std::vector<bool> between_convolutions(const Graph& graph) {
 class ImageCaster {
  public:
   ImageCaster(const Graph& graph, DType dtype)
-      : between_(between_convolutions(graph)), is_stored_(at(graph.size())), dtype_(dtype) {
+      : between_(between_convolutions(graph)),
+        is_stored_(at(graph.size())),
+        is_rounding_(at(graph.size())),
+        dtype_(dtype) {
     for (ValueId id = graph.size() - 1; id >= 0; --id)
       if (is_cast(graph, id, dtype) || is_reduction(graph, id) ||
           (works_narrow(graph, id) && between_[at(id)]) ||
@@ -71,9 +74,10 @@ class ImageCaster {
           if (between_[at(input)]) is_stored_[at(input)] = true;
     const auto readers = consumers(graph);
     for (ValueId id = 0; id < graph.size(); ++id)
-      if (const auto bytes = rounding_of(graph, id);
-          bytes && between_[at(bytes->x)] && readers[at(bytes->x)].size() > 1)
-        is_stored_[at(bytes->x)] = true;  // for the others
+      if (const auto bytes = rounding_of(graph, id); bytes && between_[at(bytes->x)]) {
+        is_rounding_[at(bytes->scaled)] = true;
+        if (readers[at(bytes->x)].size() > 1) is_stored_[at(bytes->x)] = true;  // for the others
+      }
   }
 
   std::optional<ValueId> operator()(Rewriter& r, ValueId id, const Node& node) {
@@ -90,6 +94,7 @@ class ImageCaster {
       for (ValueId& input : inputs) input = narrow(r, input);
       return widen(r, r.to().add(node.op, inputs, node.attrs, node.where));
     }
+    if (is_rounding_[at(id)]) return std::nullopt;
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (is_stored_[at(node.inputs[i])]) inputs[i] = widen(r, narrow(r, inputs[i]));
     return r.to().add(node.op, inputs, node.attrs, node.where);
@@ -115,6 +120,7 @@ class ImageCaster {
 
   const std::vector<bool> between_;  // of the old graph's values
   std::vector<bool> is_stored_;      // in the narrow type, by whoever reads it from memory
+  std::vector<bool> is_rounding_;    // begins to round to bytes, where its operand is made
   const DType dtype_;
   std::map<ValueId, ValueId> narrow_;  // of the new graph's values
 };
