@@ -79,7 +79,7 @@ void expect_right(const Kind& kind, const F& f, const Tensors& inputs, std::int6
         << run.graph;
 }
 
-constexpr int kEpilogues = 11;
+constexpr int kEpilogues = 12;
 
 // What models do with a product, whose columns run along `axis`: `bias` and `column` have a number
 // for each of them, `whole` is as large as the result.
@@ -109,6 +109,8 @@ Tensor with_epilogue(int kind, const Tensor& product, int axis, const Tensor& co
       return tn::minimum(tn::maximum(y + bias.astype(dtype) + whole, -0.25), 0.5).astype(last);
     case 9:  // bounds before what remains
       return tn::maximum(tn::relu(y), 0.125) * 1.5 + column;
+    case 10:  // and before what is added
+      return (tn::relu(y + bias.astype(dtype)) + whole).astype(last);
     default: {
       const Tensor z = y + column;
       return (z * tn::sigmoid(z) - 0.5).astype(last);

@@ -297,6 +297,7 @@ class ProductKernel : public Kernel {
     p.first = first_.empty() ? nullptr : first_.data() + strips.begin * kStrip;
     p.add = result_.addend(place.operands, row, column);
     p.add_row = result_.addend_stride();
+    p.adds_last = result_.adds_last();
     if (lines_)
       multiply_lines(place, all, row, strips, p);
     else
@@ -316,6 +317,7 @@ class ProductKernel : public Kernel {
                       simd::StripProduct p) const {
     const auto* const a = static_cast<const std::byte*>(p.a);
     const void* const next = p.next;
+    const float* const add = p.add;
     const float* const first_strip = place.strips + strips.begin * strips_.words();
     for (Range depth{0, 0}; depth.begin < strips_.depth_words(); depth.begin = depth.end) {
       depth.end = std::min(depth.begin + blocks_.depth_words, strips_.depth_words());
@@ -326,9 +328,11 @@ class ProductKernel : public Kernel {
       p.strips = first_strip + depth.begin * kStrip;
       p.depth = depth.size();
       p.next = depth.end < strips_.depth_words() ? first_strip + depth.end * kStrip : next;
-      if (depth.end == strips_.depth_words()) p.bounds = result_.bounds();
+      const bool is_last = depth.end == strips_.depth_words();
+      if (is_last) p.bounds = result_.bounds();
+      p.add = (p.adds_last ? is_last : depth.begin == 0) ? add : nullptr;
       unit_.multiply(p);
-      p.first = p.add = nullptr;
+      p.first = nullptr;
       p.goes_on = true;
     }
   }

@@ -234,29 +234,35 @@ AnchoredProduct with_sums_finished(const LaidOutGraph& laid, AnchoredProduct pro
           epilogue.reads.push_back(input);
   };
   const auto is_float32 = [&](ValueId id) { return graph.type(id).dtype == f32; };
-  if (!epilogue.nodes.empty() && reader(0).op == Op::add && is_only_reader()) {
+  const auto take_addend = [&] {
+    if (epilogue.nodes.empty() || reader(0).op != Op::add || !is_only_reader()) return;
     const auto& inputs = reader(0).inputs;
     const ValueId other = inputs[inputs[0] == product.sums ? 1 : 0];
     Shape rows = graph.type(product.sums).shape;
     const int column = column_axis(graph, product);
     Strides strides = laid.layouts[at(other)].strides;
-    if (other != product.sums && is_float32(other) && is_float32(product.sums) &&
-        graph.type(other).shape == rows && strides[column] == 1) {
-      rows.erase(column), strides.erase(column);
-      if (Access(rows, strides).stride()) product.added = other, take();
-    }
-  }
+    if (other == product.sums || !is_float32(other) || !is_float32(product.sums) ||
+        !(graph.type(other).shape == rows) || strides[column] != 1)
+      return;
+    rows.erase(column), strides.erase(column);
+    if (Access(rows, strides).stride()) product.added = other, take();
+  };
+  take_addend();
   while (!epilogue.nodes.empty() && is_float32(product.sums) && is_only_reader()) {
     const auto bounds = bounded(product.bounds, graph, reader(0), product.sums);
     if (!bounds) break;
     product.bounds = *bounds, take();
+  }
+  if (product.added < 0 && product.bounds.are_any()) {
+    take_addend();
+    product.adds_last = product.added >= 0;
   }
   return product;
 }
 
 AnchoredProduct with_sums_stored(const LaidOutGraph& laid, AnchoredProduct product) {
   const AnchoredProduct finished = with_sums_finished(laid, product);
-  return finished.epilogue.nodes.empty() ? finished : product;
+  return finished.epilogue.nodes.empty() && !finished.adds_last ? finished : product;
 }
 
 int column_axis(const Graph& graph, const AnchoredProduct& product) {

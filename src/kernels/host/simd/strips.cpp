@@ -56,7 +56,7 @@ template <class Words, int rows, int vectors>
       });
   };
   if (tile.first) each([&](int i, int, int v) TENSOR_INLINED { sums[i] = load(tile.first + v); });
-  if (tile.add) add(tile.add, p.add_row);
+  if (tile.add && !p.adds_last) add(tile.add, p.add_row);
   if (p.goes_on) add(tile.to, p.to_row);
   const float *a = tile.a, *b = tile.b;
   const std::int64_t a_row = p.a_row_bytes / 4, strip_words = p.strip_words;
@@ -89,6 +89,7 @@ template <class Words, int rows, int vectors>
   }
   if (p.bounds.are_any())
     each([&](int i, int, int) TENSOR_INLINED { sums[i] = within(sums[i], p.bounds); });
+  if (tile.add && p.adds_last) add(tile.add, p.add_row);
   float* const to = tile.to;
   const std::int64_t to_row = p.to_row;
   if (last == kLanes)

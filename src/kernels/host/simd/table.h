@@ -68,8 +68,9 @@ struct StripProduct {
   std::int64_t columns = 0;               // of `to`, which may be fewer
   const float* add = nullptr;  // what sums begin with beside `first`, of each row; nullptr: nothing
   std::int64_t add_row = 0;    // floats
+  bool adds_last = false;      // it is added to what the bounds have left instead
   bool goes_on = false;
-  Bounds bounds = {};          // of results
+  Bounds bounds = {};          // of sums
   bool is_far = false;         // rows come from memory, one block after the other
   bool is_by_rows = false;     // all strips with some rows first, not all rows with some strips
   const void* next = nullptr;  // strips that are read soon, to be brought nearer
@@ -113,6 +114,7 @@ struct DepthwiseRow {
   const float* first = nullptr;  // [columns], what sums begin with; nullptr: zeros
   const float* add = nullptr;    // and beside it; nullptr: nothing
   std::int64_t add_pixel = 0;
+  bool adds_last = false;  // to what the bounds have left instead
   Bounds bounds = {};
   float* to = nullptr;  // `count` pixels of `columns` sums
   std::int64_t to_pixel = 0, count = 0, columns = 0;
