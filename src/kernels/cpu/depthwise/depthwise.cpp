@@ -56,7 +56,11 @@ class DepthwiseKernel : public Kernel {
     choose_tasks(machine);
     result_.plan(laid, is_direct_ ? finished_pixels() : sum_lines_ * out_.w,
                  is_direct_ ? channels_ : pitch());
-    if (product.bias >= 0) copy_bias(laid.graph[product.bias].constant);
+    if (product.bias >= 0) first_ = in_blocks(laid.graph, product.bias, 0);
+    if (result_.has_scale()) {
+      scales_ = in_blocks(laid.graph, product.scale, 1);
+      shifts_ = in_blocks(laid.graph, product.shift, 0);
+    }
   }
 
   DepthwiseKernel(const LaidOutGraph& laid, const Group& group, const AnchoredProduct& product,
@@ -174,10 +178,10 @@ class DepthwiseKernel : public Kernel {
     return copy_bytes() + sum_bytes() + round_up(result_.scratch_bytes(), 64);
   }
 
-  void copy_bias(const Tensor& bias) {
-    first_.assign(static_cast<std::size_t>(blocks() * kBlock), 0.0f);
-    const std::vector<float> values = bias.to_vector<float>();
-    std::copy(values.begin(), values.end(), first_.begin());
+  std::vector<float> in_blocks(const Graph& graph, ValueId constant, float otherwise) const {
+    std::vector<float> values = column_numbers(graph, constant, channels_, otherwise);
+    values.resize(static_cast<std::size_t>(blocks() * kBlock));
+    return values;
   }
 
   // [blocks, height, width, 16]
@@ -207,6 +211,8 @@ class DepthwiseKernel : public Kernel {
     simd::DepthwiseRow row;
     row.first = first_.empty() ? nullptr : first_.data() + part.channel;
     row.bounds = result_.bounds(), row.adds_last = result_.adds_last();
+    if (!scales_.empty())
+      row.scales = scales_.data() + part.channel, row.shifts = shifts_.data() + part.channel;
     row.columns = part.channels;
     row.line = dilation_.h * source.line, row.number = dilation_.w * source.pixel;
     row.weights_line = kernel_.w * kBlock;
@@ -348,6 +354,7 @@ class DepthwiseKernel : public Kernel {
   bool in_place_ = false, is_direct_ = false;
   Tensor packed_;
   std::vector<float> first_;  // the bias, or empty
+  std::vector<float> scales_, shifts_;
 };
 
 bool is_depthwise(const Graph& graph, const Node& node) {

@@ -55,7 +55,11 @@ class ProductKernel : public Kernel {
     choose_blocks(machine);
     is_far_ = result_.rows() * strips_.depth_words() * 4 > kFarBytes;
     result_.plan(laid, blocks_.finished_rows, pitch_);
-    if (product.bias >= 0) copy_bias(graph[product.bias].constant);
+    if (product.bias >= 0) first_ = in_strips(graph, product.bias, 0);
+    if (result_.has_scale()) {
+      scales_ = in_strips(graph, product.scale, 1);
+      shifts_ = in_strips(graph, product.shift, 0);
+    }
     if (graph.is_constant(node.inputs[1]))
       packed_ = packed_constant(graph, graph[node.inputs[1]].constant);
     else
@@ -188,12 +192,15 @@ class ProductKernel : public Kernel {
     if (gathers_parts_) row_pitch_ = blocks_.depth_words * 4 + kGatherSlack;
   }
 
-  void copy_bias(const Tensor& bias) {
-    first_.assign(static_cast<std::size_t>(strips_.count() * kStrip), 0.0f);
-    const std::vector<float> values = bias.to_vector<float>();
+  std::vector<float> in_strips(const Graph& graph, ValueId constant, float otherwise) const {
+    const std::int64_t last = strips_.count() - 1,
+                       columns = strips_.column(last) + columns_of(last, 1);
+    const std::vector<float> values = column_numbers(graph, constant, columns, otherwise);
+    std::vector<float> result(static_cast<std::size_t>(strips_.count() * kStrip));
     for (std::int64_t strip = 0; strip < strips_.count(); ++strip)
       std::copy_n(values.begin() + strips_.column(strip), columns_of(strip, 1),
-                  first_.begin() + strip * kStrip);
+                  result.begin() + strip * kStrip);
+    return result;
   }
 
   Tensor packed_constant(const Graph& graph, const Tensor& weights) const {
@@ -295,6 +302,10 @@ class ProductKernel : public Kernel {
                     : std::min(round_up(columns, std::int64_t{simd::table().lanes}),
                                strips.size() * kStrip);
     p.first = first_.empty() ? nullptr : first_.data() + strips.begin * kStrip;
+    if (!scales_.empty()) {
+      p.scales = scales_.data() + strips.begin * kStrip;
+      p.shifts = shifts_.data() + strips.begin * kStrip;
+    }
     p.add = result_.addend(place.operands, row, column);
     p.add_row = result_.addend_stride();
     p.adds_last = result_.adds_last();
@@ -317,7 +328,8 @@ class ProductKernel : public Kernel {
                       simd::StripProduct p) const {
     const auto* const a = static_cast<const std::byte*>(p.a);
     const void* const next = p.next;
-    const float* const add = p.add;
+    const float *const add = p.add, *const scales = p.scales, *const shifts = p.shifts;
+    p.scales = p.shifts = nullptr;
     const float* const first_strip = place.strips + strips.begin * strips_.words();
     for (Range depth{0, 0}; depth.begin < strips_.depth_words(); depth.begin = depth.end) {
       depth.end = std::min(depth.begin + blocks_.depth_words, strips_.depth_words());
@@ -329,7 +341,7 @@ class ProductKernel : public Kernel {
       p.depth = depth.size();
       p.next = depth.end < strips_.depth_words() ? first_strip + depth.end * kStrip : next;
       const bool is_last = depth.end == strips_.depth_words();
-      if (is_last) p.bounds = result_.bounds();
+      if (is_last) p.bounds = result_.bounds(), p.scales = scales, p.shifts = shifts;
       p.add = (p.adds_last ? is_last : depth.begin == 0) ? add : nullptr;
       unit_.multiply(p);
       p.first = nullptr;
@@ -376,6 +388,7 @@ class ProductKernel : public Kernel {
   Strips strips_;
   Tensor packed_;             // constant weights
   std::vector<float> first_;  // the bias, or empty
+  std::vector<float> scales_, shifts_;
   ProductResult result_;
   std::size_t left_, right_;  // operands
   std::int64_t bundle_bytes_ = 0;

@@ -128,7 +128,8 @@ std::string ProductResult::description() const {
          (!bounds().are_any()                                           ? ""
           : bounds().least == 0 && bounds().most == simd::Bounds().most ? ", relu"
                                                                         : ", bounds") +
-         (adds_last() ? added : "") + (product_.bytes >= 0 ? ", rounded" : "") +
+         (has_scale() ? ", scaled" : "") + (adds_last() ? added : "") +
+         (product_.bytes >= 0 ? ", rounded" : "") +
          (program_ ? ", " + std::to_string(program_->instruction_count()) + " instructions" : "");
 }
 

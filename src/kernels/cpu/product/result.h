@@ -17,7 +17,8 @@ class ProductResult {
   std::int64_t rows() const { return row_count_; }
   bool has_program() const { return !product_.epilogue.nodes.empty(); }
   bool has_addend() const { return addend_.has_value(); }
-  /// Whether it is added to what the bounds have left; else sums begin with it.
+  bool has_scale() const { return product_.scale >= 0 || product_.shift >= 0; }
+  /// Whether it is added behind bounds and scales; else sums begin with it.
   bool adds_last() const { return product_.adds_last; }
   /// Whether sums are not the result yet when a kernel and the program are through.
   bool is_stored_last() const { return finishes_ && (has_addend() || bounds().are_any()); }

@@ -48,6 +48,10 @@ template <int pixels, int vectors>
   }
   if (row.bounds.are_any())
     each([&](int i, int, int) TENSOR_INLINED { sums[i] = within(sums[i], row.bounds); });
+  if (row.scales)
+    each([&](int i, int, int v) TENSOR_INLINED {
+      sums[i] = sums[i] * load(row.scales + channel + v) + load(row.shifts + channel + v);
+    });
   if (row.add && row.adds_last) add();
   float* const to = row.to + pixel * to_pixel + channel;
   if (last == kLanes)
@@ -127,6 +131,10 @@ template <int pixels>
   }
   if (row.bounds.are_any())
     each([&](int p) TENSOR_INLINED { sums[p] = within(sums[p], row.bounds); });
+  if (row.scales) {
+    const Floats scale = load(row.scales + channel), shift = load(row.shifts + channel);
+    each([&](int p) TENSOR_INLINED { sums[p] = sums[p] * scale + shift; });
+  }
   if (row.add && row.adds_last) add();
   float* const to = row.to + pixel * row.to_pixel + channel;
   const std::int64_t to_pixel = row.to_pixel;
