@@ -208,6 +208,7 @@ class DepthwiseKernel : public Kernel {
   void run_part(std::span<std::byte* const> operands, const Part& part, std::byte* scratch) const {
     const Source source = source_of(operands[x_], part, reinterpret_cast<float*>(scratch));
     auto* const sums = reinterpret_cast<float*>(scratch + copy_bytes());
+    const std::int64_t pitch = round_up(part.channels, kBlock);
     simd::DepthwiseRow row;
     row.first = first_.empty() ? nullptr : first_.data() + part.channel;
     row.bounds = result_.bounds(), row.adds_last = result_.adds_last();
@@ -223,7 +224,8 @@ class DepthwiseKernel : public Kernel {
       const std::int64_t first = (part.image * out_.h + lines.begin) * out_.w;
       const Place place{result_.addend(operands, first, part.channel), result_.addend_stride(),
                         is_direct_ ? result_.at(operands, first, part.channel) : sums,
-                        is_direct_ ? *result_.row_stride() : pitch()};
+                        is_direct_ ? *result_.row_stride() : pitch};
+      if (!is_direct_) clear_rest(sums, lines.size() * out_.w, part.channels);
       for (const Stretch& y : down_)
         for (const Stretch& x : across_)
           run_box({{std::max(y.pixels.begin, lines.begin), std::min(y.pixels.end, lines.end)},
@@ -236,9 +238,16 @@ class DepthwiseKernel : public Kernel {
         continue;
       }
       const BlockProgram::Block block{first, pixels, part.channel, part.channels};
-      result_.run_program(operands, block, pitch(), sums, room);
-      result_.store(operands, block, pitch(), sums);
+      result_.run_program(operands, block, pitch, sums, room);
+      result_.store(operands, block, pitch, sums);
     }
+  }
+
+  // A program goes over whole blocks of channels: subnormal numbers beyond would take it long.
+  static void clear_rest(float* sums, std::int64_t pixels, std::int64_t channels) {
+    const std::int64_t pitch = round_up(channels, kBlock);
+    for (; channels < pitch && pixels > 0; --pixels, sums += pitch)
+      std::fill(sums + channels, sums + pitch, 0.0f);
   }
 
   // What follows the sums of some pixels, where they lie.

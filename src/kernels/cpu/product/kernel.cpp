@@ -39,9 +39,10 @@ class ProductKernel : public Kernel {
                 const Machine& machine, const Unit& unit, const Node& node)
       : unit_(unit),
         numbers_(laid.graph.type(product.left).dtype, unit.taken),
-        rows_(rows_of(node, layout(laid, product.left), layout(laid, node.inputs[1]), numbers_)),
-        strips_(layout(laid, node.inputs[1]), node, layout(laid, product.left), rows_->depth(),
-                unit, {laid.graph.type(node.inputs[1]).dtype, unit.taken}),
+        lines_(lines_of(node, layout(laid, product.left), layout(laid, node.inputs[1]).shape)),
+        rows_(rows_of(node, layout(laid, product.left), layout(laid, node.inputs[1]))),
+        strips_(layout(laid, node.inputs[1]), node, order_in(layout(laid, product.left)),
+                rows_->depth(), unit, {laid.graph.type(node.inputs[1]).dtype, unit.taken}),
         result_(laid, group, product, unit.is_tiles),
         left_(operand_of(group, product.left)),
         right_(operand_of(group, node.inputs[1])) {
@@ -50,8 +51,6 @@ class ProductKernel : public Kernel {
     if (node.op == Op::conv2d)
       bundle_bytes_ = numbers_.stored_bytes() * layout(laid, product.left).strides[1] *
                       layout(laid, node.inputs[1]).shape[1] * strips_.bundles().groups;
-    if (node.op == Op::conv2d)
-      lines_ = lines_of(layout(laid, product.left), node, layout(laid, node.inputs[1]).shape);
     choose_blocks(machine);
     is_far_ = result_.rows() * strips_.depth_words() * 4 > kFarBytes;
     result_.plan(laid, blocks_.finished_rows, pitch_);
@@ -116,12 +115,15 @@ class ProductKernel : public Kernel {
   };
 
   static const Layout& layout(const LaidOutGraph& laid, ValueId id) { return laid.layouts[at(id)]; }
-  static std::unique_ptr<ProductRows> rows_of(const Node& node, const Layout& left,
-                                              const Layout& right, const Numbers& numbers) {
-    if (node.op != Op::conv2d) return matrix_rows(left, node.type.shape, numbers);
+  std::unique_ptr<ProductRows> rows_of(const Node& node, const Layout& left,
+                                       const Layout& right) const {
+    if (node.op != Op::conv2d) return matrix_rows(left, node.type.shape, numbers_);
     return window_rows(left, node, {right.shape[2], right.shape[3]},
-                       right.shape[1] * bundles_of(node, right.shape).groups, numbers,
-                       window_order(left));
+                       right.shape[1] * bundles_of(node, right.shape).groups, numbers_,
+                       order_in(left));
+  }
+  WindowOrder order_in(const Layout& left) const {
+    return lines_ || left.shape.rank() != 4 ? WindowOrder::channels_last : window_order(left);
   }
 
   std::int64_t rows_of_bundle() const {
@@ -129,13 +131,15 @@ class ProductKernel : public Kernel {
     return bundles.are_batches ? result_.rows() / bundles.count : result_.rows();
   }
 
-  std::optional<WindowLines> lines_of(const Layout& image, const Node& node,
+  std::optional<WindowLines> lines_of(const Node& node, const Layout& image,
                                       const Shape& filters) const {
-    const bool is_small = filters[2] * filters[3] == 1 || strips_.columns() > kFewColumns;
-    if (unit_.is_tiles || is_small) return std::nullopt;
+    if (node.op != Op::conv2d || unit_.is_tiles) return std::nullopt;
     if (numbers_.taken_bytes() != 4 || !numbers_.are_same()) return std::nullopt;
-    const auto lines = WindowLines::of(image, node, {filters[2], filters[3]},
-                                       filters[1] * strips_.bundles().groups);
+    const Bundles bundles = bundles_of(node, filters);
+    if (filters[2] * filters[3] == 1 || filters[0] / bundles.count > kFewColumns)
+      return std::nullopt;
+    const auto lines =
+        WindowLines::of(image, node, {filters[2], filters[3]}, filters[1] * bundles.groups);
     return lines && lines->width() >= kLeastWidth && lines->row_bytes() % kAlias != 0
                ? lines
                : std::nullopt;
@@ -275,10 +279,10 @@ class ProductKernel : public Kernel {
     p.is_by_rows = blocks_.is_by_rows;
     p.is_far = in_place_ && is_far_;
     p.next_lines = blocks_.next_lines;
-    p.to_row = is_direct_ ? *result_.row_stride() : pitch_;
     for (Range group{strips.begin, 0}; group.begin < strips.end; group.begin = group.end) {
       group.end = std::min(group.begin + blocks_.strips_at_once, strips.end);
       p.strip_count = group.size();
+      p.to_row = is_direct_ ? *result_.row_stride() : group.size() * kStrip;
       p.next = place.strips + group.end * strips_.words();
       for (std::int64_t row = rows.begin; row < rows.end; row += blocks_.block_rows) {
         p.rows = std::min(blocks_.block_rows, rows.end - row);
@@ -295,12 +299,13 @@ class ProductKernel : public Kernel {
                  simd::StripProduct p) const {
     const std::int64_t column = strips_.column(strips.begin);
     const std::int64_t columns = columns_of(strips.begin, strips.size());
+    const std::int64_t pitch = strips.size() * kStrip;
+    // A program goes over whole strips: subnormal numbers beyond the columns would take it long.
+    const std::int64_t whole = result_.has_program() ? kStrip : simd::table().lanes;
     p.to = is_direct_ ? result_.at(place.operands, row, column)
                       : reinterpret_cast<float*>(place.scratch + sums_);
-    p.columns = is_direct_ || result_.has_addend()
-                    ? columns
-                    : std::min(round_up(columns, std::int64_t{simd::table().lanes}),
-                               strips.size() * kStrip);
+    p.columns =
+        is_direct_ || result_.has_addend() ? columns : std::min(round_up(columns, whole), pitch);
     p.first = first_.empty() ? nullptr : first_.data() + strips.begin * kStrip;
     if (!scales_.empty()) {
       p.scales = scales_.data() + strips.begin * kStrip;
@@ -318,8 +323,8 @@ class ProductKernel : public Kernel {
       const BlockProgram::Block block{row + done, std::min(blocks_.finished_rows, p.rows - done),
                                       column, columns};
       float* const sums = p.to + done * p.to_row;
-      result_.run_program(place.operands, block, pitch_, sums, place.scratch + program_);
-      if (!is_direct_) result_.store(place.operands, block, pitch_, sums);
+      result_.run_program(place.operands, block, pitch, sums, place.scratch + program_);
+      if (!is_direct_) result_.store(place.operands, block, pitch, sums);
     }
   }
 
@@ -383,7 +388,8 @@ class ProductKernel : public Kernel {
   }
 
   Unit unit_;
-  Numbers numbers_;  // of the left factor
+  Numbers numbers_;                   // of the left factor
+  std::optional<WindowLines> lines_;  // else rows are gathered, or lie as those of a matrix
   std::unique_ptr<ProductRows> rows_;
   Strips strips_;
   Tensor packed_;             // constant weights
@@ -394,7 +400,6 @@ class ProductKernel : public Kernel {
   std::int64_t bundle_bytes_ = 0;
   bool in_place_ = false, is_far_ = false, is_direct_ = false;
   bool gathers_first_ = false, gathers_parts_ = false;  // else the rows of a task, if not in place
-  std::optional<WindowLines> lines_;  // else rows are gathered, or lie as those of a matrix
   Blocking blocks_;
   std::int64_t pitch_ = 1, row_pitch_ = 0;
   // In bytes: weights packed in each run, behind them rows gathered for all threads, and from own_
