@@ -149,7 +149,7 @@ TEST(OnnxOperators, ScatterIntoRegions) {
   const Shape shape{3, 4, 2};
   const Tensor data = counted(shape, 3);
   const auto check = [&](const Ints& rows, const Ints& columns, bool is_last_first, bool adds) {
-    SCOPED_TRACE(testing::Message() << rows.front() << ", " << columns.front() << ": "
+    SCOPED_TRACE(::testing::Message() << rows.front() << ", " << columns.front() << ": "
                                     << rows.size() << " x " << columns.size());
     Ints indices;
     for (const std::int64_t row : rows)

@@ -328,30 +328,56 @@ class ProductKernel : public Kernel {
     }
   }
 
-  // Part of the depth by part.
+  // Part of the depth by part; what is zero of windows beyond the image is left out.
   void multiply_depth(const Place& place, std::int64_t row, const Range& strips,
-                      simd::StripProduct p) const {
-    const auto* const a = static_cast<const std::byte*>(p.a);
-    const void* const next = p.next;
-    const float *const add = p.add, *const scales = p.scales, *const shifts = p.shifts;
-    p.scales = p.shifts = nullptr;
-    const float* const first_strip = place.strips + strips.begin * strips_.words();
+                      const simd::StripProduct& p) const {
     for (Range depth{0, 0}; depth.begin < strips_.depth_words(); depth.begin = depth.end) {
       depth.end = std::min(depth.begin + blocks_.depth_words, strips_.depth_words());
-      if (gathers_parts_)
-        gather(operand(place), {row, row + p.rows}, depth, place.scratch + gathered_);
-      else
-        p.a = a + 4 * depth.begin;
-      p.strips = first_strip + depth.begin * kStrip;
-      p.depth = depth.size();
-      p.next = depth.end < strips_.depth_words() ? first_strip + depth.end * kStrip : next;
-      const bool is_last = depth.end == strips_.depth_words();
-      if (is_last) p.bounds = result_.bounds(), p.scales = scales, p.shifts = shifts;
-      p.add = (p.adds_last ? is_last : depth.begin == 0) ? add : nullptr;
-      unit_.multiply(p);
-      p.first = nullptr;
-      p.goes_on = true;
+      const Range rows{row, row + p.rows};
+      if (gathers_parts_) gather(operand(place), rows, depth, place.scratch + gathered_);
+      for (Range some{row, 0}; some.begin < rows.end; some.begin = some.end) {
+        const auto [alike, read] = stretch({some.begin, rows.end});
+        some.end = alike.end;
+        multiply_part(place, row, strips, {some, read}, depth, p);
+      }
     }
+  }
+
+  // In words. Rows without anything have a part that is zeros, for what follows the sums.
+  ProductRows::Stretch stretch(const Range& rows) const {
+    if (unit_.taken != f32 || in_place_) return {rows, {0, strips_.depth_words()}};
+    ProductRows::Stretch all = rows_->stretch(rows);
+    if (all.depth.size() == 0) all.depth = {0, strips_.depth_words()};
+    return all;
+  }
+
+  void multiply_part(const Place& place, std::int64_t row, const Range& strips,
+                     const ProductRows::Stretch& part, const Range& depth,
+                     simd::StripProduct p) const {
+    const Range words{std::max(depth.begin, part.depth.begin), std::min(depth.end, part.depth.end)};
+    if (words.size() <= 0) return;
+    const std::int64_t above = part.rows.begin - row, rows = p.rows;
+    const bool is_first = words.begin == part.depth.begin, is_last = words.end == part.depth.end;
+    const float* const first_strip = place.strips + strips.begin * strips_.words();
+    p.a = static_cast<const std::byte*>(p.a) + above * p.a_row_bytes +
+          4 * (words.begin - (gathers_parts_ ? depth.begin : 0));
+    p.rows = part.rows.size();
+    p.to += above * p.to_row;
+    p.strips = first_strip + words.begin * kStrip;
+    p.depth = words.size();
+    if (above + p.rows < rows)
+      p.next = nullptr;
+    else if (depth.end < strips_.depth_words())
+      p.next = first_strip + depth.end * kStrip;
+    if (p.add) p.add += above * p.add_row;
+    if (p.adds_last ? !is_last : !is_first) p.add = nullptr;
+    if (is_last)
+      p.bounds = result_.bounds();
+    else
+      p.scales = p.shifts = nullptr;
+    if (!is_first) p.first = nullptr;
+    p.goes_on = !is_first;
+    unit_.multiply(p);
   }
 
   // Line of results by line; the filter's lines are parts of the depth.
