@@ -135,10 +135,77 @@ Updates combined(Updates updates, Combine combine) {
   }
 }
 
-// data with updates at the positions: one gather from both, because the positions are known. Later
-// updates win, unless all of a place are combined with what was there.
-Tensor scattered(const Tensor& data, const Tensor& values, const Ints& places, const Shape& rows,
+// Where positions lie side by side, as those of an assignment to a slice do: the first one's and
+// how many there are, along some of the first axes of a shape.
+struct Region {
+  Ints first, extent;
+};
+
+// Of positions in order, one after the other; nullopt for others.
+std::optional<Region> region_of(const Ints& places, const Shape& shape, int axes) {
+  if (places.empty()) return std::nullopt;
+  const auto on_axes = [&](std::int64_t place) {
+    Ints index(static_cast<std::size_t>(axes));
+    for (int axis = axes; axis-- > 0; place /= shape[axis])
+      index[static_cast<std::size_t>(axis)] = place % shape[axis];
+    return index;
+  };
+  Region region{on_axes(places.front()), on_axes(places.back())};
+  std::size_t count = 1;
+  for (std::size_t i = 0; i < region.extent.size(); ++i) {
+    region.extent[i] += 1 - region.first[i];
+    if (region.extent[i] < 1) return std::nullopt;
+    count *= static_cast<std::size_t>(region.extent[i]);
+  }
+  if (count != places.size()) return std::nullopt;
+  Ints expected{0};  // axis by axis
+  for (int axis = 0; axis < axes; ++axis) {
+    const auto i = static_cast<std::size_t>(axis);
+    Ints next;
+    for (const std::int64_t place : expected)
+      for (std::int64_t k = 0; k < region.extent[i]; ++k)
+        next.push_back(place * shape[axis] + region.first[i] + k);
+    expected = std::move(next);
+  }
+  return expected == places ? std::optional(region) : std::nullopt;
+}
+
+// The part of x in the region along the first axes.
+Tensor in_region(Tensor x, const Region& region, std::size_t axes) {
+  for (std::size_t i = 0; i < axes; ++i)
+    x = sliced(x, static_cast<int>(i), region.first[i], region.extent[i]);
+  return x;
+}
+
+// data with other values in the region: axis by axis what lies before it and behind it is put
+// beside them, whole lines at a time.
+Tensor with_region(const Tensor& data, const Tensor& values, const Region& region,
+                   Combine combine) {
+  Shape shape = data.shape();
+  for (std::size_t i = 0; i < region.extent.size(); ++i)
+    shape[static_cast<int>(i)] = region.extent[i];
+  Tensor result = values.reshape(shape);
+  if (combine) result = combine(in_region(data, region, region.extent.size()), result);
+  for (std::size_t i = region.extent.size(); i-- > 0;) {
+    const int axis = static_cast<int>(i);
+    const std::int64_t end = region.first[i] + region.extent[i], whole = data.shape(axis);
+    if (region.extent[i] == whole) continue;
+    const Tensor around = in_region(data, region, i);
+    result = concatenate(
+        {sliced(around, axis, 0, region.first[i]), result, sliced(around, axis, end, whole - end)},
+        axis);
+  }
+  return result;
+}
+
+// data with updates at the positions along its first axes: one gather from both, because the
+// positions are known. Later updates win, unless all of a place are combined with what was there.
+Tensor scattered(const Tensor& data, const Tensor& values, const Ints& places, int axes,
                  Combine combine) {
+  if (const auto region = region_of(places, data.shape(), axes))
+    return with_region(data, values, *region, combine);
+  Shape rows{product(data.shape(), 0, axes)};
+  for (int i = axes; i < data.rank(); ++i) rows.push_back(data.shape(i));
   Shape from = rows;
   from[0] = static_cast<std::int64_t>(places.size());
   Updates updates{values.reshape(from), places};
@@ -159,9 +226,7 @@ Results scatter_nd(const Call& c) {
   const Tensor indices = c.host(1);
   check_depth(x.shape(), indices.shape(), 0);
   const auto depth = static_cast<int>(indices.shape(-1));
-  Shape rows{product(x.shape(), 0, depth)};
-  for (int i = depth; i < x.rank(); ++i) rows.push_back(x.shape(i));
-  return {scattered(x, c[2], positions(indices, x.shape(), 0).to_vector<std::int64_t>(), rows,
+  return {scattered(x, c[2], positions(indices, x.shape(), 0).to_vector<std::int64_t>(), depth,
                     combination(c))};
 }
 
@@ -183,7 +248,7 @@ Results scatter_elements(const Call& c) {
     columns.push_back(column);
   }
   const Ints places = positions(stack(columns, -1), x.shape(), 0).to_vector<std::int64_t>();
-  return {scattered(x, c[2], places, {x.size()}, combination(c))};
+  return {scattered(x, c[2], places, x.rank(), combination(c))};
 }
 
 Results one_hot(const Call& c) {

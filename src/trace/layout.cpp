@@ -1,6 +1,7 @@
 #include "src/trace/layout.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <limits>
 
@@ -102,9 +103,9 @@ class Placer {
     };
     auto view = seen_through();
     if (!view) {
+      const Shape shape = rewriter_.to().type(source).shape;
       source = rewriter_.to().add(Op::copy, {source}, {}, node.where);
-      layouts_.push_back(
-          {rewriter_.to().type(source).shape, row_major(rewriter_.to().type(source).shape), 0});
+      layouts_.push_back({shape, strides_in_order(shape, order_of_copy(shape, id)), 0});
       view = seen_through();
     }
     const std::int64_t base = layout(source).offset;
@@ -112,10 +113,37 @@ class Placer {
     layouts_.push_back({view->shape, view->strides, base + view->offset});
   }
 
+  // The order of a copy that a view needs: the one in which an image that is joined from its axes
+  // has its channels last, where each is of one axis of the image; else row-major.
+  Dims order_of_copy(const Shape& shape, ValueId view) const {
+    const Dims plain = identity_order(shape.rank());
+    if (view < 0 || !graph_.is_op(view, Op::reshape) || !leads_to_images_[at(view)] ||
+        num_elements(shape) == 0)
+      return plain;
+    const Shape& image = graph_.type(view).shape;
+    std::array<Dims, 4> axes;
+    int axis = 0;
+    if (image.rank() != 4) return plain;
+    for (int i = 0; i < 4; ++i)
+      for (std::int64_t left = image[i]; left > 1; left /= shape[axis++]) {
+        if (left % shape[axis] != 0) return plain;
+        axes.begin()[i].push_back(axis);
+      }
+    Dims order;
+    for (; axis < shape.rank(); ++axis) order.push_back(axis);  // of extent 1
+    for (const int i : {0, 2, 3, 1})
+      for (const std::int64_t part : axes.begin()[i]) order.push_back(part);
+    return order;
+  }
+
   Dims chosen_order(ValueId id, const Node& node) const {
     const int rank = node.type.shape.rank();
     if (is_image(node.op)) return {0, 2, 3, 1};
-    if (node.op == Op::copy) return identity_order(rank);  // as place_view makes them
+    if (node.op == Op::copy) {  // as place_view makes them
+      const auto& readers = readers_[at(id)];
+      return readers.size() == 1 ? order_of_copy(node.type.shape, readers.front())
+                                 : identity_order(rank);
+    }
     if (const auto order = wanted_by_reader(id, node)) return *order;
     if (keeps_order(node.op))
       for (const ValueId input : node.inputs) {

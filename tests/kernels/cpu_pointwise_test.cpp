@@ -46,7 +46,7 @@ constexpr Unary kUnary[] = {
     {tn::negative, true}, {tn::abs, true},          {tn::sign, true},      {tn::square, true},
     {tn::relu, true},     {tn::floor, true},        {tn::ceil, true},      {tn::round, true},
     {tn::exp, false},     {tn::tanh, false},        {tn::erf, false},      {tn::sigmoid, false},
-    {tn::gelu, false},    {tn::gelu_tanh, false},   {tn::silu, false},     {tn::hardswish, true},
+    {tn::gelu, false},    {tn::gelu_tanh, false},   {tn::silu, false},     {tn::hardswish, false},
     {tn::sin, false},     {tn::cos, false},         {tn::softplus, false}, {tn::mish, false},
     {tn::selu, false},    {tn::hardsigmoid, false}, {tn::arctan, false},   {tn::trunc, true},
 };

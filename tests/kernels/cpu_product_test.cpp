@@ -79,7 +79,7 @@ void expect_right(const Kind& kind, const F& f, const Tensors& inputs, std::int6
         << run.graph;
 }
 
-constexpr int kEpilogues = 11;
+constexpr int kEpilogues = 14;
 
 // What models do with a product, whose columns run along `axis`: `bias` and `column` have a number
 // for each of them, `whole` is as large as the result.
@@ -109,6 +109,12 @@ Tensor with_epilogue(int kind, const Tensor& product, int axis, const Tensor& co
       return tn::minimum(tn::maximum(y + bias.astype(dtype) + whole, -0.25), 0.5).astype(last);
     case 9:  // bounds before what remains
       return tn::maximum(tn::relu(y), 0.125) * 1.5 + column;
+    case 10:  // and before what is added
+      return (tn::relu(y + bias.astype(dtype)) + whole).astype(last);
+    case 11:
+      return tn::relu(y) * (bias * 0.25).astype(dtype) + bias.astype(dtype) + whole;
+    case 12:
+      return (tn::minimum(y, 0.5) * 1.5 + 0.25).astype(last);
     default: {
       const Tensor z = y + column;
       return (z * tn::sigmoid(z) - 0.5).astype(last);
@@ -121,7 +127,7 @@ std::int64_t one_of(std::initializer_list<std::int64_t> values) {
 }
 
 // Of kind 7, the largest of the numbers that rows are multiplied by; of the others the steepest
-// slope, which kind 9 has.
+// slope, which kinds 9 and 12 have.
 double growth_of(int kind, const Tensor& whole) {
   return kind == 7 ? std::max(1.0, tn::max(tn::abs(whole)).item<double>()) : 1.5;
 }

@@ -143,6 +143,41 @@ TEST(OnnxOperators, RecurrentLayers) {
                  {0.192962, 0.327255, 0.306193, 0.530134}});
 }
 
+// Positions that fill a region, in order or not: the updates take the elements' places, or are
+// added.
+TEST(OnnxOperators, ScatterIntoRegions) {
+  const Shape shape{3, 4, 2};
+  const Tensor data = counted(shape, 3);
+  const auto check = [&](const Ints& rows, const Ints& columns, bool is_last_first, bool adds) {
+    SCOPED_TRACE(::testing::Message() << rows.front() << ", " << columns.front() << ": "
+                                    << rows.size() << " x " << columns.size());
+    Ints indices;
+    for (const std::int64_t row : rows)
+      for (const std::int64_t column : columns) indices.insert(indices.end(), {row, column});
+    if (is_last_first) {
+      std::reverse(indices.begin(), indices.end());
+      for (std::size_t i = 0; i < indices.size(); i += 2) std::swap(indices[i], indices[i + 1]);
+    }
+    const auto count = static_cast<std::int64_t>(indices.size() / 2);
+    const Tensor updates = counted({count, 2}, 1, 9);
+    std::vector<double> want = data.to_vector<double>();
+    const auto given = updates.to_vector<double>();
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      const auto place = static_cast<std::size_t>(4 * indices[i / 2 * 2] + indices[i / 2 * 2 + 1]);
+      double& element = want[2 * place + i % 2];
+      element = adds ? element + given[i] : given[i];
+    }
+    std::vector<Message> attributes;
+    if (adds) attributes.push_back(attribute("reduction", "add"));
+    expect_output(
+        {"ScatterND", 16, {data, array(indices, {count, 2}), updates}, attributes, shape, want});
+  };
+  for (const Ints& rows : {Ints{0}, Ints{1, 2}, Ints{0, 1, 2}})
+    for (const Ints& columns : {Ints{0, 1}, Ints{1, 2}, Ints{3}, Ints{0, 1, 2, 3}, Ints{0, 2}})
+      for (const bool is_last_first : {false, true})
+        for (const bool adds : {false, true}) check(rows, columns, is_last_first, adds);
+}
+
 // The errors that the operators have of their own.
 std::string error_in(const std::string& type, const std::vector<Tensor>& inputs,
                      const std::vector<Message>& attributes = {}, std::int64_t opset = 17) {

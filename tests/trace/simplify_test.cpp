@@ -182,6 +182,17 @@ std::vector<Example> examples() {
          return x.transpose({1, 2, 0}).transpose({1, 0, 2});
        }},
       {"transpose_of_transpose", [](X x) { return x.transpose().transpose(); }},
+      {"view_chain",
+       [](X x) {
+         return x.transpose({1, 0, 2}).reshape({x.shape(1) * x.shape(0), x.shape(2)}).transpose();
+       },
+       has_elements},
+      {"view_chain",
+       [](X x) {
+         const Tensor y = x.transpose({2, 0, 1}).reshape({x.shape(2) * x.shape(0), x.shape(1)});
+         return y.transpose().reshape({x.shape(1), x.shape(2), x.shape(0)}) * number(x, 2);
+       },
+       has_elements},
   };
 }
 
@@ -272,6 +283,35 @@ TEST(Simplify, OnlySlicesOfEverythingInItsOrderGo) {
     EXPECT_EQ(slices(1, step), 0) << step;
     EXPECT_EQ(slices(3, step), step != 1) << step;
   }
+}
+
+// The patches of MobileViT: from images to tokens of two by two pixels, and back.
+TEST(Simplify, ChainsOfViewsBecomeOneTranspose) {
+  const Tensor x = tn::arange(2 * 5 * 6 * 8).reshape({2, 5, 6, 8});
+  const auto to_tokens = [](const Tensor& image) {
+    const Tensor patches = image.reshape({2 * 5 * 3, 2, 4, 2}).transpose({0, 2, 1, 3});
+    return patches.reshape({2, 5, 12, 4}).transpose({0, 3, 2, 1}).reshape({2 * 4, 12, 5});
+  };
+  const auto to_image = [](const Tensor& tokens) {
+    const Tensor patches = tokens.reshape({2, 4, 12, 5}).transpose({0, 3, 2, 1});
+    return patches.reshape({2 * 5 * 3, 4, 2, 2}).transpose({0, 2, 1, 3}).reshape({2, 5, 6, 8});
+  };
+  const auto expect_one = [](const tn::TensorFunction& f, const Tensor& from) {
+    const Graph before = tn::trace(f, {from.type()});
+    const Graph after = tn::eliminate_common_and_dead(tn::simplify(before));
+    EXPECT_EQ(count(after, tn::Op::transpose), 1) << after;
+    EXPECT_EQ(count(after, tn::Op::reshape), 2) << after;
+    expect_same(before, after, {from}, 0);
+  };
+  expect_one([&](const Tensors& in) -> Tensors { return {to_tokens(in[0])}; }, x);
+  expect_one([&](const Tensors& in) -> Tensors { return {to_image(in[0])}; }, to_tokens(x));
+  // A piece of 6 has no divisor 4: the chain stays as it is.
+  const Graph odd = tn::trace(
+      [](const Tensors& in) -> Tensors {
+        return {in[0].transpose({1, 0}).reshape({4, 9}).transpose({1, 0})};
+      },
+      {{{6, 6}, tn::f32}});
+  EXPECT_EQ(count(tn::eliminate_common_and_dead(tn::simplify(odd)), tn::Op::transpose), 2);
 }
 
 TEST(Simplify, NeutralElementsThatBroadcastOrPromoteStay) {

@@ -6,6 +6,7 @@
 #include "src/core/rounding.h"
 #include "src/ops/op.h"
 #include "src/trace/derived.h"
+#include "src/trace/passes/sum_filters.h"
 #include "src/trace/rewrite.h"
 #include "tensor/creation.h"
 #include "tensor/io.h"
@@ -13,16 +14,6 @@
 
 namespace tensor {
 namespace {
-
-// `constant` as a vector along `axis` of `shape` (counted from the front), if it varies along that
-// axis only.
-std::optional<Tensor> along_axis(const Tensor& constant, const Shape& shape, int axis) {
-  const int lead = shape.rank() - constant.rank();
-  if (lead < 0) return std::nullopt;
-  for (int i = 0; i < constant.rank(); ++i)
-    if (i + lead != axis && constant.shape(i) != 1) return std::nullopt;
-  return copy(broadcast_to(reshape(constant, {-1}), {shape[axis]}));
-}
 
 // Whether two constants are combined in a type that has digits and range to spare.
 bool is_wide(const Tensor& a, const Tensor& b) {
@@ -213,7 +204,15 @@ std::optional<ValueId> fold_number(Rewriter& r, const Node& node,
 
 }  // namespace
 
-Graph fold_scale(const Graph& graph, DType stored) {
+std::optional<Tensor> along_axis(const Tensor& constant, const Shape& shape, int axis) {
+  const int lead = shape.rank() - constant.rank();
+  if (lead < 0) return std::nullopt;
+  for (int i = 0; i < constant.rank(); ++i)
+    if (i + lead != axis && constant.shape(i) != 1) return std::nullopt;
+  return copy(broadcast_to(reshape(constant, {-1}), {shape[axis]}));
+}
+
+Graph fold_scale(const Graph& graph, DType stored, FilterSums sums) {
   auto readers = consumers(graph);
   for (const ValueId id : graph.outputs())
     readers[at(id)].insert(readers[at(id)].end(), 2,
@@ -222,6 +221,9 @@ Graph fold_scale(const Graph& graph, DType stored) {
     if (node.op != Op::multiply && node.op != Op::add) return std::nullopt;
     if (const auto value = fold_into_conv(r, node, readers, stored)) return value;
     if (const auto value = fold_into_matmul(r, node, readers, stored)) return value;
+    const bool with_images = sums == FilterSums::of_images;
+    if (sums != FilterSums::none)
+      if (const auto value = sum_filters(r, node, readers, with_images)) return value;
     return fold_number(r, node, readers, stored);
   });
 }

@@ -1,6 +1,8 @@
-// Folds scales and shifts by constants into the weights of the convolution or product before them:
-// an inference-time batch norm costs nothing.
+// Folds scales and shifts by constants into the weights of the convolution or product before them,
+// and sums of convolutions into one: an inference-time batch norm costs nothing, nor do branches.
 #pragma once
+
+#include <optional>
 
 #include "src/trace/graph.h"
 
@@ -11,6 +13,14 @@ namespace tensor {
 /// s, t are constants, s and t vary along the output channels only, and nothing else reads the
 /// intermediate value. Weights to be `stored` in f16 must keep their digits: a small s (layer
 /// scale) stays outside. Test: tests/trace/fold_scale_test.cpp.
-Graph fold_scale(const Graph& graph, DType stored = f32);
+///
+/// Sums of convolutions of one image become one (sum_filters.h), unless filters are to be rounded
+/// to eight bits, of which each branch has its own.
+enum class FilterSums { none, of_filters, of_images };
+Graph fold_scale(const Graph& graph, DType stored = f32, FilterSums sums = FilterSums::of_images);
+
+/// `constant` as a vector along `axis` of `shape` (counted from the front), if it varies along that
+/// axis only.
+std::optional<Tensor> along_axis(const Tensor& constant, const Shape& shape, int axis);
 
 }  // namespace tensor

@@ -17,13 +17,17 @@ std::vector<Pass> passes_for(const Precision& precision,
                              const std::function<Tensor(const Tensor&, DType)>& converted,
                              const Quantize& quantized) {
   const DType dtype = precision.dtype;
-  std::vector<Pass> passes = {{"fold_constants", fold_constants},
-                              {"trim", trim},
-                              {"simplify", simplify},
-                              {"fold_scale", [=](const Graph& g) { return fold_scale(g, dtype); }},
-                              {"early_convs", early_convs},
-                              {"transposed_convs", transposed_convs},
-                              {"pixel_products", pixel_products}};
+  const FilterSums sums = precision.eight_bits              ? FilterSums::none
+                          : dtype == f32 && !precision.tf32 ? FilterSums::of_images
+                                                            : FilterSums::of_filters;
+  std::vector<Pass> passes = {
+      {"fold_constants", fold_constants},
+      {"trim", trim},
+      {"simplify", simplify},
+      {"fold_scale", [=](const Graph& g) { return fold_scale(g, dtype, sums); }},
+      {"early_convs", early_convs},
+      {"transposed_convs", transposed_convs},
+      {"pixel_products", pixel_products}};
   if (precision.tf32) passes.push_back({"round", round_products});
   if (precision.eight_bits) {
     passes.push_back({"drop_dead", drop_dead});

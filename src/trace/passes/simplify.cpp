@@ -9,6 +9,7 @@
 #include "src/trace/passes/activations.h"
 #include "src/trace/passes/short_folds.h"
 #include "src/trace/passes/unread_taps.h"
+#include "src/trace/passes/view_chains.h"
 #include "tensor/creation.h"
 #include "tensor/ops.h"
 
@@ -210,6 +211,7 @@ constexpr Rule kRules[] = {
     {"identity_view", identity_view},
     {"reshape_of_reshape", reshape_of_reshape},
     {"transpose_of_transpose", transpose_of_transpose},
+    {"view_chain", view_chain},
 };
 
 }  // namespace

@@ -22,8 +22,8 @@ namespace {
 constexpr std::int64_t kBlock = 16;        // channels
 constexpr std::int64_t kLargeFilter = 25;  // whose image is copied, which costs little beside it
 constexpr std::int64_t kLineBytes = 256 << 10;  // of the image, that stay in the second-level cache
-constexpr std::int64_t kCopiedBlocks = 4;       // at a time: neighbours come from memory together
-constexpr std::int64_t kSumPixels = 256;        // by a block, 16 KiB
+constexpr std::int64_t kMostBlocks = 4;         // at a time: neighbours come from memory together
+constexpr std::int64_t kSums = 4096;            // that a program finishes, 16 KiB
 constexpr std::int64_t kLeastLines = 8;         // of a task, which reads those around them, too
 constexpr std::int64_t kTasks = 4;              // for every thread
 constexpr double kLeastParallel = 1 << 18;      // multiplications
@@ -55,8 +55,12 @@ class DepthwiseKernel : public Kernel {
       : DepthwiseKernel(laid, group, product, laid.graph[product.anchor]) {
     choose_tasks(machine);
     result_.plan(laid, is_direct_ ? finished_pixels() : sum_lines_ * out_.w,
-                 is_direct_ ? channels_ : kBlock);
-    if (product.bias >= 0) copy_bias(laid.graph[product.bias].constant);
+                 is_direct_ ? channels_ : pitch());
+    if (product.bias >= 0) first_ = in_blocks(laid.graph, product.bias, 0);
+    if (result_.has_scale()) {
+      scales_ = in_blocks(laid.graph, product.scale, 1);
+      shifts_ = in_blocks(laid.graph, product.shift, 0);
+    }
   }
 
   DepthwiseKernel(const LaidOutGraph& laid, const Group& group, const AnchoredProduct& product,
@@ -119,9 +123,11 @@ class DepthwiseKernel : public Kernel {
   };
 
   std::int64_t blocks() const { return ceil_div(channels_, kBlock); }
+  // That are copied, or whose sums are finished by themselves.
   std::int64_t blocks_at_once() const {
-    return is_direct_ && !in_place_ ? std::min(kCopiedBlocks, blocks()) : 1;
+    return ceil_div(blocks(), ceil_div(blocks(), kMostBlocks));
   }
+  std::int64_t pitch() const { return blocks_at_once() * kBlock; }  // of sums
   // The lines of the image that lines of the result need.
   std::int64_t lines_under(std::int64_t lines) const {
     return std::min(image_.shape[2], (lines - 1) * step_.h + (kernel_.h - 1) * dilation_.h + 1);
@@ -146,16 +152,14 @@ class DepthwiseKernel : public Kernel {
     const std::int64_t least = in_place_ ? 1 : kLeastLines;
     while (lines_at_once_ > least && near_bytes() > kLineBytes)
       lines_at_once_ = ceil_div(lines_at_once_, 2);
-    const std::int64_t pixels = is_direct_ ? finished_pixels() : kSumPixels;
+    const std::int64_t pixels = is_direct_ ? finished_pixels() : kSums / pitch();
     sum_lines_ = is_direct_ && !result_.has_program()
                      ? lines_at_once_
                      : std::clamp<std::int64_t>(pixels / out_.w, 1, lines_at_once_);
   }
 
   // By a program that runs where the result lies.
-  std::int64_t finished_pixels() const {
-    return std::max(kSumPixels * kBlock / channels_, std::int64_t{1});
-  }
+  std::int64_t finished_pixels() const { return std::max(kSums / channels_, std::int64_t{1}); }
   // A copied block of channels has so many.
   std::int64_t block_floats() const { return lines_under(lines_at_once_) * width_ * kBlock; }
   std::int64_t copy_bytes() const {
@@ -168,16 +172,16 @@ class DepthwiseKernel : public Kernel {
                      : copy_bytes();
   }
   std::int64_t sum_bytes() const {
-    return is_direct_ ? 0 : sum_lines_ * out_.w * kBlock * std::int64_t{sizeof(float)};
+    return is_direct_ ? 0 : sum_lines_ * out_.w * pitch() * std::int64_t{sizeof(float)};
   }
   std::int64_t thread_bytes() const {
     return copy_bytes() + sum_bytes() + round_up(result_.scratch_bytes(), 64);
   }
 
-  void copy_bias(const Tensor& bias) {
-    first_.assign(static_cast<std::size_t>(blocks() * kBlock), 0.0f);
-    const std::vector<float> values = bias.to_vector<float>();
-    std::copy(values.begin(), values.end(), first_.begin());
+  std::vector<float> in_blocks(const Graph& graph, ValueId constant, float otherwise) const {
+    std::vector<float> values = column_numbers(graph, constant, channels_, otherwise);
+    values.resize(static_cast<std::size_t>(blocks() * kBlock));
+    return values;
   }
 
   // [blocks, height, width, 16]
@@ -204,9 +208,12 @@ class DepthwiseKernel : public Kernel {
   void run_part(std::span<std::byte* const> operands, const Part& part, std::byte* scratch) const {
     const Source source = source_of(operands[x_], part, reinterpret_cast<float*>(scratch));
     auto* const sums = reinterpret_cast<float*>(scratch + copy_bytes());
+    const std::int64_t pitch = round_up(part.channels, kBlock);
     simd::DepthwiseRow row;
     row.first = first_.empty() ? nullptr : first_.data() + part.channel;
-    row.bounds = result_.bounds();
+    row.bounds = result_.bounds(), row.adds_last = result_.adds_last();
+    if (!scales_.empty())
+      row.scales = scales_.data() + part.channel, row.shifts = shifts_.data() + part.channel;
     row.columns = part.channels;
     row.line = dilation_.h * source.line, row.number = dilation_.w * source.pixel;
     row.weights_line = kernel_.w * kBlock;
@@ -217,7 +224,8 @@ class DepthwiseKernel : public Kernel {
       const std::int64_t first = (part.image * out_.h + lines.begin) * out_.w;
       const Place place{result_.addend(operands, first, part.channel), result_.addend_stride(),
                         is_direct_ ? result_.at(operands, first, part.channel) : sums,
-                        is_direct_ ? *result_.row_stride() : kBlock};
+                        is_direct_ ? *result_.row_stride() : pitch};
+      if (!is_direct_) clear_rest(sums, lines.size() * out_.w, part.channels);
       for (const Stretch& y : down_)
         for (const Stretch& x : across_)
           run_box({{std::max(y.pixels.begin, lines.begin), std::min(y.pixels.end, lines.end)},
@@ -230,9 +238,16 @@ class DepthwiseKernel : public Kernel {
         continue;
       }
       const BlockProgram::Block block{first, pixels, part.channel, part.channels};
-      result_.run_program(operands, block, kBlock, sums, room);
-      result_.store(operands, block, kBlock, sums);
+      result_.run_program(operands, block, pitch, sums, room);
+      result_.store(operands, block, pitch, sums);
     }
+  }
+
+  // A program goes over whole blocks of channels: subnormal numbers beyond would take it long.
+  static void clear_rest(float* sums, std::int64_t pixels, std::int64_t channels) {
+    const std::int64_t pitch = round_up(channels, kBlock);
+    for (; channels < pitch && pixels > 0; --pixels, sums += pitch)
+      std::fill(sums + channels, sums + pitch, 0.0f);
   }
 
   // What follows the sums of some pixels, where they lie.
@@ -348,6 +363,7 @@ class DepthwiseKernel : public Kernel {
   bool in_place_ = false, is_direct_ = false;
   Tensor packed_;
   std::vector<float> first_;  // the bias, or empty
+  std::vector<float> scales_, shifts_;
 };
 
 bool is_depthwise(const Graph& graph, const Node& node) {

@@ -73,7 +73,8 @@ void choose_vectors(const ProductSize& size, double work, std::int64_t cache, Bl
   b.block_rows = b.finished_rows = b.part_rows;
   if (!goes_through_cache) return;
   if (b.is_by_rows) {
-    b.strips_at_once = std::min(b.strips_at_once, kFewStrips);
+    const std::int64_t all = ceil_div(strips, b.column_parts);
+    b.strips_at_once = ceil_div(all, ceil_div(all, std::min(b.strips_at_once, kFewStrips)));
     const std::int64_t fitting = kSumBytes / (b.strips_at_once * kStrip * 4);
     b.block_rows = b.finished_rows = std::min(fitting, b.part_rows);
     return;

@@ -39,9 +39,10 @@ class ProductKernel : public Kernel {
                 const Machine& machine, const Unit& unit, const Node& node)
       : unit_(unit),
         numbers_(laid.graph.type(product.left).dtype, unit.taken),
-        rows_(rows_of(node, layout(laid, product.left), layout(laid, node.inputs[1]), numbers_)),
-        strips_(layout(laid, node.inputs[1]), node, layout(laid, product.left), rows_->depth(),
-                unit, {laid.graph.type(node.inputs[1]).dtype, unit.taken}),
+        lines_(lines_of(node, layout(laid, product.left), layout(laid, node.inputs[1]).shape)),
+        rows_(rows_of(node, layout(laid, product.left), layout(laid, node.inputs[1]))),
+        strips_(layout(laid, node.inputs[1]), node, order_in(layout(laid, product.left)),
+                rows_->depth(), unit, {laid.graph.type(node.inputs[1]).dtype, unit.taken}),
         result_(laid, group, product, unit.is_tiles),
         left_(operand_of(group, product.left)),
         right_(operand_of(group, node.inputs[1])) {
@@ -50,12 +51,14 @@ class ProductKernel : public Kernel {
     if (node.op == Op::conv2d)
       bundle_bytes_ = numbers_.stored_bytes() * layout(laid, product.left).strides[1] *
                       layout(laid, node.inputs[1]).shape[1] * strips_.bundles().groups;
-    if (node.op == Op::conv2d)
-      lines_ = lines_of(layout(laid, product.left), node, layout(laid, node.inputs[1]).shape);
     choose_blocks(machine);
     is_far_ = result_.rows() * strips_.depth_words() * 4 > kFarBytes;
     result_.plan(laid, blocks_.finished_rows, pitch_);
-    if (product.bias >= 0) copy_bias(graph[product.bias].constant);
+    if (product.bias >= 0) first_ = in_strips(graph, product.bias, 0);
+    if (result_.has_scale()) {
+      scales_ = in_strips(graph, product.scale, 1);
+      shifts_ = in_strips(graph, product.shift, 0);
+    }
     if (graph.is_constant(node.inputs[1]))
       packed_ = packed_constant(graph, graph[node.inputs[1]].constant);
     else
@@ -112,12 +115,15 @@ class ProductKernel : public Kernel {
   };
 
   static const Layout& layout(const LaidOutGraph& laid, ValueId id) { return laid.layouts[at(id)]; }
-  static std::unique_ptr<ProductRows> rows_of(const Node& node, const Layout& left,
-                                              const Layout& right, const Numbers& numbers) {
-    if (node.op != Op::conv2d) return matrix_rows(left, node.type.shape, numbers);
+  std::unique_ptr<ProductRows> rows_of(const Node& node, const Layout& left,
+                                       const Layout& right) const {
+    if (node.op != Op::conv2d) return matrix_rows(left, node.type.shape, numbers_);
     return window_rows(left, node, {right.shape[2], right.shape[3]},
-                       right.shape[1] * bundles_of(node, right.shape).groups, numbers,
-                       window_order(left));
+                       right.shape[1] * bundles_of(node, right.shape).groups, numbers_,
+                       order_in(left));
+  }
+  WindowOrder order_in(const Layout& left) const {
+    return lines_ || left.shape.rank() != 4 ? WindowOrder::channels_last : window_order(left);
   }
 
   std::int64_t rows_of_bundle() const {
@@ -125,13 +131,15 @@ class ProductKernel : public Kernel {
     return bundles.are_batches ? result_.rows() / bundles.count : result_.rows();
   }
 
-  std::optional<WindowLines> lines_of(const Layout& image, const Node& node,
+  std::optional<WindowLines> lines_of(const Node& node, const Layout& image,
                                       const Shape& filters) const {
-    const bool is_small = filters[2] * filters[3] == 1 || strips_.columns() > kFewColumns;
-    if (unit_.is_tiles || is_small) return std::nullopt;
+    if (node.op != Op::conv2d || unit_.is_tiles) return std::nullopt;
     if (numbers_.taken_bytes() != 4 || !numbers_.are_same()) return std::nullopt;
-    const auto lines = WindowLines::of(image, node, {filters[2], filters[3]},
-                                       filters[1] * strips_.bundles().groups);
+    const Bundles bundles = bundles_of(node, filters);
+    if (filters[2] * filters[3] == 1 || filters[0] / bundles.count > kFewColumns)
+      return std::nullopt;
+    const auto lines =
+        WindowLines::of(image, node, {filters[2], filters[3]}, filters[1] * bundles.groups);
     return lines && lines->width() >= kLeastWidth && lines->row_bytes() % kAlias != 0
                ? lines
                : std::nullopt;
@@ -188,12 +196,15 @@ class ProductKernel : public Kernel {
     if (gathers_parts_) row_pitch_ = blocks_.depth_words * 4 + kGatherSlack;
   }
 
-  void copy_bias(const Tensor& bias) {
-    first_.assign(static_cast<std::size_t>(strips_.count() * kStrip), 0.0f);
-    const std::vector<float> values = bias.to_vector<float>();
+  std::vector<float> in_strips(const Graph& graph, ValueId constant, float otherwise) const {
+    const std::int64_t last = strips_.count() - 1,
+                       columns = strips_.column(last) + columns_of(last, 1);
+    const std::vector<float> values = column_numbers(graph, constant, columns, otherwise);
+    std::vector<float> result(static_cast<std::size_t>(strips_.count() * kStrip));
     for (std::int64_t strip = 0; strip < strips_.count(); ++strip)
       std::copy_n(values.begin() + strips_.column(strip), columns_of(strip, 1),
-                  first_.begin() + strip * kStrip);
+                  result.begin() + strip * kStrip);
+    return result;
   }
 
   Tensor packed_constant(const Graph& graph, const Tensor& weights) const {
@@ -268,10 +279,10 @@ class ProductKernel : public Kernel {
     p.is_by_rows = blocks_.is_by_rows;
     p.is_far = in_place_ && is_far_;
     p.next_lines = blocks_.next_lines;
-    p.to_row = is_direct_ ? *result_.row_stride() : pitch_;
     for (Range group{strips.begin, 0}; group.begin < strips.end; group.begin = group.end) {
       group.end = std::min(group.begin + blocks_.strips_at_once, strips.end);
       p.strip_count = group.size();
+      p.to_row = is_direct_ ? *result_.row_stride() : group.size() * kStrip;
       p.next = place.strips + group.end * strips_.words();
       for (std::int64_t row = rows.begin; row < rows.end; row += blocks_.block_rows) {
         p.rows = std::min(blocks_.block_rows, rows.end - row);
@@ -288,15 +299,21 @@ class ProductKernel : public Kernel {
                  simd::StripProduct p) const {
     const std::int64_t column = strips_.column(strips.begin);
     const std::int64_t columns = columns_of(strips.begin, strips.size());
+    const std::int64_t pitch = strips.size() * kStrip;
+    // A program goes over whole strips: subnormal numbers beyond the columns would take it long.
+    const std::int64_t whole = result_.has_program() ? kStrip : simd::table().lanes;
     p.to = is_direct_ ? result_.at(place.operands, row, column)
                       : reinterpret_cast<float*>(place.scratch + sums_);
-    p.columns = is_direct_ || result_.has_addend()
-                    ? columns
-                    : std::min(round_up(columns, std::int64_t{simd::table().lanes}),
-                               strips.size() * kStrip);
+    p.columns =
+        is_direct_ || result_.has_addend() ? columns : std::min(round_up(columns, whole), pitch);
     p.first = first_.empty() ? nullptr : first_.data() + strips.begin * kStrip;
+    if (!scales_.empty()) {
+      p.scales = scales_.data() + strips.begin * kStrip;
+      p.shifts = shifts_.data() + strips.begin * kStrip;
+    }
     p.add = result_.addend(place.operands, row, column);
     p.add_row = result_.addend_stride();
+    p.adds_last = result_.adds_last();
     if (lines_)
       multiply_lines(place, all, row, strips, p);
     else
@@ -306,31 +323,61 @@ class ProductKernel : public Kernel {
       const BlockProgram::Block block{row + done, std::min(blocks_.finished_rows, p.rows - done),
                                       column, columns};
       float* const sums = p.to + done * p.to_row;
-      result_.run_program(place.operands, block, pitch_, sums, place.scratch + program_);
-      if (!is_direct_) result_.store(place.operands, block, pitch_, sums);
+      result_.run_program(place.operands, block, pitch, sums, place.scratch + program_);
+      if (!is_direct_) result_.store(place.operands, block, pitch, sums);
     }
   }
 
-  // Part of the depth by part.
+  // Part of the depth by part; what is zero of windows beyond the image is left out.
   void multiply_depth(const Place& place, std::int64_t row, const Range& strips,
-                      simd::StripProduct p) const {
-    const auto* const a = static_cast<const std::byte*>(p.a);
-    const void* const next = p.next;
-    const float* const first_strip = place.strips + strips.begin * strips_.words();
+                      const simd::StripProduct& p) const {
     for (Range depth{0, 0}; depth.begin < strips_.depth_words(); depth.begin = depth.end) {
       depth.end = std::min(depth.begin + blocks_.depth_words, strips_.depth_words());
-      if (gathers_parts_)
-        gather(operand(place), {row, row + p.rows}, depth, place.scratch + gathered_);
-      else
-        p.a = a + 4 * depth.begin;
-      p.strips = first_strip + depth.begin * kStrip;
-      p.depth = depth.size();
-      p.next = depth.end < strips_.depth_words() ? first_strip + depth.end * kStrip : next;
-      if (depth.end == strips_.depth_words()) p.bounds = result_.bounds();
-      unit_.multiply(p);
-      p.first = p.add = nullptr;
-      p.goes_on = true;
+      const Range rows{row, row + p.rows};
+      if (gathers_parts_) gather(operand(place), rows, depth, place.scratch + gathered_);
+      for (Range some{row, 0}; some.begin < rows.end; some.begin = some.end) {
+        const auto [alike, read] = stretch({some.begin, rows.end});
+        some.end = alike.end;
+        multiply_part(place, row, strips, {some, read}, depth, p);
+      }
     }
+  }
+
+  // In words. Rows without anything have a part that is zeros, for what follows the sums.
+  ProductRows::Stretch stretch(const Range& rows) const {
+    if (unit_.taken != f32 || in_place_) return {rows, {0, strips_.depth_words()}};
+    ProductRows::Stretch all = rows_->stretch(rows);
+    if (all.depth.size() == 0) all.depth = {0, strips_.depth_words()};
+    return all;
+  }
+
+  void multiply_part(const Place& place, std::int64_t row, const Range& strips,
+                     const ProductRows::Stretch& part, const Range& depth,
+                     simd::StripProduct p) const {
+    const Range words{std::max(depth.begin, part.depth.begin), std::min(depth.end, part.depth.end)};
+    if (words.size() <= 0) return;
+    const std::int64_t above = part.rows.begin - row, rows = p.rows;
+    const bool is_first = words.begin == part.depth.begin, is_last = words.end == part.depth.end;
+    const float* const first_strip = place.strips + strips.begin * strips_.words();
+    p.a = static_cast<const std::byte*>(p.a) + above * p.a_row_bytes +
+          4 * (words.begin - (gathers_parts_ ? depth.begin : 0));
+    p.rows = part.rows.size();
+    p.to += above * p.to_row;
+    p.strips = first_strip + words.begin * kStrip;
+    p.depth = words.size();
+    if (above + p.rows < rows)
+      p.next = nullptr;
+    else if (depth.end < strips_.depth_words())
+      p.next = first_strip + depth.end * kStrip;
+    if (p.add) p.add += above * p.add_row;
+    if (p.adds_last ? !is_last : !is_first) p.add = nullptr;
+    if (is_last)
+      p.bounds = result_.bounds();
+    else
+      p.scales = p.shifts = nullptr;
+    if (!is_first) p.first = nullptr;
+    p.goes_on = !is_first;
+    unit_.multiply(p);
   }
 
   // Line of results by line; the filter's lines are parts of the depth.
@@ -367,17 +414,18 @@ class ProductKernel : public Kernel {
   }
 
   Unit unit_;
-  Numbers numbers_;  // of the left factor
+  Numbers numbers_;                   // of the left factor
+  std::optional<WindowLines> lines_;  // else rows are gathered, or lie as those of a matrix
   std::unique_ptr<ProductRows> rows_;
   Strips strips_;
   Tensor packed_;             // constant weights
   std::vector<float> first_;  // the bias, or empty
+  std::vector<float> scales_, shifts_;
   ProductResult result_;
   std::size_t left_, right_;  // operands
   std::int64_t bundle_bytes_ = 0;
   bool in_place_ = false, is_far_ = false, is_direct_ = false;
   bool gathers_first_ = false, gathers_parts_ = false;  // else the rows of a task, if not in place
-  std::optional<WindowLines> lines_;  // else rows are gathered, or lie as those of a matrix
   Blocking blocks_;
   std::int64_t pitch_ = 1, row_pitch_ = 0;
   // In bytes: weights packed in each run, behind them rows gathered for all threads, and from own_

@@ -7,9 +7,14 @@
 
 namespace tensor::cpu {
 
+namespace {
+constexpr std::int64_t kMostPlanes = 16;
+}
+
 std::optional<WindowLines> WindowLines::of(const Layout& image, const Node& convolution,
                                            Pair kernel, std::int64_t channels) {
-  if (channels > 1 && image.strides[1] != 1) return std::nullopt;
+  const bool are_planes = channels > 1 && image.strides[1] != 1;
+  if (are_planes && (image.strides[3] != 1 || channels > kMostPlanes)) return std::nullopt;
   const WindowLines lines(image, convolution, kernel, channels);
   return lines.dilation_.w == 1 ? std::optional(lines) : std::nullopt;
 }
@@ -22,6 +27,7 @@ WindowLines::WindowLines(const Layout& image, const Node& convolution, Pair kern
       image_(image.strides[0]),
       line_(image.strides[2]),
       pixel_(image.shape[3] == 1 ? channels : image.strides[3]),
+      channel_(channels == 1 ? 1 : image.strides[1]),
       kernel_(kernel),
       out_{convolution.type.shape[2], convolution.type.shape[3]},
       step_(pair_of(convolution.attrs, "stride", 0, "conv")),
@@ -29,7 +35,7 @@ WindowLines::WindowLines(const Layout& image, const Node& convolution, Pair kern
       dilation_(pair_of(convolution.attrs, "dilation", 0, "conv")) {
   padded_ = (out_.w - 1) * step_.w + kernel_.w;
   padded_lines_ = (out_.h - 1) * step_.h + (kernel_.h - 1) * dilation_.h + 1;
-  is_copied_ = padding_.w > 0 || pixel_ != channels_;
+  is_copied_ = padding_.w > 0 || channel_ != 1 || pixel_ != channels_;
 }
 
 Range WindowLines::taps_of(std::int64_t line) const {
@@ -57,7 +63,10 @@ void WindowLines::copy(const float* image, const Range& rows, float* to) const {
     if (y < 0 || y >= height_) continue;  // no tap lies there
     std::fill_n(to, before * channels_, 0.0f);
     const float* from = image + line / padded_lines_ * image_ + y * line_;
-    if (pixel_ == channels_)
+    if (channel_ != 1)
+      simd::table().pack_columns(to + before * channels_, channels_, from, channel_, channels_,
+                                 inside);
+    else if (pixel_ == channels_)
       std::copy_n(from, inside * channels_, to + before * channels_);
     else
       simd::table().copy_rows(to + before * channels_, channels_, from, pixel_, inside, channels_);

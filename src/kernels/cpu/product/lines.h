@@ -1,6 +1,7 @@
 // The rows of a convolution where they lie: where pixels with all their channels are neighbours, a
 // line of the filter lies on one run, and the runs of a line of results are equally far apart.
-// Lines that are padded, or have more channels than are read, are copied, each once.
+// Lines that are padded, have more channels than are read, or consist of a few planes are copied,
+// each once.
 #pragma once
 
 #include "src/kernels/cpu/product/rows.h"
@@ -9,8 +10,8 @@ namespace tensor::cpu {
 
 class WindowLines {
  public:
-  /// The lines of the first `channels`; nullopt where a line of the filter lies on no single run.
-  /// The image is float32.
+  /// The lines of the first `channels`; nullopt where a line of the filter lies on no single run,
+  /// nor does in a copy that is worth while. The image is float32.
   static std::optional<WindowLines> of(const Layout& image, const Node& convolution, Pair kernel,
                                        std::int64_t channels);
 
@@ -57,7 +58,7 @@ class WindowLines {
   }
   Range taps_of(std::int64_t line) const;
 
-  std::int64_t channels_, height_, width_, image_, line_, pixel_;
+  std::int64_t channels_, height_, width_, image_, line_, pixel_, channel_;
   Pair kernel_, out_, step_, padding_, dilation_;
   std::int64_t padded_ = 1, padded_lines_ = 1;  // pixels of a line; lines of an image
   bool is_copied_ = false;

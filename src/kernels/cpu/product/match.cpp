@@ -11,6 +11,17 @@
 namespace tensor::cpu {
 namespace {
 
+// One number a column.
+bool is_constant_vector(const Graph& graph, const AnchoredProduct& product, ValueId id) {
+  if (!graph.is_constant(id) || !is_float(graph.type(id).dtype)) return false;
+  const Shape &own = graph.type(id).shape, &shape = graph[product.anchor].type.shape;
+  const int lead = shape.rank() - own.rank(), column = column_axis(graph, product);
+  if (lead < 0 || column < lead) return false;
+  for (int axis = lead; axis < shape.rank(); ++axis)
+    if (own[axis - lead] != (axis == column ? shape[axis] : 1)) return false;
+  return true;
+}
+
 class Matcher {
  public:
   Matcher(const Graph& graph, const Group& group, bool rounds)
@@ -126,7 +137,8 @@ class Matcher {
       if (!is_float(reader.type.dtype)) return;
       if (reader.op == Op::add && product_.bias < 0 && reader.inputs[0] != reader.inputs[1]) {
         const ValueId other = reader.inputs[reader.inputs[0] == product_.sums ? 1 : 0];
-        if (!is_constant_vector(other) || !(reader.type.shape == graph_.type(product_.sums).shape))
+        if (!is_constant_vector(graph_, product_, other) ||
+            !(reader.type.shape == graph_.type(product_.sums).shape))
           return;
         product_.bias = other;
       } else if (reader.op != Op::astype) {
@@ -135,17 +147,6 @@ class Matcher {
       taken_.push_back(readers.front());
       product_.sums = readers.front();
     }
-  }
-
-  // One number a column.
-  bool is_constant_vector(ValueId id) const {
-    if (!graph_.is_constant(id) || !is_float(graph_.type(id).dtype)) return false;
-    const Shape &own = graph_.type(id).shape, &shape = graph_[product_.anchor].type.shape;
-    const int lead = shape.rank() - own.rank(), column = column_axis(graph_, product_);
-    if (lead < 0 || column < lead) return false;
-    for (int axis = lead; axis < shape.rank(); ++axis)
-      if (own[axis - lead] != (axis == column ? shape[axis] : 1)) return false;
-    return true;
   }
 
   bool find_epilogue() {
@@ -234,29 +235,60 @@ AnchoredProduct with_sums_finished(const LaidOutGraph& laid, AnchoredProduct pro
           epilogue.reads.push_back(input);
   };
   const auto is_float32 = [&](ValueId id) { return graph.type(id).dtype == f32; };
-  if (!epilogue.nodes.empty() && reader(0).op == Op::add && is_only_reader()) {
+  const auto take_addend = [&] {
+    if (epilogue.nodes.empty() || reader(0).op != Op::add || !is_only_reader()) return;
     const auto& inputs = reader(0).inputs;
     const ValueId other = inputs[inputs[0] == product.sums ? 1 : 0];
     Shape rows = graph.type(product.sums).shape;
     const int column = column_axis(graph, product);
     Strides strides = laid.layouts[at(other)].strides;
-    if (other != product.sums && is_float32(other) && is_float32(product.sums) &&
-        graph.type(other).shape == rows && strides[column] == 1) {
-      rows.erase(column), strides.erase(column);
-      if (Access(rows, strides).stride()) product.added = other, take();
-    }
-  }
+    if (other == product.sums || !is_float32(other) || !is_float32(product.sums) ||
+        !(graph.type(other).shape == rows) || strides[column] != 1)
+      return;
+    rows.erase(column), strides.erase(column);
+    if (Access(rows, strides).stride()) product.added = other, take();
+  };
+  take_addend();
   while (!epilogue.nodes.empty() && is_float32(product.sums) && is_only_reader()) {
     const auto bounds = bounded(product.bounds, graph, reader(0), product.sums);
     if (!bounds) break;
     product.bounds = *bounds, take();
+  }
+  // Without bounds, weights have them already.
+  if (!product.bounds.are_any()) return product;
+  const auto take_constant = [&](Op op, ValueId& constant) {
+    if (epilogue.nodes.empty() || reader(0).op != op || !is_only_reader()) return;
+    const auto& inputs = reader(0).inputs;
+    const ValueId other = inputs[inputs[0] == product.sums ? 1 : 0];
+    const bool is_number = graph.is_constant(other) && graph[other].constant.size() == 1;
+    if (!(is_number || is_constant_vector(graph, product, other)) || !is_float32(other) ||
+        !(graph.type(product.sums) == reader(0).type))
+      return;
+    constant = other, take();
+  };
+  take_constant(Op::multiply, product.scale);
+  take_constant(Op::add, product.shift);
+  if (product.added < 0) {
+    take_addend();
+    product.adds_last = product.added >= 0;
   }
   return product;
 }
 
 AnchoredProduct with_sums_stored(const LaidOutGraph& laid, AnchoredProduct product) {
   const AnchoredProduct finished = with_sums_finished(laid, product);
-  return finished.epilogue.nodes.empty() ? finished : product;
+  const bool is_stored = finished.epilogue.nodes.empty() && !finished.adds_last &&
+                         finished.scale < 0 && finished.shift < 0;
+  return is_stored ? finished : product;
+}
+
+std::vector<float> column_numbers(const Graph& graph, ValueId id, std::int64_t columns,
+                                  float otherwise) {
+  const auto count = static_cast<std::size_t>(columns);
+  if (id < 0) return std::vector<float>(count, otherwise);
+  std::vector<float> values = graph[id].constant.to_vector<float>();
+  if (values.size() == 1) values.resize(count, values.front());
+  return values;
 }
 
 int column_axis(const Graph& graph, const AnchoredProduct& product) {

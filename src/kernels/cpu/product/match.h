@@ -15,8 +15,10 @@ struct AnchoredProduct {
   ValueId bias = -1;    // a constant, one number a column, with which the sums begin; -1: none
   ValueId added = -1;   // a value of the result's shape with which they begin, too; -1: none
   simd::Bounds bounds;  // of the sums
-  ValueId sums = -1;    // the value that the sums stand for, of the anchor's shape
-  Group epilogue;       // from the sums to the result, a block program; may be empty
+  ValueId scale = -1, shift = -1;  // constants, one number or one a column, behind the bounds
+  bool adds_last = false;          // `added` comes behind these
+  ValueId sums = -1;               // the value that the sums stand for, of the anchor's shape
+  Group epilogue;                  // from the sums to the result, a block program; may be empty
   ValueId result = -1;  // what the epilogue makes, or that rounded by a cast; written alone, or
   ValueId bytes = -1;   // its bytes by one scale beside or in place of it; -1: none
   float inverse = 1;    // of that scale
@@ -30,12 +32,17 @@ std::optional<AnchoredProduct> match_product(const Graph& graph, const Group& gr
                                              bool rounds = false);
 
 /// The same with what the vector kernel does while sums are in registers taken out of the epilogue:
-/// a residual that lies as the sums are made, and bounds (relu, clip) after it.
+/// a residual that lies as the sums are made, bounds (relu, clip) after it or before, and between
+/// them a scale and a shift by constants, as of a batch norm behind a relu.
 AnchoredProduct with_sums_finished(const LaidOutGraph& laid, AnchoredProduct product);
 
 /// The same if nothing is left of the epilogue then, for kernels whose last store does it
 /// (ProductResult); else as it was.
 AnchoredProduct with_sums_stored(const LaidOutGraph& laid, AnchoredProduct product);
+
+/// The numbers of a constant of these, one a column; `otherwise` where there is none.
+std::vector<float> column_numbers(const Graph& graph, ValueId id, std::int64_t columns,
+                                  float otherwise);
 
 /// The axis of the result that the right factor's columns run along: 1 of an image, else the last.
 int column_axis(const Graph& graph, const AnchoredProduct& product);

@@ -123,10 +123,12 @@ void ProductResult::store_to(const Output& output, Operands operands,
 }
 
 std::string ProductResult::description() const {
-  return std::string(product_.bias >= 0 ? ", bias" : "") + (addend_ ? ", added" : "") +
+  const std::string added = addend_ ? ", added" : "";
+  return std::string(product_.bias >= 0 ? ", bias" : "") + (adds_last() ? "" : added) +
          (!bounds().are_any()                                           ? ""
           : bounds().least == 0 && bounds().most == simd::Bounds().most ? ", relu"
                                                                         : ", bounds") +
+         (has_scale() ? ", scaled" : "") + (adds_last() ? added : "") +
          (product_.bytes >= 0 ? ", rounded" : "") +
          (program_ ? ", " + std::to_string(program_->instruction_count()) + " instructions" : "");
 }

@@ -17,6 +17,9 @@ class ProductResult {
   std::int64_t rows() const { return row_count_; }
   bool has_program() const { return !product_.epilogue.nodes.empty(); }
   bool has_addend() const { return addend_.has_value(); }
+  bool has_scale() const { return product_.scale >= 0 || product_.shift >= 0; }
+  /// Whether it is added behind bounds and scales; else sums begin with it.
+  bool adds_last() const { return product_.adds_last; }
   /// Whether sums are not the result yet when a kernel and the program are through.
   bool is_stored_last() const { return finishes_ && (has_addend() || bounds().are_any()); }
   /// What the vector kernels do last.
@@ -25,7 +28,7 @@ class ProductResult {
   std::optional<std::int64_t> row_stride() const;
   float* at(Operands operands, std::int64_t row, std::int64_t column) const;
 
-  /// What sums begin with: nullptr, or the first of numbers that are addend_stride() a row apart.
+  /// What is added: nullptr, or the first of numbers that are addend_stride() a row apart.
   const float* addend(Operands operands, std::int64_t row, std::int64_t column) const;
   std::int64_t addend_stride() const { return addend_row_; }
 

@@ -41,6 +41,11 @@ class ProductRows {
   /// takes, or more. Up to kGatherSlack bytes behind each may be written.
   virtual void gather(const std::byte* from, const Range& rows, const Range& depth, std::byte* to,
                       std::int64_t pitch) const = 0;
+  /// Rows from the first on of which the same part may be other than zero, and that part.
+  struct Stretch {
+    Range rows, depth;
+  };
+  virtual Stretch stretch(const Range& rows) const { return {rows, {0, depth()}}; }
   /// Row stride in bytes if rows can be read in place, else nullopt.
   virtual std::optional<std::int64_t> row_bytes() const = 0;
 };

@@ -32,7 +32,7 @@ Bundles bundles_of(const Node& node, const Shape& right) {
   return {groups / bundle, bundle};
 }
 
-Strips::Strips(const Layout& right, const Node& node, const Layout& left, std::int64_t depth,
+Strips::Strips(const Layout& right, const Node& node, WindowOrder order, std::int64_t depth,
                const Unit& unit, const Numbers& numbers)
     : numbers_(numbers),
       bundles_(bundles_of(node, right.shape)),
@@ -57,7 +57,7 @@ Strips::Strips(const Layout& right, const Node& node, const Layout& left, std::i
       text << ", " << bundles_.count << " batches of " << right.shape;
     }
   } else {
-    const bool are_first = window_order(left) == WindowOrder::channels_first;
+    const bool are_first = order == WindowOrder::channels_first;
     const std::int64_t channels = right.shape[1], height = right.shape[2], width = right.shape[3];
     const std::int64_t all = channels * bundles_.groups;  // channels of a row
     columns_ = right.shape[0], column_ = right.strides[0];

@@ -40,7 +40,7 @@ Bundles bundles_of(const Node& node, const Shape& right);
 /// strip has columns of two bundles.
 class Strips {
  public:
-  Strips(const Layout& right, const Node& node, const Layout& left, std::int64_t depth,
+  Strips(const Layout& right, const Node& node, WindowOrder order, std::int64_t depth,
          const Unit& unit, const Numbers& numbers);
 
   const Bundles& bundles() const { return bundles_; }

@@ -20,6 +20,7 @@ class WindowRows : public ProductRows {
         gather_(size_ == 4   ? simd::table().gather
                 : size_ == 2 ? simd::table().gather_halves
                              : simd::table().gather_bytes),
+        order_(order),
         images_(image.shape[0]),
         channels_(channels),
         height_(image.shape[2]),
@@ -66,6 +67,24 @@ class WindowRows : public ProductRows {
       if (++y < out_.h) continue;
       y = 0, ++n;
     }
+  }
+
+  // Lines of windows that lie beyond the image are zeros.
+  Stretch stretch(const Range& rows) const override {
+    if (order_ == WindowOrder::channels_first || padding_.h == 0) return {rows, {0, depth()}};
+    const auto lines_of = [&](std::int64_t row) {
+      const std::int64_t first = row / out_.w % out_.h * step_.h - padding_.h;
+      const std::int64_t begin = std::min(first < 0 ? ceil_div(-first, dilation_.h) : 0, kernel_.h);
+      const std::int64_t inside = first < height_ ? ceil_div(height_ - first, dilation_.h) : 0;
+      return Range{begin, std::clamp(inside, begin, kernel_.h)};
+    };
+    const Range lines = lines_of(rows.begin);
+    std::int64_t end = (rows.begin / out_.w + 1) * out_.w;
+    for (; end < rows.end; end += out_.w)
+      if (const Range next = lines_of(end); next.begin != lines.begin || next.end != lines.end)
+        break;
+    const std::int64_t line = kernel_.w * channels_;
+    return {{rows.begin, std::min(end, rows.end)}, {lines.begin * line, lines.end * line}};
   }
 
   // A filter of one pixel that goes from pixel to pixel reads a matrix.
@@ -190,6 +209,7 @@ class WindowRows : public ProductRows {
   Numbers numbers_;
   std::int64_t size_;  // of a number as it is stored, in bytes
   simd::Table::Gather gather_;
+  WindowOrder order_;
   std::int64_t images_, channels_, height_, width_;
   Pair kernel_, out_, step_, padding_, dilation_;
   std::int64_t image_, channel_, line_, pixel_;  // strides

@@ -51,6 +51,28 @@ Floats largest(const float* row, std::int64_t count) {
   return folded(at_least(most[1], most[0]), at_least);
 }
 
+// Three columns side by side, as the planes of a picture: each store of four is one too many, which
+// the next one overwrites. Returns how many columns are packed.
+std::int64_t pack_three(float* panel, const float* rows, std::int64_t row_stride,
+                        std::int64_t depth) {
+  std::int64_t k = 0;
+  for (; k + 4 < depth; k += 4) {
+    const float* from = rows + k;
+    const Quad a = load_quad(from), b = load_quad(from + row_stride),
+               c = load_quad(from + 2 * row_stride);
+    const Quad ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+               ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    float* to = panel + 3 * k;
+    store_quad(to, __builtin_shufflevector(ab_low, c, 0, 1, 4, 4));
+    store_quad(to + 3, __builtin_shufflevector(ab_low, c, 2, 3, 5, 5));
+    store_quad(to + 6, __builtin_shufflevector(ab_high, c, 0, 1, 6, 6));
+    store_quad(to + 9, __builtin_shufflevector(ab_high, c, 2, 3, 7, 7));
+  }
+  for (; k < depth; ++k)
+    for (int j = 0; j < 3; ++j) panel[3 * k + j] = rows[j * row_stride + k];
+  return 3;
+}
+
 void pack_columns(float* panel, std::int64_t width, const float* rows, std::int64_t row_stride,
                   std::int64_t count, std::int64_t depth) {
   std::int64_t i = 0;
@@ -61,6 +83,7 @@ void pack_columns(float* panel, std::int64_t width, const float* rows, std::int6
     for (; k < depth; ++k)
       for (int j = 0; j < 4; ++j) panel[k * width + i + j] = rows[(i + j) * row_stride + k];
   }
+  if (count == 3 && width == 3) i = pack_three(panel, rows, row_stride, depth);
   for (; i < width; ++i)
     for (std::int64_t k = 0; k < depth; ++k)
       panel[k * width + i] = i < count ? rows[i * row_stride + k] : 0.0f;

@@ -41,6 +41,12 @@ struct Lines {
     if (s.extent == slots[instruction.to].extent) return {s.data + line * length, false};
     return {s.data + line, true};  // a number a row
   }
+  // From where a line is read to where the next one is.
+  std::int64_t step(std::int16_t slot) const {
+    const Extent extent = slots[slot].extent;
+    if (extent == Extent::number || extent == Extent::column) return 0;
+    return extent == slots[instruction.to].extent ? length : 1;
+  }
 };
 
 template <class F>
@@ -69,27 +75,34 @@ void unary(const Instruction& instruction, const Slot* slots, std::int64_t rows,
 }
 
 template <Floats (*f)(Floats, Floats), bool a_is_number, bool b_is_number>
-void binary_line(float* to, const float* a, const float* b, std::int64_t count) {
-  const Floats first = splat(*a), second = splat(*b);
-  for_each_vector(to, count, [&](std::int64_t i, std::int64_t n) {
-    const Floats x = a_is_number ? first : n == kLanes ? load(a + i) : load_part(a + i, n);
-    const Floats y = b_is_number ? second : n == kLanes ? load(b + i) : load_part(b + i, n);
-    return f(x, y);
-  });
+void binary_lines(const Lines& lines) {
+  const Line a = lines(lines.instruction.a, 0), b = lines(lines.instruction.b, 0);
+  const std::int64_t a_step = lines.step(lines.instruction.a),
+                     b_step = lines.step(lines.instruction.b), length = lines.length;
+  const float *from = a.data, *by = b.data;
+  float* to = lines.to(0);
+  for (std::int64_t line = lines.count; line > 0; --line, from += a_step, by += b_step) {
+    const Floats first = splat(*from), second = splat(*by);
+    for_each_vector(to, length, [&](std::int64_t i, std::int64_t n) {
+      const Floats x = a_is_number ? first : n == kLanes ? load(from + i) : load_part(from + i, n);
+      const Floats y = b_is_number ? second : n == kLanes ? load(by + i) : load_part(by + i, n);
+      return f(x, y);
+    });
+    to += length;
+  }
 }
 
 template <Floats (*f)(Floats, Floats)>
 void binary(const Instruction& instruction, const Slot* slots, std::int64_t rows,
             std::int64_t columns) {
   const Lines lines(instruction, slots, rows, columns, 2);
-  if (lines.length == 0) return;
-  for (std::int64_t line = 0; line < lines.count; ++line) {
-    const Line a = lines(instruction.a, line), b = lines(instruction.b, line);
-    constexpr void (*kLine[])(float*, const float*, const float*, std::int64_t) = {
-        binary_line<f, false, false>, binary_line<f, false, true>, binary_line<f, true, false>,
-        binary_line<f, true, true>};
-    kLine[2 * a.is_number + b.is_number](lines.to(line), a.data, b.data, lines.length);
-  }
+  if (lines.length == 0 || lines.count == 0) return;
+  constexpr void (*kLines[])(const Lines&) = {
+      binary_lines<f, false, false>, binary_lines<f, false, true>, binary_lines<f, true, false>,
+      binary_lines<f, true, true>};
+  const bool a_is_number = lines(instruction.a, 0).is_number,
+             b_is_number = lines(instruction.b, 0).is_number;
+  kLines[2 * a_is_number + b_is_number](lines);
 }
 
 void choose(const Instruction& instruction, const Slot* slots, std::int64_t rows,
@@ -128,7 +141,7 @@ Floats sign(Floats x) { return x == x ? truth(x > Floats{}) - truth(x < Floats{}
 Floats square(Floats x) { return x * x; }
 Floats reciprocal_root(Floats x) { return 1.0f / square_root(x); }
 Floats reciprocal(Floats x) { return 1.0f / x; }
-Floats relu(Floats x) { return larger(x, Floats{}); }
+Floats relu(Floats x) { return at_least(x, Floats{}); }
 Floats isnan(Floats x) { return truth(x != x); }
 Floats isinf(Floats x) { return truth(magnitude(x) == splat(__builtin_inff())); }
 Floats isfinite(Floats x) { return truth(magnitude(x) < splat(__builtin_inff())); }

@@ -51,7 +51,7 @@ inline Floats exp_negative(Floats x) {
 
 inline Floats sigmoid(Floats x) {
   const Floats e = exp(-magnitude(x));
-  const Floats upper = 1.0f / (1.0f + e);
+  const Floats upper = quotient(splat(1.0f), 1.0f + e);
   return x < Floats{} ? e * upper : upper;
 }
 
@@ -60,7 +60,7 @@ inline Floats tanh(Floats x) {
                              -0x1.750d7p-8f};
   const Floats a = magnitude(x), z = a * a;
   const Floats small = a + a * z * polynomial(kTanh, z);
-  const Floats large = 1.0f - 2.0f / (exp(2.0f * at_most(a, splat(10.0f))) + 1.0f);
+  const Floats large = 1.0f - quotient(splat(2.0f), exp(2.0f * at_most(a, splat(10.0f))) + 1.0f);
   return with_sign(a < splat(0.625f) ? small : large, sign_bit(x));
 }
 
@@ -147,13 +147,13 @@ inline Floats gelu(Floats x) {
 inline Floats gelu_tanh(Floats x) {
   return 0.5f * x * (1.0f + tanh(0x1.988454p-1f * (x + 0.044715f * x * x * x)));
 }
-// Where e^-x is infinite, the quotient is nearer to 0 than the error that x may have.
+// Beyond the limits the quotient is nearer to 0, or to x, than the error that x may have.
 inline Floats silu(Floats x) {
-  const Reduced r = reduce_exp(at_least(at_most(-x, splat(89.0f)), splat(-87.0f)));
-  return x / (1.0f + r.exp * power_of_two(r.power));
+  const Reduced r = reduce_exp(at_least(at_most(-x, splat(87.0f)), splat(-87.0f)));
+  return quotient(x, 1.0f + r.exp * power_of_two(r.power));
 }
 inline Floats hardswish(Floats x) {
-  return x * smaller(larger(x + 3.0f, Floats{}), splat(6.0f)) / 6.0f;
+  return x * at_most(at_least(x + 3.0f, Floats{}), splat(6.0f)) * (1.0f / 6.0f);
 }
 
 // Numbers of 2^23 and above, infinities and NaN are integers already.

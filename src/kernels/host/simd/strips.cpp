@@ -29,7 +29,9 @@ constexpr std::int64_t kRound = 8;
 
 // Some rows by vectors of columns, of which the last has so many; pointers to the first of them.
 struct Tile {
-  const float *a, *b, *first, *add;
+  const float *a, *b;
+  std::int64_t column;
+  const float* add;
   float* to;
   std::int64_t last;
   const float *soon = nullptr, *soon_end = nullptr;  // the strips that come next
@@ -55,8 +57,9 @@ template <class Words, int rows, int vectors>
         sums[i] += is_whole(i) ? load(at) : load_part(at, last);
       });
   };
-  if (tile.first) each([&](int i, int, int v) TENSOR_INLINED { sums[i] = load(tile.first + v); });
-  if (tile.add) add(tile.add, p.add_row);
+  if (p.first)
+    each([&](int i, int, int v) TENSOR_INLINED { sums[i] = load(p.first + tile.column + v); });
+  if (tile.add && !p.adds_last) add(tile.add, p.add_row);
   if (p.goes_on) add(tile.to, p.to_row);
   const float *a = tile.a, *b = tile.b;
   const std::int64_t a_row = p.a_row_bytes / 4, strip_words = p.strip_words;
@@ -89,6 +92,12 @@ template <class Words, int rows, int vectors>
   }
   if (p.bounds.are_any())
     each([&](int i, int, int) TENSOR_INLINED { sums[i] = within(sums[i], p.bounds); });
+  if (p.scales)
+    each([&](int i, int, int v) TENSOR_INLINED {
+      const std::int64_t at = tile.column + v;
+      sums[i] = sums[i] * load(p.scales + at) + load(p.shifts + at);
+    });
+  if (tile.add && p.adds_last) add(tile.add, p.add_row);
   float* const to = tile.to;
   const std::int64_t to_row = p.to_row;
   if (last == kLanes)
@@ -121,8 +130,7 @@ void sum_all(const StripProduct& p, Tile& tile, std::int64_t count, std::int64_t
           for (std::int64_t k = 0; k < p.depth; k += 16)
             __builtin_prefetch(tile.a + kAhead * a_rows + row * (p.a_row_bytes / 4) + k);
       sum<Words, rows, vectors>(p, next);
-      next.b += b_columns, next.to += kColumns;
-      if (next.first) next.first += kColumns;
+      next.b += b_columns, next.to += kColumns, next.column += kColumns;
       if (next.add) next.add += kColumns;
     }
     tile.a += a_rows, tile.to += to_rows;
@@ -175,7 +183,7 @@ void multiply(const StripProduct& p) {
   const auto at = [&](std::int64_t column, std::int64_t last) {
     return Tile{static_cast<const float*>(p.a),
                 p.strips + column / kStrip * p.strip_words,
-                p.first ? p.first + column : nullptr,
+                column,
                 p.add ? p.add + column : nullptr,
                 p.to + column,
                 last};

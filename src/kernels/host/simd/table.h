@@ -68,8 +68,12 @@ struct StripProduct {
   std::int64_t columns = 0;               // of `to`, which may be fewer
   const float* add = nullptr;  // what sums begin with beside `first`, of each row; nullptr: nothing
   std::int64_t add_row = 0;    // floats
+  bool adds_last = false;      // it is added to what bounds and scales have left instead
   bool goes_on = false;
-  Bounds bounds = {};          // of results
+  Bounds bounds = {};  // of sums
+  // What the bounds have left is multiplied by, and what is added to that, numbers a column;
+  // nullptr: neither.
+  const float *scales = nullptr, *shifts = nullptr;
   bool is_far = false;         // rows come from memory, one block after the other
   bool is_by_rows = false;     // all strips with some rows first, not all rows with some strips
   const void* next = nullptr;  // strips that are read soon, to be brought nearer
@@ -113,8 +117,10 @@ struct DepthwiseRow {
   const float* first = nullptr;  // [columns], what sums begin with; nullptr: zeros
   const float* add = nullptr;    // and beside it; nullptr: nothing
   std::int64_t add_pixel = 0;
+  bool adds_last = false;  // to what the bounds have left instead
   Bounds bounds = {};
-  float* to = nullptr;  // `count` pixels of `columns` sums
+  const float *scales = nullptr, *shifts = nullptr;  // as in StripProduct
+  float* to = nullptr;                               // `count` pixels of `columns` sums
   std::int64_t to_pixel = 0, count = 0, columns = 0;
 };
 

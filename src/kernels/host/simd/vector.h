@@ -79,6 +79,17 @@ inline Floats square_root(Floats x) {
 #endif
 }
 
+// a / b up to two units in the last place, for b from 1 to 2^126: a division of AVX-512 takes as
+// long as ten other instructions.
+inline Floats quotient(Floats a, Floats b) {
+#if defined(__AVX512F__)
+  const Floats about = (Floats)_mm512_maskz_rcp14_ps(static_cast<__mmask16>(-1), (__m512)b);
+  return a * (about * (2.0f - b * about));
+#else
+  return a / b;
+#endif
+}
+
 inline Floats magnitude(Floats x) { return from_bits(bits(x) & 0x7fffffff); }
 inline Ints sign_bit(Floats x) { return bits(x) & splat_bits(0x80000000u); }
 inline Floats with_sign(Floats x, Ints sign) { return from_bits(bits(x) | sign); }
