@@ -8,7 +8,6 @@
 #include <map>
 #include <mutex>
 #include <tuple>
-#include <unordered_map>
 
 #include "src/core/checksum.h"
 #include "src/trace/isolate.h"
@@ -65,7 +64,8 @@ class Question {
     if (!entry && target_.bf16_is_like_f16)
       entry = table_.find(device, twin_text(problem_), is_usable);
     if (!entry) return std::nullopt;
-    return GroupCost{offer_of(offers(), *entry)->family, entry->microseconds, entry->schedule};
+    return GroupCost{offer_of(offers(), *entry)->family, entry->microseconds, entry->schedule,
+                     true};
   }
 
   // The estimate where no usable time is known. If what the family would take has been tried and
@@ -103,19 +103,6 @@ std::optional<GroupCost> measured_part(const detail::Target& target, const Table
   if (run.empty()) return Question(target, table, laid, group).measured();
   const Isolated merged = merged_alone(laid, run);
   return Question(target, table, merged.laid, merged.group).measured();
-}
-
-double measured_share(const FusionPlan& plan, const Fusible& fusible, const detail::Target& target,
-                      const Table& table) {
-  const Structures structures(fusible.laid);
-  std::unordered_map<std::string, bool> known;  // whether groups of a structure were measured
-  double measured = 0;
-  for (const Group& group : plan.groups) {
-    const auto [is_measured, is_new] = known.try_emplace(structures.of(group));
-    if (is_new) is_measured->second = measured_part(target, table, fusible.laid, group).has_value();
-    if (is_measured->second) measured += group.microseconds;
-  }
-  return measured / plan.microseconds;
 }
 
 // The same costs, but what a partition does without cannot be had, be it in this type or its twin.
@@ -222,7 +209,7 @@ FusionPlan tuned_fusion(const Fusible& fusible, const detail::Target& target,
 FusionPlan tuned_fusion(const Fusible& fusible, const detail::Target& target,
                         const std::shared_ptr<const Table>& table, KnownPlans& known) {
   const auto like = known.fused(fusible, target.tuned_as, tuned_cost(target, table));
-  if (like && (!table || measured_share(*like, fusible, target, *table) < 0.5)) return *like;
+  if (like && like->measured < 0.5 * like->plan.microseconds) return like->plan;
   FusionPlan plan = tuned_fusion(fusible, target, table);
   known.remember(fusible, target.tuned_as, plan);
   return plan;
