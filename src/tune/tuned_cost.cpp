@@ -74,7 +74,8 @@ class Question {
     constexpr double kFailed = 1e6;
     const Offer* best = cheapest(offers());
     if (!best) return {};
-    GroupCost cost{best->family, best->microseconds};
+    GroupCost cost{best->family, best->microseconds, schedule_of_neighbours(*best)};
+    if (!cost.schedule.empty()) return cost;
     if (!table_.has_failures(target_.tuned_as, problem_)) return cost;
     const Table::Entry chosen = {target_.tuned_as, std::string(best->name),
                                  best->space() ? best->space()->chosen.text() : ""};
@@ -83,6 +84,20 @@ class Question {
   }
 
  private:
+  // What was best in other sizes, where the model says that little is lost by it.
+  std::string schedule_of_neighbours(const Offer& best) {
+    constexpr double kLittle = 1.05;  // times the least time
+    const std::string& device = target_.tuned_as;
+    auto entry = table_.neighbour(device, problem_);
+    if (!entry && target_.bf16_is_like_f16) entry = table_.neighbour(device, twin_text(problem_));
+    if (!entry || entry->schedule.empty() || entry->family != best.name ||
+        table_.has_failed(device, problem_, *entry) || !offer_of(offers(), *entry))
+      return {};
+    const Space& space = *best.space();
+    const double us = space.model_us(Schedule::parse(entry->schedule));
+    return us <= kLittle * space.model_us(space.chosen) ? entry->schedule : "";
+  }
+
   const std::vector<Offer>& offers() {
     if (!offers_) offers_ = target_.offers->of(isolate(laid_, group_));
     return *offers_;
