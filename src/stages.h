@@ -37,7 +37,8 @@ class Stages {
     if (wants("time")) std::cerr << "stage " << name << ": " << time.count() << " ms\n";
     return result;
   }
-  /// The graph that the pass makes, verified.
+  /// The graph that the pass makes, verified where it is printed: looking at every type after every
+  /// pass takes as long as the passes.
   Graph pass(const Pass& pass, const Graph& graph) const;
 
   void dump(std::string_view title, const Graph& graph) const;

@@ -85,7 +85,11 @@ void tell(Storage& storage, bool is_certain) {
 
 }  // namespace
 
-void about_to_write(Storage& storage) { tell(storage, true); }
+// What was made of constants is not that any more.
+void about_to_write(Storage& storage) {
+  tell(storage, true);
+  if (storage.origin) storage.is_exposed.store(true, std::memory_order_relaxed);
+}
 
 void about_to_expose(Storage& storage) {
   tell(storage, false);

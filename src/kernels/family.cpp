@@ -7,19 +7,6 @@
 namespace tensor {
 namespace {
 
-// A single number becomes part of a kernel's text, and whether a kernel takes indices, which are
-// i64, depends on their range.
-void write_values(Key& key, const Tensor& constant) {
-  if (is_floating(constant.dtype())) {
-    if (constant.size() == 1) key << constant.item<double>();
-    return;
-  }
-  if (constant.size() == 0 || (constant.size() > 1 && constant.dtype() != i64)) return;
-  const auto values = constant.to_vector<std::int64_t>();
-  const auto [least, most] = std::minmax_element(values.begin(), values.end());
-  key << *least << *most;
-}
-
 void write(Key& key, const Isolated& alone, ValueId id) {
   const Node& node = alone.laid.graph[id];
   const Layout& layout = alone.laid.layouts[at(id)];
@@ -28,7 +15,7 @@ void write(Key& key, const Isolated& alone, ValueId id) {
     key << node.op << node.attrs << node.inputs.size();
     for (const ValueId input : node.inputs) key << input;
   }
-  if (node.kind == NodeKind::constant) write_values(key, node.constant);
+  if (node.kind == NodeKind::constant) add_seen_values(key, node.constant);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "src/kernels/known_schedules.h"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "tensor/text.h"
 
@@ -41,10 +43,17 @@ Schedule KnownSchedules::of(const LaidOutGraph& laid, const Group& group, const 
 
 FusionPlan scheduled(const LaidOutGraph& laid, FusionPlan plan, Offers& offers,
                      KnownSchedules& known, const std::string& device) {
-  for (Group& group : plan.groups)
-    for (const Offer& offer : offers.of(isolate(laid, group)))
-      if (const Space* space = offer.family == group.family ? offer.space() : nullptr)
-        group.schedule = known.of(laid, group, *space, device).text();
+  const Structures structures(laid);
+  std::map<std::tuple<std::string, int, std::string>, std::pair<int, std::string>> kinds;
+  for (Group& group : plan.groups) {
+    const auto [kind, is_new] = kinds.try_emplace(
+        {structures.of(group), group.family, group.schedule}, kinds.size(), group.schedule);
+    if (is_new)
+      for (const Offer& offer : offers.of(isolate(laid, group)))
+        if (const Space* space = offer.family == group.family ? offer.space() : nullptr)
+          kind->second.second = known.of(laid, group, *space, device).text();
+    std::tie(group.kind, group.schedule) = kind->second;
+  }
   return plan;
 }
 

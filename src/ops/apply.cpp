@@ -1,5 +1,6 @@
 // apply_op: the one way from a public function to an operator's kernel.
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "src/ops/on_device.h"
@@ -21,7 +22,22 @@ Tensor make_view(const Tensor& x, DType dtype, const Layout& layout) {
   return detail::make_tensor(std::move(impl));
 }
 
+Tensor evaluated(const OpInfo& row, std::span<const Tensor> inputs, const Attrs& attrs,
+                 const TensorType& type) {
+  Tensor result = empty(type.shape, type.dtype);
+  std::vector<ConstView> views;
+  for (const Tensor& x : inputs) views.push_back(const_view(x));
+  row.eval(views, attrs, mutable_view(result));
+  return result;
+}
+
+thread_local Recall* recall_of_this_thread = nullptr;
+
 }  // namespace
+
+Recall* Recall::of_this_thread() { return recall_of_this_thread; }
+Recall::Scope::Scope(Recall* recall) : before_(std::exchange(recall_of_this_thread, recall)) {}
+Recall::Scope::~Scope() { recall_of_this_thread = before_; }
 
 Tensor apply_op(Op op, std::span<const Tensor> inputs, const Attrs& attrs) {
   const OpInfo& row = info(op);
@@ -44,11 +60,12 @@ Tensor apply_op(Op op, std::span<const Tensor> inputs, const Attrs& attrs) {
     if (on_device) return apply_op(op, {apply_op(Op::copy, {inputs[0]})}, attrs);
   }
   if (on_device) return apply_on_device(op, inputs, attrs, type);
-  Tensor result = empty(type.shape, type.dtype);
-  std::vector<ConstView> views;
-  for (const Tensor& x : inputs) views.push_back(const_view(x));
-  row.eval(views, attrs, mutable_view(result));
-  return result;
+  Recall* const recall = Recall::of_this_thread();
+  if (!recall) return evaluated(row, inputs, attrs, type);
+  return recall->result(op, inputs, attrs, type,
+                        [&row, in = std::vector(inputs.begin(), inputs.end()), attrs, type] {
+                          return evaluated(row, in, attrs, type);
+                        });
 }
 
 }  // namespace tensor

@@ -26,13 +26,20 @@ namespace {
 
 constexpr std::size_t kMostNames = 4;  // more are no easier to read than a star
 
+std::vector<std::string> split(std::string_view text, std::string_view between) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(between), text.size());
+    parts.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + between.size(), text.size()));
+  }
+  return parts;
+}
+
 // "{key, query}" or "key" as names.
 std::vector<std::string> names_of(const std::string& part) {
   if (!part.starts_with('{')) return {part};
-  TextReader in(part.substr(1, part.size() - 2));
-  std::vector<std::string> names;
-  for (std::string name; std::getline(in >> std::ws, name, ',');) names.push_back(name);
-  return names;
+  return split(std::string_view(part).substr(1, part.size() - 2), ", ");
 }
 
 std::string merged_part(const std::string& a, const std::string& b) {
@@ -52,10 +59,10 @@ std::string merged_part(const std::string& a, const std::string& b) {
 }  // namespace
 
 std::string merged_place(const std::string& a, const std::string& b) {
-  TextReader left(a), right(b);
-  std::string result, x, y;
-  while (std::getline(left, x, '.') && std::getline(right, y, '.'))
-    result += (result.empty() ? "" : ".") + merged_part(x, y);
+  const std::vector<std::string> left = split(a, "."), right = split(b, ".");
+  std::string result;
+  for (std::size_t i = 0; i < std::min(left.size(), right.size()); ++i)
+    result += (result.empty() ? "" : ".") + merged_part(left[i], right[i]);
   return result;
 }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
+#include <tuple>
 
 #include "src/kernels/cuda/families.h"
 #include "src/kernels/cuda/templates.h"
@@ -76,7 +78,13 @@ Target cuda_target(const cuda::Machine& machine) {
   };
   target.lower = [families](const LaidOutGraph& laid, const FusionPlan& plan) {
     auto kernels = std::make_unique<CudaKernels>();
-    for (const Group& group : plan.groups) kernels->groups.push_back(families->build(laid, group));
+    std::map<std::tuple<int, int, std::string>, std::size_t> first;  // group that runs so
+    for (const Group& group : plan.groups) {
+      const auto [known, is_new] =
+          first.try_emplace({group.kind, group.family, group.schedule}, kernels->groups.size());
+      kernels->groups.push_back(group.kind < 0 || is_new ? families->build(laid, group)
+                                                         : kernels->groups[known->second]);
+    }
     return kernels;
   };
   target.build = [index = info.index](const Program& program, std::unique_ptr<Kernels> kernels) {

@@ -16,14 +16,16 @@ Reach reach_in(const Tensor& x) { return reach_of(x.shape(), x.strides(), x.dtyp
 
 }  // namespace
 
+Uploads::Uploads(const Graph& graph, Device device) : graph_(graph), device_(device) {
+  TextWriter where;
+  where << "on " << device << ' ';
+  where_ = where.str();
+}
+
 void Uploads::add(const std::string& form, std::vector<Tensor> constants, const Pack& pack,
                   Tensor& to) {
   DerivedConstants::Derivation derivation;
-  if (graph_.derived()) {
-    TextWriter what;
-    what << "on " << device_ << ' ' << form;
-    derivation = graph_.derived()->derivation(what.str(), constants);
-  }
+  if (graph_.derived()) derivation = graph_.derived()->derivation(where_ + form, constants);
   if (const auto known = derivation.known()) {
     to = *known;
     return;

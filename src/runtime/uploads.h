@@ -15,7 +15,7 @@ class Uploads {
  public:
   using Pack = std::function<Tensor(const std::vector<Tensor>&)>;
 
-  Uploads(const Graph& graph, Device device) : graph_(graph), device_(device) {}
+  Uploads(const Graph& graph, Device device);
   /// `to`, which stays where it is until finish(), gets what `pack` makes of the constants; `form`
   /// says what that is.
   void add(const std::string& form, std::vector<Tensor> constants, const Pack& pack, Tensor& to);
@@ -33,6 +33,7 @@ class Uploads {
 
   const Graph& graph_;
   const Device device_;
+  std::string where_;  // "on cuda:0 "
   std::vector<Upload> waiting_;
   std::int64_t bytes_ = 0;  // of those that wait
 };

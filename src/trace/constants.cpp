@@ -16,9 +16,10 @@ Constants::~Constants() {
 ValueId Constants::value_of(Graph& graph, const Tensor& x, const std::string& where) {
   const std::lock_guard lock(mutex_);
   const detail::TensorImpl& impl = detail::impl(x);
+  const detail::Storage& storage = *impl.storage;
   Key place;
-  place << impl.storage->device.is_cuda() << impl.storage->device.index() << impl.first()
-        << impl.type << impl.strides;
+  place << storage.device.is_cuda() << storage.device.index() << impl.type << impl.strides;
+  storage.late ? place << &storage << impl.offset : place << impl.first();
   const auto [known, is_new] = known_.try_emplace(place.take(), held_.size());
   if (!is_new) {
     const Held& held = held_[known->second];

@@ -58,22 +58,54 @@ std::optional<Tensor> DerivedConstants::Derivation::known() const {
 }
 
 std::optional<Tensor> DerivedConstants::Derivation::later(std::function<Tensor()> make) const {
-  if (!origin_) return std::nullopt;
-  for (const Tensor& x : from_)
-    if (detail::placed(x).storage->is_exposed) return std::nullopt;
+  if (!origin_ || may_change_unseen()) return std::nullopt;
   const std::lock_guard lock(all_->mutex_);
   if (!origin_->made) return std::nullopt;
   TensorImpl late = *origin_->made;
   late.storage = origin_->storage.lock();
   if (!late.storage) {
     late.storage = std::make_shared<Storage>();
-    late.storage->origin = origin_;
-    late.storage->late = std::make_unique<detail::Late>(
-        [make = std::move(make)] { return detail::stored(make()).storage; });
+    all_->make_late(late.storage, origin_, std::move(make));
     origin_->storage = late.storage;
-    all_->late_.push_back(late.storage);
   }
   return detail::make_tensor(std::move(late));
+}
+
+Tensor DerivedConstants::Derivation::lend(std::function<Tensor()> make) const {
+  if (!origin_ || may_change_unseen()) return make();
+  std::optional<TensorImpl> before;
+  {
+    const std::lock_guard lock(all_->mutex_);
+    before = origin_->made;
+  }
+  Tensor lent;
+  if (!before) lent = make();
+  const std::lock_guard lock(all_->mutex_);
+  if (before) {
+    before->storage = std::make_shared<Storage>();
+    all_->make_late(before->storage, origin_, std::move(make));
+    lent = detail::make_tensor(*std::move(before));
+  } else {
+    TensorImpl made = detail::placed(lent);
+    made.storage->origin = origin_;
+    made.storage = nullptr;
+    if (!origin_->made) origin_->made = std::move(made);
+  }
+  ++detail::placed(lent).storage->watchers;  // what is made of it is made before it is written
+  return lent;
+}
+
+bool DerivedConstants::Derivation::may_change_unseen() const {
+  return std::any_of(from_.begin(), from_.end(),
+                     [](const Tensor& x) { return detail::placed(x).storage->is_exposed.load(); });
+}
+
+void DerivedConstants::make_late(const std::shared_ptr<Storage>& storage, OriginPtr origin,
+                                 std::function<Tensor()> make) {
+  storage->origin = std::move(origin);
+  storage->late = std::make_unique<detail::Late>(
+      [make = std::move(make)] { return detail::stored(make()).storage; });
+  late_.push_back(storage);
 }
 
 Tensor DerivedConstants::Derivation::keep(const Tensor& made) const {
@@ -118,7 +150,7 @@ DerivedConstants::Derivation DerivedConstants::derivation(std::string_view what,
 
 DerivedConstants::OriginPtr DerivedConstants::origin_of(const Tensor& x, bool& is_by_content) {
   const std::shared_ptr<Storage>& storage = detail::placed(x).storage;
-  if (storage->origin) return storage->origin;
+  if (storage->origin && !storage->is_exposed) return storage->origin;
   is_by_content = x.nbytes() <= kSmall && !storage->in_file && !storage->device.is_cuda();
   return is_by_content ? origin_by_content(x) : origin_by_storage(storage);
 }
@@ -193,7 +225,7 @@ void DerivedConstants::before_write(const Storage& storage, bool) {
   std::vector<std::weak_ptr<Storage>> late;
   {
     const std::lock_guard lock(mutex_);
-    if (std::any_of(leaves_.begin(), leaves_.end(), is_written)) late = late_;
+    if (storage.origin || std::any_of(leaves_.begin(), leaves_.end(), is_written)) late = late_;
   }
   for (const auto& one : late)
     if (const auto there = one.lock()) there->bytes();
@@ -211,6 +243,8 @@ void DerivedConstants::forget() {
 
 void DerivedConstants::tidy() {
   const std::lock_guard lock(mutex_);
+  // Looking at all of them for every size would take longer than finding those of that size.
+  if (derived_.size() + leaves_.size() < tidied_ + tidied_ / 8) return;
   std::erase_if(derived_, [](const auto& entry) { return entry.second.expired(); });
   std::erase_if(versions_, [](const auto& entry) { return entry.second.storage.expired(); });
   std::erase_if(late_, [](const auto& storage) { return storage.expired(); });
@@ -218,6 +252,7 @@ void DerivedConstants::tidy() {
     const bool is_gone = leaf->second.origin.expired() || leaf->second.storage.expired();
     leaf = is_gone ? erase(leaf) : std::next(leaf);
   }
+  tidied_ = derived_.size() + leaves_.size();
 }
 
 }  // namespace tensor

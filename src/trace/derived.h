@@ -53,11 +53,15 @@ class DerivedConstants : private detail::Watcher {
     /// Where it was made before and is gone, a tensor of elements that are made anew if somebody
     /// looks at them. nullopt where what they are made of may be written unseen.
     std::optional<Tensor> later(std::function<Tensor()> make) const;
+    /// What `make` returns in a storage of its own, for somebody who may write into it: the first
+    /// time made at once, and then only if somebody looks at it.
+    Tensor lend(std::function<Tensor()> make) const;
     /// Tells what was made: afterwards all take it, or what another thread made in the meantime.
     Tensor keep(const Tensor& made) const;
 
    private:
     friend class DerivedConstants;
+    bool may_change_unseen() const;
     DerivedConstants* all_ = nullptr;  // null: a source is unknown, nothing can be shared
     std::shared_ptr<const detail::Origin> origin_;
     std::vector<Tensor> from_;
@@ -67,7 +71,7 @@ class DerivedConstants : private detail::Watcher {
 
   /// The elements of an exposed storage are of this version: another one is other elements.
   void see(const std::shared_ptr<detail::Storage>& storage, std::uint64_t version);
-  /// Forgets what is no longer there; or everything.
+  /// Forgets what is no longer there, once an eighth has come to what was there; or everything.
   void tidy();
   void forget();
 
@@ -86,6 +90,8 @@ class DerivedConstants : private detail::Watcher {
 
   void before_write(const detail::Storage& storage, bool is_certain) override;
   OriginPtr origin_of(const Tensor& x, bool& is_by_content);
+  void make_late(const std::shared_ptr<detail::Storage>& storage, OriginPtr origin,
+                 std::function<Tensor()> make);
   OriginPtr origin_by_content(const Tensor& x);
   OriginPtr origin_by_storage(const std::shared_ptr<detail::Storage>& storage);
   OriginPtr add_leaf(std::uint64_t key, Leaf leaf);
@@ -99,6 +105,7 @@ class DerivedConstants : private detail::Watcher {
     std::uint64_t version = 0;
   };
   std::unordered_map<const detail::Storage*, Version> versions_;
+  std::size_t tidied_ = 0;                            // entries that were there after tidy()
   std::vector<std::weak_ptr<detail::Storage>> late_;  // whose elements may not be there
 };
 

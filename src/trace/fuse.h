@@ -28,6 +28,7 @@ struct GroupCost {
   int family = -1;  // -1: no kernel runs this group
   double microseconds = std::numeric_limits<double>::infinity();
   std::string schedule = {};  // of the kernel that takes so long; empty: as the family likes
+  bool is_measured = false;   // not estimated
 };
 
 /// The cost of running a group as one kernel, its values laid out so.

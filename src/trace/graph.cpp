@@ -5,13 +5,13 @@
 
 namespace tensor {
 
-ValueId Graph::append(Node node) {
+ValueId Graph::append(Node&& node) {
   if (nodes_.size() >= 0x7fffffff) fail("graph", "more than 2^31 nodes");
   nodes_.push_back(std::move(node));
   return size() - 1;
 }
 
-ValueId Graph::add_input(TensorType type, std::string where) {
+ValueId Graph::add_input(TensorType type, SharedText where) {
   Node node;
   node.kind = NodeKind::input;
   node.type = type;
@@ -20,7 +20,7 @@ ValueId Graph::add_input(TensorType type, std::string where) {
   return inputs_.back();
 }
 
-ValueId Graph::add_constant(const Tensor& value, std::string where) {
+ValueId Graph::add_constant(const Tensor& value, SharedText where) {
   Node node;
   node.kind = NodeKind::constant;
   node.type = value.type();
@@ -29,7 +29,7 @@ ValueId Graph::add_constant(const Tensor& value, std::string where) {
   return append(std::move(node));
 }
 
-ValueId Graph::add(Op op, std::vector<ValueId> inputs, Attrs attrs, std::string where) {
+ValueId Graph::add(Op op, ValueIds inputs, Attrs attrs, SharedText where) {
   std::vector<TensorType> types;
   for (const ValueId id : inputs) types.push_back(type(id));
   Node node;
@@ -41,7 +41,7 @@ ValueId Graph::add(Op op, std::vector<ValueId> inputs, Attrs attrs, std::string 
   return append(std::move(node));
 }
 
-ValueId Graph::add_like(const Node& node, std::vector<ValueId> inputs) {
+ValueId Graph::add_like(const Node& node, ValueIds inputs) {
   Node like;
   like.op = node.op;
   like.type = node.type;

@@ -9,14 +9,10 @@
 #include <vector>
 
 #include "src/ops/op.h"
+#include "src/trace/node_parts.h"
 #include "tensor/handle.h"
 
 namespace tensor {
-
-/// A node's position in its graph, and the name of the one value it computes.
-using ValueId = std::int32_t;
-/// The same as an index of a vector.
-constexpr std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
 
 class DerivedConstants;
 
@@ -24,24 +20,24 @@ enum class NodeKind : std::uint8_t { input, constant, operation };
 
 struct Node {
   NodeKind kind = NodeKind::operation;
-  Op op = Op::count_;           // operations only
-  std::vector<ValueId> inputs;  // operations only
-  Attrs attrs;                  // operations only
+  Op op = Op::count_;  // operations only
+  ValueIds inputs;     // operations only
+  Attrs attrs;         // operations only
   TensorType type;
-  Tensor constant;    // constants only; shared with the model, not copied
-  std::string where;  // module path in the model's own words, "" when unknown
+  Tensor constant;   // constants only; shared with the model, not copied
+  SharedText where;  // module path in the model's own words, "" when unknown
 };
 
 class Graph {
  public:
-  ValueId add_input(TensorType type, std::string where = {});
-  ValueId add_constant(const Tensor& value, std::string where = {});
+  ValueId add_input(TensorType type, SharedText where = {});
+  ValueId add_constant(const Tensor& value, SharedText where = {});
   /// Room for so many nodes.
   void reserve(ValueId nodes) { nodes_.reserve(at(nodes)); }
   /// Infers the type as `apply_op` does.
-  ValueId add(Op op, std::vector<ValueId> inputs, Attrs attrs = {}, std::string where = {});
+  ValueId add(Op op, ValueIds inputs, Attrs attrs = {}, SharedText where = {});
   /// The operator of another graph's node over inputs of the same types, so that its own is known.
-  ValueId add_like(const Node& node, std::vector<ValueId> inputs);
+  ValueId add_like(const Node& node, ValueIds inputs);
   void set_outputs(std::vector<ValueId> outputs);
   /// The value, of its type, takes the place of the constant of a node.
   void set_constant(ValueId id, const Tensor& value) { nodes_[at(id)].constant = value; }
@@ -62,7 +58,7 @@ class Graph {
   }
 
  private:
-  ValueId append(Node node);
+  ValueId append(Node&& node);
 
   std::vector<Node> nodes_;
   std::vector<ValueId> inputs_, outputs_;

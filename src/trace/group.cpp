@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "src/core/key.h"
 
@@ -57,10 +56,10 @@ Wiring wiring(const Graph& graph) {
 Group make_group(const Graph& graph, const Wiring& wiring, std::vector<ValueId> nodes) {
   std::sort(nodes.begin(), nodes.end());
   Group group;
-  std::unordered_set<ValueId> known;
   for (const ValueId id : nodes) {
     for (const ValueId input : graph[id].inputs)
-      if (!is_in(nodes, wiring.root[at(input)]) && known.insert(input).second)
+      if (!is_in(nodes, wiring.root[at(input)]) &&
+          std::find(group.reads.begin(), group.reads.end(), input) == group.reads.end())
         group.reads.push_back(input);
     const auto& readers = wiring.readers[at(id)];
     if (wiring.returned[at(id)] ||
@@ -69,6 +68,17 @@ Group make_group(const Graph& graph, const Wiring& wiring, std::vector<ValueId> 
   }
   group.nodes = std::move(nodes);
   return group;
+}
+
+void add_seen_values(Key& key, const Tensor& constant) {
+  if (is_floating(constant.dtype())) {
+    if (constant.size() == 1) key << constant.item<double>();
+    return;
+  }
+  if (constant.size() == 0 || (constant.size() > 1 && constant.dtype() != i64)) return;
+  const auto values = constant.to_vector<std::int64_t>();
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  key << *least << *most;
 }
 
 Structures::Structures(const Graph& graph, const std::vector<Layout>* layouts) : graph_(graph) {
@@ -82,6 +92,7 @@ Structures::Structures(const Graph& graph, const std::vector<Layout>* layouts) :
     Key key;
     key << (node.kind == NodeKind::constant) << node.type;
     if (layouts) key << (*layouts)[at(id)].strides << (*layouts)[at(id)].offset;
+    if (layouts && node.kind == NodeKind::constant) add_seen_values(key, node.constant);
     outside_.push_back(number(key));
     if (node.kind == NodeKind::operation) key << node.op << node.attrs;
     inside_.push_back(number(key));
@@ -92,19 +103,22 @@ std::string Structures::of(const Group& group) const {
   Key key;
   // Members, views among them and reads, named by the order of their appearance. Views between
   // members are part of the structure, as are those through which a group reads.
-  std::unordered_map<ValueId, std::size_t> names;
+  std::vector<ValueId> names;  // few: looked through faster than hashed
+  const auto name_of = [&](ValueId id) {
+    return static_cast<std::size_t>(std::find(names.begin(), names.end(), id) - names.begin());
+  };
   const auto is_inside = [&](ValueId id) { return is_in(group.nodes, id) || is_view(graph_, id); };
   for (const ValueId member : group.nodes)
     visit_inputs_first(
-        graph_, member, [&](ValueId id) { return names.contains(id); }, is_inside,
+        graph_, member, [&](ValueId id) { return name_of(id) < names.size(); }, is_inside,
         [&](ValueId id) {
           key << (is_inside(id) ? inside_ : outside_)[at(id)];
           if (is_inside(id)) {
             key << graph_[id].inputs.size();
-            for (const ValueId input : graph_[id].inputs) key << names.at(input);
+            for (const ValueId input : graph_[id].inputs) key << name_of(input);
           }
           key << is_in(group.writes, id);
-          names.try_emplace(id, names.size());
+          names.push_back(id);
         });
   return key.take();
 }

@@ -10,6 +10,8 @@
 
 namespace tensor {
 
+class Key;
+
 /// Whether a node is an operator that takes time (not an input, a constant or a view).
 bool is_compute(const Graph& graph, ValueId id);
 bool is_view(const Graph& graph, ValueId id);
@@ -63,14 +65,21 @@ struct Group {
   double microseconds = 0;
   /// How the family runs it (Schedule::text, kernels/schedule.h); empty: as the family likes.
   std::string schedule = {};
+  /// Equal for groups of a plan that pose the same problem; -1 where that is not known.
+  int kind = -1;
 };
 
 /// The group of these nodes, not yet costed.
 Group make_group(const Graph& graph, const Wiring& wiring, std::vector<ValueId> nodes);
 
+/// What of a constant's elements becomes part of kernels: a single number, and the range of
+/// indices.
+void add_seen_values(Key& key, const Tensor& constant);
+
 /// Keys that two groups of a graph share only if they compute the same function of their reads:
 /// operators, attributes, types, wiring, and which members are written; of a laid-out graph also
-/// how all of that lies. Groups of repeated blocks are costed and reported once by it.
+/// how all of that lies, and what kernels see of constants. Groups of repeated blocks are costed
+/// and reported once by it.
 class Structures {
  public:
   explicit Structures(const Graph& graph) : Structures(graph, nullptr) {}

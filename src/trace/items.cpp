@@ -298,7 +298,7 @@ constexpr const char* kMend =
 
 [[noreturn]] void refuse_mixing(const Node& node) {
   fail("compile", "got a function that mixes the items of its batch, in ", info(node.op).name,
-       " : ", node.type, node.where.empty() ? "" : " @ " + node.where,
+       " : ", node.type, node.where.empty() ? "" : " @ " + node.where.str(),
        ", need one that computes each by itself for several devices: ", kMend);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "src/core/key.h"
 #include "src/ops/eight_bits.h"
 #include "src/trace/derived.h"
 #include "src/trace/rewrite.h"
@@ -51,13 +52,12 @@ ValueId row_scales(const Graph& graph, ValueId id) {
 // What two chains must have in common at this operator.
 std::string signature(const Graph& graph, ValueId id, ValueId value) {
   const Node& node = graph[id];
-  TextWriter text;
-  text << static_cast<int>(node.op) << '(' << node.attrs << ')' << node.type.dtype;
-  for (const ValueId input : node.inputs) {
-    if (input == row_scales(graph, id)) text << " scales " << input;
-    text << (input == value ? " value" : " constant ") << graph.type(input).dtype;
-  }
-  return text.str();
+  Key key;
+  key << node.op << node.attrs << node.type.dtype << node.inputs.size();
+  for (const ValueId input : node.inputs)
+    key << (input == row_scales(graph, id) ? input : -1) << (input == value)
+        << graph.type(input).dtype;
+  return key.take();
 }
 
 // Whether every view of a value can be one of some columns of wider rows.
@@ -336,7 +336,7 @@ std::vector<Parallel> parallel_products(const Graph& graph, const Wiring& wiring
     const ValueId left = graph[id].inputs[0];
     std::string text = std::to_string(left) + '/' + std::to_string(count[left]++ / kMostParallel);
     for (ValueId last = left, next = id; next >= 0;) {
-      text += ';' + signature(graph, next, last);
+      text += signature(graph, next, last);
       chain.push_back(next);
       last = next;
       if (wiring.returned[at(last)]) break;

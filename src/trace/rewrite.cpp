@@ -6,10 +6,9 @@
 
 namespace tensor {
 
-std::vector<ValueId> Rewriter::inputs(const Node& node) const {
-  std::vector<ValueId> result;
-  result.reserve(node.inputs.size());
-  for (const ValueId id : node.inputs) result.push_back((*this)(id));
+ValueIds Rewriter::inputs(const Node& node) const {
+  ValueIds result = node.inputs;
+  for (ValueId& id : result) id = (*this)(id);
   return result;
 }
 
@@ -23,7 +22,7 @@ ValueId Rewriter::keep(ValueId old) {
     case NodeKind::operation:
       break;
   }
-  std::vector<ValueId> now = inputs(node);
+  ValueIds now = inputs(node);
   const bool has_types = std::equal(
       now.begin(), now.end(), node.inputs.begin(),
       [&](ValueId kept, ValueId before) { return to_.type(kept) == from_.type(before); });

@@ -23,7 +23,7 @@ class Rewriter {
   Graph& to() { return to_; }
   /// The new value of an old one; the old one must have been handled.
   ValueId operator()(ValueId old) const { return map_[at(old)]; }
-  std::vector<ValueId> inputs(const Node& node) const;
+  ValueIds inputs(const Node& node) const;
   void replace(ValueId old, ValueId with) { map_[at(old)] = with; }
   /// Copies the node as it is, over its inputs' new values.
   ValueId keep(ValueId old);

@@ -1,10 +1,14 @@
 #include "src/trace/trace.h"
 
+#include <algorithm>
 #include <map>
+#include <optional>
 
+#include "src/core/key.h"
 #include "src/core/storage.h"
 #include "src/ops/recorder.h"
 #include "src/trace/constants.h"
+#include "src/trace/derived.h"
 
 namespace tensor {
 namespace {
@@ -37,7 +41,7 @@ class GraphRecorder : public Recorder, public std::enable_shared_from_this<Graph
              "a tensor of another trace is used here: return it as an output and pass it in");
       return static_cast<ValueId>(impl.value);
     }
-    const auto known = names_.find(impl.first());
+    const auto known = impl.storage->late ? names_.end() : names_.find(impl.first());
     return constants_.value_of(graph_, x, known == names_.end() ? "" : known->second);
   }
 
@@ -66,8 +70,9 @@ class GraphRecorder : public Recorder, public std::enable_shared_from_this<Graph
     for (const ValueId id : inputs) {
       const Node& node = graph_[id];
       if (node.where.empty()) continue;
-      if (node.kind == NodeKind::constant) return node.where.substr(0, node.where.rfind('.'));
-      found = node.where;
+      const std::string& where = node.where;
+      if (node.kind == NodeKind::constant) return where.substr(0, where.rfind('.'));
+      found = where;
     }
     return found;
   }
@@ -78,14 +83,43 @@ class GraphRecorder : public Recorder, public std::enable_shared_from_this<Graph
   Constants constants_;
 };
 
+// What a function computes of constants alone is the same for all sizes of its inputs.
+class DerivedRecall final : public Recall {
+ public:
+  explicit DerivedRecall(std::shared_ptr<DerivedConstants> derived)
+      : derived_(std::move(derived)) {}
+
+  Tensor result(Op op, std::span<const Tensor> inputs, const Attrs& attrs, const TensorType& type,
+                std::function<Tensor()> compute) override {
+    constexpr std::int64_t kLeast = 4096;  // elements: fewer are computed as fast as recognised
+    std::int64_t elements = num_elements(type.shape);
+    for (const Tensor& x : inputs) elements = std::max(elements, x.size());
+    if (elements < kLeast) return compute();
+    const Recall::Scope none(nullptr);  // it looks at elements by operators itself
+    Key what;
+    what << "traced " << op << attrs;
+    return derived_->derivation(what.bytes(), {inputs.begin(), inputs.end()})
+        .lend(std::move(compute));
+  }
+
+ private:
+  const std::shared_ptr<DerivedConstants> derived_;
+};
+
 }  // namespace
 
 Graph trace(const TensorFunction& function, const std::vector<TensorType>& inputs,
             const ConstantNames& names, std::shared_ptr<DerivedConstants> derived) {
+  std::optional<DerivedRecall> recall;
+  if (derived) recall.emplace(derived);
   const auto recorder = std::make_shared<GraphRecorder>(names, std::move(derived));
   std::vector<Tensor> arguments;
   for (const TensorType& type : inputs) arguments.push_back(recorder->input(type));
-  Graph graph = recorder->finish(function(arguments));
+  const auto traced = [&] {
+    const Recall::Scope scope(recall ? &*recall : nullptr);
+    return function(arguments);
+  };
+  Graph graph = recorder->finish(traced());
   verify(graph, "trace");
   return graph;
 }

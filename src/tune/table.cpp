@@ -74,7 +74,57 @@ bool names_same(const A& a, const B& b) {
   return a.family == b.family && a.schedule == b.schedule;
 }
 
+// The end of a list that begins at `begin`, its numbers but 1 replaced, and their product.
+std::size_t add_extents(std::string_view problem, std::size_t begin, std::string& text,
+                        double& product) {
+  std::size_t at = begin;
+  while (at < problem.size() && problem[at] != ')' && problem[at] != ']') {
+    const std::size_t digits =
+        std::min(problem.find_first_not_of("0123456789", at), problem.size());
+    if (digits == at) {
+      text += problem[at++];
+      continue;
+    }
+    std::int64_t extent = 0;
+    std::from_chars(problem.data() + at, problem.data() + digits, extent);
+    product *= static_cast<double>(extent);
+    text += extent == 1 ? "1" : "?";
+    at = digits;
+  }
+  return at;
+}
+
 }  // namespace
+
+// Operands are written "%0 = f16(1, 197, 768)", constants and operators otherwise; of operators,
+// views alone have lists of extents.
+Sizeless sizeless(std::string_view problem) {
+  constexpr std::string_view kEquals = " = ";
+  Sizeless size;
+  while (!problem.empty()) {
+    const std::size_t end = std::min(problem.find(';'), problem.size());
+    const std::string_view line = problem.substr(0, end);
+    const std::size_t equals = line.find(kEquals), open = line.find('(');
+    std::size_t copied = 0;
+    double elements = 1;
+    const auto replace = [&](std::size_t begin) {
+      size.text += line.substr(copied, begin - copied);
+      copied = add_extents(line, begin, size.text, elements);
+    };
+    if (equals != line.npos && open != line.npos && !line.substr(equals).starts_with(" = constant"))
+      if (open + 1 < line.size() && line[open + 1] >= '0' && line[open + 1] <= '9') {
+        replace(open + 1);
+        size.elements += elements;
+      }
+    for (const std::string_view list : {"shape=[", "extent=["})
+      if (const std::size_t begin = line.find(list); begin != line.npos && begin >= copied)
+        replace(begin + list.size());
+    size.text += line.substr(copied);
+    if (end < problem.size()) size.text += ';';
+    problem.remove_prefix(std::min(end + 1, problem.size()));
+  }
+  return size;
+}
 
 bool is_current(const Measurement& m, const std::string& kernels) {
   return m.kernels == kernels && m.version == version();
@@ -125,6 +175,27 @@ Table::Table(std::span<const Measurement> measurements, const std::string& kerne
     for (std::size_t i = 0; i < known.ranked.size(); ++i)
       if (names_same(known.ranked[i], choice->second)) known.chosen = i;
   }
+  for (const auto& [key, best] : entries()) {
+    const Sizeless size = sizeless(key.first);
+    sizes_[{size.text, key.second}].emplace(size.elements, best);
+  }
+}
+
+std::optional<Table::Entry> Table::neighbour(const std::string& device,
+                                             const std::string& problem) const {
+  constexpr double kNear = 1.2;  // times as many elements
+  const Sizeless size = sizeless(problem);
+  const auto found = sizes_.find({size.text, device});
+  if (found == sizes_.end()) return std::nullopt;
+  const auto& sizes = found->second;
+  const auto above = sizes.lower_bound(size.elements);
+  const bool has_above = above != sizes.end(), has_below = above != sizes.begin();
+  const auto below = has_below ? std::prev(above) : above;
+  if (has_above && has_below && names_same(above->second, below->second)) return above->second;
+  const double up = has_above ? above->first / size.elements : kNear,
+               down = has_below ? size.elements / below->first : kNear;
+  if (std::min(up, down) >= kNear) return std::nullopt;
+  return up < down ? above->second : below->second;
 }
 
 std::optional<Table::Entry> Table::find(const std::string& device, const std::string& problem,

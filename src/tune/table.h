@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -50,6 +51,10 @@ class Table {
   std::optional<Entry> find(
       const std::string& device, const std::string& problem,
       const Filter& is_usable = [](const Entry&) { return true; }) const;
+  /// What was best of the same problem in other sizes on this device: what the next smaller and the
+  /// next larger one that were measured agree on, or else what one took that is nearly as large.
+  /// nullopt where nothing is known so.
+  std::optional<Entry> neighbour(const std::string& device, const std::string& problem) const;
   /// What was chosen by the whole model's time, measured alone or not: of several the newest.
   std::optional<Entry> choice(const std::string& device, const std::string& problem) const;
   /// Whether anything was chosen of a problem whose text begins so, on whatever device.
@@ -74,6 +79,16 @@ class Table {
   // By problem and device.
   std::map<std::pair<std::string, std::string>, Known> known_;
   std::map<std::pair<std::string, std::string>, Entry> choices_;
+  // The best of each size, by the problem without its size, and device.
+  std::map<std::pair<std::string, std::string>, std::multimap<double, Entry>> sizes_;
 };
+
+/// A problem's text with a mark for each extent of what is no constant but those of 1, so that it
+/// is the same in all sizes, and how many elements these operands have together.
+struct Sizeless {
+  std::string text;
+  double elements = 0;
+};
+Sizeless sizeless(std::string_view problem);
 
 }  // namespace tensor

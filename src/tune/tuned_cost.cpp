@@ -8,7 +8,6 @@
 #include <map>
 #include <mutex>
 #include <tuple>
-#include <unordered_map>
 
 #include "src/core/checksum.h"
 #include "src/trace/isolate.h"
@@ -65,7 +64,8 @@ class Question {
     if (!entry && target_.bf16_is_like_f16)
       entry = table_.find(device, twin_text(problem_), is_usable);
     if (!entry) return std::nullopt;
-    return GroupCost{offer_of(offers(), *entry)->family, entry->microseconds, entry->schedule};
+    return GroupCost{offer_of(offers(), *entry)->family, entry->microseconds, entry->schedule,
+                     true};
   }
 
   // The estimate where no usable time is known. If what the family would take has been tried and
@@ -74,7 +74,8 @@ class Question {
     constexpr double kFailed = 1e6;
     const Offer* best = cheapest(offers());
     if (!best) return {};
-    GroupCost cost{best->family, best->microseconds};
+    GroupCost cost{best->family, best->microseconds, schedule_of_neighbours(*best)};
+    if (!cost.schedule.empty()) return cost;
     if (!table_.has_failures(target_.tuned_as, problem_)) return cost;
     const Table::Entry chosen = {target_.tuned_as, std::string(best->name),
                                  best->space() ? best->space()->chosen.text() : ""};
@@ -83,6 +84,20 @@ class Question {
   }
 
  private:
+  // What was best in other sizes, where the model says that little is lost by it.
+  std::string schedule_of_neighbours(const Offer& best) {
+    constexpr double kLittle = 1.05;  // times the least time
+    const std::string& device = target_.tuned_as;
+    auto entry = table_.neighbour(device, problem_);
+    if (!entry && target_.bf16_is_like_f16) entry = table_.neighbour(device, twin_text(problem_));
+    if (!entry || entry->schedule.empty() || entry->family != best.name ||
+        table_.has_failed(device, problem_, *entry) || !offer_of(offers(), *entry))
+      return {};
+    const Space& space = *best.space();
+    const double us = space.model_us(Schedule::parse(entry->schedule));
+    return us <= kLittle * space.model_us(space.chosen) ? entry->schedule : "";
+  }
+
   const std::vector<Offer>& offers() {
     if (!offers_) offers_ = target_.offers->of(isolate(laid_, group_));
     return *offers_;
@@ -103,19 +118,6 @@ std::optional<GroupCost> measured_part(const detail::Target& target, const Table
   if (run.empty()) return Question(target, table, laid, group).measured();
   const Isolated merged = merged_alone(laid, run);
   return Question(target, table, merged.laid, merged.group).measured();
-}
-
-double measured_share(const FusionPlan& plan, const Fusible& fusible, const detail::Target& target,
-                      const Table& table) {
-  const Structures structures(fusible.laid);
-  std::unordered_map<std::string, bool> known;  // whether groups of a structure were measured
-  double measured = 0;
-  for (const Group& group : plan.groups) {
-    const auto [is_measured, is_new] = known.try_emplace(structures.of(group));
-    if (is_new) is_measured->second = measured_part(target, table, fusible.laid, group).has_value();
-    if (is_measured->second) measured += group.microseconds;
-  }
-  return measured / plan.microseconds;
 }
 
 // The same costs, but what a partition does without cannot be had, be it in this type or its twin.
@@ -222,7 +224,7 @@ FusionPlan tuned_fusion(const Fusible& fusible, const detail::Target& target,
 FusionPlan tuned_fusion(const Fusible& fusible, const detail::Target& target,
                         const std::shared_ptr<const Table>& table, KnownPlans& known) {
   const auto like = known.fused(fusible, target.tuned_as, tuned_cost(target, table));
-  if (like && (!table || measured_share(*like, fusible, target, *table) < 0.5)) return *like;
+  if (like && like->measured < 0.5 * like->plan.microseconds) return like->plan;
   FusionPlan plan = tuned_fusion(fusible, target, table);
   known.remember(fusible, target.tuned_as, plan);
   return plan;

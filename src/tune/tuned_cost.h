@@ -16,7 +16,9 @@ namespace tensor {
 /// The target's cost times `caution`, but for groups that were measured on its device the time and
 /// the schedule of the best one that this build has: families, and schedules of their spaces, that
 /// it does not know or refuses are passed over. A group of which nothing was measured takes what
-/// its twin (twin_text) has, where the target's bf16 is like f16. `table` may be null.
+/// its twin (twin_text) has, where the target's bf16 is like f16; or else the schedule that was
+/// best in sizes next to its own (Table::neighbour), where the model says that little is lost by
+/// it. `table` may be null.
 CostFn tuned_cost(const detail::Target& target, std::shared_ptr<const Table> table,
                   double caution = 1);
 

@@ -92,10 +92,10 @@ void expect_few(const std::string& model, const std::vector<Pixels>& sizes, std:
   std::size_t first = 0, eighth = 0;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const tn::Fusible fusible = tn::propose_parallel(model_of(model, sizes[i]));
-    std::optional<tn::FusionPlan> partition = plans.fused(fusible, "device", cost);
-    if (!partition) partition = tn::fuse(fusible, cost);
-    plans.remember(fusible, "device", *partition);
-    const auto [laid, plan] = tn::merge_parallel(fusible.laid, *partition);
+    const auto like = plans.fused(fusible, "device", cost);
+    const tn::FusionPlan partition = like ? like->plan : tn::fuse(fusible, cost);
+    plans.remember(fusible, "device", partition);
+    const auto [laid, plan] = tn::merge_parallel(fusible.laid, partition);
     best.add(laid, plan, false);
     known.add(laid, plan, true);
     if (i == 0) first = known.count();

@@ -59,7 +59,7 @@ void expect_little_lost(const std::string& name, const tn::Precision& precision,
   for (const tn::Shape& size : sizes_of(name, random)) {
     const tn::Fusible fusible =
         tn::propose_parallel(nine::laid_out(model_called(name), size, precision));
-    std::optional<tn::FusionPlan> known;
+    std::optional<tn::LikeFusion> known;
     const double look = milliseconds([&] { known = plans.fused(fusible, "", cost); });
     tn::FusionPlan best;
     const double search = milliseconds([&] { best = tn::fuse(fusible, cost); });
@@ -68,8 +68,8 @@ void expect_little_lost(const std::string& name, const tn::Precision& precision,
       continue;
     }
     ++served, looking += look, searching += search;
-    worst = std::max(worst, known->microseconds / best.microseconds - 1);
-    tn::verify(tn::merge_parallel(fusible.laid, *known).first.graph, "test");
+    worst = std::max(worst, known->plan.microseconds / best.microseconds - 1);
+    tn::verify(tn::merge_parallel(fusible.laid, known->plan).first.graph, "test");
   }
   EXPECT_GE(served, 1);  // in any order: some sizes are near others
   EXPECT_LE(worst, 0.05);

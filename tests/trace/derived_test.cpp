@@ -106,6 +106,52 @@ TEST_F(Derived, AMiddleThatIsGoneIsMadeOnlyForWhoLooks) {
   EXPECT_EQ(made_by([&] { EXPECT_EQ(middle(0).item(), 0.5); }), 0);
 }
 
+// What a function computes of constants while it is traced, as often as there are sizes.
+class Lent : public Derived {
+ protected:
+  Tensor lent(const Tensor& x) {
+    return all_->derivation("tripled", {x}).lend([this, x] { return ++made_, x * 3; });
+  }
+};
+
+TEST_F(Lent, IsMadeAgainOnlyForWhoLooks) {
+  const Tensor x = tn::ones({kLarge});
+  const Tensor first = lent(x), result = negated(first);
+  EXPECT_EQ(made_, 2);
+  Tensor second;
+  EXPECT_EQ(made_by([&] {
+              second = lent(x);
+              EXPECT_FALSE(is_same(second, first)) << "somebody may write into it";
+              EXPECT_TRUE(is_same(negated(second), result));
+            }),
+            0);
+  EXPECT_EQ(made_by([&] { EXPECT_EQ(second(1).item(), 3); }), 1);
+}
+
+TEST_F(Lent, IsAnotherConstantOnceItIsWritten) {
+  const Tensor x = tn::ones({kLarge});
+  const Tensor result = negated(lent(x));
+  Tensor second = lent(x), third = lent(x);
+  second(0) = 7;
+  EXPECT_EQ(negated(second)(0).item(), -7);
+  EXPECT_EQ(second(1).item(), 3);
+  third.mutable_data<float>()[1] = 8;
+  EXPECT_EQ(negated(third)(1).item(), -8);
+  EXPECT_TRUE(is_same(negated(lent(x)), result));
+}
+
+TEST_F(Lent, IsMadeOfWhatTheSourceWas) {
+  Tensor x = tn::ones({kLarge});
+  const Tensor first = lent(x);
+  const Tensor second = lent(x), of_second = lent(second), again = lent(lent(x));
+  x(0) = 5;
+  EXPECT_EQ(second(0).item(), 3);
+  Tensor written = again;
+  written(0) = 1;
+  EXPECT_EQ(of_second(0).item(), 9);
+  EXPECT_EQ(lent(x)(0).item(), 15);
+}
+
 // From many threads at once, the first time that anybody looks.
 TEST_F(Derived, ConcurrencyWhatIsLateIsMadeOnce) {
   const Tensor x = tn::ones({kLarge}), other = negated(halved_for_others(x));

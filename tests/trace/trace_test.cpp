@@ -5,14 +5,16 @@
 
 #include <sstream>
 
+#include "src/core/storage.h"
+#include "src/trace/derived.h"
 #include "tensor/compile.h"
 #include "tensor/io.h"
-
 #include "tensor/tensor.h"
 #include "tests/error_of.h"
 
 namespace tn = tensor;
 using tn::Tensor;
+using Tensors = std::vector<Tensor>;
 
 namespace {
 
@@ -45,6 +47,33 @@ TEST(Trace, ConstantsAreSharedAndNamed) {
   }
   EXPECT_EQ(constants, 1);
   EXPECT_EQ(graph[graph.outputs()[0]].where, "layer.3");
+}
+
+// Large results alone, since small ones are computed as fast as they are recognised; and whoever
+// writes into one has it to himself.
+TEST(Trace, WhatIsComputedOfConstantsIsRememberedForOtherSizes) {
+  const auto derived = std::make_shared<tn::DerivedConstants>();
+  const Tensor w = tn::Generator(1).normal({64, 128});
+  const auto function = [&](const Tensors& in) -> Tensors {
+    const Tensor table = tn::matmul(w, tn::transpose(w));
+    Tensor mask = table * 2;
+    mask(0) = 0;
+    return {in[0] + tn::sum(table, {0}), tn::matmul(in[0], mask)};
+  };
+  std::vector<tn::Graph> graphs;  // what is remembered is so while somebody has it
+  for (const std::int64_t rows : {2, 3, 5}) {
+    graphs.push_back(tn::trace(function, {{{rows, 64}, tn::f32}}, {}, derived));
+    const tn::Graph& graph = graphs.back();
+    int late = 0;
+    for (const tn::Node& node : graph.nodes())
+      if (node.kind == tn::NodeKind::constant)
+        late += tn::detail::impl(node.constant).storage->late != nullptr;
+    EXPECT_EQ(late > 0, rows != 2);
+    const Tensor x = tn::Generator(2).normal({rows, 64});
+    const Tensors want = function({x}), got = tn::interpret(graph, {x});
+    for (std::size_t i = 0; i < want.size(); ++i)
+      EXPECT_EQ(got[i].to_vector<float>(), want[i].to_vector<float>());
+  }
 }
 
 TEST(Trace, PrintsOneNodeALine) {

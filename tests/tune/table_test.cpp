@@ -32,6 +32,42 @@ TEST(Table, TakesTheLeastMedianOfAllRepeats) {
   EXPECT_TRUE(Table().entries().empty());
 }
 
+std::string product_of(int rows) {
+  return "%0 = f16(1, " + std::to_string(rows) +
+         ", 64); %1 = constant f16(64, 64); %2 = matmul(%0, %1); return %2";
+}
+
+TEST(Table, SizesOfAProblemHaveOneText) {
+  EXPECT_EQ(sizeless(product_of(100)).text, sizeless(product_of(2000)).text);
+  EXPECT_EQ(sizeless(product_of(100)).elements, 6400);
+  EXPECT_NE(sizeless(product_of(100)).text, sizeless(product_of(1)).text);  // rows of one broadcast
+  const std::string view = "%0 = f32(8, 50); %1 = reshape(%0, shape=[400]); return %1";
+  EXPECT_EQ(sizeless(view).text, "%0 = f32(?, ?); %1 = reshape(%0, shape=[?]); return %1");
+  const std::string conv =
+      "%0 = f16(1, 64, 20, 30) lies 2 3 1; %1 = constant f16(32, 64, 3, 3); %2 = conv2d(%0, %1, "
+      "stride=[2, 2], groups=1); return %2";
+  EXPECT_EQ(sizeless(conv).text,
+            "%0 = f16(1, ?, ?, ?) lies 2 3 1; %1 = constant f16(32, 64, 3, 3); %2 = conv2d(%0, %1, "
+            "stride=[2, 2], groups=1); return %2");
+}
+
+TEST(Table, TakesFromNeighboursWhatTheyAgreeOnOrWhatIsNear) {
+  const Table table(std::vector<Measurement>{
+      record("a", {5}, product_of(100)), record("b", {9}, product_of(100)),
+      record("a", {7}, product_of(1000)), record("b", {7}, product_of(4000))});
+  const auto taken = [&](int rows) {
+    const auto entry = table.neighbour("H200", product_of(rows));
+    return entry ? entry->schedule : "";
+  };
+  EXPECT_EQ(taken(300), "a");
+  EXPECT_EQ(taken(1100), "a");
+  EXPECT_EQ(taken(3900), "b");
+  EXPECT_EQ(taken(4500), "b");
+  EXPECT_EQ(taken(2000), "");  // of which its neighbours think differently
+  EXPECT_EQ(taken(50), "");
+  EXPECT_FALSE(table.neighbour("H100", product_of(300)));
+}
+
 TEST(Table, NeverTakesWhatFailed) {
   std::vector<Measurement> log = {record("a", {1}), record("a", {}), record("b", {}),
                                   record("c", {3})};

@@ -110,6 +110,40 @@ TEST(StaleLogs, GiveTheNextBestScheduleThatThereIs) {
   }
 }
 
+// What a size that was not measured takes from one that was, a few rows smaller.
+TEST(Neighbours, GiveSchedulesThatLoseLittle) {
+  const detail::Target target = gpu(90);
+  const auto rows = [&](std::int64_t count) {
+    const Tensor weight = Generator(1).normal({384, 1536});
+    return detail::prepare(
+               [&](const std::vector<Tensor>& in) { return std::vector{matmul(in[0], weight)}; },
+               {{{count, 384}, f32}}, {.dtype = f16}, target)
+        .laid;
+  };
+  const LaidOutGraph measured = rows(190), other = rows(197);
+  const auto product_in = [&](const LaidOutGraph& laid, const FusionPlan& plan) {
+    return *std::find_if(plan.groups.begin(), plan.groups.end(), [&](const Group& group) {
+      return laid.graph.is_op(group.nodes.back(), Op::matmul) || group.nodes.size() > 1;
+    });
+  };
+  const FusionPlan plan = fuse(propose_parallel(measured), target.cost());
+  const Group product = product_in(measured, plan);
+  const auto space = space_of(target, other, product, product.family);
+  ASSERT_TRUE(space);
+  const double least = space->model_us(space->chosen);
+  std::size_t near = 0, far = 0;
+  for (const Schedule& schedule : space->all()) {
+    const double loss = space->model_us(schedule) / least;
+    if (schedule == space->chosen || (loss > 1.05 ? far : near)++ > 0) continue;
+    const std::vector<Measurement> log = {
+        line(target, measured.graph, product, schedule.text(), product.microseconds / 2)};
+    const Group got = product_in(other, plan_of(other, target, log));
+    EXPECT_EQ(got.schedule, loss > 1.05 ? "" : schedule.text());
+  }
+  EXPECT_GT(near, 0u);
+  EXPECT_GT(far, 0u);
+}
+
 // A schedule whose numbers are all in the sketch, but not together: there is no such kernel.
 TEST(StaleLogs, GiveNoScheduleThatHasAFault) {
   const detail::Target target = gpu(90);

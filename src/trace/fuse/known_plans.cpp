@@ -62,20 +62,21 @@ std::string outline_of(const LaidOutGraph& laid) {
   return key.take();
 }
 
-std::optional<FusionPlan> fuse_like(const FusionPlan& known, const Fusible& fusible,
+std::optional<LikeFusion> fuse_like(const FusionPlan& known, const Fusible& fusible,
                                     const CostFn& cost) {
   const Wiring wires = wiring(fusible.laid.graph);
   fusion::GroupCosts costs(fusible.laid, cost);
-  FusionPlan plan;
+  LikeFusion like;
   for (const Group& group : known.groups) {
     Group same = make_group(fusible.laid.graph, wires, group.nodes);
     const ParallelRun run = run_of(fusible.laid.graph, same);
     const GroupCost& price = run.empty() ? costs.of(same) : costs.of(same, run);
     if (price.family < 0) return std::nullopt;
-    plan.groups.push_back(fusion::costed(std::move(same), price));
-    plan.microseconds += price.microseconds;
+    like.plan.groups.push_back(fusion::costed(std::move(same), price));
+    like.plan.microseconds += price.microseconds;
+    if (price.is_measured) like.measured += price.microseconds;
   }
-  return plan;
+  return like;
 }
 
 std::optional<FusionPlan> KnownPlans::nearest(const LaidOutGraph& laid,
@@ -96,7 +97,7 @@ std::optional<FusionPlan> KnownPlans::nearest(const LaidOutGraph& laid,
   return (up < down ? above : below)->plan;
 }
 
-std::optional<FusionPlan> KnownPlans::fused(const Fusible& fusible, const std::string& device,
+std::optional<LikeFusion> KnownPlans::fused(const Fusible& fusible, const std::string& device,
                                             const CostFn& cost) const {
   const std::optional<FusionPlan> known = nearest(fusible.laid, device);
   return known ? fuse_like(*known, fusible, cost) : std::nullopt;

@@ -15,9 +15,15 @@ namespace tensor {
 /// types, whose values' axes lie in the same order.
 std::string outline_of(const LaidOutGraph& laid);
 
+/// A partition that another size has, and how many microseconds of it were measured in this one.
+struct LikeFusion {
+  FusionPlan plan;
+  double measured = 0;
+};
+
 /// The partition of a plan whose graph had this one's outline, every group costed anew; nullopt
 /// where one of them has no kernel in this size.
-std::optional<FusionPlan> fuse_like(const FusionPlan& known, const Fusible& fusible,
+std::optional<LikeFusion> fuse_like(const FusionPlan& known, const Fusible& fusible,
                                     const CostFn& cost);
 
 /// The plans that were searched for. Any number of threads may use them.
@@ -27,7 +33,7 @@ class KnownPlans {
   /// nearly as large; nullopt where neither is known. Test: tests/plans/known_plans_test.cpp tells
   /// what is lost against a search.
   /// `device` tells apart what has other costs.
-  std::optional<FusionPlan> fused(const Fusible& fusible, const std::string& device,
+  std::optional<LikeFusion> fused(const Fusible& fusible, const std::string& device,
                                   const CostFn& cost) const;
   void remember(const Fusible& fusible, const std::string& device, const FusionPlan& plan);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/core/median.h"
 #include "src/core/rounding.h"
 #include "src/ops/op.h"
 #include "src/trace/derived.h"
@@ -31,7 +32,12 @@ double typical_magnitude(const Tensor& x) {
   }
   const Tensor some =
       apply_op(Op::slice, {x}, {{"start", start}, {"extent", extent}, {"step", step}});
-  return median(abs(some.astype(f64))).item<double>();
+  std::vector<double> sizes = some.to_vector<double>();
+  for (double& size : sizes) {
+    if (std::isnan(size)) return size;
+    size = std::abs(size);
+  }
+  return median(std::move(sizes));
 }
 
 // Half of the weights of a layer should stay above the least normal number of f16, below which

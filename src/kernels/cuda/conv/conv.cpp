@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <mutex>
 
 #include "src/core/rounding.h"
 #include "src/kernels/cuda/families.h"
@@ -25,16 +26,22 @@ struct Ways {
   std::pair<const ConvWay*, double> best;
 
   const Graph& graph() const { return alone->laid.graph; }
-  Space space() const;
-  const ConvWay& of(const std::string& schedule) const;
+  const Space& space() const;
+  Lowered lower(const Isolated& one) const;
+
+ private:
+  Space joined_space() const;
+  mutable std::once_flag is_joined_;
+  mutable Space joined_;
 };
 
 // On Hopper its own instructions, where they can: of 45 convolutions of DETR, ViT and SETR of which
 // schedules of both ways were measured, none was faster with mma.sync, and most took twice as long.
 std::shared_ptr<const Ways> ways_of(const Isolated& alone, Convolution conv,
                                     const Machine& machine) {
-  const auto ways = std::make_shared<Ways>(
-      Ways{std::make_shared<const Isolated>(alone), std::move(conv), machine, {}, {}});
+  const auto ways = std::make_shared<Ways>();
+  ways->alone = std::make_shared<const Isolated>(alone);
+  ways->conv = std::move(conv), ways->machine = machine;
   for (const ConvWay* way : kWays) {
     if (ways->conv.dtype == i8 && way != &kConvSm90) continue;
     const auto time = way->estimate(ways->graph(), alone.group, ways->conv, machine);
@@ -49,7 +56,12 @@ std::shared_ptr<const Ways> ways_of(const Isolated& alone, Convolution conv,
 // The sketches of all ways that might be the fastest: the models do not err by more.
 constexpr double kNear = 1.5;
 
-Space Ways::space() const {
+const Space& Ways::space() const {
+  std::call_once(is_joined_, [this] { joined_ = joined_space(); });
+  return joined_;
+}
+
+Space Ways::joined_space() const {
   std::map<std::string, Space, std::less<>> spaces;
   Space joined;
   for (const auto& [way, time] : all) {
@@ -66,15 +78,19 @@ Space Ways::space() const {
   return joined;
 }
 
-// The way that a schedule names, if it is one for this problem; otherwise the fastest.
-const ConvWay& Ways::of(const std::string& text) const {
-  if (!text.empty() && best.first->space) {
-    const Schedule schedule = Schedule::parse(text);
-    if (space().has(schedule))
-      for (const auto& [way, time] : all)
-        if (way->sketch == schedule.sketch) return *way;
+// In the way that the group's schedule names, if it is one for this problem; otherwise the fastest.
+Lowered Ways::lower(const Isolated& one) const {
+  Group group = one.group;
+  const ConvWay* chosen = best.first;
+  if (!best.first->space) {
+    group.schedule.clear();
+  } else if (!group.schedule.empty()) {
+    const Schedule schedule = space().of(group.schedule);
+    group.schedule = schedule.text();
+    for (const auto& [way, time] : all)
+      if (way->space && way->sketch == schedule.sketch) chosen = way;
   }
-  return *best.first;
+  return chosen->lower(one.laid, group, conv, machine);
 }
 
 std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
@@ -82,10 +98,8 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
   if (!conv) return std::nullopt;
   const auto ways = ways_of(alone, std::move(*conv), machine);
   if (!ways->best.first) return std::nullopt;
-  Implementation implementation{ways->best.second, [ways](const Isolated& group) {
-                                  return ways->of(group.group.schedule)
-                                      .lower(group.laid, group.group, ways->conv, ways->machine);
-                                }};
+  Implementation implementation{ways->best.second,
+                                [ways](const Isolated& group) { return ways->lower(group); }};
   if (ways->best.first->space) implementation.space = [ways] { return ways->space(); };
   return implementation;
 }

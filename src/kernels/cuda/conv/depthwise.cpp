@@ -201,10 +201,9 @@ void add_strips(Extents& numbers, const LaidOutGraph& laid, const Convolution& c
 
 Lowered lower_depthwise(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
                         const Machine& machine) {
-  const Strips t =
-      group.schedule.empty()
-          ? choose_strips(depthwise_work(laid.graph, group, conv), conv, machine)
-          : strips_of(depthwise_space(laid.graph, group, conv, machine).of(group.schedule));
+  const Strips t = group.schedule.empty()
+                       ? choose_strips(depthwise_work(laid.graph, group, conv), conv, machine)
+                       : strips_of(Schedule::parse(group.schedule));
   const std::int64_t row = round_up(conv.outputs, 8);
   Lowered lowered;
   WeightForm form = outputs_as_columns(conv, row);

@@ -227,7 +227,7 @@ Lowered lower_mma(const LaidOutGraph& laid, const Group& group, const Convolutio
                   const Machine& machine) {
   const Tile s = group.schedule.empty()
                      ? choose(problem_of(laid.graph, group, given, machine), machine)
-                     : tile_of(mma_space(laid.graph, group, given, machine).of(group.schedule));
+                     : tile_of(Schedule::parse(group.schedule));
   const Convolution conv = *merged_groups(given, kChunk, kLeastMmaOutputs);
   const std::int64_t block = kRowBytes / item_size(conv.dtype);
   TensorProblem problem = tensor_problem(laid, group, conv, machine);

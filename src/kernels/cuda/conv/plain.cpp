@@ -148,10 +148,9 @@ bool has_fours(const LaidOutGraph& laid, const Convolution& conv) {
 Lowered lower_tiled(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
                     const Machine& machine) {
   const TensorProblem problem = plain_problem(laid, group, conv);
-  const Tiling tiling =
-      group.schedule.empty()
-          ? choose_tiling(plain_work(laid.graph, group, conv), machine)
-          : tiling_of(tiled_space(laid.graph, group, conv, machine).of(group.schedule));
+  const Tiling tiling = group.schedule.empty()
+                            ? choose_tiling(plain_work(laid.graph, group, conv), machine)
+                            : tiling_of(Schedule::parse(group.schedule));
   const std::int64_t row = ceil_div(conv.outputs, tiling.outputs) * tiling.outputs;
   Lowered lowered;
   const Pointer weights =

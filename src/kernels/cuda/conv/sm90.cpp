@@ -244,7 +244,7 @@ Lowered lower_sm90(const LaidOutGraph& laid, const Group& group, const Convoluti
                              *merged_groups(conv, block_of(conv.dtype), kLeastSm90Outputs)),
                    machine)
                 .schedule
-          : schedule_of(sm90_space(laid.graph, group, conv, machine).of(group.schedule));
+          : schedule_of(Schedule::parse(group.schedule));
   return lower_conv_sm90(laid, group, conv, machine, schedule);
 }
 
