@@ -150,7 +150,7 @@ TEST(OnnxOperators, ScatterIntoRegions) {
   const Tensor data = counted(shape, 3);
   const auto check = [&](const Ints& rows, const Ints& columns, bool is_last_first, bool adds) {
     SCOPED_TRACE(::testing::Message() << rows.front() << ", " << columns.front() << ": "
-                                    << rows.size() << " x " << columns.size());
+                                      << rows.size() << " x " << columns.size());
     Ints indices;
     for (const std::int64_t row : rows)
       for (const std::int64_t column : columns) indices.insert(indices.end(), {row, column});

@@ -121,7 +121,7 @@ TEST(SumFilters, OtherSumsStay) {
               return tn::relu(y) * (y + pixel(x));
             }),
             21);
-  // Filters that are to be narrow take no images, those in eight bits no others.
+  // Filters that tf32 rounds take no images, those that are to be narrow no others.
   const auto of = [&](FilterSums sums) {
     return convolutions([&](const Tensor& x) { return wide(x) + pixel(x) + x; }, sums);
   };

@@ -14,8 +14,9 @@ namespace tensor {
 /// intermediate value. Weights to be `stored` in f16 must keep their digits: a small s (layer
 /// scale) stays outside. Test: tests/trace/fold_scale_test.cpp.
 ///
-/// Sums of convolutions of one image become one (sum_filters.h), unless filters are to be rounded
-/// to eight bits, of which each branch has its own.
+/// Sums of convolutions of one image become one (sum_filters.h). Filters that are to be rounded to
+/// 16 or eight bits stay as they are: rounded together they would be others than those that a model
+/// was tried with. Where products alone are rounded, to tf32, images stay.
 enum class FilterSums { none, of_filters, of_images };
 Graph fold_scale(const Graph& graph, DType stored = f32, FilterSums sums = FilterSums::of_images);
 

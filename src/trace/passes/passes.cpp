@@ -17,9 +17,9 @@ std::vector<Pass> passes_for(const Precision& precision,
                              const std::function<Tensor(const Tensor&, DType)>& converted,
                              const Quantize& quantized) {
   const DType dtype = precision.dtype;
-  const FilterSums sums = precision.eight_bits              ? FilterSums::none
-                          : dtype == f32 && !precision.tf32 ? FilterSums::of_images
-                                                            : FilterSums::of_filters;
+  const FilterSums sums = precision.eight_bits || dtype != f32 ? FilterSums::none
+                          : precision.tf32                     ? FilterSums::of_filters
+                                                               : FilterSums::of_images;
   std::vector<Pass> passes = {
       {"fold_constants", fold_constants},
       {"trim", trim},
