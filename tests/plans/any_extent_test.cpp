@@ -6,9 +6,11 @@
 #include <iostream>
 #include <random>
 #include <set>
+#include <utility>
 
 #include "src/kernels/cuda/family.h"
 #include "src/kernels/known_schedules.h"
+#include "src/runtime/target.h"
 #include "src/trace/fuse/known_plans.h"
 #include "src/trace/parallel.h"
 #include "tests/families.h"
@@ -107,6 +109,29 @@ void expect_few(const std::string& model, const std::vector<Pixels>& sizes, std:
   EXPECT_LE(best.count(), most);
   EXPECT_LE(known.count(), most_known);
   EXPECT_LE(known.count() - eighth, most_late);
+}
+
+// Groups of one kind are lowered once: to what each of them is lowered to by itself.
+TEST(ManySizes, EqualGroupsShareWhatEachWouldHave) {
+  cuda::Machine machine = cuda::machine_of(cuda::typical_device(90));
+  machine.any_extent = true;
+  const tn::detail::Target target = tn::detail::cuda_target(machine);
+  const tn::Fusible fusible = tn::propose_parallel(model_of("detr-resnet-50-e6", {1, 800, 1066}));
+  const auto [laid, partition] = tn::merge_parallel(fusible.laid, tn::fuse(fusible, target.cost()));
+  tn::KnownSchedules known;
+  const tn::FusionPlan plan = tn::scheduled(laid, partition, *target.offers, known, "device");
+  tn::FusionPlan apart = plan;
+  std::set<int> kinds;
+  for (tn::Group& group : apart.groups) kinds.insert(std::exchange(group.kind, -1));
+  EXPECT_FALSE(kinds.contains(-1));
+  EXPECT_LT(2 * kinds.size(), plan.groups.size());
+  const auto shared = target.lower(laid, plan), alone = target.lower(laid, apart);
+  for (std::size_t g = 0; g < plan.groups.size(); ++g) {
+    EXPECT_EQ(shared->description(g), alone->description(g));
+    const auto got = shared->sources(g), want = alone->sources(g);
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i].text, want[i].text);
+  }
 }
 
 TEST(ManySizes, OfPicturesNeedFewKernels) {
