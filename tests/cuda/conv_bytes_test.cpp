@@ -98,8 +98,7 @@ TEST(ConvBytes, OnlyHopperTakesThem) {
   const GroupCase few = bytes_conv({{1, 4, 4, 64}, 64, 1}), many = bytes_conv(kConvs[0]);
   EXPECT_FALSE(estimate_of(kConv, few.laid(), few.group(), h200()));
   EXPECT_TRUE(estimate_of(kConv, many.laid(), many.group(), h200()));
-  EXPECT_FALSE(
-      estimate_of(kConv, many.laid(), many.group(), machine_of(typical_device(89))));
+  EXPECT_FALSE(estimate_of(kConv, many.laid(), many.group(), machine_of(typical_device(89))));
 }
 
 TEST(ConvBytes, CompilesWithoutSpills) {

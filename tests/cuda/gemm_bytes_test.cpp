@@ -173,7 +173,7 @@ TEST(GemmBytes, TheModelsKnowTheirRate) {
   for (const std::int64_t tokens : {197, 12608})
     for (const int capability : {80, 89, 90, 120}) {
       const Machine machine = machine_of(typical_device(capability));
-      GemmProblem p{1, tokens, 768, 3072, 2, 2, 1, false};
+      GemmProblem p{1, tokens, 768, 3072, 2, 2, 1, 0};
       const auto time = [&] {
         if (machine.has_wgmma)
           return model_gemm_sm90(p, gemm_sm90_schedules(p, machine).front(), machine).total;

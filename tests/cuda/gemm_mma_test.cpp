@@ -215,7 +215,7 @@ TEST(GemmMma, TheModelIsPlausible) {
     const Machine machine = machine_of(typical_device(capability));
     double last = 0;
     for (const std::int64_t tokens : {1, 64, 197, 1050, 12608}) {
-      GemmProblem p{1, tokens, 768, 3072, 2, 2, 1, false};
+      GemmProblem p{1, tokens, 768, 3072, 2, 2, 1, 0};
       const TileSchedule best = gemm_tile_schedules(p, Multiplier::mma, machine).front();
       const double time = model_gemm_tiles(p, best, Multiplier::mma, machine).total;
       EXPECT_GE(time, last);

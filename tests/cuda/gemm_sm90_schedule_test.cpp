@@ -93,7 +93,7 @@ Traced traced(const ProductCase& c) {
 
 TEST(GemmSm90, SchedulesAreCheckedBeforeTheyAreBuilt) {
   const auto fault = [](GemmSchedule s, std::int64_t tokens = 512) {
-    return s.fault(232448, {1, tokens, 512, 512, 0, 0, 0, true});
+    return s.fault(232448, {1, tokens, 512, 512, 0, 0, 0, 2});
   };
   for (const GemmSchedule& s : kSchedules) EXPECT_EQ(fault(s, 100), "") << s.name();
   EXPECT_EQ(fault({128, 64, 4, 1, 1, false}), "the side of the rows has 64 for each block");
@@ -103,7 +103,7 @@ TEST(GemmSm90, SchedulesAreCheckedBeforeTheyAreBuilt) {
   EXPECT_EQ(fault({64, 64, 1, 1, 1, false}), "at least two stages");
   const GemmSchedule uneven{.tokens = 104, .features = 64, .swapped = true, .splits = 4};
   EXPECT_EQ(fault(uneven), "");
-  EXPECT_FALSE(uneven.stages_outputs({1, 512, 512, 512, 0, 0, 0, true}));
+  EXPECT_FALSE(uneven.stages_outputs({1, 512, 512, 512, 0, 0, 0, 2}));
   EXPECT_EQ(fault({.tokens = 64, .features = 64, .splits = 2}), "only features as rows are split");
   EXPECT_EQ(fault({128, 256, 5, 2, 1, false}),
             "needs 279552 bytes of shared memory, a block has 232448");
@@ -112,7 +112,7 @@ TEST(GemmSm90, SchedulesAreCheckedBeforeTheyAreBuilt) {
 // What was measured on an H200: depth is split in two or four, with stages enough, or not at all.
 TEST(GemmSm90, TheModelKnowsSplits) {
   const auto best = [](std::int64_t tokens, std::int64_t features, std::int64_t depth) {
-    const GemmProblem p{1, tokens, features, depth, 4, 4, 2, false};
+    const GemmProblem p{1, tokens, features, depth, 4, 4, 2, 0};
     const auto schedules = gemm_sm90_schedules(p, h200());
     for (const GemmSchedule& s : schedules)
       if (s.splits > 1) {

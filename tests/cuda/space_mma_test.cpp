@@ -26,7 +26,7 @@ using Names = std::set<std::string>;
 // ---- The rules.
 
 TEST(SpaceMma, ProductsHaveTilesOfWhatMultipliesThem) {
-  const GemmProblem p{1, 197, 768, 768, 0, 2, 0, true};
+  const GemmProblem p{1, 197, 768, 768, 0, 2, 0, 2};
   EXPECT_EQ(sketches_of(gemm_tile_space(p, Multiplier::mma, machine(75))), Names{"register_tiles"});
   EXPECT_EQ(sketches_of(gemm_tile_space(p, Multiplier::plain, machine(90))), Names{"plain_tiles"});
   const Space space = gemm_tile_space(p, Multiplier::mma, machine(80)),
@@ -41,7 +41,7 @@ TEST(SpaceMma, ProductsHaveTilesOfWhatMultipliesThem) {
             "16 rows and columns for each warp");
   EXPECT_EQ(fault(space, "register_tiles rows=256 columns=256 down=2 across=4 parts=1 stages=4"),
             "64 sums a thread at most");
-  const GemmProblem row{1, 1, 1000, 64, 0, 2, 0, true};
+  const GemmProblem row{1, 1, 1000, 64, 0, 2, 0, 2};
   const Space few = gemm_tile_space(row, Multiplier::mma, machine(80));
   EXPECT_EQ(fault(few, "register_tiles rows=16 columns=64 down=1 across=2 parts=1 stages=2"), "");
   EXPECT_EQ(fault(few, "register_tiles rows=32 columns=64 down=1 across=2 parts=1 stages=2"),

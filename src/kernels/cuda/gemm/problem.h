@@ -14,12 +14,12 @@ struct GemmProblem {
   std::int64_t batches = 1, m = 1, n = 1, k = 1;
   double read_bytes = 0, written_bytes = 0;  // by the epilogue, for each element
   double operations = 0;                     // of the epilogue, for each element
-  int staged_bytes = 2;     // of an element that leaves in boxes, 0 if none does
-  bool is_constant = true;  // the right factor
-  bool normalizes = false;  // see norm.h
-  bool sums_rows = false;   // row_sums of the results
-  int addend_bytes = 0;     // of an element that can be read and written in boxes (addends())
-  int item_bytes = 2;       // of a factor's element; 1 of i8
+  int staged_bytes = 2;                      // of an element that leaves in boxes, 0 if none does
+  bool is_constant = true;                   // the right factor
+  bool normalizes = false;                   // see norm.h
+  bool sums_rows = false;                    // row_sums of the results
+  int addend_bytes = 0;  // of an element that can be read and written in boxes (addends())
+  int item_bytes = 2;    // of a factor's element; 1 of i8
 
   /// Of a tile on Hopper: rows of 128 bytes, the width of the swizzle.
   std::int64_t step_depth() const { return 128 / item_bytes; }
