@@ -42,8 +42,7 @@ TEST(Space, ProductsHaveTheStructuresThatTheirSidesAllow) {
 }
 
 TEST(Space, PointlessSchedulesOfProductsAreNotTried) {
-  const GemmProblem small{1, 197, 768, 768, 0, 2, 0, 2},
-      large{1, 12608, 3072, 768, 0, 2, 0, 2};
+  const GemmProblem small{1, 197, 768, 768, 0, 2, 0, 2}, large{1, 12608, 3072, 768, 0, 2, 0, 2};
   const auto fault = [](const GemmProblem& p, const std::string& text) {
     const Space space = gemm_sm90_space(p, h200(), gemm_sm90_schedules(p, h200()).front());
     const Schedule schedule = Schedule::parse(text);
@@ -68,15 +67,14 @@ TEST(Space, PointlessSchedulesOfProductsAreNotTried) {
             "with several rounds the next kernel is late anyway");
   EXPECT_EQ(fault(large, "cooperative groups=2 blocks=1 features=256 stages=4 band=4 late=0"), "");
   EXPECT_EQ(fault(large, "turns groups=2 blocks=2 features=128 stages=4 band=16"), "");
-  EXPECT_EQ(fault({1, 197, 64, 128, 0, 2, 0, 2},
-                  "swapped tokens=104 groups=1 blocks=1 stages=4 late=0"),
-            "more stages than steps");
-  EXPECT_EQ(fault({1, 2048, 4096, 512, 0, 2, 0, 2},
-                  "split tokens=128 groups=1 splits=2 stages=4 late=0"),
-            "there are tiles enough without splits");
   EXPECT_EQ(
-      fault({1, 1, 768, 768, 0, 2, 0, 2}, "split tokens=32 groups=1 splits=4 stages=3 late=0"),
-      "");
+      fault({1, 197, 64, 128, 0, 2, 0, 2}, "swapped tokens=104 groups=1 blocks=1 stages=4 late=0"),
+      "more stages than steps");
+  EXPECT_EQ(
+      fault({1, 2048, 4096, 512, 0, 2, 0, 2}, "split tokens=128 groups=1 splits=2 stages=4 late=0"),
+      "there are tiles enough without splits");
+  EXPECT_EQ(
+      fault({1, 1, 768, 768, 0, 2, 0, 2}, "split tokens=32 groups=1 splits=4 stages=3 late=0"), "");
   EXPECT_EQ(
       fault({1, 1, 768, 768, 0, 2, 0, 2}, "split tokens=32 groups=1 splits=2 stages=4 late=0"),
       "more columns than shares");
