@@ -25,6 +25,17 @@ inline void expect_verified(const tensor::Executable& executable,
                             << "]: error " << check.error << " > " << check.bound;
 }
 
+/// Whether all rows wanted are among those got, in any order, within bound times the largest
+/// magnitude.
+inline bool has_rows(const Tensor& got, const Tensor& want, double bound) {
+  const std::int64_t width = want.shape().back();
+  const Tensor all = got.astype(tensor::f32).reshape({1, -1, width}),
+               each = want.astype(tensor::f32).reshape({-1, 1, width});
+  const double most = bound * tensor::max(tensor::abs(want)).item();
+  const Tensor nearest = tensor::min(tensor::max(tensor::abs(all - each), -1), -1);
+  return tensor::all(nearest <= most).item<bool>();
+}
+
 /// Both, of a folder.
 inline void expect_right(const std::string& path, const tensor::CompileOptions& options) {
   const std::string name = std::filesystem::path(path).filename();
@@ -50,10 +61,11 @@ inline void expect_right(const std::string& path, const tensor::CompileOptions& 
   };
   const tensor::Executable fast = tensor::compile(function, inputs, options);
   expect_verified(fast, inputs);
-  // RT-DETR chooses queries by their scores: where roundings come in another order, others that are
-  // nearly as good. Every kernel was compared above.
-  const bool may_choose_others = options.dtype == tensor::i8 || options.dtype == tensor::bf16;
-  if (may_choose_others && name.starts_with("rt_detr")) return;
+  // RT-DETR orders queries by their scores, so that bf16 may exchange some; in eight bits, and
+  // in bf16 where a GPU sums in another order, it chooses others that are nearly as good.
+  const bool chooses = name.starts_with("rt_detr");
+  const bool is_bf16_on_gpu = options.dtype == tensor::bf16 && options.device.is_cuda();
+  if (chooses && (options.dtype == tensor::i8 || is_bf16_on_gpu)) return;
 
   // A product of rounded operands is off by about eps of its size, since it is summed in float32.
   // These errors have either sign: those of n products in a row are sqrt(n) times as large, and
@@ -72,7 +84,11 @@ inline void expect_right(const std::string& path, const tensor::CompileOptions& 
   for (std::size_t i = 0; i < names.size(); ++i) {
     const auto want = expected.find(prefix + names[i]);
     if (want == expected.end()) continue;
-    expect_close(got[i], want->second, names[i], 4 * epsilon * std::sqrt(products));
+    const double bound = 4 * epsilon * std::sqrt(products);
+    if (chooses && options.dtype == tensor::bf16)
+      EXPECT_TRUE(has_rows(got[i], want->second, bound)) << names[i];
+    else
+      expect_close(got[i], want->second, names[i], bound);
     ++compared;
   }
   EXPECT_GE(compared, 1);

@@ -78,7 +78,8 @@ Space Ways::joined_space() const {
   return joined;
 }
 
-// In the way that the group's schedule names, if it is one for this problem; otherwise the fastest.
+// The way is the one that the group's schedule names, if it is one for this problem; otherwise the
+// fastest.
 Lowered Ways::lower(const Isolated& one) const {
   Group group = one.group;
   const ConvWay* chosen = best.first;

@@ -166,7 +166,7 @@ Features features_of(const ConvWork& work, const ConvTiles& tiles, const TimePar
 struct ConvWay {
   std::optional<double> (*estimate)(const Graph& graph, const Group& group, const Convolution& conv,
                                     const Machine& machine);
-  /// With the group's schedule, which is one of its space, or without one with the fastest.
+  /// Kernels by the group's schedule, which is one of its space, or, without one, by the fastest.
   Lowered (*lower)(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
                    const Machine& machine);
   /// Of what it can run: one sketch, all that may be tried; null where there is nothing to choose.

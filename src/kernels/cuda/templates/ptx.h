@@ -254,13 +254,6 @@ inline void send(u32 peer, u32 barrier, const float (&value)[4]) {
       "f"(value[0]), "f"(value[1]), "f"(value[2]), "f"(value[3]), "r"(barrier)
       : "memory");
 }
-inline void send(u32 peer, u32 barrier, const int (&value)[4]) {
-  asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.s32 [%0], {%1, %2, %3, %4}, "
-      "[%5];" ::"r"(peer),
-      "r"(value[0]), "r"(value[1]), "r"(value[2]), "r"(value[3]), "r"(barrier)
-      : "memory");
-}
 inline void send(u32 peer, u32 barrier, const float (&value)[2]) {
   asm volatile(
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::
@@ -268,12 +261,13 @@ inline void send(u32 peer, u32 barrier, const float (&value)[2]) {
       "f"(value[0]), "f"(value[1]), "r"(barrier)
       : "memory");
 }
-inline void send(u32 peer, u32 barrier, const int (&value)[2]) {
-  asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.s32 [%0], {%1, %2}, [%3];" ::
-          "r"(peer),
-      "r"(value[0]), "r"(value[1]), "r"(barrier)
-      : "memory");
+/// Ints by their bits.
+template <int kCount>
+inline void send(u32 peer, u32 barrier, const int (&value)[kCount]) {
+  float bits[kCount];
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) bits[i] = __int_as_float(value[i]);
+  send(peer, barrier, bits);
 }
 /// barrier_wait() that sees what other blocks sent.
 inline void barrier_wait_for_sent(u32 barrier, u32 parity) {

@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t kBlock = 16;  // channels
 constexpr int kSums = 12;
 constexpr int kMostVectors = kBlock / kLanes;
-// Of a strip, whose weights are in registers, too: 11 sums, 4 weights and a number fill 16.
+// A strip has its weights in registers, too: 11 sums, 4 weights and a number fill 16.
 constexpr int kTaps = 4;
 
 // `row` is at its first pixel of these.
