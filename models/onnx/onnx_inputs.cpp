@@ -1,7 +1,10 @@
 #include "models/onnx/onnx_inputs.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
+#include "models/common/list_images.h"
 #include "models/common/text.h"
 #include "tensor/io.h"
 #include "tensor/ops.h"
@@ -24,14 +27,31 @@ std::string names_of(const tensor::OnnxModel& model) {
   return joined(names, ", ");
 }
 
+std::int64_t extent_of(const tensor::OnnxValue& value, std::size_t axis) {
+  return (*value.shape)[axis].extent;
+}
+
+bool takes_one_item_of_four_axes(const tensor::OnnxValue& value) {
+  return value.shape && value.shape->size() == 4 && extent_of(value, 0) <= 1 &&
+         (value.dtype == tensor::u8 || is_floating(value.dtype));
+}
+
+/// An image (1, 3, height, width).
+bool takes_planes(const tensor::OnnxValue& value) {
+  return takes_one_item_of_four_axes(value) &&
+         (extent_of(value, 1) == 3 || (extent_of(value, 1) < 0 && extent_of(value, 3) != 3));
+}
+
+bool takes_image(const tensor::OnnxValue& value) {
+  return takes_planes(value) || (takes_one_item_of_four_axes(value) && extent_of(value, 3) == 3);
+}
+
 }  // namespace
 
 Tensor image_input(const Tensor& image, const tensor::OnnxValue& value, const ImageRule& rule) {
-  const auto extent = [&](std::size_t axis) { return (*value.shape)[axis].extent; };
-  const bool is_image = value.shape && value.shape->size() == 4 && extent(0) <= 1 &&
-                        (value.dtype == tensor::u8 || is_floating(value.dtype));
-  const bool is_planar = is_image && (extent(1) == 3 || (extent(1) < 0 && extent(3) != 3));
-  if (!is_image || (!is_planar && extent(3) != 3))
+  const auto extent = [&](std::size_t axis) { return extent_of(value, axis); };
+  const bool is_planar = takes_planes(value);
+  if (!takes_image(value))
     tensor::fail("inputs", "an image was given for the input ", value,
                  ", need one of (1, 3, height, width) or (1, height, width, 3) of u8 or a floating "
                  "type: make an npy file");
@@ -93,6 +113,31 @@ StateDict read_inputs(const tensor::OnnxModel& model, const std::vector<std::str
                    " are left: write NAME=", file);
     read(left[0], file);
   }
+  return inputs;
+}
+
+std::vector<std::string> calibration_files(const std::string& path) {
+  std::vector<std::string> arrays;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(path, error))
+    if (lower(entry.path().string()).ends_with(".npz")) arrays.push_back(entry.path().string());
+  std::sort(arrays.begin(), arrays.end());
+  if (!arrays.empty()) return arrays;
+  if (lower(path).ends_with(".npz")) return {path};
+  return list_images({path}).files;
+}
+
+StateDict example_inputs(const tensor::OnnxModel& model, const std::string& file,
+                         const ImageRule& rule, const StateDict& others) {
+  std::vector<std::string> takers;
+  for (const tensor::OnnxValue& value : model.inputs())
+    if (takes_image(value)) takers.push_back(value.name);
+  const bool has_names = lower(file).ends_with(".npz");
+  if (!has_names && takers.size() != 1)
+    tensor::fail("--calibrate", "got the image ", file, ", but ", takers.size(),
+                 " of the model's inputs take one: need exactly one, or an npz file of arrays");
+  StateDict inputs = read_inputs(model, {has_names ? file : takers[0] + "=" + file}, rule);
+  inputs.insert(others.begin(), others.end());
   return inputs;
 }
 

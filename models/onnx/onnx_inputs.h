@@ -32,4 +32,13 @@ NamedFile named_file(const std::string& argument, const tensor::OnnxModel& model
 tensor::nn::StateDict read_inputs(const tensor::OnnxModel& model,
                                   const std::vector<std::string>& arguments, const ImageRule& rule);
 
+/// The files that --calibrate means: `path` itself, or of a folder its npz files, or else its
+/// images.
+std::vector<std::string> calibration_files(const std::string& path);
+
+/// The inputs of one of these files: arrays by name, or an image for the only input that takes
+/// one. Inputs that the file lacks are `others`.
+tensor::nn::StateDict example_inputs(const tensor::OnnxModel& model, const std::string& file,
+                                     const ImageRule& rule, const tensor::nn::StateDict& others);
+
 }  // namespace models::onnx

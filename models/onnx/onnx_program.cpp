@@ -4,6 +4,7 @@
 #include <iomanip>
 #include <ostream>
 
+#include "models/common/progress.h"
 #include "models/common/read_files.h"
 #include "models/common/run_options.h"
 #include "models/common/text.h"
@@ -23,7 +24,7 @@ using tensor::nn::StateDict;
 namespace {
 
 struct OnnxOptions : RunOptions {
-  std::string model, output;
+  std::string model, output, calibrate;
   std::vector<std::string> inputs;
   std::vector<double> mean, std;
   ImageRule images;
@@ -50,6 +51,11 @@ void declare(CLI::App& app, OnnxOptions& o) {
       ->check(whole_number(1))
       ->type_name("N");
   declare_run(app, o);
+  app.add_option("--calibrate", o.calibrate,
+                 "with --dtype i8: an image, an npz file, or a folder of either, on which "
+                 "activations get one scale for each product, in place of one for each row; "
+                 "inputs that a file lacks are those of the run")
+      ->type_name("PATH");
   app.set_version_flag("--version", "onnx " + std::string(tensor::version()));
   app.footer(
       "Examples:\n"
@@ -60,6 +66,8 @@ void declare(CLI::App& app, OnnxOptions& o) {
 
 void check(OnnxOptions& o) {
   check_run(o);
+  if (!o.calibrate.empty() && o.dtype != "i8")
+    tensor::fail("--calibrate", "needs --dtype i8, got ", o.dtype);
   if (!o.output.empty() && !lower(o.output).ends_with(".npz") && !lower(o.output).ends_with(".npy"))
     tensor::fail("--output", "got ", o.output, ", need a name that ends in .npz or .npy");
   Normalization& rule = o.images.normalization;
@@ -105,11 +113,25 @@ void save(const std::string& path, const StateDict& outputs) {
   tensor::save_npy(path, outputs.begin()->second);
 }
 
-/// Compiled for these inputs, after tuning if that is asked for.
+/// The scales of what the files of --calibrate hold.
+std::map<std::string, float> calibrated(const OnnxOptions& o, const tensor::OnnxModel& model,
+                                        const Forward& forward, const StateDict& inputs,
+                                        tensor::CompileOptions how) {
+  const std::vector<std::string> files = calibration_files(o.calibrate);
+  Progress progress("calibration", std::ssize(files), o.quiet);
+  for (const std::string& file : files) {
+    how.scales = calibrate_named(forward, example_inputs(model, file, o.images, inputs), how);
+    progress.step();
+  }
+  return how.scales;
+}
+
+/// Compiled for these inputs, after calibration and tuning if they are asked for.
 NamedExecutable compiled(const OnnxOptions& o, const tensor::OnnxModel& model,
                          const StateDict& inputs, std::ostream& out) {
   const Forward forward = [&](const StateDict& in) { return StateDict(model.run(in)); };
   tensor::CompileOptions how = compile_options(o, model.parameters());
+  if (!o.calibrate.empty()) how.scales = calibrated(o, model, forward, inputs, how);
   if (!o.tune.empty()) how = tuned(forward, inputs, how, tune_options(o), o.quiet, out);
   return compile_named(forward, inputs, how);
 }
@@ -123,6 +145,8 @@ int run(OnnxOptions& o, std::ostream& out) {
   }
   std::vector<std::string> files{o.model};
   for (const std::string& argument : o.inputs) files.push_back(named_file(argument, model).file);
+  if (!o.calibrate.empty())
+    for (const std::string& file : calibration_files(o.calibrate)) files.push_back(file);
   const ReadFiles read("input", files);
   for (const auto& [option, target] : {std::pair("--output", o.output), {"--profile", o.profile}})
     read.refuse_to_overwrite(option, target, "file");

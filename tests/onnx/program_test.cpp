@@ -43,6 +43,23 @@ class OnnxProgram : public FolderTest {
     write_bytes(path("means.onnx"), model(g).str());
     return path("means.onnx");
   }
+  // The product in the middle is in eight bits: neither of what the caller gives nor a head.
+  std::string three_products(const std::vector<std::string>& shape, const std::string& input) {
+    Generator random(3);
+    const auto weight = [&](const char* name, std::int64_t rows, std::int64_t columns) {
+      const Tensor w = random.normal({rows, columns}) / 8;
+      return tensor<float>(name, {w.data<float>(), w.data<float>() + w.size()}, {rows, columns});
+    };
+    const Message g =
+        graph({node("Reshape", {input, "rows"}, {"x"}), node("MatMul", {"x", "first"}, {"a"}),
+               node("Relu", {"a"}, {"b"}), node("MatMul", {"b", "second"}, {"c"}),
+               node("Relu", {"c"}, {"d"}), node("MatMul", {"d", "head"}, {"y"})},
+              {value(input, 1, shape)}, {value("y", 1, {"32", "16"})},
+              {weight("first", 48, 64), weight("second", 64, 64), weight("head", 64, 16),
+               tensor<std::int64_t>("rows", {32, 48}, {2})});
+    write_bytes(path("three.onnx"), model(g).str());
+    return path("three.onnx");
+  }
   std::string saved(const std::string& name, const Tensor& x) {
     save_npy(path(name), x);
     return path(name);
@@ -90,6 +107,49 @@ TEST_F(OnnxProgram, TakesImages) {
             "onnx: inputs: an image was given for the input image f32(5, 3, h, w), need one of (1, "
             "3, height, width) or (1, height, width, 3) of u8 or a floating type: make an npy "
             "file\n");
+}
+
+TEST_F(OnnxProgram, CalibratesOnArraysAndImages) {
+  const auto report = [&](const std::vector<std::string>& arguments) {
+    std::vector<std::string> all = arguments;
+    for (const char* more : {"--dtype", "i8", "--threads", "1", "--report", "--output"})
+      all.emplace_back(more);
+    all.push_back(path("y.npy"));
+    const Result got = run(all);
+    EXPECT_EQ(got.code, 0) << got.err;
+    return got.out;
+  };
+  Generator random(4);
+  const Tensor x = random.normal({32, 48});
+  std::filesystem::create_directory(path("examples"));
+  save_npz(path("examples/1.npz"), {{"x0", random.normal({32, 48})}});
+  save_npz(path("examples/2.npz"), {{"x0", x}});
+  const std::string file = three_products({"32", "48"}, "x0"), input = saved("x.npy", x);
+  run({file, input, "--output", path("want.npy"), "--eager"});
+  const Tensor want = load_npy(path("want.npy"));
+  // A step of 1/127 of the largest of some thousand normal numbers (4) is an error of
+  // 4 / 127 / sqrt(12) = 0.009 in rows and in weights; twice that.
+  const auto is_near = [&] {
+    const Tensor error = load_npy(path("y.npy")) - want;
+    return all(sum(square(error)) < 0.026F * 0.026F * sum(square(want)));
+  };
+  EXPECT_NE(report({file, input}).find("dynamic"), std::string::npos);
+  EXPECT_TRUE(is_near());
+  const std::string text = report({file, input, "--calibrate", path("examples")});
+  EXPECT_NE(text.find("static"), std::string::npos) << text;
+  EXPECT_EQ(text.find("dynamic"), std::string::npos) << text;
+  EXPECT_TRUE(is_near());
+  save_png(path("image.png"), random.uniform({16, 32, 3}, 0, 256).to(u8));
+  const std::string of_images = three_products({"1", "3", "16", "32"}, "image");
+  EXPECT_NE(report({of_images, path("image.png"), "--calibrate", path("image.png")}).find("static"),
+            std::string::npos);
+  EXPECT_EQ(complaint({file, input, "--calibrate", path("examples")}),
+            "onnx: --calibrate: needs --dtype i8, got f32\n");
+  EXPECT_EQ(complaint({three_products({"32", "48"}, "x0"), input, "--dtype", "i8", "--calibrate",
+                       path("image.png")}),
+            "onnx: --calibrate: got the image " + path("image.png") +
+                ", but 0 of the model's inputs take one: need exactly one, or an npz file of "
+                "arrays\n");
 }
 
 TEST_F(OnnxProgram, TellsWhatAModelIs) {
