@@ -63,6 +63,8 @@ class TENSOR_API OnnxModel {
   /// The constants that the file stores, by name: CompileOptions::names, so that reports use the
   /// model's names.
   std::vector<std::pair<std::string, Tensor>> parameters() const;
+  /// The files that it was read from: first the model's own, then those of external elements.
+  const std::vector<std::string>& files() const;
 
  private:
   std::shared_ptr<const onnx::Model> model_;

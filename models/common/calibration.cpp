@@ -1,13 +1,8 @@
 #include "models/common/calibration.h"
 
-#include <fstream>
-#include <iterator>
-
 #include "models/common/list_images.h"
-#include "models/common/plan.h"
 #include "models/common/progress.h"
 #include "tensor/io.h"
-#include "tensor/text.h"
 
 namespace models {
 
@@ -34,15 +29,6 @@ std::map<std::string, float> calibrated(const Program& program, const Options& o
     progress.step();
   }
   return how.scales;
-}
-
-std::string calibration_key(const Options& o) {
-  std::string all;
-  for (const std::string& file : list_images({o.calibrate}).files) {
-    tensor::Classic<std::ifstream> bytes(file, std::ios::binary);
-    all += fingerprint({std::istreambuf_iterator<char>(bytes), {}}, {});
-  }
-  return fingerprint(all, {});
 }
 
 }  // namespace models

@@ -12,7 +12,5 @@ namespace models {
 /// where one of them cannot be read.
 std::map<std::string, float> calibrated(const Program& program, const Options& options,
                                         tensor::CompileOptions how);
-/// What names the pictures' contents in a plan: other ones give other scales.
-std::string calibration_key(const Options& options);
 
 }  // namespace models

@@ -3,6 +3,8 @@
 
 #include <bit>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <iomanip>
 
 #include "models/common/text.h"
@@ -72,6 +74,23 @@ std::string fingerprint(const std::string& text,
   return hash.digits();
 }
 
+std::string fingerprint(const std::vector<std::string>& files) {
+  Hash hash;
+  std::vector<char> block(std::size_t{1} << 20);
+  for (const std::string& path : files) {
+    tensor::Classic<std::ifstream> file(path, std::ios::binary);
+    std::uint64_t size = 0;
+    while (file.read(block.data(), std::ssize(block)), file.gcount() > 0) {
+      const auto count = static_cast<std::size_t>(file.gcount());
+      hash.add(std::string_view(block.data(), count));
+      size += count;
+    }
+    if (!file.eof()) tensor::fail(path, "cannot be read");
+    hash.add(std::to_string(size));
+  }
+  return hash.digits();
+}
+
 tensor::Plan load_plan(const std::string& path, const PlanKey& key) {
   const std::string mending = ": name another plan, or a file that does not exist yet";
   tensor::Plan plan;
@@ -86,7 +105,8 @@ tensor::Plan load_plan(const std::string& path, const PlanKey& key) {
   for (const auto& [name, wanted] : key) {
     const std::string found = entry(plan.about(), name);
     if (found != wanted && name == "model")
-      tensor::fail(path, "was made from other weights or another config.json", mending);
+      tensor::fail(path, "was made from another model: other weights or another configuration",
+                   mending);
     if (found != wanted)
       tensor::fail(path, "was compiled for the ", name, ' ', json_text(found), ", this run has ",
                    json_text(wanted), mending);
@@ -116,6 +136,24 @@ bool grow_plan(const std::string& path, const PlanKey& key, const NamedExecutabl
   return tensor::Plan::grow(
       path, key, size.executable,
       {{"inputs", joined(size.inputs, " ")}, {"outputs", joined(size.outputs, " ")}});
+}
+
+NamedExecutable planned_or_made(const std::string& path, const PlanKey& key,
+                                const StateDict& inputs, const tensor::LoadOptions& options,
+                                bool is_to_tune, const std::function<NamedExecutable()>& make) {
+  // It may have grown since the last size: other processes add to it, too.
+  if (std::filesystem::exists(path)) {
+    if (auto known = planned(load_plan(path, key), path, inputs, options)) {
+      if (is_to_tune)
+        tensor::fail("--tune", "has nothing to do: the plan ", path, " has ",
+                     describe_inputs(inputs),
+                     " and would be run as it is; name a file that does not exist yet");
+      return *std::move(known);
+    }
+  }
+  NamedExecutable made = make();
+  grow_plan(path, key, made);
+  return made;
 }
 
 }  // namespace models

@@ -2,6 +2,7 @@
 // what it was compiled from, so that it is never taken for that of another model.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -19,6 +20,9 @@ using PlanKey = std::map<std::string, std::string>;
 std::string fingerprint(const std::string& text,
                         const std::vector<tensor::nn::Parameter>& parameters);
 
+/// The same of what files hold.
+std::string fingerprint(const std::vector<std::string>& files);
+
 /// The plan in a file. UserError on anything but a plan with this key.
 tensor::Plan load_plan(const std::string& path, const PlanKey& key);
 /// Its executable for inputs like these, if it has one; `path` is for messages.
@@ -27,5 +31,11 @@ std::optional<NamedExecutable> planned(const tensor::Plan& plan, const std::stri
                                        const tensor::LoadOptions& options);
 /// Adds a size to the file, or begins it: Plan::grow.
 bool grow_plan(const std::string& path, const PlanKey& key, const NamedExecutable& size);
+/// The file's executable for inputs like these, or else what `make` makes, which is added to the
+/// file. UserError where `is_to_tune` and there is nothing to make.
+NamedExecutable planned_or_made(const std::string& path, const PlanKey& key,
+                                const tensor::nn::StateDict& inputs,
+                                const tensor::LoadOptions& options, bool is_to_tune,
+                                const std::function<NamedExecutable()>& make);
 
 }  // namespace models

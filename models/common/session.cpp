@@ -8,6 +8,7 @@
 #include <iomanip>
 
 #include "models/common/calibration.h"
+#include "models/common/list_images.h"
 #include "models/common/text.h"
 #include "models/common/tuning.h"
 #include "tensor/text.h"
@@ -113,29 +114,13 @@ NamedExecutable Session::compile(const StateDict& inputs, const tensor::Sharing&
 }
 
 NamedExecutable Session::plan(const StateDict& inputs, const tensor::Sharing& sharing) {
-  const std::string& path = options_.plan;
-  // It may have grown since the last size: other processes add to it, too.
-  if (const std::optional<tensor::Plan> plan = plan_there()) {
-    if (auto known = planned(*plan, path, inputs, load_options(options_, sharing))) {
-      if (!options_.tune.empty() && !is_tuned_)
-        tensor::fail("--tune", "has nothing to do: the plan ", path, " has ",
-                     describe_inputs(inputs),
-                     " and would be run as it is; name a file that does not exist yet");
-      return *std::move(known);
-    }
-  }
-  NamedExecutable made = compile(inputs, sharing);
-  grow_plan(path, key(), made);
-  return made;
-}
-
-std::optional<tensor::Plan> Session::plan_there() {
-  if (!std::filesystem::exists(options_.plan)) return std::nullopt;
-  return load_plan(options_.plan, key());
+  const bool is_to_tune = !options_.tune.empty() && !is_tuned_;
+  return planned_or_made(options_.plan, key(), inputs, load_options(options_, sharing), is_to_tune,
+                         [&] { return compile(inputs, sharing); });
 }
 
 void Session::fill(const std::vector<InputSize>& sizes) {
-  plan_there();  // one that is not for this run is told as such
+  if (std::filesystem::exists(options_.plan)) load_plan(options_.plan, key());  // or tells why not
   for (const InputSize& size : sizes) {
     try {
       const StateDict inputs = program_.blank(size);
@@ -161,7 +146,8 @@ const PlanKey& Session::key() {
           {"device", options_.devices().front().is_cuda() ? "cuda" : "cpu"},
           {"hidden states", options_.hidden_states ? "yes" : "no"},
           {"exclude", joined(options_.exclude, ",")},
-          {"calibration", options_.calibrate.empty() ? "" : calibration_key(options_)},
+          {"calibration",
+           options_.calibrate.empty() ? "" : fingerprint(list_images({options_.calibrate}).files)},
           {"model", fingerprint(text, program_.parameters())}};
   return key_;
 }

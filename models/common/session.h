@@ -42,7 +42,6 @@ class Session {
   NamedExecutable compile(const tensor::nn::StateDict& inputs, const tensor::Sharing& sharing);
   tensor::CompileOptions compile_options(const tensor::nn::StateDict& inputs);
   NamedExecutable plan(const tensor::nn::StateDict& inputs, const tensor::Sharing& sharing);
-  std::optional<tensor::Plan> plan_there();
   const PlanKey& key();
   void advance(std::int64_t steps);
 

@@ -4,6 +4,7 @@
 #include <iomanip>
 #include <ostream>
 
+#include "models/common/plan.h"
 #include "models/common/progress.h"
 #include "models/common/read_files.h"
 #include "models/common/run_options.h"
@@ -56,6 +57,10 @@ void declare(CLI::App& app, OnnxOptions& o) {
                  "activations get one scale for each product, in place of one for each row; "
                  "inputs that a file lacks are those of the run")
       ->type_name("PATH");
+  app.add_option("--plan", o.plan,
+                 "take the compiled model from this file, which is of the same model and options, "
+                 "and add to it, or begin it, where it lacks the inputs' shapes")
+      ->type_name("FILE");
   app.set_version_flag("--version", "onnx " + std::string(tensor::version()));
   app.footer(
       "Examples:\n"
@@ -136,6 +141,32 @@ NamedExecutable compiled(const OnnxOptions& o, const tensor::OnnxModel& model,
   return compile_named(forward, inputs, how);
 }
 
+/// What a plan must have been made of to be taken.
+PlanKey plan_key(const OnnxOptions& o, const tensor::OnnxModel& model) {
+  for (const auto* values : {&model.inputs(), &model.outputs()})
+    for (const tensor::OnnxValue& value : *values)
+      if (value.name.empty() || value.name.find_first_of(" \t\n\v\f\r") != std::string::npos)
+        tensor::fail("--plan", "cannot keep the name \"", one_line(value.name),
+                     "\" of the model: need names without spaces");
+  return {{"program", "onnx"},
+          {"version", std::string(tensor::version())},
+          {"dtype", o.dtype},
+          {"narrow residuals", o.narrow_residuals ? "yes" : "no"},
+          {"device", o.devices().front().is_cuda() ? "cuda" : "cpu"},
+          {"exclude", joined(o.exclude, ",")},
+          {"calibration", o.calibrate.empty() ? "" : fingerprint(calibration_files(o.calibrate))},
+          {"model", fingerprint(model.files())}};
+}
+
+/// From the plan, if there is one.
+NamedExecutable executable_for(const OnnxOptions& o, const tensor::OnnxModel& model,
+                               const StateDict& inputs, std::ostream& out) {
+  const auto make = [&] { return compiled(o, model, inputs, out); };
+  if (o.plan.empty()) return make();
+  return planned_or_made(o.plan, plan_key(o, model), inputs, load_options(o, {}), !o.tune.empty(),
+                         make);
+}
+
 int run(OnnxOptions& o, std::ostream& out) {
   check(o);
   const tensor::OnnxModel model = tensor::load_onnx(o.model);
@@ -143,12 +174,13 @@ int run(OnnxOptions& o, std::ostream& out) {
     print_model(out, o.model, model);
     return 0;
   }
-  std::vector<std::string> files{o.model};
+  std::vector<std::string> files = model.files();
   for (const std::string& argument : o.inputs) files.push_back(named_file(argument, model).file);
   if (!o.calibrate.empty())
     for (const std::string& file : calibration_files(o.calibrate)) files.push_back(file);
   const ReadFiles read("input", files);
-  for (const auto& [option, target] : {std::pair("--output", o.output), {"--profile", o.profile}})
+  for (const auto& [option, target] :
+       {std::pair("--output", o.output), {"--profile", o.profile}, {"--plan", o.plan}})
     read.refuse_to_overwrite(option, target, "file");
   const StateDict inputs = read_inputs(model, o.inputs, o.images);
   bool is_good = true;
@@ -156,7 +188,7 @@ int run(OnnxOptions& o, std::ostream& out) {
   if (o.eager) {
     outputs = StateDict(model.run(inputs));
   } else {
-    const NamedExecutable executable = compiled(o, model, inputs, out);
+    const NamedExecutable executable = executable_for(o, model, inputs, out);
     outputs = executable(inputs);
     is_good = inspect(o, executable.executable, executable.arguments(inputs), out);
   }

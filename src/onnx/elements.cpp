@@ -145,6 +145,13 @@ Tensor ElementReader::raw(Bytes bytes, const TensorType& type,
   return result;
 }
 
+std::vector<std::string> ElementReader::files() const {
+  std::vector<std::string> result;
+  if (file_) result.push_back(name_);
+  for (const auto& [location, external] : externals_) result.push_back(external.path);
+  return result;
+}
+
 Tensor ElementReader::external(const TensorMessage& message, const TensorType& type,
                                const std::string& where) {
   std::string location;
@@ -186,7 +193,7 @@ const ElementReader::External& ElementReader::open(const std::string& location,
   if (!is_within || end != folder.end())
     fail(where, "lies in ", in_quotes(location),
          ", outside of the model's folder: put it beside the model");
-  External opened{Source::open(real.string()), nullptr};
+  External opened{real.string(), Source::open(real.string()), nullptr};
   if (opened.source.size() > 0) opened.file = opened.source.map();
   return externals_.emplace(location, std::move(opened)).first->second;
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "src/io/source.h"
 #include "src/onnx/messages.h"
@@ -28,9 +29,12 @@ class ElementReader {
 
   /// UserError on types that this library lacks and on elements that do not fit the shape.
   Tensor read(const TensorMessage& message);
+  /// What was read so far: the mapped file and external ones.
+  std::vector<std::string> files() const;
 
  private:
   struct External {
+    std::string path;
     Source source;
     std::shared_ptr<const std::byte> file;
   };

@@ -61,6 +61,7 @@ struct Graph {
 /// What one model has in every call.
 struct Model {
   std::string name, producer;  // the file's, and who wrote it
+  std::vector<std::string> files;
   std::int64_t opset = 0;
   std::vector<OnnxValue> inputs, outputs;
   int value_count = 0;

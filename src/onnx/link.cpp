@@ -51,6 +51,7 @@ class Linker {
       model_->outputs.push_back(value(output, "output"));
     Graph whole = link(graph);
     complain();
+    model_->files = elements_.files();
     divide(std::move(whole));
     return model_;
   }

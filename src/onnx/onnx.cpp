@@ -61,6 +61,7 @@ std::map<std::string, std::int64_t> OnnxModel::operators() const { return model_
 std::vector<std::pair<std::string, Tensor>> OnnxModel::parameters() const {
   return model_->parameters;
 }
+const std::vector<std::string>& OnnxModel::files() const { return model_->files; }
 
 std::vector<Tensor> OnnxModel::operator()(const std::vector<Tensor>& inputs) const {
   const std::vector<OnnxValue>& need = model_->inputs;

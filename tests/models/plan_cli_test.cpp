@@ -235,7 +235,7 @@ TEST_P(PlanCli, PlanOfSomethingElseIsRefused) {
   weights.begin()->second = changed;
   tensor::save_safetensors(path("copy/model.safetensors"), weights);
   const Outcome weight = run(GetParam(), {image(), "--checkpoint", path("copy"), "--plan", plan});
-  refused(weight, ": was made from other weights or another config.json" + other);
+  refused(weight, ": was made from another model: other weights or another configuration" + other);
 }
 
 TEST_P(PlanCli, FilesThatAreNoPlans) {

@@ -1,5 +1,6 @@
 // The onnx program: inputs from files and images, outputs, and what it refuses.
 #include "models/onnx/onnx_program.h"
+#include "tensor/plan.h"
 #include "tests/headers.h"
 #include "tests/io/io_testing.h"
 #include "tests/onnx_writer.h"
@@ -150,6 +151,44 @@ TEST_F(OnnxProgram, CalibratesOnArraysAndImages) {
             "onnx: --calibrate: got the image " + path("image.png") +
                 ", but 0 of the model's inputs take one: need exactly one, or an npz file of "
                 "arrays\n");
+}
+
+TEST_F(OnnxProgram, KeepsPlans) {
+  const std::string file = sums(), plan = path("sums.plan");
+  const auto with = [&](std::int64_t count, const std::vector<std::string>& more = {}) {
+    save_npz(path("in.npz"), {{"a", arange(count).to(f32)}, {"b", ones({count})}});
+    std::vector<std::string> arguments{file,     path("in.npz"), "--threads", "1",
+                                       "--plan", plan,           "--output",  path("out.npz")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  };
+  for (const std::int64_t count : {3, 5, 3}) {
+    std::filesystem::remove(path("out.npz"));
+    const Result got = with(count);
+    EXPECT_EQ(got.code, 0) << got.err;
+    EXPECT_TRUE(array_equal(load_npz(path("out.npz")).at("double"), 2 * (arange(count) + 1)));
+  }
+  EXPECT_EQ(Plan::load(plan).sizes().size(), 2u);
+  const std::string other = ": name another plan, or a file that does not exist yet\n";
+  EXPECT_EQ(
+      with(3, {"--dtype", "bf16"}).err,
+      "onnx: " + plan + ": was compiled for the dtype \"f32\", this run has \"bf16\"" + other);
+  EXPECT_EQ(with(3, {"--tune", "1s"}).err.find("onnx: --tune: has nothing to do: the plan "), 0u);
+  const Message changed =
+      graph({node("Add", {"a", "b"}, {"sum"}), node("Add", {"sum", "sum"}, {"double"})},
+            {value("a", 1, {"n"}), value("b", 1, {"n"})},
+            {value("sum", 1, {"n"}), value("double", 1, {"n"})}, {});
+  write_bytes(file, model(changed).str());
+  EXPECT_EQ(with(3).err, "onnx: " + plan +
+                             ": was made from another model: other weights or another "
+                             "configuration" +
+                             other);
+  const Message spaces =
+      graph({node("Neg", {"a b"}, {"y"})}, {value("a b", 1, {"n"})}, {value("y", 1, {"n"})}, {});
+  write_bytes(file, model(spaces).str());
+  save_npy(path("x.npy"), ones({2}));
+  EXPECT_EQ(run({file, path("x.npy"), "--plan", path("new.plan")}).err,
+            "onnx: --plan: cannot keep the name \"a b\" of the model: need names without spaces\n");
 }
 
 TEST_F(OnnxProgram, TellsWhatAModelIs) {

@@ -130,6 +130,8 @@ TEST_F(OnnxFile, ElementsMayLieBesideIt) {
   const OnnxModel model = load_onnx(file);
   EXPECT_TRUE(array_equal(model({array({1.0F, 1.0F})})[0], array({2.0, 3.0})));
   EXPECT_TRUE(model.parameters()[0].second.is_read_only());  // the mapped file itself
+  EXPECT_EQ(model.files(),
+            (std::vector<std::string>{file, std::filesystem::canonical(path("w.bin"))}));
   EXPECT_EQ(error_of([&] { parse_onnx(bytes_of(read_bytes(file)), "m"); }),
             "m: tensor \"w\": lies in another file (\"w.bin\"), but the model has no folder: use "
             "load_onnx");
