@@ -25,7 +25,7 @@ extern "C" {
 
 /* What was added to the interface counts TC_ABI up; what would break programs changes the
    library's SONAME. */
-#define TC_ABI 1
+#define TC_ABI 2
 
 typedef enum tc_status {
   TC_OK = 0,
@@ -105,9 +105,18 @@ TENSOR_C_API tc_status tc_model_input_is_optional(const tc_model* model, size_t 
 TENSOR_C_API tc_status tc_model_takes_pictures(const tc_model* model, int* yes);
 
 /* One call, compiled for its sizes at the first call with them. `outputs` receives tensors that are
-   the caller's to free, all of them or none. */
+   the caller's to free, all of them or none; they are on the model's GPU where an input is. What
+   writes inputs on a stream of the caller's must be done. */
 TENSOR_C_API tc_status tc_model_run(tc_model* model, const tc_tensor* const* inputs,
                                     size_t input_count, tc_tensor** outputs, size_t output_count);
+/* Hands the call to a stream of the model's GPU (CUstream, cudaStream_t; NULL: the default one) and
+   returns: it begins when all is done that the stream was given before. Outputs are on the GPU, in
+   the memory that tc_tensor_to_dlpack tells; they and the inputs are kept until the call is over.
+   It waits where inputs lie on the host, or in other ways than row-major and aligned to 256 bytes.
+   Since TC_ABI 2. */
+TENSOR_C_API tc_status tc_model_enqueue(tc_model* model, const tc_tensor* const* inputs,
+                                        size_t input_count, tc_tensor** outputs,
+                                        size_t output_count, void* stream);
 /* The bytes of a PNG, JPEG, BMP or WebP file. */
 TENSOR_C_API tc_status tc_model_look(tc_model* model, const void* bytes, size_t size,
                                      tc_answer** answer);
@@ -136,7 +145,7 @@ TENSOR_C_API tc_status tc_tensor_from_memory(void* data, int dtype, const int64_
                                              size_t rank, const int64_t* strides,
                                              void (*release)(void* user), void* user,
                                              tc_tensor** tensor);
-/* Takes `managed` over, also where it fails. */
+/* Takes `managed` over, also where it fails. On the CPU or a GPU of NVIDIA. */
 TENSOR_C_API tc_status tc_tensor_from_dlpack(struct DLManagedTensor* managed, tc_tensor** tensor);
 /* A capsule, whose deleter the caller calls. */
 TENSOR_C_API tc_status tc_tensor_to_dlpack(const tc_tensor* tensor,
@@ -144,7 +153,10 @@ TENSOR_C_API tc_status tc_tensor_to_dlpack(const tc_tensor* tensor,
 /* As tc_model_input_type. */
 TENSOR_C_API tc_status tc_tensor_type(const tc_tensor* tensor, tc_dtype* dtype, int* rank,
                                       int64_t* extents, size_t capacity);
-/* Elements in row-major order, `*size` bytes of them; they stay as long as the tensor. */
+/* The number of the GPU that it lies on, -1 on the host. Since TC_ABI 2. */
+TENSOR_C_API tc_status tc_tensor_device(const tc_tensor* tensor, int* gpu);
+/* Elements in row-major order, `*size` bytes of them; they stay as long as the tensor. TC_BAD_ARGUMENT
+   of a tensor on a GPU. */
 TENSOR_C_API tc_status tc_tensor_data(const tc_tensor* tensor, const void** data, size_t* size);
 TENSOR_C_API tc_status tc_tensor_free(tc_tensor* tensor);
 /* Pixels of a picture: u8 (height, width, 3). */

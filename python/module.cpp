@@ -12,6 +12,7 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 #include <tensor/creation.h>
+#include <tensor/interop.h>
 #include <tensor/io.h>
 #include <tensor/ops.h>
 #include <tensor/version.h>
@@ -79,6 +80,38 @@ nb::object array_of(Tensor x) {
                                          view.dtype));
 }
 
+/// An output on a GPU, for others to take as a capsule.
+struct GpuTensor {
+  Tensor x;
+  std::uintptr_t stream = 0;  // what it is made on, if `is_made` is false
+  bool is_made = true;
+
+  // Whoever reads on the same stream need not wait.
+  nb::object capsule(const nb::object& reader) {
+    const bool is_same = !is_made && nb::isinstance<nb::int_>(reader) &&
+                         stream_of(nb::cast<std::int64_t>(reader)) == stream;
+    if (!is_made && !is_same) {
+      const nb::gil_scoped_release others_run;
+      tensor::synchronize(x.device(), reinterpret_cast<void*>(stream));
+    }
+    return nb::steal(PyCapsule_New(tensor::to_dlpack(x), "dltensor", [](PyObject* self) {
+      if (!PyCapsule_IsValid(self, "dltensor")) return;  // it was taken
+      auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(self, "dltensor"));
+      managed->deleter(managed);
+    }));
+  }
+  /// DLPack calls the default stream 1.
+  static std::uintptr_t stream_of(std::int64_t number) {
+    return number == 1 ? 0 : static_cast<std::uintptr_t>(number);
+  }
+};
+
+/// As an array, or, on a GPU, as what is made on a stream.
+nb::object output_of(Tensor x, const std::optional<std::int64_t>& stream) {
+  if (!x.device().is_cuda()) return array_of(std::move(x));
+  return nb::cast(GpuTensor{std::move(x), GpuTensor::stream_of(stream.value_or(0)), !stream});
+}
+
 /// What NumPy calls a type.
 const char* name_of(tensor::DType dtype) {
   constexpr const char* kNames[] = {"bool",  "uint8",   "int8",     "int16",   "int32",
@@ -104,16 +137,23 @@ nb::list ports_of(Model& model, std::vector<models::service::Port> models::servi
   return result;
 }
 
-nb::dict run(Model& model, const std::map<std::string, nb::object>& inputs) {
+/// Without a stream inputs on a GPU were given to the default one, which is waited for.
+nb::dict run(Model& model, const std::map<std::string, nb::object>& inputs,
+             const std::optional<std::int64_t>& stream) {
   StateDict given, results;
   for (const auto& [name, value] : inputs) given.emplace(name, tensor_of(name, value));
   {
     const nb::gil_scoped_release others_run;
-    results = model.run(given);
+    if (stream) {
+      results = model.enqueue(given, reinterpret_cast<void*>(GpuTensor::stream_of(*stream)));
+    } else {
+      for (const auto& [name, x] : given) tensor::synchronize(x.device(), nullptr);
+      results = model.run(given);
+    }
   }
-  nb::dict arrays;
-  for (auto& [name, value] : results) arrays[name.c_str()] = array_of(std::move(value));
-  return arrays;
+  nb::dict outputs;
+  for (auto& [name, value] : results) outputs[name.c_str()] = output_of(std::move(value), stream);
+  return outputs;
 }
 
 /// Findings, classes and JSON, each finding as label, id, score and box.
@@ -151,12 +191,33 @@ void add_errors(nb::module_& module) {
 NB_MODULE(_tensor, module) {
   add_errors(module);
   module.attr("version") = std::string(tensor::version());
+  nb::class_<GpuTensor>(module, "GpuTensor")
+      .def_prop_ro("dtype", [](const GpuTensor& self) { return name_of(self.x.dtype()); })
+      .def_prop_ro(
+          "shape",
+          [](const GpuTensor& self) {
+            const tensor::Shape& shape = self.x.shape();
+            return nb::tuple(nb::cast(std::vector<std::int64_t>(shape.begin(), shape.end())));
+          })
+      .def_prop_ro(
+          "device",
+          [](const GpuTensor& self) { return "cuda:" + std::to_string(self.x.device().index()); })
+      .def(
+          "__dlpack__",
+          [](GpuTensor& self, const nb::object& stream, const nb::kwargs&) {
+            return self.capsule(stream);
+          },
+          nb::arg("stream") = nb::none(), nb::arg("kwargs"))
+      .def("__dlpack_device__", [](const GpuTensor& self) {
+        constexpr int kCuda = 2;
+        return nb::make_tuple(kCuda, self.x.device().index());
+      });
   nb::class_<Model>(module, "Model")
       .def("inputs", [](Model& model) { return ports_of(model, &models::service::Ports::inputs); })
       .def("outputs",
            [](Model& model) { return ports_of(model, &models::service::Ports::outputs); })
       .def("needed_inputs", &Model::needed_inputs)
-      .def("run", &run, nb::arg("inputs"))
+      .def("run", &run, nb::arg("inputs"), nb::arg("stream") = nb::none())
       .def("look",
            [](Model& model, nb::bytes file) {
              return look(model, std::as_bytes(std::span(file.c_str(), file.size())));

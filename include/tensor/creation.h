@@ -126,6 +126,14 @@ TENSOR_API Tensor from_memory(const void* data, const Shape& shape, DType dtype,
                               std::shared_ptr<const void> owner,
                               std::optional<Strides> strides = std::nullopt);
 
+/// The same over memory of a GPU: `data` is an address there (CUdeviceptr, or what cudaMalloc
+/// gave), aligned to the type's size. What writes it on another stream must be done when an
+/// operator, a copy or Executable::run reads it (tensor/interop.h). UserError on the CPU, on a GPU
+/// that is not there, and on an address that is null or not aligned.
+TENSOR_API Tensor from_memory(void* data, const Shape& shape, DType dtype,
+                              std::shared_ptr<const void> owner, const Device& device,
+                              std::optional<Strides> strides = std::nullopt);
+
 /// Seeded random numbers, the same on every machine (Philox 4x32-10: Salmon et al., SC 2011).
 class TENSOR_API Generator {
  public:

@@ -95,13 +95,13 @@ struct DLManagedTensor;
 
 namespace tensor {
 
-/// A DLPack capsule of x (CPU; bool has the code 6 of DLPack 0.8). The receiver calls its deleter.
-/// UserError when x is read-only, which DLPack 0.6 cannot express, or lies on a GPU: pass
-/// x.to("cpu").
+/// A DLPack capsule of x, where it lies, on the CPU or a GPU (bool has the code 6 of DLPack 0.8).
+/// The receiver calls its deleter. UserError when x is read-only, which DLPack 0.6 cannot express.
 TENSOR_API DLManagedTensor* to_dlpack(const Tensor& x);
-/// Takes ownership of `managed`; its deleter runs with the last view. UserError (and the deleter)
-/// on a device other than the CPU, a type or rank that this library does not have, elements
-/// that are not aligned to their size, and bools other than 0 and 1.
+/// Takes ownership of `managed`; its deleter runs with the last view. On a GPU what was written on
+/// another library's stream must be done (tensor/interop.h). UserError (and the deleter) on a
+/// device other than the CPU and GPUs of NVIDIA, a type or rank that this library does not have,
+/// elements that are not aligned to their size, and, on the CPU, bools other than 0 and 1.
 TENSOR_API Tensor from_dlpack(DLManagedTensor* managed);
 
 }  // namespace tensor

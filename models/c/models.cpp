@@ -157,8 +157,11 @@ tc_status tc_model_takes_pictures(const tc_model* model, int* yes) {
   return guarded([&] { need(yes, "yes") = Models::all().at(model)->program() ? 1 : 0; });
 }
 
-tc_status tc_model_run(tc_model* model, const tc_tensor* const* inputs, size_t input_count,
-                       tc_tensor** outputs, size_t output_count) {
+namespace {
+
+template <class Run>
+tc_status run_with(tc_model* model, const tc_tensor* const* inputs, size_t input_count,
+                   tc_tensor** outputs, size_t output_count, const Run& run) {
   return guarded([&] {
     const std::shared_ptr<models::service::Model> object = Models::all().at(model);
     const models::service::Ports& ports = object->ports();
@@ -166,10 +169,28 @@ tc_status tc_model_run(tc_model* model, const tc_tensor* const* inputs, size_t i
       tensor::fail("outputs", "got room for ", output_count, ", the model gives ",
                    ports.outputs.size());
     if (output_count > 0) need(outputs, "outputs");
-    const tensor::nn::StateDict results = object->run(named(ports.inputs, inputs, input_count));
+    const tensor::nn::StateDict results = run(*object, named(ports.inputs, inputs, input_count));
     for (std::size_t i = 0; i < output_count; ++i)
       outputs[i] = handle_of(results.at(ports.outputs[i].name));
   });
+}
+
+}  // namespace
+
+tc_status tc_model_run(tc_model* model, const tc_tensor* const* inputs, size_t input_count,
+                       tc_tensor** outputs, size_t output_count) {
+  return run_with(model, inputs, input_count, outputs, output_count,
+                  [](models::service::Model& object, const tensor::nn::StateDict& given) {
+                    return object.run(given);
+                  });
+}
+
+tc_status tc_model_enqueue(tc_model* model, const tc_tensor* const* inputs, size_t input_count,
+                           tc_tensor** outputs, size_t output_count, void* stream) {
+  return run_with(model, inputs, input_count, outputs, output_count,
+                  [&](models::service::Model& object, const tensor::nn::StateDict& given) {
+                    return object.enqueue(given, stream);
+                  });
 }
 
 tc_status tc_model_look(tc_model* model, const void* bytes, size_t size, tc_answer** answer) {

@@ -95,6 +95,14 @@ tc_status tc_tensor_type(const tc_tensor* tensor, tc_dtype* dtype, int* rank, in
   });
 }
 
+tc_status tc_tensor_device(const tc_tensor* tensor, int* gpu) {
+  return guarded([&] {
+    need(gpu, "gpu");
+    const tensor::Device device = Tensors::all().at(tensor)->value.device();
+    *gpu = device.is_cuda() ? device.index() : -1;
+  });
+}
+
 tc_status tc_tensor_data(const tc_tensor* tensor, const void** data, size_t* size) {
   return guarded([&] {
     need(data, "data");

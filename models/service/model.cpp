@@ -82,14 +82,30 @@ void Model::probe() {
 
 StateDict Model::compiled(const StateDict& inputs) {
   StateDict outputs = compiled_.executable(inputs)(inputs);
-  for (auto& [name, value] : outputs) value = value.to("cpu");
+  if (std::ranges::none_of(inputs, [](const auto& x) { return x.second.device().is_cuda(); }))
+    for (auto& [name, value] : outputs) value = value.to("cpu");
   return outputs;
 }
 
-StateDict Model::run(const StateDict& inputs) {
+void Model::check_call(const StateDict& inputs) const {
   check_inputs(opened_.ports, inputs);
   if (program()) program()->check(inputs);
+}
+
+StateDict Model::run(const StateDict& inputs) {
+  check_call(inputs);
   return compiled(inputs);
+}
+
+StateDict Model::enqueue(const StateDict& inputs, tensor::CudaStream stream) {
+  check_call(inputs);
+  const NamedExecutable executable = compiled_.executable(inputs);
+  const std::vector<tensor::Tensor> results =
+      tensor::enqueue(executable.executable, executable.arguments(inputs), stream);
+  StateDict outputs;
+  for (std::size_t i = 0; i < results.size(); ++i)
+    outputs.emplace(executable.outputs[i], results[i]);
+  return outputs;
 }
 
 std::vector<Outcome> Model::run_each(const std::vector<StateDict>& calls) {
@@ -102,8 +118,7 @@ std::vector<Outcome> Model::run_each(const std::vector<StateDict>& calls) {
         outcomes[i].outputs = run(calls[i]);
         continue;
       }
-      check_inputs(opened_.ports, calls[i]);
-      if (program()) program()->check(calls[i]);
+      check_call(calls[i]);
       good.push_back(i);
       joined.push_back(&calls[i]);
     } catch (...) {

@@ -16,6 +16,7 @@
 #include "models/common/forward.h"
 #include "models/service/join.h"
 #include "models/service/ports.h"
+#include "tensor/interop.h"
 
 namespace models::service {
 
@@ -72,8 +73,11 @@ class Model {
 
   // Any number of threads may call these.
 
-  /// UserError on inputs that are not the model's, by name, type and shape.
+  /// UserError on inputs that are not the model's, by name, type and shape. Outputs are on the
+  /// model's GPU where an input is, otherwise on the host.
   tensor::nn::StateDict run(const tensor::nn::StateDict& inputs);
+  /// Hands the run to a stream of the model's GPU, where the outputs are: tensor/interop.h.
+  tensor::nn::StateDict enqueue(const tensor::nn::StateDict& inputs, tensor::CudaStream stream);
   /// Each of these calls, those that are alike together where the model has batches.
   std::vector<Outcome> run_each(const std::vector<tensor::nn::StateDict>& calls);
 
@@ -90,6 +94,7 @@ class Model {
 
  private:
   void probe();
+  void check_call(const tensor::nn::StateDict& inputs) const;
   tensor::nn::StateDict compiled(const tensor::nn::StateDict& inputs);
   tensor::nn::StateDict pass(const tensor::nn::StateDict& inputs, const Forward& forward);
   tensor::Tensor decoded(std::span<const std::byte> picture) const;

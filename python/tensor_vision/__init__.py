@@ -9,13 +9,25 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _tensor
-from ._tensor import Error, InternalError, UserError
+from ._tensor import Error, GpuTensor, InternalError, UserError
 
 __version__: str = _tensor.version
-__all__ = ["Answer", "Error", "Finding", "InternalError", "Model", "Port", "UserError", "cmake_prefix", "open"]
+__all__ = ["Answer", "Error", "Finding", "GpuTensor", "InternalError", "Model", "Port", "UserError", "cmake_prefix", "open"]
 
 for _error in (Error, InternalError, UserError):
     _error.__module__ = __name__
+
+
+_DEFAULT_STREAM = 1  # DLPack's name for it
+_ON_CUDA = (2, 13)  # DLPack's device types, of memory that cudaMalloc and cudaMallocManaged gave
+
+
+def _lent(value: Any, stream: int | None) -> Any:
+    """The value, or of one on a GPU a capsule that the stream may read."""
+    device = getattr(value, "__dlpack_device__", None)
+    if device is None or device()[0] not in _ON_CUDA:
+        return value
+    return value.__dlpack__(stream=_DEFAULT_STREAM if stream is None else stream)
 
 
 class Port(NamedTuple):
@@ -58,8 +70,12 @@ class Model:
     def outputs(self) -> list[Port]:
         return [Port(*port) for port in self._model.outputs()]
 
-    def run(self, *inputs: Any, **named: Any) -> dict[str, np.ndarray]:
-        """Runs on NumPy arrays or other objects with __dlpack__, by name or those that are not optional in order."""
+    def run(self, *inputs: Any, stream: Any = None, **named: Any) -> dict[str, np.ndarray | GpuTensor]:
+        """Runs on NumPy arrays or other objects with __dlpack__, by name or those that are not optional in order.
+
+        Outputs of inputs on a GPU stay there, as objects with __dlpack__. stream: a CUDA stream, as a number or an
+        object with cuda_stream (PyTorch's), to which the run is handed without waiting for it.
+        """
         names = self._model.needed_inputs()
         if len(inputs) > len(names):
             raise UserError(f"inputs: got {len(inputs)} without names, the model takes {len(names)}: {', '.join(names)}")
@@ -67,7 +83,10 @@ class Model:
             if name in named:
                 raise UserError(f"inputs: got {name} twice, by its place and by its name")
             named[name] = value
-        return self._model.run(named)
+        number = getattr(stream, "cuda_stream", stream)
+        if number is not None:
+            number = int(number) or _DEFAULT_STREAM
+        return self._model.run({name: _lent(value, number) for name, value in named.items()}, number)
 
     def look(self, picture: str | os.PathLike[str] | bytes | Any) -> Answer:
         """Looks at a picture: a path, the bytes of a file, or an array, uint8 (rows, columns, 3) in RGB."""

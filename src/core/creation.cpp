@@ -38,18 +38,20 @@ std::int64_t byte_count(const Shape& shape, DType dtype) {
 }
 
 Tensor foreign(std::byte* data, const Shape& shape, DType dtype, std::shared_ptr<const void> owner,
-               const std::optional<Strides>& strides, bool read_only) {
+               const std::optional<Strides>& strides, bool read_only, const Device& device = {}) {
   byte_count(shape, dtype);
   if (strides && strides->rank() != shape.rank())
     fail("from_memory", "got ", strides->rank(), " strides for the shape ", shape, ", need ",
          shape.rank());
-  if (dtype == boolean && read_only)  // other memory may be for results
+  if (device.is_cuda()) detail::allocate_on(device, 0);  // or it tells what there is
+  if (dtype == boolean && read_only)                     // other memory may be for results
     check_bools("from_memory", data, shape, strides ? *strides : row_major(shape));
   auto storage = std::make_shared<detail::Storage>();
   storage->data = data;
   // A block nobody owns still needs an identity of its own for shares_storage.
   storage->owner = owner ? std::move(owner) : std::shared_ptr<const void>(data, [](const void*) {});
   storage->read_only = read_only;
+  storage->device = device;
   detail::about_to_expose(*storage);  // whoever gave the memory may write into it at any time
   detail::TensorImpl impl;
   impl.type = {shape, dtype};
@@ -143,6 +145,19 @@ Tensor from_memory(const void* data, const Shape& shape, DType dtype,
                    std::shared_ptr<const void> owner, std::optional<Strides> strides) {
   return foreign(static_cast<std::byte*>(const_cast<void*>(data)), shape, dtype, std::move(owner),
                  strides, true);
+}
+
+Tensor from_memory(void* data, const Shape& shape, DType dtype, std::shared_ptr<const void> owner,
+                   const Device& device, std::optional<Strides> strides) {
+  if (!device.is_cuda())
+    fail("from_memory", "got the device ", device, ", need a GPU: leave the device out");
+  if (num_elements(shape) == 0) return empty(shape, dtype, device);
+  if (reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(item_size(dtype)) != 0 ||
+      !data)
+    fail("from_memory", "got the address ", data, ", need one of elements of ", dtype,
+         ", aligned to their size");
+  return foreign(static_cast<std::byte*>(data), shape, dtype, std::move(owner), strides, false,
+                 device);
 }
 
 // ---- Random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2,

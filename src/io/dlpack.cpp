@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "src/core/storage.h"
 #include "src/core/view.h"
@@ -65,10 +66,18 @@ void check_extent(const Shape& shape, const Strides& strides, DType dtype) {
          " takes more than 2^63 bytes");
 }
 
+Device device_of(const DLDevice& device) {
+  constexpr auto kManaged = static_cast<DLDeviceType>(13);  // kDLCUDAManaged, since 0.7
+  if (device.device_type == kDLCPU) return {};
+  if (device.device_type == kDLCUDA || device.device_type == kManaged)
+    return Device("cuda:" + std::to_string(device.device_id));
+  fail("from_dlpack", "got a tensor on the device type ", static_cast<int>(device.device_type),
+       ", need the CPU (", static_cast<int>(kDLCPU), ") or a GPU of NVIDIA (",
+       static_cast<int>(kDLCUDA), ")");
+}
+
 Tensor adopt(const DLTensor& x, std::shared_ptr<const void> owner) {
-  if (x.device.device_type != kDLCPU)
-    fail("from_dlpack", "got a tensor on the device type ", static_cast<int>(x.device.device_type),
-         ", need the CPU (", static_cast<int>(kDLCPU), ")");
+  const Device device = device_of(x.device);
   const DType dtype = dtype_of_capsule(x.dtype);
   if (x.ndim < 0 || x.ndim > kMaxRank)
     fail("from_dlpack", "got ", x.ndim, " axes, need 0 to ", kMaxRank);
@@ -82,11 +91,12 @@ Tensor adopt(const DLTensor& x, std::shared_ptr<const void> owner) {
   const Strides strides =
       x.strides ? Strides(std::span<const std::int64_t>(x.strides, rank)) : row_major(shape);
   check_extent(shape, strides, dtype);
-  if (num_elements(shape) == 0) return empty(shape, dtype);
+  if (num_elements(shape) == 0) return empty(shape, dtype, device);
   if (!x.data) fail("from_dlpack", "got no memory for the shape ", shape);
   auto* const first = static_cast<std::byte*>(x.data) + x.byte_offset;
   if (reinterpret_cast<std::uintptr_t>(first) % static_cast<std::uintptr_t>(item_size(dtype)) != 0)
     fail("from_dlpack", "the elements of ", dtype, " are not aligned to their size");
+  if (device.is_cuda()) return from_memory(first, shape, dtype, std::move(owner), device, strides);
   if (dtype == boolean) check_bools("from_dlpack", first, shape, strides);
   return from_memory(static_cast<void*>(first), shape, dtype, std::move(owner), strides);
 }
@@ -95,7 +105,7 @@ Tensor adopt(const DLTensor& x, std::shared_ptr<const void> owner) {
 
 DLManagedTensor* to_dlpack(const Tensor& x) {
   // DLPack 0.6 cannot say "do not write"; NumPy refuses for the same reason.
-  detail::stored(x, "to_dlpack");
+  detail::placed(x, "to_dlpack");
   if (x.is_read_only())
     fail("to_dlpack",
          "this tensor must not be written (a mapped file, a broadcast): pass a copy()");
@@ -105,8 +115,8 @@ DLManagedTensor* to_dlpack(const Tensor& x) {
   exported->shape = x.shape();
   exported->strides = x.strides();
   DLTensor& view = exported->managed.dl_tensor;
-  view.data = detail::stored(x).first();
-  view.device = {kDLCPU, 0};
+  view.data = detail::placed(x).first();
+  view.device = x.device().is_cuda() ? DLDevice{kDLCUDA, x.device().index()} : DLDevice{kDLCPU, 0};
   view.ndim = x.rank();
   view.dtype = type_of(x.dtype());
   view.shape = exported->shape.begin();

@@ -114,4 +114,9 @@ void Arenas::limit(std::int64_t bytes) {
   freed_.notify_all();
 }
 
+bool Arenas::is_limited() const {
+  const std::lock_guard lock(mutex_);
+  return most_ != std::numeric_limits<std::int64_t>::max();
+}
+
 }  // namespace tensor::detail

@@ -59,6 +59,7 @@ class Arenas {
   std::size_t users() const;
   /// Calls wait for each other rather than take more than this together.
   void limit(std::int64_t bytes);
+  bool is_limited() const;
 
  private:
   struct Block {

@@ -3,9 +3,12 @@
 // written where it lies.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <exception>
 #include <list>
+#include <memory>
+#include <mutex>
 #include <optional>
 
 #include "src/core/pool.h"
@@ -27,8 +30,11 @@ struct CudaKernels : Kernels {
 class CudaEngine : public Engine {
  public:
   CudaEngine(const Program& program, cuda::Device& device, CudaKernels kernels);
+  ~CudaEngine() override;
 
   void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const override;
+  void enqueue(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
+               void* stream) const override;
   std::vector<std::vector<double>> time(const std::vector<Tensor>& inputs,
                                         int repeats) const override;
   std::vector<double> time_whole(const std::vector<Tensor>& inputs, int repeats) const override;
@@ -55,6 +61,11 @@ class CudaEngine : public Engine {
   struct Context {
     explicit Context(Recordings& graphs) : recordings(graphs) {}
     ~Context() { recordings.forget(this); }
+    /// Of the caller's tensors and the call's memory.
+    void let_go() {
+      std::fill(operands.begin(), operands.end(), Tensor());
+      for (Block* block : {&values, &mirrors, &pinned}) block->storage = nullptr;
+    }
 
     Recordings& recordings;
     Block values;                   // intermediate values, then scratch
@@ -64,7 +75,21 @@ class CudaEngine : public Engine {
     std::vector<cuda::Address> at;  // where they lie, 0: in their mirror
     std::exception_ptr error;       // of a host call
   };
-  using Lease = Pool<Context>::Lease;
+  // What calls on one stream have in turn.
+  struct Held {
+    ~Held() { context->let_go(); }
+    Pool<Context>::Lease context;
+    Arenas::Lease values;
+  };
+  // A call that was handed to a stream of the caller's.
+  struct InFlight {
+    InFlight(cuda::Device& device, cuda::StreamHandle* of) : stream(of), done(device) {}
+    cuda::StreamHandle* stream;
+    cuda::Event done;
+    std::shared_ptr<Recorded> recorded;
+    std::vector<Tensor> operands;
+    std::unique_ptr<Held> held;  // of the stream's latest call
+  };
 
   // cuda_engine.cpp: building and recording.
   void load(CudaKernels kernels);
@@ -87,6 +112,12 @@ class CudaEngine : public Engine {
   void record_on_host(Context& context, cuda::Stream& stream, const Bound& step,
                       std::deque<HostCall>& calls) const;
   void record_whole(Context& context, cuda::Stream& stream, std::deque<HostCall>& calls) const;
+
+  // cuda_enqueue.cpp: calls on streams of the caller's.
+  bool only_starts_kernels(const std::vector<Tensor>& inputs,
+                           const std::vector<Tensor>& outputs) const;
+  std::unique_ptr<Held> held_for(cuda::StreamHandle* stream) const;
+  std::list<InFlight> take_finished() const;
 
   // cuda_run.cpp: calls.
   ValueId root_of_output(std::size_t output) const;
@@ -120,6 +151,8 @@ class CudaEngine : public Engine {
   std::optional<cuda::Conditions> conditions_;  // where a step has guards
   std::list<Arenas::Need> needs_;
   mutable Pool<Context> contexts_;
+  mutable std::mutex in_flight_mutex_;
+  mutable std::list<InFlight> in_flight_;  // the latest last
 };
 
 }  // namespace tensor::detail

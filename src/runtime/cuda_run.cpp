@@ -192,11 +192,7 @@ void CudaEngine::with_context(const std::vector<Tensor>& inputs, const std::vect
   // The caller's tensors and the memory are let go, also after an error.
   struct Release {
     Context& context;
-    ~Release() {
-      std::fill(context.operands.begin(), context.operands.end(), Tensor());
-      for (Block* block : {&context.values, &context.mirrors, &context.pinned})
-        block->storage = nullptr;
-    }
+    ~Release() { context.let_go(); }
   } release{*context};
   try {
     bind(*context, inputs, outputs);

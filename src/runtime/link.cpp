@@ -75,6 +75,26 @@ void check_apart(const std::vector<Tensor>& inputs, const std::vector<Tensor>& o
   }
 }
 
+void check_outputs(const Program& program, const std::vector<Tensor>& inputs,
+                   const std::vector<Tensor>& outputs) {
+  check(program, "output", outputs, program.outputs);
+  for (const Tensor& x : outputs)
+    if (!x.is_contiguous() || x.is_read_only())
+      fail("run", "outputs must be contiguous and writable: use empty(shape, dtype)");
+  check_apart(inputs, outputs);
+}
+
+// Streams are of the one GPU that the program is for.
+void check_has_streams(const Program& program) {
+  if (program.parts)
+    fail("enqueue", "this executable divides its batch among ", program.parts->devices(),
+         ", need one for a single GPU");
+  if (!program.target.device.is_cuda())
+    fail("enqueue",
+         "this executable is for the CPU, need one for a GPU: call it, or compile with "
+         "{.device = \"cuda\"}");
+}
+
 void start(const Program& program, const std::vector<Tensor>& inputs,
            std::vector<Tensor>& outputs) {
   program.parts ? program.parts->run(inputs, outputs) : program.engine->run(inputs, outputs);
@@ -118,11 +138,7 @@ std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan,
 void execute(const Program& program, const std::vector<Tensor>& inputs,
              std::vector<Tensor>& outputs) {
   check_inputs(program, inputs);
-  check(program, "output", outputs, program.outputs);
-  for (const Tensor& x : outputs)
-    if (!x.is_contiguous() || x.is_read_only())
-      fail("run", "outputs must be contiguous and writable: use empty(shape, dtype)");
-  check_apart(inputs, outputs);
+  check_outputs(program, inputs, outputs);
   program.shared.check();
   for (const Tensor& x : outputs) about_to_write(*placed(x).storage);
   start(program, inputs, outputs);
@@ -136,15 +152,38 @@ std::vector<Tensor> execute(const Program& program, const std::vector<Tensor>& i
   return outputs;
 }
 
+void enqueue(const Program& program, const std::vector<Tensor>& inputs,
+             std::vector<Tensor>& outputs, void* stream) {
+  check_has_streams(program);
+  check_inputs(program, inputs);
+  check_outputs(program, inputs, outputs);
+  program.shared.check();
+  for (const Tensor& x : outputs) about_to_write(*placed(x).storage);
+  program.engine->enqueue(inputs, outputs, stream);
+}
+
+std::vector<Tensor> enqueue(const Program& program, const std::vector<Tensor>& inputs,
+                            void* stream) {
+  check_has_streams(program);
+  check_inputs(program, inputs);
+  program.shared.check();
+  std::vector<Tensor> outputs = outputs_on(program, program.target.device);
+  program.engine->enqueue(inputs, outputs, stream);
+  return outputs;
+}
+
 std::vector<Tensor> fresh_outputs(const Program& program, const std::vector<Tensor>& inputs) {
   const bool on_device = std::any_of(inputs.begin(), inputs.end(),
                                      [](const Tensor& x) { return x.device().is_cuda(); });
-  const Device device = on_device ? program.target.device : Device();
+  return outputs_on(program, on_device ? program.target.device : Device());
+}
+
+std::vector<Tensor> outputs_on(const Program& program, const Device& device) {
   std::vector<Tensor> outputs;
   for (std::size_t i = 0; i < program.outputs.size(); ++i) {
     const TensorType& type = program.outputs[i];
     const Tensor dense = empty(type.shape, type.dtype, device);
-    outputs.push_back(on_device ? as_laid(program, i, dense) : dense);
+    outputs.push_back(device.is_cuda() ? as_laid(program, i, dense) : dense);
   }
   return outputs;
 }

@@ -30,6 +30,13 @@ class Engine {
   /// and share no memory. Allocates nothing once as many calls at a time were made before, but for
   /// kernels of the reference family and what libraries do inside.
   virtual void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const = 0;
+  /// Hands it to a stream of the program's GPU and returns, where nothing else is to be done
+  /// (tensor/interop.h).
+  virtual void enqueue(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
+                       void* stream) const {
+    (void)inputs, (void)outputs, (void)stream;
+    internal_error("enqueue", "this engine has no streams");
+  }
   /// Microseconds of every step in each of `repeats` runs after a first one: times[repeat][step].
   virtual std::vector<std::vector<double>> time(const std::vector<Tensor>& inputs,
                                                 int repeats) const = 0;
@@ -88,9 +95,16 @@ void execute(const Program& program, const std::vector<Tensor>& inputs,
              std::vector<Tensor>& outputs);
 /// The same with fresh outputs.
 std::vector<Tensor> execute(const Program& program, const std::vector<Tensor>& inputs);
+/// The same as tensor/interop.h has them, for a stream.
+void enqueue(const Program& program, const std::vector<Tensor>& inputs,
+             std::vector<Tensor>& outputs, void* stream);
+std::vector<Tensor> enqueue(const Program& program, const std::vector<Tensor>& inputs,
+                            void* stream);
 
-/// Uninitialised tensors of the program's output types: on its device where one of the inputs is,
-/// lying as kernels write them; otherwise on the host, row-major.
+/// Uninitialised tensors of the program's output types: on a GPU lying as kernels write them,
+/// otherwise row-major.
+std::vector<Tensor> outputs_on(const Program& program, const Device& device);
+/// The same on the program's device where one of the inputs is, otherwise on the host.
 std::vector<Tensor> fresh_outputs(const Program& program, const std::vector<Tensor>& inputs);
 
 /// The memory of a contiguous tensor in the order in which kernels write an output.

@@ -259,6 +259,7 @@ void try_everything(std::uintptr_t bad) {
                            tc_model_input_is_optional(model, 0, &number),
                            tc_model_takes_pictures(model, &number),
                            tc_model_run(model, &tensor, 1, &made, 1),
+                           tc_model_enqueue(model, &tensor, 1, &made, 1, nullptr),
                            tc_model_look(model, "abc", 3, &seen),
                            tc_answer_json(answer, &text),
                            tc_answer_count(answer, &count),
@@ -266,6 +267,7 @@ void try_everything(std::uintptr_t bad) {
                            tc_answer_classes(answer, &made),
                            tc_tensor_to_dlpack(tensor, &managed),
                            tc_tensor_type(tensor, &dtype, &number, extents, 2),
+                           tc_tensor_device(tensor, &number),
                            tc_tensor_data(tensor, &data, &count)};
   for (const tc_status status : got) EXPECT_EQ(status, TC_BAD_HANDLE) << bad;
   if (bad != 0) {
@@ -327,6 +329,9 @@ TEST(C, RefusesNullPointers) {
       tc_model_takes_pictures(model.handle, nullptr),
       tc_model_run(model.handle, nullptr, 1, &made, 1),
       tc_model_run(model.handle, &x.handle, 1, nullptr, 1),
+      tc_model_enqueue(model.handle, nullptr, 1, &made, 1, nullptr),
+      tc_model_enqueue(model.handle, &x.handle, 1, &made, 1, nullptr),  // it is for the CPU
+      tc_tensor_device(x.handle, nullptr),
       tc_model_look(model.handle, nullptr, 1, nullptr),
       tc_tensor_from_memory(nullptr, TC_F32, &extent, 1, nullptr, nullptr, nullptr, &made),
       tc_tensor_from_memory(&value, TC_F32, nullptr, 1, nullptr, nullptr, nullptr, &made),
@@ -340,6 +345,9 @@ TEST(C, RefusesNullPointers) {
   for (std::size_t i = 0; i < std::size(got); ++i) EXPECT_EQ(got[i], TC_BAD_ARGUMENT) << i;
   EXPECT_EQ(tc_tensor_type(x.handle, nullptr, nullptr, nullptr, 0), TC_OK);
   EXPECT_EQ(made, nullptr);
+  int gpu = 0;
+  EXPECT_EQ(tc_tensor_device(x.handle, &gpu), TC_OK);
+  EXPECT_EQ(gpu, -1);
   EXPECT_EQ(tc_dtype_size(TC_F64), 8u);
   EXPECT_EQ(tc_dtype_size(-1), 0u);
 }

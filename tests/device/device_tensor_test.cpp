@@ -87,7 +87,6 @@ TEST_F(DeviceTensor, PointersToThemAreRefused) {
   EXPECT_EQ(error_of([&] { there.span<float>(); }), text);
   EXPECT_EQ(error_of([&] { there.elements<float>(); }), text);
   EXPECT_EQ(error_of([&] { there.at<float>(0, 0); }), text);
-  EXPECT_EQ(error_of([&] { to_dlpack(there); }), text);
 }
 
 TEST_F(DeviceTensor, FilesAreWrittenFromACopy) {

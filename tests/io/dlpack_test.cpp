@@ -178,8 +178,9 @@ TEST(DLPack, RefusesBoolsOtherThan0And1) {
 
 TEST(DLPack, RefusesWhatItCannotHold) {
   EXPECT_EQ(error_of([] { from_dlpack(nullptr); }), "from_dlpack: got a null pointer");
-  EXPECT_EQ(import_message([](Foreign& f) { f.view().device.device_type = kDLCUDA; }),
-            "from_dlpack: got a tensor on the device type 2, need the CPU (1)");
+  EXPECT_EQ(
+      import_message([](Foreign& f) { f.view().device.device_type = kDLOpenCL; }),
+      "from_dlpack: got a tensor on the device type 4, need the CPU (1) or a GPU of NVIDIA (2)");
   EXPECT_EQ(import_message([](Foreign& f) { f.view().dtype.lanes = 4; }),
             "from_dlpack: got elements of 4 lanes, need 1");
   EXPECT_EQ(import_message([](Foreign& f) {

@@ -168,5 +168,42 @@ class Pages(unittest.TestCase):
         self.assertGreaterEqual(count, 2)
 
 
+class OnAGpu(unittest.TestCase):
+    def setUp(self):
+        try:
+            import torch
+        except ImportError as error:
+            self.skipTest(f"PyTorch: {error}")
+        if not torch.cuda.is_available():
+            self.skipTest("PyTorch sees no GPU")
+        self.torch = torch
+        self.model = tv.open(DIGITS, input="tensor", device="cuda")
+        self.on_host = tv.open(DIGITS, input="tensor")
+
+    def check(self, output, x):
+        want = self.on_host.run(x.cpu())["logits"]
+        np.testing.assert_allclose(output.cpu().numpy(), want, atol=1e-4 * abs(want).max())  # as of golden outputs
+
+    def test_tensors_stay_there(self):
+        x = self.torch.rand(2, 3, 32, 32, device="cuda")
+        output = self.model.run(x)["logits"]
+        self.assertEqual((output.dtype, output.shape, output.device), ("float32", (2, 10), "cuda:0"))
+        taken = self.torch.from_dlpack(output)
+        self.assertEqual(taken.data_ptr(), self.torch.from_dlpack(output).data_ptr())
+        self.check(taken, x)
+        self.assertIsInstance(self.model.run(x.cpu())["logits"], np.ndarray)
+
+    def test_runs_on_a_stream(self):
+        stream = self.torch.cuda.Stream()
+        for given in (stream, stream.cuda_stream):
+            with self.torch.cuda.stream(stream):
+                x = self.torch.rand(2, 3, 32, 32, device="cuda")
+                for _ in range(20):
+                    x = x + 1e-3  # under way when the run is handed over
+                output = self.torch.from_dlpack(self.model.run(x, stream=given)["logits"]) * 2
+            stream.synchronize()
+            self.check(output / 2, x)
+
+
 if __name__ == "__main__":
     unittest.main()

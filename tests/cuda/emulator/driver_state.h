@@ -53,6 +53,7 @@ struct StreamHandle {
 };
 struct EventHandle {
   bool is_reached = false;
+  StreamHandle* stream = nullptr;  // in which it was recorded
 };
 struct FunctionHandle {
   const KernelSource* source = nullptr;

@@ -67,8 +67,19 @@ int destroy_event(cuda::EventHandle* event) {
 }
 int record(cuda::EventHandle* event, cuda::StreamHandle* stream) {
   const std::lock_guard lock(state().mutex);
-  event->is_reached = false;
+  event->is_reached = false, event->stream = stream;
   return enqueue(stream, [event] { event->is_reached = true; });
+}
+int query_event(cuda::EventHandle* event) {
+  const std::lock_guard lock(state().mutex);
+  return current->lost != 0 ? current->lost : event->is_reached ? 0 : cuda::kNotReady;
+}
+int wait_for_event(cuda::EventHandle* event) {
+  {
+    const std::lock_guard lock(state().mutex);
+    if (current->lost != 0 || event->is_reached || !event->stream) return current->lost;
+  }
+  return synchronize(event->stream);
 }
 int elapsed(float* milliseconds, cuda::EventHandle* a, cuda::EventHandle* b) {
   if (!a->is_reached || !b->is_reached) return kInvalid;
@@ -159,6 +170,8 @@ Functions stream_functions() {
       {"cuEventCreate", pointer_to(create_event)},
       {"cuEventDestroy_v2", pointer_to(destroy_event)},
       {"cuEventRecord", pointer_to(record)},
+      {"cuEventQuery", pointer_to(query_event)},
+      {"cuEventSynchronize", pointer_to(wait_for_event)},
       {"cuEventElapsedTime", pointer_to(elapsed)},
       {"cuMemcpyHtoDAsync_v2", pointer_to(upload_async)},
       {"cuMemcpyDtoHAsync_v2", pointer_to(download_async)},

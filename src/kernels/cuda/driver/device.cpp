@@ -315,8 +315,10 @@ Stream::Stream(Device& device, bool is_recorded) : device_(&device), is_recorded
   device.enter();
   device.check(driver().create_stream(&handle_, kStreamOfItsOwn), "making a stream");
 }
+Stream::Stream(Device& device, StreamHandle* foreign)
+    : device_(&device), is_mine_(false), handle_(foreign) {}
 Stream::~Stream() {
-  if (device_->make_current()) driver().destroy_stream(handle_);
+  if (is_mine_ && device_->make_current()) driver().destroy_stream(handle_);
 }
 
 void Stream::synchronize() {
@@ -341,6 +343,19 @@ Event::~Event() {
 void Event::record(Stream& stream) {
   device_->enter();
   stream.check(driver().record(handle_, stream.handle()), "recording an event");
+}
+
+bool Event::is_reached() const {
+  device_->enter();
+  const int result = driver().query_event(handle_);
+  if (result == kNotReady) return false;
+  device_->check(result, "asking for an event");
+  return true;
+}
+
+void Event::wait() const {
+  device_->enter();
+  device_->check(driver().wait_for_event(handle_), "waiting for an event");
 }
 
 double Event::microseconds_since(const Event& earlier) const {

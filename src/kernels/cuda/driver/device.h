@@ -108,6 +108,8 @@ class Stream {
  public:
   /// What is recorded cannot be waited for.
   explicit Stream(Device& device, bool is_recorded = false);
+  /// Somebody else's, which stays theirs.
+  Stream(Device& device, StreamHandle* foreign);
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   ~Stream();
@@ -124,7 +126,7 @@ class Stream {
 
  private:
   Device* device_;
-  bool is_recorded_;
+  bool is_recorded_ = false, is_mine_ = true;
   StreamHandle* handle_ = nullptr;
   Launched launched_;
 };
@@ -137,6 +139,9 @@ class Event {
   Event& operator=(const Event&) = delete;
   ~Event();
   void record(Stream& stream);
+  /// Whether it is reached, and waiting until it is; errors of kernels before it appear here.
+  bool is_reached() const;
+  void wait() const;
   /// From `earlier` to this one, both recorded and reached.
   double microseconds_since(const Event& earlier) const;
 

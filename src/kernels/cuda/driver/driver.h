@@ -85,6 +85,8 @@ struct Driver {
   Call<EventHandle**, unsigned> create_event = find<EventHandle**, unsigned>("cuEventCreate");
   Call<EventHandle*> destroy_event = find<EventHandle*>("cuEventDestroy_v2");
   Call<EventHandle*, StreamHandle*> record = find<EventHandle*, StreamHandle*>("cuEventRecord");
+  Call<EventHandle*> query_event = find<EventHandle*>("cuEventQuery");
+  Call<EventHandle*> wait_for_event = find<EventHandle*>("cuEventSynchronize");
   Call<float*, EventHandle*, EventHandle*> elapsed =
       find<float*, EventHandle*, EventHandle*>("cuEventElapsedTime");
   Call<ModuleHandle**, const void*> load_module =
@@ -177,7 +179,7 @@ enum class DeviceAttribute {
 /// cuFuncGetAttribute's numbers.
 enum class FunctionAttribute { local_bytes = 3, registers = 4, dynamic_shared_bytes = 8 };
 
-constexpr int kOutOfMemory = 2, kNotInitialized = 3, kNoDevice = 100;
+constexpr int kOutOfMemory = 2, kNotInitialized = 3, kNoDevice = 100, kNotReady = 600;
 constexpr unsigned kStreamOfItsOwn = 1;   // does not wait for the default stream
 constexpr int kThreadLocalCapture = 1;    // other threads' calls are not in the way
 constexpr unsigned kInPlaceOfOthers = 1;  // set_capture_position: the only nodes to depend on
