@@ -155,8 +155,8 @@ TENSOR_C_API tc_status tc_tensor_type(const tc_tensor* tensor, tc_dtype* dtype, 
                                       int64_t* extents, size_t capacity);
 /* The number of the GPU that it lies on, -1 on the host. Since TC_ABI 2. */
 TENSOR_C_API tc_status tc_tensor_device(const tc_tensor* tensor, int* gpu);
-/* Elements in row-major order, `*size` bytes of them; they stay as long as the tensor. TC_BAD_ARGUMENT
-   of a tensor on a GPU. */
+/* Elements in row-major order, `*size` bytes of them; they stay as long as the tensor.
+   TC_BAD_ARGUMENT of a tensor on a GPU. */
 TENSOR_C_API tc_status tc_tensor_data(const tc_tensor* tensor, const void** data, size_t* size);
 TENSOR_C_API tc_status tc_tensor_free(tc_tensor* tensor);
 /* Pixels of a picture: u8 (height, width, 3). */
