@@ -187,8 +187,9 @@ std::unique_ptr<CudaEngine::Context> CudaEngine::new_context() const {
 // ---- Recording
 
 cuda::Address CudaEngine::operand_address(const Context& context, std::size_t operand) const {
-  if (context.at[operand] != 0) return context.at[operand];
-  return address_of(context.mirrors.data() + mirror_at_[operand]);
+  if (context.at[operand] == kMirrorOfHost || context.at[operand] == kMirrorOfDevice)
+    return address_of(context.mirrors.data() + mirror_at_[operand]);
+  return context.at[operand];
 }
 
 cuda::Address CudaEngine::address(const Context& context, const Location& location) const {
@@ -316,7 +317,7 @@ void CudaEngine::record_whole(Context& context, cuda::Stream& stream,
                               std::deque<HostCall>& calls) const {
   const std::size_t inputs = program_.inputs.size();
   for (std::size_t i = 0; i < inputs; ++i)
-    if (context.at[i] == 0)
+    if (context.at[i] == kMirrorOfHost)
       cuda::upload(stream, operand_address(context, i), context.pinned.data() + mirror_at_[i],
                    operand_bytes_[i]);
   record_steps(context, stream, calls);

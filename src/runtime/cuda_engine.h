@@ -17,6 +17,7 @@
 #include "src/kernels/cuda/family.h"
 #include "src/runtime/program.h"
 #include "src/runtime/reach.h"
+#include "src/runtime/recordings.h"
 #include "src/trace/guards.h"
 
 namespace tensor::detail {
@@ -51,6 +52,12 @@ class CudaEngine : public Engine {
     std::vector<Tensor> packed;                          // on the device
     Guards guards;                                       // none where the driver has no conditions
   };
+  static constexpr std::size_t kFewLaunches = 2;  // take no longer one by one than as a graph
+
+  // In place of addresses: in its mirror, which is a host operand's or one of the device; or a
+  // copied output that the caller has on the device.
+  static constexpr cuda::Address kMirrorOfHost = 0, kNotDownloaded = 1, kMirrorOfDevice = 2;
+
   // Memory that a call has while it lasts.
   struct Block {
     std::shared_ptr<Storage> storage;
@@ -72,7 +79,7 @@ class CudaEngine : public Engine {
     Block mirrors;                  // of the operands that are on the host, if any is
     Block pinned;                   // copies of these, then what host calls take
     std::vector<Tensor> operands;   // of the call: as kernels take them
-    std::vector<cuda::Address> at;  // where they lie, 0: in their mirror
+    std::vector<cuda::Address> at;  // where they lie, or one of those below
     std::exception_ptr error;       // of a host call
   };
   // What calls on one stream have in turn.
@@ -80,6 +87,7 @@ class CudaEngine : public Engine {
     ~Held() { context->let_go(); }
     Pool<Context>::Lease context;
     Arenas::Lease values;
+    std::optional<Arenas::Lease> mirrors;  // once operands came that no graph was recorded for
   };
   // A call that was handed to a stream of the caller's.
   struct InFlight {
@@ -117,6 +125,7 @@ class CudaEngine : public Engine {
   bool only_starts_kernels(const std::vector<Tensor>& inputs,
                            const std::vector<Tensor>& outputs) const;
   std::unique_ptr<Held> held_for(cuda::StreamHandle* stream) const;
+  std::shared_ptr<Recorded> start_on(Held& held, cuda::Stream& stream) const;
   std::list<InFlight> take_finished() const;
 
   // cuda_run.cpp: calls.
@@ -126,7 +135,10 @@ class CudaEngine : public Engine {
   bool fits(const Tensor& x, std::size_t operand) const;
   void bind(Context& context, const std::vector<Tensor>& inputs,
             const std::vector<Tensor>& outputs) const;
-  std::shared_ptr<Recorded> start(Context& context, cuda::Stream& stream) const;
+  Recordings::Found recording_for(Context& context) const;
+  bool is_started_one_by_one(const Context& context, const Recordings::Found& found) const;
+  std::shared_ptr<Recorded> start(Context& context, cuda::Stream& stream,
+                                  const Recordings::Found& found) const;
   void finish(Context& context, cuda::Stream& stream) const;
   void take_output(Context& context, std::size_t output, const Tensor& to) const;
   Tensor value_of_output(const Context& context, std::size_t output) const;

@@ -12,9 +12,7 @@
 namespace tensor::detail {
 namespace {
 
-constexpr int kLaunchesTimed = 10;           // of one step, to time it
-constexpr std::size_t kFewLaunches = 2;      // take no longer one by one than as a graph
-constexpr cuda::Address kNotDownloaded = 1;  // of a copied output that the caller has on the device
+constexpr int kLaunchesTimed = 10;  // of one step, to time it
 
 void copy_on_host(const std::byte* from, const Layout& layout, DType dtype, std::byte* to) {
   cpu::StridedCopy(layout.shape, layout.strides, row_major(layout.shape), item_size(dtype))
@@ -48,7 +46,7 @@ ValueId CudaEngine::root_of_output(std::size_t output) const {
 // the host already.
 bool CudaEngine::is_downloaded(const Context& context, std::size_t output) const {
   const Place home = program_.placement.of(root_of_output(output)).place;
-  return context.at[program_.inputs.size() + output] == 0 &&
+  return context.at[program_.inputs.size() + output] == kMirrorOfHost &&
          (home == Place::arena || home == Place::output);
 }
 
@@ -81,7 +79,7 @@ void CudaEngine::bind(Context& context, const std::vector<Tensor>& inputs,
       continue;
     }
     context.operands[i] = inputs[i];
-    context.at[i] = 0;
+    context.at[i] = kMirrorOfHost;
     copy_on_host(stored(inputs[i]).first(), {inputs[i].shape(), inputs[i].strides(), 0},
                  inputs[i].dtype(), context.pinned.data() + mirror_at_[i]);
   }
@@ -98,7 +96,7 @@ void CudaEngine::bind(Context& context, const std::vector<Tensor>& inputs,
       continue;
     }
     context.operands[operand] = outputs[i];
-    context.at[operand] = on_device ? kNotDownloaded : 0;
+    context.at[operand] = on_device ? kNotDownloaded : kMirrorOfHost;
   }
 }
 
@@ -143,18 +141,28 @@ void CudaEngine::take_output(Context& context, std::size_t output, const Tensor&
 
 // A graph takes long to make: for operands that lie on the device it is made when they come again.
 // What runs outlives its place among the recordings.
-std::shared_ptr<Recorded> CudaEngine::start(Context& context, cuda::Stream& stream) const {
-  const auto [recorded, is_new] =
-      context.recordings.of(&context,
-                            {address_of(context.values.data()), address_of(context.mirrors.data()),
-                             address_of(context.pinned.data())},
-                            context.at);
-  const std::shared_ptr<Recorded> mine = recorded;
+bool CudaEngine::is_started_one_by_one(const Context& context,
+                                       const Recordings::Found& found) const {
+  if (found.recorded->graph) return false;
   const bool stays = std::all_of(context.at.begin(), context.at.end(),
-                                 [](cuda::Address address) { return address <= kNotDownloaded; });
+                                 [](cuda::Address address) { return address <= kMirrorOfDevice; });
+  return device_.waits_for_kernels() || launches_ <= kFewLaunches || (found.is_new && !stays);
+}
+
+Recordings::Found CudaEngine::recording_for(Context& context) const {
+  return context.recordings.of(
+      &context,
+      {address_of(context.values.data()), address_of(context.mirrors.data()),
+       address_of(context.pinned.data())},
+      context.at);
+}
+
+std::shared_ptr<Recorded> CudaEngine::start(Context& context, cuda::Stream& stream,
+                                            const Recordings::Found& found) const {
+  const std::shared_ptr<Recorded> mine = found.recorded;
   if (!mine->graph) {
     mine->host_calls.clear();
-    if (device_.waits_for_kernels() || launches_ <= kFewLaunches || (is_new && !stays)) {
+    if (is_started_one_by_one(context, found)) {
       record_whole(context, stream, mine->host_calls);
       return mine;
     }
@@ -210,7 +218,7 @@ void CudaEngine::with_context(const std::vector<Tensor>& inputs, const std::vect
 void CudaEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const {
   const cuda::Range range(name_);
   with_context(inputs, outputs, [&](Context& context, cuda::Stream& stream) {
-    const auto running = start(context, stream);
+    const auto running = start(context, stream, recording_for(context));
     finish(context, stream);
     for (std::size_t i = 0; i < outputs.size(); ++i) take_output(context, i, outputs[i]);
   });
@@ -220,7 +228,7 @@ std::vector<double> CudaEngine::time_whole(const std::vector<Tensor>& inputs, in
   std::vector<double> times;
   const std::vector<Tensor> outputs = fresh_outputs(program_, inputs);
   with_context(inputs, outputs, [&](Context& context, cuda::Stream& stream) {
-    const auto running = start(context, stream);
+    const auto running = start(context, stream, recording_for(context));
     finish(context, stream);
     std::deque<HostCall> calls;
     const cuda::LaunchGraph graph(
@@ -243,7 +251,7 @@ std::vector<std::vector<double>> CudaEngine::time(const std::vector<Tensor>& inp
   std::vector<std::vector<double>> times(static_cast<std::size_t>(repeats));
   const std::vector<Tensor> outputs = fresh_outputs(program_, inputs);
   with_context(inputs, outputs, [&](Context& context, cuda::Stream& stream) {
-    const auto running = start(context, stream);
+    const auto running = start(context, stream, recording_for(context));
     finish(context, stream);
     cuda::Event before(device_), after(device_);
     for (const Bound& step : bound_) {

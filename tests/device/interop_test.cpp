@@ -111,6 +111,32 @@ TEST_F(Interop, AStreamHoldsRunsThatNobodyWaitsFor) {
   }
 }
 
+// More kernels than are started one by one: of operands that lie elsewhere in each call a graph is
+// started over copies of them, and over the operands themselves once they come again.
+TEST_F(Interop, DeepModelsAreStartedAsGraphs) {
+  const Tensor square = random_.normal({16, 16}) / 4;
+  const auto deep = [&](const Tensor& x) {
+    Tensor y = net(x);
+    for (int layer = 0; layer < 4; ++layer) y = softmax(matmul(y, square), -1);
+    return Tensors{y, y.transpose().copy()};
+  };
+  const Executable f =
+      compile([&](const Tensors& in) { return deep(in[0]); }, Tensors{x_}, {.device = gpu_});
+  const UsersStream stream;
+  Tensors kept;
+  Tensor there;
+  for (int call = 0; call < 8; ++call) {
+    if (call < 6) there = (x_ + call).to(gpu_);  // new places, then one that comes again
+    Tensors y{full({4, 16}, -1.0, f32).to(gpu_), full({16, 4}, -1.0, f32).to(gpu_)};
+    kept.insert(kept.end(), {there, y[0], y[1]});
+    enqueue(f, {there}, y, stream);
+    stream.wait();
+    const Tensors want = deep(there.to("cpu"));
+    for (std::size_t i = 0; i < 2; ++i)
+      expect_near(y[i].to("cpu"), want[i], 256 * 0x1p-23, "call " + std::to_string(call));
+  }
+}
+
 TEST_F(Interop, WhatARunNeedsIsKeptUntilItIsOver) {
   const UsersStream stream;
   Tensors results;

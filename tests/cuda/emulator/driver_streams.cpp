@@ -98,6 +98,14 @@ int download_async(void* to, Address from, std::size_t bytes, cuda::StreamHandle
   check_pinned(to, bytes);
   return enqueue(stream, [=] { check_copy(copy_out(to, from, bytes)); });
 }
+int copy_async(Address to, Address from, std::size_t bytes, cuda::StreamHandle* stream) {
+  const std::lock_guard lock(state().mutex);
+  return enqueue(stream, [=] {
+    std::vector<std::byte> between(bytes);
+    check_copy(copy_out(between.data(), from, bytes));
+    check_copy(copy_in(to, between.data(), bytes));
+  });
+}
 int call_host(cuda::StreamHandle* stream, void (*function)(void*), void* argument) {
   const std::lock_guard lock(state().mutex);
   return enqueue(stream, [=] { function(argument); });
@@ -175,6 +183,7 @@ Functions stream_functions() {
       {"cuEventElapsedTime", pointer_to(elapsed)},
       {"cuMemcpyHtoDAsync_v2", pointer_to(upload_async)},
       {"cuMemcpyDtoHAsync_v2", pointer_to(download_async)},
+      {"cuMemcpyDtoDAsync_v2", pointer_to(copy_async)},
       {"cuLaunchHostFunc", pointer_to(call_host)},
       {"cuStreamBeginCapture_v2", pointer_to(begin_capture)},
       {"cuStreamEndCapture", pointer_to(end_capture)},

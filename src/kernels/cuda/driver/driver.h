@@ -117,6 +117,8 @@ struct Driver {
       find<Address, const void*, std::size_t, StreamHandle*>("cuMemcpyHtoDAsync_v2");
   Call<void*, Address, std::size_t, StreamHandle*> download_async =
       find<void*, Address, std::size_t, StreamHandle*>("cuMemcpyDtoHAsync_v2");
+  Call<Address, Address, std::size_t, StreamHandle*> copy_async =
+      find<Address, Address, std::size_t, StreamHandle*>("cuMemcpyDtoDAsync_v2");
   Call<StreamHandle*, void (*)(void*), void*> call_host =
       find<StreamHandle*, void (*)(void*), void*>("cuLaunchHostFunc");
   Call<StreamHandle*, int> begin_capture = find<StreamHandle*, int>("cuStreamBeginCapture_v2");

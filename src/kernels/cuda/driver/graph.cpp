@@ -74,6 +74,12 @@ void download(Stream& stream, std::byte* to, Address from, std::int64_t bytes) {
   stream.check(driver().download_async(to, from, static_cast<std::size_t>(bytes), stream.handle()),
                "copying from the device");
 }
+void copy(Stream& stream, Address to, Address from, std::int64_t bytes) {
+  if (bytes == 0) return;
+  stream.device().enter();
+  stream.check(driver().copy_async(to, from, static_cast<std::size_t>(bytes), stream.handle()),
+               "copying on the device");
+}
 void call_on_host(Stream& stream, void (*function)(void*), void* argument) {
   stream.device().enter();
   stream.check(driver().call_host(stream.handle(), function, argument), "calling a host function");

@@ -67,6 +67,7 @@ class Conditions {
 /// work.
 void upload(Stream& stream, Address to, const std::byte* from, std::int64_t bytes);
 void download(Stream& stream, std::byte* to, Address from, std::int64_t bytes);
+void copy(Stream& stream, Address to, Address from, std::int64_t bytes);  // on the device
 void call_on_host(Stream& stream, void (*function)(void*), void* argument);
 
 }  // namespace tensor::cuda
