@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "src/onnx/window.h"
-#include "src/ops/samples.h"
 #include "tensor/creation.h"
 #include "tensor/neural.h"
 
@@ -64,7 +63,7 @@ Tensor aligned(const Tensor& x, const Regions& regions, const Tensor& first_row,
   Tensor row = y.at.expand_dims(2);
   if (first_row.defined()) row = row + first_row.reshape({count, 1, 1});
   const auto places = [&](const Tensor& at) { return reshape(broadcast_to(at, grid), flat); };
-  const Tensor found = bilinear_pixels(x, places(row), places(z.at.expand_dims(1)));
+  const Tensor found = sample_pixels(x, places(row), places(z.at.expand_dims(1)));
   const Tensor weight = reshape(y.weight.expand_dims(2) * z.weight.expand_dims(1), flat);
   const Shape cells{x.shape(1), count, rows, grid[1] / rows, columns, grid[2] / columns};
   return sum(reshape(found * weight.expand_dims(0), cells), {3, 5}).swapaxes(0, 1);
@@ -148,7 +147,7 @@ Results deform_conv(const Call& c) {
     return reshape(at, {images * parts, taps * height, width});
   };
   const Shape groups{images * parts, x.shape(1) / parts, x.shape(2), x.shape(3)};
-  Tensor found = bilinear_pixels(reshape(x, groups), places(0), places(1));
+  Tensor found = sample_pixels(reshape(x, groups), places(0), places(1));
   if (c.has(4)) {
     check(c[4], "a mask", 1);
     found = found * reshape(c[4], {images * parts, 1, taps * height, width});

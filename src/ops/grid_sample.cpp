@@ -2,7 +2,6 @@
 #include "src/ops/gather.h"
 #include "src/ops/pair.h"
 #include "src/ops/promote.h"
-#include "src/ops/samples.h"
 #include "src/ops/view.h"
 #include "tensor/creation.h"
 #include "tensor/ops.h"
@@ -64,7 +63,17 @@ Tensor as_image(const Tensor& found, const Tensor& x, const Tensor& row) {
 
 }  // namespace
 
-Tensor bilinear_pixels(const Tensor& x, const Tensor& row, const Tensor& column) {
+Tensor sample_pixels(const Tensor& x, const Tensor& row, const Tensor& column) {
+  check_images(x.shape(), "sample_pixels");
+  if (x.shape(2) == 0 || x.shape(3) == 0)
+    fail("sample_pixels", "got an input of the shape ", x.shape(), ", need at least 1 x 1");
+  if (row.rank() != 3 || row.shape(0) != x.shape(0) || column.shape() != row.shape())
+    fail("sample_pixels", "got rows of the shape ", row.shape(), " and columns of the shape ",
+         column.shape(), " for the shape ", x.shape(), ", need (", x.shape(0),
+         ", height, width) of both");
+  if (!is_floating(row.dtype()) || column.dtype() != row.dtype())
+    fail("sample_pixels", "got rows of ", row.dtype(), " and columns of ", column.dtype(),
+         ", need one floating type");
   const Tensor rows = rows_of(x, row.dtype());
   const Tensor top = floor(row), left = floor(column);
   const Tensor down = reshape(row - top, {x.shape(0), row.shape(1) * row.shape(2), 1}),
@@ -90,7 +99,7 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
   const Tensor points = cast(grid, wide_type(dtype));
   const Tensor column = places_along(points, 0, x.shape(3), options),
                row = places_along(points, 1, x.shape(2), options);
-  if (options.mode == Interpolation::bilinear) return cast(bilinear_pixels(x, row, column), dtype);
+  if (options.mode == Interpolation::bilinear) return cast(sample_pixels(x, row, column), dtype);
   return cast(
       as_image(pixels_at(rows_of(x, row.dtype()), x.shape(), round(row), round(column)), x, row),
       dtype);
