@@ -2,6 +2,9 @@
 #include "src/kernels/cpu/copy/copy.h"
 
 #include <algorithm>
+#include <cstring>
+#include <optional>
+#include <type_traits>
 
 #include "src/core/parallel.h"
 #include "src/core/view.h"
@@ -54,13 +57,21 @@ class TakeKernel : public Kernel {
       to.erase(axis);
     }
     slice_ = StridedCopy(rest, from, to, item_size(dtype));
+    index_step_ = step_of(indices.shape, indices.strides);
+    place_step_ = step_of(indices.shape, places_);
+    const auto from_step = step_of(rest, from), to_step = step_of(rest, to);
+    const bool is_run = num_elements(rest) == 1 || (from_step == 1 && to_step == 1);
+    run_bytes_ = is_run ? num_elements(rest) * item_size(dtype) : 0;
   }
 
   void run(std::span<std::byte* const> operands, std::byte*) const override {
     const auto* indices = reinterpret_cast<const std::int64_t*>(operands[operands_[1]]);
     const std::int64_t count = num_elements(indices_.shape);
     // Before anything is written, and not in a thread of OpenMP, which must not throw.
-    for (std::int64_t i = 0; i < count; ++i) resolved(indices[offset(i, indices_.strides)]);
+    if (!is_clipped_ || shape_[axis_] == 0)
+      for (std::int64_t i = 0; i < count; ++i) resolved(indices[offset(i, indices_.strides)]);
+    if (index_step_ && place_step_ && run_bytes_ > 0)
+      return take_runs(indices, count, operands[operands_[0]], operands.back());
     const int apart = count >= threads_ ? threads_ : 1;
     parallel_for(apart, count, [&](std::int64_t i, int) {
       const std::int64_t index = resolved(indices[offset(i, indices_.strides)]);
@@ -71,6 +82,47 @@ class TakeKernel : public Kernel {
   std::string description() const override { return "copy"; }
 
  private:
+  // The step from each element to the next, where it is the same for all.
+  static std::optional<std::int64_t> step_of(const Shape& shape, const Strides& strides) {
+    std::int64_t step = 0, inside = 1;  // of the axes that were passed
+    for (int axis = shape.rank(); axis-- > 0;) {
+      if (shape[axis] == 1) continue;
+      if (inside == 1)
+        step = strides[axis];
+      else if (strides[axis] != step * inside)
+        return std::nullopt;
+      inside *= shape[axis];
+    }
+    return step;
+  }
+
+  // What is taken for every index is one run of bytes.
+  void take_runs(const std::int64_t* indices, std::int64_t count, const std::byte* from,
+                 std::byte* to) const {
+    constexpr std::int64_t kBlock = 4096;
+    const auto take = [&](std::int64_t first, std::int64_t last, auto copy) {
+      for (std::int64_t i = first; i < last; ++i)
+        copy(to + i * *place_step_, from + within(indices[i * *index_step_]) * step_);
+    };
+    const auto fixed = [](auto size) {
+      return [](std::byte* a, const std::byte* b) { std::memcpy(a, b, decltype(size)::value); };
+    };
+    parallel_for(threads_, (count + kBlock - 1) / kBlock, [&](std::int64_t block, int) {
+      const std::int64_t first = block * kBlock, last = std::min(count, first + kBlock);
+      const auto size = static_cast<std::size_t>(run_bytes_);
+      if (size == 4) return take(first, last, fixed(std::integral_constant<std::size_t, 4>()));
+      if (size == 8) return take(first, last, fixed(std::integral_constant<std::size_t, 8>()));
+      take(first, last, [=](std::byte* a, const std::byte* b) { std::memcpy(a, b, size); });
+    });
+  }
+
+  // An index that was checked, or is clipped.
+  std::int64_t within(std::int64_t index) const {
+    const std::int64_t extent = shape_[axis_];
+    index = std::clamp(index, -extent, extent - 1);
+    return index < 0 ? index + extent : index;
+  }
+
   // Of index number i.
   std::int64_t offset(std::int64_t i, const Strides& strides) const {
     std::int64_t result = 0;
@@ -91,6 +143,8 @@ class TakeKernel : public Kernel {
   Layout indices_;
   Strides places_;  // of the result, along the axes of the indices, in bytes
   StridedCopy slice_;
+  std::optional<std::int64_t> index_step_, place_step_;
+  std::int64_t run_bytes_ = 0;  // 0: what is taken lies in several
 };
 
 class Builder {
