@@ -95,6 +95,7 @@ std::span<const Operator> norm_operators();
 std::span<const Operator> product_operators();
 std::span<const Operator> resize_operators();
 std::span<const Operator> region_operators();
+std::span<const Operator> fourier_operators();
 std::span<const Operator> attention_operators();
 std::span<const Operator> quantize_operators();
 std::span<const Operator> select_operators();
