@@ -185,6 +185,22 @@ TEST(OnnxOperators, ScatterIntoRegions) {
         for (const bool adds : {false, true}) check(rows, columns, is_last_first, adds);
 }
 
+// Positions that are computed where the model is compiled, along whole lines.
+TEST(OnnxOperators, ScatterAtPlacesThatAreComputed) {
+  const Tensor data = counted({3, 4}, 3), updates = counted({2, 4}, 1, 9);
+  const Tensor places = array({{2, 0, 1, -1}, {0, 1, 2, 0}}).to(i64);
+  const std::vector<Tensor> inputs{data, places, updates};
+  const OnnxModel model = operator_alone("ScatterElements", inputs, f32, {attribute("axis", 0)});
+  std::vector<double> want = data.to_vector<double>();
+  for (std::int64_t i = 0; i < 2; ++i)
+    for (std::int64_t j = 0; j < 4; ++j) {
+      const std::int64_t row = (places.at<std::int64_t>(i, j) + 3) % 3;
+      want[static_cast<std::size_t>(4 * row + j)] = updates.item(i, j);
+    }
+  EXPECT_EQ(model(inputs)[0].to_vector<double>(), want);
+  EXPECT_EQ(compile(model, {.threads = 1})(inputs)[0].to_vector<double>(), want);
+}
+
 // The errors that the operators have of their own.
 std::string error_in(const std::string& type, const std::vector<Tensor>& inputs,
                      const std::vector<Message>& attributes = {}, std::int64_t opset = 17) {
