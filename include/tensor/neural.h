@@ -115,6 +115,10 @@ struct GridSampleOptions {
 /// W']. NaN in the grid counts as -1.
 TENSOR_API Tensor grid_sample(const Tensor& x, const Tensor& grid,
                               const GridSampleOptions& options = {});
+/// Images x [N, C, H, W] between their pixels, at rows and columns [N, H', W'] counted from 0 and
+/// of one floating type: [N, C, H', W'], each of the four pixels around its place, of those that
+/// lie outside 0. grid_sample, and what else names places in pixels, are made of it.
+TENSOR_API Tensor sample_pixels(const Tensor& x, const Tensor& row, const Tensor& column);
 /// [..., C r^2, H, W] to [..., C, H r, W r], and back. UserError where it does not divide.
 TENSOR_API Tensor pixel_shuffle(const Tensor& x, std::int64_t upscale_factor);
 TENSOR_API Tensor pixel_unshuffle(const Tensor& x, std::int64_t downscale_factor);

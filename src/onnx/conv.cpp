@@ -90,23 +90,61 @@ Cut cut_of(const Call& c, const Shape& x, const Ints& kernel, const Ints& stride
   return cut;
 }
 
+// Every plane of a kernel over all planes of the image; results whose places along the first axis
+// are the same modulo the stride come from the same planes of the kernel, and lie between those of
+// the others.
+Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                        std::int64_t stride, std::int64_t dilation, std::int64_t extra,
+                        const ConvTranspose2dOptions& options) {
+  const Shape &s = x.shape(), &w = weight.shape();
+  const std::int64_t planes = s[2], taps = w[2], features = w[1] * options.groups;
+  const Tensor images = reshape(x.swapaxes(1, 2), {s[0] * planes, s[1], s[3], s[4]});
+  const Tensor all =
+      conv_transpose2d(images, reshape(weight, {w[0], w[1] * taps, w[3], w[4]}), {}, options);
+  const Shape& t = all.shape();
+  const Tensor parts = reshape(all, {s[0], planes, features, taps, t[2], t[3]});
+  const std::int64_t reach = dilation * (taps - 1);
+  const std::int64_t out = (planes - 1) * stride + reach + 1 + extra;
+  const std::int64_t places = (out + stride - 1) / stride;
+  std::vector<Tensor> phases;
+  for (std::int64_t phase = 0; phase < stride; ++phase) {
+    Tensor total;
+    for (std::int64_t i = 0; i < taps; ++i) {
+      if (i * dilation % stride != phase) continue;
+      const std::int64_t before = i * dilation / stride;
+      const Tensor part = pad(squeeze(sliced(parts, 3, i, 1), 3),
+                              {{0, 0}, {before, places - planes - before}, {0, 0}, {0, 0}, {0, 0}});
+      total = total.defined() ? total + part : part;
+    }
+    phases.push_back(
+        total.defined()
+            ? total
+            : zeros({s[0], places, features, t[2], t[3]}, all.dtype()).to(all.device()));
+  }
+  Tensor y = reshape(stack(phases, 2), {s[0], places * stride, features, t[2], t[3]});
+  y = sliced(y, 1, 0, out).swapaxes(1, 2);
+  return bias.defined() ? y + reshape(bias, {features, 1, 1, 1}) : y;
+}
+
 Results conv_transpose(const Call& c) {
   const Tensor &x = c[0], &weight = c[1];
   const Ints kernel = kernel_of(c, weight);
   const std::size_t rank = kernel.size();
-  if (rank == 3) fail("conv_transpose", "got an image of three spatial axes, need one or two");
   const Ints stride = spatial(c, "strides", rank, 1, 1);
   const Ints dilation = spatial(c, "dilations", rank, 1, 1);
   const Cut cut = cut_of(c, x.shape(), kernel, stride, dilation);
-  const bool is_even = cut.begin == cut.end;
+  const bool is_even = cut.begin == cut.end && rank < 3;
   const ConvTranspose2dOptions options{.stride = last_two(stride, 1),
                                        .padding = is_even ? last_two(cut.begin, 0) : Pair(0),
                                        .output_padding = last_two(cut.extra, 0),
                                        .dilation = last_two(dilation, 1),
                                        .groups = c.integer("group", 1)};
   const bool is_row = rank == 1;
-  Tensor y = conv_transpose2d(is_row ? as_image(x) : x, is_row ? as_image(weight) : weight,
-                              c.optional(2), options);
+  Tensor y = rank == 3
+                 ? conv_transpose3d(x, weight, c.optional(2), stride[0], dilation[0], cut.extra[0],
+                                    options)
+                 : conv_transpose2d(is_row ? as_image(x) : x, is_row ? as_image(weight) : weight,
+                                    c.optional(2), options);
   if (is_row) y = squeeze(y, 2);
   for (std::size_t i = 0; i < rank && !is_even; ++i) {
     const int axis = static_cast<int>(i) + 2;

@@ -233,6 +233,14 @@ Results scatter_nd(const Call& c) {
 Results scatter_elements(const Call& c) {
   const Tensor& x = c[0];
   const int axis = normalize_axis(c.integer("axis", 0), x.rank(), "scatter_elements");
+  // Indices that are known only when the model runs: along the whole of the other axes they are
+  // those of an operator.
+  if (is_traced(c[1]) && combination(c) == nullptr && c[1].rank() == x.rank()) {
+    Shape line = x.shape();
+    line[axis] = c[1].shape(axis);
+    if (c[1].shape() == line && c[2].shape() == line)
+      return {put_along_axis(x, c[1].to(i64), c[2], axis)};
+  }
   const Tensor indices = c.host(1);
   if (indices.rank() != x.rank() || !(indices.shape() == c[2].shape()))
     fail("scatter_elements", "got the shapes ", x.shape(), ", ", indices.shape(), " and ",

@@ -11,7 +11,7 @@
 namespace tensor::onnx {
 namespace {
 
-constexpr std::int64_t kNewestOpset = 23;
+constexpr std::int64_t kNewestOpset = 26;
 
 bool is_standard(std::string_view domain) { return domain.empty() || domain == "ai.onnx"; }
 

@@ -17,8 +17,9 @@ const std::map<std::string_view, const Operator*>& operator_table() {
     std::map<std::string_view, const Operator*> rows;
     for (const auto family :
          {pointwise_operators, shape_operators, gather_operators, reduce_operators, conv_operators,
-          pool_operators, norm_operators, product_operators, resize_operators, quantize_operators,
-          select_operators, recurrent_operators, control_operators})
+          pool_operators, norm_operators, product_operators, resize_operators, region_operators,
+          attention_operators, fourier_operators, quantize_operators, select_operators,
+          recurrent_operators, control_operators})
       for (const Operator& row : family()) rows.emplace(row.name, &row);
     return rows;
   }();

@@ -26,6 +26,11 @@ Results leaky_relu(const Call& c) {
   return {where(c[0] < 0, c[0] * c.number("alpha", 0.01F), c[0])};
 }
 Results elu(const Call& c) { return {where(c[0] < 0, expm1(c[0]) * c.number("alpha", 1), c[0])}; }
+Results swish(const Call& c) {
+  const double alpha = c.number("alpha", 1);
+  return {alpha == 1 ? silu(c[0]) : c[0] * sigmoid(c[0] * alpha)};
+}
+
 Results celu(const Call& c) {
   const double alpha = c.number("alpha", 1);
   return {where(c[0] < 0, expm1(c[0] / alpha) * alpha, c[0])};
@@ -181,6 +186,7 @@ constexpr Operator kPointwiseRows[] = {
     {"Softsign", 1, 1, 1, 1, "", unary<softsign_of>},
     {"HardSwish", 14, 1, 1, 1, "", unary<hardswish>},
     {"Mish", 18, 1, 1, 1, "", unary<mish_of>},
+    {"Swish", 24, 1, 1, 1, "alpha:f", swish},
     {"Ceil", 1, 1, 1, 1, kOld, unary<ceil>},
     {"Floor", 1, 1, 1, 1, kOld, unary<floor>},
     {"Round", 11, 1, 1, 1, "", unary<round>},

@@ -74,6 +74,8 @@ Out call_grid_sample(In in, const Attrs& attrs) {
                        attrs.flag("align_corners", false)})};
 }
 
+Out call_sample_pixels(In in, const Attrs&) { return {sample_pixels(in[0], in[1], in[2])}; }
+
 Out call_unfold(In in, const Attrs& attrs) {
   return {unfold(in[0], pair_attribute(attrs, "kernel_size", 1),
                  pair_attribute(attrs, "dilation", 1), pair_attribute(attrs, "padding", 0),
@@ -175,6 +177,7 @@ std::vector<Binding> neural_bindings() {
       {"adaptive_avg_pool2d", 1, 1, {"output_size"}, call_adaptive_pool<adaptive_avg_pool2d>},
       {"adaptive_max_pool2d", 1, 1, {"output_size"}, call_adaptive_pool<adaptive_max_pool2d>},
       {"grid_sample", 2, 2, {"mode", "padding_mode", "align_corners"}, call_grid_sample},
+      {"sample_pixels", 3, 3, {}, call_sample_pixels},
       {"pixel_shuffle", 1, 1, {"upscale_factor"}, call_pixel_shuffle},
       {"pixel_unshuffle", 1, 1, {"downscale_factor"}, call_pixel_unshuffle},
       {"unfold", 1, 1, {"kernel_size", "dilation", "padding", "stride"}, call_unfold},

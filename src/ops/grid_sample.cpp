@@ -49,7 +49,41 @@ Tensor pixels_at(const Tensor& rows, const Shape& image, const Tensor& row, cons
                zeros({}, rows.dtype()).to(rows.device()));
 }
 
+// The pixels of the images as rows: [N H W, C].
+Tensor rows_of(const Tensor& x, DType dtype) {
+  return reshape(transpose(cast(x, dtype), {0, 2, 3, 1}),
+                 {x.shape(0) * x.shape(2) * x.shape(3), x.shape(1)});
+}
+
+// Pixels [N, H' W', C] as images [N, C, H', W'].
+Tensor as_image(const Tensor& found, const Tensor& x, const Tensor& row) {
+  const Shape result{x.shape(0), row.shape(1), row.shape(2), x.shape(1)};
+  return transpose(reshape(found, result), {0, 3, 1, 2});
+}
+
 }  // namespace
+
+Tensor sample_pixels(const Tensor& x, const Tensor& row, const Tensor& column) {
+  check_images(x.shape(), "sample_pixels");
+  if (x.shape(2) == 0 || x.shape(3) == 0)
+    fail("sample_pixels", "got an input of the shape ", x.shape(), ", need at least 1 x 1");
+  if (row.rank() != 3 || row.shape(0) != x.shape(0) || column.shape() != row.shape())
+    fail("sample_pixels", "got rows of the shape ", row.shape(), " and columns of the shape ",
+         column.shape(), " for the shape ", x.shape(), ", need (", x.shape(0),
+         ", height, width) of both");
+  if (!is_floating(row.dtype()) || column.dtype() != row.dtype())
+    fail("sample_pixels", "got rows of ", row.dtype(), " and columns of ", column.dtype(),
+         ", need one floating type");
+  const Tensor rows = rows_of(x, row.dtype());
+  const Tensor top = floor(row), left = floor(column);
+  const Tensor down = reshape(row - top, {x.shape(0), row.shape(1) * row.shape(2), 1}),
+               right = reshape(column - left, down.shape());
+  const Tensor sum = pixels_at(rows, x.shape(), top, left) * ((1 - down) * (1 - right)) +
+                     pixels_at(rows, x.shape(), top, left + 1) * ((1 - down) * right) +
+                     pixels_at(rows, x.shape(), top + 1, left) * (down * (1 - right)) +
+                     pixels_at(rows, x.shape(), top + 1, left + 1) * (down * right);
+  return as_image(sum, x, row);
+}
 
 Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& options) {
   check_images(x.shape(), "grid_sample");
@@ -63,24 +97,12 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
   if (options.mode == Interpolation::bicubic)
     fail("grid_sample", "got the mode bicubic, need bilinear or nearest");
   const Tensor points = cast(grid, wide_type(dtype));
-  const Tensor rows = reshape(transpose(cast(x, wide_type(dtype)), {0, 2, 3, 1}),
-                              {x.shape(0) * x.shape(2) * x.shape(3), x.shape(1)});
   const Tensor column = places_along(points, 0, x.shape(3), options),
                row = places_along(points, 1, x.shape(2), options);
-  const auto as_image = [&](const Tensor& found) {
-    const Shape result{x.shape(0), grid.shape(1), grid.shape(2), x.shape(1)};
-    return cast(transpose(reshape(found, result), {0, 3, 1, 2}), dtype);
-  };
-  if (options.mode == Interpolation::nearest)
-    return as_image(pixels_at(rows, x.shape(), round(row), round(column)));
-  const Tensor top = floor(row), left = floor(column);
-  const Tensor down = reshape(row - top, {x.shape(0), grid.shape(1) * grid.shape(2), 1}),
-               right = reshape(column - left, down.shape());
-  const Tensor sum = pixels_at(rows, x.shape(), top, left) * ((1 - down) * (1 - right)) +
-                     pixels_at(rows, x.shape(), top, left + 1) * ((1 - down) * right) +
-                     pixels_at(rows, x.shape(), top + 1, left) * (down * (1 - right)) +
-                     pixels_at(rows, x.shape(), top + 1, left + 1) * (down * right);
-  return as_image(sum);
+  if (options.mode == Interpolation::bilinear) return cast(sample_pixels(x, row, column), dtype);
+  return cast(
+      as_image(pixels_at(rows_of(x, row.dtype()), x.shape(), round(row), round(column)), x, row),
+      dtype);
 }
 
 }  // namespace tensor

@@ -1,9 +1,9 @@
 #include "src/trace/items.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "src/trace/content.h"
+#include "src/trace/ranges.h"
 
 namespace tensor {
 namespace {
@@ -225,42 +225,6 @@ int axis_of(const Operands& operands) {
 // ---- Indices of rows that lie one item behind the other: of item i they begin at i times their
 // number in an item. grid_sample makes them.
 
-/// What the elements of a value lie between.
-struct Range {
-  double least = -std::numeric_limits<double>::infinity();
-  double most = std::numeric_limits<double>::infinity();
-};
-
-Range range_of(const Graph& graph, ValueId id, const std::vector<Range>& known) {
-  const Node& node = graph[id];
-  if (node.kind == NodeKind::constant && node.constant.size() == 1 &&
-      !node.constant.device().is_cuda()) {
-    const double value = node.constant.reshape({}).item();
-    return {value, value};
-  }
-  if (node.kind != NodeKind::operation) return {};
-  const Range a = known[at(node.inputs[0])];
-  const Range b = node.inputs.size() > 1 ? known[at(node.inputs[1])] : Range();
-  switch (node.op) {
-    case Op::maximum:
-      return {std::max(a.least, b.least), std::max(a.most, b.most)};
-    case Op::minimum:
-      return {std::min(a.least, b.least), std::min(a.most, b.most)};
-    case Op::add:
-      return {a.least + b.least, a.most + b.most};
-    case Op::multiply:
-      if (a.least >= 0 && b.least >= 0) return {a.least * b.least, a.most * b.most};
-      return {};
-    case Op::astype:
-    case Op::copy:
-    case Op::reshape:
-    case Op::broadcast_to:
-      return a;
-    default:
-      return {};
-  }
-}
-
 // The number n where a constant is 0, n, 2 n and so on along the axis with the items; otherwise 0.
 std::int64_t step_along(const Tensor& x, int axis, std::int64_t items) {
   if (axis < 0 || x.dtype() != i64 || x.size() < 2 || x.shape(axis) % items != 0 ||
@@ -311,13 +275,11 @@ class Follower {
         axes_(at(graph.size()), kNone),
         mixed_(axes_.size(), -1),
         begins_(axes_.size(), 0),
-        ranges_(axes_.size()) {
+        ranges_(ranges_of(graph)) {
     for (std::size_t i = 0; i < is_batch.size(); ++i)
       if (is_batch[i]) axes_[at(graph.inputs()[i])] = 0;
-    for (ValueId id = 0; id < graph.size(); ++id) {
-      ranges_[at(id)] = range_of(graph, id, ranges_);
+    for (ValueId id = 0; id < graph.size(); ++id)
       if (graph[id].kind == NodeKind::operation) follow(id);
-    }
   }
 
   void check_output(std::size_t i) const {

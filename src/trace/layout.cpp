@@ -45,19 +45,31 @@ bool is_alike(const Shape& operand, const Node& node) {
                                         info(node.op).pattern != Pattern::elementwise);
 }
 
-// Whether such operators make an image of a value that an operator on images reads, for every
-// value.
-std::vector<bool> leading_to_images(const Graph& graph) {
-  std::vector<bool> leads(at(graph.size()));
+// What values are made into, perhaps by operators that keep their order.
+struct Ends {
+  std::vector<bool> images;  // that an operator on images reads
+  std::vector<bool> rows;    // of the last axis, that are normalized
+  std::vector<bool> turned;  // an image of which its channels are such rows
+};
+
+Ends ends_of(const Graph& graph) {
+  const std::vector<bool> none(at(graph.size()));
+  Ends ends{none, none, none};
   for (ValueId id = graph.size() - 1; id >= 0; --id) {
     const Node& node = graph[id];
     if (node.kind != NodeKind::operation) continue;
-    if (is_image(node.op)) leads[at(node.inputs[0])] = true;
-    if (!keeps_order(node.op) || !leads[at(id)]) continue;
-    for (const ValueId input : node.inputs)
-      if (is_alike(graph.type(input).shape, node)) leads[at(input)] = true;
+    if (is_image(node.op)) ends.images[at(node.inputs[0])] = true;
+    if (node.op == Op::layer_norm) ends.rows[at(node.inputs[0])] = true;
+    if (node.op == Op::transpose && ends.rows[at(id)] &&
+        node.attrs.dims("axes") == Dims{0, 2, 3, 1})
+      ends.images[at(node.inputs[0])] = ends.turned[at(node.inputs[0])] = true;
+    for (std::vector<bool>* leads : {&ends.images, &ends.rows, &ends.turned}) {
+      if (!keeps_order(node.op) || !(*leads)[at(id)]) continue;
+      for (const ValueId input : node.inputs)
+        if (is_alike(graph.type(input).shape, node)) (*leads)[at(input)] = true;
+    }
   }
-  return leads;
+  return ends;
 }
 
 class Placer {
@@ -66,7 +78,7 @@ class Placer {
       : graph_(graph),
         inputs_(inputs),
         readers_(consumers(graph)),
-        leads_to_images_(leading_to_images(graph)),
+        ends_(ends_of(graph)),
         rewriter_(graph) {}
 
   LaidOutGraph run() {
@@ -117,7 +129,7 @@ class Placer {
   // has its channels last, where each is of one axis of the image; else row-major.
   Dims order_of_copy(const Shape& shape, ValueId view) const {
     const Dims plain = identity_order(shape.rank());
-    if (view < 0 || !graph_.is_op(view, Op::reshape) || !leads_to_images_[at(view)] ||
+    if (view < 0 || !graph_.is_op(view, Op::reshape) || !ends_.images[at(view)] ||
         num_elements(shape) == 0)
       return plain;
     const Shape& image = graph_.type(view).shape;
@@ -150,7 +162,10 @@ class Placer {
         const Layout& operand = layout(rewriter_(input));
         if (!is_alike(operand.shape, node) || graph_.is_constant(input)) continue;
         // What was reshaped, as rows that were normalized, has forgotten that it was an image.
-        if (graph_.is_op(input, Op::reshape) && leads_to_images_[at(id)]) return {0, 2, 3, 1};
+        if (graph_.is_op(input, Op::reshape) && ends_.images[at(id)]) return {0, 2, 3, 1};
+        // Rows whose elements lie far apart are slow to normalize; this operator turns them.
+        if (ends_.rows[at(id)]) return identity_order(rank);
+        if (ends_.turned[at(id)]) return {0, 2, 3, 1};
         return order_of(operand.shape, operand.strides);
       }
     return identity_order(rank);
@@ -180,7 +195,7 @@ class Placer {
   const std::vector<Layout>& inputs_;
   std::size_t next_input_ = 0;
   const std::vector<std::vector<ValueId>> readers_;
-  const std::vector<bool> leads_to_images_;
+  const Ends ends_;
   Rewriter rewriter_;
   std::vector<Layout> layouts_;
 };

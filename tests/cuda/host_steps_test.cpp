@@ -45,6 +45,13 @@ TEST(HostSteps, AreNotNeeded) {
       {{{7, 100000}, f32}});
   compile_without_host([](const Tensors& in) -> Tensors { return {grid_sample(in[0], in[1])}; },
                        {{{2, 8, 9, 10}, f32}, {{2, 3, 4, 2}, f32}});
+  // Indices that are within bounds by what makes them.
+  compile_without_host(
+      [](const Tensors& in) -> Tensors {
+        const auto [values, places] = topk(in[0], 5, 1);
+        return {values, gather_nd(in[1], places.expand_dims(-1), 1)};
+      },
+      {{{2, 100}, f32}, {{2, 100, 16}, f32}});
 }
 
 }  // namespace

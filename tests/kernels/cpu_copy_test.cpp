@@ -127,11 +127,12 @@ TEST(Copy, Pad) {
 
 TEST(Copy, Take) {
   for (int round = 0; round < 60; ++round) {
-    const Shape shape = any_shape(1 + pick(3), 8000);
+    const bool is_many = pick(4) == 0;  // so that several threads take part
+    const Shape shape = any_shape(1 + pick(3), is_many ? 30 : 8000);
     const int axis = pick(shape.rank());
-    const Tensor indices = tn::Generator(random_engine()())
-                               .randint(-shape[axis], shape[axis], any_shape(pick(3), 20))
-                               .astype(tn::i64);
+    const Shape places = is_many ? Shape{1 + pick(90), 1 + pick(90)} : any_shape(pick(3), 20);
+    const Tensor indices =
+        tn::Generator(random_engine()()).randint(-shape[axis], shape[axis], places).astype(tn::i64);
     const bool constant = pick(2);
     Tensors inputs{any_whole_numbers(shape)};
     if (!constant) inputs.push_back(indices);

@@ -98,6 +98,13 @@ TEST(OnnxOperators, AreThoseOfNewerOpsets) {
        {1, 4}},
       {"ReduceMean", 13, {counted({2, 3})}, {attribute("axes", Ints{0})}, {1, 3}, {1.5, 2.5, 3.5}},
       {"Mish", 18, {array({-2.0F, 0.0F, 3.0F})}, {}, {3}, {-0.252501, 0, 2.986535}},
+      {"Swish", 24, {array({-2.0F, 0.0F, 3.0F})}, {}, {3}, {-0.238406, 0, 2.857722}},
+      {"Swish",
+       24,
+       {array({-2.0F, 0.0F, 3.0F})},
+       {attribute("alpha", 2.0F)},
+       {3},
+       {-0.035972, 0, 2.992582}},
       {"Gelu",
        20,
        {array({-2.0F, 0.0F, 3.0F})},
@@ -176,6 +183,22 @@ TEST(OnnxOperators, ScatterIntoRegions) {
     for (const Ints& columns : {Ints{0, 1}, Ints{1, 2}, Ints{3}, Ints{0, 1, 2, 3}, Ints{0, 2}})
       for (const bool is_last_first : {false, true})
         for (const bool adds : {false, true}) check(rows, columns, is_last_first, adds);
+}
+
+// Positions that are computed where the model is compiled, along whole lines.
+TEST(OnnxOperators, ScatterAtPlacesThatAreComputed) {
+  const Tensor data = counted({3, 4}, 3), updates = counted({2, 4}, 1, 9);
+  const Tensor places = array({{2, 0, 1, -1}, {0, 1, 2, 0}}).to(i64);
+  const std::vector<Tensor> inputs{data, places, updates};
+  const OnnxModel model = operator_alone("ScatterElements", inputs, f32, {attribute("axis", 0)});
+  std::vector<double> want = data.to_vector<double>();
+  for (std::int64_t i = 0; i < 2; ++i)
+    for (std::int64_t j = 0; j < 4; ++j) {
+      const std::int64_t row = (places.at<std::int64_t>(i, j) + 3) % 3;
+      want[static_cast<std::size_t>(4 * row + j)] = updates.item(i, j);
+    }
+  EXPECT_EQ(model(inputs)[0].to_vector<double>(), want);
+  EXPECT_EQ(compile(model, {.threads = 1})(inputs)[0].to_vector<double>(), want);
 }
 
 // The errors that the operators have of their own.

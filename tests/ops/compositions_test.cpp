@@ -47,6 +47,15 @@ TEST(Compositions, KeepTheirType) {
   EXPECT_EQ(vector_norm(arange(3)).dtype(), f64);
 }
 
+TEST(Compositions, PixelsBetweenOthers) {
+  const Tensor x = arange(6).astype(f32).reshape({1, 1, 2, 3});
+  const Tensor row = array({{{0.0F, 0.5F, 1.0F, 1.5F, -1.0F}}});
+  const Tensor column = array({{{2.0F, 0.25F, 1.5F, 1.0F, 0.0F}}});
+  const Tensor want = array({2.0F, 1.75F, 4.5F, 2.0F, 0.0F}).reshape({1, 1, 1, 5});
+  EXPECT_TRUE(array_equal(sample_pixels(x, row, column), want));
+  EXPECT_TRUE(array_equal(call("sample_pixels", {x, row, column})[0], want));
+}
+
 TEST(Compositions, ViewsAndCopies) {
   const Tensor x = arange(12).reshape({3, 4});
   EXPECT_TRUE(diagonal(x).shares_storage(x));
@@ -261,6 +270,13 @@ TEST(Compositions, MessagesOfNeuralOperators) {
               grid_sample(ones({1, 1, 0, 2}), ones({1, 1, 1, 2}));
             }),
             "grid_sample: got an input of the shape (1, 1, 0, 2), need at least 1 x 1");
+  EXPECT_EQ(error_of([&] { sample_pixels(x, v, v); }),
+            "sample_pixels: got rows of the shape (3,) and columns of the shape (3,) for the shape "
+            "(1, 4, 5, 5), need (1, height, width) of both");
+  EXPECT_EQ(error_of([&] {
+              sample_pixels(x, ones({1, 2, 2}, i32), ones({1, 2, 2}));
+            }),
+            "sample_pixels: got rows of i32 and columns of f32, need one floating type");
   EXPECT_EQ(error_of([&] {
               grid_sample(x, ones({1, 1, 1, 2}), {Interpolation::bicubic});
             }),

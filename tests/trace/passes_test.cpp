@@ -117,6 +117,28 @@ TEST(Passes, LayoutMakesMergedHeadsAView) {
   EXPECT_EQ(count(tn::lay_out(tn::trace(g, {{{2, 3, 5, 4}, tn::f32}})).graph, tn::Op::copy), 1);
 }
 
+// What is normalized along its last axis has it innermost, though it is made of an image whose
+// channels are not: as tokens [N, H W, C], and as an image that is turned for it alone.
+TEST(Passes, LayoutPutsRowsThatAreNormalizedTogether) {
+  const auto tokens = [](const Tensors& in) -> Tensors {
+    const Tensor rows = in[0].reshape({2, 3, 20}).swapaxes(1, 2);
+    return {tn::layer_norm(tn::exp(rows) + in[1])};
+  };
+  const auto image = [](const Tensors& in) -> Tensors {
+    return {tn::layer_norm(tn::exp(in[0]).transpose({0, 2, 3, 1}))};
+  };
+  const std::vector<tn::TensorType> types = {{{2, 3, 5, 4}, tn::f32}, {{2, 20, 3}, tn::f32}};
+  for (const tn::TensorFunction& f : {tn::TensorFunction(tokens), tn::TensorFunction(image)}) {
+    const tn::LaidOutGraph laid = tn::lay_out(tn::trace(f, types));
+    for (const tn::Node& node : laid.graph.nodes())
+      if (node.kind == tn::NodeKind::operation && node.op == tn::Op::layer_norm) {
+        const tn::Layout& x = laid.layouts[tn::at(node.inputs[0])];
+        EXPECT_EQ(x.strides, tn::row_major(x.shape));
+      }
+    EXPECT_EQ(count(laid.graph, tn::Op::copy), 0);
+  }
+}
+
 // A plan file has the copy that a view needed as an operator, and is laid out again.
 TEST(Passes, LayingOutTwiceChangesNothing) {
   const auto f = [](const Tensors& in) -> Tensors {

@@ -5,6 +5,7 @@
 #include "src/trace/passes/clean.h"
 #include "src/trace/passes/early_convs.h"
 #include "src/trace/passes/fold_scale.h"
+#include "src/trace/passes/known_indices.h"
 #include "src/trace/passes/pixel_products.h"
 #include "src/trace/passes/round_rows.h"
 #include "src/trace/passes/simplify.h"
@@ -24,6 +25,7 @@ std::vector<Pass> passes_for(const Precision& precision,
       {"fold_constants", fold_constants},
       {"trim", trim},
       {"simplify", simplify},
+      {"known_indices", known_indices},
       {"fold_scale", [=](const Graph& g) { return fold_scale(g, dtype, sums); }},
       {"early_convs", early_convs},
       {"transposed_convs", transposed_convs},

@@ -2,6 +2,9 @@
 #include "src/kernels/cpu/copy/copy.h"
 
 #include <algorithm>
+#include <cstring>
+#include <optional>
+#include <type_traits>
 
 #include "src/core/parallel.h"
 #include "src/core/view.h"
@@ -54,13 +57,22 @@ class TakeKernel : public Kernel {
       to.erase(axis);
     }
     slice_ = StridedCopy(rest, from, to, item_size(dtype));
+    index_step_ = step_of(indices.shape, indices.strides);
+    place_step_ = step_of(indices.shape, places_);
+    from_step_ = step_of(rest, from), to_step_ = step_of(rest, to);
+    line_ = num_elements(rest), item_ = item_size(dtype);
   }
 
   void run(std::span<std::byte* const> operands, std::byte*) const override {
     const auto* indices = reinterpret_cast<const std::int64_t*>(operands[operands_[1]]);
     const std::int64_t count = num_elements(indices_.shape);
     // Before anything is written, and not in a thread of OpenMP, which must not throw.
-    for (std::int64_t i = 0; i < count; ++i) resolved(indices[offset(i, indices_.strides)]);
+    if (!is_clipped_ || shape_[axis_] == 0)
+      for (std::int64_t i = 0; i < count; ++i) resolved(indices[offset(i, indices_.strides)]);
+    // A few long lines are divided among threads below.
+    const bool is_line = from_step_ && to_step_ && (count >= threads_ || line_ <= kElements);
+    if (index_step_ && place_step_ && is_line)
+      return take_lines(indices, count, operands[operands_[0]], operands.back());
     const int apart = count >= threads_ ? threads_ : 1;
     parallel_for(apart, count, [&](std::int64_t i, int) {
       const std::int64_t index = resolved(indices[offset(i, indices_.strides)]);
@@ -71,6 +83,67 @@ class TakeKernel : public Kernel {
   std::string description() const override { return "copy"; }
 
  private:
+  static constexpr std::int64_t kElements = 4096;  // that a thread takes at once, about
+
+  // The step from each element to the next, where it is the same for all.
+  static std::optional<std::int64_t> step_of(const Shape& shape, const Strides& strides) {
+    std::int64_t step = 0, inside = 1;  // of the axes that were passed
+    for (int axis = shape.rank(); axis-- > 0;) {
+      if (shape[axis] == 1) continue;
+      if (inside == 1)
+        step = strides[axis];
+      else if (strides[axis] != step * inside)
+        return std::nullopt;
+      inside *= shape[axis];
+    }
+    return step;
+  }
+
+  // What is taken for every index is a line of elements, which are one run of bytes perhaps.
+  void take_lines(const std::int64_t* indices, std::int64_t count, const std::byte* from,
+                  std::byte* to) const {
+    const std::int64_t at_once =
+        std::max<std::int64_t>(1, kElements / std::max<std::int64_t>(1, line_));
+    const auto take = [&](std::int64_t first, std::int64_t last, auto copy) {
+      for (std::int64_t i = first; i < last; ++i)
+        copy(to + i * *place_step_, from + within(indices[i * *index_step_]) * step_);
+    };
+    const bool is_run = line_ == 1 || (from_step_ == 1 && to_step_ == 1);
+    const auto run_bytes = static_cast<std::size_t>(line_ * item_);
+    const std::int64_t from_bytes = *from_step_ * item_, to_bytes = *to_step_ * item_;
+    // Of elements of a size that is known when this is compiled.
+    const auto stepped = [&](auto size) {
+      return [=, this](std::byte* a, const std::byte* b) {
+        for (std::int64_t k = 0; k < line_; ++k)
+          std::memcpy(a + k * to_bytes, b + k * from_bytes, decltype(size)::value);
+      };
+    };
+    const auto whole = [](auto size) {
+      return [](std::byte* a, const std::byte* b) { std::memcpy(a, b, decltype(size)::value); };
+    };
+    using Four = std::integral_constant<std::size_t, 4>;
+    using Eight = std::integral_constant<std::size_t, 8>;
+    parallel_for(threads_, (count + at_once - 1) / at_once, [&](std::int64_t block, int) {
+      const std::int64_t first = block * at_once, last = std::min(count, first + at_once);
+      if (is_run && run_bytes == 4) return take(first, last, whole(Four()));
+      if (is_run && run_bytes == 8) return take(first, last, whole(Eight()));
+      if (is_run)
+        return take(first, last,
+                    [=](std::byte* a, const std::byte* b) { std::memcpy(a, b, run_bytes); });
+      if (item_ == 4) return take(first, last, stepped(Four()));
+      if (item_ == 8) return take(first, last, stepped(Eight()));
+      if (item_ == 2) return take(first, last, stepped(std::integral_constant<std::size_t, 2>()));
+      take(first, last, stepped(std::integral_constant<std::size_t, 1>()));
+    });
+  }
+
+  // An index that was checked, or is clipped.
+  std::int64_t within(std::int64_t index) const {
+    const std::int64_t extent = shape_[axis_];
+    index = std::clamp(index, -extent, extent - 1);
+    return index < 0 ? index + extent : index;
+  }
+
   // Of index number i.
   std::int64_t offset(std::int64_t i, const Strides& strides) const {
     std::int64_t result = 0;
@@ -91,6 +164,10 @@ class TakeKernel : public Kernel {
   Layout indices_;
   Strides places_;  // of the result, along the axes of the indices, in bytes
   StridedCopy slice_;
+  // Where they are the same for all: from index to index, from place to place in bytes, and from
+  // element to element of what is taken.
+  std::optional<std::int64_t> index_step_, place_step_, from_step_, to_step_;
+  std::int64_t line_ = 0, item_ = 0;  // elements that an index takes, and their bytes
 };
 
 class Builder {
