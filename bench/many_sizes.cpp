@@ -12,6 +12,7 @@
 #include "bench/commit.h"
 #include "bench/main.h"
 #include "bench/nine_models.h"
+#include "src/kernels/cuda/driver/compiler.h"
 #include "src/tune/table.h"
 #include "tensor/creation.h"
 #include "tensor/text.h"
@@ -26,13 +27,16 @@ constexpr const char* kHelp =
     "Calls the models (DETR-R50-E6 alone; names as bench_models has them) with images of many "
     "sizes,\n"
     "then with as many of one size of the same area. The first call of each is not timed.\n"
+    "Counts the kernels that NVRTC compiled, those after the first eight sizes by themselves.\n"
     "  --device=cpu      or cuda\n"
     "  --dtype=f32       or bf16, f16\n"
     "  --threads=0       how many compute; 0: one a core\n"
     "  --calls=100       of each\n"
     "  --sizes=50        different ones, of batches at most 32\n"
     "  --side=800        of the shorter side, in pixels; the longer one has up to 5/3 as many\n"
-    "  --batches         instead of pictures of the model's own size, 1 to 32 at a time\n";
+    "  --batches         instead of pictures of the model's own size, 1 to 32 at a time\n"
+    "  --background      kernels that a size would gain by are compiled while others run\n"
+    "  --level0          without the logs\n";
 
 struct Options {
   tensor::CompileOptions compile;
@@ -52,7 +56,9 @@ Options parse(int argc, char** argv) {
        {"--calls=", [&](auto& text) { o.calls = number<int>("--calls", text, 2); }},
        {"--sizes=", [&](auto& text) { o.sizes = number<int>("--sizes", text, 2); }},
        {"--side=", [&](auto& text) { o.side = number<int>("--side", text, 32); }},
-       {"--batches", [&](auto&) { o.batches = true; }}},
+       {"--batches", [&](auto&) { o.batches = true; }},
+       {"--background", [&](auto&) { o.compile.better_kernels = tensor::When::in_background; }},
+       {"--level0", [&](auto&) { o.compile.tune_logs = std::vector<std::string>(); }}},
       kHelp);
   if (o.batches) o.sizes = std::min(o.sizes, 32);
   if (o.models.empty()) o.models = {"detr-resnet-50-e6"};
@@ -87,8 +93,9 @@ std::int64_t resident_bytes() {
 }
 
 struct Cost {
-  std::vector<double> ready_ms;  // of each new size after the first
-  double seconds = 0;            // of all calls but the first
+  std::vector<double> ready_ms;            // of each new size after the first
+  std::vector<std::int64_t> compilations;  // of kernels by NVRTC, before each call, and at the end
+  double seconds = 0;                      // of all calls but the first
   std::int64_t resident = 0, device = 0;
 };
 
@@ -105,6 +112,7 @@ Cost cost_of(const bench::Network& net, const std::vector<Size>& sizes, const Op
   for (int call = 0; call < o.calls; ++call) {
     const std::size_t i =
         call < std::ssize(sizes) ? static_cast<std::size_t>(call) : random() % sizes.size();
+    cost.compilations.push_back(tensor::cuda::Compiler::compilations());
     const auto begin = Clock::now();
     const tensor::Executable executable = f.executable({inputs[i]});
     if (call > 0 && !is_ready[i]) cost.ready_ms.push_back(seconds_since(begin) * 1e3);
@@ -114,6 +122,7 @@ Cost cost_of(const bench::Network& net, const std::vector<Size>& sizes, const Op
     const tensor::DeviceMemory memory = executable.device_memory();
     cost.device = std::max(cost.device, memory.weights + memory.arena);
   }
+  cost.compilations.push_back(tensor::cuda::Compiler::compilations());
   cost.resident = resident_bytes() - before - input_bytes;
   return cost;
 }
@@ -146,6 +155,9 @@ void run_one(const bench::Model& model, Options o) {
        << "\", \"device\": \"" << o.compile.device << "\", \"dtype\": \"" << o.compile.dtype
        << "\", \"sizes\": " << sizes.size() << ", \"calls\": " << o.calls
        << ", \"ready_ms\": " << tensor::median(ready) << ", \"ready_most_ms\": " << ready.back()
+       << ", \"compilations\": " << many.compilations.back() - many.compilations.front()
+       << ", \"compilations_after_8\": "
+       << many.compilations.back() - many.compilations[std::min<std::size_t>(8, sizes.size())]
        << ", \"many_s\": " << many.seconds << ", \"one_s\": " << one.seconds
        << ", \"time_ratio\": " << many.seconds / one.seconds
        << ", \"many_resident\": " << many.resident << ", \"one_resident\": " << one.resident

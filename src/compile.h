@@ -16,13 +16,21 @@ enum class Until : std::uint8_t { fusible, linked };
 struct Compilation {
   Fusible fusible;
   std::shared_ptr<const Program> program;  // null unless linked
+  bool is_hasty = false;                   // Scheduled::is_hasty
 };
 
 /// The compiler: all stages, for `target` in place of options.device and options.threads. Within
-/// options.memory_limit, for which `make_room` lets something go (Common::keep_within).
+/// options.memory_limit, for which `make_room` lets something go (Common::keep_within). `in_haste`
+/// as scheduled() has it.
 Compilation compile_until(Until until, const TensorFunction& function,
                           const std::vector<TensorType>& inputs, const CompileOptions& options,
-                          Target target, const std::function<bool()>& make_room = nullptr);
+                          Target target, const std::function<bool()>& make_room = nullptr,
+                          bool in_haste = false);
+
+/// What the options ask for, "bf16 with narrow residuals" for one.
+std::string computes_of(const CompileOptions& options);
+/// "f32(1, 3, 800, 1066), i64(1,)".
+std::string types_text(const std::vector<TensorType>& types);
 
 /// The program for options.devices, which are not none. Pieces that `known` gives, where there is
 /// one and it returns any, are not compiled. `any_extent` as in target_of.

@@ -28,7 +28,8 @@ set(long
     GemmTf32.FactorsLieInAnyWay GemmTf32.EveryScheduleIsRight GemmPlain.FactorsLieInAnyWay AttentionMma.TakesAnyLayout
     AttentionPlain.TakesMasksAndBiases AttentionPlain.EveryScheduleOfASmallProblemIsRight
     */EmulatedModels.*detr* */EmulatedModels.*depth* */EmulatedModels.*sam* ProgramsOnGpu.RtDetrChoosesPairs
-    ManySizes.* OneText.* Fuse.WorkIsLinearInGraphsOfAnyShape
+    ManySizes.* OneText.* Fuse.WorkIsLinearInGraphsOfAnyShape SchedulesOfOtherSizes.AreRight
+    KnownSchedules.ServeAllSizesAfterEight KnownSchedules.InHasteTakeWhatThereIs
     SoftmaxMma.TheNineModelsDoWithout */ShippedCoverage.* FitTimes.* TuneOnGpu.MeasuresWhereTheGpuWasUsedBefore
     Constants.ManyRandomFunctionsThatWriteAgreeWithTheEagerCall
     *VerifyFindsNothing/setr_mmseg_mla* *VerifyFindsNothing/setr_mmseg_pup* *SixtyFourProcesses*)
@@ -45,7 +46,7 @@ set(optimised
     LongRows.AgreeWithTheReference GemmPlain.EveryScheduleIsRight Golden.ComposedOperatorsCompiled
     GraphFuzz.EveryOperatorIsGenerated
     VitDigits.ReachesTheTrainingsAccuracy EightBitModels.* */SceneScores.*/eight_bits */SceneScores.*/static_scales
-    KnownPlans.LittleIsLostOnHopper
+    KnownPlans.LittleIsLostOnHopper KnownSchedules.SameSizesInTheSameOrderRunAlike
     Search.TakesAThirdOfTheTrialsOfRandomSearch Fuse.EqualsExhaustiveSearchOnRandomGraphs Fuse.ManyBranchesArePlanned)
 
 list(JOIN costly ":" costly)

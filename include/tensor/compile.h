@@ -27,6 +27,9 @@ namespace tensor {
 /// Among CompileOptions::tune_logs, the logs that are part of the library.
 inline constexpr const char* kShippedLogs = "(shipped)";
 
+/// When something is compiled: at once, or in a thread of its own while the caller goes on.
+enum class When : std::uint8_t { now, in_background };
+
 struct CompileOptions {
   Device device = {};  ///< "cuda" or "cuda:1" for a GPU
   /// In place of `device` several GPUs, {"cuda:0", "cuda:1"}: they divide the batch among them,
@@ -73,6 +76,11 @@ struct CompileOptions {
   /// Unset: the shipped logs and the user's own. Empty: none. With kShippedLogs among
   /// them the shipped ones count, too.
   std::optional<std::vector<std::string>> tune_logs = std::nullopt;
+  /// On CUDA, of Compiled: when kernels are compiled that another size would gain by. A size that
+  /// loses little runs by the kernels of sizes before it in any case. In the background: one runs
+  /// at once by these, if they take less than twice the time by estimates, until the better ones
+  /// are there; its results then differ by rounding from those before. docs/gpu.md tells more.
+  When better_kernels = When::now;
   /// Parameters by name, so that reports use the names of the model; see nn::state_dict.
   std::vector<std::pair<std::string, Tensor>> names = {};
   /// The most bytes of its device's memory that this executable and those that share with it may
@@ -134,9 +142,6 @@ TENSOR_API std::vector<std::string> to_exclude(const detail::TracedFunction& fun
 TENSOR_API std::map<std::string, float> calibrate(const detail::TracedFunction& function,
                                                   const std::vector<Tensor>& examples,
                                                   CompileOptions options = {});
-
-/// When Compiled::prepare compiles.
-enum class When : std::uint8_t { now, in_background };
 
 /// A function that is compiled at the first call with each new list of input types ("size"). Keeps
 /// the `capacity` executables (at least 1) that were used last, which share weights and the memory

@@ -75,6 +75,9 @@ class Offers {
   virtual std::vector<Offer> of(const Isolated& alone) = 0;
   virtual int families() const = 0;
   virtual std::string_view name(int family) const = 0;
+  /// The names of the kernels that the group's schedule takes and that are compiled first: equal
+  /// ones are one kernel. None where kernels are there already.
+  virtual std::vector<std::string> kernels(const LaidOutGraph&, const Group&) { return {}; }
   /// Answers that are no longer needed take no memory.
   virtual void forget() = 0;
 
@@ -101,6 +104,12 @@ class Families final : public Offers {
   int families() const override { return static_cast<int>(table_.size()); }
   std::string_view name(int family) const override {
     return table_[static_cast<std::size_t>(family)].name;
+  }
+  std::vector<std::string> kernels(const LaidOutGraph& laid, const Group& group) override {
+    std::vector<std::string> names;
+    if constexpr (requires(Built built) { built.calls.front().entry; })
+      for (const auto& call : build(laid, group).calls) names.push_back(call.entry);
+    return names;
   }
   void forget() override {
     const std::lock_guard lock(mutex_);

@@ -1,9 +1,10 @@
-// Known schedules: another size runs by the schedules of sizes before it where it loses little by
-// that, because kernels that take any extent are compiled for those already.
+// Known schedules: another size runs by kernels of sizes before it where it loses little by that,
+// because kernels that take any extent are compiled for those already.
 #pragma once
 
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,25 +12,49 @@
 
 namespace tensor {
 
-/// Any number of threads may use them.
+/// Schedules whose kernels there are. Any number of threads may use them.
 class KnownSchedules {
  public:
-  /// What a group runs by: what it asks for, where its space has that; or the fastest by the model
-  /// of those that groups of the same operators ran by, where less than a twentieth is lost; or
-  /// what its family takes of itself. `device` tells apart what has other kernels.
-  Schedule of(const LaidOutGraph& laid, const Group& group, const Space& space,
-              const std::string& device);
+  /// A schedule of groups of one kind, and the kernels that it takes.
+  struct Made {
+    std::string kind;
+    Schedule schedule;
+    std::vector<std::string> kernels;  // by name
+  };
+
+  /// Those of a kind, the latest last.
+  std::vector<Schedule> of_kind(const std::string& kind) const;
+  bool has(const std::string& kernel) const;
+  /// Whether so many sizes are there that another one has a choice of kernels.
+  bool are_many(const std::string& device) const;
+  /// What was made for a size, once its kernels are there. `device` tells apart what has others.
+  void add(const std::string& device, std::vector<Made> made);
 
  private:
-  static constexpr double kNear = 1.05;     // times the least time
-  static constexpr std::size_t kMost = 32;  // of the same operators; the oldest go
+  static constexpr int kMany = 8;           // sizes
+  static constexpr std::size_t kMost = 64;  // schedules of a kind; the oldest go
 
-  std::mutex mutex_;
-  std::map<std::string, std::vector<Schedule>> known_;  // the latest last
+  mutable std::mutex mutex_;
+  std::map<std::string, std::vector<Schedule>> known_;
+  std::set<std::string> kernels_;
+  std::map<std::string, int> sizes_;  // of devices
 };
 
-/// The plan with the schedule of every group that its kernel will have.
-FusionPlan scheduled(const LaidOutGraph& laid, FusionPlan plan, Offers& offers,
-                     KnownSchedules& known, const std::string& device);
+/// A plan with the schedules that its kernels will have.
+struct Scheduled {
+  FusionPlan plan;
+  std::vector<KnownSchedules::Made> made = {};
+  /// Whether it takes kernels that are there where others are worth being waited for.
+  bool is_hasty = false;
+};
+
+/// Every group runs by what was measured for it; or else by what it asks for or its family takes
+/// of itself, unless kernels that are known do nearly as well by the model, be they for any size:
+/// of the first sizes those that lose less than a twentieth of a group's time; of later ones those
+/// that lose less than half of it, as long as the whole plan loses no more than a twentieth. `in
+/// haste` kernels that are known are taken wherever they lose less than half. The same sizes in the
+/// same order get the same schedules.
+Scheduled scheduled(const LaidOutGraph& laid, FusionPlan plan, Offers& offers,
+                    const KnownSchedules& known, const std::string& device, bool in_haste = false);
 
 }  // namespace tensor

@@ -31,10 +31,9 @@ std::optional<int> number(std::string_view word) {
   return value;
 }
 
-const Sketch* sketch_of(const Space& space, const Schedule& schedule) {
-  for (const Sketch& sketch : space.sketches)
-    if (sketch.contains(schedule)) return &sketch;
-  return nullptr;
+bool has_sketch(const Space& space, const Schedule& schedule, bool any_size) {
+  return std::any_of(space.sketches.begin(), space.sketches.end(),
+                     [&](const Sketch& sketch) { return sketch.contains(schedule, any_size); });
 }
 
 template <class F>
@@ -100,23 +99,28 @@ Schedule Sketch::at(std::int64_t position) const {
   return result;
 }
 
-bool Sketch::contains(const Schedule& schedule) const {
+bool Sketch::contains(const Schedule& schedule, bool any_size) const {
   return schedule.sketch == name &&
          std::equal(knobs.begin(), knobs.end(), schedule.values.begin(), schedule.values.end(),
-                    [](const Knob& knob, const std::pair<std::string, int>& value) {
+                    [=](const Knob& knob, const std::pair<std::string, int>& value) {
                       return knob.name == value.first &&
-                             std::count(knob.values.begin(), knob.values.end(), value.second) > 0;
+                             ((any_size && knob.is_of_size) ||
+                              std::count(knob.values.begin(), knob.values.end(), value.second) > 0);
                     });
 }
 
 bool Space::has(const Schedule& schedule) const {
-  return sketch_of(*this, schedule) && fault(schedule).empty();
+  return has_sketch(*this, schedule, false) && fault(schedule).empty();
+}
+
+bool Space::runs(const Schedule& schedule) const {
+  return has_sketch(*this, schedule, true) && (impossible ? impossible : fault)(schedule).empty();
 }
 
 Schedule Space::of(std::string_view text) const {
   if (text.empty()) return chosen;
   Schedule wanted = Schedule::parse(text);
-  return has(wanted) ? wanted : chosen;
+  return runs(wanted) ? wanted : chosen;
 }
 
 std::vector<Schedule> Space::all() const {

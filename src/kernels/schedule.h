@@ -33,6 +33,8 @@ struct Sketch {
   struct Knob {
     std::string name;
     std::vector<int> values;
+    /// Whether they depend on the size, so that kernels for other sizes have others.
+    bool is_of_size = false;
   };
   std::string name;
   std::vector<Knob> knobs;
@@ -41,8 +43,9 @@ struct Sketch {
   std::int64_t combinations() const;
   /// The schedule at `position` (from 0, below combinations()); the last knob turns fastest.
   Schedule at(std::int64_t position) const;
-  /// Whether the schedule has this sketch's knobs, in order, each at one of its values.
-  bool contains(const Schedule& schedule) const;
+  /// Whether the schedule has this sketch's knobs, in order, each at one of its values; with
+  /// `any_size`, those that depend on the size at any.
+  bool contains(const Schedule& schedule, bool any_size = false) const;
 };
 
 /// Everything that may be tried for a group on a machine.
@@ -50,6 +53,9 @@ struct Space {
   std::vector<Sketch> sketches;
   /// Why there is no such kernel, empty if there is: what can be told without compiling.
   std::function<std::string(const Schedule&)> fault;
+  /// Why a kernel that was made for another size cannot run this one, empty if it can: fault()
+  /// finds more, for it also refuses what nobody would make for this size. Null where it does not.
+  std::function<std::string(const Schedule&)> impossible = nullptr;
   /// Microseconds by the analytic model: level 0, without measuring.
   std::function<double(const Schedule&)> model_us;
   /// Of schedule, problem and machine, for a learned cost model: the same numbers in every space.
@@ -60,7 +66,9 @@ struct Space {
   /// Whether a sketch has the schedule and fault() finds nothing: a text from elsewhere may be
   /// asked for.
   bool has(const Schedule& schedule) const;
-  /// The schedule of a group: what its text says where has() holds, otherwise the chosen one.
+  /// Whether a kernel of the schedule can run the group, be it made for another size.
+  bool runs(const Schedule& schedule) const;
+  /// The schedule of a group: what its text says where runs() holds, otherwise the chosen one.
   Schedule of(std::string_view text) const;
   /// All valid schedules, sketch by sketch, in the order of Sketch::at.
   std::vector<Schedule> all() const;

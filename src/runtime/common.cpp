@@ -36,6 +36,11 @@ CallMemory& Common::memory(const Device& device) {
   return memory_.emplace_back(device);
 }
 
+void Common::keep(const std::vector<std::shared_ptr<cuda::Kernel>>& kernels) {
+  const std::lock_guard lock(mutex_);
+  kernels_.insert(kernels.begin(), kernels.end());
+}
+
 void Common::add(const Program& program) {
   const std::lock_guard lock(mutex_);
   programs_.push_back(&program);

@@ -5,6 +5,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "src/core/pool.h"
@@ -16,6 +17,10 @@
 #include "src/trace/derived.h"
 #include "src/trace/fuse/known_plans.h"
 #include "tensor/executable.h"
+
+namespace tensor::cuda {
+class Kernel;
+}
 
 namespace tensor::detail {
 
@@ -33,6 +38,9 @@ class Common {
   KnownSchedules& schedules() { return schedules_; }
   Contents& contents() { return contents_; }
   Pool<Crew>& crews() { return crews_; }
+
+  /// Keeps kernels loaded, so that another size finds them when those before are gone.
+  void keep(const std::vector<std::shared_ptr<cuda::Kernel>>& kernels);
 
   /// A program, from when it is complete until before it goes.
   void add(const Program& program);
@@ -55,6 +63,7 @@ class Common {
   std::mutex mutex_;
   std::list<CallMemory> memory_;  // one a device
   std::vector<const Program*> programs_;
+  std::set<std::shared_ptr<cuda::Kernel>> kernels_;
 };
 
 }  // namespace tensor::detail

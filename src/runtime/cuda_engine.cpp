@@ -64,6 +64,7 @@ void CudaEngine::load(CudaKernels kernels) {
   for (const Bound& step : bound_)
     for (const cuda::Call& call : step.lowered.calls) calls.push_back(&call);
   const auto loaded = cuda::load_kernels(device_, calls);
+  program_.common->keep(loaded);
   auto next = loaded.begin();
   for (Bound& step : bound_)
     for (cuda::Call& call : step.lowered.calls) {

@@ -65,6 +65,8 @@ struct Group {
   double microseconds = 0;
   /// How the family runs it (Schedule::text, kernels/schedule.h); empty: as the family likes.
   std::string schedule = {};
+  /// Whether its time and its schedule were measured for this very problem.
+  bool is_measured = false;
   /// Equal for groups of a plan that pose the same problem; -1 where that is not known.
   int kind = -1;
 };

@@ -309,6 +309,7 @@ class Merger {
       group.family = plan_.groups[g].family;
       group.microseconds = plan_.groups[g].microseconds;
       group.schedule = plan_.groups[g].schedule;
+      group.is_measured = plan_.groups[g].is_measured;
       plan.groups.push_back(std::move(group));
     }
     return plan;

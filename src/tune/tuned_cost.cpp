@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "src/core/checksum.h"
+#include "src/trace/fuse/group_costs.h"
 #include "src/trace/isolate.h"
 #include "src/trace/parallel.h"
 #include "src/tune/problem.h"
@@ -166,8 +167,7 @@ FusionPlan estimated_fusion(const Partition& partition, const Fusible& fusible,
   plan.microseconds = 0;
   for (Group& group : plan.groups) {
     if (const auto measured = measured_part(target, *table, fusible.laid, group))
-      std::tie(group.family, group.microseconds, group.schedule) =
-          std::tie(measured->family, measured->microseconds, measured->schedule);
+      group = fusion::costed(std::move(group), *measured);
     plan.microseconds += group.microseconds;
   }
   return plan;

@@ -276,5 +276,55 @@ TEST(OneText, OfGeneratedKernels) {
       lowered_by(kRow), 90);
 }
 
+// ---- Schedules of other sizes, which their own would not try.
+
+// Of `size` on the emulator, by random schedules of other sizes that are not in its space.
+void expect_right_by_others(const Family& family, const Make& make, std::int64_t size,
+                            const std::vector<std::int64_t>& others) {
+  constexpr std::size_t kMost = 2;  // of each other size: each is a kernel to compile
+  SCOPED_TRACE(family.name);
+  std::mt19937 random(static_cast<unsigned>(check::seed()));
+  Machine machine = machine_of(typical_device(90));
+  machine.any_extent = true;
+  emulator::GroupCase group = make(size);
+  const Space space = *space_of(family, group.laid(), group.group(), machine);
+  std::size_t all = 0;
+  for (const std::int64_t other : others) {
+    const emulator::GroupCase larger = make(other);
+    std::vector<Schedule> schedules =
+        space_of(family, larger.laid(), larger.group(), machine)->all();
+    std::erase_if(schedules, [&](const Schedule& s) { return space.has(s) || !space.runs(s); });
+    std::shuffle(schedules.begin(), schedules.end(), random);
+    schedules.resize(std::min(schedules.size(), kMost));
+    all += schedules.size();
+    for (const Schedule& schedule : schedules) {
+      SCOPED_TRACE(schedule.text());
+      Group as_other = group.group();
+      as_other.schedule = schedule.text();
+      const Lowered lowered = built_by(family, group.laid(), as_other, machine),
+                    own = built_by(family, group.laid(), group.group(), machine);
+      EXPECT_NE(lowered.calls.back().entry, own.calls.back().entry) << "it is taken";
+      group.check(lowered, [&](const Lowered& l, std::span<const emulator::Operand> operands,
+                               std::span<const Tensor> packed) {
+        emulator::emulate(l, operands, packed, {90, {1, machine.device.shared_block_bytes}});
+      });
+    }
+  }
+  EXPECT_GE(all, 2u);
+}
+
+TEST(SchedulesOfOtherSizes, AreRight) {
+  expect_right_by_others(kGemmSm90, [](std::int64_t rows) { return sized_product(rows, f16); }, 77,
+                         {23, 171, 251});
+  expect_right_by_others(
+      kAttentionSm90,
+      [](std::int64_t keys) {
+        return emulator::attention_case({2, 3, keys + 6, keys, 32, false, 1, f16});
+      },
+      149, {41, 97, 233});
+  expect_right_by_others(kConv, [](std::int64_t side) { return sized_conv(side, 64, f16); }, 17,
+                         {120});
+}
+
 }  // namespace
 }  // namespace tensor::cuda

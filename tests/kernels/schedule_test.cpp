@@ -88,5 +88,24 @@ TEST(Schedule, WhatDoesNotFitFallsBack) {
   EXPECT_EQ(space.chosen.text(), "tiled rows=128 columns=64 stages=2");
 }
 
+TEST(Schedule, KernelsOfOtherSizesRunWhereNothingForbidsIt) {
+  Space space = small_space();
+  for (Sketch& sketch : space.sketches)
+    if (sketch.name == "swapped") sketch.knobs[0].is_of_size = true;
+  const auto runs = [&](const char* text) { return space.runs(Schedule::parse(text)); };
+  EXPECT_TRUE(runs("swapped tokens=24"));
+  EXPECT_FALSE(space.has(Schedule::parse("swapped tokens=24"))) << "nobody would try it";
+  EXPECT_EQ(space.of("swapped tokens=24").text(), "swapped tokens=24");
+  EXPECT_FALSE(runs("swapped groups=24"));
+  EXPECT_FALSE(runs("tiled rows=65 columns=64 stages=2")) << "it has these rows in any size";
+  EXPECT_FALSE(runs("tiled rows=128 columns=128 stages=2"));
+  space.impossible = [](const Schedule& s) {
+    return s.value("tokens").value_or(0) > 32 ? "too many tokens" : "";
+  };
+  EXPECT_TRUE(runs("tiled rows=128 columns=128 stages=2")) << "it has a fault, but can be run";
+  EXPECT_FALSE(runs("swapped tokens=40"));
+  EXPECT_TRUE(runs("swapped tokens=32"));
+}
+
 }  // namespace
 }  // namespace tensor

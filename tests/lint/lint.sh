@@ -28,7 +28,7 @@ may_include src/tune 'tensor/' 'src/core/' 'src/io/' 'src/ops/' 'src/trace/' 'sr
 may_include models 'tensor/' 'models/'
 may_include examples 'tensor/'
 may_include python 'tensor/' 'models/'
-may_include bench 'tensor/' 'models/' 'bench/' 'src/kernels/' 'src/trace/' 'src/tune/' 'src/compile.h'
+may_include bench 'tensor/' 'models/' 'bench/' 'src/kernels/' 'src/trace/' 'src/tune/' 'src/compile.h' 'src/runtime/program.h'
 
 # may_not_include ROOM PATTERN: nor these, though the pattern above would let them pass.
 may_not_include() {

@@ -123,9 +123,28 @@ TEST(KnownPlans, ServeSizesBetweenOthersAndNearThem) {
   EXPECT_FALSE(plans.fused(fusible(200), "", cost));
   plans.remember(fusible(900), "", tn::fuse(fusible(900), cost));
   EXPECT_TRUE(plans.fused(fusible(200), "", cost));
-  // Where they do not agree it is not known which of them is right.
-  plans.remember(fusible(300), "", tn::no_fusion(fusible(300).laid, cost));
+}
+
+TEST(KnownPlans, ServeWithTheCheapestOfSeveral) {
+  tn::cpu::Machine machine;
+  const tn::CostFn cost = tn::cpu::cpu_cost(machine);
+  const auto fusible = [](std::int64_t rows) {
+    return tn::propose_parallel(tn::lay_out(matrices(rows)));
+  };
+  const auto apart = [&](std::int64_t rows) { return tn::no_fusion(fusible(rows).laid, cost); };
+  tn::KnownPlans plans;
+  plans.remember(fusible(100), "", apart(100));
+  plans.remember(fusible(300), "", tn::fuse(fusible(300), cost));
+  plans.remember(fusible(900), "", apart(900));
+  // Where two do not agree it is not known which of them is right.
   EXPECT_FALSE(plans.fused(fusible(500), "", cost));
+  plans.remember(fusible(2700), "", apart(2700));
+  for (const std::int64_t rows : {20, 500, 9000}) {
+    const auto like = plans.fused(fusible(rows), "", cost);
+    ASSERT_TRUE(like);
+    EXPECT_EQ(like->plan.groups.size(), 1u);
+    EXPECT_EQ(like->plan.microseconds, tn::fuse(fusible(rows), cost).microseconds);
+  }
 }
 
 TEST(KnownPlans, DoNotServeWhereAGroupHasNoKernel) {

@@ -45,6 +45,7 @@ inline Group costed(Group group, const GroupCost& cost) {
   group.family = cost.family;
   group.microseconds = cost.microseconds;
   group.schedule = cost.schedule;
+  group.is_measured = cost.is_measured;
   return group;
 }
 

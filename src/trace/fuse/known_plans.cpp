@@ -62,45 +62,53 @@ std::string outline_of(const LaidOutGraph& laid) {
   return key.take();
 }
 
-std::optional<LikeFusion> fuse_like(const FusionPlan& known, const Fusible& fusible,
+std::optional<LikeFusion> fuse_like(const std::vector<FusionPlan>& known, const Fusible& fusible,
                                     const CostFn& cost) {
   const Wiring wires = wiring(fusible.laid.graph);
   fusion::GroupCosts costs(fusible.laid, cost);
-  LikeFusion like;
-  for (const Group& group : known.groups) {
-    Group same = make_group(fusible.laid.graph, wires, group.nodes);
-    const ParallelRun run = run_of(fusible.laid.graph, same);
-    const GroupCost& price = run.empty() ? costs.of(same) : costs.of(same, run);
-    if (price.family < 0) return std::nullopt;
-    like.plan.groups.push_back(fusion::costed(std::move(same), price));
-    like.plan.microseconds += price.microseconds;
-    if (price.is_measured) like.measured += price.microseconds;
-  }
-  return like;
+  const auto like = [&](const FusionPlan& plan) -> std::optional<LikeFusion> {
+    LikeFusion result;
+    for (const Group& group : plan.groups) {
+      Group same = make_group(fusible.laid.graph, wires, group.nodes);
+      const ParallelRun run = run_of(fusible.laid.graph, same);
+      const GroupCost& price = run.empty() ? costs.of(same) : costs.of(same, run);
+      if (price.family < 0) return std::nullopt;
+      result.plan.groups.push_back(fusion::costed(std::move(same), price));
+      result.plan.microseconds += price.microseconds;
+      if (price.is_measured) result.measured += price.microseconds;
+    }
+    return result;
+  };
+  std::optional<LikeFusion> best;
+  for (const FusionPlan& plan : known)
+    if (auto one = like(plan); one && (!best || one->plan.microseconds < best->plan.microseconds))
+      best = std::move(one);
+  return best;
 }
 
-std::optional<FusionPlan> KnownPlans::nearest(const LaidOutGraph& laid,
-                                              const std::string& device) const {
+std::vector<FusionPlan> KnownPlans::near(const LaidOutGraph& laid,
+                                         const std::string& device) const {
   const std::string outline = outline_of(laid);
   const double elements = elements_of(laid);
   const Known *below = nullptr, *above = nullptr;
+  std::vector<FusionPlan> all;
   const std::lock_guard lock(mutex_);
   for (const Known& known : known_) {
     if (known.device != device || known.outline != outline) continue;
+    all.push_back(known.plan);
     if (known.elements <= elements && (!below || known.elements > below->elements)) below = &known;
     if (known.elements >= elements && (!above || known.elements < above->elements)) above = &known;
   }
-  if (below && above && agree(below->plan, above->plan)) return below->plan;
+  if (below && above && agree(below->plan, above->plan)) return {below->plan};
   const double up = above ? above->elements / elements : kNear,
                down = below ? elements / below->elements : kNear;
-  if (std::min(up, down) >= kNear) return std::nullopt;
-  return (up < down ? above : below)->plan;
+  if (std::min(up, down) < kNear) return {(up < down ? above : below)->plan};
+  return all.size() < kSeveral ? std::vector<FusionPlan>() : all;
 }
 
 std::optional<LikeFusion> KnownPlans::fused(const Fusible& fusible, const std::string& device,
                                             const CostFn& cost) const {
-  const std::optional<FusionPlan> known = nearest(fusible.laid, device);
-  return known ? fuse_like(*known, fusible, cost) : std::nullopt;
+  return fuse_like(near(fusible.laid, device), fusible, cost);
 }
 
 void KnownPlans::remember(const Fusible& fusible, const std::string& device,

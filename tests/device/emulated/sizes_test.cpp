@@ -1,4 +1,9 @@
 // One function compiled for many sizes on a pretended GPU: what it takes of its memory.
+#include <atomic>
+#include <thread>
+
+#include "src/compile.h"
+#include "src/runtime/program.h"
 #include "src/runtime/recordings.h"
 #include "tensor/compile.h"
 #include "tests/cuda/emulator/driver.h"
@@ -158,6 +163,68 @@ TEST(Recordings, AreBoundedAndTheOldestGo) {
   all.forget(&contexts[19]);
   EXPECT_EQ(kept.recorded->at, std::vector<cuda::Address>{5});
   EXPECT_TRUE(all.of(&contexts[19], {}, {5}).is_new);
+}
+
+// A size that would gain by kernels that are not there runs by those that are, and by the others
+// as soon as these are compiled; who has an executable keeps it.
+TEST_F(GpuSizes, BetterKernelsComeInTheBackground) {
+  const auto function = [&](const Tensors& in) -> Tensors {
+    return {gelu(matmul(in[0], weight_) * scale_)};
+  };
+  const CompileOptions options{.device = gpu_, .dtype = f16};
+  // Of those behind `first`, the first that is in haste: no kernel is compiled to find it.
+  cuda::Machine machine = cuda::machine_of(cuda::Device::get(gpu_.index()).info());
+  machine.any_extent = true;
+  const std::int64_t first = 16;
+  std::int64_t second = 0;
+  for (std::int64_t count = 2 * first; count <= 4096 && second == 0; count += first) {
+    CompileOptions planned = options;
+    planned.sharing = Sharing();
+    const auto is_hasty = [&](std::int64_t size) {
+      detail::Target target = detail::cuda_target(machine);
+      target.build = [](const detail::Program&, std::unique_ptr<detail::Kernels>) {
+        return std::unique_ptr<detail::Engine>();
+      };
+      return detail::compile_until(detail::Until::linked, function, {rows(size)[0].type()}, planned,
+                                   target, nullptr, true)
+          .is_hasty;
+    };
+    EXPECT_FALSE(is_hasty(first)) << "nothing is there";
+    if (is_hasty(count)) second = count;
+  }
+  ASSERT_GT(second, 0);
+  CompileOptions hurried = options;
+  hurried.better_kernels = When::in_background;
+  const Compiled f(function, hurried);
+  const Tensors in = rows(second), want = function(in);
+  f(rows(first));
+  const Executable quick = f.executable(in);
+  const Tensors of_quick = quick(in);
+  expect_near(of_quick[0], want[0], 2e-2);
+  // Several threads call it meanwhile.
+  std::atomic<bool> is_better = false;
+  std::vector<std::thread> callers;
+  std::vector<Tensors> results(3);
+  for (Tensors& result : results)
+    callers.emplace_back([&] {
+      do result = f(in);
+      while (!is_better);
+    });
+  const auto is_new = [&] { return &f.executable(in).program() != &quick.program(); };
+  while (!is_new()) std::this_thread::yield();
+  is_better = true;
+  for (std::thread& caller : callers) caller.join();
+  for (const Tensors& result : results) expect_near(result[0], want[0], 2e-2);
+  expect_near(f(in)[0], want[0], 2e-2);
+  expect_same(quick(in)[0], of_quick[0]);
+  for (const Executable& executable : {quick, f.executable(in)})
+    for (const GroupCheck& check : verify(executable, in)) EXPECT_TRUE(check.ok()) << check.kernel;
+  // What is prepared is not in haste.
+  const Compiled prepared(function, hurried);
+  prepared.prepare({{rows(first)[0].type()}, {in[0].type()}});
+  const Executable best = prepared.executable(in);
+  EXPECT_EQ(best.program().plan.groups[0].schedule,
+            f.executable(in).program().plan.groups[0].schedule);
 }
 
 }  // namespace

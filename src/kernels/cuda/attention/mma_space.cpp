@@ -19,7 +19,7 @@ std::optional<Sketch> whole_rows(std::int64_t keys, int, const Machine&) {
   if (keys > kMostBlockKeys) return std::nullopt;
   const auto block = static_cast<int>(round_up(keys, kAttentionStep));
   return Sketch{"whole_rows_mma",
-                {{"warps", kWarps}, {"slabs", kSlabs}, {"block", {block}}, {"stages", {1}}}};
+                {{"warps", kWarps}, {"slabs", kSlabs}, {"block", {block}, true}, {"stages", {1}}}};
 }
 
 // Keys come in blocks: the sums of the results grow with them (online softmax), or they come again
@@ -31,7 +31,7 @@ std::optional<Sketch> online(std::int64_t keys, int most, const Machine& machine
   return Sketch{"online_mma",
                 {{"warps", kWarps},
                  {"slabs", kSlabs},
-                 {"block", blocks},
+                 {"block", blocks, true},
                  {"stages", is_async ? std::vector<int>{2, 3, 4} : std::vector<int>{1}}}};
 }
 

@@ -8,6 +8,8 @@
 namespace tensor::cuda {
 namespace {
 
+constexpr int kMostTiles = 24;  // of queries, of a block
+
 using Sm90Rule = std::optional<Sketch> (*)(const AttentionProblem&);
 
 // All keys of a row fit the registers of those who multiply: keys and values are read once for as
@@ -16,11 +18,13 @@ std::optional<Sketch> whole_rows(const AttentionProblem& p) {
   if (p.keys > kMostBlockKeys) return std::nullopt;
   const auto block = static_cast<int>(round_up(p.keys, kAttentionStep));
   std::vector<int> tiles;
-  for (int i = 1; i <= std::max<std::int64_t>(ceil_div(p.queries, 64), 3) && i <= 24; ++i)
+  for (int i = 1; i <= std::max<std::int64_t>(ceil_div(p.queries, 64), 3) && i <= kMostTiles; ++i)
     tiles.push_back(i);
-  return Sketch{
-      "whole_rows",
-      {{"groups", {1, 2, 3}}, {"tiles", tiles}, {"block", {block}}, {"stages", {1, 2, 3, 4}}}};
+  return Sketch{"whole_rows",
+                {{"groups", {1, 2, 3}},
+                 {"tiles", tiles, true},
+                 {"block", {block}, true},
+                 {"stages", {1, 2, 3, 4}}}};
 }
 
 // Keys come in blocks, the sums of the results grow with them (online softmax).
@@ -28,7 +32,7 @@ std::optional<Sketch> online(const AttentionProblem& p) {
   if (p.keys <= kAttentionStep) return std::nullopt;
   return Sketch{"online",
                 {{"groups", {1, 2, 3}},
-                 {"block", key_blocks(p.keys, kMostBlockKeys)},
+                 {"block", key_blocks(p.keys, kMostBlockKeys), true},
                  {"stages", {1, 2, 3, 4, 5, 6}}}};
 }
 
@@ -38,7 +42,7 @@ std::optional<Sketch> split_keys(const AttentionProblem& p) {
   if (p.keys <= 2 * kAttentionStep) return std::nullopt;
   return Sketch{"split_keys",
                 {{"groups", {1}},
-                 {"block", key_blocks(p.keys, kMostBlockKeys)},
+                 {"block", key_blocks(p.keys, kMostBlockKeys), true},
                  {"parts", {2, 3, 4, 5, 6, 7, 8}},
                  {"stages", {1, 2, 3, 4}}}};
 }
@@ -121,6 +125,11 @@ Space attention_sm90_space(const AttentionProblem& p, const Machine& machine) {
   for (const Sm90Rule rule : kSm90Rules)
     if (auto sketch = rule(p)) space.sketches.push_back(std::move(*sketch));
   space.fault = [=](const Schedule& s) { return fault_of(attention_schedule_of(s), p, machine); };
+  space.impossible = [=](const Schedule& schedule) -> std::string {
+    const AttentionSchedule s = attention_schedule_of(schedule);
+    if (s.tiles > kMostTiles) return "at most " + std::to_string(kMostTiles) + " tiles a block";
+    return p.fault(s, machine.device.shared_block_bytes);
+  };
   space.model_us = [=](const Schedule& s) {
     return model_attention_sm90(p, attention_schedule_of(s), machine).total;
   };

@@ -73,6 +73,10 @@ Space Ways::joined_space() const {
   }
   const auto shared = std::make_shared<const decltype(spaces)>(std::move(spaces));
   joined.fault = [shared](const Schedule& s) { return shared->at(s.sketch).fault(s); };
+  joined.impossible = [shared](const Schedule& s) {
+    const Space& one = shared->at(s.sketch);
+    return one.impossible ? one.impossible(s) : one.fault(s);
+  };
   joined.model_us = [shared](const Schedule& s) { return shared->at(s.sketch).model_us(s); };
   joined.features = [shared](const Schedule& s) { return shared->at(s.sketch).features(s); };
   return joined;

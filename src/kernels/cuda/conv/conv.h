@@ -186,6 +186,8 @@ struct ConvSm90Schedule {
   /// Blocks that fit on a multiprocessor: `resident`, for which registers are kept, or more.
   int blocks_that_fit(const DeviceInfo& device) const;
   /// Why the kernel cannot be built so, empty if it can.
+  std::string impossible(const ConvWork& work, const Machine& machine) const;
+  /// The same, or why nobody needs it.
   std::string fault(const ConvWork& work, const Machine& machine) const;
 };
 std::span<const ConvSm90Schedule> conv_sm90_schedules();

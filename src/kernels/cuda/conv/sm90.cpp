@@ -161,6 +161,7 @@ Space sm90_space(const Graph& graph, const Group& group, const Convolution& conv
   space.fault = [=](const auto& s) {
     return s == level0 ? std::string() : schedule_of(s).fault(work, machine);
   };
+  space.impossible = [=](const auto& s) { return schedule_of(s).impossible(work, machine); };
   space.model_us = [=](const auto& s) { return model(schedule_of(s), work, machine).total; };
   space.features = [=](const auto& s) {
     return features_of_schedule(schedule_of(s), work, machine);
@@ -264,7 +265,7 @@ int ConvSm90Schedule::blocks_that_fit(const DeviceInfo& device) const {
   return static_cast<int>(std::max<std::int64_t>(fit, resident));
 }
 
-std::string ConvSm90Schedule::fault(const ConvWork& work, const Machine& machine) const {
+std::string ConvSm90Schedule::impossible(const ConvWork& work, const Machine& machine) const {
   const DeviceInfo& device = machine.device;
   // A kernel may have 255; besides the sums some 64 are needed.
   const int registers = std::min(255, device.registers / (threads() * resident) / 8 * 8);
@@ -273,6 +274,18 @@ std::string ConvSm90Schedule::fault(const ConvWork& work, const Machine& machine
   if (shared > device.shared_block_bytes) return "too little shared memory for a block";
   if (resident * (shared + 1024) > device.shared_bytes)
     return "too little shared memory for the blocks of a multiprocessor";
+  if (work.group_outputs % outputs != 0) return "outputs of several groups";
+  if (parts == 1) return {};
+  if (work.depth / block_of(work) / parts < 2) return "parts of two steps at least";
+  // Sums are exchanged where the tiles were, as many pixels from each part.
+  if (4 * round_up(pixels(), parts) * (outputs + 8) > shared_bytes())
+    return "too little shared memory for the sums of a part";
+  return {};
+}
+
+std::string ConvSm90Schedule::fault(const ConvWork& work, const Machine& machine) const {
+  if (std::string reason = impossible(work, machine); !reason.empty()) return reason;
+  const DeviceInfo& device = machine.device;
   const std::int64_t steps = work.depth / block_of(work);
   if (stages > std::max<std::int64_t>(steps / parts, 2)) return "more stages than steps";
   const std::int64_t blocks =
@@ -280,13 +293,8 @@ std::string ConvSm90Schedule::fault(const ConvWork& work, const Machine& machine
   if (resident > 1 && blocks <= (resident - 1) * device.multiprocessors)
     return "too few blocks for so many on a multiprocessor";
   if (outputs > 64 && outputs >= work.outputs + 64) return "more outputs than the convolution has";
-  if (work.group_outputs % outputs != 0) return "outputs of several groups";
-  if (parts == 1) return {};
-  if (steps / parts < 2) return "parts of two steps at least";
-  if (blocks / parts >= 2 * device.multiprocessors) return "there are tiles enough without parts";
-  // Sums are exchanged where the tiles were, as many pixels from each part.
-  if (4 * round_up(pixels(), parts) * (outputs + 8) > shared_bytes())
-    return "too little shared memory for the sums of a part";
+  if (parts > 1 && blocks / parts >= 2 * device.multiprocessors)
+    return "there are tiles enough without parts";
   return {};
 }
 

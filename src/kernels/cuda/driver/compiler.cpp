@@ -1,5 +1,6 @@
 #include "src/kernels/cuda/driver/compiler.h"
 
+#include <atomic>
 #include <cstdlib>
 
 #include "src/core/shared_library.h"
@@ -81,7 +82,14 @@ const Compiler& Compiler::get() {
   return compiler;
 }
 
+namespace {
+std::atomic<std::int64_t> compiled_texts = 0;
+}  // namespace
+
+std::int64_t Compiler::compilations() { return compiled_texts; }
+
 Cubin Compiler::compile(const KernelSource& source, const std::string& architecture) const {
+  ++compiled_texts;
   std::vector<const char*> texts, names, options;
   for (const auto& [name, text] : source.headers) {
     names.push_back(name.c_str());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ class Compiler {
   /// `architecture` is "sm_75", "sm_90a", ... InternalError with the compiler's messages when the
   /// text does not compile: kernels are this library's own.
   Cubin compile(const KernelSource& source, const std::string& architecture) const;
+
+  /// How many texts this process has compiled.
+  static std::int64_t compilations();
 
   /// Everything that decides the result of `compile`, as one text.
   std::string key(const KernelSource& source, const std::string& architecture) const;

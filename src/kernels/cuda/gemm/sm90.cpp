@@ -138,8 +138,10 @@ class GemmSm90Builder {
     call.arguments.insert(call.arguments.end(), epilogue.arguments.begin(),
                           epilogue.arguments.end());
     numbers_.add_argument(call.arguments);
+    GemmSchedule named = s;
+    named.launches_first |= numbers_.are_any();  // then the kernel is told
     std::string what = "gemm_" + std::string(name(product_.dtype)) + sums_name(product_.dtype) +
-                       s.name(problem_.step_depth());
+                       named.name(problem_.step_depth());
     if (product_.norm) what += "_norm";
     if (product_.row_sums >= 0) what += "_sums";
     if (!epilogue.name.empty()) what += "_" + epilogue.name;

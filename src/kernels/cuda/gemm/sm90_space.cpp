@@ -63,7 +63,7 @@ constexpr std::int64_t kFewTokens = 2048;
 std::optional<Sketch> swapped(const GemmProblem& p, const Machine&) {
   if (p.m > kFewTokens) return std::nullopt;
   return Sketch{"swapped",
-                {{"tokens", parts_of(p, false)},
+                {{"tokens", parts_of(p, false), true},
                  {"groups", {1, 2, 3}},
                  {"blocks", {1, 2}},
                  {"stages", kStages},
@@ -74,7 +74,7 @@ std::optional<Sketch> swapped(const GemmProblem& p, const Machine&) {
 std::optional<Sketch> split(const GemmProblem& p, const Machine&) {
   if (p.m > kFewTokens || p.steps() < 4) return std::nullopt;
   return Sketch{"split",
-                {{"tokens", parts_of(p, true)},
+                {{"tokens", parts_of(p, true), true},
                  {"groups", {1, 2, 3}},
                  {"splits", {std::begin(kSplits), std::end(kSplits)}},
                  {"stages", kStages},
@@ -192,6 +192,9 @@ Space gemm_sm90_space(const GemmProblem& p, const Machine& machine, const GemmSc
   for (const Rule rule : kRules)
     if (auto sketch = rule(p, machine)) space.sketches.push_back(std::move(*sketch));
   space.fault = [=](const Schedule& s) { return fault_of(s, p, machine); };
+  space.impossible = [=](const Schedule& s) {
+    return gemm_schedule_of(s).fault(machine.device.shared_block_bytes, p);
+  };
   space.model_us = [=](const Schedule& s) {
     return model_gemm_sm90(p, gemm_schedule_of(s), machine).total;
   };
