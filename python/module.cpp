@@ -106,7 +106,7 @@ struct GpuTensor {
   }
 };
 
-/// As an array, or, on a GPU, as what is made on a stream.
+/// An output as an array, or, on a GPU, as what is made on a stream.
 nb::object output_of(Tensor x, const std::optional<std::int64_t>& stream) {
   if (!x.device().is_cuda()) return array_of(std::move(x));
   return nb::cast(GpuTensor{std::move(x), GpuTensor::stream_of(stream.value_or(0)), !stream});

@@ -123,8 +123,6 @@ void check(const Options& o, const Program& program) {
   if (!o.out.empty() && o.images.empty()) fail("--out", "needs images");
   if (o.json && o.images.empty()) fail("--json", "needs images");
   check_run(o);
-  if (!o.calibrate.empty() && o.dtype != "i8")
-    fail("--calibrate", "needs --dtype i8, got ", o.dtype);
   check_sizes(o);
 }
 

@@ -28,7 +28,7 @@ struct Options : RunOptions {
   std::vector<std::string> images;  // files and folders as given
   std::string checkpoint, model;
   std::optional<std::uint64_t> random_weights;
-  std::string input, output, out, calibrate;
+  std::string input, output, out;
   bool hidden_states = false, json = false;
   std::int64_t max_pixels = std::int64_t{1} << 26, bucket = 0;
 };

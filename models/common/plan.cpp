@@ -10,6 +10,7 @@
 #include "models/common/text.h"
 #include "tensor/io.h"
 #include "tensor/text.h"
+#include "tensor/version.h"
 
 namespace models {
 
@@ -89,6 +90,18 @@ std::string fingerprint(const std::vector<std::string>& files) {
     hash.add(std::to_string(size));
   }
   return hash.digits();
+}
+
+PlanKey plan_key(const std::string& program, const RunOptions& options,
+                 const std::vector<std::string>& examples, const std::string& model) {
+  return {{"program", program},
+          {"version", std::string(tensor::version())},
+          {"dtype", options.dtype},
+          {"narrow residuals", options.narrow_residuals ? "yes" : "no"},
+          {"device", options.devices().front().is_cuda() ? "cuda" : "cpu"},
+          {"exclude", joined(options.exclude, ",")},
+          {"calibration", examples.empty() ? "" : fingerprint(examples)},
+          {"model", model}};
 }
 
 tensor::Plan load_plan(const std::string& path, const PlanKey& key) {

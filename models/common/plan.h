@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/common/forward.h"
+#include "models/common/run_options.h"
 #include "tensor/plan.h"
 
 namespace models {
@@ -22,6 +23,11 @@ std::string fingerprint(const std::string& text,
 
 /// The same of what files hold.
 std::string fingerprint(const std::vector<std::string>& files);
+
+/// Of a program's run: what `model`, a fingerprint, is compiled for by these options. `examples`
+/// are the files that --calibrate means.
+PlanKey plan_key(const std::string& program, const RunOptions& options,
+                 const std::vector<std::string>& examples, const std::string& model);
 
 /// The plan in a file. UserError on anything but a plan with this key.
 tensor::Plan load_plan(const std::string& path, const PlanKey& key);

@@ -85,6 +85,8 @@ void check_run(const RunOptions& o) {
   if (o.narrow_residuals && o.dtype != "bf16" && o.dtype != "f16")
     fail("--narrow-residuals", "needs --dtype bf16", on_gpu ? " or f16" : "", ", got ", o.dtype);
   if (!o.exclude.empty() && o.dtype != "i8") fail("--exclude", "needs --dtype i8, got ", o.dtype);
+  if (!o.calibrate.empty() && o.dtype != "i8")
+    fail("--calibrate", "needs --dtype i8, got ", o.dtype);
   if (o.threads && on_gpu) fail("--threads", "is for the cpu, but --device is ", o.device);
   const std::string dtype = "--dtype " + o.dtype;
   const std::pair<const char*, bool> compiled_only[] = {

@@ -20,7 +20,8 @@ class App;
 namespace models {
 
 struct RunOptions {
-  std::string device = "cpu", dtype = "f32", profile, plan, sizes, tune, tune_goal, tune_log;
+  std::string device = "cpu", dtype = "f32", profile, plan, sizes, calibrate, tune, tune_goal,
+              tune_log;
   bool eager = false, report = false, verify = false, info = false, quiet = false;
   bool narrow_residuals = false;
   std::vector<std::string> exclude;
@@ -32,7 +33,7 @@ struct RunOptions {
   bool inspects() const { return report || verify || !profile.empty(); }
 };
 
-/// All of them but --info, --plan and --sizes.
+/// All of them but --info, --plan, --sizes and --calibrate.
 void declare_run(CLI::App& app, RunOptions& options);
 /// UserError on options that do not go together.
 void check_run(const RunOptions& options);

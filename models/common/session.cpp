@@ -12,7 +12,6 @@
 #include "models/common/text.h"
 #include "models/common/tuning.h"
 #include "tensor/text.h"
-#include "tensor/version.h"
 
 namespace models {
 
@@ -139,16 +138,11 @@ const PlanKey& Session::key() {
     tensor::Classic<std::ifstream> file(options_.checkpoint + "/config.json", std::ios::binary);
     text.assign(std::istreambuf_iterator<char>(file), {});
   }
-  key_ = {{"program", program_.name()},
-          {"version", std::string(tensor::version())},
-          {"dtype", options_.dtype},
-          {"narrow residuals", options_.narrow_residuals ? "yes" : "no"},
-          {"device", options_.devices().front().is_cuda() ? "cuda" : "cpu"},
-          {"hidden states", options_.hidden_states ? "yes" : "no"},
-          {"exclude", joined(options_.exclude, ",")},
-          {"calibration",
-           options_.calibrate.empty() ? "" : fingerprint(list_images({options_.calibrate}).files)},
-          {"model", fingerprint(text, program_.parameters())}};
+  const std::vector<std::string> examples = options_.calibrate.empty()
+                                                ? std::vector<std::string>()
+                                                : list_images({options_.calibrate}).files;
+  key_ = plan_key(program_.name(), options_, examples, fingerprint(text, program_.parameters()));
+  key_["hidden states"] = options_.hidden_states ? "yes" : "no";
   return key_;
 }
 

@@ -25,7 +25,7 @@ using tensor::nn::StateDict;
 namespace {
 
 struct OnnxOptions : RunOptions {
-  std::string model, output, calibrate;
+  std::string model, output;
   std::vector<std::string> inputs;
   std::vector<double> mean, std;
   ImageRule images;
@@ -71,8 +71,6 @@ void declare(CLI::App& app, OnnxOptions& o) {
 
 void check(OnnxOptions& o) {
   check_run(o);
-  if (!o.calibrate.empty() && o.dtype != "i8")
-    tensor::fail("--calibrate", "needs --dtype i8, got ", o.dtype);
   if (!o.output.empty() && !lower(o.output).ends_with(".npz") && !lower(o.output).ends_with(".npy"))
     tensor::fail("--output", "got ", o.output, ", need a name that ends in .npz or .npy");
   Normalization& rule = o.images.normalization;
@@ -142,20 +140,15 @@ NamedExecutable compiled(const OnnxOptions& o, const tensor::OnnxModel& model,
 }
 
 /// What a plan must have been made of to be taken.
-PlanKey plan_key(const OnnxOptions& o, const tensor::OnnxModel& model) {
+PlanKey key_of(const OnnxOptions& o, const tensor::OnnxModel& model) {
   for (const auto* values : {&model.inputs(), &model.outputs()})
     for (const tensor::OnnxValue& value : *values)
       if (value.name.empty() || value.name.find_first_of(" \t\n\v\f\r") != std::string::npos)
         tensor::fail("--plan", "cannot keep the name \"", one_line(value.name),
                      "\" of the model: need names without spaces");
-  return {{"program", "onnx"},
-          {"version", std::string(tensor::version())},
-          {"dtype", o.dtype},
-          {"narrow residuals", o.narrow_residuals ? "yes" : "no"},
-          {"device", o.devices().front().is_cuda() ? "cuda" : "cpu"},
-          {"exclude", joined(o.exclude, ",")},
-          {"calibration", o.calibrate.empty() ? "" : fingerprint(calibration_files(o.calibrate))},
-          {"model", fingerprint(model.files())}};
+  const std::vector<std::string> examples =
+      o.calibrate.empty() ? std::vector<std::string>() : calibration_files(o.calibrate);
+  return plan_key("onnx", o, examples, fingerprint(model.files()));
 }
 
 /// From the plan, if there is one.
@@ -163,7 +156,7 @@ NamedExecutable executable_for(const OnnxOptions& o, const tensor::OnnxModel& mo
                                const StateDict& inputs, std::ostream& out) {
   const auto make = [&] { return compiled(o, model, inputs, out); };
   if (o.plan.empty()) return make();
-  return planned_or_made(o.plan, plan_key(o, model), inputs, load_options(o, {}), !o.tune.empty(),
+  return planned_or_made(o.plan, key_of(o, model), inputs, load_options(o, {}), !o.tune.empty(),
                          make);
 }
 

@@ -8,7 +8,7 @@
 namespace tensor::onnx {
 namespace {
 
-/// Of an axis without elements that say where it is: 0, 1, 2 ...
+/// The numbers 0, 1, 2 ... where `like` lies.
 Tensor steps(std::int64_t count, const Tensor& like) {
   return arange(static_cast<double>(count)).to(like.device()).to(like.dtype());
 }

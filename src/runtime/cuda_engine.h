@@ -68,7 +68,7 @@ class CudaEngine : public Engine {
   struct Context {
     explicit Context(Recordings& graphs) : recordings(graphs) {}
     ~Context() { recordings.forget(this); }
-    /// Of the caller's tensors and the call's memory.
+    /// Nothing keeps the caller's tensors and the call's memory any longer.
     void let_go() {
       std::fill(operands.begin(), operands.end(), Tensor());
       for (Block* block : {&values, &mirrors, &pinned}) block->storage = nullptr;
@@ -137,6 +137,7 @@ class CudaEngine : public Engine {
             const std::vector<Tensor>& outputs) const;
   Recordings::Found recording_for(Context& context) const;
   bool is_started_one_by_one(const Context& context, const Recordings::Found& found) const;
+  static void settle(cuda::Stream& stream) noexcept;
   std::shared_ptr<Recorded> start(Context& context, cuda::Stream& stream,
                                   const Recordings::Found& found) const;
   void finish(Context& context, cuda::Stream& stream) const;

@@ -97,10 +97,7 @@ void CudaEngine::enqueue(const std::vector<Tensor>& inputs, std::vector<Tensor>&
     call.recorded = start_on(*call.held, stream);
     call.done.record(stream);
   } catch (...) {
-    try {
-      stream.synchronize();
-    } catch (const std::exception&) {  // the device is lost: enter() says so from now on
-    }
+    settle(stream);
     throw;
   }
   call.operands = std::exchange(context.operands, std::vector<Tensor>(context.operands.size()));

@@ -173,6 +173,14 @@ std::shared_ptr<Recorded> CudaEngine::start(Context& context, cuda::Stream& stre
   return mine;
 }
 
+// After an error nothing may be under way in memory that the next call gets.
+void CudaEngine::settle(cuda::Stream& stream) noexcept {
+  try {
+    stream.synchronize();
+  } catch (const std::exception&) {  // the device is lost: enter() says so from now on
+  }
+}
+
 void CudaEngine::finish(Context& context, cuda::Stream& stream) const {
   stream.synchronize();
   if (context.error) std::rethrow_exception(std::exchange(context.error, nullptr));
@@ -206,11 +214,7 @@ void CudaEngine::with_context(const std::vector<Tensor>& inputs, const std::vect
     bind(*context, inputs, outputs);
     work(*context, *stream);
   } catch (...) {
-    // Nothing may be under way in memory that the next call gets.
-    try {
-      stream->synchronize();
-    } catch (const std::exception&) {  // the device is lost: enter() says so from now on
-    }
+    settle(*stream);
     throw;
   }
 }

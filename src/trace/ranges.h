@@ -14,7 +14,7 @@ struct Range {
   double most = std::numeric_limits<double>::infinity();
 };
 
-/// Of every value of a graph.
+/// The range of every value of a graph.
 std::vector<Range> ranges_of(const Graph& graph);
 
 }  // namespace tensor
