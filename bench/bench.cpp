@@ -149,6 +149,7 @@ constexpr const char* kHelp =
     "--report     prints where the time of compiled functions goes (docs/report.md)\n"
     "--eager      models on the reference operators, too\n"
     "--device=D   cpu, cuda or cuda:1 (cpu), or cuda:0,cuda:1, which divide the batch\n"
+    "--copies     on GPUs whole calls, copies from and to the host's memory included\n"
     "--narrow-residuals   models in bf16 and f16 store the residual stream so, too\n"
     "--calibrate  models in i8 have one scale for each product's activations\n"
     "and the options of Google Benchmark, which --help lists.\n\n";
@@ -171,6 +172,7 @@ Options parse(int& argc, char** argv) {
       {"--eager", [&](auto&) { options.eager = true; }},
       {"--device=", [&](auto& text) { set_devices(options, text); }},
       {"--narrow-residuals", [&](auto&) { options.narrow_residuals = true; }},
+      {"--copies", [&](auto&) { options.copies = true; }},
       {"--calibrate", [&](auto&) { options.calibrate = true; }}};
   const std::vector<std::string> others = take_options(argc, argv, known, kHelp);
   if (!others.empty()) tensor::fail(argv[0], "got ", others[0], ", need options\n", kHelp);
@@ -188,6 +190,8 @@ void add(const Case& c, tensor::DType dtype, bool eager, const Options& options)
            : options.narrow_residuals      ? "/narrow-residuals"
            : is_calibrated(dtype, options) ? "/calibrated"
                                            : "/compiled");
+  const bool is_on_device = options.device.is_cuda() && !options.copies;
+  if (options.copies) name << "/copies";
   // Google Benchmark calls this several times, with more iterations each time, and then the next
   // one: a single workload is kept, since the largest models take gigabytes.
   static std::unique_ptr<Prepared> prepared;
@@ -198,14 +202,14 @@ void add(const Case& c, tensor::DType dtype, bool eager, const Options& options)
       prepared = std::make_unique<Prepared>(prepare(c, dtype, eager, options));
       prepared_name = key;
     }
-    if (options.device.is_cuda()) return time_on_device(state, *prepared);
+    if (is_on_device) return time_on_device(state, *prepared);
     const Clock::time_point begin = Clock::now();
     for (auto _ : state) (*prepared)();
     count(state, *prepared, seconds_since(begin));
   };
   auto* added = benchmark::RegisterBenchmark(name.str().c_str(), time);
   added->Unit(benchmark::kMillisecond);
-  if (options.device.is_cuda()) added->UseManualTime();
+  if (is_on_device) added->UseManualTime();
 }
 
 int run(int argc, char** argv, const std::function<void(const Options&)>& add_all) {

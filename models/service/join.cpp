@@ -16,12 +16,12 @@ using tensor::nn::StateDict;
 
 namespace {
 
-/// Names and types of a call, without how many rows it has, as a text.
+/// Names, types and places of a call, without how many rows it has, as a text.
 std::string kind_of(const StateDict& call) {
   std::vector<std::string> names;
   std::vector<tensor::TensorType> types;
   for (const auto& [name, value] : call) {
-    names.push_back(name);
+    names.push_back(value.device().is_cuda() ? name + " on the GPU" : name);
     types.push_back(value.type());
     types.back().shape[0] = -1;
   }

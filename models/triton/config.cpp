@@ -83,7 +83,7 @@ Config read_config(std::string_view json) {
   config.inputs = names_in(root, "input");
   config.outputs = names_in(root, "output");
   for (const char* scheduler : {"dynamic_batching", "sequence_batching", "ensemble_scheduling"})
-    config.has_scheduler = config.has_scheduler || root.has(scheduler);
+    if (root.has(scheduler)) config.scheduler = scheduler;
   if (root.has("instance_group")) read_instances(root["instance_group"], config);
   if (!root.has("parameters")) return config;
   const tensor::Json parameters = root["parameters"];
@@ -132,7 +132,11 @@ std::string completed(const Config& config, const Face& face) {
       << ", \"backend\": \"tensor\", \"max_batch_size\": " << batch;
   print(out, "input", face.inputs, face.optional_inputs);
   print(out, "output", face.outputs, {});
-  if (batch > 1 && !config.has_scheduler) out << ", \"dynamic_batching\": {}";
+  // A scheduler that is given stays as it is, but must be named again.
+  if (!config.scheduler.empty())
+    out << ", \"" << config.scheduler << "\": {}";
+  else if (batch > 1)
+    out << ", \"dynamic_batching\": {}";
   out << "}";
   return out.str();
 }

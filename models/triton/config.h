@@ -14,8 +14,8 @@ namespace models::triton {
 
 struct Config {
   std::string name;
-  std::int64_t max_batch = 0;  // 0: not said, or no batches
-  bool has_scheduler = false;
+  std::int64_t max_batch = 0;                     // 0: not said, or no batches
+  std::string scheduler;                          // what it gives: "dynamic_batching"
   std::vector<std::string> inputs, outputs;       // by name
   std::map<std::string, std::string> parameters;  // OpenOptions::set takes them
   std::int64_t cpu_instances = 1;

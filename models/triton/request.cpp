@@ -6,7 +6,9 @@
 #include <cstring>
 
 #include "models/triton/calls.h"
+#include "tensor/creation.h"
 #include "tensor/error.h"
+#include "tensor/index.h"
 
 namespace models::triton {
 
@@ -38,6 +40,8 @@ void log_failure(TRITONSERVER_Error* error) {
     TRITONSERVER_ErrorDelete(again);
 }
 
+tensor::Device gpu(std::int64_t number) { return tensor::Device("cuda:" + std::to_string(number)); }
+
 void write(TRITONBACKEND_Response* response, const service::Array& array) {
   TRITONBACKEND_Output* output = nullptr;
   check(TRITONBACKEND_ResponseOutput(response, &output, array.name.c_str(), type_of(array.datatype),
@@ -47,9 +51,15 @@ void write(TRITONBACKEND_Response* response, const service::Array& array) {
   int memory = TRITONSERVER_MEMORY_CPU;
   std::int64_t device = 0;
   check(TRITONBACKEND_OutputBuffer(output, &buffer, array.bytes.size(), &memory, &device));
-  if (memory == TRITONSERVER_MEMORY_GPU)
-    tensor::fail(array.name, "is wanted in a GPU's memory: register system shared memory for it");
-  if (!array.bytes.empty()) std::memcpy(buffer, array.bytes.data(), array.bytes.size());
+  if (array.bytes.empty()) return;
+  if (memory != TRITONSERVER_MEMORY_GPU) {
+    std::memcpy(buffer, array.bytes.data(), array.bytes.size());
+    return;
+  }
+  const void* bytes = array.bytes.data();
+  const tensor::Shape shape = {std::ssize(array.bytes)};
+  tensor::from_memory(buffer, shape, tensor::u8, nullptr, gpu(device))(tensor::ellipsis) =
+      tensor::from_memory(bytes, shape, tensor::u8, nullptr);
 }
 
 }  // namespace
@@ -127,8 +137,11 @@ std::vector<Request::Input> Request::inputs() {
       int memory = TRITONSERVER_MEMORY_CPU;
       std::int64_t device = 0;
       check(TRITONBACKEND_InputBuffer(input, piece, &buffer, &size, &memory, &device));
-      if (memory == TRITONSERVER_MEMORY_GPU)
-        tensor::fail(name, "lies in a GPU's memory: send it, or use system shared memory");
+      if (memory == TRITONSERVER_MEMORY_GPU) {
+        if (buffers > 1)
+          tensor::fail(name, "lies in a GPU's memory in ", buffers, " pieces, need one");
+        inputs[i].device = gpu(device);
+      }
       const std::string_view part(static_cast<const char*>(buffer), size);
       if (buffers == 1)
         inputs[i].bytes = part;

@@ -8,6 +8,7 @@
 
 #include "models/service/face.h"
 #include "models/triton/triton_api.h"
+#include "tensor/device.h"
 
 namespace models::triton {
 
@@ -39,8 +40,9 @@ class Request {
     int type = 0;
     tensor::Shape shape;
     std::string_view bytes;
+    tensor::Device device = {};  // where the bytes are
   };
-  /// UserError where an input lies in a GPU's memory.
+  /// UserError on an input in several pieces of which one lies in a GPU's memory.
   std::vector<Input> inputs();
   bool wants(const std::string& output) const;
 

@@ -50,6 +50,9 @@ tensor::Tensor tensor_of(const Request::Input& input) {
   if (input.bytes.size() != need)
     tensor::fail(input.name, "got ", input.bytes.size(), " bytes, need ", need, " for ",
                  tensor::TensorType{input.shape, *dtype});
+  if (input.device.is_cuda())
+    return tensor::from_memory(const_cast<char*>(input.bytes.data()), input.shape, *dtype, nullptr,
+                               input.device);
   const void* data = input.bytes.data();
   std::shared_ptr<std::vector<std::byte>> owner;
   if (reinterpret_cast<std::uintptr_t>(data) % item != 0 || need == 0) {
@@ -60,7 +63,8 @@ tensor::Tensor tensor_of(const Request::Input& input) {
   return tensor::from_memory(data, input.shape, *dtype, owner);
 }
 
-service::Array array_of(const std::string& name, const tensor::Tensor& x) {
+service::Array array_of(const std::string& name, const tensor::Tensor& result) {
+  const tensor::Tensor x = result.to("cpu");
   const std::span<const std::byte> bytes = service::bytes_of(x.is_contiguous() ? x : x.copy());
   return {name,
           std::string(service::datatype_of(x.dtype())),
@@ -104,12 +108,18 @@ Instance::Task Instance::task_of(Request& request) const {
   Task task{&request};
   for (const Request::Input& input : request.inputs()) {
     if (!served_.takes_pictures()) {
-      task.inputs.emplace(input.name, tensor_of(input));
+      const tensor::Tensor x = tensor_of(input);
+      const bool is_on_gpu = x.device().is_cuda();
+      task.inputs.emplace(input.name, is_on_gpu ? x.to(model_->options().device) : x);
       continue;
     }
     if (input.name != service::kPicture || input.type != TRITONSERVER_TYPE_BYTES)
       tensor::fail(input.name, "got ", datatype_of(input.type), ", need \"", service::kPicture,
                    "\" of BYTES: the bytes of picture files");
+    if (input.device.is_cuda())
+      tensor::fail(input.name,
+                   "lies in a GPU's memory, where pictures are not read: send it, or "
+                   "use system shared memory");
     const std::int64_t count = tensor::num_elements(input.shape);
     task.pictures = service::texts_in(input.bytes, count, input.name);
   }

@@ -8,15 +8,22 @@
 #include "src/runtime/device_memory.h"
 #include "tensor/creation.h"
 #include "tensor/ops.h"
+#include "tensor/threads.h"
 
 namespace tensor::detail {
 namespace {
 
 constexpr int kLaunchesTimed = 10;  // of one step, to time it
+// One thread does not copy as fast as a GPU's bus; more than these find the memory busy.
+constexpr int kCopyThreads = 8;
+constexpr std::int64_t kBytesOfThread = 1 << 20;  // for less, waking another takes longer
 
 void copy_on_host(const std::byte* from, const Layout& layout, DType dtype, std::byte* to) {
+  const std::int64_t bytes = num_elements(layout.shape) * item_size(dtype);
+  const std::int64_t most = std::min(kCopyThreads, threads());
+  const auto used = static_cast<int>(std::clamp<std::int64_t>(bytes / kBytesOfThread, 1, most));
   cpu::StridedCopy(layout.shape, layout.strides, row_major(layout.shape), item_size(dtype))
-      .run(from, to, 1);
+      .run(from, to, used);
 }
 
 bool same_strides(const Shape& shape, const Strides& a, const Strides& b) {

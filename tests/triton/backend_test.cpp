@@ -10,8 +10,11 @@
 #include <thread>
 
 #include "models/service/face.h"
+#include "tensor/interop.h"
 #include "tensor/json.h"
 #include "tensor/tensor.h"
+#include "tests/cuda/emulator/driver.h"
+#include "tests/onnx_writer.h"
 #include "tests/temporary_folder.h"
 #include "tests/triton/fake_server.h"
 
@@ -140,7 +143,7 @@ TEST(Triton, CompletesTheConfigurationOfTensors) {
   ASSERT_EQ(told(TRITONBACKEND_ModelInitialize(&model)), "");
   const Json config = Json::parse(model.completed, "config");
   EXPECT_EQ(config["max_batch_size"].integer(), 2);
-  EXPECT_FALSE(config.has("dynamic_batching"));  // the given one stays
+  EXPECT_TRUE(config.has("dynamic_batching"));  // the server takes no other than the given one
   EXPECT_EQ(config["input"][std::size_t{0}]["dims"].ints(), (tensor::Ints{3, 32, 32}));
   EXPECT_EQ(config["output"][std::size_t{0}]["dims"].ints(), (tensor::Ints{10}));
   EXPECT_EQ(told(TRITONBACKEND_ModelFinalize(&model)), "");
@@ -209,7 +212,8 @@ TEST(Triton, RefusesWhatIsNoListOfPictures) {
   EXPECT_EQ(requests[2].error,
             "image: element 0 has a length of 4294967295 bytes, but only 0 follow");
   EXPECT_EQ(requests[3].error,
-            "image: lies in a GPU's memory: send it, or use system shared memory");
+            "image: lies in a GPU's memory, where pictures are not read: send it, or use system "
+            "shared memory");
   EXPECT_EQ(requests[5].error,
             "pixel_values: got FP32, need \"image\" of BYTES: the bytes of picture files");
 }
@@ -285,6 +289,63 @@ TEST(Triton, InstancesWorkAtTheSameTimeOnOneModel) {
         EXPECT_EQ(first_label(requests[2]), "5");
       }
     });
+}
+
+// On a GPU that is played: arrays come from its memory and go there, beside others on the host.
+class TritonOnGpu : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    ::setenv("TENSOR_CACHE_DIR", (testing::TempDir() + "tensor_emulated_kernels").c_str(), 1);
+    tensor::emulator::install_driver({{90, 1 << 30}});
+  }
+  void TearDown() override { EXPECT_EQ(tensor::emulator::driver_complaints(), ""); }
+};
+
+TEST_F(TritonOnGpu, TakesAndGivesArraysInItsMemory) {
+  using namespace tensor::by_hand;
+  const tensor::check::TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "1");
+  const std::vector<std::string> shape{"batch", "3"};
+  const std::int64_t f32 = onnx_type(tensor::f32);
+  std::ofstream(folder / "1/model.onnx", std::ios::binary)
+      << model(graph({node("Mul", {"x", "x"}, {"y"})}, {value("x", f32, shape)},
+                     {value("y", f32, shape)}))
+             .str();
+  TRITONBACKEND_Model squares{folder.path(), R"({"name": "m", "max_batch_size": 4})"};
+  ASSERT_EQ(told(TRITONBACKEND_ModelInitialize(&squares)), "");
+  TRITONBACKEND_ModelInstance instance{&squares, TRITONSERVER_INSTANCEGROUPKIND_GPU};
+  ASSERT_EQ(told(TRITONBACKEND_ModelInstanceInitialize(&instance)), "");
+
+  const std::vector<float> numbers{1.5f, -2, 3};
+  const std::string bytes(reinterpret_cast<const char*>(numbers.data()), 12);
+  const tensor::Tensor on_gpu = tensor::array(std::span(numbers)).to("cuda");
+  const tensor::Tensor result = tensor::zeros({3}).to("cuda");
+  TRITONBACKEND_Request request;
+  request.inputs.push_back({"x", TRITONSERVER_TYPE_FP32, {1, 3}, {bytes}});
+  request.wanted = {"y"};
+  auto requests = list(std::move(request));
+  const auto add = [&](std::vector<std::string> pieces) {
+    TRITONBACKEND_Request& next = requests.emplace_back();
+    next.inputs.push_back({"x", TRITONSERVER_TYPE_FP32, {1, 3}, std::move(pieces)});
+    next.inputs[0].memory = TRITONSERVER_MEMORY_GPU;
+    next.inputs[0].on_gpu = tensor::device_pointer(on_gpu);
+    next.wanted = {"y"};
+  };
+  for (int i = 0; i < 2; ++i) add({bytes});
+  add({bytes.substr(0, 4), bytes.substr(4)});
+  requests[2].output_on_gpu = tensor::device_pointer(result);
+  execute(instance, requests);
+  for (std::size_t i = 0; i < 2; ++i) {
+    ASSERT_EQ(requests[i].code, 0) << requests[i].error;
+    std::vector<float> y(3);
+    std::memcpy(y.data(), requests[i].outputs.at("y").bytes.data(), 12);
+    EXPECT_EQ(y, (std::vector<float>{2.25f, 4, 9}));
+  }
+  EXPECT_EQ(requests[2].code, 0) << requests[2].error;
+  EXPECT_EQ(result.to("cpu").to_vector<float>(), (std::vector<float>{2.25f, 4, 9}));
+  EXPECT_EQ(requests[3].error, "x: lies in a GPU's memory in 2 pieces, need one");
+  EXPECT_EQ(told(TRITONBACKEND_ModelInstanceFinalize(&instance)), "");
+  EXPECT_EQ(told(TRITONBACKEND_ModelFinalize(&squares)), "");
 }
 
 TEST(Triton, BeginsAndEnds) {

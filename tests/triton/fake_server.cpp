@@ -3,6 +3,8 @@
 #include <mutex>
 #include <set>
 
+#include "tensor/json.h"
+
 namespace {
 
 std::atomic<std::int64_t> objects = 0;
@@ -81,6 +83,10 @@ TRITONSERVER_Error* TRITONBACKEND_ModelAutoCompleteConfig(TRITONBACKEND_Model* m
 }
 TRITONSERVER_Error* TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model* model, std::uint32_t,
                                                  TRITONSERVER_Message* config) {
+  const tensor::Json given = tensor::Json::parse(model->config, "the given configuration");
+  const tensor::Json completed = tensor::Json::parse(config->json, "the completed configuration");
+  if (given.has("dynamic_batching") && !completed.has("dynamic_batching"))
+    return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, "Cannot update scheduling choice");
   model->completed = config->json;
   return nullptr;
 }
@@ -166,8 +172,9 @@ TRITONSERVER_Error* TRITONBACKEND_InputProperties(TRITONBACKEND_Input* input, co
 }
 TRITONSERVER_Error* TRITONBACKEND_InputBuffer(TRITONBACKEND_Input* input, std::uint32_t index,
                                               const void** buffer, std::uint64_t* bytes,
-                                              int* memory, std::int64_t*) {
-  *buffer = input->pieces.at(index).data();
+                                              int* memory, std::int64_t* device) {
+  *device = 0;
+  *buffer = input->on_gpu ? input->on_gpu : input->pieces.at(index).data();
   *bytes = input->pieces[index].size();
   *memory = input->memory;
   return outcome("InputBuffer");
@@ -189,13 +196,16 @@ TRITONSERVER_Error* TRITONBACKEND_ResponseOutput(TRITONBACKEND_Response* respons
   *output = &response->outputs[name];
   (*output)->type = type;
   (*output)->shape.assign(shape, shape + rank);
+  (*output)->on_gpu = response->request->output_on_gpu;
   return outcome("ResponseOutput");
 }
 TRITONSERVER_Error* TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output* output, void** buffer,
-                                               std::uint64_t bytes, int* memory, std::int64_t*) {
+                                               std::uint64_t bytes, int* memory,
+                                               std::int64_t* device) {
   output->bytes.resize(bytes);
-  *buffer = output->bytes.data();
-  *memory = TRITONSERVER_MEMORY_CPU;
+  *buffer = output->on_gpu ? output->on_gpu : output->bytes.data();
+  *memory = output->on_gpu ? TRITONSERVER_MEMORY_GPU : TRITONSERVER_MEMORY_CPU;
+  *device = 0;
   return outcome("OutputBuffer");
 }
 TRITONSERVER_Error* TRITONBACKEND_ResponseSend(TRITONBACKEND_Response* response,

@@ -40,12 +40,14 @@ struct TRITONBACKEND_Input {
   std::vector<std::int64_t> shape;
   std::vector<std::string> pieces;
   int memory = TRITONSERVER_MEMORY_CPU;
+  void* on_gpu = nullptr;  // the one piece as it lies in GPU 0's memory
 };
 
 struct TRITONBACKEND_Output {
   int type;
   std::vector<std::int64_t> shape;
   std::string bytes;
+  void* on_gpu = nullptr;
 };
 
 struct TRITONBACKEND_Response {
@@ -56,6 +58,7 @@ struct TRITONBACKEND_Response {
 struct TRITONBACKEND_Request {
   std::vector<TRITONBACKEND_Input> inputs;
   std::vector<std::string> wanted;
+  void* output_on_gpu = nullptr;  // where in GPU 0's memory all outputs are wanted
   bool is_cancelled = false;
   std::unique_ptr<TRITONBACKEND_Response> response = nullptr;
   // What became of it.

@@ -373,7 +373,7 @@ def main():
         shutil.copytree(CHECKPOINTS["digits"][1], repository / "raw" / "1")
         (repository / "raw" / "config.pbtxt").write_text(
             'backend: "tensor"\nparameters {key: "input" value: {string_value: "tensor"}}\n'
-            'instance_group [{kind: KIND_CPU count: 2}]\n')
+            'instance_group [{kind: KIND_CPU count: 2}]\ndynamic_batching {max_queue_delay_microseconds: 100}\n')
         shutil.copytree(CHECKPOINTS["digits"][1], repository / "alone" / "1")
         (repository / "alone" / "config.pbtxt").write_text(
             'backend: "tensor"\nparameters {key: "threads" value: {string_value: "1"}}\n')
