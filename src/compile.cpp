@@ -55,6 +55,7 @@ Precision precision_of(const CompileOptions& options, const detail::Target& targ
           .narrow_images = on_gpu,
           .narrow_residuals = options.narrow_residuals,
           .folds_norms = target.folds_norms && options.fuse,
+          .checks_apart = on_gpu,
           .eight_bits = options.dtype == i8,
           .wide = options.exclude,
           .scales = options.scales,

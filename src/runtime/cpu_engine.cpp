@@ -89,7 +89,7 @@ std::unique_ptr<CpuEngine::Context> CpuEngine::new_context() const {
   auto context = std::make_unique<Context>();
   context->packed.resize(program_.inputs.size());
   context->inputs.resize(program_.inputs.size());
-  context->outputs.resize(program_.outputs.size());
+  context->outputs.resize(program_.laid.graph.outputs().size());
   std::size_t most = 0;
   for (const Bound& step : bound_) most = std::max(most, step.operands.size());
   context->operands.resize(most);

@@ -322,7 +322,7 @@ void CudaEngine::record_whole(Context& context, cuda::Stream& stream,
       cuda::upload(stream, operand_address(context, i), context.pinned.data() + mirror_at_[i],
                    operand_bytes_[i]);
   record_steps(context, stream, calls);
-  for (std::size_t i = 0; i < program_.outputs.size(); ++i)
+  for (std::size_t i = 0; i < program_.laid.graph.outputs().size(); ++i)
     if (is_downloaded(context, i))
       cuda::download(stream, context.pinned.data() + mirror_at_[inputs + i],
                      address(context, program_.placement.of(root_of_output(i))),

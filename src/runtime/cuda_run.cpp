@@ -237,7 +237,7 @@ void CudaEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& out
 
 std::vector<double> CudaEngine::time_whole(const std::vector<Tensor>& inputs, int repeats) const {
   std::vector<double> times;
-  const std::vector<Tensor> outputs = fresh_outputs(program_, inputs);
+  const std::vector<Tensor> outputs = with_checks(program_, fresh_outputs(program_, inputs));
   with_context(inputs, outputs, [&](Context& context, cuda::Stream& stream) {
     const auto running = start(context, stream, recording_for(context));
     finish(context, stream);
@@ -260,7 +260,7 @@ std::vector<double> CudaEngine::time_whole(const std::vector<Tensor>& inputs, in
 std::vector<std::vector<double>> CudaEngine::time(const std::vector<Tensor>& inputs,
                                                   int repeats) const {
   std::vector<std::vector<double>> times(static_cast<std::size_t>(repeats));
-  const std::vector<Tensor> outputs = fresh_outputs(program_, inputs);
+  const std::vector<Tensor> outputs = with_checks(program_, fresh_outputs(program_, inputs));
   with_context(inputs, outputs, [&](Context& context, cuda::Stream& stream) {
     const auto running = start(context, stream, recording_for(context));
     finish(context, stream);

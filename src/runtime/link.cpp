@@ -95,12 +95,41 @@ void check_has_streams(const Program& program) {
          "{.device = \"cuda\"}");
 }
 
+// Calls `run(all)` with the outputs and the flags of the checks.
+template <class Run>
+void checked(const Program& program, std::vector<Tensor>& outputs, const Run& run) {
+  const std::vector<std::string>& checks = program.laid.graph.checks();
+  if (checks.empty()) return run(outputs);
+  std::vector<Tensor> all = with_checks(program, outputs);
+  run(all);
+  for (std::size_t i = 0; i < checks.size(); ++i)
+    if (all[outputs.size() + i].item<bool>()) throw UserError(checks[i]);
+}
+
 void start(const Program& program, const std::vector<Tensor>& inputs,
            std::vector<Tensor>& outputs) {
-  program.parts ? program.parts->run(inputs, outputs) : program.engine->run(inputs, outputs);
+  program.parts ? program.parts->run(inputs, outputs) : run_checked(program, inputs, outputs);
+}
+
+// The flags are on the host: the call waits for them.
+void enqueue_checked(const Program& program, const std::vector<Tensor>& inputs,
+                     std::vector<Tensor>& outputs, void* stream) {
+  checked(program, outputs,
+          [&](std::vector<Tensor>& all) { program.engine->enqueue(inputs, all, stream); });
 }
 
 }  // namespace
+
+std::vector<Tensor> with_checks(const Program& program, std::vector<Tensor> outputs) {
+  for (std::size_t i = 0; i < program.laid.graph.checks().size(); ++i)
+    outputs.push_back(empty({}, boolean));
+  return outputs;
+}
+
+void run_checked(const Program& program, const std::vector<Tensor>& inputs,
+                 std::vector<Tensor>& outputs) {
+  checked(program, outputs, [&](std::vector<Tensor>& all) { program.engine->run(inputs, all); });
+}
 
 void check_inputs(const Program& program, const std::vector<Tensor>& inputs) {
   check(program, "input", inputs, program.inputs);
@@ -124,6 +153,7 @@ std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan,
   const Graph& graph = program->laid.graph;
   for (const ValueId id : graph.inputs()) program->inputs.push_back(graph.type(id));
   for (const ValueId id : graph.outputs()) program->outputs.push_back(graph.type(id));
+  program->outputs.resize(graph.outputs().size() - graph.checks().size());
   program->engine = program->target.build(*program, std::move(kernels));
   program->target.offers->forget();
   if (!program->target.device.is_cuda()) program->shared.watch(graph);
@@ -159,7 +189,7 @@ void enqueue(const Program& program, const std::vector<Tensor>& inputs,
   check_outputs(program, inputs, outputs);
   program.shared.check();
   for (const Tensor& x : outputs) about_to_write(*placed(x).storage);
-  program.engine->enqueue(inputs, outputs, stream);
+  enqueue_checked(program, inputs, outputs, stream);
 }
 
 std::vector<Tensor> enqueue(const Program& program, const std::vector<Tensor>& inputs,
@@ -168,7 +198,7 @@ std::vector<Tensor> enqueue(const Program& program, const std::vector<Tensor>& i
   check_inputs(program, inputs);
   program.shared.check();
   std::vector<Tensor> outputs = outputs_on(program, program.target.device);
-  program.engine->enqueue(inputs, outputs, stream);
+  enqueue_checked(program, inputs, outputs, stream);
   return outputs;
 }
 

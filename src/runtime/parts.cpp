@@ -152,7 +152,7 @@ void Parts::run(const std::vector<Tensor>& inputs, const std::vector<Tensor>& ou
       const std::int64_t places = outputs[i].shape(0) / division_.items;  // of an item
       own.push_back(items(outputs[i], places * piece.begin, places * piece.count));
     }
-    program.engine->run(inputs_of(part, inputs), own);
+    run_checked(program, inputs_of(part, inputs), own);
   });
 }
 

@@ -154,6 +154,15 @@ Graph graph_of(const Json& json, const FindConstant& constants,
   const Json nodes = json["nodes"];
   for (std::size_t i = 0; i < nodes.size(); ++i) add_node(graph, nodes[i], constants);
   graph.set_outputs(value_ids(json["outputs"], graph.size()));
+  if (json.has("checks")) {
+    std::vector<std::string> checks;
+    for (std::size_t i = 0; i < json["checks"].size(); ++i)
+      checks.push_back(json["checks"][i].text());
+    if (checks.size() > graph.outputs().size())
+      fail(json["checks"].path(), "got ", checks.size(), " checks of ", graph.outputs().size(),
+           " outputs");
+    graph.set_checks(std::move(checks));
+  }
   return graph;
 }
 
@@ -262,6 +271,7 @@ std::string detail::text_of(const Program& program, const NameConstant& name) {
   text["nodes"] = Text::array();
   for (ValueId id = 0; id < graph.size(); ++id) text["nodes"].push_back(node_json(graph, id, name));
   text["outputs"] = graph.outputs();
+  if (!graph.checks().empty()) text["checks"] = graph.checks();
   text["groups"] = Text::array();
   for (const Group& group : program.plan.groups)
     text["groups"].push_back(group_json(program.laid, group, program.target));

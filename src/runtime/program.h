@@ -26,8 +26,8 @@ struct Step {
 class Engine {
  public:
   virtual ~Engine() = default;
-  /// Tensors of the program's types; the outputs are contiguous, or as fresh_outputs makes them,
-  /// and share no memory. Allocates nothing once as many calls at a time were made before, but for
+  /// Tensors of the program's types, behind the outputs one on the host for each of the graph's
+  /// checks; the outputs are contiguous, or as fresh_outputs makes them, and share no memory. Allocates nothing once as many calls at a time were made before, but for
   /// kernels of the reference family and what libraries do inside.
   virtual void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const = 0;
   /// Hands it to a stream of the program's GPU and returns, where nothing else is to be done
@@ -71,7 +71,7 @@ struct Program {
   /// What its options ask for, "bf16 with narrow residuals" for one: a plan holds programs of one.
   std::string computes;
   Placement placement;
-  std::vector<TensorType> inputs, outputs;
+  std::vector<TensorType> inputs, outputs;  // without the flags of the graph's checks
   std::unique_ptr<Engine> engine;
   SharedConstants shared;  // none on a GPU, which has copies
   /// Of several devices: then it has nothing else but `common`, `computes`, `inputs` and `outputs`.
@@ -89,6 +89,12 @@ std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan, Target t
 
 /// UserError on inputs of other types, on another device, or of another number than the program's.
 void check_inputs(const Program& program, const std::vector<Tensor>& inputs);
+
+/// Behind the outputs, on the host, places for the flags of its graph's checks.
+std::vector<Tensor> with_checks(const Program& program, std::vector<Tensor> outputs);
+/// Runs its engine. UserError if a check of its graph found something.
+void run_checked(const Program& program, const std::vector<Tensor>& inputs,
+                 std::vector<Tensor>& outputs);
 
 /// Checks the tensors against the program's types and device, and runs it.
 void execute(const Program& program, const std::vector<Tensor>& inputs,

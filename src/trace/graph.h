@@ -39,6 +39,8 @@ class Graph {
   /// The operator of another graph's node over inputs of the same types, so that its own is known.
   ValueId add_like(const Node& node, ValueIds inputs);
   void set_outputs(std::vector<ValueId> outputs);
+  /// The last outputs are no results, but flags: what is wrong, in words, where one is true.
+  void set_checks(std::vector<std::string> checks) { checks_ = std::move(checks); }
   /// The value, of its type, takes the place of the constant of a node.
   void set_constant(ValueId id, const Tensor& value) { nodes_[at(id)].constant = value; }
 
@@ -51,6 +53,7 @@ class Graph {
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<ValueId>& inputs() const { return inputs_; }
   const std::vector<ValueId>& outputs() const { return outputs_; }
+  const std::vector<std::string>& checks() const { return checks_; }
   const TensorType& type(ValueId id) const { return (*this)[id].type; }
   bool is_constant(ValueId id) const { return (*this)[id].kind == NodeKind::constant; }
   bool is_op(ValueId id, Op op) const {
@@ -62,6 +65,7 @@ class Graph {
 
   std::vector<Node> nodes_;
   std::vector<ValueId> inputs_, outputs_;
+  std::vector<std::string> checks_;
   std::shared_ptr<DerivedConstants> derived_;
 };
 

@@ -45,6 +45,7 @@ std::ostream& operator<<(std::ostream& to, const Graph& graph) {
   for (std::size_t i = 0; i < graph.outputs().size(); ++i)
     out << (i > 0 ? ", %" : " %") << graph.outputs()[i];
   out << '\n';
+  for (const std::string& check : graph.checks()) out << "check " << check << '\n';
   return to << out.str();
 }
 

@@ -39,6 +39,7 @@ Graph Rewriter::finish() {
   std::vector<ValueId> outputs;
   for (const ValueId id : from_.outputs()) outputs.push_back((*this)(id));
   to_.set_outputs(std::move(outputs));
+  to_.set_checks(from_.checks());
   return std::move(to_);
 }
 

@@ -18,20 +18,22 @@ void compile_without_host(const TensorFunction& function, const std::vector<Tens
 }
 
 TEST(HostSteps, AreRefusedByName) {
-  const auto looked_up = [](const Tensors& in) -> Tensors { return {take(in[0], in[1], 0) + 1}; };
-  const std::vector<TensorType> types = {{{100, 8}, f32}, {{3}, i64}};
-  EXPECT_EQ(
-      error_of([&] { compile_without_host(looked_up, types); }),
-      "compile: got operators that no kernel of cuda:0 runs: take : f32(3, 8), need others where "
-      "host_steps is false: set it, or take them out of the function");
+  const auto put = [](const Tensors& in) -> Tensors {
+    return {put_along_axis(in[0], in[1], in[2], 0) + 1};
+  };
+  const std::vector<TensorType> types = {{{3, 8}, f32}, {{1, 8}, i64}, {{1, 8}, f32}};
+  EXPECT_EQ(error_of([&] { compile_without_host(put, types); }),
+            "compile: got operators that no kernel of cuda:0 runs: put_along_axis : f32(3, 8), "
+            "need others where "
+            "host_steps is false: set it, or take them out of the function");
   const auto often = [](const Tensors& in) -> Tensors {
     Tensors results;
-    for (int i = 0; i < 7; ++i) results.push_back(take(in[0], in[1] + i, 0));
+    for (int i = 0; i < 7; ++i) results.push_back(put_along_axis(in[0], in[1] + i, in[2], 0));
     return results;
   };
   EXPECT_NE(error_of([&] {
               compile_without_host(often, types);
-            }).find("take : f32(3, 8) and 2 more, need"),
+            }).find("put_along_axis : f32(3, 8) and 2 more, need"),
             std::string::npos);
 }
 
@@ -45,7 +47,13 @@ TEST(HostSteps, AreNotNeeded) {
       {{{7, 100000}, f32}});
   compile_without_host([](const Tensors& in) -> Tensors { return {grid_sample(in[0], in[1])}; },
                        {{{2, 8, 9, 10}, f32}, {{2, 3, 4, 2}, f32}});
-  // Indices that are within bounds by what makes them.
+  // Sums that the kernel before does not make.
+  compile_without_host(
+      [](const Tensors& in) -> Tensors { return {apply_op(Op::row_sums, {in[0] + 1})}; },
+      {{{7, 128}, f16}});
+  // Indices that are within bounds by what makes them, and those of which a flag tells.
+  compile_without_host([](const Tensors& in) -> Tensors { return {take(in[0], in[1], 0)}; },
+                       {{{100, 8}, f32}, {{3}, i64}});
   compile_without_host(
       [](const Tensors& in) -> Tensors {
         const auto [values, places] = topk(in[0], 5, 1);

@@ -119,6 +119,12 @@ TEST_F(EagerOnGpu, OperatorsWithoutAKernelRunOnTheHost) {
     expect_agrees(c);
 }
 
+TEST_F(EagerOnGpu, SumsOfRows) {
+  const auto sums = [](const Tensors& in) { return apply_op(Op::row_sums, {in[0]}); };
+  expect_agrees({"row sums", sums, {normal({3, 5, 192})}});
+  expect_agrees({"of narrow rows", sums, {normal({3, 5, 192}).astype(f16)}});
+}
+
 TEST_F(EagerOnGpu, IndicesAreChecked) {
   const Tensor x = normal({4, 6}), rows = array({{2, -1}, {0, 1}});
   const Tensor places = array({{2, -6}, {0, 1}, {-1, 1}, {5, 3}});

@@ -102,6 +102,34 @@ TEST(KnownIndices, AreThoseThatCannotBeOutOfBounds) {
   }
 }
 
+// The results are the same, and a flag for each list of indices tells whether one is beyond.
+TEST(CheckedIndices, AreToldByFlags) {
+  const auto function = [](const Tensors& in) -> Tensors {
+    return {tn::take(in[0], in[1], 0), tn::take(in[0], in[1], 1), tn::take(in[0] * 2, in[1], 0),
+            tn::take(in[0], tn::argmax(in[0], 0), 0)};
+  };
+  const Graph graph = tn::known_indices(tn::trace(function, {{{5, 7}, tn::f32}, {{3}, tn::i64}}));
+  const Graph checked = tn::checked_indices(graph);
+  EXPECT_TRUE(is_clipped(checked));
+  ASSERT_EQ(checked.checks().size(), 2u);  // of five rows, and of seven columns
+  EXPECT_EQ(checked.checks()[0], "take: an index is out of range, need -5 to 4");
+  ASSERT_EQ(checked.outputs().size(), 6u);
+  EXPECT_EQ(tn::drop_dead(checked).checks(), checked.checks());
+  tn::Generator random(tn::check::seed());
+  const Tensor x = random.normal({5, 7});
+  const auto flags = [&](std::vector<int> indices) {
+    const Tensors got =
+        tn::interpret(checked, {x, tn::array(std::span<const int>(indices)).to(tn::i64)});
+    return std::pair(got[4].item<bool>(), got[5].item<bool>());
+  };
+  EXPECT_EQ(flags({-5, 0, 4}), std::pair(false, false));
+  EXPECT_EQ(flags({-5, 0, 5}), std::pair(true, false));
+  EXPECT_EQ(flags({-8, 0, 4}), std::pair(true, true));
+  const Tensors in = {x, tn::array({-5, 0, 4}).to(tn::i64)}, got = tn::interpret(checked, in);
+  const Tensors want = tn::interpret(graph, in);
+  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(tn::array_equal(got[i], want[i]));
+}
+
 // Every element of every value lies within its range.
 TEST(Ranges, HoldWhateverTheInputs) {
   tn::Generator random(tn::check::seed());

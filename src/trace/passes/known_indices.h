@@ -10,4 +10,9 @@ namespace tensor {
 /// report an index out of bounds may run them.
 Graph known_indices(const Graph& graph);
 
+/// For kernels, which cannot report a wrong index: what known_indices has not proved is looked up
+/// clipped, and a check of the graph says whether an index was out of range. Graphs with choices,
+/// whose sides may be out of range where they are not chosen, stay as they are.
+Graph checked_indices(const Graph& graph);
+
 }  // namespace tensor

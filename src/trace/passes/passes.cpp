@@ -30,6 +30,7 @@ std::vector<Pass> passes_for(const Precision& precision,
       {"early_convs", early_convs},
       {"transposed_convs", transposed_convs},
       {"pixel_products", pixel_products}};
+  if (precision.checks_apart) passes.push_back({"checked_indices", checked_indices});
   if (precision.tf32) passes.push_back({"round", round_products});
   if (precision.eight_bits) {
     passes.push_back({"drop_dead", drop_dead});

@@ -25,6 +25,7 @@ struct Precision {
   bool narrow_images = false;     // images between convolutions in dtype, too
   bool narrow_residuals = false;  // the residual stream, too
   bool folds_norms = false;       // kernels fold layer_norm into products of narrow types
+  bool checks_apart = false;      // kernels cannot report wrong indices
   bool eight_bits = false;        // products by constants, but for those named so:
   std::vector<std::string> wide = {};
   std::map<std::string, float> scales = {};  // of the activations of some of them

@@ -1,4 +1,5 @@
-// The copy family: concatenate, pad, take and take_along_axis, with elementwise operators behind.
+// The copy family: concatenate, pad, take, take_along_axis and sums of pieces of rows, with
+// elementwise operators behind.
 #include <algorithm>
 
 #include "src/kernels/cuda/families.h"
@@ -157,11 +158,31 @@ void write_take_along_axis(const Graph& graph, ValueId id, SourceWriter& w, cons
   w.text << "}\n";
 }
 
+// ---- row_sums, where the kernel that makes the rows has not summed them.
+
+bool accepts_row_sums(const Graph& graph, ValueId id) { return graph.type(id).dtype == f32; }
+
+bool fits_row_sums(const Graph&, ValueId, int, int pack) { return pack == 1; }
+
+double summed(const Graph&, ValueId) { return kSummed; }
+
+void write_row_sums(const Graph& graph, ValueId id, SourceWriter& w, const std::string& to) {
+  const Texts& all = w.coordinates();
+  Texts place(all.begin() + 1, all.end() - 1);
+  place.push_back(all.front() + " * " + std::to_string(kSummed) + " + i");
+  const std::string type(compute_type(graph.type(graph[id].inputs[0]).dtype));
+  w.text << "float " << to << "[1] = {0};\nfor (int i = 0; i < " << kSummed << "; ++i) {\n"
+         << type << " element[1];\n";
+  w.load("element", 0, place, -1, true);
+  w.text << to << "[0] += " << all.back() << " == 0 ? element[0] : element[0] * element[0];\n}\n";
+}
+
 constexpr PackSource kCopySources[] = {
     {Op::concatenate, accepts_concatenate, fits_concatenate, write_concatenate, once},
     {Op::pad, accepts_pad, fits_pad, write_pad, once},
     {Op::take, indices_are_known, fits_take, write_take, once},
     {Op::take_along_axis, indices_are_known, fits_take_along_axis, write_take_along_axis, once},
+    {Op::row_sums, accepts_row_sums, fits_row_sums, write_row_sums, summed},
 };
 
 std::optional<Implementation> consider_copy(const Isolated& alone, const Machine& machine) {
