@@ -171,7 +171,8 @@ class KnownKernels {
 // ---- A GPU that runs nothing.
 
 struct NoEngine : detail::Engine {
-  void run(const std::vector<tensor::Tensor>&, std::vector<tensor::Tensor>&) const override {}
+  void run(const std::vector<tensor::Tensor>&, std::vector<tensor::Tensor>&,
+           const std::stop_token&) const override {}
   std::vector<std::vector<double>> time(const std::vector<tensor::Tensor>&, int) const override {
     return {};
   }

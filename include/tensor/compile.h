@@ -68,7 +68,8 @@ struct CompileOptions {
   /// infinite.
   bool narrow_residuals = false;
   /// false: UserError if an operator would run on the host in a program for a GPU, which then
-  /// stands still meanwhile: what has no kernel there, and indices that must be checked.
+  /// stands still meanwhile: what has no kernel there, and lookups by indices that must be
+  /// checked in functions with choices.
   bool host_steps = true;
   bool fuse = true;  ///< false: one kernel per operator, for comparison
   /// Measurements to plan from (tune.h); nothing is measured here. Only measurements taken on the

@@ -29,6 +29,12 @@ class InternalError : public Error {
   using Error::Error;
 };
 
+/// The caller asked for what was under way to stop (Executable::run with a stop_token).
+class Cancelled : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Throws a UserError "where: parts...", every part written with operator<<.
 template <class... Parts>
 [[noreturn]] void fail(std::string_view where, const Parts&... parts) {

@@ -4,6 +4,7 @@
 #include <iosfwd>
 #include <map>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,6 +71,12 @@ class TENSOR_API Executable {
   /// is allocated, except by operators that have only a reference kernel, inside oneDNN and, of
   /// several devices, for the views of their parts.
   void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const;
+  /// The same until `stop` is requested, by any thread: throws Cancelled when the kernels that are
+  /// under way are done; what the outputs hold then is not told. On a GPU kernels are started one
+  /// by one, a few ahead, which takes longer than a graph of them: pass a token only where a run
+  /// may be given up. Of several devices, the parts of a batch.
+  void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
+           const std::stop_token& stop) const;
 
   const std::vector<TensorType>& input_types() const;
   const std::vector<TensorType>& output_types() const;

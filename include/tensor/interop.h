@@ -27,7 +27,7 @@ using CudaStream = void*;
 /// The call itself waits, for the stream and for the run, where it must do more than start kernels:
 /// where inputs lie on the host, or are not aligned to 256 bytes or not row-major, where an output
 /// is an input or a view of another output, where an operator runs on the host (report() says so),
-/// and under CompileOptions::memory_limit.
+/// where given indices are looked up, which it checks, and under CompileOptions::memory_limit.
 ///
 /// A kernel that fails is told by the next call that waits. UserError as of Executable::run, and on
 /// an executable for the CPU or for several devices.

@@ -117,7 +117,7 @@ bool CpuEngine::is_needed(const Context& context, const Bound& step) const {
 }
 
 void CpuEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
-                    const Observer& observe) const {
+                    const std::stop_token& stop, const Observer& observe) const {
   const cpu::SpinTime spin(spin_us_);
   const auto context = contexts_.take([&] { return new_context(); });
   const Arenas::Lease arena = arenas_.take(arena_bytes(), context->arena);
@@ -127,6 +127,7 @@ void CpuEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outp
   for (std::size_t i = 0; i < outputs.size(); ++i) context->outputs[i] = stored(outputs[i]).first();
   std::byte* const scratch = context->arena + program_.placement.memory.bytes;
   for (std::size_t i = 0; i < bound_.size(); ++i) {
+    check_goes_on(stop);
     const Bound& step = bound_[i];
     for (std::size_t k = 0; k < step.operands.size(); ++k)
       context->operands[k] = address(*context, step.operands[k]);
@@ -137,17 +138,18 @@ void CpuEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outp
   }
 }
 
-void CpuEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const {
-  run(inputs, outputs, nullptr);
+void CpuEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
+                    const std::stop_token& stop) const {
+  run(inputs, outputs, stop, nullptr);
 }
 
 std::vector<double> CpuEngine::time_whole(const std::vector<Tensor>& inputs, int repeats) const {
   std::vector<Tensor> outputs = fresh_outputs(program_, {});
-  run(inputs, outputs);
+  run(inputs, outputs, {});
   std::vector<double> times;
   for (int repeat = 0; repeat < repeats; ++repeat) {
     const Clock::time_point start = Clock::now();
-    run(inputs, outputs);
+    run(inputs, outputs, {});
     times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
   }
   return times;
@@ -156,12 +158,12 @@ std::vector<double> CpuEngine::time_whole(const std::vector<Tensor>& inputs, int
 std::vector<std::vector<double>> CpuEngine::time(const std::vector<Tensor>& inputs,
                                                  int repeats) const {
   std::vector<Tensor> outputs = fresh_outputs(program_, {});
-  run(inputs, outputs);
+  run(inputs, outputs, {});
   std::vector<std::vector<double>> times;
   for (int repeat = 0; repeat < repeats; ++repeat) {
     std::vector<double>& now = times.emplace_back();
     Clock::time_point start;
-    run(inputs, outputs, [&](std::size_t, bool begins, const Context&) {
+    run(inputs, outputs, {}, [&](std::size_t, bool begins, const Context&) {
       if (begins)
         start = Clock::now();
       else
@@ -173,7 +175,7 @@ std::vector<std::vector<double>> CpuEngine::time(const std::vector<Tensor>& inpu
 
 void CpuEngine::watch(const std::vector<Tensor>& inputs, const Show& show) const {
   std::vector<Tensor> outputs = fresh_outputs(program_, {});
-  run(inputs, outputs, [&](std::size_t step, bool begins, const Context& context) {
+  run(inputs, outputs, {}, [&](std::size_t step, bool begins, const Context& context) {
     // What nobody needs has not been computed.
     if (begins && is_needed(context, bound_[step]))
       show(step, {context.operands.data(), bound_[step].operands.size()});

@@ -19,7 +19,8 @@ class CpuEngine : public Engine {
  public:
   CpuEngine(const Program& program, CpuKernels kernels, int threads, int spin_us);
 
-  void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const override;
+  void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
+           const std::stop_token& stop) const override;
   std::vector<std::vector<double>> time(const std::vector<Tensor>& inputs,
                                         int repeats) const override;
   std::vector<double> time_whole(const std::vector<Tensor>& inputs, int repeats) const override;
@@ -56,7 +57,7 @@ class CpuEngine : public Engine {
   std::byte* address(const Context& context, const Location& location) const;
   bool is_needed(const Context& context, const Bound& step) const;
   void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
-           const Observer& observe) const;
+           const std::stop_token& stop, const Observer& observe) const;
 
   const Program& program_;
   Arenas& arenas_;

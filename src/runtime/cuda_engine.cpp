@@ -314,19 +314,27 @@ void CudaEngine::record_on_host(Context& context, cuda::Stream& stream, const Bo
   }
 }
 
-void CudaEngine::record_whole(Context& context, cuda::Stream& stream,
-                              std::deque<HostCall>& calls) const {
-  const std::size_t inputs = program_.inputs.size();
-  for (std::size_t i = 0; i < inputs; ++i)
+void CudaEngine::record_uploads(Context& context, cuda::Stream& stream) const {
+  for (std::size_t i = 0; i < program_.inputs.size(); ++i)
     if (context.at[i] == kMirrorOfHost)
       cuda::upload(stream, operand_address(context, i), context.pinned.data() + mirror_at_[i],
                    operand_bytes_[i]);
-  record_steps(context, stream, calls);
+}
+
+void CudaEngine::record_downloads(Context& context, cuda::Stream& stream) const {
+  const std::size_t inputs = program_.inputs.size();
   for (std::size_t i = 0; i < program_.laid.graph.outputs().size(); ++i)
     if (is_downloaded(context, i))
       cuda::download(stream, context.pinned.data() + mirror_at_[inputs + i],
                      address(context, program_.placement.of(root_of_output(i))),
                      operand_bytes_[inputs + i]);
+}
+
+void CudaEngine::record_whole(Context& context, cuda::Stream& stream,
+                              std::deque<HostCall>& calls) const {
+  record_uploads(context, stream);
+  record_steps(context, stream, calls);
+  record_downloads(context, stream);
 }
 
 }  // namespace tensor::detail

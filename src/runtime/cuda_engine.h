@@ -33,7 +33,8 @@ class CudaEngine : public Engine {
   CudaEngine(const Program& program, cuda::Device& device, CudaKernels kernels);
   ~CudaEngine() override;
 
-  void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const override;
+  void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
+           const std::stop_token& stop) const override;
   void enqueue(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
                void* stream) const override;
   std::vector<std::vector<double>> time(const std::vector<Tensor>& inputs,
@@ -119,6 +120,8 @@ class CudaEngine : public Engine {
                     std::size_t begin, std::size_t end, std::size_t depth) const;
   void record_on_host(Context& context, cuda::Stream& stream, const Bound& step,
                       std::deque<HostCall>& calls) const;
+  void record_uploads(Context& context, cuda::Stream& stream) const;
+  void record_downloads(Context& context, cuda::Stream& stream) const;
   void record_whole(Context& context, cuda::Stream& stream, std::deque<HostCall>& calls) const;
 
   // cuda_enqueue.cpp: calls on streams of the caller's.
@@ -141,6 +144,7 @@ class CudaEngine : public Engine {
   std::shared_ptr<Recorded> start(Context& context, cuda::Stream& stream,
                                   const Recordings::Found& found) const;
   void finish(Context& context, cuda::Stream& stream) const;
+  void run_until(const std::stop_token& stop, Context& context, cuda::Stream& stream) const;
   void take_output(Context& context, std::size_t output, const Tensor& to) const;
   Tensor value_of_output(const Context& context, std::size_t output) const;
   Arenas::Lease lend(Arenas& arenas, std::int64_t bytes, Block& to) const;

@@ -84,7 +84,7 @@ void CudaEngine::enqueue(const std::vector<Tensor>& inputs, std::vector<Tensor>&
   cuda::Stream stream(device_, foreign);
   if (!only_starts_kernels(inputs, outputs)) {
     stream.synchronize();
-    return run(inputs, outputs);
+    return run(inputs, outputs, {});
   }
   std::list<InFlight> finished, mine;  // let go of when the lock is given back: owners may call us
   const std::lock_guard lock(in_flight_mutex_);

@@ -226,11 +226,40 @@ void CudaEngine::with_context(const std::vector<Tensor>& inputs, const std::vect
   }
 }
 
-void CudaEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const {
+// A graph cannot be stopped: a few steps at a time, of which the next ones are under way when it
+// is asked whether they are wanted.
+void CudaEngine::run_until(const std::stop_token& stop, Context& context,
+                           cuda::Stream& stream) const {
+  constexpr std::size_t kStepsAtATime = 8;
+  std::deque<HostCall> calls;
+  std::deque<cuda::Event> done;
+  try {
+    record_uploads(context, stream);
+    for (std::size_t begin = 0; begin < bound_.size(); begin += kStepsAtATime) {
+      if (done.size() > 1) done.front().wait(), done.pop_front();
+      check_goes_on(stop);
+      const std::size_t end = std::min(begin + kStepsAtATime, bound_.size());
+      record_range(context, stream, calls, begin, end, 0);
+      done.emplace_back(device_).record(stream);
+    }
+    record_downloads(context, stream);
+    finish(context, stream);
+  } catch (...) {
+    settle(stream);  // before the host calls go
+    throw;
+  }
+}
+
+void CudaEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
+                     const std::stop_token& stop) const {
   const cuda::Range range(name_);
   with_context(inputs, outputs, [&](Context& context, cuda::Stream& stream) {
-    const auto running = start(context, stream, recording_for(context));
-    finish(context, stream);
+    if (stop.stop_possible()) {
+      run_until(stop, context, stream);
+    } else {
+      const auto running = start(context, stream, recording_for(context));
+      finish(context, stream);
+    }
     for (std::size_t i = 0; i < outputs.size(); ++i) take_output(context, i, outputs[i]);
   });
 }

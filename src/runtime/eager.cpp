@@ -166,7 +166,7 @@ Tensor apply_on_device(Op op, std::span<const Tensor> inputs, const Attrs& attrs
   if (runs_on_host(*program)) return apply_on_host(op, inputs, attrs, device);
   const std::vector<Tensor> operands(inputs.begin(), inputs.end());
   std::vector<Tensor> outputs = detail::fresh_outputs(*program, operands);
-  program->engine->run(operands, outputs);
+  program->engine->run(operands, outputs, {});
   return outputs.front();
 }
 
@@ -175,7 +175,7 @@ void copy_on_device(const Tensor& from, const Tensor& to) {
   const Device device = common_device("copy", std::array{from, to});
   const auto program = program_of(Op::copy, std::array{from}, {}, layout_of(to), device);
   std::vector<Tensor> outputs{to};
-  program->engine->run({from}, outputs);
+  program->engine->run({from}, outputs, {});
 }
 
 bool detail::forget_eager_programs() { return programs().forget(); }

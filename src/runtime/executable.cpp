@@ -32,6 +32,11 @@ void Executable::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& out
   detail::execute(*program_, inputs, outputs);
 }
 
+void Executable::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
+                     const std::stop_token& stop) const {
+  detail::execute(*program_, inputs, outputs, stop);
+}
+
 std::vector<double> Executable::time(const std::vector<Tensor>& inputs, int repeats) const {
   detail::check_inputs(*program_, inputs);
   return program_->parts ? program_->parts->time_whole(inputs, repeats)

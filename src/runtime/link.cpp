@@ -106,9 +106,10 @@ void checked(const Program& program, std::vector<Tensor>& outputs, const Run& ru
     if (all[outputs.size() + i].item<bool>()) throw UserError(checks[i]);
 }
 
-void start(const Program& program, const std::vector<Tensor>& inputs,
-           std::vector<Tensor>& outputs) {
-  program.parts ? program.parts->run(inputs, outputs) : run_checked(program, inputs, outputs);
+void start(const Program& program, const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
+           const std::stop_token& stop = {}) {
+  program.parts ? program.parts->run(inputs, outputs, stop)
+                : run_checked(program, inputs, outputs, stop);
 }
 
 // The flags are on the host: the call waits for them.
@@ -127,8 +128,13 @@ std::vector<Tensor> with_checks(const Program& program, std::vector<Tensor> outp
 }
 
 void run_checked(const Program& program, const std::vector<Tensor>& inputs,
-                 std::vector<Tensor>& outputs) {
-  checked(program, outputs, [&](std::vector<Tensor>& all) { program.engine->run(inputs, all); });
+                 std::vector<Tensor>& outputs, const std::stop_token& stop) {
+  checked(program, outputs,
+          [&](std::vector<Tensor>& all) { program.engine->run(inputs, all, stop); });
+}
+
+void check_goes_on(const std::stop_token& stop) {
+  if (stop.stop_requested()) throw Cancelled("run: stopped, as its stop_token asked");
 }
 
 void check_inputs(const Program& program, const std::vector<Tensor>& inputs) {
@@ -166,12 +172,12 @@ std::shared_ptr<const Program> link(LaidOutGraph laid, FusionPlan plan,
 }
 
 void execute(const Program& program, const std::vector<Tensor>& inputs,
-             std::vector<Tensor>& outputs) {
+             std::vector<Tensor>& outputs, const std::stop_token& stop) {
   check_inputs(program, inputs);
   check_outputs(program, inputs, outputs);
   program.shared.check();
   for (const Tensor& x : outputs) about_to_write(*placed(x).storage);
-  start(program, inputs, outputs);
+  start(program, inputs, outputs, stop);
 }
 
 std::vector<Tensor> execute(const Program& program, const std::vector<Tensor>& inputs) {

@@ -140,7 +140,8 @@ std::vector<Tensor> Parts::inputs_of(std::size_t part, const std::vector<Tensor>
   return own;
 }
 
-void Parts::run(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) const {
+void Parts::run(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
+                const std::stop_token& stop) const {
   for (const auto& program : programs_) program->shared.check();
   const Pool<Crew>::Lease crew =
       programs_.front()->common->crews().take([] { return std::make_unique<Crew>(); });
@@ -152,7 +153,7 @@ void Parts::run(const std::vector<Tensor>& inputs, const std::vector<Tensor>& ou
       const std::int64_t places = outputs[i].shape(0) / division_.items;  // of an item
       own.push_back(items(outputs[i], places * piece.begin, places * piece.count));
     }
-    run_checked(program, inputs_of(part, inputs), own);
+    run_checked(program, inputs_of(part, inputs), own, stop);
   });
 }
 

@@ -55,7 +55,8 @@ class Parts {
   std::vector<Tensor> inputs_of(std::size_t part, const std::vector<Tensor>& inputs) const;
   /// Tensors of the program's types on the host, the outputs contiguous, in memory of their own.
   /// Each part writes its items where they belong.
-  void run(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) const;
+  void run(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
+           const std::stop_token& stop) const;
   /// Engine::time_whole of all parts at the same time: of each run the longest.
   std::vector<double> time_whole(const std::vector<Tensor>& inputs, int repeats) const;
 

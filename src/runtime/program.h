@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <vector>
 
 #include "src/runtime/common.h"
@@ -27,9 +28,12 @@ class Engine {
  public:
   virtual ~Engine() = default;
   /// Tensors of the program's types, behind the outputs one on the host for each of the graph's
-  /// checks; the outputs are contiguous, or as fresh_outputs makes them, and share no memory. Allocates nothing once as many calls at a time were made before, but for
-  /// kernels of the reference family and what libraries do inside.
-  virtual void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) const = 0;
+  /// checks; the outputs are contiguous, or as fresh_outputs makes them, and share no memory.
+  /// Allocates nothing once as many calls at a time were made before, but for kernels of the
+  /// reference family and what libraries do inside. Cancelled where `stop` was requested before its
+  /// last step began.
+  virtual void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
+                   const std::stop_token& stop) const = 0;
   /// Hands it to a stream of the program's GPU and returns, where nothing else is to be done
   /// (tensor/interop.h).
   virtual void enqueue(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
@@ -94,11 +98,13 @@ void check_inputs(const Program& program, const std::vector<Tensor>& inputs);
 std::vector<Tensor> with_checks(const Program& program, std::vector<Tensor> outputs);
 /// Runs its engine. UserError if a check of its graph found something.
 void run_checked(const Program& program, const std::vector<Tensor>& inputs,
-                 std::vector<Tensor>& outputs);
+                 std::vector<Tensor>& outputs, const std::stop_token& stop = {});
+/// Cancelled if it was requested.
+void check_goes_on(const std::stop_token& stop);
 
 /// Checks the tensors against the program's types and device, and runs it.
 void execute(const Program& program, const std::vector<Tensor>& inputs,
-             std::vector<Tensor>& outputs);
+             std::vector<Tensor>& outputs, const std::stop_token& stop = {});
 /// The same with fresh outputs.
 std::vector<Tensor> execute(const Program& program, const std::vector<Tensor>& inputs);
 /// The same as tensor/interop.h has them, for a stream.

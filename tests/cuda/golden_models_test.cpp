@@ -80,7 +80,10 @@ class EmulatedEngine : public detail::Engine {
   }
   const std::vector<detail::Step>& steps() const override { return steps_; }
 
-  void run(const std::vector<Tensor>&, std::vector<Tensor>&) const override { refuse(); }
+  void run(const std::vector<Tensor>&, std::vector<Tensor>&,
+           const std::stop_token&) const override {
+    refuse();
+  }
   std::vector<std::vector<double>> time(const std::vector<Tensor>&, int) const override {
     return refuse();
   }

@@ -6,7 +6,8 @@
 namespace tensor::testing {
 
 struct NoEngine : detail::Engine {
-  void run(const std::vector<Tensor>&, std::vector<Tensor>&) const override {}
+  void run(const std::vector<Tensor>&, std::vector<Tensor>&,
+           const std::stop_token&) const override {}
   std::vector<std::vector<double>> time(const std::vector<Tensor>&, int) const override {
     return {};
   }

@@ -6,6 +6,7 @@
 #include "tensor/compile.h"
 #include "tests/device/gpu.h"
 #include "tests/error_of.h"
+#include "tests/stopped.h"
 #include "tests/temporary_folder.h"
 
 namespace tensor {
@@ -221,6 +222,14 @@ TEST_F(RunOnDevice, EveryTypeOfNumbersAgreesWithTheEagerRun) {
       expect_checked_and_timed(fast, {x, image});
     }
   }
+}
+
+TEST_F(RunOnDevice, StopsBetweenKernels) {
+  const Tensors in = {random_.normal({4, 64}), random_.normal({64, 64})};
+  const auto f = [](const Tensors& x) { return check::chain(x, 20); };
+  const Executable fast = compile(f, in, {.device = gpu_});
+  check::expect_stops(fast, in);
+  check::expect_stops(fast, {in[0].to(gpu_), in[1]});
 }
 
 TEST_F(RunOnDevice, VerifyAndTimeTakeThem) {
