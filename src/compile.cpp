@@ -93,6 +93,19 @@ void check_host_steps(const Graph& graph, const FusionPlan& plan, const detail::
   log(LogLevel::warning, "compile: ", target.device, " waits for the host, which runs ", operators);
 }
 
+void check_divided(const std::vector<ProductChain>& chains, int count) {
+  if (std::any_of(chains.begin(), chains.end(), [](const auto& one) { return one.is_divided; }))
+    return;
+  TextWriter whole;
+  for (const ProductChain& chain : chains)
+    whole << (whole.str().empty() ? " (" : ", ") << chain.extent
+          << (chain.where.empty() ? "" : " @ ") << chain.where;
+  fail("compile", "got a function without products that ", count, " devices can divide",
+       whole.str(), whole.str().empty() ? "" : " are no multiples)",
+       ", need two by constant weights of which the second multiplies the first one's columns, or ",
+       "heads: divide the batch, or compile for one device");
+}
+
 }  // namespace
 
 std::string detail::computes_of(const CompileOptions& options) {
@@ -116,6 +129,9 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
                                           const std::vector<TensorType>& inputs,
                                           const CompileOptions& options, Target target,
                                           const std::function<bool()>& make_room, bool in_haste) {
+  if (options.divide == Divide::products && options.devices.empty())
+    fail("compile", "got divide products on ", target.device,
+         " alone: name the GPUs in devices, or leave divide out");
   const Precision precision = precision_of(options, target);
   if (options.dtype == bf16 && precision.dtype == f32)
     log(LogLevel::warning, "compile: this CPU does not multiply bf16, so that f32 is computed");
@@ -132,10 +148,20 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
   const auto common = options.sharing ? options.sharing->common() : nullptr;
   const auto derived = common ? common->derived() : std::make_shared<DerivedConstants>();
 
+  const Share& share = target.share;
+  std::vector<ProductChain> chains;
+  const auto divided = [&](const Graph& whole) {
+    DividedProducts mine = divide_products(whole, share.index, share.count);
+    chains = std::move(mine.chains);
+    check_divided(chains, share.count);
+    return std::move(mine.graph);
+  };
   Graph graph =
       stages.run("trace", [&] { return trace(function, inputs, options.names, derived); });
   stages.dump("traced", graph);
-  for (const Pass& pass : passes_for(precision, convert, quantize))
+  for (const Pass& pass :
+       passes_for(precision, convert, quantize,
+                  share.count > 1 ? divided : std::function<Graph(const Graph&)>()))
     graph = stages.pass(pass, graph);
   LaidOutGraph laid = stages.run("layout", [&] { return lay_out(graph); });
   verify(laid.graph, "layout");
@@ -171,7 +197,7 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
   program->common->keep_within(options.memory_limit, *program, make_room);
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
   log(LogLevel::info, "compile: the inputs ", types_text(inputs), " took ", time.count(), " s");
-  return {std::move(fusible), program, schedules.is_hasty};
+  return {std::move(fusible), program, schedules.is_hasty, std::move(chains)};
 }
 
 Executable compile(const detail::TracedFunction& traced, const std::vector<TensorType>& inputs,

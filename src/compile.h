@@ -5,6 +5,7 @@
 #include "src/runtime/parts.h"
 #include "src/runtime/target.h"
 #include "src/trace/parallel.h"
+#include "src/trace/passes/divide_products.h"
 #include "src/tune/ablation.h"
 #include "tensor/compile.h"
 #include "tensor/tune.h"
@@ -17,6 +18,7 @@ struct Compilation {
   Fusible fusible;
   std::shared_ptr<const Program> program;  // null unless linked
   bool is_hasty = false;                   // Scheduled::is_hasty
+  std::vector<ProductChain> chains = {};   // of a target that has a share of them
 };
 
 /// The compiler: all stages, for `target` in place of options.device and options.threads. Within

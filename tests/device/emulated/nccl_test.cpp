@@ -1,0 +1,61 @@
+// What becomes of executables that divide products when NCCL or one of the GPUs fails.
+#include "tensor/compile.h"
+#include "tests/cuda/emulator/driver.h"
+#include "tests/device/gpu.h"
+#include "tests/error_of.h"
+
+namespace tensor {
+namespace {
+
+using check::error_of;
+
+class FailingNccl : public OnGpu {
+ protected:
+  Executable mlp(const std::vector<Device>& devices) const {
+    return compile(
+        [this](const Tensors& in) -> Tensors {
+          return {matmul(relu(matmul(in[0], first_)), second_)};
+        },
+        Tensors{x_}, {.devices = devices, .divide = Divide::products, .tune_logs = {{}}});
+  }
+
+  const Tensor x_ = random_.normal({8, 32}), first_ = random_.normal({32, 64}),
+               second_ = random_.normal({64, 32});
+};
+
+TEST_F(FailingNccl, IsTold) {
+  emulator::let_nccl_connect(false);
+  EXPECT_EQ(error_of([&] {
+              mlp({"cuda:0", "cuda:2"});
+            }),
+            "NCCL: does not connect cuda:0 and cuda:2: unhandled cuda error; set NCCL_DEBUG=INFO "
+            "to learn why");
+  emulator::let_nccl_connect(true);
+}
+
+// One GPU has no memory for a call, while the other waits for its summand.
+TEST_F(FailingNccl, LetsNobodyWaitForEver) {
+  const Executable f = mlp({"cuda:0", "cuda:1"});
+  cuda::Device& second = cuda::Device::get(1);
+  error_of([&] { empty({second.info().memory_bytes}, u8, "cuda:1"); });  // gives back what is kept
+  std::string cause;
+  {
+    Tensors full;
+    for (const std::int64_t unit : {1 << 20, 512})  // of blocks that are large, or small
+      if (const std::int64_t units = second.free_bytes() / unit; units > 0)
+        full.push_back(empty({units * unit}, u8, "cuda:1"));
+    cause = error_of([&] { f({x_}); });
+    EXPECT_TRUE(cause.starts_with("cuda:1: cannot allocate ")) << cause;
+  }
+  const std::string later =
+      "run: cuda:0 and cuda:1 no longer add up products since a call ended "
+      "with \"" +
+      cause + "\": compile the function again";
+  for (int call = 0; call < 2; ++call) EXPECT_EQ(error_of([&] { f({x_}); }), later);
+  const Executable again = mlp({"cuda:0", "cuda:1"});
+  for (int call = 0; call < 3; ++call)
+    expect_near(again({x_})[0], matmul(relu(matmul(x_, first_)), second_), 0x1p-24 * 64);
+}
+
+}  // namespace
+}  // namespace tensor
