@@ -53,10 +53,11 @@ class ProductsOnTwoGpus : public OnGpu {
   }
 
   // Sums of fewer than 2^9 terms in another order: of float32 each addition is off by half a unit
-  // of at most the sum of magnitudes, which random signs leave 2^5 times the sum. In f16 operands
-  // that lie between two numbers are rounded to either, by half a unit of each of as many layers.
+  // of at most the sum of magnitudes, which random signs leave 2^5 times the sum. Narrower operands
+  // that lie between two numbers are rounded to either, by half a unit of each of as many layers;
+  // of eight bits by half a 127th of a row's largest, and each device has other rows.
   static double rounding(DType dtype, int layers = 1) {
-    return layers * (dtype == f32 ? 0x1p-24 * (1 << 5) : 0x1p-11 * 2);
+    return layers * (dtype == f32 ? 0x1p-24 * (1 << 5) : dtype == f16 ? 2 * 0x1p-11 : 2 * 0x1p-8);
   }
   void expect_as_on_one(const TensorFunction& f, const Tensors& in, DType dtype, int layers = 1) {
     const Executable divided = compile(f, in, options(dtype));
@@ -78,7 +79,7 @@ class ProductsOnTwoGpus : public OnGpu {
 };
 
 TEST_F(ProductsOnTwoGpus, OfAPerceptronAreThoseOfOne) {
-  for (const DType dtype : {f32, f16}) {
+  for (const DType dtype : {f32, f16, bf16, i8}) {
     const Tensors in = rows(24);
     expect_as_on_one(traced_mlp(), in, dtype);
     // And what the reference has, in which nothing is rounded before it is multiplied.

@@ -1,4 +1,7 @@
 // What becomes of executables that divide products when NCCL or one of the GPUs fails.
+#include <cstdlib>
+#include <iostream>
+
 #include "tensor/compile.h"
 #include "tests/cuda/emulator/driver.h"
 #include "tests/device/gpu.h"
@@ -31,6 +34,24 @@ TEST_F(FailingNccl, IsTold) {
             "NCCL: does not connect cuda:0 and cuda:2: unhandled cuda error; set NCCL_DEBUG=INFO "
             "to learn why");
   emulator::let_nccl_connect(true);
+}
+
+// In a process of its own, which has not opened it.
+TEST_F(FailingNccl, IsNamedWhereItCannotBeOpened) {
+  const std::string style = GTEST_FLAG_GET(death_test_style);
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        ::setenv("TENSOR_NCCL", "/nowhere/libnccl.so.2", 1);
+        std::cerr << error_of([&] { mlp({"cuda:0", "cuda:1"}); });
+        std::exit(0);
+      },
+      testing::ExitedWithCode(0),
+      "NCCL: cannot be opened .*/nowhere/libnccl.so.2: cannot open shared object file: No such "
+      "file or directory.: install it .NVIDIA's packages libnccl2, or nvidia-nccl-cu12 from "
+      "PyPI., or name the file in TENSOR_NCCL; one device works without it, and so do several "
+      "that divide a batch");
+  GTEST_FLAG_SET(death_test_style, style);
 }
 
 // One GPU has no memory for a call, while the other waits for its summand.
