@@ -3,6 +3,7 @@
 // products it is compiled once for each.
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "src/compile.h"
 #include "src/kernels/cuda/driver/communicator.h"
@@ -55,6 +56,17 @@ std::string about(const std::vector<ProductChain>& chains, int count) {
   return text.str();
 }
 
+// What all devices compute must be the same: what one of them chooses by it, such as the best
+// boxes, all must.
+void check_model(const std::vector<cuda::Device*>& devices) {
+  const cuda::DeviceInfo& first = devices.front()->info();
+  for (const cuda::Device* device : devices)
+    if (const cuda::DeviceInfo& info = device->info(); info.tuned_as() != first.tuned_as())
+      fail("compile", "got cuda:", first.index, ", ", first.tuned_as(), ", and cuda:", info.index,
+           ", ", info.tuned_as(),
+           ", need GPUs of one model to divide products: divide the batch, or choose others");
+}
+
 // The sums of a program in the order in which it makes them, each by its place in the graph.
 std::vector<std::size_t> order_of_sums(const Program& program) {
   const Graph& graph = program.laid.graph;
@@ -85,22 +97,22 @@ std::shared_ptr<const Program> compile_shares(const TensorFunction& function,
   std::vector<cuda::Device*> devices;
   for (const Division::Piece& piece : division.pieces)
     devices.push_back(&cuda::Device::get(piece.device.index()));
+  check_model(devices);
   const auto sums = cuda::Communicator::of(devices);
   std::vector<std::shared_ptr<const Program>> programs;
-  std::vector<ProductChain> chains;
+  std::optional<Compilation> first;
   for (int i = 0; i < count; ++i) {
     Target target = target_at(i);
     target.share = {i, count, sums};
     Compilation compiled =
-        compile_until(Until::linked, function, inputs, options, std::move(target), make_room);
-    programs.push_back(std::move(compiled.program));
-    chains = std::move(compiled.chains);
+        compile_until(Until::linked, function, inputs, options, std::move(target), make_room, false,
+                      first ? &*first : nullptr);
+    programs.push_back(compiled.program);
+    if (!first) first = std::move(compiled);
     if (order_of_sums(*programs.back()) != order_of_sums(*programs.front()))
-      fail("compile", "got ", division.pieces.front().device, " and ",
-           division.pieces[static_cast<std::size_t>(i)].device,
-           ", for which products would be added up in different orders, need GPUs of one model");
+      internal_error("compile", "devices would add up products in different orders");
   }
-  return program_of_shares(std::move(division), std::move(programs), about(chains, count));
+  return program_of_shares(std::move(division), std::move(programs), about(first->chains, count));
 }
 
 }  // namespace

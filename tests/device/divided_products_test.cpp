@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "src/kernels/cuda/driver/nccl.h"
+#include "src/runtime/program.h"
 #include "tensor/compile.h"
 #include "tensor/nn.h"
 #include "tensor/plan.h"
@@ -74,7 +75,10 @@ class ProductsOnTwoGpus : public OnGpu {
     }
   }
 
-  const std::vector<Device> devices_ = {"cuda:0", "cuda:1"};
+  // Of one model; among the pretended ones they are the first and the third.
+  const Device other_ = is_pretended() ? "cuda:2" : "cuda:1";
+  const std::vector<Device> devices_ = {"cuda:0", other_};
+  const std::string both_ = is_pretended() ? "cuda:0 and cuda:2" : "cuda:0 and cuda:1";
   const nn::Linear first_ = linear_of(kWidth, kHidden), second_ = linear_of(kHidden, kWidth);
 };
 
@@ -115,6 +119,18 @@ TEST_F(ProductsOnTwoGpus, OfTheDigitsViTNameTheSameDigits) {
   const Tensor pixels = digits::test_pixels(vit)(slice(0, 1));
   for (const DType dtype : {f32, f16})
     expect_as_on_one(function, {pixels}, dtype, 4 * static_cast<int>(vit.model.layers.size()));
+}
+
+// What all compute must be the same bits, whatever the constants of each.
+TEST_F(ProductsOnTwoGpus, RunByTheSameKernels) {
+  const Executable f = compile(traced_mlp(), rows(24), options(f16));
+  const detail::Parts& parts = *f.program().parts;
+  const auto &first = parts[0].plan.groups, &second = parts[1].plan.groups;
+  ASSERT_EQ(first.size(), second.size());
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    EXPECT_EQ(first[i].schedule, second[i].schedule);
+    EXPECT_EQ(parts[0].engine->steps()[i].description, parts[1].engine->steps()[i].description);
+  }
 }
 
 // Each GPU has half of the weights that are divided.
@@ -174,7 +190,7 @@ TEST_F(ProductsOnTwoGpus, AreVerifiedTimedAndReported) {
   std::ostringstream report;
   f.report(report, in, 2);
   for (const char* text :
-       {"cuda:0, share 1 of 2\n", "cuda:1, share 2 of 2\n", "all_reduce @ a [nccl_all_reduce_f32]",
+       {"cuda:0, share 1 of 2\n", "share 2 of 2\n", "all_reduce @ a [nccl_all_reduce_f32]",
         "      products divided by columns or heads: 1 x 192 @ a\n",
         "      whole, since 2 devices cannot have equal shares: 1 x 15 @ b\n"})
     EXPECT_NE(report.str().find(text), std::string::npos) << text << report.str();
@@ -205,11 +221,12 @@ TEST_F(ProductsOnTwoGpus, AreRefusedWhereTheyCannotBeDivided) {
             "inputs: leave it out");
   const Executable f = compile(traced_mlp(), in, options());
   EXPECT_EQ(error_of([&] { f({in[0].to(gpu_)}); }),
-            "run: input 0 lies on cuda:0, this executable divides its products among cuda:0 and "
-            "cuda:1, need it on the host: bring it with to(\"cpu\")");
-  EXPECT_EQ(error_of([&] { Plan().add(f); }),
-            "plan: got an executable that divides its products among cuda:0 and cuda:1, need one "
-            "that has whole products: compile it where it runs, or divide the batch");
+            "run: input 0 lies on cuda:0, this executable divides its products among " + both_ +
+                ", need it on the host: bring it with to(\"cpu\")");
+  EXPECT_EQ(
+      error_of([&] { Plan().add(f); }),
+      "plan: got an executable that divides its products among " + both_ +
+          ", need one that has whole products: compile it where it runs, or divide the batch");
   Plan plan;
   plan.add(compile(traced_mlp(), in, of_one(f32)));
   EXPECT_TRUE(
