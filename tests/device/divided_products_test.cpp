@@ -30,6 +30,10 @@ class ProductsOnTwoGpus : public OnGpu {
     } catch (const UserError& error) {
       GTEST_SKIP() << "SKIPPED: " << error.what();
     }
+    // Of one model; among the pretended ones they are the first and the third.
+    const std::string other = is_pretended() ? "cuda:2" : "cuda:1";
+    devices_ = {"cuda:0", Device(other)};
+    both_ = "cuda:0 and " + other;
   }
 
   Tensor weight(std::int64_t rows, std::int64_t columns) {
@@ -75,10 +79,8 @@ class ProductsOnTwoGpus : public OnGpu {
     }
   }
 
-  // Of one model; among the pretended ones they are the first and the third.
-  const Device other_ = is_pretended() ? "cuda:2" : "cuda:1";
-  const std::vector<Device> devices_ = {"cuda:0", other_};
-  const std::string both_ = is_pretended() ? "cuda:0 and cuda:2" : "cuda:0 and cuda:1";
+  std::vector<Device> devices_;
+  std::string both_;  // in errors
   const nn::Linear first_ = linear_of(kWidth, kHidden), second_ = linear_of(kHidden, kWidth);
 };
 

@@ -35,11 +35,13 @@ constexpr int kUnhandled = 1, kInvalidArgument = 4;
 int connect(CommunicatorHandle** handles, int count, const int* devices) {
   const std::lock_guard lock(state().mutex);
   if (!state().nccl_connects) return kUnhandled;
+  static auto& all = *new std::deque<CommunicatorHandle>;  // live as long as the process
   const auto ranks = std::make_shared<cuda::Ranks>();
   ranks->count = static_cast<std::size_t>(count);
   for (int i = 0; i < count; ++i)
-    handles[i] = new CommunicatorHandle{
-        ranks, &state().devices[static_cast<std::size_t>(devices[i])], static_cast<std::size_t>(i)};
+    handles[i] = &all.emplace_back(
+        CommunicatorHandle{ranks, &state().devices[static_cast<std::size_t>(devices[i])],
+                           static_cast<std::size_t>(i)});
   return 0;
 }
 
