@@ -129,6 +129,18 @@ void relate_padded(const Relation& r) {
   relate_lines(r, [&](int axis) { return r.shape(0)[axis] != r.node.type.shape[axis]; });
 }
 
+// A convolution with a filter for every channel, as stands between the products of SegFormer's
+// perceptrons.
+void relate_filtered(const Relation& r) {
+  const std::int64_t channels = r.shape(0)[1];
+  if (r.node.attrs.integer("groups") != channels || r.node.type.shape[1] != channels)
+    return r.block_all();
+  relate_lines(r, [](int axis) { return axis > 1; });
+  r.unite(1, 0, 1);
+  for (const int axis : {2, 3}) r.block(1, axis);
+  if (r.in.size() > 2) r.unite(2, 0, 1);
+}
+
 // The axes of the indices stand in place of the one that they choose from.
 void relate_taken(const Relation& r) {
   const int along = static_cast<int>(r.node.attrs.integer("axis")), more = r.shape(1).rank();
@@ -166,6 +178,7 @@ constexpr PlaceRule kPlaceRules[] = {
     {Op::concatenate, relate_concatenated},
     {Op::pad, relate_padded},
     {Op::take, relate_taken},
+    {Op::conv2d, relate_filtered},
 };
 
 void relate(const Relation& r) {

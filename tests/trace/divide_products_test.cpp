@@ -154,6 +154,29 @@ TEST_F(DivideProducts, OfAttentionByOneWeight) {
     }
 }
 
+// Between the products a filter for every channel.
+TEST_F(DivideProducts, OfPerceptronsOfImages) {
+  const Tensor first = normal({12, 8}), bias = normal({12}), second = normal({8, 12}),
+               filters = normal({12, 1, 3, 3}), mixing = normal({12, 2, 3, 3});
+  const auto mlp = [&](const Tensor& x, const Tensor& weight, std::int64_t groups) {
+    const Tensor rows = linear(x, first).reshape({2, 3, 4, 12});
+    const Tensor image =
+        conv2d(transpose(rows, {0, 3, 1, 2}), weight, bias, {.padding = 1, .groups = groups});
+    return linear(gelu(transpose(image.reshape({2, 12, 12}), {0, 2, 1})), second);
+  };
+  const Tensor x = normal({2, 12, 8});
+  for (const int count : {2, 3}) {
+    const Divided divided =
+        expect_same_divided([&](const Tensor& in) { return mlp(in, filters, 12); }, x, count);
+    ASSERT_EQ(divided.chains.size(), 1u);
+    EXPECT_EQ(elements_of_constants(divided.graphs[0]), (12 * 8 * 2 + 12 + 12 * 9) / count);
+  }
+  // Of which several depend on each other.
+  const Divided whole =
+      expect_same_divided([&](const Tensor& in) { return mlp(in, mixing, 6); }, x, 2);
+  EXPECT_TRUE(whole.chains.empty());
+}
+
 TEST_F(DivideProducts, OfThePretrainedViT) {
   const auto vit = models::vit::load_vit(
       models::open_checkpoint(TENSOR_TEST_DATA "/../../models/vit/pretrained/digits"));

@@ -157,6 +157,7 @@ class ProductDivider {
     const AxisFactors& result = places_.results[at(id)];
     if (node.op == Op::reshape || node.op == Op::broadcast_to)
       attrs.set("shape", divided(node.type.shape, result));
+    if (node.op == Op::conv2d) attrs.set("groups", divided(attrs.integer("groups"), result[1]));
     if (node.op == Op::slice) {
       attrs.set("start", divided(attrs.dims("start"), places_.operands[at(id)][0]));
       attrs.set("extent", divided(attrs.dims("extent"), result));
