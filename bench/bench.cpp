@@ -54,11 +54,13 @@ std::int64_t free_bytes(const Options& options) {
   return bytes;
 }
 
-/// "cuda-x2" of two.
+/// "cuda-x2" of two that divide a batch, "cuda-x2-products" of two that divide products.
 std::string place_of(const Options& options) {
   const std::string kind = options.device.is_cuda() ? "cuda" : "cpu";
   const std::size_t count = options.devices.size();
-  return count > 1 ? kind + "-x" + std::to_string(count) : kind;
+  if (count <= 1) return kind;
+  return kind + "-x" + std::to_string(count) +
+         (options.divide == tensor::Divide::products ? "-products" : "");
 }
 
 /// Of "cuda:0,cuda:1".
@@ -69,6 +71,12 @@ void set_devices(Options& options, const std::string& text) {
     options.devices.emplace_back(std::string_view(text).substr(begin, end - begin));
   }
   options.device = options.devices.front();
+}
+
+tensor::Divide divide_of(const std::string& text) {
+  if (text != "batch" && text != "products")
+    tensor::fail("--divide", "got \"", text, "\", need batch or products");
+  return text == "batch" ? tensor::Divide::batch : tensor::Divide::products;
 }
 
 /// The largest error of a group, in parts of what rounding explains; UserError if it is more.
@@ -95,6 +103,7 @@ Prepared prepare(const Case& c, tensor::DType dtype, bool eager, const Options& 
   if (!eager) {
     tensor::CompileOptions how{.device = is_one ? options.device : tensor::Device(),
                                .devices = is_one ? std::vector<tensor::Device>() : options.devices,
+                               .divide = options.divide,
                                .dtype = dtype,
                                .threads = options.threads,
                                .narrow_residuals = options.narrow_residuals,
@@ -150,6 +159,7 @@ constexpr const char* kHelp =
     "--eager      models on the reference operators, too\n"
     "--device=D   cpu, cuda or cuda:1 (cpu), or cuda:0,cuda:1, which divide the batch\n"
     "--copies     on GPUs whole calls, copies from and to the host's memory included\n"
+    "--divide=D   what these divide: batch, or products, by NCCL (batch)\n"
     "--narrow-residuals   models in bf16 and f16 store the residual stream so, too\n"
     "--calibrate  models in i8 have one scale for each product's activations\n"
     "and the options of Google Benchmark, which --help lists.\n\n";
@@ -171,6 +181,7 @@ Options parse(int& argc, char** argv) {
       {"--report", [&](auto&) { options.report = true; }},
       {"--eager", [&](auto&) { options.eager = true; }},
       {"--device=", [&](auto& text) { set_devices(options, text); }},
+      {"--divide=", [&](auto& text) { options.divide = divide_of(text); }},
       {"--narrow-residuals", [&](auto&) { options.narrow_residuals = true; }},
       {"--copies", [&](auto&) { options.copies = true; }},
       {"--calibrate", [&](auto&) { options.calibrate = true; }}};

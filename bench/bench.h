@@ -33,9 +33,10 @@ struct Options {
   bool verify = false, report = false;
   tensor::Device device = {};
   std::vector<tensor::Device> devices = {};  // several, of which `device` is the first
-  bool narrow_residuals = false;             // of models in bf16 and f16
-  bool copies = false;                       // on GPUs: of calls with operands on the host
-  bool calibrate = false;                    // models in i8 by scales for their inputs
+  tensor::Divide divide = tensor::Divide::batch;
+  bool narrow_residuals = false;  // of models in bf16 and f16
+  bool copies = false;            // on GPUs: of calls with operands on the host
+  bool calibrate = false;         // models in i8 by scales for their inputs
 };
 
 /// Takes what --help lists out of the arguments, Google Benchmark its own; UserError for others.
@@ -43,7 +44,7 @@ Options parse(int& argc, char** argv);
 
 /// Adds "NAME/cpu/TYPE/compiled", or ".../narrow-residuals", ".../calibrated", or ".../eager" for
 /// the call outside of compile(). On "cuda" the time is the GPU's, without copies to and from it;
-/// of several, named "NAME/cuda-x2/TYPE/...", of the slowest;
+/// of several, named "NAME/cuda-x2/TYPE/...", or "NAME/cuda-x2-products/TYPE/...", of the slowest;
 /// with `copies` (".../copies") that of calls whose inputs and outputs are on the host. With
 /// `verify` every group is compared with the eager operators first; UserError, while it runs, if
 /// one is wrong. With `report` standard error has the executable's report (docs/report.md).

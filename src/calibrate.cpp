@@ -28,6 +28,7 @@ std::map<std::string, float> calibrate(const detail::TracedFunction& function,
                                        CompileOptions options) {
   std::map<std::string, float> scales = std::exchange(options.scales, {});
   options.device = {}, options.devices = {}, options.whole_inputs = {};
+  options.divide = Divide::batch;
   options.dtype = i8, options.tf32 = options.narrow_residuals = false, options.memory_limit = 0;
   options.fuse = false;  // products are not joined, and have names of their own
   const Executable executable = compile(function, examples, options);

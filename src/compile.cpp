@@ -94,6 +94,33 @@ void check_host_steps(const Graph& graph, const FusionPlan& plan, const detail::
   log(LogLevel::warning, "compile: ", target.device, " waits for the host, which runs ", operators);
 }
 
+// Whether graphs differ in the elements of their constants at most.
+bool are_alike(const LaidOutGraph& a, const LaidOutGraph& b) {
+  const auto is_same = [](const Node& one, const Node& other) {
+    return one.kind == other.kind && one.op == other.op && one.inputs == other.inputs &&
+           one.attrs == other.attrs && one.type == other.type;
+  };
+  const auto lies_so = [](const Layout& one, const Layout& other) {
+    return one.strides == other.strides && one.offset == other.offset;
+  };
+  return std::ranges::equal(a.graph.nodes(), b.graph.nodes(), is_same) &&
+         std::ranges::equal(a.layouts, b.layouts, lies_so) &&
+         a.graph.outputs() == b.graph.outputs();
+}
+
+void check_divided(const std::vector<ProductChain>& chains, int count) {
+  if (std::any_of(chains.begin(), chains.end(), [](const auto& one) { return one.is_divided; }))
+    return;
+  TextWriter whole;
+  for (const ProductChain& chain : chains)
+    whole << (whole.str().empty() ? " (" : ", ") << chain.extent
+          << (chain.where.empty() ? "" : " @ ") << chain.where;
+  fail("compile", "got a function without products that ", count, " devices can divide",
+       whole.str(), whole.str().empty() ? "" : " are no multiples)",
+       ", need two by constant weights of which the second multiplies the first one's columns, or ",
+       "heads: divide the batch, or compile for one device");
+}
+
 }  // namespace
 
 std::string detail::computes_of(const CompileOptions& options) {
@@ -116,7 +143,11 @@ std::string detail::types_text(const std::vector<TensorType>& types) {
 detail::Compilation detail::compile_until(Until until, const TensorFunction& function,
                                           const std::vector<TensorType>& inputs,
                                           const CompileOptions& options, Target target,
-                                          const std::function<bool()>& make_room, bool in_haste) {
+                                          const std::function<bool()>& make_room, bool in_haste,
+                                          const Compilation* like) {
+  if (options.divide == Divide::products && options.devices.empty())
+    fail("compile", "got divide products on ", target.device,
+         " alone: name the GPUs in devices, or leave divide out");
   const Precision precision = precision_of(options, target);
   if (options.dtype == bf16 && precision.dtype == f32)
     log(LogLevel::warning, "compile: this CPU does not multiply bf16, so that f32 is computed");
@@ -133,10 +164,20 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
   const auto common = options.sharing ? options.sharing->common() : nullptr;
   const auto derived = common ? common->derived() : std::make_shared<DerivedConstants>();
 
+  const Share& share = target.share;
+  std::vector<ProductChain> chains;
+  const auto divided = [&](const Graph& whole) {
+    DividedProducts mine = divide_products(whole, share.index, share.count);
+    chains = std::move(mine.chains);
+    check_divided(chains, share.count);
+    return std::move(mine.graph);
+  };
   Graph graph =
       stages.run("trace", [&] { return trace(function, inputs, options.names, derived); });
   stages.dump("traced", graph);
-  for (const Pass& pass : passes_for(precision, convert, quantize))
+  for (const Pass& pass :
+       passes_for(precision, convert, quantize,
+                  share.count > 1 ? divided : std::function<Graph(const Graph&)>()))
     graph = stages.pass(pass, graph);
   LaidOutGraph laid = stages.run("layout", [&] { return lay_out(graph); });
   verify(laid.graph, "layout");
@@ -144,19 +185,23 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
       stages.run("propose_parallel", [&] { return propose_parallel(std::move(laid)); });
   if (until == Until::fusible) return {std::move(fusible), nullptr};
 
+  if (like && !are_alike(fusible.laid, like->fusible.laid)) like = nullptr;
   const auto table = stages.run("read_logs", [&] { return table_for(target, options.tune_logs); });
-  FusionPlan plan = stages.run("fuse", [&] {
+  FusionPlan fused = stages.run("fuse", [&] {
+    if (like) return like->fused;
     if (!options.fuse) return no_fusion(fusible.laid, tuned_cost(target, table));
     return common ? tuned_fusion(fusible, target, table, common->plans())
                   : tuned_fusion(fusible, target, table);
   });
+  FusionPlan plan;
   std::tie(laid, plan) =
-      stages.run("merge_parallel", [&] { return merge_parallel(fusible.laid, plan); });
+      stages.run("merge_parallel", [&] { return merge_parallel(fusible.laid, fused); });
   verify(laid.graph, "merge_parallel");
   if (common) laid = with_known_constants(std::move(laid), common->contents());
   check_host_steps(laid.graph, plan, target, options.host_steps);
   stages.dump(laid, plan, target);
   Scheduled schedules = stages.run("schedule", [&] {
+    if (like) return Scheduled{like->program->plan};
     if (!common || !target.any_extent) return Scheduled{scheduled(laid, plan, *target.offers)};
     return scheduled(laid, plan, *target.offers, common->schedules(), target.tuned_as, in_haste);
   });
@@ -172,7 +217,7 @@ detail::Compilation detail::compile_until(Until until, const TensorFunction& fun
   program->common->keep_within(options.memory_limit, *program, make_room);
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
   log(LogLevel::info, "compile: the inputs ", types_text(inputs), " took ", time.count(), " s");
-  return {std::move(fusible), program, schedules.is_hasty};
+  return {std::move(fusible), program, schedules.is_hasty, std::move(chains), std::move(fused)};
 }
 
 Executable compile(const detail::TracedFunction& traced, const std::vector<TensorType>& inputs,

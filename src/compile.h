@@ -5,6 +5,7 @@
 #include "src/runtime/parts.h"
 #include "src/runtime/target.h"
 #include "src/trace/parallel.h"
+#include "src/trace/passes/divide_products.h"
 #include "src/tune/ablation.h"
 #include "tensor/compile.h"
 #include "tensor/tune.h"
@@ -17,15 +18,18 @@ struct Compilation {
   Fusible fusible;
   std::shared_ptr<const Program> program;  // null unless linked
   bool is_hasty = false;                   // Scheduled::is_hasty
+  std::vector<ProductChain> chains = {};   // of a target that has a share of them
+  FusionPlan fused = {};                   // before parallel products are merged
 };
 
 /// The compiler: all stages, for `target` in place of options.device and options.threads. Within
 /// options.memory_limit, for which `make_room` lets something go (Common::keep_within). `in_haste`
-/// as scheduled() has it.
+/// as scheduled() has it. Where only the constants differ from those of `like`, for another device
+/// of the target's model, the program has the kernels of that one.
 Compilation compile_until(Until until, const TensorFunction& function,
                           const std::vector<TensorType>& inputs, const CompileOptions& options,
                           Target target, const std::function<bool()>& make_room = nullptr,
-                          bool in_haste = false);
+                          bool in_haste = false, const Compilation* like = nullptr);
 
 /// What the options ask for, "bf16 with narrow residuals" for one.
 std::string computes_of(const CompileOptions& options);

@@ -70,6 +70,9 @@ Compiled::Cache::Cache(TensorFunction traced, Plan start, CompileOptions with, s
       plan_(std::move(start)),
       options_(std::move(with)) {
   const detail::PlanData& plan = *plan_.data();
+  if (options_.divide == Divide::products && !plan.sizes.empty())
+    fail("Compiled", "got ", plan.name, " and divide products, need no plan, which holds whole ",
+         "products: leave one of them out");
   if (!options_.sharing) options_.sharing = plan.sharing;
   if (!function || plan.sizes.empty() || plan.computes == detail::computes_of(options_)) return;
   fail("Compiled", "got options that compute ", detail::computes_of(options_), ", but ", plan.name,
@@ -115,6 +118,8 @@ Executable Compiled::Cache::latest(const EntryPtr& entry) {
 detail::Compilation Compiled::Cache::program_for(const Types& types, bool in_haste) {
   const auto make_room = [this] { return let_one_go(); };
   const CompileOptions& o = options_;
+  if (o.divide == Divide::products && !o.devices.empty())  // no plan has them
+    return {{}, detail::compile_for_devices(one_at_a_time_, types, o, true, nullptr, make_room)};
   LoadOptions how{.device = o.device,
                   .devices = o.devices,
                   .whole_inputs = o.whole_inputs,

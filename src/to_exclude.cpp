@@ -49,6 +49,7 @@ std::vector<std::string> to_exclude(const detail::TracedFunction& function,
   if (!options.devices.empty()) {  // they are of one kind, and one of them tells enough
     options.device = options.devices.front();
     options.devices = {};
+    options.divide = Divide::batch;
   }
   CompileOptions wide = options;
   wide.dtype = f32, wide.exclude = {}, wide.scales = {};

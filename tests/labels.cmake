@@ -28,6 +28,7 @@ set(long
     GemmTf32.FactorsLieInAnyWay GemmTf32.EveryScheduleIsRight GemmPlain.FactorsLieInAnyWay AttentionMma.TakesAnyLayout
     AttentionPlain.TakesMasksAndBiases AttentionPlain.EveryScheduleOfASmallProblemIsRight
     */EmulatedModels.*detr* */EmulatedModels.*depth* */EmulatedModels.*sam* ProgramsOnGpu.RtDetrChoosesPairs
+    DividedProducts.ComputeEveryReferenceCheckpoint ProductsOnTwoGpus.OfTheDigitsViTNameTheSameDigits
     ManySizes.* OneText.* Fuse.WorkIsLinearInGraphsOfAnyShape SchedulesOfOtherSizes.AreRight
     KnownSchedules.ServeAllSizesAfterEight KnownSchedules.InHasteTakeWhatThereIs
     SoftmaxMma.TheNineModelsDoWithout */ShippedCoverage.* FitTimes.* TuneOnGpu.MeasuresWhereTheGpuWasUsedBefore

@@ -30,6 +30,10 @@ inline constexpr const char* kShippedLogs = "(shipped)";
 /// When something is compiled: at once, or in a thread of its own while the caller goes on.
 enum class When : std::uint8_t { now, in_background };
 
+/// What several devices divide among them: the items of a batch, or the columns and rows of
+/// products whose weights are constants.
+enum class Divide : std::uint8_t { batch, products };
+
 struct CompileOptions {
   Device device = {};  ///< "cuda" or "cuda:1" for a GPU
   /// In place of `device` several GPUs, {"cuda:0", "cuda:1"}: they divide the batch among them,
@@ -38,6 +42,14 @@ struct CompileOptions {
   /// and outputs are on the host. UserError on functions that do not compute every item of the
   /// batch by itself. docs/several_gpus.md tells more.
   std::vector<Device> devices = {};
+  /// With `devices`: products in place of the batch, so that one picture runs on all GPUs, each of
+  /// which has its share of these weights. Of two products of which the second multiplies what
+  /// becomes of the first one's columns, in a perceptron or by heads of attention, each GPU
+  /// computes some of the columns, and NCCL (libnccl.so.2, opened at run time) adds up their
+  /// results; all else is computed on every GPU. Results differ from those of one GPU by rounding.
+  /// Calls of executables that have a GPU in common run one after the other. No plan holds them.
+  /// UserError where no products can be divided, and where there is no NCCL.
+  Divide divide = Divide::batch;
   /// With `devices`: the numbers of inputs that are no batches, which all get whole. Those without
   /// axes are.
   std::vector<std::size_t> whole_inputs = {};

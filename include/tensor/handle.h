@@ -313,6 +313,11 @@ std::vector<T> Tensor::to_vector() const {
   require_values("to_vector");
   const Tensor here = to(Device());
   const Tensor converted = here.dtype() == dtype_of<T>() ? here : here.astype(dtype_of<T>());
+  if constexpr (!std::is_same_v<T, bool>)  // whose vector has no array
+    if (converted.is_contiguous()) {
+      const T* const first = converted.data<T>();
+      return std::vector<T>(first, first + converted.size());
+    }
   const Elements<T> range = converted.elements<T>();
   return std::vector<T>(range.begin(), range.end());
 }

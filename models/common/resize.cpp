@@ -33,6 +33,12 @@ Sizes check(const char* where, const Tensor& image, std::int64_t height, std::in
   return {image.shape(0), image.shape(1), image.shape(2)};
 }
 
+/// Its levels one behind the other, on the host.
+Tensor packed(const Tensor& image) {
+  const Tensor here = image.to("cpu");
+  return here.is_contiguous() ? here : here.copy();
+}
+
 std::uint8_t clamp_to_byte(std::int64_t value) {
   return static_cast<std::uint8_t>(std::clamp<std::int64_t>(value, 0, 255));
 }
@@ -164,7 +170,7 @@ void sum_pixels(const std::uint8_t* from, const std::vector<std::int32_t>& weigh
 }
 
 /// Resizes the middle axis of [outer, in, inner].
-std::vector<std::uint8_t> pillow_pass(const std::vector<std::uint8_t>& source, std::int64_t outer,
+std::vector<std::uint8_t> pillow_pass(const std::uint8_t* source, std::int64_t outer,
                                       std::int64_t in, std::int64_t inner,
                                       const std::vector<Window>& windows) {
   const auto out = static_cast<std::int64_t>(windows.size());
@@ -172,7 +178,7 @@ std::vector<std::uint8_t> pillow_pass(const std::vector<std::uint8_t>& source, s
   std::uint8_t* target = result.data();
   for (std::int64_t o = 0; o < outer; ++o)
     for (const Window& window : windows) {
-      const std::uint8_t* from = source.data() + (o * in + window.first) * inner;
+      const std::uint8_t* from = source + (o * in + window.first) * inner;
       if (inner == 3)
         sum_pixels<3>(from, window.weights, target);
       else if (inner == 1)
@@ -194,13 +200,13 @@ std::vector<std::int64_t> nearest_positions(std::int64_t in, std::int64_t out) {
   return positions;
 }
 
-std::vector<std::uint8_t> pillow_nearest(const std::vector<std::uint8_t>& source, const Sizes& size,
+std::vector<std::uint8_t> pillow_nearest(const std::uint8_t* source, const Sizes& size,
                                          std::int64_t height, std::int64_t width) {
   const std::vector<std::int64_t> columns = nearest_positions(size.width, width);
   std::vector<std::uint8_t> result;
   for (const std::int64_t y : nearest_positions(size.height, height))
     for (const std::int64_t x : columns) {
-      const auto from = source.begin() + (y * size.width + x) * size.channels;
+      const std::uint8_t* from = source + (y * size.width + x) * size.channels;
       result.insert(result.end(), from, from + size.channels);
     }
   return result;
@@ -248,20 +254,23 @@ std::vector<Tap> opencv_taps(std::int64_t in, std::int64_t out, bool horizontal)
 Tensor resize_pillow(const Tensor& image, std::int64_t height, std::int64_t width, Filter filter,
                      PassOrder order) {
   const Sizes size = check("resize_pillow", image, height, width);
-  std::vector<std::uint8_t> pixels = image.to_vector<std::uint8_t>();
-  if (filter == Filter::nearest) {
-    pixels = pillow_nearest(pixels, size, height, width);
-    return tensor::array(pixels, {height, width, size.channels});
-  }
+  const Tensor levels = packed(image);
+  const std::uint8_t* now = levels.data<std::uint8_t>();
+  std::vector<std::uint8_t> pixels;
+  if (filter == Filter::nearest)
+    return tensor::array(pillow_nearest(now, size, height, width), {height, width, size.channels});
+  if (height == size.height && width == size.width) return levels.copy();
   const auto horizontal = [&](std::int64_t rows) {
     if (width != size.width)
-      pixels = pillow_pass(pixels, rows, size.width, size.channels,
+      pixels = pillow_pass(now, rows, size.width, size.channels,
                            pillow_windows(size.width, width, filter));
+    if (!pixels.empty()) now = pixels.data();
   };
   const auto vertical = [&](std::int64_t columns) {
     if (height != size.height)
-      pixels = pillow_pass(pixels, 1, size.height, columns * size.channels,
+      pixels = pillow_pass(now, 1, size.height, columns * size.channels,
                            pillow_windows(size.height, height, filter));
+    if (!pixels.empty()) now = pixels.data();
   };
   if (is_vertical_first(size, height, width, order))
     vertical(size.width), horizontal(height);
@@ -273,7 +282,8 @@ Tensor resize_pillow(const Tensor& image, std::int64_t height, std::int64_t widt
 Tensor resize_opencv(const Tensor& image, std::int64_t height, std::int64_t width) {
   const Sizes size = check("resize_opencv", image, height, width);
   if (height == size.height && width == size.width) return image.copy();
-  const std::vector<std::uint8_t> pixels = image.to_vector<std::uint8_t>();
+  const Tensor levels = packed(image);
+  const std::uint8_t* const pixels = levels.data<std::uint8_t>();
   const std::vector<Tap> rows = opencv_taps(size.height, height, false);
   const std::vector<Tap> columns = opencv_taps(size.width, width, true);
   Tensor result = tensor::empty({height, width, size.channels}, tensor::u8);
@@ -282,7 +292,7 @@ Tensor resize_opencv(const Tensor& image, std::int64_t height, std::int64_t widt
     for (const Tap& column : columns)
       for (std::int64_t c = 0; c < size.channels; ++c) {
         const auto along = [&](std::int64_t y) {
-          const std::uint8_t* line = pixels.data() + y * size.width * size.channels + c;
+          const std::uint8_t* line = pixels + y * size.width * size.channels + c;
           return line[column.first * size.channels] * column.first_weight +
                  line[column.second * size.channels] * column.second_weight;
         };

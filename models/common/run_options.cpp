@@ -18,6 +18,10 @@ void declare_run(CLI::App& app, RunOptions& o) {
                  "where to compute: cpu (the default), cuda or cuda:1, or cuda:0,cuda:1 for GPUs "
                  "that divide a batch of saved inputs among them")
       ->type_name("NAME");
+  app.add_option("--divide", o.divide,
+                 "what several GPUs divide among them: batch (the default), or products, so that "
+                 "all of them compute each image together, by NCCL")
+      ->type_name("WHAT");
   app.add_flag("--eager", o.eager,
                "run the plain reference operators one by one instead of the compiled model");
   app.add_option("--dtype", o.dtype,
@@ -95,6 +99,13 @@ void check_run(const RunOptions& o) {
       {"--sizes", !o.sizes.empty()},        {"--tune", !o.tune.empty()},
       {"--tune-log", !o.tune_log.empty()},  {"--report", o.report},
       {"--profile", !o.profile.empty()},    {"--verify", o.verify}};
+  if (o.divide != "batch" && o.divide != "products")
+    fail("--divide", "got \"", o.divide, "\", need batch or products");
+  if (o.divide == "products" && devices.size() < 2)
+    fail("--divide", "is for several GPUs, got --device ", o.device, ": name them, cuda:0,cuda:1");
+  if (o.divide == "products" && !o.plan.empty())
+    fail("--plan", "holds whole products, but --divide products shares them: leave one of them ",
+         "out");
   if (devices.size() > 1 && !o.tune.empty())
     fail("--tune", "is for one device, got --device ", o.device,
          ": what is measured on a GPU counts ",
@@ -116,14 +127,16 @@ tensor::CompileOptions compile_options(const RunOptions& o,
   const bool is_tf32 = o.dtype == "tf32";
   const std::vector<tensor::Device> devices = o.devices();
   const bool is_one = devices.size() == 1;
-  tensor::CompileOptions how{.device = is_one ? devices.front() : tensor::Device(),
-                             .devices = is_one ? std::vector<tensor::Device>() : devices,
-                             .dtype = tensor::parse_dtype(is_tf32 ? "f32" : o.dtype),
-                             .exclude = o.exclude,
-                             .threads = static_cast<int>(o.threads.value_or(0)),
-                             .tf32 = is_tf32,
-                             .narrow_residuals = o.narrow_residuals,
-                             .names = std::move(names)};
+  tensor::CompileOptions how{
+      .device = is_one ? devices.front() : tensor::Device(),
+      .devices = is_one ? std::vector<tensor::Device>() : devices,
+      .divide = o.divide == "products" ? tensor::Divide::products : tensor::Divide::batch,
+      .dtype = tensor::parse_dtype(is_tf32 ? "f32" : o.dtype),
+      .exclude = o.exclude,
+      .threads = static_cast<int>(o.threads.value_or(0)),
+      .tf32 = is_tf32,
+      .narrow_residuals = o.narrow_residuals,
+      .names = std::move(names)};
   if (!o.tune_log.empty())
     how.tune_logs = std::vector<std::string>{tensor::kShippedLogs, o.tune_log};
   return how;

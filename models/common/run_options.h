@@ -20,8 +20,8 @@ class App;
 namespace models {
 
 struct RunOptions {
-  std::string device = "cpu", dtype = "f32", profile, plan, sizes, calibrate, tune, tune_goal,
-              tune_log;
+  std::string device = "cpu", divide = "batch", dtype = "f32", profile, plan, sizes, calibrate,
+              tune, tune_goal, tune_log;
   bool eager = false, report = false, verify = false, info = false, quiet = false;
   bool narrow_residuals = false;
   std::vector<std::string> exclude;

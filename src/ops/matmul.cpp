@@ -91,8 +91,20 @@ void eval_matmul(std::span<const ConstView> in, const Attrs&, const View& out) {
   convert_elements(const_view(product), out);
 }
 
+TensorType infer_all_reduce(std::span<const TensorType> in, const Attrs&) {
+  if (in[0].dtype != f32 && in[0].dtype != f64)
+    fail("all_reduce", "got ", in[0], ", need f32 or f64");
+  return in[0];
+}
+
+// One device alone knows its own summand: sums are made by its engine.
+void eval_all_reduce(std::span<const ConstView> in, const Attrs&, const View& out) {
+  convert_elements(in[0], out);
+}
+
 constexpr OpInfo kMatmulRows[] = {
     {Op::matmul, "matmul", 2, 2, Pattern::complex_out_fusable, infer_matmul, eval_matmul},
+    {Op::all_reduce, "all_reduce", 1, 1, Pattern::opaque, infer_all_reduce, eval_all_reduce},
 };
 
 // Two operands with at least one axis each, brought to their common type.

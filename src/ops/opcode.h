@@ -103,6 +103,7 @@ enum class Op : std::uint8_t {
   argsort,
   // matmul.cpp
   matmul,
+  all_reduce,  // the sum of a value over the devices that divide products; compile() alone makes it
   // quantized.cpp: of rows or images, weights i8 and their scales (of rows that are i8 perhaps
   // those of the rows, too); compile() alone makes them
   quantized_matmul,

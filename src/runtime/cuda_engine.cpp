@@ -55,8 +55,10 @@ void CudaEngine::load(CudaKernels kernels) {
   for (std::size_t g = 0; g < program_.plan.groups.size(); ++g) {
     const Group& group = program_.plan.groups[g];
     Bound step{&group, {}, std::move(kernels.groups[g]), {}, {}, {}};
-    // A recorded condition cannot contain calls of the host.
-    if (!step.lowered.on_host && cuda::Conditions::are_known()) step.guards = std::move(guards[g]);
+    // A recorded condition cannot contain calls of the host, and what waits for other devices must
+    // not depend on one.
+    if (!step.lowered.on_host && step.lowered.all_reduced == 0 && cuda::Conditions::are_known())
+      step.guards = std::move(guards[g]);
     if (!step.guards.empty() && !conditions_) conditions_.emplace(device_);
     steps_.push_back({static_cast<int>(g), step.lowered.description});
     bound_.push_back(std::move(step));
@@ -255,8 +257,9 @@ void CudaEngine::record_range(Context& context, cuda::Stream& stream, std::deque
       continue;
     }
     const cuda::Range range(step.name);
-    if (step.lowered.on_host) {
-      record_on_host(context, stream, step, calls);
+    if (step.lowered.on_host || step.lowered.all_reduced > 0) {
+      step.lowered.on_host ? record_on_host(context, stream, step, calls)
+                           : record_sum(context, stream, step);
       follows_kernel = false;
       continue;
     }
@@ -312,6 +315,15 @@ void CudaEngine::record_on_host(Context& context, cuda::Stream& stream, const Bo
     cuda::upload(stream, lowest(context, id),
                  call.operands[step.group->reads.size() + i] + reach.first, reach.bytes);
   }
+}
+
+void CudaEngine::record_sum(Context& context, cuda::Stream& stream, const Bound& step) const {
+  const ValueId from = step.group->reads[0], to = step.group->writes[0];
+  const Share& share = program_.target.share;
+  if (!share.sums) internal_error("cuda", "adds up products of one device alone");
+  share.sums->all_reduce(static_cast<std::size_t>(share.index), stream, lowest(context, from),
+                         lowest(context, to), step.lowered.all_reduced,
+                         program_.laid.graph.type(to).dtype);
 }
 
 void CudaEngine::record_uploads(Context& context, cuda::Stream& stream) const {

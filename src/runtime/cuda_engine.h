@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "src/core/pool.h"
+#include "src/kernels/cuda/driver/communicator.h"
 #include "src/kernels/cuda/driver/graph.h"
 #include "src/kernels/cuda/driver/load.h"
 #include "src/kernels/cuda/family.h"
@@ -122,6 +123,7 @@ class CudaEngine : public Engine {
                       std::deque<HostCall>& calls) const;
   void record_uploads(Context& context, cuda::Stream& stream) const;
   void record_downloads(Context& context, cuda::Stream& stream) const;
+  void record_sum(Context& context, cuda::Stream& stream, const Bound& step) const;
   void record_whole(Context& context, cuda::Stream& stream, std::deque<HostCall>& calls) const;
 
   // cuda_enqueue.cpp: calls on streams of the caller's.

@@ -147,13 +147,16 @@ void CudaEngine::take_output(Context& context, std::size_t output, const Tensor&
 // ---- Running
 
 // A graph takes long to make: for operands that lie on the device it is made when they come again.
-// What runs outlives its place among the recordings.
+// What runs outlives its place among the recordings. At the first sums NCCL makes connections,
+// which is nothing to be recorded.
 bool CudaEngine::is_started_one_by_one(const Context& context,
                                        const Recordings::Found& found) const {
   if (found.recorded->graph) return false;
   const bool stays = std::all_of(context.at.begin(), context.at.end(),
                                  [](cuda::Address address) { return address <= kMirrorOfDevice; });
-  return device_.waits_for_kernels() || launches_ <= kFewLaunches || (found.is_new && !stays);
+  const bool connects = found.is_new && program_.target.share.sums;
+  return device_.waits_for_kernels() || launches_ <= kFewLaunches || connects ||
+         (found.is_new && !stays);
 }
 
 Recordings::Found CudaEngine::recording_for(Context& context) const {
@@ -302,6 +305,8 @@ std::vector<std::vector<double>> CudaEngine::time(const std::vector<Tensor>& inp
         for (int launch = 0; launch < kLaunchesTimed; ++launch)
           if (step.lowered.on_host)
             record_on_host(context, capture, step, calls);
+          else if (step.lowered.all_reduced > 0)
+            record_sum(context, capture, step);
           else
             for (std::size_t i = 0; i < step.kernels.size(); ++i)
               cuda::start(capture, *step.kernels[i], step.lowered.calls[i], resolve,
@@ -325,6 +330,11 @@ std::vector<std::vector<double>> CudaEngine::time(const std::vector<Tensor>& inp
 void CudaEngine::run_step(std::size_t index, std::span<std::byte* const> operands) const {
   const Bound& step = bound_[index];
   if (step.lowered.on_host) return step.lowered.on_host(operands);
+  if (step.lowered.all_reduced > 0) {  // the summand of this device, as the reference has it
+    const DType dtype = program_.laid.graph.type(step.group->writes[0]).dtype;
+    std::copy_n(operands[0], step.lowered.all_reduced * item_size(dtype), operands[1]);
+    return;
+  }
   struct Copy {
     std::shared_ptr<Storage> block;
     std::byte *first, *lowest;  // on the device

@@ -57,8 +57,8 @@ void check(const Program& program, std::string_view what, const std::vector<Tens
   if (!program.parts) return check_device(what, got, program.target.device);
   for (std::size_t i = 0; i < got.size(); ++i)
     if (const Device there = got[i].device(); there.is_cuda())
-      fail("run", what, ' ', i, " lies on ", there, ", this executable divides its batch among ",
-           program.parts->devices(), ", need it on the host: bring it with to(\"cpu\")");
+      fail("run", what, ' ', i, " lies on ", there, ", this executable ", program.parts->does(),
+           ", need it on the host: bring it with to(\"cpu\")");
 }
 
 // Kernels write outputs while inputs and other outputs are still read.
@@ -87,8 +87,7 @@ void check_outputs(const Program& program, const std::vector<Tensor>& inputs,
 // Streams are of the one GPU that the program is for.
 void check_has_streams(const Program& program) {
   if (program.parts)
-    fail("enqueue", "this executable divides its batch among ", program.parts->devices(),
-         ", need one for a single GPU");
+    fail("enqueue", "this executable ", program.parts->does(), ", need one for a single GPU");
   if (!program.target.device.is_cuda())
     fail("enqueue",
          "this executable is for the CPU, need one for a GPU: call it, or compile with "

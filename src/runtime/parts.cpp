@@ -1,9 +1,12 @@
 #include "src/runtime/parts.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <utility>
 
 #include "src/core/storage.h"
+#include "src/kernels/cuda/driver/communicator.h"
 #include "src/runtime/program.h"
 #include "tensor/text.h"
 
@@ -23,6 +26,20 @@ std::string devices_text(const std::vector<Device>& devices) {
   for (std::size_t i = 0; i < devices.size(); ++i)
     text << (i == 0 ? "" : i + 1 == devices.size() ? " and " : ", ") << devices[i];
   return text.str();
+}
+
+void check_devices(const Device& device, const std::vector<Device>& devices) {
+  if (!(device == Device()))
+    fail("compile", "got device ", device, " and devices ", devices_text(devices),
+         ", need one of the two: leave device out");
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    if (!devices[i].is_cuda() && devices.size() > 1)
+      fail("compile", "got devices ", devices_text(devices),
+           ", need GPUs alone, such as cuda:0 and ",
+           "cuda:1: the CPU divides its work among threads, and is too slow beside a GPU");
+    if (std::count(devices.begin(), devices.end(), devices[i]) > 1)
+      fail("compile", "got devices ", devices_text(devices), ", need each once");
+  }
 }
 
 void check_whole(const std::vector<std::size_t>& whole_inputs, std::size_t inputs) {
@@ -89,18 +106,23 @@ Division divide(const std::vector<TensorType>& inputs, const std::vector<Device>
 
 Division divide(const std::vector<TensorType>& inputs, const Device& device,
                 const std::vector<Device>& devices, const std::vector<std::size_t>& whole_inputs) {
-  if (!(device == Device()))
-    fail("compile", "got device ", device, " and devices ", devices_text(devices),
-         ", need one of the two: leave device out");
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    if (!devices[i].is_cuda() && devices.size() > 1)
-      fail("compile", "got devices ", devices_text(devices),
-           ", need GPUs alone, such as cuda:0 and ",
-           "cuda:1: the CPU divides its work among threads, and is too slow beside a GPU");
-    if (std::count(devices.begin(), devices.end(), devices[i]) > 1)
-      fail("compile", "got devices ", devices_text(devices), ", need each once");
-  }
+  check_devices(device, devices);
   return divide(inputs, devices, whole_inputs);
+}
+
+Division share_products(const std::vector<TensorType>& inputs, const Device& device,
+                        const std::vector<Device>& devices,
+                        const std::vector<std::size_t>& whole_inputs) {
+  check_devices(device, devices);
+  if (!whole_inputs.empty())
+    fail("compile", "got whole_inputs where devices divide products, and all of them have all ",
+         "inputs: leave it out");
+  Division division{.inputs = inputs,
+                    .is_batch = std::vector<bool>(inputs.size(), false),
+                    .items = 1,
+                    .pieces = {}};
+  for (const Device& one : devices) division.pieces.push_back({one, 0, 1, inputs});
+  return division;
 }
 
 std::shared_ptr<const Program> program_of(Division division, const MakePiece& make) {
@@ -118,15 +140,40 @@ std::shared_ptr<const Program> program_of(Division division, const MakePiece& ma
   return program;
 }
 
-std::string Parts::devices() const {
-  std::vector<Device> devices;
-  for (const Division::Piece& piece : division_.pieces) devices.push_back(piece.device);
-  return devices_text(devices);
+std::shared_ptr<const Program> program_of_shares(
+    Division division, std::vector<std::shared_ptr<const Program>> programs, std::string about) {
+  const auto program = std::make_shared<Program>();
+  const Program& first = *programs.front();
+  program->common = first.common;
+  program->computes = first.computes;
+  program->inputs = first.inputs, program->outputs = first.outputs;
+  program->parts =
+      std::make_unique<Parts>(std::move(division), std::move(programs), std::move(about));
+  return program;
 }
 
-std::string Parts::items_of(std::size_t part) const {
+Parts::Parts(Division division, std::vector<std::shared_ptr<const Program>> programs,
+             std::string about)
+    : division_(std::move(division)),
+      programs_(std::move(programs)),
+      about_(std::move(about)),
+      sums_(programs_.front()->target.share.sums),
+      unread_(programs_.size()) {}
+
+std::string Parts::does() const {
+  std::vector<Device> devices;
+  for (const Division::Piece& piece : division_.pieces) devices.push_back(piece.device);
+  return std::string("divides its ") + (have_shares() ? "products" : "batch") + " among " +
+         devices_text(devices);
+}
+
+std::string Parts::name_of(std::size_t part) const {
   const Division::Piece& piece = division_.pieces[part];
   TextWriter text;
+  if (have_shares()) {
+    text << "share " << part + 1 << " of " << size();
+    return text.str();
+  }
   text << "items " << piece.begin << " to " << piece.begin + piece.count - 1 << " of "
        << division_.items;
   return text.str();
@@ -140,28 +187,72 @@ std::vector<Tensor> Parts::inputs_of(std::size_t part, const std::vector<Tensor>
   return own;
 }
 
+void Parts::run_all(const std::function<void(std::size_t part)>& work) const {
+  const Pool<Crew>::Lease crew =
+      programs_.front()->common->crews().take([] { return std::make_unique<Crew>(); });
+  have_shares() ? run_shares(*crew, work) : crew->run(size(), work);
+}
+
+// Where one fails, the others may wait for its sums. So it waits for them for a while, and then
+// ends that, and with it the use of the executable; errors that all have alike end nothing.
+void Parts::run_shares(Crew& crew, const std::function<void(std::size_t part)>& work) const {
+  constexpr std::chrono::seconds kWhile{1};
+  const cuda::Communicator::Turn turn = sums_->take_turn();
+  sums_->check();
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::size_t ended = 0;
+  std::exception_ptr first;
+  crew.run(size(), [&](std::size_t part) {
+    std::string cause;
+    try {
+      work(part);
+    } catch (const std::exception& error) {
+      cause = error.what();
+      const std::lock_guard lock(mutex);
+      if (!first) first = std::current_exception();
+    }
+    std::unique_lock lock(mutex);
+    ++ended;
+    changed.notify_all();
+    if (!cause.empty() && !changed.wait_for(lock, kWhile, [&] { return ended == size(); }))
+      sums_->abort(cause);
+  });
+  if (first) std::rethrow_exception(first);
+}
+
+// Of shares the first writes the outputs, and the others what nobody reads.
+std::vector<Tensor> Parts::outputs_of(std::size_t part, const std::vector<Tensor>& outputs) const {
+  if (have_shares()) {
+    std::vector<Tensor>& unread = unread_[part];
+    if (part > 0 && unread.empty())
+      unread = outputs_on(*programs_[part], division_.pieces[part].device);
+    return part == 0 ? outputs : unread;
+  }
+  const Division::Piece& piece = division_.pieces[part];
+  std::vector<Tensor> own;
+  for (const Tensor& output : outputs) {
+    const std::int64_t places = output.shape(0) / division_.items;  // of an item
+    own.push_back(items(output, places * piece.begin, places * piece.count));
+  }
+  return own;
+}
+
 void Parts::run(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
                 const std::stop_token& stop) const {
   for (const auto& program : programs_) program->shared.check();
-  const Pool<Crew>::Lease crew =
-      programs_.front()->common->crews().take([] { return std::make_unique<Crew>(); });
-  crew->run(size(), [&](std::size_t part) {
-    const Program& program = *programs_[part];
-    const Division::Piece& piece = division_.pieces[part];
-    std::vector<Tensor> own;
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-      const std::int64_t places = outputs[i].shape(0) / division_.items;  // of an item
-      own.push_back(items(outputs[i], places * piece.begin, places * piece.count));
-    }
-    run_checked(program, inputs_of(part, inputs), own, stop);
+  check_goes_on(stop);
+  // A share that stopped would leave the others waiting for its sums.
+  const std::stop_token while_running = have_shares() ? std::stop_token() : stop;
+  run_all([&](std::size_t part) {
+    std::vector<Tensor> own = outputs_of(part, outputs);
+    run_checked(*programs_[part], inputs_of(part, inputs), own, while_running);
   });
 }
 
 std::vector<double> Parts::time_whole(const std::vector<Tensor>& inputs, int repeats) const {
   std::vector<std::vector<double>> times(size());
-  const Pool<Crew>::Lease crew =
-      programs_.front()->common->crews().take([] { return std::make_unique<Crew>(); });
-  crew->run(size(), [&](std::size_t part) {
+  run_all([&](std::size_t part) {
     times[part] = programs_[part]->engine->time_whole(inputs_of(part, inputs), repeats);
   });
   std::vector<double> longest = times.front();
@@ -170,11 +261,28 @@ std::vector<double> Parts::time_whole(const std::vector<Tensor>& inputs, int rep
   return longest;
 }
 
+std::vector<std::vector<double>> Parts::time_share(std::size_t part,
+                                                   const std::vector<Tensor>& inputs,
+                                                   int repeats) const {
+  std::vector<std::vector<double>> times;
+  run_all([&](std::size_t i) {
+    auto mine = programs_[i]->engine->time(inputs, repeats);
+    if (i == part) times = std::move(mine);
+  });
+  return times;
+}
+
+std::vector<std::vector<double>> PartOfCall::time(int repeats) const {
+  return all && all->have_shares() ? all->time_share(part, inputs, repeats)
+                                   : program->engine->time(inputs, repeats);
+}
+
 std::vector<PartOfCall> parts_of(const Program& program, const std::vector<Tensor>& inputs) {
   if (!program.parts) return {{&program, inputs}};
   std::vector<PartOfCall> result;
   for (std::size_t i = 0; i < program.parts->size(); ++i)
-    result.push_back({&(*program.parts)[i], program.parts->inputs_of(i, inputs)});
+    result.push_back(
+        {&(*program.parts)[i], program.parts->inputs_of(i, inputs), program.parts.get(), i});
   return result;
 }
 

@@ -270,6 +270,9 @@ bool add_one(std::shared_ptr<const PlanData>& data, const detail::Program& progr
 bool Plan::add(const Executable& executable, About about) {
   const detail::Program& whole = executable.program();
   if (!whole.parts) return add_one(data_, whole, std::move(about));
+  if (whole.parts->have_shares())
+    fail("plan", "got an executable that ", whole.parts->does(),
+         ", need one that has whole products: compile it where it runs, or divide the batch");
   Plan plan = *this;  // all of them, or none
   bool is_new = false;
   for (std::size_t i = 0; i < whole.parts->size(); ++i)

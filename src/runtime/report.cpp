@@ -17,12 +17,10 @@ namespace {
 
 using detail::Program;
 // Microseconds of every step, the median of `repeats` runs after one warm-up.
-std::vector<double> step_times(const Program& program, const std::vector<Tensor>& inputs,
-                               int repeats) {
-  check_inputs(program, inputs);
-  const auto runs = program.engine->time(inputs, std::max(repeats, 1));
+std::vector<double> step_times(const detail::PartOfCall& part, int repeats) {
+  const auto runs = part.time(std::max(repeats, 1));
   std::vector<double> medians;
-  for (std::size_t step = 0; step < program.engine->steps().size(); ++step) {
+  for (std::size_t step = 0; step < part.program->engine->steps().size(); ++step) {
     std::vector<double> list;
     for (const auto& run : runs)
       if (step < run.size()) list.push_back(run[step]);
@@ -82,9 +80,9 @@ std::vector<Row> rows_of(const Program& program, const std::vector<double>& time
 }
 
 // The steps of a program, and its sum.
-void write_table(std::ostream& out, const Program& p, const std::vector<Tensor>& inputs,
-                 int repeats) {
-  const std::vector<Row> rows = rows_of(p, step_times(p, inputs, repeats), added_errors(p, inputs));
+void write_table(std::ostream& out, const detail::PartOfCall& part, int repeats) {
+  const Program& p = *part.program;
+  const std::vector<Row> rows = rows_of(p, step_times(part, repeats), added_errors(p, part.inputs));
   Row total;
   for (const Row& row : rows) {
     total.us += row.us, total.roofline += row.roofline, total.gflop += row.gflop;
@@ -122,9 +120,9 @@ void write_memory(std::ostream& out, const Program& p) {
 }
 
 // The steps of a program one after the other, as events of a process of its own.
-void write_events(std::ostream& file, const Program& p, const std::vector<Tensor>& inputs,
-                  std::size_t process) {
-  const std::vector<double> times = p.engine->time(inputs, 1).front();
+void write_events(std::ostream& file, const detail::PartOfCall& part, std::size_t process) {
+  const Program& p = *part.program;
+  const std::vector<double> times = part.time(1).front();
   double begin = 0;
   for (std::size_t i = 0; i < times.size(); begin += times[i++]) {
     const detail::Step& step = p.engine->steps()[i];
@@ -148,10 +146,11 @@ void Executable::report(std::ostream& to, const std::vector<Tensor>& inputs, int
   const std::vector<detail::PartOfCall> parts = detail::parts_of(p, inputs);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Program& part = *parts[i].program;
-    if (p.parts) out << part.target.device << ", " << p.parts->items_of(i) << "\n";
-    if (i == 0) write_table(out, part, parts[i].inputs, repeats);
+    if (p.parts) out << part.target.device << ", " << p.parts->name_of(i) << "\n";
+    if (i == 0) write_table(out, parts[i], repeats);
     write_memory(out, part);
   }
+  if (p.parts) out << p.parts->about();
   to << out.str();
 }
 
@@ -162,8 +161,7 @@ void Executable::profile(const std::string& path, const std::vector<Tensor>& inp
     fail("profile", "cannot write ", path, ": check that the folder exists and is writable");
   const std::vector<detail::PartOfCall> parts = detail::parts_of(*program_, inputs);
   file << std::fixed << std::setprecision(3) << "{\"traceEvents\":[\n";
-  for (std::size_t i = 0; i < parts.size(); ++i)
-    write_events(file, *parts[i].program, parts[i].inputs, i + 1);
+  for (std::size_t i = 0; i < parts.size(); ++i) write_events(file, parts[i], i + 1);
   file << "\n]}\n";
   if (!file.flush()) fail("profile", "cannot write all of ", path, ": is the disk full?");
 }

@@ -11,10 +11,20 @@
 #include "src/trace/fuse.h"
 #include "tensor/device.h"
 
+namespace tensor::cuda {
+class Communicator;
+}
+
 namespace tensor::detail {
 
 struct Program;
 class Engine;
+
+/// Which of the devices that divide the products of a program among them; one divides nothing.
+struct Share {
+  int index = 0, count = 1;
+  std::shared_ptr<cuda::Communicator> sums = nullptr;  // of several
+};
 
 /// The kernels of a plan, group by group, before they are bound to memory.
 class Kernels {
@@ -47,6 +57,7 @@ struct Target {
   std::int64_t byte_channels = 0;
   /// Whether its kernels are compiled, and once for many sizes.
   bool any_extent = false;
+  Share share = {};
   /// Whether kernels are as fast in bf16 as in f16, so that what was measured of one type serves
   /// the other.
   bool bf16_is_like_f16 = false;

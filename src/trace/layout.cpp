@@ -151,6 +151,10 @@ class Placer {
   Dims chosen_order(ValueId id, const Node& node) const {
     const int rank = node.type.shape.rank();
     if (is_image(node.op)) return {0, 2, 3, 1};
+    if (node.op == Op::all_reduce) {  // NCCL adds element by element as they lie
+      const Layout& operand = layout(rewriter_(node.inputs[0]));
+      return order_of(operand.shape, operand.strides);
+    }
     if (node.op == Op::copy) {  // as place_view makes them
       const auto& readers = readers_[at(id)];
       return readers.size() == 1 ? order_of_copy(node.type.shape, readers.front())

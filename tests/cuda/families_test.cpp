@@ -34,7 +34,7 @@ std::span<const cuda::Family> counting(std::index_sequence<places...>) {
   return table;
 }
 
-constexpr std::size_t kFamilies = 16;
+constexpr std::size_t kFamilies = 17;
 
 // Two equal blocks: attention with queries, keys and values side by side, and layer_norm folded
 // into products where that can be; a convolution before them and sums behind.

@@ -26,7 +26,7 @@ const std::map<std::string, Cases>& cases_by_operator() {
   static const std::map<std::string, Cases> all = [] {
     std::map<std::string, Cases> result;
     for (const OpInfo& row : op_table())
-      if (row.op != Op::row_sums && row.op != Op::layer_norm_by_sums &&
+      if (row.op != Op::all_reduce && row.op != Op::row_sums && row.op != Op::layer_norm_by_sums &&
           row.op != Op::quantized_matmul && row.op != Op::quantized_conv2d)
         result[std::string(row.name)];
     for (Case& c : cases::all_cases()) result[c.op].push_back(std::move(c));

@@ -64,6 +64,13 @@ TEST_P(CliOfEach, OptionsThatDoNotGoTogether) {
       {{"--checkpoint", "d", "--device", "cuda:0,cuda:1", "--tune", "1s", "x.png"},
        "--tune: is for one device, got --device cuda:0,cuda:1: what is measured on a GPU counts "
        "for all of its model. Tune there with a batch as large as the part of one"},
+      {{"--checkpoint", "d", "--device", "cuda:0,cuda:1", "--divide", "layers", "x.png"},
+       "--divide: got \"layers\", need batch or products"},
+      {{"--checkpoint", "d", "--device", "cuda:1", "--divide", "products", "x.png"},
+       "--divide: is for several GPUs, got --device cuda:1: name them, cuda:0,cuda:1"},
+      {{"--checkpoint", "d", "--device", "cuda:0,cuda:1", "--divide", "products", "--plan", "p",
+        "x.png"},
+       "--plan: holds whole products, but --divide products shares them: leave one of them out"},
       {{"--checkpoint", "d", "--random-weights", "1", "x.png"},
        "--random-weights: needs --model NAME"},
       {{"--model", known, "x.png"},

@@ -40,6 +40,8 @@ Call good_call(const OpInfo& row) {
       return {row.op, {{{4, 1}, boolean}, x, x}, {}};
     case Op::matmul:
       return {row.op, {x, {{5, 3}, f32}}, {{"tf32", true}}};
+    case Op::all_reduce:
+      return {row.op, {x}, {}};
     case Op::quantized_matmul:
       return {row.op, {x, {{1, 2, 16, 4}, i8}, {{3}, f32}}, {}};
     case Op::quantized_conv2d:

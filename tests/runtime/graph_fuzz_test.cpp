@@ -404,7 +404,8 @@ TEST(GraphFuzz, EveryOperatorIsGenerated) {
     count_operators(TypedProgram(seed), covered);
   }
   // These are made by compile() alone.
-  covered.insert({"row_sums", "layer_norm_by_sums", "quantized_matmul", "quantized_conv2d"});
+  covered.insert(
+      {"all_reduce", "row_sums", "layer_norm_by_sums", "quantized_matmul", "quantized_conv2d"});
   for (const tn::OpInfo& row : tn::op_table()) EXPECT_TRUE(covered.contains(row.name)) << row.name;
 }
 

@@ -6,6 +6,7 @@
 #include "src/trace/fuse.h"
 #include "src/trace/passes/cast.h"
 #include "src/trace/passes/clean.h"
+#include "src/trace/passes/divide_products.h"
 #include "src/trace/passes/passes.h"
 #include "src/trace/trace.h"
 #include "tensor/tensor.h"
@@ -15,16 +16,19 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-Graph cast_for(const TensorFunction& function, const std::vector<TensorType>& types, DType dtype) {
-  const Graph products = cast_products(fold_constants(trace(function, types)), dtype);
+Graph cast_for(const TensorFunction& function, const std::vector<TensorType>& types, DType dtype,
+               int devices = 1) {
+  Graph graph = fold_constants(trace(function, types));
+  if (devices > 1) graph = divide_products(graph, 0, devices).graph;
+  const Graph products = cast_products(graph, dtype);
   const Graph residuals = cast_residuals(products, dtype);
   verify(residuals, "cast_residuals");
   return eliminate_common_and_dead(residuals);
 }
 
 // How many f32 values lie in memory in f16 only: their one reader rounds them.
-int narrow_values(const TensorFunction& function) {
-  const Graph graph = cast_for(function, {{{2, 6, 64}, f32}, {{2, 6, 64}, f32}}, f16);
+int narrow_values(const TensorFunction& function, int devices = 1) {
+  const Graph graph = cast_for(function, {{{2, 6, 64}, f32}, {{2, 6, 64}, f32}}, f16, devices);
   const Wiring wires = wiring(graph);
   int found = 0;
   for (ValueId id = 0; id < graph.size(); ++id) {
@@ -56,6 +60,7 @@ TEST_F(CastResiduals, StoresWhatIsAddedToAndNormalised) {
     return {norm(z)};
   };
   EXPECT_EQ(narrow_values(before), 3) << "what comes first, and two sums";
+  EXPECT_EQ(narrow_values(before, 2), 3) << "also where devices add up a product";
   const auto behind = [&](const Tensors& in) -> Tensors {  // behind each block
     const Tensor x = norm(in[0] + matmul(in[0], a)), y = norm(x + matmul(x, b));
     return {matmul(y, a)};

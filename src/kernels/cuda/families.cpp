@@ -11,7 +11,7 @@ std::span<const Family> cuda_families() {
   static const std::vector<Family> table = {
       kAttentionSm90, kAttentionMma, kAttentionPlain, kSoftmaxMma, kGemmSm90, kGemmMma,
       kGemmPlain,     kConv,         kPointwise,      kCopy,       kImage,    kRow,
-      kReduce,        kScan,         kSort,           kHost};
+      kReduce,        kScan,         kSort,           kAllReduce,  kHost};
   return table;
 }
 

@@ -5,6 +5,7 @@
 
 namespace tensor::cuda {
 
+extern const Family kAllReduce;
 extern const Family kAttentionMma;
 extern const Family kAttentionPlain;
 extern const Family kAttentionSm90;

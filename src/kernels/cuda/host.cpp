@@ -16,6 +16,8 @@ Lowered lower(const Isolated& alone) {
 }
 
 std::optional<Implementation> consider(const Isolated& alone, const Machine& machine) {
+  // One device alone knows a summand only.
+  if (alone.laid.graph.is_op(alone.group.nodes[0], Op::all_reduce)) return std::nullopt;
   const auto compute = cpu::reference_us(alone.laid.graph, alone.group);
   if (!compute) return std::nullopt;
   const double bytes = work_of(alone.laid.graph, alone.group).bytes;

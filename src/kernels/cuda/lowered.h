@@ -73,6 +73,9 @@ struct Lowered {
   std::string description;
   /// Instead of calls: runs on the host, on operands copied there and back.
   std::function<void(std::span<std::byte* const>)> on_host;
+  /// Instead of calls: so many elements of the one that is read, which lie together, are added up
+  /// over the devices that divide the program's products (Communicator).
+  std::int64_t all_reduced = 0;
 };
 
 }  // namespace tensor::cuda

@@ -52,12 +52,14 @@ bool is_norm_of_products(const Graph& graph, const Wiring& wires, ValueId id, DT
 }
 
 // Whether the last operators that compute a value are a product of rows as long as its own and what
-// can be computed with it, all for this value alone: one kernel then has whole pieces of its rows.
-bool is_from_product(const Graph& graph, const Wiring& wires, ValueId id) {
-  const auto is_elementwise = [&](ValueId value) {
-    return is_compute(graph, value) && info(graph[value].op).pattern == Pattern::elementwise;
+// can be computed with it, all for this value alone: one kernel then has whole pieces of its rows,
+// unless several devices add up the product, which counts as well where `is_divided`.
+bool is_from_product(const Graph& graph, const Wiring& wires, ValueId id, bool is_divided = false) {
+  const auto is_passed = [&](ValueId value) {
+    return is_compute(graph, value) && (info(graph[value].op).pattern == Pattern::elementwise ||
+                                        (is_divided && graph[value].op == Op::all_reduce));
   };
-  if (!is_elementwise(id) || graph.type(id).shape.rank() == 0) return false;
+  if (!is_passed(id) || graph.type(id).shape.rank() == 0) return false;
   const std::int64_t width = graph.type(id).shape.back();
   std::vector<ValueId> open = {id};
   for (std::size_t next = 0; next < open.size() && next < kMostBehindProduct; ++next)
@@ -66,7 +68,7 @@ bool is_from_product(const Graph& graph, const Wiring& wires, ValueId id) {
       if (graph.is_op(input, Op::matmul))
         return graph.type(input).shape.rank() > 0 && graph.type(input).shape.back() == width &&
                wires.root[at(input)] == input;
-      if (is_elementwise(input)) open.push_back(input);
+      if (is_passed(input)) open.push_back(input);
     }
   return false;
 }
@@ -84,7 +86,7 @@ std::vector<bool> residuals_of(const Graph& graph, const Wiring& wires) {
       const ValueId product = graph[id].inputs[side], other = graph[id].inputs[1 - side],
                     kept = wires.root[at(other)];
       if (graph.is_constant(kept) || graph.type(other) != graph.type(id) ||
-          readers(product).size() != 1 || !is_from_product(graph, wires, product))
+          readers(product).size() != 1 || !is_from_product(graph, wires, product, true))
         continue;
       if (is_ours(kept) && readers(kept).size() > 1) found[at(kept)] = true;
       const bool is_normalised =

@@ -16,7 +16,8 @@ namespace tensor {
 
 std::vector<Pass> passes_for(const Precision& precision,
                              const std::function<Tensor(const Tensor&, DType)>& converted,
-                             const Quantize& quantized) {
+                             const Quantize& quantized,
+                             const std::function<Graph(const Graph&)>& divided) {
   const DType dtype = precision.dtype;
   const FilterSums sums = precision.eight_bits || dtype != f32 ? FilterSums::none
                           : precision.tf32                     ? FilterSums::of_filters
@@ -31,6 +32,7 @@ std::vector<Pass> passes_for(const Precision& precision,
       {"transposed_convs", transposed_convs},
       {"pixel_products", pixel_products}};
   if (precision.checks_apart) passes.push_back({"checked_indices", checked_indices});
+  if (divided) passes.push_back({"divide_products", divided});
   if (precision.tf32) passes.push_back({"round", round_products});
   if (precision.eight_bits) {
     passes.push_back({"drop_dead", drop_dead});

@@ -35,9 +35,11 @@ struct Precision {
 };
 
 /// What lies between tracing and layout. `converted` does what astype does, and `quantized` what
-/// quantize() does, faster where the caller knows how.
+/// quantize() does, faster where the caller knows how. `divided`, if any, comes when products have
+/// their final weights, before these are stored in another type (divide_products).
 std::vector<Pass> passes_for(const Precision& precision,
                              const std::function<Tensor(const Tensor&, DType)>& converted = &astype,
-                             const Quantize& quantized = &quantize);
+                             const Quantize& quantized = &quantize,
+                             const std::function<Graph(const Graph&)>& divided = nullptr);
 
 }  // namespace tensor

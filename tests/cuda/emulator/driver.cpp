@@ -177,6 +177,11 @@ void install_driver(const std::vector<PretendedGpu>& gpus) {
     return find(name);
   });
   SharedLibrary::stand_in("libnvToolsExt.so.1", find);
+  SharedLibrary::stand_in("libnccl.so.2", [](const char* name) -> void* {
+    const Functions all = nccl_functions();
+    const auto found = all.find(name);
+    return found == all.end() ? nullptr : found->second;
+  });
   install_nvrtc();
 }
 

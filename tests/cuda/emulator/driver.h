@@ -1,6 +1,6 @@
-// The emulated driver: libcuda and NVRTC of a machine with pretended GPUs, behind the functions
-// that the library looks up in them. Everything above, from Device to eager operators, is the real
-// thing.
+// The emulated driver: libcuda, NVRTC and NCCL of a machine with pretended GPUs, behind the
+// functions that the library looks up in them. Everything above, from Device to eager operators, is
+// the real thing.
 //
 // Memory of a pretended GPU is poisoned when it is taken and cannot be touched by host code: it is
 // protected but while a kernel or a copy runs. What goes into a stream happens as late as it may,
@@ -29,12 +29,16 @@ struct DriverCounts {
   std::int64_t allocations = 0, launches = 0, graphs = 0;
   std::int64_t uploaded_bytes = 0, downloaded_bytes = 0;
   std::int64_t bodies_run = 0, bodies_skipped = 0;  // of conditional nodes
+  std::int64_t sums = 0;                            // that NCCL made
 };
 DriverCounts driver_counts();
 
 /// After `others` more kernels the next one fails with this error of the driver (700: an illegal
 /// address), which ends the use of its GPU: all that is asked of that one from then on fails so.
 void fail_kernel(int others, int error = 700);
+
+/// Whether communicators can be made from now on: NCCL gives reasons of its own not to.
+void let_nccl_connect(bool is_let);
 
 /// As long as it lives, launches are counted and nothing runs: for what a whole model takes, which
 /// would run for hours.

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -92,7 +93,8 @@ struct State {
   DriverCounts counts;
   std::string complaints, fault;
   int kernels_until_failure = -1, failure = 0;
-  bool skips_kernels = false;
+  bool skips_kernels = false, nccl_connects = true;
+  std::condition_variable_any summed;  // a rank has come to a sum, or was aborted
   std::vector<std::string> ranges;
 };
 State& state();
@@ -137,6 +139,8 @@ using Functions = std::map<std::string, void*>;
 Functions memory_functions();
 Functions stream_functions();
 Functions kernel_functions();
+/// What there is of NCCL.
+Functions nccl_functions();
 
 template <class F>
 void* pointer_to(F* function) {
