@@ -34,9 +34,10 @@ bool is_image(Op op) {
 }
 
 // Operators whose result lies in the order of their operand: elementwise ones, and what puts images
-// side by side or into larger ones.
+// side by side or into larger ones, with zeros around them or with lines of their own.
 bool keeps_order(Op op) {
-  return info(op).pattern == Pattern::elementwise || op == Op::concatenate || op == Op::pad;
+  return info(op).pattern == Pattern::elementwise || op == Op::concatenate || op == Op::pad ||
+         op == Op::take;
 }
 
 // Whether an operand of this shape has an order for the result.
@@ -157,7 +158,9 @@ class Placer {
                                  : identity_order(rank);
     }
     if (const auto order = wanted_by_reader(id, node)) return *order;
-    if (keeps_order(node.op))
+    // What is taken of anything but images is mostly rows, for whoever reads them next.
+    const bool is_rows = node.op == Op::take && !ends_.images[at(id)];
+    if (keeps_order(node.op) && !is_rows)
       for (const ValueId input : node.inputs) {
         const Layout& operand = layout(rewriter_(input));
         if (!is_alike(operand.shape, node) || graph_.is_constant(input)) continue;

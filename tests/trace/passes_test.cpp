@@ -139,6 +139,29 @@ TEST(Passes, LayoutPutsRowsThatAreNormalizedTogether) {
   }
 }
 
+// An image with lines of its own around it (reflection) lies between convolutions as they do; rows
+// that are taken of a turned matrix lie side by side.
+TEST(Passes, LayoutKeepsTheOrderOfImagesThatAreTaken) {
+  const Tensor filters = tn::ones({4, 4, 3, 3});
+  const auto f = [&](const Tensors& in) -> Tensors {
+    const Tensor x = tn::conv2d(in[0], filters);
+    return {tn::conv2d(tn::pad(x, {{0, 0}, {0, 0}, {1, 1}, {2, 2}}, tn::PadMode::reflect), filters),
+            tn::take(in[1].transpose(), in[2], 0)};
+  };
+  const tn::LaidOutGraph laid =
+      tn::lay_out(tn::trace(f, {{{2, 4, 9, 8}, tn::f32}, {{5, 6}, tn::f32}, {{3}, tn::i64}}));
+  int images = 0;
+  for (tn::ValueId id = 0; id < laid.graph.size(); ++id) {
+    if (!laid.graph.is_op(id, tn::Op::take)) continue;
+    const tn::Layout& y = laid.layouts[tn::at(id)];
+    const bool is_image = y.shape.rank() == 4;
+    images += is_image;
+    EXPECT_EQ(y.strides,
+              is_image ? tn::strides_in_order(y.shape, {0, 2, 3, 1}) : tn::row_major(y.shape));
+  }
+  EXPECT_EQ(images, 2);
+}
+
 // A plan file has the copy that a view needed as an operator, and is laid out again.
 TEST(Passes, LayingOutTwiceChangesNothing) {
   const auto f = [](const Tensors& in) -> Tensors {
