@@ -117,8 +117,9 @@ class Placer {
     auto view = seen_through();
     if (!view) {
       const Shape shape = rewriter_.to().type(source).shape;
+      const Dims order = order_of_copy(shape, source_of(source), id);
       source = rewriter_.to().add(Op::copy, {source}, {}, node.where);
-      layouts_.push_back({shape, strides_in_order(shape, order_of_copy(shape, id)), 0});
+      layouts_.push_back({shape, strides_in_order(shape, order), 0});
       view = seen_through();
     }
     const std::int64_t base = layout(source).offset;
@@ -126,12 +127,22 @@ class Placer {
     layouts_.push_back({view->shape, view->strides, base + view->offset});
   }
 
-  // The order of a copy that a view needs: the one in which an image that is joined from its axes
-  // has its channels last, where each is of one axis of the image; else row-major.
-  Dims order_of_copy(const Shape& shape, ValueId view) const {
+  // Of what a value of the result is a view.
+  ValueId source_of(ValueId id) const {
+    const Graph& graph = rewriter_.to();
+    while (graph[id].kind == NodeKind::operation && info(graph[id].op).pattern == Pattern::view)
+      id = graph[id].inputs[0];
+    return id;
+  }
+
+  // The order of a copy of `source` that a view needs: the one in which an image that is joined
+  // from its axes has its channels last, where each is of one axis of the image, and an operator on
+  // images makes or reads it; else row-major.
+  Dims order_of_copy(const Shape& shape, ValueId source, ValueId view) const {
     const Dims plain = identity_order(shape.rank());
-    if (view < 0 || !graph_.is_op(view, Op::reshape) || !ends_.images[at(view)] ||
-        num_elements(shape) == 0)
+    if (view < 0 || !graph_.is_op(view, Op::reshape) || num_elements(shape) == 0) return plain;
+    const Node& made = rewriter_.to()[source];
+    if (!ends_.images[at(view)] && !(made.kind == NodeKind::operation && is_image(made.op)))
       return plain;
     const Shape& image = graph_.type(view).shape;
     std::array<Dims, 4> axes;
@@ -154,7 +165,8 @@ class Placer {
     if (is_image(node.op)) return {0, 2, 3, 1};
     if (node.op == Op::copy) {  // as place_view makes them
       const auto& readers = readers_[at(id)];
-      return readers.size() == 1 ? order_of_copy(node.type.shape, readers.front())
+      const ValueId source = source_of(rewriter_(node.inputs[0]));
+      return readers.size() == 1 ? order_of_copy(node.type.shape, source, readers.front())
                                  : identity_order(rank);
     }
     if (const auto order = wanted_by_reader(id, node)) return *order;

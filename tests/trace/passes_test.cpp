@@ -162,6 +162,24 @@ TEST(Passes, LayoutKeepsTheOrderOfImagesThatAreTaken) {
   EXPECT_EQ(images, 2);
 }
 
+// What becomes a larger image, pixels from channels, has its channels last if a convolution made
+// it, whoever reads it.
+TEST(Passes, LayoutOfPixelsFromChannels) {
+  const auto f = [](const Tensors& in) -> Tensors {
+    const Tensor x = tn::conv2d(in[0], tn::ones({12, 4, 1, 1}));
+    const Tensor wide = x.reshape({1, 3, 2, 2, 5, 6}).transpose({0, 1, 4, 2, 5, 3});
+    return {tn::matmul(in[1], tn::gelu(wide.reshape({1, 3, 10, 12})).reshape({3, 120}))};
+  };
+  const tn::LaidOutGraph laid =
+      tn::lay_out(tn::trace(f, {{{1, 4, 5, 6}, tn::f32}, {{2, 3}, tn::f32}}));
+  for (tn::ValueId id = 0; id < laid.graph.size(); ++id)
+    if (laid.graph.is_op(id, tn::Op::gelu)) {
+      const tn::Layout& image = laid.layouts[tn::at(id)];
+      EXPECT_EQ(image.strides, tn::strides_in_order(image.shape, {0, 2, 3, 1}));
+    }
+  EXPECT_EQ(count(laid.graph, tn::Op::copy), 1);
+}
+
 // A plan file has the copy that a view needed as an operator, and is laid out again.
 TEST(Passes, LayingOutTwiceChangesNothing) {
   const auto f = [](const Tensors& in) -> Tensors {
