@@ -43,24 +43,44 @@ void BlockProgram::run_block(const Block& block, std::span<std::byte* const> ope
     const Slot& slot = slots[load.slot];
     const Stretch all = stretch(slot.extent, block);
     float* to = slot.data;
-    load.access.walk(
-        all.begin, all.count, [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
-          table.load[static_cast<int>(load.dtype)](
-              to, operands[load.operand] + offset * item_size(load.dtype), stride, count);
-          to += count;
-        });
+    const auto run = [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
+      table.load[static_cast<int>(load.dtype)](
+          to, operands[load.operand] + offset * item_size(load.dtype), stride, count);
+      to += count;
+    };
+    if (load.dtype != f32 || !load.access.has_rows()) {
+      load.access.walk(all.begin, all.count, run);
+      continue;
+    }
+    const auto* from = reinterpret_cast<const float*>(operands[load.operand]);
+    load.access.walk_rows(all.begin, all.count, run,
+                          [&](std::int64_t offset, std::int64_t rows, std::int64_t row,
+                              std::int64_t columns, std::int64_t column) {
+                            table.collect(to, from + offset, rows, row, columns, column);
+                            to += rows * columns;
+                          });
   }
   table.execute(code_.data(), static_cast<int>(code_.size()), slots, block.rows, block.columns);
   for (const Transfer& save : stores_) {
     const Slot& slot = slots[save.slot];
     const Stretch all = stretch(slot.extent, block);
     const float* from = slot.data;
-    save.access.walk(
-        all.begin, all.count, [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
-          table.store[static_cast<int>(save.dtype)](
-              operands[save.operand] + offset * item_size(save.dtype), stride, from, count);
-          from += count;
-        });
+    const auto run = [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
+      table.store[static_cast<int>(save.dtype)](
+          operands[save.operand] + offset * item_size(save.dtype), stride, from, count);
+      from += count;
+    };
+    if (save.dtype != f32 || !save.access.is_turned()) {
+      save.access.walk(all.begin, all.count, run);
+      continue;
+    }
+    auto* const to = reinterpret_cast<float*>(operands[save.operand]);
+    save.access.walk_rows(all.begin, all.count, run,
+                          [&](std::int64_t offset, std::int64_t rows, std::int64_t,
+                              std::int64_t columns, std::int64_t column) {
+                            table.turn(to + offset, column, from, columns, rows, columns);
+                            from += rows * columns;
+                          });
   }
 }
 
@@ -90,7 +110,17 @@ void BlockProgram::run_tile(const Block& block, std::int64_t pitch, float* tile,
         to += n;
       });
     };
-    if (slot.extent == Extent::element) {
+    if (slot.extent == Extent::element && load.dtype == f32 && load.access.is_turned() &&
+        load.access.row_length() == columns_) {
+      float* to = slot.data;
+      load.access.walk_turned(block.row, block.rows, block.column,
+                              [&](std::int64_t offset, std::int64_t rows, std::int64_t stride) {
+                                const auto* from =
+                                    reinterpret_cast<const float*>(operands[load.operand]);
+                                table.turn(to, pitch, from + offset, stride, block.columns, rows);
+                                to += rows * pitch;
+                              });
+    } else if (slot.extent == Extent::element) {
       for (std::int64_t r = 0; r < block.rows; ++r)
         load_line(slot.data + r * pitch, (block.row + r) * columns_ + block.column, block.columns);
     } else {

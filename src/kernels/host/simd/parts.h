@@ -17,6 +17,7 @@ void fill_conversions(Table& table);
 void fill_lines(Table& table);
 void fill_products(Table& table);
 void fill_strips(Table& table);
+void fill_turns(Table& table);
 void fill_dots(Table& table);
 /// Exact sums of all rows and some strips, `pitch` from row to row, become the result.
 void finish_bytes(const ByteProduct& product, std::int64_t strip, std::int64_t strips,

@@ -212,6 +212,12 @@ struct Table {
   /// Rows of `depth` words as the columns of a panel, the rest of which becomes 0.
   void (*pack_columns)(float* panel, std::int64_t width, const float* rows, std::int64_t row_stride,
                        std::int64_t count, std::int64_t depth);
+  /// Rows become columns: to[k * to_row + i] = from[i * from_row + k].
+  void (*turn)(float* to, std::int64_t to_row, const float* from, std::int64_t from_row,
+               std::int64_t rows, std::int64_t columns);
+  /// Rows side by side: to[r * columns + c] = from[r * row + c * column].
+  void (*collect)(float* to, const float* from, std::int64_t rows, std::int64_t row,
+                  std::int64_t columns, std::int64_t column);
   /// Two rows of bf16 as one of `count` words; `second` nullptr: zeros.
   void (*pair_rows)(float* to, const void* first, const void* second, std::int64_t count);
   /// Scores become exp(score - top of the row), where `top` goes on from earlier tiles; `factor` is
