@@ -48,6 +48,8 @@ std::int64_t turn_three(float* to, const float* rows, std::int64_t from_row, std
 // A line of the cache.
 constexpr std::int64_t kLine = 16;
 
+}  // namespace
+
 // to[k * to_row + i] = from[i * from_row + k]. Of the side whose rows are farther apart, which may
 // meet in the same lines of the cache, four are touched at a time, and each line once.
 void turn(float* to, std::int64_t to_row, const float* from, std::int64_t from_row,
@@ -76,6 +78,8 @@ void turn(float* to, std::int64_t to_row, const float* from, std::int64_t from_r
   for (; i < rows; ++i)
     for (k = 0; k < columns; ++k) to[k * to_row + i] = from[i * from_row + k];
 }
+
+namespace {
 
 void pack_columns(float* panel, std::int64_t width, const float* rows, std::int64_t row_stride,
                   std::int64_t count, std::int64_t depth) {
