@@ -7,7 +7,8 @@
 namespace tensor::simd::TENSOR_SIMD_ISA {
 namespace {
 
-constexpr std::int64_t kMostColumns = 64;
+// Turning costs as much as folding the lanes of so many columns, or of those that are only summed.
+constexpr std::int64_t kMostColumns = 64, kMostSummed = 24;
 constexpr int kStreams = 4;  // of sums, so that few terms go one into the other
 
 struct Rows {
@@ -77,6 +78,7 @@ bool softmax_short(const Instruction& i, const Slot* slots, std::int64_t rows,
 
 bool sum_short(const Instruction& i, const Slot* slots, std::int64_t rows, std::int64_t columns,
                float divisor) {
+  if (columns > kMostSummed) return false;
   return in_lanes(slots, i.a, rows, columns, [&](Rows& some, std::int64_t row) {
     float* const to = slots[i.to].data + row;
     const Floats sum = some.sum() / divisor;
