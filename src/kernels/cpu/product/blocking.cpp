@@ -52,7 +52,8 @@ void choose_vectors(const ProductSize& size, double work, std::int64_t cache, Bl
       b.is_by_rows || size.is_whole ? 1 : ceil_div(size.depth_words, most_depth);
   b.depth_words = ceil_div(size.depth_words, parts);
   const bool goes_through_cache = !size.is_direct || size.has_program;
-  const std::int64_t most = std::clamp(cache / (b.depth_words * 4), kLeastRows, kMostRows);
+  const std::int64_t near = size.line_rows > 0 ? size.fitting_rows : cache / (b.depth_words * 4);
+  const std::int64_t most = std::clamp(near, kLeastRows, kMostRows);
   std::int64_t wanted = 1;
   if (b.threads > 1)
     wanted = ceil_div(std::min(kTasks * b.threads, static_cast<std::int64_t>(work / kLeastTask)),
@@ -63,6 +64,9 @@ void choose_vectors(const ProductSize& size, double work, std::int64_t cache, Bl
   blocks =
       std::max(blocks, std::min(ceil_div(wanted, b.column_parts), ceil_div(size.rows, kLeastRows)));
   b.part_rows = ceil_div(size.rows, blocks);
+  // The first and the last line of a part are read by two.
+  if (size.line_rows > 0 && b.part_rows > size.line_rows / 2)
+    b.part_rows = std::min(round_up(b.part_rows, size.line_rows), size.rows);
   b.row_parts = ceil_div(size.rows, b.part_rows);
   if (b.row_parts * b.column_parts < wanted && !(size.is_direct && size.has_program))
     b.column_parts = std::min(ceil_div(wanted, b.row_parts), ceil_div(strips, 2));

@@ -157,6 +157,9 @@ class ProductKernel : public Kernel {
                      true};
     size.has_program = result_.has_program();
     size.is_direct = result_.row_stride() && !size.has_program && !result_.is_stored_last();
+    size.line_rows = lines_->width();
+    size.fitting_rows =
+        lines_->rows_within(static_cast<std::int64_t>(machine.near_cache_bytes / 2));
     blocks_ = blocking_of(size, unit_, machine);
     pitch_ = blocks_.strips_at_once * kStrip;
     is_direct_ = size.is_direct;
