@@ -13,7 +13,10 @@ constexpr std::int64_t kTileRowBytes = 1 << 20, kTileStripBytes = 200 << 10;
 // second.
 constexpr std::int64_t kSumBytes = 16 << 10;
 constexpr std::int64_t kNearBytes = 4 << 20;  // that are in the last cache
-constexpr std::int64_t kFewWords = 256;       // of the depth; of a strip, 16 KiB
+// Of the depth. Wide vectors take a strip's words so fast that they should be in the first-level
+// cache, where 256 are 16 KiB; with 8 lanes the second one brings them in time, and sums that go
+// through memory part by part cost more: so many are a filter of 3 x 3 on 256 channels.
+constexpr std::int64_t kFewWords = 256, kFewNarrowWords = 2304;
 constexpr std::int64_t kMostRows = 1008;
 constexpr std::int64_t kLeastRows = 36;  // tiles of 12, 6 or 3 rows
 constexpr std::int64_t kTasks = 4;       // for every thread, to be taken over by idle ones
@@ -47,7 +50,8 @@ void choose_vectors(const ProductSize& size, double work, std::int64_t cache, Bl
   b.is_by_rows = strips * kStrip * size.depth_words * 4 <= cache;
   // Short pieces of rows that are gathered from memory would be no streams.
   const bool is_near = size.in_place || size.rows * size.depth_words * 4 <= kNearBytes;
-  const std::int64_t most_depth = is_near ? kFewWords : 2 * kFewWords;
+  const std::int64_t few = simd::table().lanes == 8 ? kFewNarrowWords : kFewWords;
+  const std::int64_t most_depth = is_near ? few : 2 * few;
   const std::int64_t parts =
       b.is_by_rows || size.is_whole ? 1 : ceil_div(size.depth_words, most_depth);
   b.depth_words = ceil_div(size.depth_words, parts);
