@@ -77,6 +77,8 @@ class Access {
   bool has_rows() const {
     return is_turned() || (axes_.size() > 1 && axes_.back().extent < kShortStretch);
   }
+  /// Where it has: a stretch is one number again and again.
+  bool repeats() const { return axes_.back().stride == 0; }
   std::int64_t row_length() const { return axes_.back().extent; }
 
   /// As walk, and run_rows(offset, rows, row stride, columns, column stride) for several whole

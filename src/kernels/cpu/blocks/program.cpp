@@ -23,6 +23,23 @@ BlockProgram::Stretch BlockProgram::stretch(Extent extent, const Block& block) c
   return {0, 1};
 }
 
+namespace {
+
+// Each of some numbers, `row` apart, so many times.
+void repeat(DType dtype, float* to, const std::byte* from, std::int64_t rows, std::int64_t row,
+            std::int64_t columns) {
+  constexpr std::int64_t kAtOnce = 256;
+  float numbers[kAtOnce];
+  for (std::int64_t done = 0; done < rows; done += kAtOnce) {
+    const std::int64_t some = std::min(kAtOnce, rows - done);
+    simd::table().load[static_cast<int>(dtype)](numbers, from + done * row * item_size(dtype), row,
+                                                some);
+    simd::table().collect(to + done * columns, numbers, some, 1, columns, 0);
+  }
+}
+
+}  // namespace
+
 void BlockProgram::run_block(const Block& block, std::span<std::byte* const> operands,
                              float* scratch) const {
   const simd::Table& table = simd::table();
@@ -48,17 +65,20 @@ void BlockProgram::run_block(const Block& block, std::span<std::byte* const> ope
           to, operands[load.operand] + offset * item_size(load.dtype), stride, count);
       to += count;
     };
-    if (load.dtype != f32 || !load.access.has_rows()) {
+    if (load.access.has_rows() && (load.dtype == f32 || load.access.repeats()))
+      load.access.walk_rows(
+          all.begin, all.count, run,
+          [&](std::int64_t offset, std::int64_t rows, std::int64_t row, std::int64_t columns,
+              std::int64_t column) {
+            const std::byte* from = operands[load.operand] + offset * item_size(load.dtype);
+            if (load.dtype == f32)
+              table.collect(to, reinterpret_cast<const float*>(from), rows, row, columns, column);
+            else
+              repeat(load.dtype, to, from, rows, row, columns);
+            to += rows * columns;
+          });
+    else
       load.access.walk(all.begin, all.count, run);
-      continue;
-    }
-    const auto* from = reinterpret_cast<const float*>(operands[load.operand]);
-    load.access.walk_rows(all.begin, all.count, run,
-                          [&](std::int64_t offset, std::int64_t rows, std::int64_t row,
-                              std::int64_t columns, std::int64_t column) {
-                            table.collect(to, from + offset, rows, row, columns, column);
-                            to += rows * columns;
-                          });
   }
   table.execute(code_.data(), static_cast<int>(code_.size()), slots, block.rows, block.columns);
   for (const Transfer& save : stores_) {

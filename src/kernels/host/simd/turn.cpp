@@ -88,9 +88,18 @@ void pack_columns(float* panel, std::int64_t width, const float* rows, std::int6
     for (std::int64_t k = 0; k < depth; ++k) panel[k * width + i] = 0.0f;
 }
 
+// Each number so many times, as often as a picture has channels.
+template <int columns>
+void repeat(float* to, const float* from, std::int64_t rows, std::int64_t row) {
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (int c = 0; c < columns; ++c) to[r * columns + c] = from[r * row];
+}
+
 void collect(float* to, const float* from, std::int64_t rows, std::int64_t row,
              std::int64_t columns, std::int64_t column) {
   if (row == 1 && column != 1 && column != 0) return turn(to, columns, from, column, columns, rows);
+  if (column == 0 && columns == 2) return repeat<2>(to, from, rows, row);
+  if (column == 0 && columns == 3) return repeat<3>(to, from, rows, row);
   for (std::int64_t r = 0; r < rows; ++r, from += row, to += columns) {
     if (column == 1)
       for (std::int64_t c = 0; c < columns; ++c) to[c] = from[c];
