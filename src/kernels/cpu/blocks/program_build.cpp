@@ -22,6 +22,9 @@ constexpr std::int64_t kFloatsAtOnce = 16384;
 // Where operands have different axes innermost, several stretches of one of them should fit a
 // block.
 constexpr std::int64_t kMostTurned = 512;
+// Rows whose elements are neighbours of other rows' come together, a line of the cache of them, as
+// long as the second-level cache holds them.
+constexpr std::int64_t kTurnedRows = 16, kTurnedFloats = 1 << 16;
 constexpr std::int64_t kLeastParallel = 60000;  // elements times instructions
 
 bool is_short_float(DType dtype) { return dtype == f16 || dtype == bf16; }
@@ -433,12 +436,17 @@ class BlockProgramBuilder {
         std::clamp<std::int64_t>(kFloatsAtOnce / (elements + 2), 1024, 4096);
     program_.block_columns_ =
         shape_.has_rows ? program_.columns_ : std::min(program_.columns_, target);
+    std::int64_t least_rows = 1;
     for (const auto* transfers : {&program_.loads_, &program_.stores_})
-      for (const auto& transfer : *transfers)
-        if (program_.rows_ == 1 && transfer.access.is_turned())
+      for (const auto& transfer : *transfers) {
+        if (!transfer.access.is_turned()) continue;
+        if (program_.rows_ == 1)
           program_.block_columns_ = whole_stretches(transfer.access.row_length());
-    program_.block_rows_ =
-        std::clamp<std::int64_t>(target / program_.block_columns_, 1, program_.rows_);
+        else
+          least_rows = std::clamp<std::int64_t>(kTurnedFloats / program_.columns_, 1, kTurnedRows);
+      }
+    program_.block_rows_ = std::clamp<std::int64_t>(
+        target / program_.block_columns_, std::min(least_rows, program_.rows_), program_.rows_);
     const auto steps = static_cast<std::int64_t>(program_.code_.size() + program_.loads_.size() +
                                                  program_.stores_.size());
     program_.threads_ = program_.rows_ * program_.columns_ * steps < kLeastParallel ? 1 : threads_;
