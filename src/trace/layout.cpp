@@ -16,12 +16,14 @@ Dims identity_order(int rank) {
   return order;
 }
 
-// The axes from the outermost to the innermost; an axis of extent 1 has no say and comes first.
+// The axes from the outermost to the innermost; an axis of extent 1, or along which the value is
+// broadcast, has no say and comes first.
 Dims order_of(const Shape& shape, const Strides& strides) {
   Dims order = identity_order(shape.rank());
   const auto reach = [&](std::int64_t axis) {
     const int i = static_cast<int>(axis);
-    return shape[i] == 1 ? std::numeric_limits<std::int64_t>::max() : std::abs(strides[i]);
+    return shape[i] == 1 || strides[i] == 0 ? std::numeric_limits<std::int64_t>::max()
+                                            : std::abs(strides[i]);
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::int64_t a, std::int64_t b) { return reach(a) > reach(b); });

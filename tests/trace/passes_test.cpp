@@ -180,6 +180,18 @@ TEST(Passes, LayoutOfPixelsFromChannels) {
   EXPECT_EQ(count(laid.graph, tn::Op::copy), 1);
 }
 
+// What is made of a broadcast value has the axis of the broadcast outermost, not between elements.
+TEST(Passes, LayoutOfBroadcastValues) {
+  const auto f = [](const Tensors& in) -> Tensors {
+    const Tensor turned = tn::broadcast_to(in[0], {2, 3, 4}).transpose({0, 2, 1});
+    return {turned + in[1]};
+  };
+  const tn::LaidOutGraph laid =
+      tn::lay_out(tn::trace(f, {{{3, 4}, tn::f32}, {{2, 4, 3}, tn::f32}}));
+  const tn::Layout& y = laid.layouts[tn::at(laid.graph.outputs()[0])];
+  EXPECT_EQ(y.strides, tn::strides_in_order(y.shape, {0, 2, 1}));
+}
+
 // A plan file has the copy that a view needed as an operator, and is laid out again.
 TEST(Passes, LayingOutTwiceChangesNothing) {
   const auto f = [](const Tensors& in) -> Tensors {
