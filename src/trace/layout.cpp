@@ -16,12 +16,14 @@ Dims identity_order(int rank) {
   return order;
 }
 
-// The axes from the outermost to the innermost; an axis of extent 1 has no say and comes first.
+// The axes from the outermost to the innermost; an axis of extent 1, or along which the value is
+// broadcast, has no say and comes first.
 Dims order_of(const Shape& shape, const Strides& strides) {
   Dims order = identity_order(shape.rank());
   const auto reach = [&](std::int64_t axis) {
     const int i = static_cast<int>(axis);
-    return shape[i] == 1 ? std::numeric_limits<std::int64_t>::max() : std::abs(strides[i]);
+    return shape[i] == 1 || strides[i] == 0 ? std::numeric_limits<std::int64_t>::max()
+                                            : std::abs(strides[i]);
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::int64_t a, std::int64_t b) { return reach(a) > reach(b); });
@@ -34,9 +36,10 @@ bool is_image(Op op) {
 }
 
 // Operators whose result lies in the order of their operand: elementwise ones, and what puts images
-// side by side or into larger ones.
+// side by side or into larger ones, with zeros around them or with lines of their own.
 bool keeps_order(Op op) {
-  return info(op).pattern == Pattern::elementwise || op == Op::concatenate || op == Op::pad;
+  return info(op).pattern == Pattern::elementwise || op == Op::concatenate || op == Op::pad ||
+         op == Op::take;
 }
 
 // Whether an operand of this shape has an order for the result.
@@ -116,8 +119,9 @@ class Placer {
     auto view = seen_through();
     if (!view) {
       const Shape shape = rewriter_.to().type(source).shape;
+      const Dims order = order_of_copy(shape, source_of(source), id);
       source = rewriter_.to().add(Op::copy, {source}, {}, node.where);
-      layouts_.push_back({shape, strides_in_order(shape, order_of_copy(shape, id)), 0});
+      layouts_.push_back({shape, strides_in_order(shape, order), 0});
       view = seen_through();
     }
     const std::int64_t base = layout(source).offset;
@@ -125,12 +129,22 @@ class Placer {
     layouts_.push_back({view->shape, view->strides, base + view->offset});
   }
 
-  // The order of a copy that a view needs: the one in which an image that is joined from its axes
-  // has its channels last, where each is of one axis of the image; else row-major.
-  Dims order_of_copy(const Shape& shape, ValueId view) const {
+  // Of what a value of the result is a view.
+  ValueId source_of(ValueId id) const {
+    const Graph& graph = rewriter_.to();
+    while (graph[id].kind == NodeKind::operation && info(graph[id].op).pattern == Pattern::view)
+      id = graph[id].inputs[0];
+    return id;
+  }
+
+  // The order of a copy of `source` that a view needs: the one in which an image that is joined
+  // from its axes has its channels last, where each is of one axis of the image, and an operator on
+  // images makes or reads it; else row-major.
+  Dims order_of_copy(const Shape& shape, ValueId source, ValueId view) const {
     const Dims plain = identity_order(shape.rank());
-    if (view < 0 || !graph_.is_op(view, Op::reshape) || !ends_.images[at(view)] ||
-        num_elements(shape) == 0)
+    if (view < 0 || !graph_.is_op(view, Op::reshape) || num_elements(shape) == 0) return plain;
+    const Node& made = rewriter_.to()[source];
+    if (!ends_.images[at(view)] && !(made.kind == NodeKind::operation && is_image(made.op)))
       return plain;
     const Shape& image = graph_.type(view).shape;
     std::array<Dims, 4> axes;
@@ -157,11 +171,14 @@ class Placer {
     }
     if (node.op == Op::copy) {  // as place_view makes them
       const auto& readers = readers_[at(id)];
-      return readers.size() == 1 ? order_of_copy(node.type.shape, readers.front())
+      const ValueId source = source_of(rewriter_(node.inputs[0]));
+      return readers.size() == 1 ? order_of_copy(node.type.shape, source, readers.front())
                                  : identity_order(rank);
     }
     if (const auto order = wanted_by_reader(id, node)) return *order;
-    if (keeps_order(node.op))
+    // What is taken of anything but images is mostly rows, for whoever reads them next.
+    const bool is_rows = node.op == Op::take && !ends_.images[at(id)];
+    if (keeps_order(node.op) && !is_rows)
       for (const ValueId input : node.inputs) {
         const Layout& operand = layout(rewriter_(input));
         if (!is_alike(operand.shape, node) || graph_.is_constant(input)) continue;

@@ -21,6 +21,7 @@ class Rewriter {
 
   const Graph& from() const { return from_; }
   Graph& to() { return to_; }
+  const Graph& to() const { return to_; }
   /// The new value of an old one; the old one must have been handled.
   ValueId operator()(ValueId old) const { return map_[at(old)]; }
   ValueIds inputs(const Node& node) const;

@@ -53,6 +53,28 @@ constexpr Unary kUnary[] = {
 constexpr Tensor (*kBinary[])(const Tensor&, const Tensor&) = {tn::add, tn::subtract, tn::multiply,
                                                                tn::maximum, tn::minimum};
 
+// Operands whose innermost axes differ, in several blocks: images with their channels first and
+// last, whatever the result has.
+TEST(Pointwise, TurnedOperands) {
+  for (int round = 0; round < 60; ++round) {
+    constexpr std::int64_t kChannels[] = {1, 2, 3, 17, 64, 100, 256, 600};
+    const std::int64_t channels = kChannels[pick(8)];
+    const Shape shape{1 + pick(2), channels, 9 + pick(20), 5 + pick(40)};
+    const Shape last{shape[0], shape[2], shape[3], channels};
+    const int kind = pick(3);
+    const auto f = [&](const Tensors& in) -> Tensors {
+      const Tensor y = in[1].transpose({0, 3, 1, 2});
+      if (kind == 0) return {in[0] + y};
+      if (kind == 1) return {in[0] * in[2] - y};
+      return {in[0] + y, (in[0] * 2.0 - y) * in[2]};
+    };
+    const Tensors inputs{any_tensor(shape), any_tensor(last), any_tensor({channels, 1, 1})};
+    for (std::mt19937* random : {static_cast<std::mt19937*>(nullptr), &random_engine()})
+      expect_close(run_group("pointwise", f, inputs, random), 0);
+    if (HasFailure()) FAIL() << "round " << round << ", " << shape;
+  }
+}
+
 // Programs of exact operators must agree in every bit, in any type; the others within what their
 // functions and the steps after them lose.
 TEST(Pointwise, RandomPrograms) {

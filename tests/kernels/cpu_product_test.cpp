@@ -158,7 +158,7 @@ TEST_P(Products, OfAwkwardSizes) {
   for (const std::int64_t rows : {1, 7, 15, 16, 17, 31, 32, 33, 63, 65, 197})
     for (int round = 0; round < 20; ++round) {
       const std::int64_t depth = one_of({1, 2, 31, 32, 33, 64, 100, 768});
-      const std::int64_t columns = one_of({2, 15, 16, 17, 32, 33, 129, 300, 1000});
+      const std::int64_t columns = one_of({2, 3, 4, 7, 15, 16, 17, 32, 33, 129, 300, 1000});
       check_product(GetParam(), rows, depth, columns);
       if (HasFailure()) FAIL() << rows << " rows, depth " << depth << ", columns " << columns;
     }
@@ -267,7 +267,7 @@ TEST_P(Products, ConvolutionsOfLines) {
       return is_exact ? digits(shape, on.dtype) : narrow(shape, on.dtype);
     };
     const std::int64_t groups = one_of({1, 1, 2, 4, 12}), in = groups * one_of({1, 3, 8, 16}),
-                       out = groups * one_of({2, 4, 16, 40, 190});
+                       out = groups * one_of({2, 3, 4, 16, 40, 190});
     const std::int64_t kh = one_of({1, 2, 3, 5}), kw = one_of({1, 2, 3, 7});
     const tn::Conv2dOptions options = {
         {1 + pick(3), 1 + pick(2)}, {pick(4), pick(4)}, {1 + pick(2), pick(4) ? 1 : 2}, groups};
@@ -390,6 +390,24 @@ TEST(ProductFamilies, GatherWhatTasksShareOnce) {
   EXPECT_EQ(one.kernel.find("gathered first"), std::string::npos) << one.kernel;
   EXPECT_NE(two.kernel.find("gathered first"), std::string::npos) << two.kernel;
   EXPECT_EQ(one.got.at(0).to_vector<float>(), two.got.at(0).to_vector<float>());
+}
+
+// Lanes lie along the depth where columns would leave most of them idle, and the depth is long.
+TEST(ProductFamilies, GoAlongTheDepthForFewColumns) {
+  const auto goes = [](const Tensor& x, const Tensor& weight, bool is_image) {
+    const auto f = [&](const Tensors& in) -> Tensors {
+      return {is_image ? tn::conv2d(in[0].transpose({0, 3, 1, 2}), weight)
+                       : tn::matmul(in[0], weight)};
+    };
+    const std::string kernel = run_group("product", f, {x}, nullptr).kernel;
+    return kernel.find("along the depth") != std::string::npos;
+  };
+  const std::int64_t few = tn::simd::table().few_columns;
+  EXPECT_TRUE(goes(wide({100, 200}), wide({200, few}), false));
+  EXPECT_FALSE(goes(wide({100, 200}), wide({200, few + 1}), false));
+  EXPECT_FALSE(goes(wide({100, 9}), wide({9, few}), false));
+  EXPECT_TRUE(goes(wide({1, 30, 40, 32}), wide({few, 32, 9, 9}), true));
+  EXPECT_FALSE(goes(wide({1, 30, 40, 3}), wide({few, 3, 3, 3}), true));
 }
 
 TEST(ProductFamilies, Decline) {

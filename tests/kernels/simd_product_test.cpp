@@ -106,6 +106,41 @@ TEST(SimdProducts, TilesAreExactOnWholeNumbers) {
     ASSERT_NO_FATAL_FAILURE(check_product(table(), table().product_tiles, true));
 }
 
+// Every element comes once, and nothing else is written.
+TEST(SimdProducts, TurnedAndCollectedRows) {
+  int count;
+  const Table* const* first = tables(&count);
+  for (const Table* table : std::vector(first, first + count))
+    for (int round = 0; round < 300; ++round) {
+      const std::int64_t rows = from_one_to(40), columns = from_one_to(40);
+      const std::int64_t from_row = columns + pick(30), to_row = rows + pick(30);
+      std::vector<float> from(static_cast<std::size_t>(rows * from_row)), turned, collected;
+      for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i);
+      turned.assign(static_cast<std::size_t>(columns * to_row), -1);
+      collected.assign(static_cast<std::size_t>(rows * columns + 16), -1);
+      table->turn(turned.data(), to_row, from.data(), from_row, rows, columns);
+      for (std::int64_t i = 0; i < columns * to_row; ++i) {
+        const std::int64_t row = i % to_row, column = i / to_row;
+        ASSERT_EQ(turned[static_cast<std::size_t>(i)],
+                  row < rows ? static_cast<float>(row * from_row + column) : -1)
+            << table->name << ' ' << rows << " x " << columns;
+      }
+      // Rows of a matrix, its columns, or one number again and again.
+      const int kind = pick(3);
+      const std::int64_t row = kind == 0 ? from_row : 1, column = kind == 0   ? 1
+                                                                  : kind == 1 ? rows
+                                                                              : 0;
+      if (kind == 1) from.resize(static_cast<std::size_t>(rows * columns));
+      for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i);
+      table->collect(collected.data(), from.data(), rows, row, columns, column);
+      for (std::int64_t i = 0; i < rows * columns + 16; ++i)
+        ASSERT_EQ(
+            collected[static_cast<std::size_t>(i)],
+            i < rows * columns ? static_cast<float>(i / columns * row + i % columns * column) : -1)
+            << table->name << ' ' << rows << " x " << columns << ", kind " << kind;
+    }
+}
+
 // Rows of weights: what is rounded to bf16 must be the float32 weights rounded, and nothing else
 // may differ.
 TEST(SimdProducts, WeightsInPairsAreTheOthersRounded) {

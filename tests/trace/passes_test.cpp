@@ -139,6 +139,59 @@ TEST(Passes, LayoutPutsRowsThatAreNormalizedTogether) {
   }
 }
 
+// An image with lines of its own around it (reflection) lies between convolutions as they do; rows
+// that are taken of a turned matrix lie side by side.
+TEST(Passes, LayoutKeepsTheOrderOfImagesThatAreTaken) {
+  const Tensor filters = tn::ones({4, 4, 3, 3});
+  const auto f = [&](const Tensors& in) -> Tensors {
+    const Tensor x = tn::conv2d(in[0], filters);
+    return {tn::conv2d(tn::pad(x, {{0, 0}, {0, 0}, {1, 1}, {2, 2}}, tn::PadMode::reflect), filters),
+            tn::take(in[1].transpose(), in[2], 0)};
+  };
+  const tn::LaidOutGraph laid =
+      tn::lay_out(tn::trace(f, {{{2, 4, 9, 8}, tn::f32}, {{5, 6}, tn::f32}, {{3}, tn::i64}}));
+  int images = 0;
+  for (tn::ValueId id = 0; id < laid.graph.size(); ++id) {
+    if (!laid.graph.is_op(id, tn::Op::take)) continue;
+    const tn::Layout& y = laid.layouts[tn::at(id)];
+    const bool is_image = y.shape.rank() == 4;
+    images += is_image;
+    EXPECT_EQ(y.strides,
+              is_image ? tn::strides_in_order(y.shape, {0, 2, 3, 1}) : tn::row_major(y.shape));
+  }
+  EXPECT_EQ(images, 2);
+}
+
+// What becomes a larger image, pixels from channels, has its channels last if a convolution made
+// it, whoever reads it.
+TEST(Passes, LayoutOfPixelsFromChannels) {
+  const auto f = [](const Tensors& in) -> Tensors {
+    const Tensor x = tn::conv2d(in[0], tn::ones({12, 4, 1, 1}));
+    const Tensor wide = x.reshape({1, 3, 2, 2, 5, 6}).transpose({0, 1, 4, 2, 5, 3});
+    return {tn::matmul(in[1], tn::gelu(wide.reshape({1, 3, 10, 12})).reshape({3, 120}))};
+  };
+  const tn::LaidOutGraph laid =
+      tn::lay_out(tn::trace(f, {{{1, 4, 5, 6}, tn::f32}, {{2, 3}, tn::f32}}));
+  for (tn::ValueId id = 0; id < laid.graph.size(); ++id)
+    if (laid.graph.is_op(id, tn::Op::gelu)) {
+      const tn::Layout& image = laid.layouts[tn::at(id)];
+      EXPECT_EQ(image.strides, tn::strides_in_order(image.shape, {0, 2, 3, 1}));
+    }
+  EXPECT_EQ(count(laid.graph, tn::Op::copy), 1);
+}
+
+// What is made of a broadcast value has the axis of the broadcast outermost, not between elements.
+TEST(Passes, LayoutOfBroadcastValues) {
+  const auto f = [](const Tensors& in) -> Tensors {
+    const Tensor turned = tn::broadcast_to(in[0], {2, 3, 4}).transpose({0, 2, 1});
+    return {turned + in[1]};
+  };
+  const tn::LaidOutGraph laid =
+      tn::lay_out(tn::trace(f, {{{3, 4}, tn::f32}, {{2, 4, 3}, tn::f32}}));
+  const tn::Layout& y = laid.layouts[tn::at(laid.graph.outputs()[0])];
+  EXPECT_EQ(y.strides, tn::strides_in_order(y.shape, {0, 2, 1}));
+}
+
 // A plan file has the copy that a view needed as an operator, and is laid out again.
 TEST(Passes, LayingOutTwiceChangesNothing) {
   const auto f = [](const Tensors& in) -> Tensors {

@@ -6,6 +6,7 @@
 
 #include "src/core/parallel.h"
 #include "src/core/rounding.h"
+#include "src/kernels/host/simd/table.h"
 
 namespace tensor::cpu {
 namespace {
@@ -27,8 +28,12 @@ template <std::size_t size>
 void transpose(const std::byte* from, std::int64_t from_row, std::byte* to, std::int64_t to_column,
                std::int64_t columns, std::int64_t rows) {
   constexpr auto kStep = static_cast<std::int64_t>(size);
-  std::byte block[kColumns * kMostRows * size];
-  for (std::int64_t row = 0; row < rows; ++row)
+  alignas(float) std::byte block[kColumns * kMostRows * size];
+  const bool are_words = size == sizeof(float) && from_row % kStep == 0;
+  if (are_words)
+    simd::table().turn(reinterpret_cast<float*>(block), kMostRows,
+                       reinterpret_cast<const float*>(from), from_row / kStep, rows, columns);
+  for (std::int64_t row = 0; row < rows && !are_words; ++row)
     move_line<size>(from + row * from_row, kStep, block + row * kStep, kMostRows * kStep, columns);
   for (std::int64_t column = 0; column < columns; ++column)
     std::memcpy(to + column * to_column, block + column * kMostRows * kStep,

@@ -69,7 +69,58 @@ class Access {
     }
   }
 
+  /// The elements of a stretch lie far apart, but each beside that of the next stretch.
+  bool is_turned() const {
+    return axes_.size() > 1 && axes_[axes_.size() - 2].stride == 1 && axes_.back().stride > 1;
+  }
+  /// So, or with short stretches, several of them should be reached at once.
+  bool has_rows() const {
+    return is_turned() || (axes_.size() > 1 && axes_.back().extent < kShortStretch);
+  }
+  /// Where it has: a stretch is one number again and again.
+  bool repeats() const { return axes_.back().stride == 0; }
+  std::int64_t row_length() const { return axes_.back().extent; }
+
+  /// As walk, and run_rows(offset, rows, row stride, columns, column stride) for several whole
+  /// stretches at once.
+  template <class Run, class RunRows>
+  void walk_rows(std::int64_t begin, std::int64_t count, Run&& run, RunRows&& run_rows) const {
+    const Axis &inner = axes_.back(), &next = axes_[axes_.size() - 2];
+    while (count > 0) {
+      const std::int64_t in_stretch = begin % inner.extent,
+                         row = begin / inner.extent % next.extent;
+      const std::int64_t rows = std::min(count / inner.extent, next.extent - row);
+      std::int64_t done = rows * inner.extent;
+      if (in_stretch != 0 || rows < 2) {
+        done = std::min(count, inner.extent - in_stretch);
+        walk(begin, done, run);
+      } else {
+        std::int64_t offset = 0, rest = begin;
+        for (std::size_t axis = axes_.size(); axis-- > 0; rest /= axes_[axis].extent)
+          offset += rest % axes_[axis].extent * axes_[axis].stride;
+        run_rows(offset, rows, next.stride, inner.extent, inner.stride);
+      }
+      begin += done, count -= done;
+    }
+  }
+
+  /// Where is_turned(): calls run_rows(offset, rows, column stride) for the elements from `column`
+  /// on of some stretches.
+  template <class RunRows>
+  void walk_turned(std::int64_t row, std::int64_t rows, std::int64_t column,
+                   RunRows&& run_rows) const {
+    const std::int64_t length = row_length(), beside = axes_[axes_.size() - 2].extent;
+    for (const std::int64_t end = row + rows; row < end;) {
+      const std::int64_t some = std::min(end - row, beside - row % beside);
+      walk(row * length + column, 1, [&](std::int64_t offset, std::int64_t, std::int64_t) {
+        run_rows(offset, some, axes_.back().stride);
+      });
+      row += some;
+    }
+  }
+
  private:
+  static constexpr std::int64_t kShortStretch = 64;
   struct Axis {
     std::int64_t extent, stride;
   };

@@ -33,10 +33,18 @@ std::optional<BlockShape> accept(const Graph& graph, const Group& group, bool ha
   return shape && shape->has_rows == has_rows ? shape : std::nullopt;
 }
 
+// Whether many rows lie side by side.
+bool has_neighbours(const BlockShape& shape, const Strides& strides) {
+  constexpr std::int64_t kMany = 8;
+  for (int axis = 0; axis < strides.rank(); ++axis)
+    if (strides[axis] == 1 && !shape.columns.contains(axis)) return shape.extents[axis] >= kMany;
+  return false;
+}
+
 // How many nanoseconds one thread takes to find the elements of rows that lie far apart in memory,
 // a few side by side: each time that is a line of the cache which nothing brings nearer ahead.
 double stray_ns(const Isolated& alone, const BlockShape& shape, const Machine& machine) {
-  constexpr double kShortRun = 256, kNear = 3, kFar = 100;  // bytes; nanoseconds
+  constexpr double kShortRun = 256, kNear = 3, kFar = 100, kTurned = 1;  // bytes; nanoseconds
   const Graph& graph = alone.laid.graph;
   double ns = 0;
   for (const ValueId id : alone.group.reads) {
@@ -54,6 +62,11 @@ double stray_ns(const Isolated& alone, const BlockShape& shape, const Machine& m
     const auto size = static_cast<double>(item_size(graph.type(id).dtype));
     if (run == shape.column_count() || static_cast<double>(run) * size >= kShortRun) continue;
     const auto elements = static_cast<double>(num_elements(shape.extents));
+    // Lines of rows side by side are turned in the cache.
+    if (shape.columns.rank() == 1 && size == 4 && has_neighbours(shape, strides)) {
+      ns += elements * kTurned;
+      continue;
+    }
     const bool is_near = elements * size <= machine.near_cache_bytes;
     ns += elements / static_cast<double>(run) * (is_near ? kNear : kFar);
   }

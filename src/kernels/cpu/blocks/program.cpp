@@ -23,6 +23,23 @@ BlockProgram::Stretch BlockProgram::stretch(Extent extent, const Block& block) c
   return {0, 1};
 }
 
+namespace {
+
+// Each of some numbers, `row` apart, so many times.
+void repeat(DType dtype, float* to, const std::byte* from, std::int64_t rows, std::int64_t row,
+            std::int64_t columns) {
+  constexpr std::int64_t kAtOnce = 256;
+  float numbers[kAtOnce];
+  for (std::int64_t done = 0; done < rows; done += kAtOnce) {
+    const std::int64_t some = std::min(kAtOnce, rows - done);
+    simd::table().load[static_cast<int>(dtype)](numbers, from + done * row * item_size(dtype), row,
+                                                some);
+    simd::table().collect(to + done * columns, numbers, some, 1, columns, 0);
+  }
+}
+
+}  // namespace
+
 void BlockProgram::run_block(const Block& block, std::span<std::byte* const> operands,
                              float* scratch) const {
   const simd::Table& table = simd::table();
@@ -43,24 +60,47 @@ void BlockProgram::run_block(const Block& block, std::span<std::byte* const> ope
     const Slot& slot = slots[load.slot];
     const Stretch all = stretch(slot.extent, block);
     float* to = slot.data;
-    load.access.walk(
-        all.begin, all.count, [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
-          table.load[static_cast<int>(load.dtype)](
-              to, operands[load.operand] + offset * item_size(load.dtype), stride, count);
-          to += count;
-        });
+    const auto run = [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
+      table.load[static_cast<int>(load.dtype)](
+          to, operands[load.operand] + offset * item_size(load.dtype), stride, count);
+      to += count;
+    };
+    if (load.access.has_rows() && (load.dtype == f32 || load.access.repeats()))
+      load.access.walk_rows(
+          all.begin, all.count, run,
+          [&](std::int64_t offset, std::int64_t rows, std::int64_t row, std::int64_t columns,
+              std::int64_t column) {
+            const std::byte* from = operands[load.operand] + offset * item_size(load.dtype);
+            if (load.dtype == f32)
+              table.collect(to, reinterpret_cast<const float*>(from), rows, row, columns, column);
+            else
+              repeat(load.dtype, to, from, rows, row, columns);
+            to += rows * columns;
+          });
+    else
+      load.access.walk(all.begin, all.count, run);
   }
   table.execute(code_.data(), static_cast<int>(code_.size()), slots, block.rows, block.columns);
   for (const Transfer& save : stores_) {
     const Slot& slot = slots[save.slot];
     const Stretch all = stretch(slot.extent, block);
     const float* from = slot.data;
-    save.access.walk(
-        all.begin, all.count, [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
-          table.store[static_cast<int>(save.dtype)](
-              operands[save.operand] + offset * item_size(save.dtype), stride, from, count);
-          from += count;
-        });
+    const auto run = [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
+      table.store[static_cast<int>(save.dtype)](
+          operands[save.operand] + offset * item_size(save.dtype), stride, from, count);
+      from += count;
+    };
+    if (save.dtype != f32 || !save.access.is_turned()) {
+      save.access.walk(all.begin, all.count, run);
+      continue;
+    }
+    auto* const to = reinterpret_cast<float*>(operands[save.operand]);
+    save.access.walk_rows(all.begin, all.count, run,
+                          [&](std::int64_t offset, std::int64_t rows, std::int64_t,
+                              std::int64_t columns, std::int64_t column) {
+                            table.turn(to + offset, column, from, columns, rows, columns);
+                            from += rows * columns;
+                          });
   }
 }
 
@@ -90,7 +130,17 @@ void BlockProgram::run_tile(const Block& block, std::int64_t pitch, float* tile,
         to += n;
       });
     };
-    if (slot.extent == Extent::element) {
+    if (slot.extent == Extent::element && load.dtype == f32 && load.access.is_turned() &&
+        load.access.row_length() == columns_) {
+      float* to = slot.data;
+      load.access.walk_turned(block.row, block.rows, block.column,
+                              [&](std::int64_t offset, std::int64_t rows, std::int64_t stride) {
+                                const auto* from =
+                                    reinterpret_cast<const float*>(operands[load.operand]);
+                                table.turn(to, pitch, from + offset, stride, block.columns, rows);
+                                to += rows * pitch;
+                              });
+    } else if (slot.extent == Extent::element) {
       for (std::int64_t r = 0; r < block.rows; ++r)
         load_line(slot.data + r * pitch, (block.row + r) * columns_ + block.column, block.columns);
     } else {

@@ -19,6 +19,12 @@ namespace {
 
 constexpr std::int64_t kShortestRow = 32;  // shorter ones are not worth the work of each row
 constexpr std::int64_t kFloatsAtOnce = 16384;
+// Where operands have different axes innermost, several stretches of one of them should fit a
+// block.
+constexpr std::int64_t kMostTurned = 512;
+// Rows whose elements are neighbours of other rows' come together, a line of the cache of them, as
+// long as the second-level cache holds them.
+constexpr std::int64_t kTurnedRows = 16, kTurnedFloats = 1 << 16;
 constexpr std::int64_t kLeastParallel = 60000;  // elements times instructions
 
 bool is_short_float(DType dtype) { return dtype == f16 || dtype == bf16; }
@@ -89,9 +95,13 @@ class BlockProgramBuilder {
     for (const ValueId id : group_.writes)
       if (shape_.members.at(id) == BlockExtent::element && all_zero(guide, 0, rank))
         guide = squeezed_strides(layout(id), graph().type(id).shape);
-    for (const ValueId id : group_.reads)
-      if (all_zero(guide, 0, rank) && squeezed(graph().type(id).shape) == shape_.extents)
-        guide = squeezed_strides(layout(id), graph().type(id).shape);
+    for (const ValueId id : group_.reads) {
+      if (!(squeezed(graph().type(id).shape) == shape_.extents)) continue;
+      const Strides strides = squeezed_strides(layout(id), graph().type(id).shape);
+      const bool is_better =
+          turned(guide, strides) > kMostTurned && turned(strides, guide) <= kMostTurned;
+      if (all_zero(guide, 0, rank) || is_better) guide = strides;
+    }
     Dims axes;
     for (int axis = 0; axis < rank; ++axis) axes.push_back(axis);
     std::stable_sort(axes.begin(), axes.end(), [&](std::int64_t a, std::int64_t b) {
@@ -104,6 +114,19 @@ class BlockProgramBuilder {
       extents_.push_back(shape_.extents[static_cast<int>(axis)]);
     }
     row_axes_ = rank - shape_.columns.rank();
+  }
+
+  // How many elements that lie side by side by `guide` lie equally far apart by the others; 0 where
+  // these are neighbours, too, or the same.
+  std::int64_t turned(const Strides& guide, const Strides& others) const {
+    std::int64_t length = 1, step = 0;
+    for (int axis = guide.rank(); axis-- > 0;) {
+      if (guide[axis] != length || (length > 1 && others[axis] != step * length)) continue;
+      if (length == 1) step = others[axis];
+      length *= shape_.extents[axis];
+      axis = guide.rank();
+    }
+    return step > 1 ? length : 0;
   }
 
   // Without reductions a row is what every operand can walk through as one, or what is longer, if
@@ -413,11 +436,25 @@ class BlockProgramBuilder {
         std::clamp<std::int64_t>(kFloatsAtOnce / (elements + 2), 1024, 4096);
     program_.block_columns_ =
         shape_.has_rows ? program_.columns_ : std::min(program_.columns_, target);
-    program_.block_rows_ =
-        std::clamp<std::int64_t>(target / program_.block_columns_, 1, program_.rows_);
+    std::int64_t least_rows = 1;
+    for (const auto* transfers : {&program_.loads_, &program_.stores_})
+      for (const auto& transfer : *transfers) {
+        if (!transfer.access.is_turned()) continue;
+        if (program_.rows_ == 1)
+          program_.block_columns_ = whole_stretches(transfer.access.row_length());
+        else
+          least_rows = std::clamp<std::int64_t>(kTurnedFloats / program_.columns_, 1, kTurnedRows);
+      }
+    program_.block_rows_ = std::clamp<std::int64_t>(
+        target / program_.block_columns_, std::min(least_rows, program_.rows_), program_.rows_);
     const auto steps = static_cast<std::int64_t>(program_.code_.size() + program_.loads_.size() +
                                                  program_.stores_.size());
     program_.threads_ = program_.rows_ * program_.columns_ * steps < kLeastParallel ? 1 : threads_;
+  }
+
+  std::int64_t whole_stretches(std::int64_t length) const {
+    return std::max(program_.block_columns_ / length * length,
+                    std::min(length, program_.block_columns_));
   }
 
   struct Buffer {

@@ -104,9 +104,12 @@ class TakeKernel : public Kernel {
                   std::byte* to) const {
     const std::int64_t at_once =
         std::max<std::int64_t>(1, kElements / std::max<std::int64_t>(1, line_));
-    const auto take = [&](std::int64_t first, std::int64_t last, auto copy) {
+    // Copies: what is written might be a member, for all that the compiler knows.
+    const auto take = [=, extent = shape_[axis_], step = step_, place_step = *place_step_,
+                       index_step = *index_step_](std::int64_t first, std::int64_t last,
+                                                  auto copy) {
       for (std::int64_t i = first; i < last; ++i)
-        copy(to + i * *place_step_, from + within(indices[i * *index_step_]) * step_);
+        copy(to + i * place_step, from + within(indices[i * index_step], extent) * step);
     };
     const bool is_run = line_ == 1 || (from_step_ == 1 && to_step_ == 1);
     const auto run_bytes = static_cast<std::size_t>(line_ * item_);
@@ -123,10 +126,14 @@ class TakeKernel : public Kernel {
     };
     using Four = std::integral_constant<std::size_t, 4>;
     using Eight = std::integral_constant<std::size_t, 8>;
+    using Twelve = std::integral_constant<std::size_t, 12>;  // a pixel of a picture
+    using Sixteen = std::integral_constant<std::size_t, 16>;
     parallel_for(threads_, (count + at_once - 1) / at_once, [&](std::int64_t block, int) {
       const std::int64_t first = block * at_once, last = std::min(count, first + at_once);
       if (is_run && run_bytes == 4) return take(first, last, whole(Four()));
       if (is_run && run_bytes == 8) return take(first, last, whole(Eight()));
+      if (is_run && run_bytes == 12) return take(first, last, whole(Twelve()));
+      if (is_run && run_bytes == 16) return take(first, last, whole(Sixteen()));
       if (is_run)
         return take(first, last,
                     [=](std::byte* a, const std::byte* b) { std::memcpy(a, b, run_bytes); });
@@ -138,8 +145,7 @@ class TakeKernel : public Kernel {
   }
 
   // An index that was checked, or is clipped.
-  std::int64_t within(std::int64_t index) const {
-    const std::int64_t extent = shape_[axis_];
+  static std::int64_t within(std::int64_t index, std::int64_t extent) {
     index = std::clamp(index, -extent, extent - 1);
     return index < 0 ? index + extent : index;
   }

@@ -13,7 +13,10 @@ constexpr std::int64_t kTileRowBytes = 1 << 20, kTileStripBytes = 200 << 10;
 // second.
 constexpr std::int64_t kSumBytes = 16 << 10;
 constexpr std::int64_t kNearBytes = 4 << 20;  // that are in the last cache
-constexpr std::int64_t kFewWords = 256;       // of the depth; of a strip, 16 KiB
+// Of the depth. Wide vectors take a strip's words so fast that they should be in the first-level
+// cache, where 256 are 16 KiB; with 8 lanes the second one brings them in time, and sums that go
+// through memory part by part cost more: so many are a filter of 3 x 3 on 256 channels.
+constexpr std::int64_t kFewWords = 256, kFewNarrowWords = 2304;
 constexpr std::int64_t kMostRows = 1008;
 constexpr std::int64_t kLeastRows = 36;  // tiles of 12, 6 or 3 rows
 constexpr std::int64_t kTasks = 4;       // for every thread, to be taken over by idle ones
@@ -47,12 +50,14 @@ void choose_vectors(const ProductSize& size, double work, std::int64_t cache, Bl
   b.is_by_rows = strips * kStrip * size.depth_words * 4 <= cache;
   // Short pieces of rows that are gathered from memory would be no streams.
   const bool is_near = size.in_place || size.rows * size.depth_words * 4 <= kNearBytes;
-  const std::int64_t most_depth = is_near ? kFewWords : 2 * kFewWords;
+  const std::int64_t few = simd::table().lanes == 8 ? kFewNarrowWords : kFewWords;
+  const std::int64_t most_depth = is_near ? few : 2 * few;
   const std::int64_t parts =
       b.is_by_rows || size.is_whole ? 1 : ceil_div(size.depth_words, most_depth);
   b.depth_words = ceil_div(size.depth_words, parts);
   const bool goes_through_cache = !size.is_direct || size.has_program;
-  const std::int64_t most = std::clamp(cache / (b.depth_words * 4), kLeastRows, kMostRows);
+  const std::int64_t near = size.line_rows > 0 ? size.fitting_rows : cache / (b.depth_words * 4);
+  const std::int64_t most = std::clamp(near, kLeastRows, kMostRows);
   std::int64_t wanted = 1;
   if (b.threads > 1)
     wanted = ceil_div(std::min(kTasks * b.threads, static_cast<std::int64_t>(work / kLeastTask)),
@@ -63,6 +68,9 @@ void choose_vectors(const ProductSize& size, double work, std::int64_t cache, Bl
   blocks =
       std::max(blocks, std::min(ceil_div(wanted, b.column_parts), ceil_div(size.rows, kLeastRows)));
   b.part_rows = ceil_div(size.rows, blocks);
+  // The first and the last line of a part are read by two.
+  if (size.line_rows > 0 && b.part_rows > size.line_rows / 2)
+    b.part_rows = std::min(round_up(b.part_rows, size.line_rows), size.rows);
   b.row_parts = ceil_div(size.rows, b.part_rows);
   if (b.row_parts * b.column_parts < wanted && !(size.is_direct && size.has_program))
     b.column_parts = std::min(ceil_div(wanted, b.row_parts), ceil_div(strips, 2));

@@ -16,6 +16,9 @@ struct ProductSize {
   bool is_whole = false;     // the depth is not taken in parts
   bool is_direct = false;    // sums are made where the result lies
   bool has_program = false;  // sums go through a block program
+  // Rows that share what they are made of, so that the depth does not tell how many fit a cache:
+  // lines of so many, and how many rows fit; 0: they share nothing.
+  std::int64_t line_rows = 0, fitting_rows = 0;
 };
 
 struct Blocking {

@@ -42,7 +42,8 @@ class ProductKernel : public Kernel {
         lines_(lines_of(node, layout(laid, product.left), layout(laid, node.inputs[1]).shape)),
         rows_(rows_of(node, layout(laid, product.left), layout(laid, node.inputs[1]))),
         strips_(layout(laid, node.inputs[1]), node, order_in(layout(laid, product.left)),
-                rows_->depth(), unit, {laid.graph.type(node.inputs[1]).dtype, unit.taken}),
+                rows_->depth(), lines_ ? lines_->words() : rows_->depth(), unit,
+                {laid.graph.type(node.inputs[1]).dtype, unit.taken}),
         result_(laid, group, product, unit.is_tiles),
         left_(operand_of(group, product.left)),
         right_(operand_of(group, node.inputs[1])) {
@@ -97,6 +98,7 @@ class ProductKernel : public Kernel {
   std::string description() const override {
     return std::string(unit_.is_tiles ? "tiles, " : "vectors, ") +
            std::to_string(blocks_.part_rows) + " x " + std::to_string(pitch_) + " at a time" +
+           (strips_.are_few() ? ", along the depth" : "") +
            (in_place_        ? ""
             : lines_         ? ", lines"
             : gathers_first_ ? ", rows gathered first"
@@ -155,6 +157,9 @@ class ProductKernel : public Kernel {
                      true};
     size.has_program = result_.has_program();
     size.is_direct = result_.row_stride() && !size.has_program && !result_.is_stored_last();
+    size.line_rows = lines_->width();
+    size.fitting_rows =
+        lines_->rows_within(static_cast<std::int64_t>(machine.near_cache_bytes / 2));
     blocks_ = blocking_of(size, unit_, machine);
     pitch_ = blocks_.strips_at_once * kStrip;
     is_direct_ = size.is_direct;
@@ -275,7 +280,7 @@ class ProductKernel : public Kernel {
     } else if (!gathers_parts_) {
       gather(operand(place), rows, {0, strips_.depth_words()}, place.scratch + gathered_);
     }
-    p.strip_words = strips_.words();
+    p.strip_words = strips_.words(), p.column_words = strips_.depth_words();
     p.is_by_rows = blocks_.is_by_rows;
     p.is_far = in_place_ && is_far_;
     p.next_lines = blocks_.next_lines;
@@ -363,12 +368,12 @@ class ProductKernel : public Kernel {
           4 * (words.begin - (gathers_parts_ ? depth.begin : 0));
     p.rows = part.rows.size();
     p.to += above * p.to_row;
-    p.strips = first_strip + words.begin * kStrip;
+    p.strips = first_strip + words.begin * strips_.step();
     p.depth = words.size();
     if (above + p.rows < rows)
       p.next = nullptr;
     else if (depth.end < strips_.depth_words())
-      p.next = first_strip + depth.end * kStrip;
+      p.next = first_strip + depth.end * strips_.step();
     if (p.add) p.add += above * p.add_row;
     if (p.adds_last ? !is_last : !is_first) p.add = nullptr;
     if (is_last)
@@ -377,7 +382,7 @@ class ProductKernel : public Kernel {
       p.scales = p.shifts = nullptr;
     if (!is_first) p.first = nullptr;
     p.goes_on = !is_first;
-    unit_.multiply(p);
+    multiply(p);
   }
 
   // Line of results by line; the filter's lines are parts of the depth.
@@ -394,12 +399,16 @@ class ProductKernel : public Kernel {
       p.rows = segment.rows.size();
       p.a = segment.run;
       p.parts = segment.taps.size();
-      p.strips = first_strip + segment.taps.begin * p.depth * kStrip;
+      p.strips = first_strip + segment.taps.begin * p.depth * strips_.step();
       p.next = segment.rows.end == rows.end ? next : nullptr;
-      unit_.multiply(p);
+      multiply(p);
       p.to += p.rows * p.to_row;
       if (p.add) p.add += p.rows * p.add_row;
     });
+  }
+
+  void multiply(const simd::StripProduct& p) const {
+    (strips_.are_few() ? simd::table().multiply_few : unit_.multiply)(p);
   }
 
   const float* image(const Place& place) const {

@@ -4,6 +4,8 @@
 // each once.
 #pragma once
 
+#include <algorithm>
+
 #include "src/kernels/cpu/product/rows.h"
 
 namespace tensor::cpu {
@@ -20,6 +22,12 @@ class WindowLines {
   std::int64_t row_bytes() const { return step_.w * channels_ * 4; }
   /// From a run to that of the filter's next line.
   std::int64_t next_words() const { return dilation_.h * pitch(); }
+
+  /// Rows, of whole lines, that need no more than so many bytes of the image; at least a line.
+  std::int64_t rows_within(std::int64_t bytes) const {
+    const std::int64_t lines = bytes / (4 * pitch()) - (kernel_.h - 1) * dilation_.h - 1;
+    return std::max<std::int64_t>(lines / step_.h + 1, 1) * out_.w;
+  }
 
   /// The image's lines under some rows, with zeros on both sides, where they are copied.
   std::int64_t copy_bytes(std::int64_t rows) const;

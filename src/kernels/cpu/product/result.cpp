@@ -106,6 +106,12 @@ void ProductResult::store_to(const Output& output, Operands operands,
                        if (rows.add) rows.add += count * addend_row_;
                        return;
                      }
+                     if (output.dtype == f32 && stride == 1 && output.column > 1) {
+                       simd::table().turn(reinterpret_cast<float*>(to) + offset, output.column,
+                                          sums, rows.sums_row, count, block.columns);
+                       sums += count * rows.sums_row;
+                       return;
+                     }
                      for (std::int64_t i = 0; i < count; ++i, sums += rows.sums_row) {
                        std::byte* row = to + (offset + i * stride) * size;
                        if (output.dtype != i8) {

@@ -36,6 +36,13 @@ class MatrixRows : public ProductRows {
     from += numbers_.stored_bytes() * depth.begin * column_;
     rows_.walk(rows.begin, rows.size(),
                [&](std::int64_t offset, std::int64_t stride, std::int64_t n) {
+                 if (stride == 1 && column_ > 1 && numbers_.are_words()) {
+                   simd::table().turn(reinterpret_cast<float*>(to), pitch / 4,
+                                      reinterpret_cast<const float*>(from) + offset, column_,
+                                      depth.size(), n);
+                   to += n * pitch;
+                   return;
+                 }
                  for (std::int64_t i = 0; i < n; ++i, to += pitch)
                    numbers_.copy(to, from + numbers_.stored_bytes() * (offset + i * stride),
                                  column_, depth.size());

@@ -17,6 +17,7 @@ class Numbers {
   std::int64_t stored_bytes() const { return stored_bytes_; }
   std::int64_t taken_bytes() const { return taken_bytes_; }
   bool are_same() const { return !load_ && !store_; }
+  bool are_words() const { return are_same() && stored_bytes_ == 4; }
   /// `count` of them, `stride` apart, in a row.
   void copy(std::byte* to, const std::byte* from, std::int64_t stride, std::int64_t count) const;
 

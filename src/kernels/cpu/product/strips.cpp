@@ -19,6 +19,11 @@ Unit vectors_for(DType dtype, const Machine& machine) {
   return {simd::table().multiply, f32, 1, 0, false};
 }
 
+namespace {
+// Sums whose lanes lie along the depth are folded at its end, which has to be far.
+constexpr std::int64_t kLeastVectors = 4;
+}  // namespace
+
 Bundles bundles_of(const Node& node, const Shape& right) {
   if (node.op != Op::conv2d) {
     const Shape& result = node.type.shape;
@@ -33,7 +38,7 @@ Bundles bundles_of(const Node& node, const Shape& right) {
 }
 
 Strips::Strips(const Layout& right, const Node& node, WindowOrder order, std::int64_t depth,
-               const Unit& unit, const Numbers& numbers)
+               std::int64_t run, const Unit& unit, const Numbers& numbers)
     : numbers_(numbers),
       bundles_(bundles_of(node, right.shape)),
       depth_(depth),
@@ -72,6 +77,10 @@ Strips::Strips(const Layout& right, const Node& node, WindowOrder order, std::in
     text << (are_first ? ", channels first, " : ", ") << bundles_.count << " of "
          << bundles_.groups;
   }
+  const simd::Table& table = simd::table();
+  are_few_ = unit.multiply == table.multiply && columns() <= table.few_columns &&
+             run >= kLeastVectors * table.lanes;
+  if (are_few_) text << ", columns one after the other";
   text_ = text.str();
 }
 
@@ -98,8 +107,11 @@ void Strips::pack(const std::byte* from, std::int64_t strip, float* to, std::byt
              stored + size * (at * pitch_ + group * next_group_), 1);
   }
   if (stored != room) numbers_.copy(room, stored, 1, count * pitch_);
-  simd::table().pack_columns(to, kStrip, reinterpret_cast<const float*>(room), depth_words(), count,
-                             depth_words());
+  if (are_few_)
+    std::memcpy(to, room, static_cast<std::size_t>(words() * 4));
+  else
+    simd::table().pack_columns(to, kStrip, reinterpret_cast<const float*>(room), depth_words(),
+                               count, depth_words());
 }
 
 }  // namespace tensor::cpu

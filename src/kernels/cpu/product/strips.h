@@ -37,11 +37,12 @@ struct Bundles {
 Bundles bundles_of(const Node& node, const Shape& right);
 
 /// The right factor: a row of `depth` numbers for every column, in the order of ProductRows. No
-/// strip has columns of two bundles.
+/// strip has columns of two bundles. A strip of few columns has them one after the other.
 class Strips {
  public:
+  /// `run` is as much of the depth as lies in one piece.
   Strips(const Layout& right, const Node& node, WindowOrder order, std::int64_t depth,
-         const Unit& unit, const Numbers& numbers);
+         std::int64_t run, const Unit& unit, const Numbers& numbers);
 
   const Bundles& bundles() const { return bundles_; }
   std::int64_t depth() const { return pitch_; }  // in whole steps
@@ -51,7 +52,11 @@ class Strips {
   }
   std::int64_t in_bundle() const { return ceil_div(columns(), kStrip); }  // strips
   std::int64_t count() const { return in_bundle() * bundles_.count; }     // strips of all
-  std::int64_t words() const { return depth_words() * kStrip; }           // of a strip
+  bool are_few() const { return are_few_; }
+  std::int64_t step() const { return are_few_ ? 1 : kStrip; }  // words, to the next of the depth
+  std::int64_t words() const {                                 // of a strip
+    return depth_words() * (are_few_ ? columns() : kStrip);
+  }
   /// The first column of a strip.
   std::int64_t column(std::int64_t strip) const {
     const std::int64_t bundle = bundles_.are_batches ? 0 : strip / in_bundle();
@@ -71,6 +76,7 @@ class Strips {
   Numbers numbers_;
   Bundles bundles_;
   std::int64_t depth_, pitch_, columns_ = 0, column_ = 0;
+  bool are_few_ = false;
   Shape shape_;  // of the weights of one column
   Strides strides_, target_;
   std::int64_t next_group_ = 0;  // in a row

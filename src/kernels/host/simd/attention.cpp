@@ -1,29 +1,10 @@
-// Pieces of streaming attention: rows packed as the columns of a product, and the softmax of a tile
-// of scores that goes on from tile to tile.
+// Pieces of streaming attention: rows in pairs, and the softmax of a tile of scores that goes on
+// from tile to tile.
 #include "functions.h"
 #include "parts.h"
 
 namespace tensor::simd::TENSOR_SIMD_ISA {
 namespace {
-
-typedef float Quad __attribute__((vector_size(16)));
-
-Quad load_quad(const float* p) { return load_as<Quad>(p); }
-void store_quad(float* p, Quad v) { std::memcpy(p, &v, sizeof v); }
-
-// to[j * to_row + i] = from[i * from_row + j], 4 x 4.
-void transpose_quad(float* to, std::int64_t to_row, const float* from, std::int64_t from_row) {
-  const Quad a = load_quad(from), b = load_quad(from + from_row),
-             c = load_quad(from + 2 * from_row), d = load_quad(from + 3 * from_row);
-  const Quad ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5),
-             ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7),
-             cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5),
-             cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-  store_quad(to, __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5));
-  store_quad(to + to_row, __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7));
-  store_quad(to + 2 * to_row, __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5));
-  store_quad(to + 3 * to_row, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
-}
 
 // 2^x of x <= 0, 0 below 2^-127. Within 2 ulp where the result is not subnormal; the powers of e of
 // the tile are taken as powers of 2, which saves a step of the reduction.
@@ -49,44 +30,6 @@ Floats largest(const float* row, std::int64_t count) {
   }
   for (; i < count; i += kLanes) most[0] = at_least(load(row + i), most[0]);
   return folded(at_least(most[1], most[0]), at_least);
-}
-
-// Three columns side by side, as the planes of a picture: each store of four is one too many, which
-// the next one overwrites. Returns how many columns are packed.
-std::int64_t pack_three(float* panel, const float* rows, std::int64_t row_stride,
-                        std::int64_t depth) {
-  std::int64_t k = 0;
-  for (; k + 4 < depth; k += 4) {
-    const float* from = rows + k;
-    const Quad a = load_quad(from), b = load_quad(from + row_stride),
-               c = load_quad(from + 2 * row_stride);
-    const Quad ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5),
-               ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-    float* to = panel + 3 * k;
-    store_quad(to, __builtin_shufflevector(ab_low, c, 0, 1, 4, 4));
-    store_quad(to + 3, __builtin_shufflevector(ab_low, c, 2, 3, 5, 5));
-    store_quad(to + 6, __builtin_shufflevector(ab_high, c, 0, 1, 6, 6));
-    store_quad(to + 9, __builtin_shufflevector(ab_high, c, 2, 3, 7, 7));
-  }
-  for (; k < depth; ++k)
-    for (int j = 0; j < 3; ++j) panel[3 * k + j] = rows[j * row_stride + k];
-  return 3;
-}
-
-void pack_columns(float* panel, std::int64_t width, const float* rows, std::int64_t row_stride,
-                  std::int64_t count, std::int64_t depth) {
-  std::int64_t i = 0;
-  for (; i + 4 <= count; i += 4) {
-    std::int64_t k = 0;
-    for (; k + 4 <= depth; k += 4)
-      transpose_quad(panel + k * width + i, width, rows + i * row_stride + k, row_stride);
-    for (; k < depth; ++k)
-      for (int j = 0; j < 4; ++j) panel[k * width + i + j] = rows[(i + j) * row_stride + k];
-  }
-  if (count == 3 && width == 3) i = pack_three(panel, rows, row_stride, depth);
-  for (; i < width; ++i)
-    for (std::int64_t k = 0; k < depth; ++k)
-      panel[k * width + i] = i < count ? rows[i * row_stride + k] : 0.0f;
 }
 
 void pair_rows(float* to, const void* first, const void* second, std::int64_t count) {
@@ -166,7 +109,6 @@ void soften(float* tile, std::int64_t rows, std::int64_t columns, std::int64_t p
 }  // namespace
 
 void fill_attention(Table& table) {
-  table.pack_columns = pack_columns;
   table.pair_rows = pair_rows;
   table.soften = soften<Single>;
   table.soften_pairs = soften<Brain>;

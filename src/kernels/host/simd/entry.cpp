@@ -30,6 +30,8 @@ Table make_table() {
   table.execute = execute;
   fill_products(table);
   fill_strips(table);
+  fill_turns(table);
+  fill_dots(table);
   fill_bytes(table);
   fill_tiles(table);
   fill_depthwise(table);

@@ -122,12 +122,15 @@ void reduce(const Instruction& instruction, const Slot* slots, std::int64_t rows
 }
 
 void row_sum(const Instruction& i, const Slot* slots, std::int64_t rows, std::int64_t columns) {
+  if (sum_short(i, slots, rows, columns, 1)) return;
   reduce(i, slots, rows, columns, plain_sum);
 }
 void row_mean(const Instruction& i, const Slot* slots, std::int64_t rows, std::int64_t columns) {
-  reduce(i, slots, rows, columns, [](const float* row, std::int64_t count) {
+  if (sum_short(i, slots, rows, columns, static_cast<float>(columns))) return;
+  const auto mean = [](const float* row, std::int64_t count) {
     return plain_sum(row, count) / static_cast<double>(count);
-  });
+  };
+  reduce(i, slots, rows, columns, mean);
 }
 void row_max(const Instruction& i, const Slot* slots, std::int64_t rows, std::int64_t columns) {
   reduce(i, slots, rows, columns, largest<true>);
@@ -145,6 +148,7 @@ void row_var(const Instruction& i, const Slot* slots, std::int64_t rows, std::in
 // A row of -inf alone, and one with NaN or +inf, becomes NaN.
 void softmax(const Instruction& instruction, const Slot* slots, std::int64_t rows,
              std::int64_t columns) {
+  if (softmax_short(instruction, slots, rows, columns)) return;
   for (std::int64_t r = 0; r < rows; ++r) {
     const float* from = slots[instruction.a].data + r * columns;
     float* to = slots[instruction.to].data + r * columns;
@@ -183,6 +187,7 @@ struct Column {
 
 void layer_norm(const Instruction& instruction, const Slot* slots, std::int64_t rows,
                 std::int64_t columns) {
+  if (layer_norm_short(instruction, slots, rows, columns)) return;
   constexpr float kOne = 1, kZero = 0;
   const Column weight(slots, instruction.b, &kOne), bias(slots, instruction.c, &kZero);
   for (std::int64_t r = 0; r < rows; ++r) {

@@ -59,6 +59,8 @@ struct StripProduct {
   std::int64_t a_row_bytes = 0, rows = 0;
   const float* strips = nullptr;
   std::int64_t strip_words = 0;  // from one strip to the next
+  // multiply_few only: the strip is [columns, depth] instead, with so many words a column.
+  std::int64_t column_words = 0;
   std::int64_t strip_count = 0, depth = 0;
   const float* first = nullptr;  // what sums begin with, a number a column; nullptr: zeros
   float* to = nullptr;           // [rows, strip_count * 16] sums
@@ -191,6 +193,9 @@ struct Table {
   /// and a depth of whole 16 words.
   using Multiply = void (*)(const StripProduct& product);
   Multiply multiply, multiply_pairs, multiply_tiles;
+  /// The same of floats and one strip of at most `few_columns`, for depths of several vectors.
+  Multiply multiply_few;
+  std::int64_t few_columns;
   /// A row in eight bits and the sum of these; returns its scale.
   float (*quantize)(std::int8_t* to, const float* from, std::int64_t count, std::int32_t* sum);
   std::int32_t (*sum_bytes)(const std::int8_t* from, std::int64_t count);
@@ -207,6 +212,12 @@ struct Table {
   /// Rows of `depth` words as the columns of a panel, the rest of which becomes 0.
   void (*pack_columns)(float* panel, std::int64_t width, const float* rows, std::int64_t row_stride,
                        std::int64_t count, std::int64_t depth);
+  /// Rows become columns: to[k * to_row + i] = from[i * from_row + k].
+  void (*turn)(float* to, std::int64_t to_row, const float* from, std::int64_t from_row,
+               std::int64_t rows, std::int64_t columns);
+  /// Rows side by side: to[r * columns + c] = from[r * row + c * column].
+  void (*collect)(float* to, const float* from, std::int64_t rows, std::int64_t row,
+                  std::int64_t columns, std::int64_t column);
   /// Two rows of bf16 as one of `count` words; `second` nullptr: zeros.
   void (*pair_rows)(float* to, const void* first, const void* second, std::int64_t count);
   /// Scores become exp(score - top of the row), where `top` goes on from earlier tiles; `factor` is
