@@ -22,6 +22,7 @@ namespace {
 constexpr std::int64_t kBlock = 16;        // channels
 constexpr std::int64_t kLargeFilter = 25;  // whose image is copied, which costs little beside it
 constexpr std::int64_t kLineBytes = 256 << 10;  // of the image, that stay in the second-level cache
+constexpr std::int64_t kFarBytes = 1 << 20;     // of an image that leaves the second-level cache
 constexpr std::int64_t kMostBlocks = 4;         // at a time: neighbours come from memory together
 constexpr std::int64_t kSums = 4096;            // that a program finishes, 16 KiB
 constexpr std::int64_t kLeastLines = 8;         // of a task, which reads those around them, too
@@ -215,6 +216,7 @@ class DepthwiseKernel : public Kernel {
     if (!scales_.empty())
       row.scales = scales_.data() + part.channel, row.shifts = shifts_.data() + part.channel;
     row.columns = part.channels;
+    row.is_far = in_place_ && image_.shape[2] * source.line * 4 > kFarBytes;
     row.line = dilation_.h * source.line, row.number = dilation_.w * source.pixel;
     row.weights_line = kernel_.w * kBlock;
     row.weights_block = kernel_.h * row.weights_line;

@@ -129,6 +129,11 @@ template <int pixels>
     else if (left == 1)
       add_taps<pixels, 1>(sums, from, step, weight);
   }
+  if (row.is_far && in_block == 0)
+    each([&](int p) TENSOR_INLINED {
+      __builtin_prefetch(line + p * step);
+      __builtin_prefetch(row.to + (pixel + pixels + p) * row.to_pixel + channel, 1);
+    });
   if (row.bounds.are_any())
     each([&](int p) TENSOR_INLINED { sums[p] = within(sums[p], row.bounds); });
   if (row.scales) {

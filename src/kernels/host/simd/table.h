@@ -124,6 +124,7 @@ struct DepthwiseRow {
   const float *scales = nullptr, *shifts = nullptr;  // as in StripProduct
   float* to = nullptr;                               // `count` pixels of `columns` sums
   std::int64_t to_pixel = 0, count = 0, columns = 0;
+  bool is_far = false;  // images come from memory: what is read and written next is brought nearer
 };
 
 /// A part of a large product of rows in eight bits (src/ops/eight_bits.h): of rows by strips of
