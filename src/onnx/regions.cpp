@@ -40,11 +40,16 @@ Samples samples_of(const Regions& regions, int axis, std::int64_t cells, std::in
            "got sampling_ratio=0, with which the number of samples depends on the "
            "boxes, in a model that is compiled: run it eagerly, or export it with a fixed ratio");
     most = cell.size() == 0 ? 1 : std::max<std::int64_t>(1, max(count).item<std::int64_t>());
-    // Beyond that every pixel is met many times; numbers that are none give no result either.
-    most = std::min(most, 2 * extent + 2);
+    // Samples are more than half a pixel apart: so many meet the image, and one on either side that
+    // rounding may bring there. Numbers that are none give no result either.
+    most = std::min(most, 2 * extent + 5);
   }
   const Tensor places = steps(cells, cell).reshape({1, cells, 1});
-  const Tensor sample = steps(most, cell).reshape({1, 1, most});
+  Tensor sample = steps(most, cell).reshape({1, 1, most});
+  if (regions.samples == 0) {  // from the one before the first that meets it
+    const Tensor first = ceil((-1 - begin - cell * places) * count / cell - 0.5) - 1;
+    sample = sample + where(cell > 0, maximum(first, 0), zeros_like(first));
+  }
   const Tensor at = begin + cell * (places + (sample + 0.5) / count);
   const double size = static_cast<double>(extent);
   const Tensor counts = (at >= -1) & (at <= size) & (sample < count);

@@ -122,6 +122,32 @@ TEST_F(OnnxRegions, RoiAlignIsTheMeanOfItsSamples) {
   }
 }
 
+// Far more samples lie outside than inside, before and behind: of ones, their share is the result.
+TEST_F(OnnxRegions, RoiAlignCountsSamplesOfBoxesFarBeyondTheImage) {
+  const std::vector<Tensor> inputs{ones({1, 1, 2, 1}, f32),
+                                   array(Numbers{-40.3, -100.2, 20.4, 7.7}, {1, 4}).to(f32),
+                                   zeros({1}, i64)};
+  const auto model = operator_alone(
+      "RoiAlign", inputs, f32,
+      {attribute("output_height", 1), attribute("output_width", 1),
+       attribute("coordinate_transformation_mode", std::string("output_half_pixel"))},
+      16);
+  double share = 1;
+  const Numbers box = {-40.3, -100.2, 20.4, 7.7};
+  for (const int axis : {0, 1}) {
+    const double cell =
+        box[static_cast<std::size_t>(axis) + 2] - box[static_cast<std::size_t>(axis)];
+    const double count = std::ceil(cell), extent = axis == 0 ? 1 : 2;
+    double inside = 0;
+    for (int i = 0; i < count; ++i) {
+      const double at = box[static_cast<std::size_t>(axis)] + cell * (i + 0.5) / count;
+      inside += at >= -1 && at <= extent;
+    }
+    share *= inside / count;
+  }
+  expect(model, inputs, {1, 1, 1, 1}, {share}, false);
+}
+
 TEST_F(OnnxRegions, RoiAlignOfNoBoxesIsEmpty) {
   for (const int ratio : {0, 2}) {
     const std::vector<Tensor> inputs{random({1, 3, 4, 5}), zeros({0, 4}), zeros({0}, i64)};
