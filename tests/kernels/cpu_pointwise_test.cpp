@@ -75,6 +75,21 @@ TEST(Pointwise, TurnedOperands) {
   }
 }
 
+// Rows that are longer than a block, with a number each, beside an operand whose rows lie turned.
+TEST(Pointwise, TurnedRowsLongerThanABlock) {
+  for (int round = 0; round < 20; ++round) {
+    const std::int64_t rows = 2 + pick(20), columns = 4000 + pick(9000);
+    const Tensors inputs{any_tensor({rows, columns}), any_tensor({columns, rows}),
+                         any_tensor({rows, 1})};
+    const auto f = [](const Tensors& in) -> Tensors {
+      return {in[0] * in[2] + in[1].transpose({1, 0})};
+    };
+    for (std::mt19937* random : {static_cast<std::mt19937*>(nullptr), &random_engine()})
+      expect_close(run_group("pointwise", f, inputs, random), 0);
+    if (HasFailure()) FAIL() << rows << " x " << columns;
+  }
+}
+
 // Programs of exact operators must agree in every bit, in any type; the others within what their
 // functions and the steps after them lose.
 TEST(Pointwise, RandomPrograms) {

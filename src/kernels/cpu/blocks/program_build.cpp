@@ -442,7 +442,7 @@ class BlockProgramBuilder {
         if (!transfer.access.is_turned()) continue;
         if (program_.rows_ == 1)
           program_.block_columns_ = whole_stretches(transfer.access.row_length());
-        else
+        else if (program_.block_columns_ == program_.columns_)  // a part of a row is alone
           least_rows = std::clamp<std::int64_t>(kTurnedFloats / program_.columns_, 1, kTurnedRows);
       }
     program_.block_rows_ = std::clamp<std::int64_t>(
