@@ -140,7 +140,10 @@ def main():
     print(f"{seconds:.0f} s: {dict(load.counts)}; MB, files, threads after a third: "
           f"{before[0]:.0f}, {before[1]}, {before[2]}; in the end {after[0]:.0f}, {after[1]}, {after[2]}")
     assert code == 0, code
-    assert after[0] < 1.1 * before[0] + 15 and after[1] <= before[1] + 16 and after[2] <= before[2] + 4
+    # Each request under way may have a file and, while its picture is decoded, a thread; what leaked with every request, or
+    # with every loaded model, would be hundreds.
+    under_way = CLIENTS + VICTIMS + 2
+    assert after[0] < 1.1 * before[0] + 15 and after[1] <= before[1] + under_way and after[2] <= before[2] + under_way
 
 
 main()
