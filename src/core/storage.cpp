@@ -1,33 +1,20 @@
 #include "src/core/storage.h"
 
-#include <sys/mman.h>
-
-#include <algorithm>
-#include <cstdlib>
 #include <mutex>
 #include <vector>
 
+#include "src/core/memory.h"
+
 namespace tensor::detail {
 
-// Memory of at least a huge page is aligned to such, and asks for them: rows that lie far apart
-// would need an entry of the address cache each, and the prefetcher stops at the end of a page.
 std::shared_ptr<Storage> allocate(std::int64_t bytes) {
-  constexpr std::size_t kAlignment = 64, kHugePage = 2 << 20;
-  const std::size_t rounded =
-      (static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
-  const bool is_large = rounded >= kHugePage;
-  // Not aligned_alloc, which need not take sizes that are no multiple of the alignment.
-  void* memory = nullptr;
-  if (posix_memalign(&memory, is_large ? kHugePage : kAlignment,
-                     rounded == 0 ? kAlignment : rounded))
+  const std::shared_ptr<void> memory = allocate_block(static_cast<std::size_t>(bytes));
+  if (!memory)
     fail("memory", "cannot allocate ", bytes,
          " bytes for a tensor: the machine has not that much free");
-  // Whole ones only: what follows may be another block's. Without them all works as well.
-  if (is_large) madvise(memory, rounded / kHugePage * kHugePage, MADV_HUGEPAGE);
   auto storage = std::make_shared<Storage>();
-  storage->owner =
-      std::shared_ptr<const void>(memory, [](const void* p) { std::free(const_cast<void*>(p)); });
-  storage->data = static_cast<std::byte*>(memory);
+  storage->data = static_cast<std::byte*>(memory.get());
+  storage->owner = memory;
   return storage;
 }
 
