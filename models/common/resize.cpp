@@ -2,7 +2,9 @@
 #include "models/common/resize.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numbers>
 #include <vector>
@@ -155,18 +157,28 @@ FOR_ANY_PROCESSOR void sum_lines(const std::uint8_t* from, std::int64_t step,
   }
 }
 
-/// The same of the few channels of neighbouring pixels.
-template <int channels>
-void sum_pixels(const std::uint8_t* from, const std::vector<std::int32_t>& weights,
-                std::uint8_t* to) {
-  std::int32_t sums[channels];
-  std::fill_n(sums, channels, kHalf);
-  for (const std::int32_t weight : weights) {
-    for (int c = 0; c < channels; ++c) sums[c] += from[c] * weight;
-    from += channels;
+/// The same of a line of pixels with three channels, which come four at a time: the fourth, the
+/// next pixel's first, is thrown away. One byte more than the line must be there.
+FOR_ANY_PROCESSOR void sum_pixels(const std::uint8_t* line, const std::vector<Window>& windows,
+                                  std::uint8_t* to) {
+  typedef std::int32_t Sums __attribute__((vector_size(16)));
+  typedef std::uint32_t Levels __attribute__((vector_size(16)));
+  constexpr bool kLittle = std::endian::native == std::endian::little;
+  constexpr Levels kPlaces = kLittle ? Levels{0, 8, 16, 24} : Levels{24, 16, 8, 0};
+  for (const Window& window : windows) {
+    const std::uint8_t* from = line + 3 * window.first;
+    Sums sums = Sums{} + kHalf;
+    for (const std::int32_t weight : window.weights) {
+      std::uint32_t pixel;
+      std::memcpy(&pixel, from, sizeof pixel);
+      const Levels levels = ((Levels{} + pixel) >> kPlaces) & 255u;
+      sums += __builtin_convertvector(levels, Sums) * weight;
+      from += 3;
+    }
+    sums >>= kPrecision;
+    sums = sums < 0 ? Sums{} : sums > 255 ? Sums{} + 255 : sums;
+    for (int c = 0; c < 3; ++c) *to++ = static_cast<std::uint8_t>(sums[c]);
   }
-  for (int c = 0; c < channels; ++c)
-    to[c] = static_cast<std::uint8_t>(std::clamp(sums[c] >> kPrecision, 0, 255));
 }
 
 /// Resizes the middle axis of [outer, in, inner].
@@ -175,18 +187,21 @@ std::vector<std::uint8_t> pillow_pass(const std::uint8_t* source, std::int64_t o
                                       const std::vector<Window>& windows) {
   const auto out = static_cast<std::int64_t>(windows.size());
   std::vector<std::uint8_t> result(static_cast<std::size_t>(outer * out * inner));
+  std::vector<std::uint8_t> line(static_cast<std::size_t>(in * inner + 1));
   std::uint8_t* target = result.data();
-  for (std::int64_t o = 0; o < outer; ++o)
+  for (std::int64_t o = 0; o < outer; ++o) {
+    const std::uint8_t* from = source + o * in * inner;
+    if (inner == 3) {
+      std::copy_n(from, in * inner, line.data());
+      sum_pixels(line.data(), windows, target);
+      target += out * inner;
+      continue;
+    }
     for (const Window& window : windows) {
-      const std::uint8_t* from = source + (o * in + window.first) * inner;
-      if (inner == 3)
-        sum_pixels<3>(from, window.weights, target);
-      else if (inner == 1)
-        sum_pixels<1>(from, window.weights, target);
-      else
-        sum_lines(from, inner, window.weights, target, inner);
+      sum_lines(from + window.first * inner, inner, window.weights, target, inner);
       target += inner;
     }
+  }
   return result;
 }
 
