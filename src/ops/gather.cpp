@@ -137,23 +137,40 @@ void eval_take(std::span<const ConstView> in, const Attrs& attrs, const View& ou
   const ConstView &x = in[0], &indices = in[1];
   const int axis = axis_of(attrs, x.rank(), "take");
   const bool is_clipped = attrs.flag("clip", false);
-  // What one index moves: all of x's other axes.
-  ConstView from = x;
-  from.shape.erase(axis);
-  from.strides.erase(axis);
-  View to = out;
+  // Where the elements of an index lie in x and in the result, in elements.
+  std::vector<std::pair<std::int64_t, std::int64_t>> places;
+  places.reserve(static_cast<std::size_t>(num_elements(indices.shape)));
   Strides index_strides;  // of out, along the axes of the indices
-  for (int i = 0; i < indices.rank(); ++i) {
-    index_strides.push_back(out.strides[axis + i]);
-    to.shape.erase(axis);
-    to.strides.erase(axis);
-  }
-  const auto move = [&](std::int64_t at, std::int64_t place) {
+  for (int i = 0; i < indices.rank(); ++i) index_strides.push_back(out.strides[axis + i]);
+  const auto resolve = [&](std::int64_t at, std::int64_t place) {
     const std::int64_t index =
         resolve_index(indices.as<std::int64_t>()[at], x.shape, axis, "take", is_clipped);
-    move_elements(shifted(from, index * x.strides[axis]), shifted(to, place));
+    places.emplace_back(index * x.strides[axis], place);
   };
-  for_each_index(indices.shape, move, indices.strides, index_strides);
+  for_each_index(indices.shape, resolve, indices.strides, index_strides);
+  // An index moves a block for every place of the axes before its own: all axes behind it.
+  ConstView from = x;
+  View to = out;
+  Shape before;
+  Strides from_before, to_before;
+  for (int i = 0; i < axis; ++i) {
+    before.push_back(x.shape[i]);
+    from_before.push_back(x.strides[i]), to_before.push_back(out.strides[i]);
+    from.shape.erase(0), from.strides.erase(0), to.shape.erase(0), to.strides.erase(0);
+  }
+  from.shape.erase(0), from.strides.erase(0);
+  for (int i = 0; i < indices.rank(); ++i) to.shape.erase(0), to.strides.erase(0);
+  const std::int64_t size = item_size(x.dtype);
+  const auto bytes = static_cast<std::size_t>(num_elements(from.shape) * size);
+  const bool is_whole = from.is_contiguous() && to.is_contiguous();
+  const auto move = [&](std::int64_t source, std::int64_t target) {
+    for (const auto& [at, place] : places)
+      if (is_whole)
+        std::memcpy(to.data + (target + place) * size, from.data + (source + at) * size, bytes);
+      else
+        move_elements(shifted(from, source + at), shifted(to, target + place));
+  };
+  for_each_index(before, move, from_before, to_before);
 }
 
 // The shape that both inputs are broadcast to, but for the axis itself.
@@ -207,15 +224,28 @@ void eval_put_along_axis(std::span<const ConstView> in, const Attrs& attrs, cons
   places[axis] = indices.shape[axis];
   Strides strides = out.strides;
   strides[axis] = 0;
+  Strides from_strides = broadcast_strides(values.shape, values.strides, places),
+          index_strides = broadcast_strides(indices.shape, indices.strides, places);
+  // The last axes along which an index is repeated are a block that it moves.
+  Shape block;
+  Strides block_from, block_to;
   const auto size = static_cast<std::size_t>(item_size(x.dtype));
+  std::size_t bytes = size;
+  for (int i = places.rank() - 1; i > axis && places[i] > 0; --i) {
+    if (index_strides[i] != 0 && places[i] != 1) break;
+    block.insert(0, places[i]);
+    block_from.insert(0, from_strides[i]), block_to.insert(0, strides[i]);
+    if (!is_contiguous(block, block_from) || !is_contiguous(block, block_to)) break;
+    bytes *= static_cast<std::size_t>(places[i]);
+    places.erase(i), from_strides.erase(i), index_strides.erase(i), strides.erase(i);
+  }
   const auto move = [&](std::int64_t from, std::int64_t at, std::int64_t to) {
     const std::int64_t index =
         resolve_index(indices.as<std::int64_t>()[at], x.shape, axis, "put_along_axis");
     std::memcpy(shifted(out, to + index * out.strides[axis]).data, shifted(values, from).data,
-                size);
+                bytes);
   };
-  for_each_index(places, move, broadcast_strides(values.shape, values.strides, places),
-                 broadcast_strides(indices.shape, indices.strides, places), strides);
+  for_each_index(places, move, from_strides, index_strides, strides);
 }
 
 constexpr OpInfo row(Op op, std::string_view name, int min_inputs, int max_inputs,

@@ -122,17 +122,14 @@ Tensor one_hot(const Tensor& x, std::int64_t num_classes) {
 std::vector<Tensor> nonzero(const Tensor& x) {
   detail::require_values(x, "nonzero", kDependsOnValues);
   if (x.rank() == 0) fail("nonzero", "got a 0-d tensor, which has no positions: reshape it to {1}");
-  std::vector<std::vector<std::int64_t>> positions(static_cast<std::size_t>(x.rank()));
-  Dims index = Dims::filled(x.rank(), 0);
   const Tensor here = cast(x.to(Device()), boolean);
+  std::vector<std::vector<std::int64_t>> positions(static_cast<std::size_t>(x.rank()));
+  std::int64_t i = 0;
   for (const bool value : here.elements<bool>()) {
-    if (value)
-      for (int axis = 0; axis < x.rank(); ++axis)
-        positions[static_cast<std::size_t>(axis)].push_back(index[axis]);
-    for (int axis = x.rank() - 1; axis >= 0; --axis) {
-      if (++index[axis] < x.shape(axis)) break;
-      index[axis] = 0;
-    }
+    std::int64_t rest = i++;
+    if (!value) continue;
+    for (int axis = x.rank() - 1; axis >= 0; rest /= x.shape(axis--))
+      positions[static_cast<std::size_t>(axis)].push_back(rest % x.shape(axis));
   }
   std::vector<Tensor> result;
   for (const auto& axis : positions) result.push_back(array(axis).to(x.device()));

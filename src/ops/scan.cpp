@@ -28,16 +28,19 @@ constexpr auto kRunningProduct = []<class A>(std::span<A> row) {
 
 constexpr auto kSorted = [](auto row) { std::stable_sort(row.begin(), row.end(), kSortsBefore); };
 
-// Each place gets the index of the element that belongs there.
+// Each place gets the index of the element that belongs there. Elements go along with their
+// indices, which the order of equal ones is by, so that comparing reads no other memory.
 template <class A>
 void order_row(std::span<A> row, bool descending) {
-  std::vector<std::int64_t> order(row.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t i, std::int64_t j) {
-    const A a = row[static_cast<std::size_t>(i)], b = row[static_cast<std::size_t>(j)];
-    return descending ? kSortsBefore(b, a) : kSortsBefore(a, b);
+  std::vector<std::pair<A, std::int64_t>> order;
+  order.reserve(row.size());
+  for (const A x : row) order.emplace_back(x, std::ssize(order));
+  std::sort(order.begin(), order.end(), [&](const auto& i, const auto& j) {
+    const A a = descending ? j.first : i.first, b = descending ? i.first : j.first;
+    return kSortsBefore(a, b) || (!kSortsBefore(b, a) && i.second < j.second);
   });
-  std::copy(order.begin(), order.end(), row.begin());
+  std::ranges::transform(order, row.begin(),
+                         [](const auto& x) { return static_cast<A>(x.second); });
 }
 
 // ---- Type rules. Attributes: axis (not negative); of argsort, descending.

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "tests/ops/check.h"
+#include "tests/seed.h"
 
 namespace tensor {
 namespace {
@@ -225,6 +226,34 @@ TEST(Take, Errors) {
   EXPECT_EQ(error_of([&] { take(x, array({true}), 0); }),
             "take: got indices of bool, need integers");
   EXPECT_EQ(error_of([&] { take(x, 0, 2); }), "take: got the axis 2 for a tensor of rank 2");
+}
+
+// Indices that are repeated along the last axes move blocks, where elements lie in order; of equal
+// ones the last wins.
+TEST(PutAlongAxis, RepeatedIndicesAndEveryLayout) {
+  Generator random(check::seed());
+  const Tensor x = random.randint(0, 100, {2, 5, 3, 4}),
+               values = random.randint(100, 200, {2, 6, 3, 4});
+  for (const Shape& own : {Shape{2, 6, 1, 1}, {2, 6, 3, 1}, {1, 6, 1, 4}, {2, 6, 3, 4}}) {
+    const Tensor index = random.randint(-5, 5, own);
+    const Tensor repeated = broadcast_to(index, values.shape());
+    std::vector<std::int64_t> want = x.to_vector<std::int64_t>();
+    for (int i = 0; i < 2; ++i)
+      for (int j = 0; j < 6; ++j)
+        for (int k = 0; k < 3; ++k)
+          for (int l = 0; l < 4; ++l) {
+            const auto at = repeated.item<std::int64_t>(i, j, k, l);
+            const auto row = static_cast<std::size_t>(i * 5 + (at < 0 ? at + 5 : at));
+            want[(row * 3 + static_cast<std::size_t>(k)) * 4 + static_cast<std::size_t>(l)] =
+                values.item<std::int64_t>(i, j, k, l);
+          }
+    const auto turned = [](const Tensor& t) {  // the same elements, last axes exchanged in memory
+      return copy(t.swapaxes(2, 3)).swapaxes(2, 3);
+    };
+    for (const Tensor& v : {values, turned(values)})
+      for (const Tensor& base : {x, turned(x)})
+        EXPECT_EQ(put_along_axis(base, repeated, v, 1).to_vector<std::int64_t>(), want) << own;
+  }
 }
 
 TEST(TakeAlongAxis, EveryTypeAxisAndLayout) {
