@@ -12,10 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "tensor/function.h"
 #include "tensor/handle.h"
 
 namespace tensor {
 
+struct CompileOptions;
+struct OnnxSplit;
 namespace onnx {
 struct Model;
 }
@@ -56,6 +59,20 @@ class TENSOR_API OnnxModel {
   /// The same by name. UserError unless these are the names of the inputs.
   std::map<std::string, Tensor> run(const std::map<std::string, Tensor>& inputs) const;
 
+  /// Two models for inputs of these types. The head has all that compile() takes. The rest has the
+  /// nodes that ask for elements which a traced call does not have (shapes, conditions, lists of
+  /// positions), and what depends on them. UserError as for a call with such inputs.
+  OnnxSplit split(const std::vector<TensorType>& inputs) const;
+  /// The same for inputs of the types of these, by name.
+  OnnxSplit split(const std::map<std::string, Tensor>& inputs) const;
+  /// The model as a function that is compiled as far as that goes (compile.h has the options): what
+  /// a compiled part cannot compute runs eagerly on the host, as far as to the next product,
+  /// convolution or sampling of an image. From there on, what does not ask for elements is again a
+  /// compiled part. Parts are compiled for the types that come; the last eight lists of a part are
+  /// kept. Any number of threads may call it. options.exclude and options.scales are for the first
+  /// part, which is the head of split().
+  TensorFunction in_parts(const CompileOptions& options) const;
+
   std::int64_t opset() const;           ///< of the standard's operators
   const std::string& producer() const;  ///< which program wrote the file, "pytorch 2.4.0"
   /// How many nodes of each operator there are, with those of branches and loops.
@@ -68,6 +85,16 @@ class TENSOR_API OnnxModel {
 
  private:
   std::shared_ptr<const onnx::Model> model_;
+};
+
+/// rest(head(inputs)) are the outputs of the model that was split. The head's outputs, which are
+/// the rest's inputs, have the names that the file has for them.
+struct OnnxSplit {
+  OnnxModel head;
+  OnnxModel rest;
+  /// The first node that asked for elements, "node "/nms" (NonMaxSuppression of opset 17)". Empty
+  /// where there is none: then the head is the model itself, and the rest returns what it is given.
+  std::string node;
 };
 
 /// Reads a file and checks that every operator of it can run. Elements stay in the mapped file,

@@ -30,10 +30,33 @@ std::vector<Tensor> NamedExecutable::arguments(const StateDict& given) const {
 }
 
 StateDict NamedExecutable::operator()(const StateDict& given) const {
-  const std::vector<Tensor> values = executable(arguments(given));
+  return finished(executable(arguments(given)));
+}
+
+StateDict NamedExecutable::finished(const std::vector<Tensor>& values) const {
   StateDict result;
   for (std::size_t i = 0; i < outputs.size(); ++i) result.emplace(outputs[i], values[i]);
-  return result;
+  return rest ? rest(result) : result;
+}
+
+Forward rest_of(const tensor::OnnxSplit& parts, tensor::CompileOptions how) {
+  // Names of products and several devices are for the head alone.
+  how.exclude.clear(), how.scales.clear(), how.whole_inputs.clear();
+  if (!how.devices.empty()) how.device = how.devices.front(), how.devices.clear();
+  return [rest = parts.rest, run = parts.rest.in_parts(how)](const StateDict& given) {
+    std::vector<Tensor> values;
+    for (const tensor::OnnxValue& input : rest.inputs()) values.push_back(given.at(input.name));
+    values = run(values);
+    StateDict outputs;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      outputs.emplace(rest.outputs()[i].name, values[i]);
+    return outputs;
+  };
+}
+
+std::string note_of(const tensor::OnnxSplit& parts) {
+  return parts.node +
+         " asks for elements of what is computed: what depends on it runs on the host, in parts";
 }
 
 namespace {

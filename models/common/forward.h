@@ -12,6 +12,7 @@
 
 #include "tensor/compile.h"
 #include "tensor/nn.h"
+#include "tensor/onnx.h"
 #include "tensor/tune.h"
 
 namespace models {
@@ -23,17 +24,25 @@ using Forward = std::function<tensor::nn::StateDict(const tensor::nn::StateDict&
 struct NamedExecutable {
   std::vector<std::string> inputs, outputs;  // in the executable's order
   tensor::Executable executable;
+  Forward rest = {};  // of an ONNX model that is compiled in parts: what makes outputs of these
 
   /// Whether these are its inputs, by name and type.
   bool fits(const tensor::nn::StateDict& given) const;
   /// What the executable takes, from inputs that fit.
   std::vector<tensor::Tensor> arguments(const tensor::nn::StateDict& given) const;
   tensor::nn::StateDict operator()(const tensor::nn::StateDict& given) const;
+  /// What the executable gave, by name, and then the rest.
+  tensor::nn::StateDict finished(const std::vector<tensor::Tensor>& values) const;
 };
 
 /// Compiles a traceable function for inputs of these names and types.
 NamedExecutable compile_named(const Forward& function, const tensor::nn::StateDict& inputs,
                               const tensor::CompileOptions& options = {});
+
+/// NamedExecutable::rest where the executable is the head's. `how` is how that was compiled.
+Forward rest_of(const tensor::OnnxSplit& parts, tensor::CompileOptions how);
+/// For people: "node ... asks for elements: what depends on it runs on the host, in parts".
+std::string note_of(const tensor::OnnxSplit& parts);
 
 /// Tunes it for such inputs.
 tensor::TuneSummary tune_named(const Forward& function, const tensor::nn::StateDict& inputs,

@@ -2,7 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <iomanip>
+#include <optional>
 #include <ostream>
+#include <set>
 
 #include "models/common/plan.h"
 #include "models/common/progress.h"
@@ -139,25 +141,48 @@ NamedExecutable compiled(const OnnxOptions& o, const tensor::OnnxModel& model,
   return compile_named(forward, inputs, how);
 }
 
-/// What a plan must have been made of to be taken.
-PlanKey key_of(const OnnxOptions& o, const tensor::OnnxModel& model) {
+/// Names are divided by spaces in a plan.
+void check_names(const tensor::OnnxModel& model) {
   for (const auto* values : {&model.inputs(), &model.outputs()})
     for (const tensor::OnnxValue& value : *values)
       if (value.name.empty() || value.name.find_first_of(" \t\n\v\f\r") != std::string::npos)
         tensor::fail("--plan", "cannot keep the name \"", one_line(value.name),
                      "\" of the model: need names without spaces");
+}
+
+/// What a plan must have been made of to be taken.
+PlanKey key_of(const OnnxOptions& o, const tensor::OnnxModel& model) {
+  check_names(model);
   const std::vector<std::string> examples =
       o.calibrate.empty() ? std::vector<std::string>() : calibration_files(o.calibrate);
   return plan_key("onnx", o, examples, fingerprint(model.files()));
 }
 
-/// From the plan, if there is one.
+bool gives_all(const NamedExecutable& executable, const tensor::OnnxModel& model) {
+  std::set<std::string> given(executable.outputs.begin(), executable.outputs.end()), needed;
+  for (const tensor::OnnxValue& value : model.outputs()) needed.insert(value.name);
+  return given == needed;
+}
+
+/// From the plan, if there is one. Of a model that is compiled in parts, a plan has the head.
 NamedExecutable executable_for(const OnnxOptions& o, const tensor::OnnxModel& model,
                                const StateDict& inputs, std::ostream& out) {
-  const auto make = [&] { return compiled(o, model, inputs, out); };
-  if (o.plan.empty()) return make();
-  return planned_or_made(o.plan, key_of(o, model), inputs, load_options(o, {}), !o.tune.empty(),
-                         make);
+  std::optional<tensor::OnnxSplit> made;
+  const auto parts = [&]() -> const tensor::OnnxSplit& {
+    return made ? *made : made.emplace(model.split(inputs));
+  };
+  const auto make = [&] {
+    if (!o.plan.empty()) check_names(parts().head);
+    return compiled(o, parts().head, inputs, out);
+  };
+  NamedExecutable executable = o.plan.empty()
+                                   ? make()
+                                   : planned_or_made(o.plan, key_of(o, model), inputs,
+                                                     load_options(o, {}), !o.tune.empty(), make);
+  if (gives_all(executable, model)) return executable;
+  if (!o.quiet) out << one_line(note_of(parts())) << "\n";
+  executable.rest = rest_of(parts(), compile_options(o, model.parameters()));
+  return executable;
 }
 
 int run(OnnxOptions& o, std::ostream& out) {

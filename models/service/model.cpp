@@ -102,9 +102,10 @@ StateDict Model::enqueue(const StateDict& inputs, tensor::CudaStream stream) {
   const NamedExecutable executable = compiled_.executable(inputs);
   const std::vector<tensor::Tensor> results =
       tensor::enqueue(executable.executable, executable.arguments(inputs), stream);
-  StateDict outputs;
-  for (std::size_t i = 0; i < results.size(); ++i)
-    outputs.emplace(executable.outputs[i], results[i]);
+  if (executable.rest) tensor::synchronize(options_.device, stream);
+  StateDict outputs = executable.finished(results);
+  if (executable.rest)
+    for (auto& [name, value] : outputs) value = value.to(options_.device);
   return outputs;
 }
 

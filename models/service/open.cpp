@@ -14,6 +14,7 @@
 #include "models/setr/setr_program.h"
 #include "models/vit/vit_program.h"
 #include "tensor/json.h"
+#include "tensor/log.h"
 #include "tensor/text.h"
 
 namespace models::service {
@@ -136,11 +137,16 @@ Opened of_onnx(const tensor::OnnxModel& model, const std::string& name,
   Opened opened;
   opened.ports = ports_of(model);
   const tensor::CompileOptions how = compile_options(run_options(options), model.parameters());
-  opened.compile = [model, how](const StateDict& inputs, const tensor::Sharing& sharing) {
+  opened.compile = [model, how, name](const StateDict& inputs, const tensor::Sharing& sharing) {
     tensor::CompileOptions shared = how;
     shared.sharing = sharing;
-    return compile_named([&](const StateDict& in) { return StateDict(model.run(in)); }, inputs,
-                         shared);
+    const tensor::OnnxSplit parts = model.split(inputs);
+    NamedExecutable result = compile_named(
+        [&](const StateDict& in) { return StateDict(parts.head.run(in)); }, inputs, shared);
+    if (parts.node.empty()) return result;
+    tensor::log(tensor::LogLevel::info, name, ": ", note_of(parts));
+    result.rest = rest_of(parts, shared);
+    return result;
   };
   if (opened.ports.are_batched)
     opened.batches = Batches::powers(options.max_batch, options.device.is_cuda());

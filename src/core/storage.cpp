@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "src/core/memory.h"
+#include "src/core/needs_values.h"
 
 namespace tensor::detail {
 
@@ -91,9 +92,12 @@ const TensorImpl& impl(const Tensor& x) {
 }
 
 void require_values(const Tensor& x, std::string_view where, std::string_view mend) {
-  if (const TensorImpl& result = impl(x); result.recorder)
-    fail(where, "asks for the values of a traced tensor (", result.type,
-         "), which exist only when the compiled function runs: ", mend);
+  const TensorImpl& result = impl(x);
+  if (!result.recorder) return;
+  TextWriter text;
+  text << where << ": asks for the values of a traced tensor (" << result.type
+       << "), which exist only when the compiled function runs: " << mend;
+  throw NeedsValues(text.str());
 }
 
 const TensorImpl& placed(const Tensor& x, std::string_view where) {

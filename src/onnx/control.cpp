@@ -1,12 +1,41 @@
 // Branches and loops: a branch may depend on elements (cond), how often a loop runs may not.
 #include "tensor/control.h"
+#include "src/core/needs_values.h"
 #include "src/onnx/operators.h"
 
 namespace tensor::onnx {
 namespace {
 
+std::vector<TensorType> types_of(const Results& results) {
+  std::vector<TensorType> types;
+  for (const Tensor& x : results) types.push_back(x.type());
+  return types;
+}
+
+// Both branches are recorded. One that is not taken may be wrong for these shapes, or give others:
+// then only the condition's element tells.
+Results recorded(const Call& c) {
+  Results then, otherwise;
+  try {
+    then = c.run("then_branch", {}), otherwise = c.run("else_branch", {});
+  } catch (const detail::NeedsValues&) {
+    throw;
+  } catch (const UserError& error) {
+    detail::require_values(c[0], "condition",
+                           std::string("both branches must run where it is compiled, and one has "
+                                       "the error: ") +
+                               error.what());
+  }
+  if (types_of(then) != types_of(otherwise))
+    detail::require_values(c[0], "condition",
+                           "its branches must give equal types where it is compiled: run it "
+                           "eagerly");
+  return detail::choose(c[0], then, otherwise);
+}
+
 Results if_of(const Call& c) {
   if (c[0].size() != 1) fail("if", "got ", c[0].size(), " conditions, need one");
+  if (is_traced(c[0])) return recorded(c);
   return cond(
       c[0], [&] { return c.run("then_branch", {}); }, [&] { return c.run("else_branch", {}); });
 }

@@ -233,9 +233,10 @@ Results scatter_nd(const Call& c) {
 Results scatter_elements(const Call& c) {
   const Tensor& x = c[0];
   const int axis = normalize_axis(c.integer("axis", 0), x.rank(), "scatter_elements");
-  // Indices that are known only when the model runs: along the whole of the other axes they are
-  // those of an operator.
-  if (is_traced(c[1]) && combination(c) == nullptr && c[1].rank() == x.rank()) {
+  // Along the whole of the other axes they are those of an operator, but for indices that are known
+  // while x is not: those may be a slice of it.
+  const bool is_all_known = !is_traced(x) && !is_traced(c[2]);
+  if ((is_traced(c[1]) || is_all_known) && combination(c) == nullptr && c[1].rank() == x.rank()) {
     Shape line = x.shape();
     line[axis] = c[1].shape(axis);
     if (c[1].shape() == line && c[2].shape() == line)
@@ -273,22 +274,8 @@ Results one_hot(const Call& c) {
 
 // The positions of what is not zero, one column each: [rank, count].
 Results non_zero(const Call& c) {
-  const std::vector<bool> flags = c.host(0).to(boolean).to_vector<bool>();
-  const Shape& shape = c[0].shape();
-  std::vector<Ints> rows(static_cast<std::size_t>(shape.rank()));
-  for (std::size_t i = 0; i < flags.size(); ++i) {
-    if (!flags[i]) continue;
-    auto rest = static_cast<std::int64_t>(i);
-    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-      rows[static_cast<std::size_t>(axis)].push_back(rest % shape[axis]);
-      rest /= shape[axis];
-    }
-  }
-  Ints all;
-  for (const Ints& row : rows) all.insert(all.end(), row.begin(), row.end());
-  const auto rank = static_cast<std::int64_t>(rows.size());
-  const std::int64_t count = rank == 0 ? 0 : static_cast<std::int64_t>(rows[0].size());
-  return {array(all, {rank, count})};
+  const Tensor x = c.host(0);
+  return {x.rank() == 0 ? zeros({0, 0}, i64) : stack(nonzero(x))};
 }
 
 Results compress(const Call& c) {

@@ -56,6 +56,23 @@ struct Graph {
   std::vector<int> inputs, outputs;
   std::vector<Node> nodes;
   std::vector<std::vector<int>> ends;  // by node: values that no later one reads
+
+  void find_ends();
+};
+
+/// What a model and its parts know before any call.
+struct Constants {
+  std::string name;       // the model's
+  std::size_t count = 0;  // of all values of the model
+  std::vector<std::pair<int, Tensor>> initializers;
+  Graph nodes;  // depend on constants alone; outputs: what is read of them and of initializers
+
+  /// By number, for a call on tensors of `device`, made at the first one.
+  const std::vector<Tensor>& on(const Device& device) const;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::vector<Tensor>> made_;  // by device
 };
 
 /// What one model has in every call.
@@ -64,19 +81,12 @@ struct Model {
   std::vector<std::string> files;
   std::int64_t opset = 0;
   std::vector<OnnxValue> inputs, outputs;
-  int value_count = 0;
-  Graph constant_nodes;  // depend on constants alone; outputs: what is read of them
-  Graph graph;           // the others
-  std::vector<std::pair<int, Tensor>> initializers;
+  std::vector<std::string> values;  // the names of all values, by number
+  std::shared_ptr<const Constants> constants;
+  std::vector<std::pair<int, Tensor>> known;  // of a part: what the inputs' types tell
+  Graph graph;                                // all nodes but those of constants
   std::vector<std::pair<std::string, Tensor>> parameters;
   std::map<std::string, std::int64_t> operators;
-
-  /// The values that are there before a call on tensors of `device`, made at the first one.
-  const std::vector<Tensor>& constants(const Device& device) const;
-
- private:
-  mutable std::mutex mutex_;
-  mutable std::map<std::string, std::vector<Tensor>> constants_;  // by device
 };
 
 /// A model of its messages. UserError on values that nobody makes, and on all that cannot run.

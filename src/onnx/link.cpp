@@ -37,7 +37,8 @@ class Linker {
  public:
   Linker(const ModelMessage& message, const std::string& name, ElementReader& elements)
       : message_(message), elements_(elements), model_(std::make_shared<Model>()) {
-    model_->name = name;
+    model_->name = constants_->name = name;
+    model_->constants = constants_;
   }
 
   std::shared_ptr<const Model> link() {
@@ -108,7 +109,8 @@ class Linker {
   // ---- Names
 
   int make(const std::string& name) {
-    const int number = model_->value_count++;
+    const auto number = static_cast<int>(model_->values.size());
+    model_->values.push_back(name);
     if (!name.empty() && !scopes_.back().emplace(name, number).second)
       fail(model_->name, "is damaged: the value ", in_quotes(name), " is made twice");
     return number;
@@ -129,7 +131,7 @@ class Linker {
     for (const TensorMessage& tensor : message.initializers) {
       const int number = make(tensor.name);
       if (const Tensor x = stored(tensor, tensor.name); x.defined()) {
-        model_->initializers.emplace_back(number, x);
+        constants_->initializers.emplace_back(number, x);
         model_->parameters.emplace_back(tensor.name, x);
       }
     }
@@ -161,7 +163,7 @@ class Linker {
     for (const std::string& input : message.inputs)
       node.inputs.push_back(find(input, describe(node)));
     const bool is_known = check(message, node);
-    const int before = model_->value_count;
+    const auto before = static_cast<int>(model_->values.size());
     for (const AttributeMessage& attribute : message.attributes)
       if (is_known) node.attributes.push_back(link(attribute, node, before));
     for (const std::string& output : message.outputs)
@@ -226,12 +228,13 @@ class Linker {
   // ---- What depends on constants alone
 
   void divide(Graph whole) {
-    std::vector<bool> is_constant(static_cast<std::size_t>(model_->value_count));
+    std::vector<bool> is_constant(model_->values.size());
     const auto constant = [&](int number) {
       return number == Node::kNone || is_constant[static_cast<std::size_t>(number)];
     };
-    for (const auto& [number, x] : model_->initializers)
+    for (const auto& [number, x] : constants_->initializers)
       is_constant[static_cast<std::size_t>(number)] = true;
+    constants_->count = model_->values.size();
     Graph& rest = model_->graph;
     rest.inputs = std::move(whole.inputs), rest.outputs = std::move(whole.outputs);
     std::set<int> read(rest.outputs.begin(), rest.outputs.end());
@@ -240,7 +243,7 @@ class Linker {
           std::ranges::all_of(node.captured, constant)) {
         for (const int number : node.outputs)
           if (number != Node::kNone) is_constant[static_cast<std::size_t>(number)] = true;
-        model_->constant_nodes.nodes.push_back(std::move(node));
+        constants_->nodes.nodes.push_back(std::move(node));
       } else {
         read.insert(node.inputs.begin(), node.inputs.end());
         read.insert(node.captured.begin(), node.captured.end());
@@ -249,37 +252,23 @@ class Linker {
     }
     add_inner_constants(read);
     for (const int number : read)
-      if (number != Node::kNone && constant(number))
-        model_->constant_nodes.outputs.push_back(number);
-    find_ends();
+      if (number != Node::kNone && constant(number)) constants_->nodes.outputs.push_back(number);
+    model_->graph.find_ends();
   }
 
   // Initializers of branches and loops are read within them.
   void add_inner_constants(std::set<int>& read) const {
     std::set<int> top;
-    for (const auto& node : model_->constant_nodes.nodes)
+    for (const auto& node : constants_->nodes.nodes)
       top.insert(node.inputs.begin(), node.inputs.end());
-    for (const auto& [number, x] : model_->initializers)
+    for (const auto& [number, x] : constants_->initializers)
       if (!top.contains(number)) read.insert(number);
-  }
-
-  void find_ends() {
-    Graph& graph = model_->graph;
-    std::map<int, std::size_t> last;
-    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-      const Node& node = graph.nodes[i];
-      for (const auto* list : {&node.inputs, &node.captured, &node.outputs})
-        for (const int number : *list) last[number] = i;
-    }
-    last.erase(Node::kNone);
-    for (const int number : graph.outputs) last.erase(number);
-    graph.ends.resize(graph.nodes.size());
-    for (const auto& [number, i] : last) graph.ends[i].push_back(number);
   }
 
   const ModelMessage& message_;
   ElementReader& elements_;
   std::shared_ptr<Model> model_;
+  const std::shared_ptr<Constants> constants_ = std::make_shared<Constants>();
   std::vector<Scope> scopes_;
   std::map<std::string, std::vector<std::string>> problems_;
 };

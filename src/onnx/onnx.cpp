@@ -7,20 +7,21 @@
 #include "src/io/source.h"
 #include "src/onnx/elements.h"
 #include "src/onnx/graph.h"
+#include "src/onnx/split.h"
 
 namespace tensor {
 namespace {
 
 // What is wrong with x as this input, or nothing.
-std::string mismatch(const OnnxValue& value, const Tensor& x) {
+std::string mismatch(const OnnxValue& value, const TensorType& x) {
   TextWriter got;
-  got << "got " << x.type() << " as the input " << in_quotes(value.name) << ", need " << value;
-  if (x.dtype() != value.dtype) return got.str();
+  got << "got " << x << " as the input " << in_quotes(value.name) << ", need " << value;
+  if (x.dtype != value.dtype) return got.str();
   if (!value.shape) return {};
-  bool fits = x.rank() == static_cast<int>(value.shape->size());
-  for (int axis = 0; fits && axis < x.rank(); ++axis) {
+  bool fits = x.shape.rank() == static_cast<int>(value.shape->size());
+  for (int axis = 0; fits && axis < x.shape.rank(); ++axis) {
     const std::int64_t need = (*value.shape)[static_cast<std::size_t>(axis)].extent;
-    fits = need < 0 || need == x.shape(axis);
+    fits = need < 0 || need == x.shape[axis];
   }
   return fits ? std::string() : got.str();
 }
@@ -37,6 +38,30 @@ OnnxModel linked(Bytes bytes, const std::string& name, onnx::ElementReader eleme
 }
 
 }  // namespace
+
+void onnx::check_inputs(const Model& model, const std::vector<TensorType>& inputs) {
+  const std::vector<OnnxValue>& need = model.inputs;
+  if (inputs.size() != need.size())
+    fail(model.name, "got ", inputs.size(), " inputs, need ", need.size(), ": ", names_of(need));
+  for (std::size_t i = 0; i < need.size(); ++i)
+    if (const std::string why = mismatch(need[i], inputs[i]); !why.empty()) fail(model.name, why);
+}
+
+std::vector<Tensor> onnx::in_order(const Model& model,
+                                   const std::map<std::string, Tensor>& inputs) {
+  std::vector<Tensor> ordered;
+  for (const OnnxValue& value : model.inputs) {
+    const auto found = inputs.find(value.name);
+    if (found == inputs.end())
+      fail(model.name, "the input ", in_quotes(value.name), " is missing, need ",
+           names_of(model.inputs));
+    ordered.push_back(found->second);
+  }
+  for (const auto& [name, x] : inputs)
+    if (std::ranges::count(model.inputs, name, &OnnxValue::name) == 0)
+      fail(model.name, "there is no input ", in_quotes(name), ", need ", names_of(model.inputs));
+  return ordered;
+}
 
 std::ostream& operator<<(std::ostream& out, const OnnxValue& value) {
   out << value.name << ' ' << value.dtype << '(';
@@ -64,28 +89,14 @@ std::vector<std::pair<std::string, Tensor>> OnnxModel::parameters() const {
 const std::vector<std::string>& OnnxModel::files() const { return model_->files; }
 
 std::vector<Tensor> OnnxModel::operator()(const std::vector<Tensor>& inputs) const {
-  const std::vector<OnnxValue>& need = model_->inputs;
-  if (inputs.size() != need.size())
-    fail(model_->name, "got ", inputs.size(), " inputs, need ", need.size(), ": ", names_of(need));
-  for (std::size_t i = 0; i < need.size(); ++i)
-    if (const std::string why = mismatch(need[i], inputs[i]); !why.empty()) fail(model_->name, why);
+  std::vector<TensorType> types;
+  for (const Tensor& x : inputs) types.push_back(x.type());
+  onnx::check_inputs(*model_, types);
   return onnx::run(*model_, inputs);
 }
 
 std::map<std::string, Tensor> OnnxModel::run(const std::map<std::string, Tensor>& inputs) const {
-  std::vector<Tensor> ordered;
-  for (const OnnxValue& value : model_->inputs) {
-    const auto found = inputs.find(value.name);
-    if (found == inputs.end())
-      fail(model_->name, "the input ", in_quotes(value.name), " is missing, need ",
-           names_of(model_->inputs));
-    ordered.push_back(found->second);
-  }
-  for (const auto& [name, x] : inputs)
-    if (std::ranges::count(model_->inputs, name, &OnnxValue::name) == 0)
-      fail(model_->name, "there is no input ", in_quotes(name), ", need ",
-           names_of(model_->inputs));
-  const std::vector<Tensor> results = (*this)(ordered);
+  const std::vector<Tensor> results = (*this)(onnx::in_order(*model_, inputs));
   std::map<std::string, Tensor> outputs;
   for (std::size_t i = 0; i < results.size(); ++i)
     outputs.emplace(model_->outputs[i].name, results[i]);

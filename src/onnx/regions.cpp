@@ -1,6 +1,7 @@
 // Operators that read an image at places which other tensors say.
 #include <algorithm>
 
+#include "src/core/needs_values.h"
 #include "src/onnx/window.h"
 #include "tensor/creation.h"
 #include "tensor/neural.h"
@@ -36,9 +37,9 @@ Samples samples_of(const Regions& regions, int axis, std::int64_t cells, std::in
   if (most == 0) {
     count = ceil(cell);
     if (is_traced(count))
-      fail("roi_align",
-           "got sampling_ratio=0, with which the number of samples depends on the "
-           "boxes, in a model that is compiled: run it eagerly, or export it with a fixed ratio");
+      throw detail::NeedsValues(
+          "roi_align: got sampling_ratio=0, with which the number of samples depends on the "
+          "boxes, in a model that is compiled: run it eagerly, or export it with a fixed ratio");
     most = cell.size() == 0 ? 1 : std::max<std::int64_t>(1, max(count).item<std::int64_t>());
     // Samples are more than half a pixel apart: so many meet the image, and one on either side that
     // rounding may bring there. Numbers that are none give no result either.
@@ -99,7 +100,7 @@ Results roi_align(const Call& c) {
       is_batch ? reshape(x.swapaxes(0, 1), {1, x.shape(1), x.shape(0) * height, x.shape(3)}) : x;
   const Tensor first = is_batch ? c[2].to(f32) * static_cast<double>(height) : Tensor();
   // Run eagerly, some boxes at a time, since their samples are many more than their cells.
-  const std::int64_t all = boxes.shape(0), at_once = is_traced(boxes) || is_traced(x) ? all : 64;
+  const std::int64_t all = boxes.shape(0), at_once = is_traced(boxes) || is_traced(x) ? all : 8;
   std::vector<Tensor> parts;
   for (std::int64_t i = 0; i == 0 || i < all; i += at_once) {
     const std::int64_t n = std::min(at_once, all - i);

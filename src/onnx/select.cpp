@@ -33,8 +33,9 @@ Box box_of(std::span<const float> x, bool is_centred) {
   return {std::min(b[0], b[2]), std::min(b[1], b[3]), std::max(b[0], b[2]), std::max(b[1], b[3])};
 }
 
+double area(const Box& x) { return (x[2] - x[0]) * (x[3] - x[1]); }
+
 double overlap(const Box& a, const Box& b) {
-  const auto area = [](const Box& x) { return (x[2] - x[0]) * (x[3] - x[1]); };
   const double height = std::min(a[2], b[2]) - std::max(a[0], b[0]);
   const double width = std::min(a[3], b[3]) - std::max(a[1], b[1]);
   if (height <= 0 || width <= 0) return 0;
@@ -48,7 +49,9 @@ struct Suppression {
   std::optional<double> least_score;
 };
 
-// The boxes that stay, by falling score.
+// The boxes that stay, by falling score. A box is compared with those that begin left of its end
+// and less than their greatest width left of its beginning: of boxes that are moved apart by class,
+// as exporters do, with its own class alone.
 Ints kept(const std::vector<Box>& boxes, std::span<const float> scores, const Suppression& how) {
   Ints order(boxes.size());
   std::iota(order.begin(), order.end(), 0);
@@ -58,13 +61,25 @@ Ints kept(const std::vector<Box>& boxes, std::span<const float> scores, const Su
   });
   std::ranges::stable_sort(order, [&](auto a, auto b) { return score(a) > score(b); });
   Ints result;
+  std::vector<Box> by_left;
+  double greatest_width = 0;
+  const auto begins_before = [](const Box& b, double left) { return b[1] < left; };
   for (const std::int64_t i : order) {
     if (static_cast<std::int64_t>(result.size()) >= how.most) break;
-    const bool is_new = std::ranges::none_of(result, [&](std::int64_t j) {
-      return overlap(boxes[static_cast<std::size_t>(i)], boxes[static_cast<std::size_t>(j)]) >
-             how.most_overlap;
-    });
-    if (is_new) result.push_back(i);
+    const Box& box = boxes[static_cast<std::size_t>(i)];
+    const auto bound = [&](double left) {
+      return std::lower_bound(by_left.begin(), by_left.end(), left, begins_before);
+    };
+    // Boxes that do not meet have an overlap of 0, which none exceeds but a negative bound.
+    const bool is_any = how.most_overlap < 0;
+    const auto first = is_any ? by_left.begin() : bound(box[1] - greatest_width);
+    const auto last = is_any ? by_left.end() : std::max(first, bound(box[3]));
+    if (std::any_of(first, last, [&](const Box& b) { return overlap(box, b) > how.most_overlap; }))
+      continue;
+    result.push_back(i);
+    // Without a place in the order, a box that is no number overlaps with none.
+    if (box[1] == box[1]) by_left.insert(bound(box[1]), box);
+    if (box[3] - box[1] > greatest_width) greatest_width = box[3] - box[1];
   }
   return result;
 }

@@ -34,5 +34,29 @@ TEST_F(OnnxOnGpu, RunsEagerlyAndCompiled) {
   expect_near(fast({x})[0], want, 16 * 0x1p-23);
 }
 
+// What depends on elements runs on the host, between parts on the GPU.
+TEST_F(OnnxOnGpu, RunsInParts) {
+  using namespace by_hand;
+  const Message m = model(graph(
+      {node("MatMul", {"x", "w"}, {"h"}),
+       node("ReduceMax", {"h"}, {"most"}, {attribute("axes", Ints{1}), attribute("keepdims", 0)}),
+       node("Relu", {"most"}, {"flags"}), node("NonZero", {"flags"}, {"places"}),
+       node("Reshape", {"places", "row"}, {"which"}), node("Gather", {"h", "which"}, {"g"}),
+       node("MatMul", {"g", "w"}, {"y"})},
+      {value("x", 1, {"n", "2"})}, {value("y", 1, {"k", "2"}), value("h", 1, {"n", "2"})},
+      {tensor<float>("w", {1, -2, 0.5F, 3}, {2, 2}), tensor<std::int64_t>("row", {-1}, {1})}));
+  const OnnxModel model = parsed(m);
+  const Tensor x = array({{1.0F, 2.0F}, {-4.0F, -1.0F}, {0.0F, 0.0F}, {2.0F, 0.0F}}).to(f32);
+  const auto want = model({x});
+  const TensorFunction fast = model.in_parts({.device = gpu_});
+  for (const Tensor& given : {x, x.to(gpu_)}) {
+    const auto got = fast({given});
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      EXPECT_FALSE(got[i].device().is_cuda());
+      EXPECT_TRUE(array_equal(got[i], want[i]));  // sums of few binary fractions are exact
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tensor

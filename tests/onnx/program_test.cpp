@@ -87,6 +87,30 @@ TEST_F(OnnxProgram, ReadsAndWritesArrays) {
   EXPECT_EQ(run({file, path("in.npz"), "--quiet"}).out, "");
 }
 
+// y has the places where x w is not 0.
+TEST_F(OnnxProgram, RunsInPartsWhereShapesDependOnElements) {
+  const Message g =
+      graph({node("MatMul", {"x", "w"}, {"h"}), node("NonZero", {"h"}, {"places"}),
+             node("Cast", {"places"}, {"y"}, {attribute("to", 1)})},
+            {value("x", 1, {"n", "2"})}, {value("y", 1, {"2", "k"}), value("h", 1, {"n", "2"})},
+            {tensor<float>("w", {1, 0, 1, 2}, {2, 2})});
+  write_bytes(path("places.onnx"), model(g).str());
+  const std::string x = saved("x.npy", array({{1, -1}, {2, 3}}).to(f32));
+  const std::string note =
+      "node \"make places\" (NonZero of opset 17) asks for elements of what is computed: what "
+      "depends on it runs on the host, in parts\n";
+  const std::string lines = "y f32(2, 3): 0 to 1, mean 0.666667\nh f32(2, 2): -2 to 6, mean 2.25\n";
+  EXPECT_EQ(run({path("places.onnx"), x, "--eager"}).out, lines);
+  for (int i = 0; i < 2; ++i) {  // the second time from the plan
+    const Result got = run({path("places.onnx"), x, "--threads", "1", "--plan", path("p.tensor")});
+    EXPECT_EQ(got.err, "");
+    EXPECT_EQ(got.out, note + lines);
+  }
+  const Result reported = run({path("places.onnx"), x, "--verify", "--report", "--quiet"});
+  EXPECT_EQ(reported.code, 0) << reported.err;
+  EXPECT_NE(reported.out.find("kernel"), std::string::npos);
+}
+
 TEST_F(OnnxProgram, TakesImages) {
   Tensor image = full({2, 4, 3}, 51, u8);
   image(all_of_axis, all_of_axis, 0) = 255;
