@@ -11,6 +11,7 @@
 #include "src/core/checksum.h"
 #include "src/core/parallel.h"
 #include "src/core/storage.h"
+#include "src/core/types_of.h"
 #include "src/kernels/host/simd/table.h"
 #include "src/kernels/host/weights.h"
 #include "src/stages.h"
@@ -232,9 +233,7 @@ Executable compile(const detail::TracedFunction& traced, const std::vector<Tenso
 
 Executable compile(const detail::TracedFunction& traced, const std::vector<Tensor>& examples,
                    const CompileOptions& options) {
-  std::vector<TensorType> types;
-  for (const Tensor& x : examples) types.push_back(x.type());
-  return compile(traced, types, options);
+  return compile(traced, detail::types_of(examples), options);
 }
 
 }  // namespace tensor

@@ -10,6 +10,7 @@
 
 #include "src/compile.h"
 #include "src/core/storage.h"
+#include "src/core/types_of.h"
 #include "src/runtime/plan_data.h"
 #include "tensor/compile.h"
 #include "tensor/log.h"
@@ -285,9 +286,7 @@ std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) cons
 Plan Compiled::plan() const { return cache_->plan(); }
 
 Executable Compiled::executable(const std::vector<Tensor>& inputs) const {
-  std::vector<TensorType> types;
-  for (const Tensor& x : inputs) types.push_back(x.type());
-  return cache_->get(types);
+  return cache_->get(detail::types_of(inputs));
 }
 
 void Compiled::prepare(const std::vector<std::vector<TensorType>>& sizes, When when) const {

@@ -3,6 +3,7 @@
 #include <list>
 #include <mutex>
 
+#include "src/core/types_of.h"
 #include "src/onnx/split.h"
 #include "src/trace/trace.h"
 #include "tensor/compile.h"
@@ -11,6 +12,7 @@
 namespace tensor {
 namespace {
 
+using detail::types_of;
 using onnx::Parts;
 using ModelPart = std::shared_ptr<const onnx::Model>;
 
@@ -23,12 +25,6 @@ Parts split_for(const ModelPart& model, const std::vector<TensorType>& types) {
       },
       types);
   return parts;
-}
-
-std::vector<TensorType> types_of(const std::vector<Tensor>& values) {
-  std::vector<TensorType> types;
-  for (const Tensor& x : values) types.push_back(x.type());
-  return types;
 }
 
 std::vector<Tensor> on_host(std::vector<Tensor> values) {

@@ -1,16 +1,12 @@
 // Branches and loops: a branch may depend on elements (cond), how often a loop runs may not.
 #include "tensor/control.h"
+
 #include "src/core/needs_values.h"
+#include "src/core/types_of.h"
 #include "src/onnx/operators.h"
 
 namespace tensor::onnx {
 namespace {
-
-std::vector<TensorType> types_of(const Results& results) {
-  std::vector<TensorType> types;
-  for (const Tensor& x : results) types.push_back(x.type());
-  return types;
-}
 
 // Both branches are recorded. One that is not taken may be wrong for these shapes, or give others:
 // then only the condition's element tells.
@@ -26,7 +22,7 @@ Results recorded(const Call& c) {
                                        "the error: ") +
                                error.what());
   }
-  if (types_of(then) != types_of(otherwise))
+  if (detail::types_of(then) != detail::types_of(otherwise))
     detail::require_values(c[0], "condition",
                            "its branches must give equal types where it is compiled: run it "
                            "eagerly");

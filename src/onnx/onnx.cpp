@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "src/core/types_of.h"
 #include "src/io/source.h"
 #include "src/onnx/elements.h"
 #include "src/onnx/graph.h"
@@ -89,9 +90,7 @@ std::vector<std::pair<std::string, Tensor>> OnnxModel::parameters() const {
 const std::vector<std::string>& OnnxModel::files() const { return model_->files; }
 
 std::vector<Tensor> OnnxModel::operator()(const std::vector<Tensor>& inputs) const {
-  std::vector<TensorType> types;
-  for (const Tensor& x : inputs) types.push_back(x.type());
-  onnx::check_inputs(*model_, types);
+  onnx::check_inputs(*model_, detail::types_of(inputs));
   return onnx::run(*model_, inputs);
 }
 

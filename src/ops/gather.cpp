@@ -148,18 +148,25 @@ void eval_take(std::span<const ConstView> in, const Attrs& attrs, const View& ou
     places.emplace_back(index * x.strides[axis], place);
   };
   for_each_index(indices.shape, resolve, indices.strides, index_strides);
-  // An index moves a block for every place of the axes before its own: all axes behind it.
+  // An index moves a block, all axes behind its own, for every place of those before; or, where
+  // many such blocks would be of an element or two, all other axes at once.
+  constexpr std::int64_t kFew = 32, kShort = 4;
+  std::int64_t count_before = 1, count_behind = 1;
+  for (int i = 0; i < x.rank(); ++i)
+    if (i != axis) (i < axis ? count_before : count_behind) *= x.shape[i];
+  const int outer = count_before < kFew || count_behind >= kShort ? axis : 0;
   ConstView from = x;
   View to = out;
   Shape before;
   Strides from_before, to_before;
-  for (int i = 0; i < axis; ++i) {
+  for (int i = 0; i < outer; ++i) {
     before.push_back(x.shape[i]);
     from_before.push_back(x.strides[i]), to_before.push_back(out.strides[i]);
     from.shape.erase(0), from.strides.erase(0), to.shape.erase(0), to.strides.erase(0);
   }
-  from.shape.erase(0), from.strides.erase(0);
-  for (int i = 0; i < indices.rank(); ++i) to.shape.erase(0), to.strides.erase(0);
+  from.shape.erase(axis - outer), from.strides.erase(axis - outer);
+  for (int i = 0; i < indices.rank(); ++i)
+    to.shape.erase(axis - outer), to.strides.erase(axis - outer);
   const std::int64_t size = item_size(x.dtype);
   const auto bytes = static_cast<std::size_t>(num_elements(from.shape) * size);
   const bool is_whole = from.is_contiguous() && to.is_contiguous();

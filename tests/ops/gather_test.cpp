@@ -276,6 +276,19 @@ TEST(TakeAlongAxis, EveryTypeAxisAndLayout) {
   }
 }
 
+// Many places before the axis, and one to nine behind it: an index moves blocks, or all at once.
+TEST(Take, OfManyShortBlocks) {
+  for (const std::int64_t before : {1, 31, 32, 33, 100})
+    for (const std::int64_t behind : {1, 3, 4, 9}) {
+      const Tensor x = random_tensor({before, 5, behind}), index = random_indices(5, {2, 3});
+      const Array array(x), index_array(index);
+      const Shape shape{before, 2, 3, behind};
+      expect_equal(take(x, index, 1), shape, f32, table(shape, [&](const Dims& i) {
+                     return array({i[0], wrapped(index_array({i[1], i[2]}), 5), i[3]});
+                   }));
+    }
+}
+
 TEST(TakeAlongAxis, BroadcastsTheOtherAxes) {
   const Tensor x = random_tensor({3, 4}), row = random_tensor({1, 4});
   const Array array(x), row_array(row);
