@@ -107,6 +107,30 @@ TEST(Items, AreByThemselvesInWhatModelsDo) {
   for (const auto& [name, function] : functions) EXPECT_EQ(refusal_of_one(function), kFine) << name;
 }
 
+// A constant of the whole batch that was computed before, as the first queries of DETR are: its
+// items are the same but for rounding, where a product takes rows at the edge in another order.
+TEST(Items, OfAConstantMayDifferByRounding) {
+  tn::Generator random(9);
+  const Tensor one = random.normal({1, 6, 8, 8}).astype(tn::f64),
+               all = tn::concatenate({one, one, one, one}, 0);
+  const auto with_noise = [&](double size) {
+    return all * (1 + size * random.normal({kItems, 6, 8, 8}).astype(tn::f64));
+  };
+  for (const auto dtype : {tn::f16, tn::bf16, tn::f32, tn::f64}) {
+    const double eps = dtype == tn::f16    ? 0x1p-10
+                       : dtype == tn::bf16 ? 0x1p-7
+                       : dtype == tn::f32  ? 0x1p-23
+                                           : 0x1p-52;
+    const auto text = [&](double roundings) {
+      const Tensor constant = with_noise(roundings * eps).astype(dtype);
+      return refusal([&](const Tensors& in) -> Tensors { return {in[0] + constant}; },
+                     {{{kItems, 6, 8, 8}, dtype}});
+    };
+    EXPECT_EQ(text(dtype == tn::f32 || dtype == tn::f64 ? 16 : 0.05), kFine) << dtype;
+    EXPECT_NE(text(4096), kFine) << dtype;
+  }
+}
+
 TEST(Items, ThatAreMixedAreRefused) {
   tn::Generator random(8);
   const Tensor weight = random.normal({kItems, kItems}), each = random.normal({kItems, 1, 1, 1});
