@@ -278,7 +278,7 @@ std::vector<Candidate> candidates_of(const Problem& p, std::size_t most, const M
     late.launches_first = false;
     chosen.push_back(late);
     for (const GemmSchedule& s : chosen)
-      all.push_back({&p, s.name(problem.step_depth()), lower_gemm_sm90(p.laid, p.group, machine, s),
+      all.push_back({&p, s.name(problem.tile_k()), lower_gemm_sm90(p.laid, p.group, machine, s),
                      model_gemm_sm90(problem, s, machine).total});
     return all;
   }

@@ -145,8 +145,8 @@ TEST(OneText, OfProductsOnHopper) {
   const GemmSchedule schedules[] = {
       {64, 128, 4, 1, 1, false},
       {40, 64, 4, 1, 1, true},
-      {.tokens = 48, .features = 64, .stages = 2, .swapped = true, .splits = 2},
-      {.tokens = 128, .features = 128, .stages = 3, .groups = 2, .shares = 2}};
+      {.tile_m = 48, .tile_n = 64, .stages = 2, .swapped = true, .splits = 2},
+      {.tile_m = 128, .tile_n = 128, .stages = 3, .groups = 2, .shares = 2}};
   for (const GemmSchedule& schedule : schedules) {
     SCOPED_TRACE(schedule.name());
     expect_one_text(

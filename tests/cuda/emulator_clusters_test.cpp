@@ -162,9 +162,9 @@ std::string found(GroupCase& group, const GroupCase::Lower& lower, const std::st
 TEST(EmulatorClusters, FindsWhatIsWrongInProducts) {
   Generator random(3);
   const cuda::GemmSchedule shares = {
-      .tokens = 64, .features = 64, .stages = 2, .groups = 1, .shares = 2};
+      .tile_m = 64, .tile_n = 64, .stages = 2, .groups = 1, .shares = 2};
   const cuda::GemmSchedule splits = {
-      .tokens = 24, .features = 64, .stages = 2, .swapped = true, .splits = 3};
+      .tile_m = 24, .tile_n = 64, .stages = 2, .swapped = true, .splits = 3};
   GroupCase many = cuda::product_case(random, 130, 64, 328, false);
   GroupCase few = cuda::product_case(random, 20, 64, 328, false);
   const auto in_shares = [&](const std::vector<Replacement>& replacements) {

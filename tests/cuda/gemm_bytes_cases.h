@@ -20,23 +20,23 @@ inline Tensor random_bytes(Generator& random, const Shape& shape) {
 }
 
 /// Weights as they lie in a graph, beyond the depth and the columns whatever there is.
-inline Tensor random_strips(Generator& random, std::int64_t features, std::int64_t depth) {
-  return random_bytes(random, {ceil_div(features, kByteColumns), ceil_div(depth, kByteWord),
-                               kByteColumns, kByteWord});
+inline Tensor random_strips(Generator& random, std::int64_t n, std::int64_t k) {
+  return random_bytes(random,
+                      {ceil_div(n, kByteColumns), ceil_div(k, kByteWord), kByteColumns, kByteWord});
 }
 
 struct BytesProduct {
   TensorFunction function;
   std::vector<Tensor> inputs;
 };
-inline BytesProduct bytes_product(Generator& random, const Shape& batch, std::int64_t tokens,
-                                  std::int64_t features, std::int64_t depth, After after,
+inline BytesProduct bytes_product(Generator& random, const Shape& batch, std::int64_t m,
+                                  std::int64_t n, std::int64_t k, After after,
                                   bool has_scales = true) {
-  const Tensor weights = random_strips(random, features, depth),
-               scales = abs(random.normal({features})) / 127, bias = random.normal({features});
+  const Tensor weights = random_strips(random, n, k), scales = abs(random.normal({n})) / 127,
+               bias = random.normal({n});
   const auto shape = [&](std::int64_t width) {
     Shape all = batch;
-    all.push_back(tokens);
+    all.push_back(m);
     all.push_back(width);
     return all;
   };
@@ -51,17 +51,17 @@ inline BytesProduct bytes_product(Generator& random, const Shape& batch, std::in
                  bytes = round(maximum(wide * full({1}, 8, f32), -127)).astype(i8);
     return after == After::both ? std::vector{wide, bytes} : std::vector{bytes};
   };
-  std::vector<Tensor> inputs = {random_bytes(random, shape(depth))};
+  std::vector<Tensor> inputs = {random_bytes(random, shape(k))};
   if (has_scales) inputs.push_back(abs(random.normal(shape(1))));
-  if (after == After::residual) inputs.push_back(random.normal(shape(features)));
+  if (after == After::residual) inputs.push_back(random.normal(shape(n)));
   return {f, inputs};
 }
 
 /// The product, whose bits are compared, or what follows it.
-inline emulator::GroupCase bytes_case(Generator& random, const Shape& batch, std::int64_t tokens,
-                                      std::int64_t features, std::int64_t depth, After after,
+inline emulator::GroupCase bytes_case(Generator& random, const Shape& batch, std::int64_t m,
+                                      std::int64_t n, std::int64_t k, After after,
                                       std::mt19937* layouts = nullptr, bool has_scales = true) {
-  const BytesProduct p = bytes_product(random, batch, tokens, features, depth, after, has_scales);
+  const BytesProduct p = bytes_product(random, batch, m, n, k, after, has_scales);
   return emulator::GroupCase(p.function, p.inputs, layouts);
 }
 

@@ -34,7 +34,7 @@ std::vector<GemmSchedule> byte_schedules() {
   std::vector<GemmSchedule> all;
   const GemmProblem p{.m = 1 << 20, .n = 1 << 20, .k = 1 << 20, .staged_bytes = 0, .item_bytes = 1};
   for (GemmSchedule s : with_wide()) {
-    if (s.swapped) s.tokens = static_cast<int>(p.in_columns(s.tokens));
+    if (s.swapped) s.tile_m = static_cast<int>(p.in_columns(s.tile_m));
     if (s.fault(h200().device.shared_block_bytes, p).empty()) all.push_back(s);
   }
   return all;
@@ -53,8 +53,8 @@ TEST(GemmBytes, EveryTileIsRight) {
 
 TEST(GemmBytes, OlderGpusMultiplyOnOrdinaryCores) {
   Generator random(4);
-  for (const std::int64_t tokens : {7, 65}) {
-    GroupCase group = bytes_case(random, {}, tokens, 72, 77, kAfter[tokens % 3]);
+  for (const std::int64_t m : {7, 65}) {
+    GroupCase group = bytes_case(random, {}, m, 72, 77, kAfter[m % 3]);
     expect_emulated(group, kGemmPlain, 75);
     expect_emulated(group, by_tiles({32, 64, 1, 1, 3, 2, 2}, true), 75);
   }
@@ -65,10 +65,10 @@ TEST(GemmBytes, EveryScheduleOfHopperIsRight) {
   EXPECT_GE(byte_schedules().size(), 16u);
   for (std::size_t i = 0; const GemmSchedule& s : byte_schedules()) {
     for (const std::size_t turn : {0, 1}) {
-      const std::int64_t tokens = kNumbersOfTokens[(i + turn) % 6];
-      SCOPED_TRACE(s.name(128) + " of " + std::to_string(tokens) + " tokens");
+      const std::int64_t m = kNumbersOfTokens[(i + turn) % 6];
+      SCOPED_TRACE(s.name(128) + " of " + std::to_string(m) + " tokens");
       GroupCase group =
-          bytes_case(random, {}, tokens, 136, s.splits > 1 ? 656 : 144, kAfter[(i + turn) % 3]);
+          bytes_case(random, {}, m, 136, s.splits > 1 ? 656 : 144, kAfter[(i + turn) % 3]);
       if (fault(s, group).empty()) expect_emulated(group, by(s, 2), 90);
     }
     if (HasFailure()) return;
@@ -112,7 +112,7 @@ TEST(GemmBytes, LeaveHopperInBoxes) {
   Generator random(17);
   int boxed = 0;
   for (const GemmSchedule& s : byte_schedules()) {
-    if (s.swapped || s.features % 128 != 0) continue;
+    if (s.swapped || s.tile_n % 128 != 0) continue;
     SCOPED_TRACE(s.name(128));
     GroupCase group = bytes_case(random, {}, kNumbersOfTokens[boxed % 6], 272, 144, After::bytes);
     if (!fault(s, group).empty()) continue;
@@ -138,10 +138,10 @@ TEST(GemmBytes, OtherScalesNeedNoOtherKernel) {
 }
 
 // Sums beyond 2^24, which float32 cannot hold, so that float(sum) is rounded once.
-GroupCase large_sums(std::int64_t depth) {
+GroupCase large_sums(std::int64_t k) {
   Generator random(8);
-  const Tensor weights = full({2, depth / 4, 16, 4}, 127, i8), scales = random.normal({32});
-  const Tensor rows = full({20, depth}, 127, i8) - (random.uniform({20, depth}) < 0.1).astype(i8);
+  const Tensor weights = full({2, k / 4, 16, 4}, 127, i8), scales = random.normal({32});
+  const Tensor rows = full({20, k}, 127, i8) - (random.uniform({20, k}) < 0.1).astype(i8);
   const TensorFunction f = [=](const std::vector<Tensor>& in) -> std::vector<Tensor> {
     return {apply_op(Op::quantized_matmul, {in[0], weights, scales, in[1]})};
   };
@@ -152,8 +152,8 @@ TEST(GemmBytes, LargeSumsAreExact) {
   GroupCase group = large_sums(2048);
   expect_emulated(group, by_tiles({32, 32, 2, 1, 2, 2}), 80);
   expect_emulated(group, kGemmPlain, 75);
-  expect_emulated(group,
-                  by(GemmSchedule{.tokens = 24, .features = 64, .swapped = true, .splits = 2}), 90);
+  expect_emulated(group, by(GemmSchedule{.tile_m = 24, .tile_n = 64, .swapped = true, .splits = 2}),
+                  90);
 }
 
 TEST(GemmBytes, FamiliesTakeWhatTheirGpuHas) {
@@ -170,10 +170,10 @@ TEST(GemmBytes, FamiliesTakeWhatTheirGpuHas) {
 
 // As fast as f16 at least, and for large ones half the time.
 TEST(GemmBytes, TheModelsKnowTheirRate) {
-  for (const std::int64_t tokens : {197, 12608})
+  for (const std::int64_t m : {197, 12608})
     for (const int capability : {80, 89, 90, 120}) {
       const Machine machine = machine_of(typical_device(capability));
-      GemmProblem p{1, tokens, 768, 3072, 2, 2, 1, 0};
+      GemmProblem p{1, m, 768, 3072, 2, 2, 1, 0};
       const auto time = [&] {
         if (machine.has_wgmma)
           return model_gemm_sm90(p, gemm_sm90_schedules(p, machine).front(), machine).total;
@@ -183,7 +183,7 @@ TEST(GemmBytes, TheModelsKnowTheirRate) {
       };
       const double of_halves = time();
       p.item_bytes = 1;
-      EXPECT_LT(time(), (tokens > 1000 ? 0.75 : 1) * of_halves) << capability << ' ' << tokens;
+      EXPECT_LT(time(), (m > 1000 ? 0.75 : 1) * of_halves) << capability << ' ' << m;
     }
 }
 
@@ -223,10 +223,10 @@ TEST(GemmBytes, SchedulesAtRandomCompileWithoutSpills) {
   Generator random(13);
   std::mt19937 draw(14);
   const std::size_t count = std::max<std::size_t>(more_schedules(), 1);
-  for (const std::int64_t tokens : {197, 1576})
+  for (const std::int64_t m : {197, 1576})
     for (const After after : {After::bias_and_gelu, After::residual})
-      for (const auto& [features, depth] : {std::pair{3072, 768}, {768, 3072}}) {
-        const GroupCase group = bytes_case(random, {}, tokens, features, depth, after);
+      for (const auto& [n, k] : {std::pair{3072, 768}, {768, 3072}}) {
+        const GroupCase group = bytes_case(random, {}, m, n, k, after);
         const Isolated alone = isolate(group.laid(), group.group());
         const auto space = space_of(kGemmSm90, alone.laid, alone.group, h200());
         ASSERT_TRUE(space);
@@ -259,12 +259,11 @@ TEST(GemmBytes, CompilesWithoutSpills) {
   for (GroupCase* group : {&gelu, &sum, &rounded})
     for (const GemmSchedule& s : byte_schedules())
       if (fault(s, *group).empty()) compile(*group, by(s), 90);
-  for (const std::int64_t tokens : {197, 577, 12608})
-    for (const auto& [features, depth] : {std::pair{2304, 768}, {768, 3072}, {5120, 1280}})
+  for (const std::int64_t m : {197, 577, 12608})
+    for (const auto& [n, k] : {std::pair{2304, 768}, {768, 3072}, {5120, 1280}})
       for (const After after : {After::bias_and_gelu, After::residual}) {
-        const Shape batch = tokens > 1000 ? Shape{64} : Shape{};
-        const GroupCase group =
-            bytes_case(random, batch, tokens > 1000 ? 197 : tokens, features, depth, after);
+        const Shape batch = m > 1000 ? Shape{64} : Shape{};
+        const GroupCase group = bytes_case(random, batch, m > 1000 ? 197 : m, n, k, after);
         const auto best = gemm_sm90_schedules(problem_of(group.laid(), group.group()), h200());
         for (std::size_t i = 0; i < std::min<std::size_t>(best.size(), 3); ++i)
           expect_no_trouble(
@@ -292,8 +291,8 @@ TEST(GemmBytesOnGpu, TilesAreRight) {
 
 constexpr std::int64_t kTokensOnGpu[] = {1, 65, 197, 3000};
 
-GroupCase case_on_gpu(Generator& random, std::int64_t tokens, After after) {
-  return bytes_case(random, {}, tokens, 1544, 784, after);
+GroupCase case_on_gpu(Generator& random, std::int64_t m, After after) {
+  return bytes_case(random, {}, m, 1544, 784, after);
 }
 
 // Each a case of its own, so that several processes can share them out: each compiles kernels.
@@ -303,9 +302,9 @@ TEST_P(GemmBytesSm90OnGpu, IsRight) {
   if (const std::string why = emulator::no_device(90, true); !why.empty()) GTEST_SKIP() << why;
   Generator random(12);
   for (const After after : kAfter)
-    for (const std::int64_t tokens : kTokensOnGpu) {
-      GroupCase group = case_on_gpu(random, tokens, after);
-      SCOPED_TRACE(std::to_string(tokens) + " tokens");
+    for (const std::int64_t m : kTokensOnGpu) {
+      GroupCase group = case_on_gpu(random, m, after);
+      SCOPED_TRACE(std::to_string(m) + " tokens");
       if (fault(GetParam(), group).empty()) emulator::expect_on_device(group, by(GetParam()));
     }
 }
@@ -317,8 +316,8 @@ TEST(GemmBytesOnGpu, WhatHopperChoosesIsRight) {
   if (const std::string why = emulator::no_device(90, true); !why.empty()) GTEST_SKIP() << why;
   Generator random(12);
   for (const After after : kAfter)
-    for (const std::int64_t tokens : kTokensOnGpu) {
-      GroupCase group = case_on_gpu(random, tokens, after);
+    for (const std::int64_t m : kTokensOnGpu) {
+      GroupCase group = case_on_gpu(random, m, after);
       emulator::expect_on_device(group, kGemmSm90);
     }
   GroupCase large = large_sums(8192);

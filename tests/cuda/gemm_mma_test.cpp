@@ -45,10 +45,10 @@ GroupCase::Lower with(const TileSchedule& schedule, bool is_plain) {
 }
 
 // A linear layer with what may follow it, and its smallest form.
-GroupCase linear(std::int64_t rows, std::int64_t features, std::int64_t depth, DType dtype,
-                 bool is_fused, GraphPass pass = nullptr) {
-  const Tensor w = normal({features, depth}, dtype), bias = normal({features}, f32);
-  const Tensor x = normal({rows, depth}, dtype);
+GroupCase linear(std::int64_t rows, std::int64_t n, std::int64_t k, DType dtype, bool is_fused,
+                 GraphPass pass = nullptr) {
+  const Tensor w = normal({n, k}, dtype), bias = normal({n}, f32);
+  const Tensor x = normal({rows, k}, dtype);
   if (!is_fused)
     return GroupCase([=](const Tensors& in) -> Tensors { return {matmul(in[0], w.transpose())}; },
                      {x}, nullptr, pass);
@@ -57,14 +57,14 @@ GroupCase linear(std::int64_t rows, std::int64_t features, std::int64_t depth, D
         const Tensor sum = matmul(in[0], w.transpose()).astype(f32) + bias + in[1];
         return {sum, gelu(sum).astype(dtype)};
       },
-      {x, normal({rows, features}, f32)}, nullptr, pass);
+      {x, normal({rows, n}, f32)}, nullptr, pass);
 }
 
 TEST(GemmMma, EveryScheduleIsRight) {
   for (std::size_t i = 0; i < kMma.size(); ++i) {
     const bool is_fused = i % 2 == 0;
-    const std::int64_t features = i % 3 == 0 ? 91 : 136;
-    GroupCase group = linear(kRows[i % 6], features, 200, i % 3 == 1 ? bf16 : f16, is_fused);
+    const std::int64_t n = i % 3 == 0 ? 91 : 136;
+    GroupCase group = linear(kRows[i % 6], n, 200, i % 3 == 1 ? bf16 : f16, is_fused);
     SCOPED_TRACE(kMma[i].name());
     expect_emulated(group, with(kMma[i], false), 80);
     if (HasFailure()) return;
@@ -214,14 +214,14 @@ TEST(GemmMma, TheModelIsPlausible) {
   for (const int capability : {75, 80, 86, 89, 100, 120}) {
     const Machine machine = machine_of(typical_device(capability));
     double last = 0;
-    for (const std::int64_t tokens : {1, 64, 197, 1050, 12608}) {
-      GemmProblem p{1, tokens, 768, 3072, 2, 2, 1, 0};
+    for (const std::int64_t m : {1, 64, 197, 1050, 12608}) {
+      GemmProblem p{1, m, 768, 3072, 2, 2, 1, 0};
       const TileSchedule best = gemm_tile_schedules(p, Multiplier::mma, machine).front();
       const double time = model_gemm_tiles(p, best, Multiplier::mma, machine).total;
       EXPECT_GE(time, last);
       last = time;
-      EXPECT_TRUE(tokens < 12608 || best.parts == 1) << best.name();
-      const double flops = 2. * static_cast<double>(tokens) * 768 * 3072;
+      EXPECT_TRUE(m < 12608 || best.parts == 1) << best.name();
+      const double flops = 2. * static_cast<double>(m) * 768 * 3072;
       EXPECT_GT(time, flops / machine.tensor_tflops / 1e6) << "faster than the GPU";
     }
   }

@@ -35,11 +35,11 @@ inline const std::vector<GemmSchedule> kSchedules = {
     {40, 192, 4, 3, 1, true},
     {128, 128, 5, 2, 2, false, true},
     {256, 128, 3, 2, 2, false},
-    {.tokens = 112, .features = 64, .stages = 2, .swapped = true, .splits = 2},
-    {.tokens = 128, .features = 128, .stages = 2, .groups = 2, .swapped = true, .splits = 3},
-    {.tokens = 128, .features = 256, .stages = 3, .groups = 2, .shares = 2},
-    {.tokens = 128,
-     .features = 128,
+    {.tile_m = 112, .tile_n = 64, .stages = 2, .swapped = true, .splits = 2},
+    {.tile_m = 128, .tile_n = 128, .stages = 2, .groups = 2, .swapped = true, .splits = 3},
+    {.tile_m = 128, .tile_n = 256, .stages = 3, .groups = 2, .shares = 2},
+    {.tile_m = 128,
+     .tile_n = 128,
      .stages = 5,
      .groups = 2,
      .blocks = 2,
@@ -47,8 +47,8 @@ inline const std::vector<GemmSchedule> kSchedules = {
      .shares = 2}};
 
 // As many sums as there are registers for.
-inline const GemmSchedule kWide = {.tokens = 128,
-                                   .features = 192,
+inline const GemmSchedule kWide = {.tile_m = 128,
+                                   .tile_n = 192,
                                    .stages = 4,
                                    .groups = 2,
                                    .blocks = 2,
@@ -57,7 +57,7 @@ inline const GemmSchedule kWide = {.tokens = 128,
 
 // Ten panels of floats a group, more than there are buffers and no multiple of those.
 inline const GemmSchedule kTenPanels = {
-    .tokens = 128, .features = 160, .stages = 4, .groups = 2, .blocks = 2, .takes_turns = true};
+    .tile_m = 128, .tile_n = 160, .stages = 4, .groups = 2, .blocks = 2, .takes_turns = true};
 
 inline std::vector<GemmSchedule> with_wide() {
   std::vector<GemmSchedule> all = kSchedules;
@@ -88,12 +88,12 @@ inline std::string fault(const GemmSchedule& s, const emulator::GroupCase& c) {
 }
 
 // What is stored as it comes, and with all that may be fused.
-inline emulator::GroupCase product_case(Generator& random, std::int64_t tokens,
-                                        std::int64_t features, std::int64_t depth, bool is_fused) {
+inline emulator::GroupCase product_case(Generator& random, std::int64_t m, std::int64_t n,
+                                        std::int64_t k, bool is_fused) {
   const auto normal = [&](const Shape& shape, DType dtype) {
     return random.normal(shape).astype(dtype);
   };
-  const Tensor w = normal({features, depth}, f16), bias = normal({features}, f32);
+  const Tensor w = normal({n, k}, f16), bias = normal({n}, f32);
   const TensorFunction plain = [=](const Tensors& in) -> Tensors {
     return {matmul(in[0], w.transpose())};
   };
@@ -101,32 +101,32 @@ inline emulator::GroupCase product_case(Generator& random, std::int64_t tokens,
     const Tensor sum = matmul(in[0], w.transpose()).astype(f32) + bias + in[1];
     return {sum, gelu(sum).astype(f16)};
   };
-  const Tensor x = normal({tokens, depth}, f16);
+  const Tensor x = normal({m, k}, f16);
   if (!is_fused) return emulator::GroupCase(plain, {x});
-  return emulator::GroupCase(fused, {x, normal({tokens, features}, f32)});
+  return emulator::GroupCase(fused, {x, normal({m, n}, f32)});
 }
 
 // LayerNorm before a product, of rows far from zero; weights of the norm about as large as `gain`.
-inline emulator::GroupCase normalized_case(Generator& random, std::int64_t tokens,
-                                           std::int64_t features, std::int64_t depth, DType dtype,
-                                           double gain, bool is_plain) {
-  const Tensor w = random.normal({depth, features}).astype(dtype), bias = random.normal({features}),
-               weight = random.normal({depth}) * gain, shift = random.normal({depth}) * gain;
+inline emulator::GroupCase normalized_case(Generator& random, std::int64_t m, std::int64_t n,
+                                           std::int64_t k, DType dtype, double gain,
+                                           bool is_plain) {
+  const Tensor w = random.normal({k, n}).astype(dtype), bias = random.normal({n}),
+               weight = random.normal({k}) * gain, shift = random.normal({k}) * gain;
   const TensorFunction f = [=](const Tensors& in) -> Tensors {
     const Tensor product = matmul(normalized(in[0], in[1], weight, shift), w);
     if (is_plain) return {product};
     return {gelu(product.astype(f32) + bias).astype(dtype), product.astype(f32) * 2};
   };
-  const Tensor means = random.normal({tokens, 1}) * 8, x = random.normal({tokens, depth}) * 3;
+  const Tensor means = random.normal({m, 1}) * 8, x = random.normal({m, k}) * 3;
   const Tensor rows = (x + means).astype(dtype);
   return emulator::GroupCase(f, {rows, row_sums(rows)});
 }
 
 // What makes such rows: a residual's sum, stored twice or narrow only, and the sums of its rows.
-inline emulator::GroupCase summed_case(Generator& random, const Shape& batch, std::int64_t tokens,
-                                       std::int64_t features, std::int64_t depth, DType dtype,
+inline emulator::GroupCase summed_case(Generator& random, const Shape& batch, std::int64_t m,
+                                       std::int64_t n, std::int64_t k, DType dtype,
                                        bool is_narrow = false) {
-  const Tensor w = random.normal({depth, features}).astype(dtype), bias = random.normal({features});
+  const Tensor w = random.normal({k, n}).astype(dtype), bias = random.normal({n});
   const TensorFunction f = [=](const Tensors& in) -> Tensors {
     const Tensor sum = matmul(in[0], w).astype(f32) + bias + in[1].astype(f32),
                  rows = sum.astype(dtype);
@@ -135,13 +135,13 @@ inline emulator::GroupCase summed_case(Generator& random, const Shape& batch, st
   };
   const auto normal = [&](std::int64_t width) {
     Shape shape = batch;
-    shape.push_back(tokens);
+    shape.push_back(m);
     shape.push_back(width);
     return random.normal(shape);
   };
-  const Tensor residual = normal(features) * 20 + 8;
+  const Tensor residual = normal(n) * 20 + 8;
   return emulator::GroupCase(
-      f, {normal(depth).astype(dtype), is_narrow ? residual.astype(dtype) : residual});
+      f, {normal(k).astype(dtype), is_narrow ? residual.astype(dtype) : residual});
 }
 
 // `processors`: fewer than there are, so that a block has several tiles.

@@ -21,15 +21,15 @@ TEST(GemmSm90, AddsWhatComesAsBoxes) {
     const GemmSchedule& s = schedules[i];
     const bool is_turned = s.shares == 1 && i % 2 == 0, lies_anyhow = i % 5 == 4;
     const DType dtype = i % 2 ? f16 : f32;
-    const std::int64_t tokens = i % 4 < 2 ? 257 : 65, batches = i < 2 ? 3 : i % 3 + 1;
-    SCOPED_TRACE(s.name() + " of " + std::to_string(tokens) + " tokens");
+    const std::int64_t m = i % 4 < 2 ? 257 : 65, batches = i < 2 ? 3 : i % 3 + 1;
+    SCOPED_TRACE(s.name() + " of " + std::to_string(m) + " tokens");
     const Tensor bias = normal({136}, f32), w = normal({72, 136}, f16);
-    const bool is_constant = !is_turned || s.features % 64 != 0;
+    const bool is_constant = !is_turned || s.tile_n % 64 != 0;
     const TensorFunction f = [=](const Tensors& in) -> Tensors {
       const Tensor product = matmul(in[0], is_constant ? w : in[2]).astype(f32);
       return {(product + bias + in[1].astype(f32)).astype(dtype)};
     };
-    Tensors inputs = {normal({batches, tokens, 72}, f16), normal({batches, tokens, 136}, dtype)};
+    Tensors inputs = {normal({batches, m, 72}, f16), normal({batches, m, 136}, dtype)};
     if (!is_constant) inputs.push_back(normal({batches, 72, 136}, f16));
     emulator::GroupCase group(f, inputs, lies_anyhow ? &layouts : nullptr);
     const auto lower = [&](const LaidOutGraph& laid, const Group& of, const Machine& machine) {
@@ -48,11 +48,11 @@ TEST(GemmSm90, NormalizesRows) {
   constexpr std::int64_t kTokens[] = {7, 65, 197};
   const auto schedules = with_wide();
   for (std::size_t i = 0; i < schedules.size(); ++i) {
-    const std::int64_t tokens = kTokens[i % 3];
-    SCOPED_TRACE(schedules[i].name() + " of " + std::to_string(tokens) + " tokens");
+    const std::int64_t m = kTokens[i % 3];
+    SCOPED_TRACE(schedules[i].name() + " of " + std::to_string(m) + " tokens");
     const double gain = i % 3 == 0 ? 1 : i % 3 == 1 ? 1e-5 : 1e4;
-    emulator::GroupCase group = normalized_case(random, tokens, 136, i % 2 ? 192 : 320,
-                                                i % 2 ? f16 : bf16, gain, i % 3 == 0);
+    emulator::GroupCase group =
+        normalized_case(random, m, 136, i % 2 ? 192 : 320, i % 2 ? f16 : bf16, gain, i % 3 == 0);
     if (!fault(schedules[i], group).empty()) continue;
     emulator::expect_emulated(group, by(schedules[i], 2), 90);
     if (HasFailure()) return;

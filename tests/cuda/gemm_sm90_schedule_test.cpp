@@ -18,14 +18,13 @@ struct ProductCase {
 };
 
 // y[tokens, features] with what a transformer does to it.
-std::vector<ProductCase> cases(std::int64_t tokens, std::int64_t features, std::int64_t depth,
-                               DType dtype) {
+std::vector<ProductCase> cases(std::int64_t m, std::int64_t n, std::int64_t k, DType dtype) {
   const auto constant = [](const Shape& shape, DType type) {
     return broadcast_to(full({}, 0.5, f32).astype(type), shape).copy();
   };
-  const Tensor w = constant({features, depth}, dtype).transpose(), bias = constant({features}, f32),
-               gain = constant({depth}, f32), shift = constant({depth}, f32);
-  const TensorType x{{tokens, depth}, dtype}, residual{{tokens, features}, f32};
+  const Tensor w = constant({n, k}, dtype).transpose(), bias = constant({n}, f32),
+               gain = constant({k}, f32), shift = constant({k}, f32);
+  const TensorType x{{m, k}, dtype}, residual{{m, n}, f32};
   const auto product = [=](const Tensor& in) { return matmul(in, w).astype(f32); };
   return {
       {"plain", [=](const Tensors& in) -> Tensors { return {matmul(in[0], w)}; }, {x}},
@@ -48,7 +47,7 @@ std::vector<ProductCase> cases(std::int64_t tokens, std::int64_t features, std::
        [=](const Tensors& in) -> Tensors {
          return {(product(in[0]) + bias + in[1].astype(f32)).astype(dtype)};
        },
-       {x, {{tokens, features}, dtype}}},
+       {x, {{m, n}, dtype}}},
       {"power",
        [=](const Tensors& in) -> Tensors { return {power(product(in[0]) + bias, in[1])}; },
        {x, residual}},
@@ -69,12 +68,12 @@ std::vector<ProductCase> cases(std::int64_t tokens, std::int64_t features, std::
          const Tensor rows = (product(in[0]) + bias + in[1].astype(f32)).astype(dtype);
          return {rows, row_sums(rows)};
        },
-       {x, {{tokens, features}, dtype}}},
+       {x, {{m, n}, dtype}}},
       {"norm",
        [=](const Tensors& in) -> Tensors {
          return {gelu(product(normalized(in[0], in[1], gain, shift)) + bias).astype(dtype)};
        },
-       {x, {{depth / kSummed, tokens, 2}, f32}}}};
+       {x, {{k / kSummed, m, 2}, f32}}}};
 }
 
 struct Traced {
@@ -92,8 +91,8 @@ Traced traced(const ProductCase& c) {
 }
 
 TEST(GemmSm90, SchedulesAreCheckedBeforeTheyAreBuilt) {
-  const auto fault = [](GemmSchedule s, std::int64_t tokens = 512) {
-    return s.fault(232448, {1, tokens, 512, 512, 0, 0, 0, 2});
+  const auto fault = [](GemmSchedule s, std::int64_t m = 512) {
+    return s.fault(232448, {1, m, 512, 512, 0, 0, 0, 2});
   };
   for (const GemmSchedule& s : kSchedules) EXPECT_EQ(fault(s, 100), "") << s.name();
   EXPECT_EQ(fault({128, 64, 4, 1, 1, false}), "the side of the rows has 64 for each block");
@@ -101,18 +100,18 @@ TEST(GemmSm90, SchedulesAreCheckedBeforeTheyAreBuilt) {
   EXPECT_EQ(fault({64, 72, 4, 1, 1, false}), "features in panels of 64");
   EXPECT_EQ(fault({192, 256, 2, 3, 1, false}), "at most 72 sums a thread in three groups");
   EXPECT_EQ(fault({64, 64, 1, 1, 1, false}), "at least two stages");
-  const GemmSchedule uneven{.tokens = 104, .features = 64, .swapped = true, .splits = 4};
+  const GemmSchedule uneven{.tile_m = 104, .tile_n = 64, .swapped = true, .splits = 4};
   EXPECT_EQ(fault(uneven), "");
   EXPECT_FALSE(uneven.stages_outputs({1, 512, 512, 512, 0, 0, 0, 2}));
-  EXPECT_EQ(fault({.tokens = 64, .features = 64, .splits = 2}), "only features as rows are split");
+  EXPECT_EQ(fault({.tile_m = 64, .tile_n = 64, .splits = 2}), "only features as rows are split");
   EXPECT_EQ(fault({128, 256, 5, 2, 1, false}),
             "needs 279552 bytes of shared memory, a block has 232448");
 }
 
 // What was measured on an H200: depth is split in two or four, with stages enough, or not at all.
 TEST(GemmSm90, TheModelKnowsSplits) {
-  const auto best = [](std::int64_t tokens, std::int64_t features, std::int64_t depth) {
-    const GemmProblem p{1, tokens, features, depth, 4, 4, 2, 0};
+  const auto best = [](std::int64_t m, std::int64_t n, std::int64_t k) {
+    const GemmProblem p{1, m, n, k, 4, 4, 2, 0};
     const auto schedules = gemm_sm90_schedules(p, h200());
     for (const GemmSchedule& s : schedules)
       if (s.splits > 1) {
@@ -142,7 +141,7 @@ TEST(GemmSm90, CompilesWithoutSpills) {
       // What takes most registers; GELU where there are most sums.
       const bool is_large = s.blocks * s.columns() >= 96 || s.groups == 3;
       const bool is_hard = c.name == "both" ||
-                           s.features == (c.name == "gelu" ? 256 : kWide.features) ||
+                           s.tile_n == (c.name == "gelu" ? 256 : kWide.tile_n) ||
                            (is_large && (c.name == "norm" || c.name == "sums"));
       if (is_hard && fault(s, t.laid, t.group).empty()) check(t, s);
     }
@@ -168,12 +167,12 @@ TEST(GemmSm90, WhatTheModelLikesCompiles) {
   constexpr std::int64_t kSizes[][3] = {{8192, 8192, 8192}, {4096, 4096, 1024}, {1050, 2048, 256},
                                         {12608, 3072, 768}, {577, 4096, 1024},  {100, 92, 256},
                                         {512, 512, 8192},   {1536, 1536, 1536}, {300, 2048, 2048}};
-  for (const auto& [tokens, features, depth] : kSizes)
-    for (const ProductCase& c : cases(tokens, features, depth, bf16)) {
+  for (const auto& [m, n, k] : kSizes)
+    for (const ProductCase& c : cases(m, n, k, bf16)) {
       if (c.name == "bias" || c.name == "residual" || c.name == "narrow") continue;
       // Only rows of whole pieces are summed, and many only where they are stored once.
       const bool is_summed = c.name == "sums" || c.name == "narrow_sums";
-      if (is_summed && (features % kSummed != 0 || (tokens > 2048 && c.name == "sums"))) continue;
+      if (is_summed && (n % kSummed != 0 || (m > 2048 && c.name == "sums"))) continue;
       check(c, traced(c));
     }
 }

@@ -17,10 +17,9 @@ TEST(GemmSm90, IsRight) {
   for (std::size_t i = 0; i < kSchedules.size(); ++i) {
     const GemmSchedule& s = kSchedules[i];
     for (const std::size_t turn : {0, 1}) {
-      const std::int64_t tokens = kTokens[(i + turn) % 6];
-      SCOPED_TRACE(s.name() + " of " + std::to_string(tokens) + " tokens");
-      emulator::GroupCase group =
-          product_case(random, tokens, 136, s.splits > 1 ? 328 : 72, turn != 1);
+      const std::int64_t m = kTokens[(i + turn) % 6];
+      SCOPED_TRACE(s.name() + " of " + std::to_string(m) + " tokens");
+      emulator::GroupCase group = product_case(random, m, 136, s.splits > 1 ? 328 : 72, turn != 1);
       emulator::expect_emulated(group, by(s, 2), 90);
     }
     if (HasFailure()) return;
@@ -92,15 +91,15 @@ struct LargeCases {
 TEST_P(GemmSm90OnGpu, IsRight) {
   const GemmSchedule& s = GetParam();
   Generator random(3);
-  for (const std::int64_t tokens : {1, 65, 197, 257}) {
-    SCOPED_TRACE(std::to_string(tokens) + " tokens");
+  for (const std::int64_t m : {1, 65, 197, 257}) {
+    SCOPED_TRACE(std::to_string(m) + " tokens");
     for (const bool is_fused : {false, true}) {
-      emulator::GroupCase group = product_case(random, tokens, 328, 520, is_fused);
+      emulator::GroupCase group = product_case(random, m, 328, 520, is_fused);
       emulator::expect_on_device(group, by(s));
     }
   }
   static LargeCases large;
-  if (s.splits == 1 && s.features >= 128) emulator::expect_on_device(large.product, by(s));
+  if (s.splits == 1 && s.tile_n >= 128) emulator::expect_on_device(large.product, by(s));
   for (emulator::GroupCase* group : {&large.normalized, &large.summed, &large.narrow})
     if (fault(s, *group).empty()) emulator::expect_on_device(*group, by(s));
 }

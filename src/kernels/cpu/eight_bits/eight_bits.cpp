@@ -59,9 +59,9 @@ class EightBitsKernel : public Kernel {
     left_ = operand_of(group, node.inputs[0]);
     right_ = operand_of(group, node.inputs[1]);
     columns_ = node.type.shape[column_axis(graph, product)];
-    depth_ = round_up(rows_->depth(), kByteWord);
+    k_ = round_up(rows_->k(), kByteWord);
     // Rows of a multiple of 1 KiB would meet in the same lines of the cache.
-    row_pitch_ = round_up(depth_, unit_.step) + (depth_ % 1024 == 0 ? 64 : 0);
+    row_pitch_ = round_up(k_, unit_.step) + (k_ % 1024 == 0 ? 64 : 0);
     choose_blocks();
     result_.plan(laid, block_rows_, pitch_);
     scales_ = by_column(graph[node.inputs[2]].constant);
@@ -100,7 +100,7 @@ class EightBitsKernel : public Kernel {
                        WindowOrder::channels_last);
   }
   std::int64_t strips() const { return ceil_div(columns_, kByteColumns); }
-  std::int64_t gathered_bytes() const { return round_up(rows_->depth() * 4, 64); }  // of one row
+  std::int64_t gathered_bytes() const { return round_up(rows_->k() * 4, 64); }  // of one row
 
   // A number a column, and zeros up to a whole strip.
   std::vector<float> by_column(const Tensor& x) const {
@@ -114,7 +114,7 @@ class EightBitsKernel : public Kernel {
   void choose_blocks() {
     const std::int64_t rows = result_.rows();
     const double work =
-        static_cast<double>(rows) * static_cast<double>(columns_) * static_cast<double>(depth_);
+        static_cast<double>(rows) * static_cast<double>(columns_) * static_cast<double>(k_);
     if (work < kLeastParallel) threads_ = 1;
     const std::int64_t most = std::clamp(kRowBytes / row_pitch_, kLeastRows, kMostRows);
     const std::int64_t least = ceil_div(rows, most);
@@ -152,17 +152,17 @@ class EightBitsKernel : public Kernel {
     auto* to = reinterpret_cast<std::int8_t*>(scratch + bytes_);
     are_bytes_ ? gather(from, rows, scratch) : round(from, rows, scratch);
     for (std::int64_t row = rows.begin; row < rows.end; ++row, to += row_pitch_)
-      std::memset(to + rows_->depth(), 0, static_cast<std::size_t>(row_pitch_ - rows_->depth()));
+      std::memset(to + rows_->k(), 0, static_cast<std::size_t>(row_pitch_ - rows_->k()));
   }
 
   void gather(const std::byte* from, const Range& rows, std::byte* scratch) const {
     auto* to = reinterpret_cast<std::int8_t*>(scratch + bytes_);
     auto* sums = reinterpret_cast<std::int32_t*>(scratch + row_sums_);
     const std::int64_t count = rows.end - rows.begin;
-    rows_->gather(from, rows, {0, rows_->depth()}, scratch + bytes_, row_pitch_);
+    rows_->gather(from, rows, {0, rows_->k()}, scratch + bytes_, row_pitch_);
     std::fill_n(reinterpret_cast<float*>(scratch + row_scales_), count, 1.0F);
     for (std::int64_t row = 0; unit_.takes_sums && row < count; ++row)
-      sums[row] = simd::table().sum_bytes(to + row * row_pitch_, rows_->depth());
+      sums[row] = simd::table().sum_bytes(to + row * row_pitch_, rows_->k());
   }
 
   void round(const std::byte* from, const Range& rows, std::byte* scratch) const {
@@ -171,14 +171,14 @@ class EightBitsKernel : public Kernel {
     auto* to = reinterpret_cast<std::int8_t*>(scratch + bytes_);
     auto* sums = reinterpret_cast<std::int32_t*>(scratch + row_sums_);
     auto* scales = reinterpret_cast<float*>(scratch + row_scales_);
-    const Range whole{0, rows_->depth()};
+    const Range whole{0, rows_->k()};
     for (std::int64_t row = rows.begin; row < rows.end; ++row, to += row_pitch_) {
       const std::byte* numbers = scratch + row_;
       if (in_place)
         numbers = from + row * *in_place;
       else
         rows_->gather(from, {row, row + 1}, whole, scratch + row_, gathered_bytes());
-      *scales++ = quantize(to, reinterpret_cast<const float*>(numbers), rows_->depth(), sums++);
+      *scales++ = quantize(to, reinterpret_cast<const float*>(numbers), rows_->k(), sums++);
     }
   }
 
@@ -187,8 +187,8 @@ class EightBitsKernel : public Kernel {
     make_rows(operands[left_], rows, scratch);
     simd::ByteProduct p;
     p.a_row_bytes = row_pitch_;
-    p.depth = depth_ / kByteWord;
-    p.strip_bytes = depth_ * kByteColumns;
+    p.k = k_ / kByteWord;
+    p.strip_bytes = k_ * kByteColumns;
     p.to = reinterpret_cast<float*>(scratch + sums_), p.to_row = pitch_;
     const auto* weights = reinterpret_cast<const std::int8_t*>(operands[right_]);
     for (std::int64_t group = groups.begin; group < groups.end; ++group) {
@@ -230,7 +230,7 @@ class EightBitsKernel : public Kernel {
   ProductResult result_;
   std::vector<float> scales_, bias_;  // a number a column; no bias: empty
   std::size_t left_ = 0, right_ = 0;  // operands
-  std::int64_t columns_ = 0, depth_ = 0;
+  std::int64_t columns_ = 0, k_ = 0;
   std::int64_t row_pitch_ = 0, block_rows_ = 1, strips_at_once_ = 1, pitch_ = 1;
   std::int64_t row_parts_ = 1, column_parts_ = 1;
   // In bytes: the scratch of one thread, and where its parts begin.

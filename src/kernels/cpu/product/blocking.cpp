@@ -13,7 +13,7 @@ constexpr std::int64_t kTileRowBytes = 1 << 20, kTileStripBytes = 200 << 10;
 // second.
 constexpr std::int64_t kSumBytes = 16 << 10;
 constexpr std::int64_t kNearBytes = 4 << 20;  // that are in the last cache
-// Of the depth. Wide vectors take a strip's words so fast that they should be in the first-level
+// Of k. Wide vectors take a strip's words so fast that they should be in the first-level
 // cache, where 256 are 16 KiB; with 8 lanes the second one brings them in time, and sums that go
 // through memory part by part cost more: so many are a filter of 3 x 3 on 256 channels.
 constexpr std::int64_t kFewWords = 256, kFewNarrowWords = 2304;
@@ -24,12 +24,12 @@ constexpr double kLeastParallel = 1 << 20, kLeastTask = 1 << 18;  // multiplicat
 
 // Strips of a group, which rows meet again and again, stay in the second-level cache.
 void choose_tiles(const ProductSize& size, std::int64_t most_rows, Blocking& b) {
-  const std::int64_t strips = ceil_div(size.columns, kStrip), row_bytes = size.depth_words * 4;
+  const std::int64_t strips = ceil_div(size.n, kStrip), row_bytes = size.k_words * 4;
   const std::int64_t fitting = kTileStripBytes / (row_bytes * kStrip) / 2 * 2;
   b.strips_at_once = std::min(std::clamp<std::int64_t>(fitting, 2, kMostStrips), strips);
   b.block_rows = b.finished_rows = most_rows;
-  b.depth_words = size.depth_words;
-  const std::int64_t blocks = ceil_div(size.rows, b.block_rows);
+  b.k_words = size.k_words;
+  const std::int64_t blocks = ceil_div(size.m, b.block_rows);
   std::int64_t part = std::clamp<std::int64_t>(kTileRowBytes / row_bytes / b.block_rows, 1, blocks);
   // Rows that are gathered should not be gathered by several threads.
   if (!size.in_place && blocks >= b.threads) part = std::min(part, ceil_div(blocks, b.threads));
@@ -44,34 +44,33 @@ void choose_tiles(const ProductSize& size, std::int64_t most_rows, Blocking& b) 
 }
 
 // Where all strips stay in the second-level cache, rows go by, each once. Otherwise strips go by as
-// seldom as possible: a part of the depth of many rows stays there. `cache` is half of it.
+// seldom as possible: a part of k of many rows stays there. `cache` is half of it.
 void choose_vectors(const ProductSize& size, double work, std::int64_t cache, Blocking& b) {
-  const std::int64_t strips = ceil_div(size.columns, kStrip);
-  b.is_by_rows = strips * kStrip * size.depth_words * 4 <= cache;
+  const std::int64_t strips = ceil_div(size.n, kStrip);
+  b.is_by_rows = strips * kStrip * size.k_words * 4 <= cache;
   // Short pieces of rows that are gathered from memory would be no streams.
-  const bool is_near = size.in_place || size.rows * size.depth_words * 4 <= kNearBytes;
+  const bool is_near = size.in_place || size.m * size.k_words * 4 <= kNearBytes;
   const std::int64_t few = simd::table().lanes == 8 ? kFewNarrowWords : kFewWords;
   const std::int64_t most_depth = is_near ? few : 2 * few;
-  const std::int64_t parts =
-      b.is_by_rows || size.is_whole ? 1 : ceil_div(size.depth_words, most_depth);
-  b.depth_words = ceil_div(size.depth_words, parts);
+  const std::int64_t parts = b.is_by_rows || size.is_whole ? 1 : ceil_div(size.k_words, most_depth);
+  b.k_words = ceil_div(size.k_words, parts);
   const bool goes_through_cache = !size.is_direct || size.has_program;
-  const std::int64_t near = size.line_rows > 0 ? size.fitting_rows : cache / (b.depth_words * 4);
+  const std::int64_t near = size.line_rows > 0 ? size.fitting_rows : cache / (b.k_words * 4);
   const std::int64_t most = std::clamp(near, kLeastRows, kMostRows);
   std::int64_t wanted = 1;
   if (b.threads > 1)
     wanted = ceil_div(std::min(kTasks * b.threads, static_cast<std::int64_t>(work / kLeastTask)),
                       size.bundles);
-  std::int64_t blocks = ceil_div(size.rows, most);
+  std::int64_t blocks = ceil_div(size.m, most);
   if (!b.is_by_rows && !(size.is_direct && size.has_program))
     b.column_parts = std::clamp(ceil_div(wanted, blocks), std::int64_t{1}, ceil_div(strips, 2));
   blocks =
-      std::max(blocks, std::min(ceil_div(wanted, b.column_parts), ceil_div(size.rows, kLeastRows)));
-  b.part_rows = ceil_div(size.rows, blocks);
+      std::max(blocks, std::min(ceil_div(wanted, b.column_parts), ceil_div(size.m, kLeastRows)));
+  b.part_rows = ceil_div(size.m, blocks);
   // The first and the last line of a part are read by two.
   if (size.line_rows > 0 && b.part_rows > size.line_rows / 2)
-    b.part_rows = std::min(round_up(b.part_rows, size.line_rows), size.rows);
-  b.row_parts = ceil_div(size.rows, b.part_rows);
+    b.part_rows = std::min(round_up(b.part_rows, size.line_rows), size.m);
+  b.row_parts = ceil_div(size.m, b.part_rows);
   if (b.row_parts * b.column_parts < wanted && !(size.is_direct && size.has_program))
     b.column_parts = std::min(ceil_div(wanted, b.row_parts), ceil_div(strips, 2));
   // What is gathered part by part is gathered anew for other strips: there should be none.
@@ -99,8 +98,8 @@ void choose_vectors(const ProductSize& size, double work, std::int64_t cache, Bl
 
 Blocking blocking_of(const ProductSize& size, const Unit& unit, const Machine& machine) {
   Blocking b;
-  const double work = static_cast<double>(size.rows) * static_cast<double>(size.columns) *
-                      static_cast<double>(size.bundles) * static_cast<double>(size.depth_words);
+  const double work = static_cast<double>(size.m) * static_cast<double>(size.n) *
+                      static_cast<double>(size.bundles) * static_cast<double>(size.k_words);
   b.threads = work < kLeastParallel ? 1 : machine.threads;
   if (unit.is_tiles)
     choose_tiles(size, unit.most_rows, b);

@@ -42,7 +42,7 @@ class ProductKernel : public Kernel {
         lines_(lines_of(node, layout(laid, product.left), layout(laid, node.inputs[1]).shape)),
         rows_(rows_of(node, layout(laid, product.left), layout(laid, node.inputs[1]))),
         strips_(layout(laid, node.inputs[1]), node, order_in(layout(laid, product.left)),
-                rows_->depth(), lines_ ? lines_->words() : rows_->depth(), unit,
+                rows_->k(), lines_ ? lines_->words() : rows_->k(), unit,
                 {laid.graph.type(node.inputs[1]).dtype, unit.taken}),
         result_(laid, group, product, unit.is_tiles),
         left_(operand_of(group, product.left)),
@@ -53,7 +53,7 @@ class ProductKernel : public Kernel {
       bundle_bytes_ = numbers_.stored_bytes() * layout(laid, product.left).strides[1] *
                       layout(laid, node.inputs[1]).shape[1] * strips_.bundles().groups;
     choose_blocks(machine);
-    is_far_ = result_.rows() * strips_.depth_words() * 4 > kFarBytes;
+    is_far_ = result_.rows() * strips_.k_words() * 4 > kFarBytes;
     result_.plan(laid, blocks_.finished_rows, pitch_);
     if (product.bias >= 0) first_ = in_strips(graph, product.bias, 0);
     if (result_.has_scale()) {
@@ -152,7 +152,7 @@ class ProductKernel : public Kernel {
     ProductSize size{rows_of_bundle(),
                      strips_.columns(),
                      strips_.bundles().count,
-                     strips_.depth_words(),
+                     strips_.k_words(),
                      true,
                      true};
     size.has_program = result_.has_program();
@@ -175,9 +175,9 @@ class ProductKernel : public Kernel {
     const auto suits_vectors = [&] {
       return *stride % 4 == 0 && (*stride % kAlias != 0 || result_.rows() == 1);
     };
-    in_place_ = stride && rows_->depth() == strips_.depth() && (unit_.is_tiles || suits_vectors());
+    in_place_ = stride && rows_->k() == strips_.k() && (unit_.is_tiles || suits_vectors());
     ProductSize size{rows_of_bundle(), strips_.columns(), strips_.bundles().count,
-                     strips_.depth_words(), in_place_};
+                     strips_.k_words(), in_place_};
     size.has_program = result_.has_program();
     // Sums are made where the result lies if nothing else is done with them, or with all columns.
     const auto row = result_.row_stride();
@@ -187,18 +187,18 @@ class ProductKernel : public Kernel {
       size.is_direct = size.is_direct && is_even && *row == strips_.columns() &&
                        (unit_.is_tiles || strips_.count() <= kFewStrips);
     blocks_ = blocking_of(size, unit_, machine);
-    row_pitch_ = strips_.depth_words() * 4 + kGatherSlack;
+    row_pitch_ = strips_.k_words() * 4 + kGatherSlack;
     gathers_first_ = !in_place_ && blocks_.column_parts > 1 && size.bundles == 1 &&
-                     size.rows * row_pitch_ <= kSharedBytes;
+                     size.m * row_pitch_ <= kSharedBytes;
     if (gathers_first_) {
       size.in_place = true;
       blocks_ = blocking_of(size, unit_, machine);
     }
     pitch_ = blocks_.strips_at_once * kStrip;
     is_direct_ = size.is_direct && (!size.has_program || pitch_ == strips_.columns());
-    gathers_parts_ = !in_place_ && !gathers_first_ && blocks_.depth_words < strips_.depth_words();
+    gathers_parts_ = !in_place_ && !gathers_first_ && blocks_.k_words < strips_.k_words();
     // So rows of a multiple of 1 KiB do not meet in the same lines of the cache.
-    if (gathers_parts_) row_pitch_ = blocks_.depth_words * 4 + kGatherSlack;
+    if (gathers_parts_) row_pitch_ = blocks_.k_words * 4 + kGatherSlack;
   }
 
   std::vector<float> in_strips(const Graph& graph, ValueId constant, float otherwise) const {
@@ -250,9 +250,9 @@ class ProductKernel : public Kernel {
   // Rows of the operand at `from` with zeros behind them, up to a whole step.
   void gather(const std::byte* from, const Range& rows, const Range& words, std::byte* to) const {
     const std::int64_t per_word = 4 / numbers_.taken_bytes();
-    const Range depth{words.begin * per_word, std::min(words.end * per_word, rows_->depth())};
-    rows_->gather(from, rows, depth, to, row_pitch_);
-    const std::int64_t used = numbers_.taken_bytes() * depth.size(), whole = 4 * words.size();
+    const Range k{words.begin * per_word, std::min(words.end * per_word, rows_->k())};
+    rows_->gather(from, rows, k, to, row_pitch_);
+    const std::int64_t used = numbers_.taken_bytes() * k.size(), whole = 4 * words.size();
     if (used == whole) return;
     for (std::int64_t row = rows.begin; row < rows.end; ++row, to += row_pitch_)
       std::memset(to + used, 0, static_cast<std::size_t>(whole - used));
@@ -262,7 +262,7 @@ class ProductKernel : public Kernel {
     const std::int64_t rows = result_.rows(), piece = ceil_div(rows, kPieces * blocks_.threads);
     parallel_for(blocks_.threads, ceil_div(rows, piece), [&](std::int64_t task, int) {
       const Range some{task * piece, std::min((task + 1) * piece, rows)};
-      gather(from, some, {0, strips_.depth_words()}, to + some.begin * row_pitch_);
+      gather(from, some, {0, strips_.k_words()}, to + some.begin * row_pitch_);
     });
   }
 
@@ -278,9 +278,9 @@ class ProductKernel : public Kernel {
     } else if (gathers_first_) {
       left = place.shared + rows.begin * p.a_row_bytes;
     } else if (!gathers_parts_) {
-      gather(operand(place), rows, {0, strips_.depth_words()}, place.scratch + gathered_);
+      gather(operand(place), rows, {0, strips_.k_words()}, place.scratch + gathered_);
     }
-    p.strip_words = strips_.words(), p.column_words = strips_.depth_words();
+    p.strip_words = strips_.words(), p.column_words = strips_.k_words();
     p.is_by_rows = blocks_.is_by_rows;
     p.is_far = in_place_ && is_far_;
     p.next_lines = blocks_.next_lines;
@@ -294,12 +294,12 @@ class ProductKernel : public Kernel {
         p.a = gathers_parts_ ? left : left + (row - rows.begin) * p.a_row_bytes;
         run_block(place, rows, row, group, p);
         p.next = static_cast<const std::byte*>(p.next) +
-                 4 * p.next_lines * strips_.depth_words() * ceil_div(p.strip_count, 2);
+                 4 * p.next_lines * strips_.k_words() * ceil_div(p.strip_count, 2);
       }
     }
   }
 
-  // The sums of some rows and strips, part of the depth by part, and what follows.
+  // The sums of some rows and strips, part of k by part, and what follows.
   void run_block(const Place& place, const Range& all, std::int64_t row, const Range& strips,
                  simd::StripProduct p) const {
     const std::int64_t column = strips_.column(strips.begin);
@@ -333,47 +333,46 @@ class ProductKernel : public Kernel {
     }
   }
 
-  // Part of the depth by part; what is zero of windows beyond the image is left out.
+  // Part of k by part; what is zero of windows beyond the image is left out.
   void multiply_depth(const Place& place, std::int64_t row, const Range& strips,
                       const simd::StripProduct& p) const {
-    for (Range depth{0, 0}; depth.begin < strips_.depth_words(); depth.begin = depth.end) {
-      depth.end = std::min(depth.begin + blocks_.depth_words, strips_.depth_words());
+    for (Range k{0, 0}; k.begin < strips_.k_words(); k.begin = k.end) {
+      k.end = std::min(k.begin + blocks_.k_words, strips_.k_words());
       const Range rows{row, row + p.rows};
-      if (gathers_parts_) gather(operand(place), rows, depth, place.scratch + gathered_);
+      if (gathers_parts_) gather(operand(place), rows, k, place.scratch + gathered_);
       for (Range some{row, 0}; some.begin < rows.end; some.begin = some.end) {
         const auto [alike, read] = stretch({some.begin, rows.end});
         some.end = alike.end;
-        multiply_part(place, row, strips, {some, read}, depth, p);
+        multiply_part(place, row, strips, {some, read}, k, p);
       }
     }
   }
 
   // In words. Rows without anything have a part that is zeros, for what follows the sums.
   ProductRows::Stretch stretch(const Range& rows) const {
-    if (unit_.taken != f32 || in_place_) return {rows, {0, strips_.depth_words()}};
+    if (unit_.taken != f32 || in_place_) return {rows, {0, strips_.k_words()}};
     ProductRows::Stretch all = rows_->stretch(rows);
-    if (all.depth.size() == 0) all.depth = {0, strips_.depth_words()};
+    if (all.k.size() == 0) all.k = {0, strips_.k_words()};
     return all;
   }
 
   void multiply_part(const Place& place, std::int64_t row, const Range& strips,
-                     const ProductRows::Stretch& part, const Range& depth,
-                     simd::StripProduct p) const {
-    const Range words{std::max(depth.begin, part.depth.begin), std::min(depth.end, part.depth.end)};
+                     const ProductRows::Stretch& part, const Range& k, simd::StripProduct p) const {
+    const Range words{std::max(k.begin, part.k.begin), std::min(k.end, part.k.end)};
     if (words.size() <= 0) return;
     const std::int64_t above = part.rows.begin - row, rows = p.rows;
-    const bool is_first = words.begin == part.depth.begin, is_last = words.end == part.depth.end;
+    const bool is_first = words.begin == part.k.begin, is_last = words.end == part.k.end;
     const float* const first_strip = place.strips + strips.begin * strips_.words();
     p.a = static_cast<const std::byte*>(p.a) + above * p.a_row_bytes +
-          4 * (words.begin - (gathers_parts_ ? depth.begin : 0));
+          4 * (words.begin - (gathers_parts_ ? k.begin : 0));
     p.rows = part.rows.size();
     p.to += above * p.to_row;
     p.strips = first_strip + words.begin * strips_.step();
-    p.depth = words.size();
+    p.k = words.size();
     if (above + p.rows < rows)
       p.next = nullptr;
-    else if (depth.end < strips_.depth_words())
-      p.next = first_strip + depth.end * strips_.step();
+    else if (k.end < strips_.k_words())
+      p.next = first_strip + k.end * strips_.step();
     if (p.add) p.add += above * p.add_row;
     if (p.adds_last ? !is_last : !is_first) p.add = nullptr;
     if (is_last)
@@ -385,12 +384,12 @@ class ProductKernel : public Kernel {
     multiply(p);
   }
 
-  // Line of results by line; the filter's lines are parts of the depth.
+  // Line of results by line; the filter's lines are parts of k.
   void multiply_lines(const Place& place, const Range& all, std::int64_t row, const Range& strips,
                       simd::StripProduct p) const {
     const float* const first_strip = place.strips + strips.begin * strips_.words();
     p.a_row_bytes = lines_->row_bytes();
-    p.depth = lines_->words(), p.next_part = lines_->next_words();
+    p.k = lines_->words(), p.next_part = lines_->next_words();
     p.bounds = result_.bounds();
     const Range rows{row, row + p.rows};
     const auto* const copied = reinterpret_cast<const float*>(place.scratch + gathered_);
@@ -399,7 +398,7 @@ class ProductKernel : public Kernel {
       p.rows = segment.rows.size();
       p.a = segment.run;
       p.parts = segment.taps.size();
-      p.strips = first_strip + segment.taps.begin * p.depth * strips_.step();
+      p.strips = first_strip + segment.taps.begin * p.k * strips_.step();
       p.next = segment.rows.end == rows.end ? next : nullptr;
       multiply(p);
       p.to += p.rows * p.to_row;

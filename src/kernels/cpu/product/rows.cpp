@@ -19,34 +19,33 @@ void copy_strided(std::byte* to, const std::byte* from, std::int64_t stride, std
 class MatrixRows : public ProductRows {
  public:
   MatrixRows(const Layout& left, const Shape& result, const Numbers& numbers)
-      : numbers_(numbers), depth_(left.shape.back()) {
+      : numbers_(numbers), k_(left.shape.back()) {
     Shape rows = result;
     rows.erase(rows.rank() - 1);
     Shape all = rows;
-    all.push_back(depth_);
+    all.push_back(k_);
     Strides strides = broadcast_strides(left.shape, left.strides, all);
-    column_ = depth_ == 1 ? 1 : strides.back();
+    column_ = k_ == 1 ? 1 : strides.back();
     strides.erase(strides.rank() - 1);
     rows_ = Access(rows, strides);
   }
 
-  std::int64_t depth() const override { return depth_; }
-  void gather(const std::byte* from, const Range& rows, const Range& depth, std::byte* to,
+  std::int64_t k() const override { return k_; }
+  void gather(const std::byte* from, const Range& rows, const Range& k, std::byte* to,
               std::int64_t pitch) const override {
-    from += numbers_.stored_bytes() * depth.begin * column_;
-    rows_.walk(rows.begin, rows.size(),
-               [&](std::int64_t offset, std::int64_t stride, std::int64_t n) {
-                 if (stride == 1 && column_ > 1 && numbers_.are_words()) {
-                   simd::table().turn(reinterpret_cast<float*>(to), pitch / 4,
-                                      reinterpret_cast<const float*>(from) + offset, column_,
-                                      depth.size(), n);
-                   to += n * pitch;
-                   return;
-                 }
-                 for (std::int64_t i = 0; i < n; ++i, to += pitch)
-                   numbers_.copy(to, from + numbers_.stored_bytes() * (offset + i * stride),
-                                 column_, depth.size());
-               });
+    from += numbers_.stored_bytes() * k.begin * column_;
+    rows_.walk(
+        rows.begin, rows.size(), [&](std::int64_t offset, std::int64_t stride, std::int64_t n) {
+          if (stride == 1 && column_ > 1 && numbers_.are_words()) {
+            simd::table().turn(reinterpret_cast<float*>(to), pitch / 4,
+                               reinterpret_cast<const float*>(from) + offset, column_, k.size(), n);
+            to += n * pitch;
+            return;
+          }
+          for (std::int64_t i = 0; i < n; ++i, to += pitch)
+            numbers_.copy(to, from + numbers_.stored_bytes() * (offset + i * stride), column_,
+                          k.size());
+        });
   }
   std::optional<std::int64_t> row_bytes() const override {
     const auto stride = rows_.stride();
@@ -57,7 +56,7 @@ class MatrixRows : public ProductRows {
  private:
   Numbers numbers_;
   Access rows_;
-  std::int64_t depth_, column_ = 1;
+  std::int64_t k_, column_ = 1;
 };
 
 }  // namespace

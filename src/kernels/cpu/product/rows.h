@@ -37,16 +37,16 @@ struct Range {
 class ProductRows {
  public:
   virtual ~ProductRows() = default;
-  virtual std::int64_t depth() const = 0;  // numbers of a row
+  virtual std::int64_t k() const = 0;  // numbers of a row
   /// A part of some rows of the operand at `from`, `pitch` bytes apart, which is as much as a part
   /// takes, or more. Up to kGatherSlack bytes behind each may be written.
-  virtual void gather(const std::byte* from, const Range& rows, const Range& depth, std::byte* to,
+  virtual void gather(const std::byte* from, const Range& rows, const Range& k, std::byte* to,
                       std::int64_t pitch) const = 0;
   /// Rows from the first on of which the same part may be other than zero, and that part.
   struct Stretch {
-    Range rows, depth;
+    Range rows, k;
   };
-  virtual Stretch stretch(const Range& rows) const { return {rows, {0, depth()}}; }
+  virtual Stretch stretch(const Range& rows) const { return {rows, {0, k()}}; }
   /// Row stride in bytes if rows can be read in place, else nullopt.
   virtual std::optional<std::int64_t> row_bytes() const = 0;
 };

@@ -20,7 +20,7 @@ Unit vectors_for(DType dtype, const Machine& machine) {
 }
 
 namespace {
-// Sums whose lanes lie along the depth are folded at its end, which has to be far.
+// Sums whose lanes lie along k are folded at its end, which has to be far.
 constexpr std::int64_t kLeastVectors = 4;
 }  // namespace
 
@@ -37,12 +37,12 @@ Bundles bundles_of(const Node& node, const Shape& right) {
   return {groups / bundle, bundle};
 }
 
-Strips::Strips(const Layout& right, const Node& node, WindowOrder order, std::int64_t depth,
+Strips::Strips(const Layout& right, const Node& node, WindowOrder order, std::int64_t k,
                std::int64_t run, const Unit& unit, const Numbers& numbers)
     : numbers_(numbers),
       bundles_(bundles_of(node, right.shape)),
-      depth_(depth),
-      pitch_(round_up(depth, unit.step)) {
+      k_(k),
+      pitch_(round_up(k, unit.step)) {
   const int rank = right.shape.rank();
   TextWriter text;
   text << "strips of " << unit.taken << ", steps of " << unit.step << ", " << info(node.op).name;
@@ -94,7 +94,7 @@ void Strips::pack(const std::byte* from, std::int64_t strip, float* to, std::byt
   const std::int64_t count = std::min(kStrip, columns() - strip % in_bundle() * kStrip);
   const std::int64_t of_group = columns() / bundles_.groups;
   std::byte* stored = numbers_.are_same() ? room : room + words() * 4;
-  if (depth_ < pitch_ || bundles_.groups > 1)
+  if (k_ < pitch_ || bundles_.groups > 1)
     std::memset(room, 0, static_cast<std::size_t>(this->room()));
   Shape shape = shape_;
   Strides strides = strides_;
@@ -110,8 +110,8 @@ void Strips::pack(const std::byte* from, std::int64_t strip, float* to, std::byt
   if (are_few_)
     std::memcpy(to, room, static_cast<std::size_t>(words() * 4));
   else
-    simd::table().pack_columns(to, kStrip, reinterpret_cast<const float*>(room), depth_words(),
-                               count, depth_words());
+    simd::table().pack_columns(to, kStrip, reinterpret_cast<const float*>(room), k_words(), count,
+                               k_words());
 }
 
 }  // namespace tensor::cpu

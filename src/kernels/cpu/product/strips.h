@@ -17,7 +17,7 @@ inline constexpr std::int64_t kStrip = 16;  // columns
 struct Unit {
   simd::Table::Multiply multiply;
   DType taken;             // the numbers that it takes
-  std::int64_t step;       // of the depth, in numbers, whole ones of which it takes
+  std::int64_t step;       // of k, in numbers, whole ones of which it takes
   std::int64_t most_rows;  // of sums at a time; 0: any number
   bool is_tiles;           // which prefetch the weights that come next, and do nothing with sums
 };
@@ -36,26 +36,26 @@ struct Bundles {
 };
 Bundles bundles_of(const Node& node, const Shape& right);
 
-/// The right factor: a row of `depth` numbers for every column, in the order of ProductRows. No
+/// The right factor: a row of `k` numbers for every column, in the order of ProductRows. No
 /// strip has columns of two bundles. A strip of few columns has them one after the other.
 class Strips {
  public:
-  /// `run` is as much of the depth as lies in one piece.
-  Strips(const Layout& right, const Node& node, WindowOrder order, std::int64_t depth,
-         std::int64_t run, const Unit& unit, const Numbers& numbers);
+  /// `run` is as much of k as lies in one piece.
+  Strips(const Layout& right, const Node& node, WindowOrder order, std::int64_t k, std::int64_t run,
+         const Unit& unit, const Numbers& numbers);
 
   const Bundles& bundles() const { return bundles_; }
-  std::int64_t depth() const { return pitch_; }  // in whole steps
-  std::int64_t depth_words() const { return pitch_ * numbers_.taken_bytes() / 4; }
+  std::int64_t k() const { return pitch_; }  // in whole steps
+  std::int64_t k_words() const { return pitch_ * numbers_.taken_bytes() / 4; }
   std::int64_t columns() const {  // of a bundle
     return bundles_.are_batches ? columns_ : columns_ / bundles_.count;
   }
   std::int64_t in_bundle() const { return ceil_div(columns(), kStrip); }  // strips
   std::int64_t count() const { return in_bundle() * bundles_.count; }     // strips of all
   bool are_few() const { return are_few_; }
-  std::int64_t step() const { return are_few_ ? 1 : kStrip; }  // words, to the next of the depth
+  std::int64_t step() const { return are_few_ ? 1 : kStrip; }  // words, to the next of k
   std::int64_t words() const {                                 // of a strip
-    return depth_words() * (are_few_ ? columns() : kStrip);
+    return k_words() * (are_few_ ? columns() : kStrip);
   }
   /// The first column of a strip.
   std::int64_t column(std::int64_t strip) const {
@@ -75,7 +75,7 @@ class Strips {
  private:
   Numbers numbers_;
   Bundles bundles_;
-  std::int64_t depth_, pitch_, columns_ = 0, column_ = 0;
+  std::int64_t k_, pitch_, columns_ = 0, column_ = 0;
   bool are_few_ = false;
   Shape shape_;  // of the weights of one column
   Strides strides_, target_;

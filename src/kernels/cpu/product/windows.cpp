@@ -48,9 +48,9 @@ class WindowRows : public ProductRows {
     inside_x_ = inside(width_, kernel_.w, out_.w, step_.w, padding_.w, dilation_.w);
   }
 
-  std::int64_t depth() const override { return kernel_.h * kernel_.w * channels_; }
+  std::int64_t k() const override { return kernel_.h * kernel_.w * channels_; }
 
-  void gather(const std::byte* from, const Range& rows, const Range& depth, std::byte* to,
+  void gather(const std::byte* from, const Range& rows, const Range& k, std::byte* to,
               std::int64_t pitch) const override {
     std::int64_t x = rows.begin % out_.w, y = rows.begin / out_.w % out_.h,
                  n = rows.begin / (out_.w * out_.h);
@@ -58,9 +58,9 @@ class WindowRows : public ProductRows {
       const Place at{n, y * step_.h - padding_.h, x * step_.w - padding_.w};
       count = quick_windows(at, {x, std::min(out_.w, x + rows.end - row)}, y);
       if (count > 0)
-        gather_windows(from, at, count, depth, to, pitch);
+        gather_windows(from, at, count, k, to, pitch);
       else
-        gather_window(from, at, depth, to), count = 1;
+        gather_window(from, at, k, to), count = 1;
       x += count;
       if (x < out_.w) continue;
       x = 0;
@@ -71,7 +71,7 @@ class WindowRows : public ProductRows {
 
   // Lines of windows that lie beyond the image are zeros.
   Stretch stretch(const Range& rows) const override {
-    if (order_ == WindowOrder::channels_first || padding_.h == 0) return {rows, {0, depth()}};
+    if (order_ == WindowOrder::channels_first || padding_.h == 0) return {rows, {0, k()}};
     const auto lines_of = [&](std::int64_t row) {
       const std::int64_t first = row / out_.w % out_.h * step_.h - padding_.h;
       const std::int64_t begin = std::min(first < 0 ? ceil_div(-first, dilation_.h) : 0, kernel_.h);
@@ -148,38 +148,37 @@ class WindowRows : public ProductRows {
     return std::min(std::min(xs.end, inside_x_.end) - xs.begin, room / (step_.w * pixel_) + 1);
   }
 
-  void gather_windows(const std::byte* from, const Place& at, std::int64_t count,
-                      const Range& depth, std::byte* to, std::int64_t pitch) const {
+  void gather_windows(const std::byte* from, const Place& at, std::int64_t count, const Range& k,
+                      std::byte* to, std::int64_t pitch) const {
     const std::int64_t to_row = pitch / size_;
     // Pixels that are neighbours in each channel are transposed.
     if (size_ == 4 && kernel_.h == 1 && kernel_.w == 1 && pixel_ == 1 && step_.w == 1 &&
         run_length() == 1) {
       simd::table().pack_columns(
           reinterpret_cast<float*>(to), to_row,
-          reinterpret_cast<const float*>(from) + offset_of(at) + depth.begin * channel_, channel_,
-          depth.size(), count);
+          reinterpret_cast<const float*>(from) + offset_of(at) + k.begin * channel_, channel_,
+          k.size(), count);
       return;
     }
     simd::Runs runs;
     runs.from_row = step_.w * pixel_;
     runs.rows = count;
     runs.to_row = to_row;
-    for (std::int64_t begin = depth.begin; begin < depth.end; begin += runs.count * runs.length) {
+    for (std::int64_t begin = k.begin; begin < k.end; begin += runs.count * runs.length) {
       const std::int64_t run = begin / run_length(), skipped = begin % run_length();
-      runs.count = skipped == 0 ? std::max((depth.end - begin) / run_length(), std::int64_t{1}) : 1;
-      runs.length = std::min(run_length() - skipped, depth.end - begin);
+      runs.count = skipped == 0 ? std::max((k.end - begin) / run_length(), std::int64_t{1}) : 1;
+      runs.length = std::min(run_length() - skipped, k.end - begin);
       runs.from = from + size_ * (offset_of(at) + skipped);
       runs.offsets = &offsets_[at_run(run)];
-      runs.to = to + size_ * (begin - depth.begin);
+      runs.to = to + size_ * (begin - k.begin);
       gather_(runs);
     }
   }
 
-  void gather_window(const std::byte* from, const Place& at, const Range& depth,
-                     std::byte* to) const {
-    for (std::int64_t begin = depth.begin, end; begin < depth.end; begin = end) {
+  void gather_window(const std::byte* from, const Place& at, const Range& k, std::byte* to) const {
+    for (std::int64_t begin = k.begin, end; begin < k.end; begin = end) {
       const std::int64_t run = begin / run_length(), skipped = begin % run_length();
-      end = std::min((run + 1) * run_length(), depth.end);
+      end = std::min((run + 1) * run_length(), k.end);
       gather_run(from + numbers_.stored_bytes() * (offset_of(at) + offsets_[at_run(run)]), at,
                  runs_[at_run(run)], {skipped, skipped + end - begin}, to);
       to += (end - begin) * numbers_.taken_bytes();

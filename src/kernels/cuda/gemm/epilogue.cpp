@@ -271,7 +271,7 @@ std::optional<Factor> rows_of_features(const LaidOutGraph& laid, ValueId value,
     }
     return taken == count;
   };
-  if (!take(product.n, factor.depth_stride)) return std::nullopt;
+  if (!take(product.n, factor.k_stride)) return std::nullopt;
   if (!take(product.m, factor.row_stride)) return std::nullopt;
   for (std::int64_t step = 1; axis > 0; step *= layout.shape[--axis])
     factor.add_axis(layout.shape[axis - 1], layout.strides[axis - 1], step);

@@ -35,7 +35,7 @@ Epilogue epilogue_of(const LaidOutGraph& laid, const Group& group, const Product
                      Boxed boxed, Extents& numbers, const std::string& name = "Epilogue",
                      const std::optional<Pointer>& corrections = {});
 
-/// A value of the result's elements as tokens (rows) of features (depth), which lie next to each
+/// A value of the result's elements as tokens (rows) of features, which lie next to each
 /// other. nullopt where no strides tell so.
 std::optional<Factor> rows_of_features(const LaidOutGraph& laid, ValueId value,
                                        const Product& product);

@@ -21,7 +21,7 @@ std::string offset_of_batch(const Factor& f, Extents& numbers, const std::string
   return text;
 }
 
-// Copies a factor to dense rows at `to`, `pitch` elements long, zero beyond the depth.
+// Copies a factor to dense rows at `to`, `pitch` elements long, zero beyond k.
 Call copy_factor(const Factor& factor, std::int64_t batches, DType dtype, std::int64_t pitch,
                  const Pointer& from, const Pointer& to, const Machine& machine) {
   const std::string type(device_type(dtype));
@@ -38,9 +38,9 @@ Call copy_factor(const Factor& factor, std::int64_t batches, DType dtype, std::i
       "; i += gridDim.x * 256ll) {\n    const int column = int(" + index + " % " + width +
       "), row = int(" + index + " / " + width + " % " + divided_by("height", factor.rows) +
       "), batch = int(" + index + " / " + divided_by("area", pitch * factor.rows) +
-      ");\n    to[i] = column < " + numbers.term(factor.depth) + " ? from[" +
+      ");\n    to[i] = column < " + numbers.term(factor.k) + " ? from[" +
       offset_of_batch(factor, numbers, "batch") + " + i64(row) * " +
-      numbers.term(factor.row_stride) + " + i64(column) * " + numbers.term(factor.depth_stride) +
+      numbers.term(factor.row_stride) + " + i64(column) * " + numbers.term(factor.k_stride) +
       "] : stored<" + type + ">(0);\n  }\n";
   Call call;
   call.source.text = "#include \"numbers.h\"\nusing namespace tensor::device;\n" +
@@ -63,9 +63,9 @@ Call copy_factor(const Factor& factor, std::int64_t batches, DType dtype, std::i
 
 Factor Factor::of(const Layout& layout, ValueId value, const Shape& batch, bool is_turned) {
   const int rank = layout.shape.rank();
-  const int rows = is_turned ? rank - 1 : rank - 2, depth = is_turned ? rank - 2 : rank - 1;
-  Factor factor{value, layout.shape[rows], layout.shape[depth], layout.strides[rows],
-                layout.strides[depth]};
+  const int rows = is_turned ? rank - 1 : rank - 2, k = is_turned ? rank - 2 : rank - 1;
+  Factor factor{value, layout.shape[rows], layout.shape[k], layout.strides[rows],
+                layout.strides[k]};
   factor.offset = layout.offset;
   // Axes of the batch are those of the value, from the innermost on.
   std::int64_t step = 1;
@@ -77,9 +77,9 @@ Factor Factor::of(const Layout& layout, ValueId value, const Shape& batch, bool 
   return factor;
 }
 
-Factor Factor::dense(ValueId value, std::int64_t batches, std::int64_t rows, std::int64_t depth,
+Factor Factor::dense(ValueId value, std::int64_t batches, std::int64_t rows, std::int64_t k,
                      std::int64_t pitch) {
-  Factor factor{value, rows, depth, pitch, 1};
+  Factor factor{value, rows, k, pitch, 1};
   factor.add_axis(batches, rows * pitch, 1);
   return factor;
 }
@@ -99,15 +99,15 @@ void Factor::add_axis(std::int64_t extent, std::int64_t stride, std::int64_t ste
 
 Factor Factor::settled() const {
   Factor f = *this;
-  if (f.depth == 1 && f.row_stride != 1) f.depth_stride = 1;
-  if (f.rows == 1) f.row_stride = f.depth_stride == 1 ? in_chunks(f.depth, i8) : 1;
+  if (f.k == 1 && f.row_stride != 1) f.k_stride = 1;
+  if (f.rows == 1) f.row_stride = f.k_stride == 1 ? in_chunks(f.k, i8) : 1;
   return f;
 }
 
 Factor Factor::turned() const {
   Factor f = *this;
-  std::swap(f.rows, f.depth);
-  std::swap(f.row_stride, f.depth_stride);
+  std::swap(f.rows, f.k);
+  std::swap(f.row_stride, f.k_stride);
   return f;
 }
 
@@ -115,7 +115,7 @@ bool Factor::fits_boxes(DType dtype) const {
   constexpr int kMostAxes = 5;
   const std::int64_t chunk = chunk_of(dtype);
   const auto is_aligned = [=](std::int64_t n) { return n > 0 && n % chunk == 0; };
-  return depth_stride == 1 && is_aligned(row_stride) && offset % chunk == 0 &&
+  return k_stride == 1 && is_aligned(row_stride) && offset % chunk == 0 &&
          batch.rank() + 2 <= kMostAxes &&
          std::all_of(batch_stride.begin(), batch_stride.end(), is_aligned);
 }
@@ -125,13 +125,13 @@ Extents factor_numbers(const Factor& f, DType dtype, bool are_any, const std::st
   Extents numbers(are_any, type, object);
   numbers.text("using Element = " + std::string(device_type(dtype)) + ";");
   numbers.number("kRows", f.rows);
-  numbers.number("kDepth", f.depth);
+  numbers.number("kDepth", f.k);
   // Neighbours are known to be some.
   const auto add_stride = [&](const char* name, std::int64_t stride) {
     stride == 1 ? numbers.constant(name, stride) : numbers.number(name, stride);
   };
   add_stride("kRowStride", f.row_stride);
-  add_stride("kDepthStride", f.depth_stride);
+  add_stride("kDepthStride", f.k_stride);
   std::string begin = "0";
   for (int axis = 0; axis < f.batch.rank(); ++axis) {
     const std::string of = std::to_string(axis);
@@ -148,7 +148,7 @@ TensorMapOf Source::map(DType dtype, int box_rows) const {
   const Factor f = is_turned ? factor.turned() : factor;
   const auto bytes = static_cast<std::int64_t>(item_size(dtype));
   const int width = static_cast<int>(128 / bytes);
-  TensorMapOf map{memory, dtype, {f.depth, f.rows}, {f.row_stride * bytes}, {width, box_rows}};
+  TensorMapOf map{memory, dtype, {f.k, f.rows}, {f.row_stride * bytes}, {width, box_rows}};
   if (is_turned) map.box[1] = 64;
   for (int axis = f.batch.rank() - 1; axis >= 0; --axis) {
     map.extents.push_back(f.batch[axis]);
@@ -175,12 +175,12 @@ void Source::add_corner(Extents& numbers, const std::string& name) const {
 
 Source copied(const Factor& factor, const Pointer& from, std::int64_t batches, DType dtype,
               const Machine& machine, Lowered& lowered) {
-  const std::int64_t pitch = in_chunks(factor.depth, dtype);
+  const std::int64_t pitch = in_chunks(factor.k, dtype);
   const Pointer to{Pointer::Base::scratch, 0, lowered.scratch_bytes};
   lowered.calls.push_back(copy_factor(factor, batches, dtype, pitch, from, to, machine));
   const std::int64_t bytes = batches * factor.rows * pitch * item_size(dtype);
   lowered.scratch_bytes += (bytes + 1023) / 1024 * 1024;
-  return {Factor::dense(factor.value, batches, factor.rows, factor.depth, pitch), to};
+  return {Factor::dense(factor.value, batches, factor.rows, factor.k, pitch), to};
 }
 
 }  // namespace tensor::cuda

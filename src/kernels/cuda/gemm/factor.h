@@ -11,27 +11,27 @@
 
 namespace tensor::cuda {
 
-/// A stack of matrices as it lies: element [batch, row, depth].
+/// A stack of matrices as it lies: element [batch, row, k].
 struct Factor {
   ValueId value = -1;
-  std::int64_t rows = 1, depth = 1;
-  std::int64_t row_stride = 0, depth_stride = 0;
+  std::int64_t rows = 1, k = 1;
+  std::int64_t row_stride = 0, k_stride = 0;
   Shape batch = {};           // axes along which matrices differ, merged where they can be
   Strides batch_stride = {};  // of them
   Dims batch_step = {};       // how many batches each of them spans
   std::int64_t offset = 0;
 
-  /// Of a value [batch axes..., rows, depth], or, turned, [batch axes..., depth, rows], whose batch
+  /// Of a value [batch axes..., rows, k], or, turned, [batch axes..., k, rows], whose batch
   /// axes may be broadcast to `batch`.
   static Factor of(const Layout& layout, ValueId value, const Shape& batch, bool is_turned = false);
   /// Dense rows, `pitch` elements long.
-  static Factor dense(ValueId value, std::int64_t batches, std::int64_t rows, std::int64_t depth,
+  static Factor dense(ValueId value, std::int64_t batches, std::int64_t rows, std::int64_t k,
                       std::int64_t pitch);
   /// Another axis of the batch, outside of those there are.
   void add_axis(std::int64_t extent, std::int64_t stride, std::int64_t step);
   /// With harmless strides along axes of extent 1, which mean nothing.
   Factor settled() const;
-  /// With rows and depth exchanged.
+  /// With rows and k exchanged.
   Factor turned() const;
   /// Whether boxes can be copied: elements of a row side by side, all else in steps of 16 bytes.
   bool fits_boxes(DType dtype = f16) const;
@@ -56,11 +56,11 @@ struct Source {
   Pointer memory;
   bool is_turned = false;  // elements of a column side by side, not those of a row
 
-  /// Boxes of 128 bytes of depth (64 elements of 16 bits, 128 of i8) by `box_rows` rows; turned, of
-  /// 64 rows by 64 of depth.
+  /// Boxes of 128 bytes along k (64 elements of 16 bits, 128 of i8) by `box_rows` rows; turned, of
+  /// 64 rows by 64 of k.
   TensorMapOf map(DType dtype, int box_rows) const;
   /// Adds the function "Corner<3> NAME(int x, int y, int batch)": where a box lies that begins at
-  /// depth x and row y.
+  /// x along k and row y.
   void add_corner(Extents& numbers, const std::string& name) const;
 };
 

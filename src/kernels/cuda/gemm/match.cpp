@@ -114,7 +114,7 @@ std::optional<Factor> left_factor(const LaidOutGraph& laid, const Product& produ
     step *= extent;
   }
   if (step != product.m) return std::nullopt;
-  Factor merged{left, product.m, factor.depth, stride, factor.depth_stride};
+  Factor merged{left, product.m, factor.k, stride, factor.k_stride};
   merged.offset = factor.offset;
   return merged;
 }
@@ -131,19 +131,19 @@ Factor right_factor(const Layout& layout, ValueId right, const Product& product)
 namespace {
 
 Source packed_bytes(ValueId value, const Product& product, int operand, Lowered& lowered) {
-  const std::int64_t depth = product.k, features = product.n, pitch = in_chunks(depth, i8);
+  const std::int64_t k = product.k, n = product.n, pitch = in_chunks(k, i8);
   lowered.packed.push_back(
       {{operand},
-       std::to_string(features) + " features of " + std::to_string(depth) + " bytes in rows of " +
+       std::to_string(n) + " features of " + std::to_string(k) + " bytes in rows of " +
            std::to_string(pitch),
        [=](const std::vector<Tensor>& weights) {
          const Tensor strips = weights[0].transpose({0, 2, 1, 3});
          const Tensor rows = strips.reshape({strips.shape(0) * kByteColumns, -1});
-         const Shape shape{features, pitch};
-         return cpu::spread(rows(slice(0, features), slice(0, depth)), shape, row_major(shape),
+         const Shape shape{n, pitch};
+         return cpu::spread(rows(slice(0, n), slice(0, k)), shape, row_major(shape),
                             tensor::threads());
        }});
-  return {Factor::dense(value, 1, features, depth, pitch),
+  return {Factor::dense(value, 1, n, k, pitch),
           {Pointer::Base::packed, static_cast<int>(lowered.packed.size()) - 1, 0}};
 }
 

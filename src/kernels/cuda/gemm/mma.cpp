@@ -21,10 +21,10 @@ Side side_of(const Factor& factor, const Pointer& memory, DType dtype) {
   source.factor = factor.settled();
   source.memory = memory;
   const Factor& f = source.factor;
-  source.is_turned = f.row_stride == 1 && f.depth_stride != 1;
+  source.is_turned = f.row_stride == 1 && f.k_stride != 1;
   const auto is_aligned = [&](std::int64_t n) { return n % chunk == 0; };
-  const std::int64_t outer = source.is_turned ? f.depth_stride : f.row_stride;
-  if ((source.is_turned || f.depth_stride == 1) && is_aligned(outer) && is_aligned(f.offset) &&
+  const std::int64_t outer = source.is_turned ? f.k_stride : f.row_stride;
+  if ((source.is_turned || f.k_stride == 1) && is_aligned(outer) && is_aligned(f.offset) &&
       std::all_of(f.batch_stride.begin(), f.batch_stride.end(), is_aligned))
     source.chunk = chunk;
   return source;
@@ -82,7 +82,7 @@ class GemmMmaBuilder {
     return side_of(f, {Pointer::Base::operand, operand(f.value), 0}, product_.dtype);
   }
 
-  // Tensor Cores take i8 with the depth innermost only: ldmatrix turns elements of 16 bits.
+  // Tensor Cores take i8 with k innermost only: ldmatrix turns elements of 16 bits.
   Side placed_left() {
     const Factor f = *left_factor(laid_, product_);
     const Side side = placed(f);
@@ -99,7 +99,7 @@ class GemmMmaBuilder {
     }
     const Factor f = right_factor(laid_, product_);
     const Side side = placed(f);
-    // Plain products have the depth outermost, and better in memory already.
+    // Plain products have k outermost, and better in memory already.
     const bool is_ready = side.chunk > 1 && (side.is_turned || !is_plain());
     if (is_ready || !product_.is_constant) return side;
     const Source packed = is_plain() ? turned_right(laid_, product_, operand(f.value), lowered_)
@@ -113,7 +113,7 @@ class GemmMmaBuilder {
   bool is_async(const Side& s, int rows) const {
     if (!machine_.copies_async) return false;
     if (!is_plain()) return s.chunk > 1;
-    const int each = rows * schedule_.step_depth(multiplier_) / schedule_.threads();
+    const int each = rows * schedule_.tile_k(multiplier_) / schedule_.threads();
     return product_.dtype == f32 &&
            (s.is_turned || s.chunk == 1 || each > (schedule_.sums() > 64 ? 16 : 8));
   }
@@ -121,9 +121,9 @@ class GemmMmaBuilder {
   Extents factor_of(const Side& s, int rows, const char* type, const char* object) const {
     Extents factor = factor_numbers(s.factor, product_.dtype, are_any(), type, object);
     if (is_plain()) {
-      const int depth = schedule_.step_depth(multiplier_);
+      const int tile_k = schedule_.tile_k(multiplier_);
       factor.flag("kWholeRows", !are_any() && s.factor.rows % rows == 0);
-      factor.flag("kWholeDepth", !are_any() && s.factor.depth % depth == 0);
+      factor.flag("kWholeDepth", !are_any() && s.factor.k % tile_k == 0);
     }
     factor.flag("kTurned", s.is_turned);
     factor.constant("kChunk", is_plain() && is_async(s, rows) && !s.is_turned ? 1 : s.chunk);
@@ -131,18 +131,18 @@ class GemmMmaBuilder {
     return factor;
   }
   Extents left_factor_of() const {
-    return factor_of(left_, schedule_.rows, "LeftFactor", "left_factor");
+    return factor_of(left_, schedule_.tile_m, "LeftFactor", "left_factor");
   }
   Extents right_factor_of() const {
-    return factor_of(right_, schedule_.columns, "RightFactor", "right_factor");
+    return factor_of(right_, schedule_.tile_n, "RightFactor", "right_factor");
   }
 
   void add_problem() {
     constexpr int kBand = 8;
     const TileSchedule& s = schedule_;
     const Product& p = product_;
-    const std::int64_t down = ceil_div(p.m, s.rows), across = ceil_div(p.n, s.columns);
-    const std::int64_t step = s.step_depth(multiplier_);
+    const std::int64_t down = ceil_div(p.m, s.tile_m), across = ceil_div(p.n, s.tile_n);
+    const std::int64_t step = s.tile_k(multiplier_);
     const std::int64_t together = p.n % 2 == 0 ? 2 : 1;
     numbers_.number("kRows", p.m);
     numbers_.number("kFeatures", p.n);
@@ -154,8 +154,8 @@ class GemmMmaBuilder {
     numbers_.number("kPartElements", p.batches * p.m * p.n);
     numbers_.divisor("kColumns", p.n / together);
     numbers_.flag("kIsFar", is_far_);
-    numbers_.flag("kWholeRows", !are_any() && p.m % s.rows == 0);
-    numbers_.flag("kWholeFeatures", p.n % s.columns == 0);
+    numbers_.flag("kWholeRows", !are_any() && p.m % s.tile_m == 0);
+    numbers_.flag("kWholeFeatures", p.n % s.tile_n == 0);
   }
 
   std::string definitions() const {
@@ -165,12 +165,12 @@ class GemmMmaBuilder {
            "\"\nusing namespace tensor::device;\n" + left_factor_of().struct_text() +
            right_factor_of().struct_text() +
            "struct Schedule {\n  using Left = LeftFactor;\n  using Right = RightFactor;\n" +
-           constant_text("kRows", s.rows) + constant_text("kColumns", s.columns) +
+           constant_text("kRows", s.tile_m) + constant_text("kColumns", s.tile_n) +
            constant_text("kParts", s.parts) + flag_text("kPairs", product_.n % 2 == 0) +
            constant_text("kWarpsY", s.down) + constant_text("kWarpsX", s.across) +
            constant_text("kStages", s.stages) +
            (is_plain ? constant_text("kSlices", s.slices) +
-                           constant_text("kDepth", s.step_depth(multiplier_))
+                           constant_text("kDepth", s.tile_k(multiplier_))
                      : flag_text("kWide", machine_.copies_async)) +
            flag_text("kRightFirst", product_.is_constant) + "};\n" + numbers_.struct_text() +
            epilogue_.text + "using Gemm = " + (is_plain ? "GemmPlain" : "GemmMma") +
@@ -196,8 +196,8 @@ class GemmMmaBuilder {
     const int threads = s.threads();
     const std::string type(device_type(product_.dtype));
     const std::int64_t shared =
-        std::max(s.stages * (stage_bytes(s, multiplier_, left_.is_turned, s.rows) +
-                             stage_bytes(s, multiplier_, right_.is_turned, s.columns)),
+        std::max(s.stages * (stage_bytes(s, multiplier_, left_.is_turned, s.tile_m) +
+                             stage_bytes(s, multiplier_, right_.is_turned, s.tile_n)),
                  sum_bytes(s, multiplier_));
     Call call;
     call.source.text =
@@ -216,8 +216,8 @@ class GemmMmaBuilder {
                           epilogue_.arguments.end());
     for (const Extents* numbers : {&std::as_const(numbers_), &left, &right})
       numbers->add_argument(call.arguments);
-    const std::int64_t blocks =
-        ceil_div(product_.m, s.rows) * ceil_div(product_.n, s.columns) * product_.batches * s.parts;
+    const std::int64_t blocks = ceil_div(product_.m, s.tile_m) * ceil_div(product_.n, s.tile_n) *
+                                product_.batches * s.parts;
     std::string what =
         std::string(is_plain ? "gemm_plain_" : "gemm_mma_") +
         (multiplier_ == Multiplier::tf32 ? "tf32" : std::string(name(product_.dtype))) +

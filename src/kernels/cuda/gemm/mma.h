@@ -11,17 +11,17 @@ namespace tensor::cuda {
 
 /// See templates/gemm_mma.h and templates/gemm_plain.h.
 struct TileSchedule {
-  int rows = 64, columns = 64;  // of a tile
-  int down = 2, across = 2;     // warps of a tile
-  int parts = 1;                // of the depth: more than 1 takes a second kernel that adds them
-  int stages = 2;               // of the ring
-  int slices = 1;               // of plain products: as many times the warps share a step's depth
+  int tile_m = 64, tile_n = 64;  // of a tile
+  int down = 2, across = 2;      // warps of a tile
+  int parts = 1;                 // of k: more than 1 takes a second kernel that adds them
+  int stages = 2;                // of the ring
+  int slices = 1;                // of plain products: as many times the warps share a step's k
 
   std::string name() const;  // "64x64_s3_p2_w4"
   int threads() const { return 32 * down * across * slices; }
   int sums() const;  // of a thread
-  /// How much of a tile's depth one step multiplies.
-  int step_depth(Multiplier multiplier) const;
+  /// How much of k one step multiplies.
+  int tile_k(Multiplier multiplier) const;
 };
 
 /// Bytes of shared memory: a stage's, of a factor's rows as they are padded, and of the sums of

@@ -24,45 +24,44 @@ constexpr TileSchedule kPlainTiles[] = {
 
 // A slice of plain products has eight at least: a warp must have enough to multiply between two
 // barriers.
-int TileSchedule::step_depth(Multiplier multiplier) const {
+int TileSchedule::tile_k(Multiplier multiplier) const {
   return multiplier == Multiplier::plain ? std::max(16, 8 * slices) : 64 / item_bytes(multiplier);
 }
 
 std::string TileSchedule::name() const {
-  return std::to_string(rows) + "x" + std::to_string(columns) + "_s" + std::to_string(stages) +
+  return std::to_string(tile_m) + "x" + std::to_string(tile_n) + "_s" + std::to_string(stages) +
          (parts > 1 ? "_p" + std::to_string(parts) : "") +
          (slices > 1 ? "_w" + std::to_string(slices) : "");
 }
 
 std::int64_t stage_bytes(const TileSchedule& s, Multiplier multiplier, bool is_turned,
                          std::int64_t rows) {
-  const std::int64_t item = item_bytes(multiplier), depth = s.step_depth(multiplier);
-  if (multiplier == Multiplier::plain) return round_up(depth * (rows + 4) * item, 128);
-  const std::int64_t lines = is_turned ? depth : rows, across = is_turned ? rows : depth;
+  const std::int64_t item = item_bytes(multiplier), tile_k = s.tile_k(multiplier);
+  if (multiplier == Multiplier::plain) return round_up(tile_k * (rows + 4) * item, 128);
+  const std::int64_t lines = is_turned ? tile_k : rows, across = is_turned ? rows : tile_k;
   return round_up(lines * (across + (is_turned ? 8 : 16 / item)) * item, 128);
 }
 
 std::int64_t sum_bytes(const TileSchedule& s, Multiplier multiplier) {
-  return multiplier == Multiplier::plain ? std::int64_t{4} * s.slices * s.rows * (s.columns + 4)
+  return multiplier == Multiplier::plain ? std::int64_t{4} * s.slices * s.tile_m * (s.tile_n + 4)
                                          : 0;
 }
 
 std::int64_t shared_bytes(const TileSchedule& s, Multiplier multiplier) {
-  return std::max(s.stages * (stage_bytes(s, multiplier, false, s.rows) +
-                              stage_bytes(s, multiplier, false, s.columns)),
+  return std::max(s.stages * (stage_bytes(s, multiplier, false, s.tile_m) +
+                              stage_bytes(s, multiplier, false, s.tile_n)),
                   sum_bytes(s, multiplier));
 }
 
-int TileSchedule::sums() const { return rows * columns / (32 * down * across); }
+int TileSchedule::sums() const { return tile_m * tile_n / (32 * down * across); }
 
 std::int64_t resident_blocks(const TileSchedule& s, Multiplier multiplier, const Machine& machine) {
   if (multiplier == Multiplier::plain) return resident_plain_blocks(s, machine);
   const DeviceInfo& device = machine.device;
   const double item = item_bytes(multiplier), threads = s.threads();
   // Sums, operands and the rest.
-  const double registers = static_cast<double>(s.rows) * s.columns + 64.0 * threads;
-  const double shared =
-      s.stages * s.step_depth(multiplier) * item * (s.rows + s.columns) * 1.2 + 1024;
+  const double registers = static_cast<double>(s.tile_m) * s.tile_n + 64.0 * threads;
+  const double shared = s.stages * s.tile_k(multiplier) * item * (s.tile_m + s.tile_n) * 1.2 + 1024;
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::min(
                                        {device.registers / registers, device.threads / threads,
                                         static_cast<double>(device.shared_bytes) / shared, 16.0})));
@@ -72,28 +71,28 @@ TimeParts model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, Multipli
                            const Machine& machine) {
   if (multiplier == Multiplier::plain) return model_gemm_plain(p, s, machine);
   const auto& times = machine.times.gemm_tiles;
-  const double block = s.step_depth(multiplier), item = item_bytes(multiplier);
-  const std::int64_t tiles = ceil_div(p.m, s.rows) * ceil_div(p.n, s.columns) * p.batches;
-  const std::int64_t steps = ceil_div(ceil_div(p.k, s.step_depth(multiplier)), s.parts);
+  const double block = s.tile_k(multiplier), item = item_bytes(multiplier);
+  const std::int64_t tiles = ceil_div(p.m, s.tile_m) * ceil_div(p.n, s.tile_n) * p.batches;
+  const std::int64_t steps = ceil_div(ceil_div(p.k, s.tile_k(multiplier)), s.parts);
   const std::int64_t blocks = tiles * s.parts, processors = machine.device.multiprocessors;
   const double on_one =
       std::min(static_cast<double>(resident_blocks(s, multiplier, machine)),
                std::ceil(static_cast<double>(blocks) / static_cast<double>(processors)));
   const double rounds =
       std::ceil(static_cast<double>(blocks) / (static_cast<double>(processors) * on_one));
-  // Clocks of a multiprocessor for one step of the depth of one block.
+  // Clocks of a multiprocessor for one step along k of one block.
   const double clock_mhz = machine.clock_mhz;
   const double flops_a_clock =
       mma_tflops(multiplier, machine) * 1e6 / clock_mhz / static_cast<double>(processors);
-  const double multiply = 2.0 * s.rows * s.columns * block / flops_a_clock;
+  const double multiply = 2.0 * s.tile_m * s.tile_n * block / flops_a_clock;
   const double warps = s.threads() / 32.0;
   // Operands from shared memory at 128 bytes a clock: each warp reads its own.
-  const double operands = warps * (s.rows / s.down + s.columns / s.across) * block * item / 128;
-  const double arrival = (s.rows + s.columns) * block * item / machine.arrival;
+  const double operands = warps * (s.tile_m / s.down + s.tile_n / s.across) * block * item / 128;
+  const double arrival = (s.tile_m + s.tile_n) * block * item / machine.arrival;
   const double step = std::max(
       on_one * (std::max({multiply, operands, arrival}) + operands * times.operands_beside),
       times.latency_clocks / (s.stages - 1));
-  const double elements = static_cast<double>(s.rows) * s.columns * on_one;
+  const double elements = static_cast<double>(s.tile_m) * s.tile_n * on_one;
   const double finish = s.parts > 1
                             ? elements * 4 / times.store_rate
                             : elements * (times.operations + p.operations) / times.operation_rate +
@@ -105,7 +104,7 @@ TimeParts model_gemm_tiles(const GemmProblem& p, const TileSchedule& s, Multipli
   const double own = results * (p.read_bytes + p.written_bytes);
   const double factors = batches * item * (m * k + n * k);
   // Every tile reads its own rows and columns.
-  const double read = static_cast<double>(tiles * (s.rows + s.columns)) * k * item;
+  const double read = static_cast<double>(tiles * (s.tile_m + s.tile_n)) * k * item;
   const double between = s.parts > 1 ? results * 4 * s.parts : 0;
   const double memory = (factors + (s.parts > 1 ? 0 : own)) / machine.memory_gbps / 1e3;
   const double cache = (read + between) / machine.l2_gbps / 1e3;
@@ -127,7 +126,7 @@ std::vector<TileSchedule> gemm_tile_schedules(const GemmProblem& p, Multiplier m
     for (TileSchedule s : tiles) {
       s.stages = !machine.copies_async ? 2 : is_plain ? 3 : 4;
       if (!impossible(s, multiplier, machine).empty()) continue;
-      const std::int64_t steps = ceil_div(p.k, s.step_depth(multiplier));
+      const std::int64_t steps = ceil_div(p.k, s.tile_k(multiplier));
       for (const int parts : {1, 2, 3, 4, 6, 8, 12, 16}) {
         if (parts > 1 && (steps < 4 * parts || parts * results > kMostScratch)) continue;
         s.parts = parts;

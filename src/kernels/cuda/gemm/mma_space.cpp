@@ -18,7 +18,7 @@ const std::vector<int> kParts = {1, 2, 3, 4, 6, 8, 12, 16};
 // ---- The rules: a GPU has one of them for a product.
 
 // Warps have parts of a tile in registers, of which a ring of stages holds the operands in shared
-// memory; the depth whole or in parts that a second kernel adds up.
+// memory; k whole or in parts that a second kernel adds up.
 Sketch register_tiles(const Machine& machine) {
   const bool is_async = machine.copies_async;
   return {"register_tiles",
@@ -30,7 +30,7 @@ Sketch register_tiles(const Machine& machine) {
            {"stages", is_async ? std::vector<int>{2, 3, 4, 5} : std::vector<int>{2}}}};
 }
 
-// Lanes have squares of sums, in fours; slices of warps share the depth of a step.
+// Lanes have squares of sums, in fours; slices of warps share the k of a step.
 Sketch plain_tiles(const Machine& machine) {
   return {"plain_tiles",
           {{"rows", {16, 32, 64, 128}},
@@ -49,14 +49,14 @@ std::string impossible(const TileSchedule& s, Multiplier multiplier, const Machi
   if (threads > kMostThreads) return "256 threads at most";
   if (is_plain(multiplier)) {
     if (sums > kMostPlainSums) return "128 sums a thread at most";
-    const int down = s.rows / s.down / 4, across = s.columns / s.across / 8;
-    if (s.rows % (16 * s.down) != 0 || s.columns % (32 * s.across) != 0) return "sums in fours";
+    const int down = s.tile_m / s.down / 4, across = s.tile_n / s.across / 8;
+    if (s.tile_m % (16 * s.down) != 0 || s.tile_n % (32 * s.across) != 0) return "sums in fours";
     // What is far from a square reads more operands, and keeps them in registers.
     if (down > 2 * across || across > 2 * down) return "a lane's sums in squares, or two";
-    // Each brings eight elements of the depth.
+    // Each brings eight elements along k.
     if (s.slices == 1 && s.down * s.across % 2 != 0) return "an even number of warps";
     // Each has an address, or goes through registers, as before sm_80 all do.
-    const int each = (s.rows + s.columns) * s.step_depth(multiplier) / threads;
+    const int each = (s.tile_m + s.tile_n) * s.tile_k(multiplier) / threads;
     if (each > 32 || (!machine.copies_async && sums + each > 80))
       return "too few threads to bring the operands";
     const bool is_tight = s.slices > 1 || (machine.copies_async && s.stages == 2);
@@ -67,13 +67,13 @@ std::string impossible(const TileSchedule& s, Multiplier multiplier, const Machi
                : "";
   }
   if (sums > kMostSums) return "64 sums a thread at most";
-  if (s.rows % (16 * s.down) != 0 || s.columns % (16 * s.across) != 0)
+  if (s.tile_m % (16 * s.down) != 0 || s.tile_n % (16 * s.across) != 0)
     return "16 rows and columns for each warp";
   // What comes through registers takes 16 a thread for as many rows and columns as threads.
-  if (s.rows + s.columns > 2 * threads) return "too few threads to bring the operands";
-  if (machine.is_short_of_registers && s.rows * s.columns == 128 * 64) return "too few registers";
+  if (s.tile_m + s.tile_n > 2 * threads) return "too few threads to bring the operands";
+  if (machine.is_short_of_registers && s.tile_m * s.tile_n == 128 * 64) return "too few registers";
   // Rows of 64 bytes, each with 16 more.
-  const std::int64_t shared = s.stages * 80 * std::int64_t{s.rows + s.columns} + 2048;
+  const std::int64_t shared = s.stages * 80 * std::int64_t{s.tile_m + s.tile_n} + 2048;
   if (shared > machine.device.shared_block_bytes) return "too little shared memory";
   return {};
 }
@@ -84,15 +84,15 @@ namespace {
 std::string pointless(const TileSchedule& s, const GemmProblem& p, Multiplier multiplier,
                       const Machine& machine) {
   if (s.sums() < 16) return "more threads than sums to keep them busy";
-  if (s.rows >= 2 * round_up(p.m, 16)) return "more rows than the product has";
-  if (s.columns >= 2 * round_up(p.n, 32)) return "more columns than the product has";
-  const std::int64_t steps = ceil_div(p.k, s.step_depth(multiplier));
+  if (s.tile_m >= 2 * round_up(p.m, 16)) return "more rows than the product has";
+  if (s.tile_n >= 2 * round_up(p.n, 32)) return "more columns than the product has";
+  const std::int64_t steps = ceil_div(p.k, s.tile_k(multiplier));
   if (s.stages > std::max<std::int64_t>(steps / s.parts, 2)) return "more stages than steps";
   if (s.parts == 1) return {};
   if (steps < 4 * s.parts) return "parts of four steps at least";
   const std::int64_t results = p.batches * p.m * p.n;
   if (s.parts * results * std::int64_t{sizeof(float)} > kMostScratch) return "too much scratch";
-  const std::int64_t tiles = ceil_div(p.m, s.rows) * ceil_div(p.n, s.columns) * p.batches;
+  const std::int64_t tiles = ceil_div(p.m, s.tile_m) * ceil_div(p.n, s.tile_n) * p.batches;
   if (tiles >= 2 * machine.device.multiprocessors * resident_blocks(s, multiplier, machine))
     return "there are tiles enough without parts";
   return {};
@@ -101,7 +101,7 @@ std::string pointless(const TileSchedule& s, const GemmProblem& p, Multiplier mu
 Schedule named(const TileSchedule& s, Multiplier multiplier) {
   Schedule named{
       is_plain(multiplier) ? "plain_tiles" : "register_tiles",
-      {{"rows", s.rows}, {"columns", s.columns}, {"down", s.down}, {"across", s.across}}};
+      {{"rows", s.tile_m}, {"columns", s.tile_n}, {"down", s.down}, {"across", s.across}}};
   if (is_plain(multiplier)) named.values.emplace_back("slices", s.slices);
   named.values.emplace_back("parts", s.parts);
   named.values.emplace_back("stages", s.stages);
@@ -114,19 +114,19 @@ std::vector<float> features_of(const Schedule& schedule, const GemmProblem& p,
   const double item = item_bytes(multiplier), k = static_cast<double>(p.k);
   Features f = features_of(p, item, machine);
   f.sketch = schedule.sketch;
-  f.tile_rows = s.rows, f.tile_columns = s.columns, f.tile_depth = s.step_depth(multiplier);
+  f.tile_rows = s.tile_m, f.tile_columns = s.tile_n, f.tile_depth = s.tile_k(multiplier);
   f.splits = s.parts, f.groups = s.down, f.row_blocks = s.across, f.stages = s.stages;
   f.threads = s.threads();
   f.registers = s.sums();
-  f.shared_bytes = s.stages * item * (s.rows + s.columns) * f.tile_depth;
+  f.shared_bytes = s.stages * item * (s.tile_m + s.tile_n) * f.tile_depth;
   f.has_second_kernel = s.parts > 1;
   const auto tiles =
-      static_cast<double>(ceil_div(p.m, s.rows) * ceil_div(p.n, s.columns) * p.batches);
+      static_cast<double>(ceil_div(p.m, s.tile_m) * ceil_div(p.n, s.tile_n) * p.batches);
   f.blocks = tiles * s.parts;
   f.resident = static_cast<double>(resident_blocks(s, multiplier, machine));
-  f.cache_bytes = tiles * k * item * (s.rows + s.columns);
+  f.cache_bytes = tiles * k * item * (s.tile_m + s.tile_n);
   // Every warp, or thread, reads its own rows and columns.
-  f.operand_bytes = tiles * k * item * (s.rows * s.across + s.columns * s.down);
+  f.operand_bytes = tiles * k * item * (s.tile_m * s.across + s.tile_n * s.down);
   f.time = model_gemm_tiles(p, s, multiplier, machine);
   return f.values();
 }

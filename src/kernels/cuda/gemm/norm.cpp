@@ -80,32 +80,32 @@ std::optional<Lead> match_lead(const Graph& graph, const Group& group, ValueId m
 Tensor NormalizedWeights::pack(const Tensor& right, const Tensor& weight,
                                const Tensor& bias) const {
   const int threads = tensor::threads();
-  const Tensor rows = cpu::spread(right.reshape({depth, features}).swapaxes(0, 1),
-                                  {features, pitch}, {pitch, 1}, threads);
+  const Tensor rows =
+      cpu::spread(right.reshape({k, n}).swapaxes(0, 1), {n, pitch}, {pitch, 1}, threads);
   std::vector<float> scales = numbers_of(weight), shifts = numbers_of(bias);
   const float gain = scale_of(scales);
   for (float& scale : scales) scale /= gain;
-  Tensor result = zeros({corrections_at() + (2 * features + 1) * std::int64_t{sizeof(float)}}, u8);
+  Tensor result = zeros({corrections_at() + (2 * n + 1) * std::int64_t{sizeof(float)}}, u8);
   const std::byte* from = detail::stored(rows).first();
   std::byte* const to = detail::stored(result).first();
   auto* const corrections = reinterpret_cast<float*>(to + corrections_at());
-  corrections[2 * features] = gain;
+  corrections[2 * n] = gain;
   const auto storage = static_cast<int>(dtype == f16 ? simd::Storage::f16 : simd::Storage::bf16);
   const auto load = simd::table().load[storage];
   const auto store = simd::table().store[storage];
-  cpu::parallel_for(threads, features, [&](std::int64_t feature, int) {
+  cpu::parallel_for(threads, n, [&](std::int64_t feature, int) {
     const std::int64_t row = feature * pitch * item_size(dtype);
-    std::vector<float> numbers(static_cast<std::size_t>(depth));
+    std::vector<float> numbers(static_cast<std::size_t>(k));
     float* const x = numbers.data();
-    load(x, from + row, 1, depth);
-    corrections[features + feature] = static_cast<float>(sum_of(depth, [&](std::int64_t k) {
-      return double{x[k]} * double{shifts[static_cast<std::size_t>(k)]};
+    load(x, from + row, 1, k);
+    corrections[n + feature] = static_cast<float>(sum_of(k, [&](std::int64_t i) {
+      return double{x[i]} * double{shifts[static_cast<std::size_t>(i)]};
     }));
-    for (std::int64_t k = 0; k < depth; ++k) x[k] *= scales[static_cast<std::size_t>(k)];
-    store(to + row, 1, x, depth);
-    load(x, to + row, 1, depth);
+    for (std::int64_t i = 0; i < k; ++i) x[i] *= scales[static_cast<std::size_t>(i)];
+    store(to + row, 1, x, k);
+    load(x, to + row, 1, k);
     corrections[feature] =
-        static_cast<float>(sum_of(depth, [&](std::int64_t k) { return double{x[k]}; }));
+        static_cast<float>(sum_of(k, [&](std::int64_t i) { return double{x[i]}; }));
   });
   return result;
 }

@@ -29,14 +29,14 @@ struct Lead {
 /// nullopt when the left factor of `matmul` is made otherwise, or something else reads a part.
 std::optional<Lead> match_lead(const Graph& graph, const Group& group, ValueId matmul);
 
-/// A product's constant right factor [depth, features] made ready, as one packed constant: W' of
+/// A product's constant right factor [k, n] made ready, as one packed constant: W' of
 /// the same type, each feature's elements side by side and filled up to `pitch`, then for each
 /// feature its c, then for each its part of b W, then a power of two by which W' was divided, so
 /// that small or large weights of the norm do not leave float16's range.
 struct NormalizedWeights {
-  std::int64_t depth = 0, features = 0, pitch = 0;
+  std::int64_t k = 0, n = 0, pitch = 0;
   DType dtype = f16;
-  std::int64_t corrections_at() const { return features * pitch * item_size(dtype); }
+  std::int64_t corrections_at() const { return n * pitch * item_size(dtype); }
   Tensor pack(const Tensor& right, const Tensor& weight, const Tensor& bias) const;
 };
 

@@ -20,11 +20,11 @@ class Multiprocessor {
   double multiply(double blocks) const { return blocks * products() / cores_; }
 
   double step(double blocks) const {
-    const double warps = s_.threads() / 32.0, depth = s_.step_depth(Multiplier::plain);
-    const double down = s_.rows / s_.down / 4.0, across = s_.columns / s_.across / 8.0;
+    const double warps = s_.threads() / 32.0, tile_k = s_.tile_k(Multiplier::plain);
+    const double down = s_.tile_m / s_.down / 4.0, across = s_.tile_n / s_.across / 8.0;
     // A lane reads its own rows and columns, whatever its neighbours read.
-    const double lines = warps * 32 * (depth / s_.slices) * (down + across) * sizeof(float);
-    const double copied = (s_.rows + s_.columns) * depth * sizeof(float);
+    const double lines = warps * 32 * (tile_k / s_.slices) * (down + across) * sizeof(float);
+    const double copied = (s_.tile_m + s_.tile_n) * tile_k * sizeof(float);
     const double arrival = copied / machine_.arrival;
     const double issued = times_.instructions * multiply(1);
     // A scheduler has a quarter of the warps; each further one hides some of what one waits for.
@@ -35,7 +35,7 @@ class Multiprocessor {
 
   double finish(double blocks) const {
     const auto& times = machine_.times.gemm_tiles;
-    const double elements = blocks * s_.rows * s_.columns;
+    const double elements = blocks * s_.tile_m * s_.tile_n;
     const double shared = elements * 2 * s_.slices * sizeof(float) / times_.shared_rate;
     if (s_.parts > 1) return shared + elements * sizeof(float) / times.store_rate;
     return shared + elements * (times.operations + p_.operations) / times.operation_rate +
@@ -44,7 +44,7 @@ class Multiprocessor {
 
  private:
   double products() const {
-    return static_cast<double>(s_.rows) * s_.columns * s_.step_depth(Multiplier::plain);
+    return static_cast<double>(s_.tile_m) * s_.tile_n * s_.tile_k(Multiplier::plain);
   }
 
   const GemmProblem& p_;
@@ -75,11 +75,11 @@ std::int64_t resident_plain_blocks(const TileSchedule& s, const Machine& machine
 
 TimeParts model_gemm_plain(const GemmProblem& p, const TileSchedule& s, const Machine& machine) {
   const Multiprocessor one(p, s, machine);
-  const std::int64_t depth = s.step_depth(Multiplier::plain);
-  const std::int64_t tiles = ceil_div(p.m, s.rows) * ceil_div(p.n, s.columns) * p.batches;
+  const std::int64_t tile_k = s.tile_k(Multiplier::plain);
+  const std::int64_t tiles = ceil_div(p.m, s.tile_m) * ceil_div(p.n, s.tile_n) * p.batches;
   const std::int64_t blocks = ceil_div(tiles * s.parts, machine.device.multiprocessors);
   const std::int64_t resident = std::min(resident_plain_blocks(s, machine), blocks);
-  const auto steps = static_cast<double>(ceil_div(ceil_div(p.k, depth), s.parts));
+  const auto steps = static_cast<double>(ceil_div(ceil_div(p.k, tile_k), s.parts));
   // The last ones have the multiprocessor to themselves.
   double clocks = 0, finish = 0;
   const auto add = [&](std::int64_t rounds, std::int64_t of_round) {
@@ -95,7 +95,7 @@ TimeParts model_gemm_plain(const GemmProblem& p, const TileSchedule& s, const Ma
   const double results = batches * m * n, own = results * (p.read_bytes + p.written_bytes);
   const double factors = batches * sizeof(float) * (m * k + n * k);
   // Every tile reads its own rows and columns.
-  const double read = static_cast<double>(tiles * (s.rows + s.columns)) * k * sizeof(float);
+  const double read = static_cast<double>(tiles * (s.tile_m + s.tile_n)) * k * sizeof(float);
   const double between = s.parts > 1 ? results * sizeof(float) * s.parts : 0;
   const double memory = (factors + (s.parts > 1 ? 0 : own)) / machine.memory_gbps / 1e3;
   const double cache = (read + between) / machine.l2_gbps / 1e3;

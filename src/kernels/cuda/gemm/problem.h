@@ -22,8 +22,8 @@ struct GemmProblem {
   int item_bytes = 2;    // of a factor's element; 1 of i8
 
   /// Of a tile on Hopper: rows of 128 bytes, the width of the swizzle.
-  std::int64_t step_depth() const { return 128 / item_bytes; }
-  std::int64_t steps() const { return (k + step_depth() - 1) / step_depth(); }
+  std::int64_t tile_k() const { return 128 / item_bytes; }
+  std::int64_t steps() const { return (k + tile_k() - 1) / tile_k(); }
   /// What numbers of columns wgmma has (PTX ISA, "Register Fragments and Shared Memory Matrix
   /// Layouts"): multiples of 8, of i8 beyond 24 of 16.
   std::int64_t in_columns(std::int64_t columns) const {

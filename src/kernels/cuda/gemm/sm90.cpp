@@ -102,7 +102,7 @@ class GemmSm90Builder {
     return {Factor::dense(right, 1, product_.n, product_.k, form.pitch), packed};
   }
 
-  // What is moved in boxes as factors: tokens as rows, features as depth.
+  // What is moved in boxes as factors: tokens as rows, features as k.
   Source output_source() const {
     return {rows_of_features(laid_, written(boxed_.write), product_)->settled(),
             {Pointer::Base::operand, static_cast<int>(group_.reads.size()) + boxed_.write, 0}};
@@ -132,8 +132,8 @@ class GemmSm90Builder {
     call.launch.block.x = static_cast<unsigned>(s.threads(problem_));
     call.launch.shared_bytes = static_cast<unsigned>(s.needed_shared_bytes(problem_));
     call.launch.overlaps_previous = true;
-    call.arguments = {weights.map(product_.dtype, s.features / s.shares),
-                      inputs.map(product_.dtype, s.tokens), outputs.map(output_type, s.box_rows()),
+    call.arguments = {weights.map(product_.dtype, s.tile_n / s.shares),
+                      inputs.map(product_.dtype, s.tile_m), outputs.map(output_type, s.box_rows()),
                       addends.map(output_type, s.box_rows())};
     call.arguments.insert(call.arguments.end(), epilogue.arguments.begin(),
                           epilogue.arguments.end());
@@ -141,7 +141,7 @@ class GemmSm90Builder {
     GemmSchedule named = s;
     named.launches_first |= numbers_.are_any();  // then the kernel is told
     std::string what = "gemm_" + std::string(name(product_.dtype)) + sums_name(product_.dtype) +
-                       named.name(problem_.step_depth());
+                       named.name(problem_.tile_k());
     if (product_.norm) what += "_norm";
     if (product_.row_sums >= 0) what += "_sums";
     if (!epilogue.name.empty()) what += "_" + epilogue.name;
@@ -176,10 +176,10 @@ class GemmSm90Builder {
   std::string schedule_text(const GemmSchedule& s, const Epilogue& epilogue, const Source& weights,
                             DType output_type) const {
     // Of any number of tokens the last tile may reach beyond them.
-    const bool has_whole_tokens = !machine_.any_extent && product_.m % (s.tokens * s.shares) == 0;
+    const bool has_whole_tokens = !machine_.any_extent && product_.m % (s.tile_m * s.shares) == 0;
     return "struct Schedule {\n  using Input = " + std::string(device_type(product_.dtype)) +
            ";\n  using Output = " + std::string(device_type(output_type)) + ";\n" +
-           constant_text("kTokens", s.tokens) + constant_text("kFeatures", s.features) +
+           constant_text("kTokens", s.tile_m) + constant_text("kFeatures", s.tile_n) +
            constant_text("kStages", s.stages) + constant_text("kGroups", s.groups) +
            constant_text("kBlocks", s.blocks) + constant_text("kBand", s.band) +
            flag_text("kSwapped", s.swapped) + flag_text("kHandsOver", s.hands_over()) +
@@ -187,7 +187,7 @@ class GemmSm90Builder {
            flag_text("kWeightsFirst", product_.is_constant) +
            flag_text("kStaged", boxed_.write >= 0) + flag_text("kAddend", boxed_.load >= 0) +
            flag_text("kPairs", product_.n % 2 == 0) +
-           flag_text("kWholeFeatures", product_.n % s.features == 0) +
+           flag_text("kWholeFeatures", product_.n % s.tile_n == 0) +
            flag_text("kWholeTokens", has_whole_tokens) + constant_text("kSplits", s.splits) +
            constant_text("kShares", s.shares) + flag_text("kReadFirst", reads_first(s, epilogue)) +
            flag_text("kFeatureInputs", has_feature_inputs(epilogue)) +
@@ -197,8 +197,8 @@ class GemmSm90Builder {
 
   void add_problem(const GemmSchedule& s, const Source& weights, const Source& inputs,
                    const Source& outputs, const Source& addends) {
-    const std::int64_t token_tiles = round_up(ceil_div(product_.m, s.tokens), s.shares);
-    const std::int64_t feature_tiles = ceil_div(product_.n, s.features);
+    const std::int64_t token_tiles = round_up(ceil_div(product_.m, s.tile_m), s.shares);
+    const std::int64_t feature_tiles = ceil_div(product_.n, s.tile_n);
     if (product_.norm)
       numbers_.text("static constexpr float kEps = " + literal(product_.norm->eps, f32) + ";");
     numbers_.number("kTokens", product_.m);

@@ -10,13 +10,13 @@ namespace tensor::cuda {
 
 /// See templates/gemm_sm90.h.
 struct GemmSchedule {
-  int tokens = 128, features = 128;  // of a tile
+  int tile_m = 128, tile_n = 128;  // of a tile
   int stages = 4;
   int groups = 1;  // of 128 threads that multiply
   int blocks = 1;  // of 64 rows, a group
   bool swapped = false;
   bool takes_turns = false;  // every group has tiles of its own
-  int splits = 1;            // blocks of a cluster that share a tile's depth
+  int splits = 1;            // blocks of a cluster that share a tile's k
   int shares = 1;            // blocks of a cluster that share the weights of neighbouring tiles
   int band = 8;              // tiles of tokens before the next features
   // Where all blocks run at a time, the next kernel's may come from the start, not only once the
@@ -40,12 +40,12 @@ struct GemmSchedule {
   /// Whether two blocks fit on a multiprocessor as far as registers go: this kernel's and the
   /// next one's, whose weights then come early.
   bool leaves_room(const GemmProblem& problem) const;
-  int columns() const { return swapped ? tokens : features; }  // of wgmma
+  int columns() const { return swapped ? tile_m : tile_n; }  // of wgmma
   /// The columns that a block finishes: all, or its share of a split tile's.
   int my_columns() const { return (columns() / 8 + splits - 1) / splits * 8; }
   int box_rows() const { return swapped ? my_columns() : 64; }  // of the outputs
   std::int64_t tiles(const GemmProblem& problem) const;
-  std::string name(std::int64_t step_depth = 64) const;  // "128x256x64_s4"
+  std::string name(std::int64_t tile_k = 64) const;  // "128x256x64_s4"
 };
 
 /// Microseconds from the kernel's start to its end with the schedule, operands in L2, constant

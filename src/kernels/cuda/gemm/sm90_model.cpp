@@ -10,10 +10,10 @@
 namespace tensor::cuda {
 namespace {
 
-int rows_of(const GemmSchedule& s) { return s.swapped ? s.features : s.tokens; }
+int rows_of(const GemmSchedule& s) { return s.swapped ? s.tile_n : s.tile_m; }
 
-constexpr std::int64_t kRowBytes = 128;  // of the depth, at a time
-std::int64_t stage_bytes(const GemmSchedule& s) { return kRowBytes * (s.tokens + s.features); }
+constexpr std::int64_t kRowBytes = 128;  // along k, at a time
+std::int64_t stage_bytes(const GemmSchedule& s) { return kRowBytes * (s.tile_m + s.tile_n); }
 
 // As many stages as there is room for. With half of the memory the next kernel's block would fit
 // beside, but on an H200 that gained less than stages do.
@@ -27,10 +27,9 @@ void add_stages(GemmSchedule& s, const GemmProblem& p, const Machine& machine) {
 
 }  // namespace
 
-std::string GemmSchedule::name(std::int64_t step_depth) const {
-  std::string text = std::to_string(tokens) + "x" + std::to_string(features) + "x" +
-                     std::to_string(step_depth) + (swapped ? "t" : "") + "_s" +
-                     std::to_string(stages);
+std::string GemmSchedule::name(std::int64_t tile_k) const {
+  std::string text = std::to_string(tile_m) + "x" + std::to_string(tile_n) + "x" +
+                     std::to_string(tile_k) + (swapped ? "t" : "") + "_s" + std::to_string(stages);
   if (takes_turns) text += "_turns";
   if (splits > 1) text += "_k" + std::to_string(splits);
   if (shares > 1) text += "_c" + std::to_string(shares);
@@ -39,7 +38,7 @@ std::string GemmSchedule::name(std::int64_t step_depth) const {
 }
 
 std::int64_t GemmSchedule::tiles(const GemmProblem& p) const {
-  return round_up(ceil_div(p.m, tokens), shares) * ceil_div(p.n, features) * p.batches;
+  return round_up(ceil_div(p.m, tile_m), shares) * ceil_div(p.n, tile_n) * p.batches;
 }
 
 int GemmSchedule::threads(const GemmProblem& p) const {
@@ -56,21 +55,21 @@ bool GemmSchedule::leaves_room(const GemmProblem& p) const {
 
 bool GemmSchedule::stages_outputs(const GemmProblem& p) const {
   if (boxes_addend(p)) return true;
-  if (p.staged_bytes == 1) return !swapped && features % 128 == 0;
+  if (p.staged_bytes == 1) return !swapped && tile_n % 128 == 0;
   // Of unequal parts of a tile the last block's box would reach into the next tile.
-  return p.staged_bytes > 0 && (splits * my_columns() == columns() || tokens >= p.m);
+  return p.staged_bytes > 0 && (splits * my_columns() == columns() || tile_m >= p.m);
 }
 
 std::int64_t GemmSchedule::needed_shared_bytes(const GemmProblem& p) const {
   int buffers = 0;
   if (stages_outputs(p)) {
-    const int panels = (swapped ? 1 : ceil_div(features, 128 / staged_bytes(p))) * blocks;
+    const int panels = (swapped ? 1 : ceil_div(tile_n, 128 / staged_bytes(p))) * blocks;
     buffers = std::min(panels, boxes_addend(p) ? 4 : 2);
   }
   const std::int64_t buffer = (box_rows() * 128 + 1023) / 1024 * 1024;
   const std::int64_t exchanged =
       splits > 1 ? splits * blocks * my_columns() / 8 * groups * 2048 : 0;
-  const std::int64_t corrected = swapped ? splits * my_columns() : tokens;
+  const std::int64_t corrected = swapped ? splits * my_columns() : tile_m;
   const std::int64_t statistics = p.normalizes ? 16 * (takes_turns ? groups : 1) * corrected : 0;
   const std::int64_t row_sums = p.sums_rows && swapped ? 32 * groups * my_columns() : 0;
   return stages * stage_bytes(*this) + groups * buffers * buffer + exchanged + statistics +
@@ -83,7 +82,7 @@ std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p)
   if (blocks < 1 || blocks > 2) return "one or two blocks of rows a group";
   if (rows_of(*this) != 64 * groups * blocks / teams)
     return "the side of the rows has 64 for each block";
-  if (std::max(tokens, features / shares) > kMostBoxSide)
+  if (std::max(tile_m, tile_n / shares) > kMostBoxSide)
     return "a side of a tile is copied as one box, of " + std::to_string(kMostBoxSide) + " at most";
   if (columns() < 8 || columns() > 256 || columns() != p.in_columns(columns()))
     return p.item_bytes == 1 ? "8, 16, 24 or 32 to 256 columns in steps of 16"
@@ -101,12 +100,12 @@ std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p)
   // Four warpgroups have 128 registers a thread when the kernel is compiled.
   if (groups == 3 && blocks * columns() > 144) return "at most 72 sums a thread in three groups";
   // Factors that are no constants may lie turned, in panels of 64 features.
-  if (!p.is_constant && features % 64 != 0) return "features in panels of 64";
-  if (stages_outputs(p) && features % (128 / staged_bytes(p)) != 0)
+  if (!p.is_constant && tile_n % 64 != 0) return "features in panels of 64";
+  if (stages_outputs(p) && tile_n % (128 / staged_bytes(p)) != 0)
     return "features in panels of " + std::to_string(128 / staged_bytes(p));
   if (stages < 2) return "at least two stages";
   if (p.sums_rows) {
-    if (features % 64 != 0) return "rows are summed by 64 features";
+    if (tile_n % 64 != 0) return "rows are summed by 64 features";
     // Found by NVRTC, too.
     const int most = groups == 3 ? 72 : swapped ? 136 : 256;
     if (blocks * my_columns() > most)
@@ -117,7 +116,7 @@ std::string GemmSchedule::fault(std::int64_t shared_bytes, const GemmProblem& p)
     if (splits > 8 || splits > p.steps()) return "at most 8 splits, each a step";
     if ((splits - 1) * my_columns() >= columns()) return "columns for each of the splits";
   }
-  if (shares > 1 && (swapped || features % (8 * shares) != 0 || band % shares != 0 || shares > 2))
+  if (shares > 1 && (swapped || tile_n % (8 * shares) != 0 || band % shares != 0 || shares > 2))
     return "weights are shared by two blocks, features not as rows";
   // The barriers lie before the tiles, which begin where the swizzle does: every 1,024 bytes.
   const std::int64_t needed = needed_shared_bytes(p) + 1024;
@@ -132,7 +131,7 @@ namespace {
 // ---- The model, whose constants are struct TimeModel::GemmSm90. Clocks are those of one
 // multiprocessor.
 
-// A tile's step along the depth: wgmma takes N / 2 clocks for 32 bytes of k, and its operands 128
+// A tile's step along k: wgmma takes N / 2 clocks for 32 bytes of k, and its operands 128
 // bytes a clock.
 double clocks_of_step(const GemmProblem& p, const GemmSchedule& s, const Machine& machine) {
   const auto& times = machine.times.gemm_sm90;
@@ -148,7 +147,7 @@ double clocks_of_step(const GemmProblem& p, const GemmSchedule& s, const Machine
 // A tile's epilogue. Rates are bytes a clock.
 double clocks_of_finish(const GemmProblem& p, const GemmSchedule& s, const Machine& machine) {
   const auto& times = machine.times.gemm_sm90;
-  const double elements = static_cast<double>(s.tokens) * s.features;
+  const double elements = static_cast<double>(s.tile_m) * s.tile_n;
   const double added = s.boxes_addend(p) ? 2 * p.addend_bytes : 0;
   // Bytes take as many instructions as what is twice as wide.
   const bool is_stored = added == 0 && (p.staged_bytes == 2 || s.stages_outputs(p));
@@ -204,7 +203,7 @@ TimeParts model_gemm_sm90(const GemmProblem& p, const GemmSchedule& s, const Mac
                             : rounds * (main + finish);
   const double memory = bytes_of(p) / machine.memory_gbps / 1e3;
   const double cached = static_cast<double>(s.tiles(p) * s.splits) * steps * kRowBytes *
-                        (s.tokens + static_cast<double>(s.features) / s.shares);
+                        (s.tile_m + static_cast<double>(s.tile_n) / s.shares);
   const double cache = cached / machine.l2_gbps / 1e3;
   const double products = 2e-6 * static_cast<double>(p.batches) * static_cast<double>(p.m) *
                               static_cast<double>(p.n) * static_cast<double>(p.k) /
@@ -225,13 +224,13 @@ std::vector<GemmSchedule> gemm_sm90_schedules(const GemmProblem& p, const Machin
   // Features as rows: tokens in equal parts.
   if (p.m <= 2048)
     for (int parts = 1; parts <= 32; ++parts) {
-      const std::int64_t tokens = p.in_columns(ceil_div(p.m, parts));
-      if (tokens > 256 || tokens * (parts - 1) >= p.m) continue;
+      const std::int64_t tile_m = p.in_columns(ceil_div(p.m, parts));
+      if (tile_m > 256 || tile_m * (parts - 1) >= p.m) continue;
       for (const int groups : {1, 2, 3})
         for (const int splits : {1, 2, 3, 4, 6, 8}) {
           // A share of a split tile has eight columns at least, of tokens or not.
           const std::int64_t columns =
-              parts > 1 ? tokens : p.in_columns(std::max(tokens, std::int64_t{8} * splits));
+              parts > 1 ? tile_m : p.in_columns(std::max(tile_m, std::int64_t{8} * splits));
           GemmSchedule s{static_cast<int>(columns), 64 * groups, 0, groups, 1, true};
           s.splits = splits;
           add(s);
@@ -241,13 +240,13 @@ std::vector<GemmSchedule> gemm_sm90_schedules(const GemmProblem& p, const Machin
   // with up to a thousand tokens. With 12,608 they took 0.94 to 1.1 times as long, which tuning
   // finds out.
   const auto add_large = [&](GemmSchedule s) {
-    s.band = s.features > s.tokens ? 16 : 12;
+    s.band = s.tile_n > s.tile_m ? 16 : 12;
     add(s);
   };
-  for (const int features : {64, 128, 192, 256})
-    for (const int groups : {1, 2, 3}) add_large({64 * groups, features, 0, groups, 1, false});
+  for (const int tile_n : {64, 128, 192, 256})
+    for (const int groups : {1, 2, 3}) add_large({64 * groups, tile_n, 0, groups, 1, false});
   add_large({256, 128, 0, 2, 2, false});
-  for (const int features : {128, 192}) add_large({128, features, 0, 2, 2, false, true});
+  for (const int tile_n : {128, 192}) add_large({128, tile_n, 0, 2, 2, false, true});
   return cheapest_first(
       candidates, [&](const GemmSchedule& s) { return model_gemm_sm90(p, s, machine).total; });
 }

@@ -44,14 +44,14 @@ constexpr int kSplits[] = {2, 3, 4, 6, 8};
 // Tokens in equal parts, a multiple of eight each; or of fewer tokens than eight for each of the
 // blocks that share a tile, as many columns as there are shares.
 std::vector<int> parts_of(const GemmProblem& p, bool is_split) {
-  const std::int64_t tokens = p.m;
+  const std::int64_t m = p.m;
   std::vector<int> result;
   if (is_split)
     for (const int splits : kSplits)
-      if (8 * splits > tokens) result.push_back(static_cast<int>(p.in_columns(8 * splits)));
+      if (8 * splits > m) result.push_back(static_cast<int>(p.in_columns(8 * splits)));
   for (int parts = 1; parts <= 32; ++parts) {
-    const std::int64_t part = p.in_columns(ceil_div(tokens, parts));
-    if (part <= 256 && part * (parts - 1) < tokens) result.push_back(static_cast<int>(part));
+    const std::int64_t part = p.in_columns(ceil_div(m, parts));
+    if (part <= 256 && part * (parts - 1) < m) result.push_back(static_cast<int>(part));
   }
   std::sort(result.begin(), result.end());
   result.erase(std::unique(result.begin(), result.end()), result.end());
@@ -70,7 +70,7 @@ std::optional<Sketch> swapped(const GemmProblem& p, const Machine&) {
                  {"late", {0, 1}}}};
 }
 
-// The blocks of a cluster share a tile's depth, where there is depth to share.
+// The blocks of a cluster share a tile's k, where there is enough of it.
 std::optional<Sketch> split(const GemmProblem& p, const Machine&) {
   if (p.m > kFewTokens || p.steps() < 4) return std::nullopt;
   return Sketch{"split",
@@ -107,9 +107,9 @@ Schedule named(const GemmSchedule& s, const std::vector<Sketch>& sketches) {
                                 : s.takes_turns ? "turns"
                                                 : "cooperative";
   const std::map<std::string_view, int> values = {
-      {"tokens", s.tokens}, {"features", s.features}, {"groups", s.groups},
-      {"blocks", s.blocks}, {"splits", s.splits},     {"stages", s.stages},
-      {"band", s.band},     {"late", is_late(s)},     {"turns", s.takes_turns}};
+      {"tokens", s.tile_m}, {"features", s.tile_n}, {"groups", s.groups},
+      {"blocks", s.blocks}, {"splits", s.splits},   {"stages", s.stages},
+      {"band", s.band},     {"late", is_late(s)},   {"turns", s.takes_turns}};
   Schedule result{std::string(name), {}};
   for (const Sketch& sketch : sketches)
     if (sketch.name == name)
@@ -119,23 +119,23 @@ Schedule named(const GemmSchedule& s, const std::vector<Sketch>& sketches) {
 }
 
 // The order of tiles that level 0 takes.
-int usual_band(const GemmSchedule& s) { return s.features > s.tokens ? 16 : 12; }
+int usual_band(const GemmSchedule& s) { return s.tile_n > s.tile_m ? 16 : 12; }
 
 // Of a kernel that there is: why nobody needs it.
 std::string pointless(const GemmSchedule& s, const GemmProblem& p, const Machine& machine) {
   const std::int64_t processors = machine.device.multiprocessors, tiles = s.tiles(p);
   const bool is_one_round = tiles * s.splits <= processors;
   if (s.stages > std::max<std::int64_t>(p.steps(), 2)) return "more stages than steps";
-  if (s.features > round_up(p.n, 64) || (!s.swapped && s.tokens > round_up(p.m, 64)))
+  if (s.tile_n > round_up(p.n, 64) || (!s.swapped && s.tile_m > round_up(p.m, 64)))
     return "a side of the tile that the product does not have";
   if (is_late(s) && !is_one_round) return "with several rounds the next kernel is late anyway";
   if (!s.swapped && s.shares == 1 && s.band != usual_band(s)) {
     if (is_one_round) return "the order of tiles matters in several rounds only";
-    if (s.band > ceil_div(p.m, s.tokens)) return "a band has tiles of tokens enough";
+    if (s.band > ceil_div(p.m, s.tile_m)) return "a band has tiles of tokens enough";
   }
   if (s.takes_turns && tiles <= processors) return "groups take turns with several tiles only";
   if (s.splits > 1 && tiles >= processors) return "there are tiles enough without splits";
-  if (s.splits > 1 && s.tokens > p.in_columns(std::max<std::int64_t>(p.m, 8 * s.splits)))
+  if (s.splits > 1 && s.tile_m > p.in_columns(std::max<std::int64_t>(p.m, 8 * s.splits)))
     return "more columns than shares";
   return {};
 }
@@ -151,8 +151,7 @@ std::vector<float> features_of(const Schedule& schedule, const GemmProblem& p,
   const GemmSchedule s = gemm_schedule_of(schedule);
   Features f = features_of(p, p.item_bytes, machine);
   f.sketch = schedule.sketch;
-  f.tile_rows = s.tokens, f.tile_columns = s.features,
-  f.tile_depth = static_cast<double>(p.step_depth());
+  f.tile_rows = s.tile_m, f.tile_columns = s.tile_n, f.tile_depth = static_cast<double>(p.tile_k());
   f.splits = s.splits, f.shares = s.shares, f.groups = s.groups, f.row_blocks = s.blocks;
   f.stages = s.stages, f.threads = s.threads(p), f.band = s.swapped ? 0 : s.band;
   f.registers = 0.5 * s.blocks * s.columns();
@@ -160,9 +159,9 @@ std::vector<float> features_of(const Schedule& schedule, const GemmProblem& p,
   f.takes_turns = s.takes_turns, f.starts_late = is_late(s);
   f.blocks = static_cast<double>(s.tiles(p) * s.splits);
   const double steps = static_cast<double>(p.steps() * s.tiles(p));
-  f.cache_bytes = steps * 128 * (s.tokens + static_cast<double>(s.features) / s.shares);
+  f.cache_bytes = steps * 128 * (s.tile_m + static_cast<double>(s.tile_n) / s.shares);
   // Every 64 rows read all columns.
-  const double row_blocks = (s.swapped ? s.features : s.tokens) / 64.;
+  const double row_blocks = (s.swapped ? s.tile_n : s.tile_m) / 64.;
   f.operand_bytes = steps * 128 * row_blocks * (64 + s.columns());
   f.time = model_gemm_sm90(p, s, machine);
   return f.values();
@@ -182,8 +181,8 @@ GemmSchedule gemm_schedule_of(const Schedule& schedule) {
   s.shares = schedule.sketch == "shared_weights" ? 2 : 1;
   s.launches_first = number("late", 0) == 0;
   const int rows = 64 * s.blocks * (s.takes_turns ? 1 : s.groups);
-  s.tokens = s.swapped ? number("tokens", 8) : rows;
-  s.features = s.swapped ? rows : number("features", 64);
+  s.tile_m = s.swapped ? number("tokens", 8) : rows;
+  s.tile_n = s.swapped ? rows : number("features", 64);
   return s;
 }
 

@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kStrip = kByteColumns;
 constexpr int kStripVectors = 16 / kLanes;
 constexpr std::int64_t kWord = kByteWord;
-constexpr std::int64_t kDepthBytes = 16 << 10;  // of the strips of a part of the depth
+constexpr std::int64_t kDepthBytes = 16 << 10;  // of the strips of a part of k
 
 // A float this large has no digits behind the point: adding it rounds to an integer, which the
 // lowest bits then hold.
@@ -168,7 +168,7 @@ inline Ints pair_sums(Shorts a, Shorts b) {
 #endif
 }
 
-// Words of the depth are multiplied as two pairs of 16 bits: the even bytes, and the odd ones.
+// Words along k are multiplied as two pairs of 16 bits: the even bytes, and the odd ones.
 struct Pairs {
   static constexpr int kStrips = kLanes == 16 ? 2 : 1;
   static constexpr int kRows = kLanes == 16 ? 10 : kLanes == 8 ? 5 : 2;
@@ -231,7 +231,7 @@ inline Floats finished(const ByteProduct& p, std::int64_t row, std::int64_t colu
   return p.bias ? x + load(p.bias + column) : x;
 }
 
-// Rows [row, row + rows) by some strips over a part of the depth: sums go on where the part before
+// Rows [row, row + rows) by some strips over a part of k: sums go on where the part before
 // has left them, in the place of the result, which the last one makes of them.
 template <class Words, int rows, int strips>
 [[gnu::flatten]] void sum(const ByteProduct& p, std::int64_t row, std::int64_t strip,
@@ -265,7 +265,7 @@ template <class Words, int rows, int strips>
       });
     });
   }
-  if (end < p.depth) {
+  if (end < p.k) {
     unroll<rows * vectors>([&](int i) TENSOR_INLINED { store(place(i), from_bits(sums[i])); });
     return;
   }
@@ -298,11 +298,11 @@ template <class Words>
 void multiply(const ByteProduct& p) {
   constexpr int kStrips = Words::kStrips;
   constexpr std::int64_t kMost = kDepthBytes / (kStrips * kStrip * kWord);
-  // Parts of the depth, and tiles of rows, of nearly equal size.
-  const std::int64_t parts = p.depth == 0 ? 1 : (p.depth + kMost - 1) / kMost;
+  // Parts of k, and tiles of rows, of nearly equal size.
+  const std::int64_t parts = p.k == 0 ? 1 : (p.k + kMost - 1) / kMost;
   const std::int64_t tiles = (p.rows + Words::kRows - 1) / Words::kRows;
   for (std::int64_t part = 0; part < parts; ++part) {
-    const std::int64_t begin = p.depth * part / parts, end = p.depth * (part + 1) / parts;
+    const std::int64_t begin = p.k * part / parts, end = p.k * (part + 1) / parts;
     for (std::int64_t strip = 0; strip < p.strip_count; strip += kStrips) {
       const bool is_whole = strip + kStrips <= p.strip_count;
       for (std::int64_t tile = 0, row = 0; tile < tiles; ++tile) {

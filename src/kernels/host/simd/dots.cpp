@@ -1,5 +1,5 @@
-// Products with few columns: a strip of them would leave most lanes idle, so lanes lie along the
-// depth, and each sum is folded at its end.
+// Products with few columns: a strip of them would leave most lanes idle, so lanes lie along
+// k, and each sum is folded at its end.
 #include "parts.h"
 #include "vector.h"
 
@@ -46,8 +46,8 @@ template <int rows, int columns>
       unroll<columns>([&](int c) TENSOR_INLINED { sums[r * columns + c] += left * right[c]; });
     });
   };
-  for (std::int64_t part = p.parts; part > 0; --part, a += p.next_part - p.depth) {
-    std::int64_t left = p.depth;
+  for (std::int64_t part = p.parts; part > 0; --part, a += p.next_part - p.k) {
+    std::int64_t left = p.k;
     for (; left >= kLanes; left -= kLanes, a += kLanes, b += kLanes)
       step([](const float* at) TENSOR_INLINED { return load(at); });
     if (left > 0) step([&](const float* at) TENSOR_INLINED { return load_part(at, left); });

@@ -1,5 +1,5 @@
 // Large matrix products: the right factor in strips of 16 columns, the sums of a few rows by a few
-// vectors of columns in registers over a part of the depth (Goto and van de Geijn, Anatomy of
+// vectors of columns in registers over a part of k (Goto and van de Geijn, Anatomy of
 // High-Performance Matrix Multiplication).
 #include "parts.h"
 #include "words.h"
@@ -23,7 +23,7 @@ constexpr int strips_of(int vectors) { return (vectors * kLanes + kStrip - 1) / 
 constexpr std::int64_t kAhead = 2;  // tiles
 // The strips may have left the first-level cache, most of all where another thread shares it.
 constexpr std::int64_t kNearWords = 8 * kStrip;
-// Between so many steps of the depth are lines fetched that come later: many together would wait
+// Between so many steps of k are lines fetched that come later: many together would wait
 // for each other, and the sums for them.
 constexpr std::int64_t kRound = 8;
 
@@ -38,7 +38,7 @@ struct Tile {
   std::int64_t soon_lines = 0;                       // of each of them, in a round
 };
 
-// The depth is what costs time: everything else is asked for at run time.
+// k is what costs time: everything else is asked for at run time.
 template <class Words, int rows, int vectors>
 [[gnu::flatten, gnu::always_inline]] inline void sum(const StripProduct& p, const Tile& tile) {
   const auto each = [](auto&& f) TENSOR_INLINED {
@@ -79,8 +79,8 @@ template <class Words, int rows, int vectors>
     ++a, b += kStrip;
   };
   const float* soon = tile.soon;
-  for (std::int64_t part = p.parts; part > 0; --part, a += p.next_part - p.depth) {
-    std::int64_t left = p.depth;
+  for (std::int64_t part = p.parts; part > 0; --part, a += p.next_part - p.k) {
+    std::int64_t left = p.k;
     for (; left >= kRound; left -= kRound) {
       for (std::int64_t i = 0; i < tile.soon_lines && soon < tile.soon_end; ++i, soon += kStrip)
         unroll<strips_of(vectors)>([&](int strip) TENSOR_INLINED {
@@ -127,14 +127,14 @@ void sum_all(const StripProduct& p, Tile& tile, std::int64_t count, std::int64_t
       // Rows of a later tile, some with each neighbour: read together, they look like no stream.
       if (is_far)
         for (std::int64_t row = i; row < rows; row += neighbours)
-          for (std::int64_t k = 0; k < p.depth; k += 16)
+          for (std::int64_t k = 0; k < p.k; k += 16)
             __builtin_prefetch(tile.a + kAhead * a_rows + row * (p.a_row_bytes / 4) + k);
       sum<Words, rows, vectors>(p, next);
       next.b += b_columns, next.to += kColumns, next.column += kColumns;
       if (next.add) next.add += kColumns;
     }
     tile.a += a_rows, tile.to += to_rows;
-    tile.soon += p.parts * (p.depth / kRound) * tile.soon_lines * kStrip;
+    tile.soon += p.parts * (p.k / kRound) * tile.soon_lines * kStrip;
     if (tile.add) tile.add += add_rows;
   }
 }
@@ -153,7 +153,7 @@ void multiply_columns(const StripProduct& p, Tile tile, std::int64_t neighbours)
   const std::int64_t tiles = (p.rows + rows_of(vectors) - 1) / rows_of(vectors);
   const std::int64_t rows = p.rows / tiles, higher = p.rows % tiles;
   if (neighbours == 1 && tile.soon) {
-    tile.soon_end = tile.soon + p.parts * p.depth * kStrip;
+    tile.soon_end = tile.soon + p.parts * p.k * kStrip;
     tile.soon_lines = (kRound + tiles - 1) / tiles;
   }
   if (higher > 0) sums[rows](p, tile, higher, neighbours);

@@ -52,21 +52,21 @@ struct Bounds {
 };
 
 /// A part of a large product: some rows by a number of strips, which are 16 columns of the right
-/// factor each, as words [depth, 16]. With `goes_on`, a further part of the depth of sums that are
+/// factor each, as words [k, 16]. With `goes_on`, a further part of the k of sums that are
 /// there already.
 struct StripProduct {
-  const void* a = nullptr;  // rows of `depth` words
+  const void* a = nullptr;  // rows of `k` words
   std::int64_t a_row_bytes = 0, rows = 0;
   const float* strips = nullptr;
   std::int64_t strip_words = 0;  // from one strip to the next
-  // multiply_few only: the strip is [columns, depth] instead, with so many words a column.
+  // multiply_few only: the strip is [columns, k] instead, with so many words a column.
   std::int64_t column_words = 0;
-  std::int64_t strip_count = 0, depth = 0;
+  std::int64_t strip_count = 0, k = 0;
   const float* first = nullptr;  // what sums begin with, a number a column; nullptr: zeros
   float* to = nullptr;           // [rows, strip_count * 16] sums
   std::int64_t to_row = 0;       // floats
   // By vector instructions only:
-  std::int64_t parts = 1, next_part = 0;  // of the depth of rows; words from a part to the next
+  std::int64_t parts = 1, next_part = 0;  // of the k of rows; words from a part to the next
   std::int64_t columns = 0;               // of `to`, which may be fewer
   const float* add = nullptr;  // what sums begin with beside `first`, of each row; nullptr: nothing
   std::int64_t add_row = 0;    // floats
@@ -80,7 +80,7 @@ struct StripProduct {
   bool is_by_rows = false;     // all strips with some rows first, not all rows with some strips
   const void* next = nullptr;  // strips that are read soon, to be brought nearer
   // Tile instructions bring lines of 64 bytes nearer:
-  std::int64_t next_lines = 0;  // in every 16 words of the depth of a pair of strips
+  std::int64_t next_lines = 0;  // in every 16 words along k of a pair of strips
 };
 
 /// Sums on their way to a result, row by row, in which the columns lie side by side.
@@ -128,15 +128,15 @@ struct DepthwiseRow {
 };
 
 /// A part of a large product of rows in eight bits (src/ops/eight_bits.h): of rows by strips of
-/// words [depth, 16], a word being four neighbours of the depth of one column.
+/// words [k, 16], a word being four neighbours along k of one column.
 struct ByteProduct {
-  const std::int8_t* a = nullptr;  // rows of `depth` words
+  const std::int8_t* a = nullptr;  // rows of `k` words
   std::int64_t a_row_bytes = 0, rows = 0;
   const std::int32_t* row_sums = nullptr;  // of each row's bytes
   const float* row_scales = nullptr;
   const std::int8_t* strips = nullptr;
   std::int64_t strip_bytes = 0;  // from one strip to the next
-  std::int64_t strip_count = 0, depth = 0;
+  std::int64_t strip_count = 0, k = 0;
   const float *scales = nullptr, *bias = nullptr;  // a number a column; bias nullptr: zeros
   float* to = nullptr;                             // [rows, strip_count * 16]
   std::int64_t to_row = 0;                         // floats

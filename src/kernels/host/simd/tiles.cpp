@@ -30,7 +30,7 @@ struct alignas(64) TileShapes {
   _tile_loadconfig(&shapes);
 }
 
-// Tiles 0 and 1 are results; 2 is of a, 3 and 4 of b; 5 to 7 the same for what is left of a depth
+// Tiles 0 and 1 are results; 2 is of a, 3 and 4 of b; 5 to 7 the same for what is left of a k
 // that is no multiple of 16 words.
 void configure(std::int64_t height, std::int64_t rest) {
   TileShapes shapes;
@@ -97,7 +97,7 @@ void product_tiles(const float* a, std::int64_t a_row, std::int64_t rows, const 
   release();
 }
 
-// Up to 32 x 32 sums over the whole depth: tiles 0 to 3 are results, 4 and 5 of a, 6 and 7 of b.
+// Up to 32 x 32 sums over the whole of k: tiles 0 to 3 are results, 4 and 5 of a, 6 and 7 of b.
 void configure_pair(std::int64_t rows) {
   const bool is_high = rows > kTile;
   const std::int64_t upper = is_high ? kTile : rows, lower = is_high ? rows - kTile : 1;
@@ -127,7 +127,7 @@ template <bool is_high, bool is_wide>
     if (is_high) _tile_zero(2);
     if (is_high && is_wide) _tile_zero(3);
   }
-  for (std::int64_t step = 0; step < p.depth / kTile; ++step, a += 4 * kTile, b += kTile * kTile) {
+  for (std::int64_t step = 0; step < p.k / kTile; ++step, a += 4 * kTile, b += kTile * kTile) {
     _tile_loadd(4, a, p.a_row_bytes);
     _tile_loadd(6, b, 4 * kTile);
     _tile_dpbf16ps(0, 4, 6);
@@ -160,12 +160,12 @@ void multiply_tiles(const StripProduct& p) {
     (is_high   ? is_wide ? sum_tiles<true, true> : sum_tiles<true, false>
        : is_wide ? sum_tiles<false, true>
                : sum_tiles<false, false>)(p, strip, next);
-    next += 64 * p.next_lines * (p.depth / kTile);
+    next += 64 * p.next_lines * (p.k / kTile);
   }
   release();
 }
 
-// A step of the depth: 16 words of up to 32 rows and of one or two strips.
+// A step of k: 16 words of up to 32 rows and of one or two strips.
 template <bool is_high, bool is_wide>
 [[gnu::target("amx-tile,amx-int8")]] void add_bytes(const std::int8_t* a, std::int64_t a_row,
                                                     const std::int8_t* b, std::int64_t b_strip) {
@@ -193,9 +193,9 @@ template <bool is_high, bool is_wide>
   if (is_wide) _tile_zero(1);
   if (is_high) _tile_zero(2);
   if (is_high && is_wide) _tile_zero(3);
-  for (std::int64_t step = 0; step < p.depth / kTile; ++step, a += 4 * kTile, b += kBytes)
+  for (std::int64_t step = 0; step < p.k / kTile; ++step, a += 4 * kTile, b += kBytes)
     add_bytes<is_high, is_wide>(a, p.a_row_bytes, b, p.strip_bytes);
-  if (const std::int64_t rest = p.depth % kTile; rest > 0) {  // rows have zeros behind it
+  if (const std::int64_t rest = p.k % kTile; rest > 0) {  // rows have zeros behind it
     alignas(64) std::int8_t last[2 * kBytes] = {};
     const auto bytes = static_cast<std::size_t>(4 * kTile * rest);
     std::memcpy(last, b, bytes);
