@@ -25,7 +25,8 @@ struct Safetensors {
 
 enum class FileAccess { map, read };  ///< read-only views of the file's bytes, or copies
 
-/// Reads a file; tensors of types that this library lacks are foreign. Mapped tensors share the
+/// Reads a file. Types that this library lacks are read as the least that has all their numbers
+/// (U16: i32, U32 and U64: i64, F8_E4M3 and F8_E5M2: f16), or are foreign. Mapped tensors share the
 /// mapping and are read-only; unaligned ones are copied. As with every mapping, a program that
 /// shortens the file meanwhile ends this one: use FileAccess::read where others may write, unless
 /// they rename as `save_safetensors` does.
@@ -50,7 +51,8 @@ TENSOR_API void forget_pages(const Tensor& x);
 
 // ---- npy and npz (NumPy's format 1.0 to 3.0; npz stored or deflated)
 
-/// An array of bool, integers or f16 to f64, of either byte order; Fortran order becomes strides.
+/// An array of bool, integers or f16 to f64, of either byte order; Fortran order becomes strides,
+/// and uint16 to uint64 become i32 and i64 (below 2^63).
 /// UserError on other types. `name` is how messages call the bytes.
 TENSOR_API Tensor load_npy(const std::string& path);
 TENSOR_API Tensor parse_npy(std::span<const std::byte> bytes, const std::string& name);

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <span>
+#include <vector>
 
 #include "src/io/atomic_file.h"
 #include "src/io/elements.h"
@@ -69,15 +70,25 @@ Tensor read_npy(ByteStream& stream, const std::string& where) {
   Shape& shape = header.type.shape;
   const auto bytes = checked_bytes(header.type);
   if (!bytes) fail(where, "the shape ", shape, " takes more than 2^63 bytes");
-  if (*bytes != stream.remaining())
-    fail(where, "the shape ", shape, " of ", header.type.dtype, " takes ", *bytes, " bytes, but ",
-         stream.remaining(), " follow the header");
+  const std::int64_t item =
+      header.narrow ? item_size(*header.narrow) : item_size(header.type.dtype);
+  const std::int64_t stored = *bytes / item_size(header.type.dtype) * item;
+  if (stored != stream.remaining())
+    fail(where, "the shape ", shape, " of ",
+         header.narrow ? name(*header.narrow) : name(header.type.dtype), " takes ", stored,
+         " bytes, but ", stream.remaining(), " follow the header");
   if (header.fortran_order) std::reverse(shape.begin(), shape.end());
-  Tensor result = empty(shape, header.type.dtype);
-  const std::span<std::byte> elements = element_bytes(result);
+  std::vector<std::byte> narrow;
+  Tensor result;
+  std::span<std::byte> elements;
+  if (header.narrow)
+    narrow.resize(static_cast<std::size_t>(stored)), elements = narrow;
+  else
+    elements = element_bytes(result = empty(shape, header.type.dtype));
   stream.read(elements);
   if (header.type.dtype == boolean) check_bools(elements, where);
-  if (header.swapped) swap_bytes(elements, item_size(header.type.dtype));
+  if (header.swapped) swap_bytes(elements, item);
+  if (header.narrow) result = widened(*header.narrow, elements, shape, where);
   return header.fortran_order ? result.transpose() : result;
 }
 

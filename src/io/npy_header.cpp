@@ -103,6 +103,12 @@ struct Held {
 constexpr Held kNpyTypes[] = {{"b1", boolean}, {"u1", u8},  {"i1", i8},  {"i2", i16}, {"i4", i32},
                               {"i8", i64},     {"f2", f16}, {"f4", f32}, {"f8", f64}};
 
+struct Widened {
+  std::string_view code;
+  Narrow type;
+};
+constexpr Widened kWidened[] = {{"u2", Narrow::u16}, {"u4", Narrow::u32}, {"u8", Narrow::u64}};
+
 // What NumPy calls a type that this library does not hold.
 std::string foreign_name(std::string_view code) {
   int bytes = 0;
@@ -145,10 +151,17 @@ void read_descr(std::string_view descr, const std::string& where, NpyHeader& hea
       header.swapped = descr.front() == '>';
       return;
     }
+  for (const Widened& row : kWidened)
+    if (row.code == code) {
+      header.narrow = row.type;
+      header.type.dtype = widened_dtype(row.type);
+      header.swapped = descr.front() == '>';
+      return;
+    }
   refuse_member(
       where, "holds ", foreign_name(code), " (descr ", in_quotes(descr),
-      "), which this library does not: convert it with NumPy's astype to bool, uint8, int8 to "
-      "int64 or float16 to float64 before saving");
+      "), which this library does not: convert it with NumPy's astype to bool, int8 to int64, "
+      "uint8 to uint64 or float16 to float64 before saving");
 }
 
 }  // namespace

@@ -1,17 +1,19 @@
 // The header of an npy file: a Python dictionary as text (numpy.lib.format describes it).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
-#include "tensor/handle.h"
+#include "src/io/widened.h"
 
 namespace tensor {
 
 struct NpyHeader {
-  TensorType type;             // the shape as NumPy shows it
-  bool swapped = false;        // big-endian elements
-  bool fortran_order = false;  // the first axis varies fastest
+  TensorType type;               // of the tensor; the shape as NumPy shows it
+  std::optional<Narrow> narrow;  // of the elements in the file, if they are of another type
+  bool swapped = false;          // big-endian elements
+  bool fortran_order = false;    // the first axis varies fastest
 };
 
 /// UserError naming `where` on text that is no such dictionary, ForeignMember on an element type or

@@ -5,9 +5,11 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "src/io/atomic_file.h"
 #include "src/io/elements.h"
+#include "src/io/foreign.h"
 #include "src/io/json_reader.h"
 #include "src/io/safetensors_dtype.h"
 #include "src/io/safetensors_file.h"
@@ -25,7 +27,14 @@ std::string where_is(const Source& source, const SafetensorsEntry& entry) {
   return source.name() + ": tensor " + in_quotes(entry.name);
 }
 
+Tensor widened(const Source& source, const SafetensorsEntry& entry, std::int64_t data_start) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(entry.end - entry.begin));
+  source.read(data_start + entry.begin, bytes);
+  return widened(*entry.narrow, bytes, entry.shape, where_is(source, entry));
+}
+
 Tensor copied(const Source& source, const SafetensorsEntry& entry, std::int64_t data_start) {
+  if (entry.narrow) return widened(source, entry, data_start);
   Tensor result = empty(entry.shape, entry.dtype);
   source.read(data_start + entry.begin, element_bytes(result));
   if (entry.dtype == boolean) check_bools(element_bytes(result), where_is(source, entry));
@@ -36,6 +45,7 @@ Tensor copied(const Source& source, const SafetensorsEntry& entry, std::int64_t 
 // writers align.
 Tensor mapped(const Source& source, const SafetensorsEntry& entry, std::int64_t data_start,
               const std::shared_ptr<const std::byte>& file) {
+  if (entry.narrow) return widened(source, entry, data_start);
   const std::byte* first = file.get() + data_start + entry.begin;
   if (entry.dtype == boolean)
     check_bools({first, static_cast<std::size_t>(entry.end - entry.begin)},
@@ -55,9 +65,12 @@ Safetensors load(const Source& source, FileAccess access) {
       result.tensors.foreign.emplace(entry.name, entry.foreign);
       continue;
     }
-    Tensor x = file ? mapped(source, entry, header.data_start, file)
-                    : copied(source, entry, header.data_start);
-    result.tensors.emplace(entry.name, std::move(x));
+    try {
+      result.tensors.emplace(entry.name, file ? mapped(source, entry, header.data_start, file)
+                                              : copied(source, entry, header.data_start));
+    } catch (const ForeignMember& error) {
+      result.tensors.foreign.emplace(entry.name, error.what());
+    }
   }
   return result;
 }

@@ -106,16 +106,19 @@ class HeaderReader final : public JsonEvents {
       fail_entry("the key ", !dtype_ ? "dtype" : !shape_ ? "shape" : "data_offsets", " is missing");
     if (offsets_->size() != 2) fail_entry("data_offsets holds fewer than 2 numbers");
     const std::optional<DType> dtype = safetensors_dtype(*dtype_);
-    const std::optional<int> bits =
-        dtype ? static_cast<int>(8 * item_size(*dtype)) : foreign_safetensors_bits(*dtype_);
+    entry_.narrow = narrow_safetensors_dtype(*dtype_);
+    const std::optional<int> bits = dtype ? static_cast<int>(8 * item_size(*dtype))
+                                    : entry_.narrow
+                                        ? static_cast<int>(8 * item_size(*entry_.narrow))
+                                        : foreign_safetensors_bits(*dtype_);
     if (!bits)
       fail_entry("has the unknown dtype ", in_quotes(*dtype_), ", need one of ",
                  kSafetensorsDtypes);
-    entry_.dtype = dtype.value_or(u8);
+    entry_.dtype = entry_.narrow ? widened_dtype(*entry_.narrow) : dtype.value_or(u8);
     entry_.shape = Shape(std::span<const std::int64_t>(*shape_));
     entry_.begin = offsets_->front();
     entry_.end = offsets_->back();
-    entry_.foreign = why_foreign(dtype.has_value());
+    entry_.foreign = why_foreign(dtype || entry_.narrow);
     check_size(*bits);
     header_.entries.push_back(entry_);
     check_count();

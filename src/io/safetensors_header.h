@@ -4,11 +4,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "src/io/source.h"
-#include "tensor/dtype.h"
+#include "src/io/widened.h"
 #include "tensor/shape.h"
 
 namespace tensor {
@@ -25,7 +26,8 @@ constexpr std::uint64_t most_safetensors_names(std::int64_t data_bytes) {
 
 struct SafetensorsEntry {
   std::string name;
-  DType dtype = f32;
+  DType dtype = f32;             // of the tensor
+  std::optional<Narrow> narrow;  // of the file, if it is another
   std::string foreign;  // why it is no tensor, if it is none; type and shape mean nothing then
   Shape shape;
   std::int64_t begin = 0;  // from the start of the data

@@ -54,9 +54,8 @@ struct Member {
 
 std::vector<Member> members() {
   const std::string types =
-      "), which this library does not: convert it with NumPy's astype to bool, uint8, int8 to "
-      "int64 "
-      "or float16 to float64 before saving";
+      "), which this library does not: convert it with NumPy's astype to bool, int8 to int64, "
+      "uint8 to uint64 or float16 to float64 before saving";
   const std::string no_array = "is not called *.npy, so it is no array";
   return {
       {"a.npy", npy("'<U3'", "(1,)", std::string(12, 'a')), "a",
@@ -64,7 +63,9 @@ std::vector<Member> members() {
       {"a.npy", npy("'|S2'", "(1,)", "ab"), "a", "holds byte strings (descr \"|S2\"" + types},
       {"a.npy", npy("'<c16'", "(1,)", std::string(16, 0)), "a",
        "holds complex128 (descr \"<c16\"" + types},
-      {"a.npy", npy("'>u2'", "(1,)", "ab"), "a", "holds uint16 (descr \">u2\"" + types},
+      {"a.npy", npy("'<u8'", "(1,)", std::string(8, '\xff')), "a",
+       "holds the number 18446744073709551615, need numbers below 2^63: convert it to float64 "
+       "before saving"},
       {"a.npy", npy("'|O'", "(1,)", "\x80\x04pickled."), "a",
        "holds Python objects (descr \"|O\"" + types},
       {"a.npy", npy("'<M8[ns]'", "()", std::string(8, 0)), "a",
@@ -138,15 +139,15 @@ TEST(Foreign, ANameThatIsNotThere) {
 TEST(Foreign, ParametersAreNeeded) {
   const std::string header =
       R"({"bias":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-      R"("seed":{"dtype":"U64","shape":[1],"data_offsets":[4,12]},)"
-      R"("weight":{"dtype":"F8_E4M3","shape":[1,4],"data_offsets":[12,16]}})";
+      R"("seed":{"dtype":"C64","shape":[1],"data_offsets":[4,12]},)"
+      R"("weight":{"dtype":"F8_E8M0","shape":[1,4],"data_offsets":[12,16]}})";
   Safetensors file = parse_safetensors(
       testing::bytes_of(in_bytes(header.size(), 8) + header + std::string(16, 0)), "f");
   nn::Linear layer{nn::parameter({1, 4}), nn::parameter({1})};
   const std::string one = "load: f does not fit the model: 1 problem:\n  ";
   EXPECT_EQ(error_of([&] { nn::load(layer, file.tensors, {.file = "f"}); }),
             one +
-                "f: tensor \"weight\": has the dtype F8_E4M3, which this library does not hold: "
+                "f: tensor \"weight\": has the dtype F8_E8M0, which this library does not hold: "
                 "convert it to one of BOOL U8 I8 I16 I32 I64 F16 BF16 F32 F64");
   file.tensors.emplace("weight", ones({1, 4}));
   file.tensors.foreign.erase("weight");

@@ -141,15 +141,14 @@ TEST(Npy, RefusesABadShape) {
 
 TEST(Npy, NamesElementTypesThatItDoesNotHold) {
   const std::string rest =
-      "), which this library does not: convert it with NumPy's astype to bool, uint8, int8 to "
-      "int64 or "
-      "float16 to float64 before saving";
+      "), which this library does not: convert it with NumPy's astype to bool, int8 to int64, "
+      "uint8 to uint64 or float16 to float64 before saving";
   const std::pair<const char*, const char*> cases[] = {
-      {"<u2", "uint16"},        {"<u4", "uint32"},          {">u8", "uint64"},
-      {"<c8", "complex64"},     {"<c16", "complex128"},     {"<f16", "float128"},
-      {"|O", "Python objects"}, {"|S5", "byte strings"},    {"<U7", "strings"},
-      {"|V2", "raw memory"},    {"<M8[ns]", "dates"},       {"<m8[s]", "time spans"},
-      {"<i16", "int128"},       {"<q9", "an unknown type"}, {"|b2", "an unknown type"}};
+      {"<u16", "uint128"},       {"<c8", "complex64"},     {"<c16", "complex128"},
+      {"<f16", "float128"},      {"|O", "Python objects"}, {"|S5", "byte strings"},
+      {"<U7", "strings"},        {"|V2", "raw memory"},    {"<M8[ns]", "dates"},
+      {"<m8[s]", "time spans"},  {"<i16", "int128"},       {"<q9", "an unknown type"},
+      {"|b2", "an unknown type"}};
   for (const auto& [descr, name] : cases)
     EXPECT_EQ(descr_message("'" + std::string(descr) + "'"),
               "f: holds " + std::string(name) + " (descr \"" + descr + "\"" + rest);
@@ -158,6 +157,35 @@ TEST(Npy, NamesElementTypesThatItDoesNotHold) {
       "f: holds records of several fields, which this library does not: save each field by itself");
   EXPECT_EQ(descr_message("''"), "f: the header: got the descr \"\", need one such as '<f4'");
   EXPECT_EQ(descr_message("'f4'"), "f: the header: got the descr \"f4\", need one such as '<f4'");
+}
+
+// Unsigned numbers of either order of bytes become the next wider signed ones.
+TEST(Npy, WidensUnsignedNumbers) {
+  const auto read = [](const char* descr, const std::string& bytes) {
+    return npy_of(npy_file(
+        "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': (2,), }", bytes));
+  };
+  using Numbers = std::vector<std::int64_t>;
+  const Tensor u16 = read("<u2", std::string("\x01\x00\xff\xff", 4));
+  EXPECT_EQ(u16.type(), (TensorType{{2}, i32}));
+  EXPECT_EQ(u16.to_vector<std::int64_t>(), (Numbers{1, 65535}));
+  EXPECT_EQ(read(">u2", std::string("\x01\x00\xff\xfe", 4)).to_vector<std::int64_t>(),
+            (Numbers{256, 65534}));
+  const Tensor u32 = read("<u4", std::string("\x00\x00\x00\x80\xff\xff\xff\xff", 8));
+  EXPECT_EQ(u32.type(), (TensorType{{2}, i64}));
+  EXPECT_EQ(u32.to_vector<std::int64_t>(), (Numbers{1ll << 31, (1ll << 32) - 1}));
+  const std::string most = std::string(7, '\xff') + '\x7f';
+  EXPECT_EQ(read("<u8", most + std::string(8, '\0')).to_vector<std::int64_t>(),
+            (Numbers{std::numeric_limits<std::int64_t>::max(), 0}));
+  EXPECT_EQ(error_of([&] { read("<u8", most + std::string(7, '\0') + '\x80'); }),
+            "f: holds the number 9223372036854775808, need numbers below 2^63: convert it to "
+            "float64 before saving");
+  EXPECT_EQ(error_of([&] { read("<u2", "12345"); }),
+            "f: the shape (2,) of u16 takes 4 bytes, but 5 follow the header");
+  const Tensor turned =
+      npy_of(npy_file("{'descr': '<u2', 'fortran_order': True, 'shape': (2, 2), }",
+                      std::string("1\0002\0003\0004\0", 8)));
+  EXPECT_EQ(turned.to_vector<int>(), (std::vector<int>{'1', '3', '2', '4'}));
 }
 
 TEST(Npy, RefusesBoolsOtherThan0And1) {

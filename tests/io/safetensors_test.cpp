@@ -131,11 +131,62 @@ TEST(Safetensors, RefusesNumbersThatAreNoSizes) {
   }
 }
 
+// All patterns of eight bits beside what their fields mean.
+TEST(Safetensors, WidensEightBitFloats) {
+  std::string data(512, '\0');
+  for (int i = 0; i < 512; ++i) data[static_cast<std::size_t>(i)] = static_cast<char>(i & 255);
+  const Safetensors file = safetensors_of(
+      safetensors_file(R"({"a":{"dtype":"F8_E4M3","shape":[256],"data_offsets":[0,256]},)"
+                       R"("b":{"dtype":"F8_E5M2","shape":[2,128],"data_offsets":[256,512]}})") +
+      data);
+  EXPECT_EQ(file.tensors.at("a").type(), (TensorType{{256}, f16}));
+  EXPECT_EQ(file.tensors.at("b").type(), (TensorType{{2, 128}, f16}));
+  const auto value = [](int bits, int mantissa_bits, int bias) {
+    const int exponent = (bits & 127) >> mantissa_bits,
+              mantissa = bits & ((1 << mantissa_bits) - 1);
+    const double fraction = mantissa / static_cast<double>(1 << mantissa_bits);
+    const double size =
+        exponent == 0 ? std::ldexp(fraction, 1 - bias) : std::ldexp(1 + fraction, exponent - bias);
+    return bits < 128 ? size : -size;
+  };
+  const auto a = file.tensors.at("a").to_vector<double>(),
+             b = file.tensors.at("b").to_vector<double>();
+  for (int bits = 0; bits < 256; ++bits) {
+    const auto i = static_cast<std::size_t>(bits);
+    if ((bits & 127) == 127)
+      EXPECT_TRUE(std::isnan(a[i])) << bits;
+    else
+      EXPECT_EQ(a[i], value(bits, 3, 7)) << bits;
+    if ((bits & 124) != 124)
+      EXPECT_EQ(b[i], value(bits, 2, 15)) << bits;
+    else if ((bits & 3) == 0)
+      EXPECT_EQ(b[i], bits < 128 ? INFINITY : -INFINITY) << bits;
+    else
+      EXPECT_TRUE(std::isnan(b[i])) << bits;
+  }
+}
+
+TEST(Safetensors, WidensUnsignedNumbers) {
+  const std::string header = R"({"a":{"dtype":"U16","shape":[1],"data_offsets":[0,2]},)"
+                             R"("b":{"dtype":"U32","shape":[1],"data_offsets":[2,6]},)"
+                             R"("c":{"dtype":"U64","shape":[1],"data_offsets":[6,14]},)"
+                             R"("d":{"dtype":"U64","shape":[1],"data_offsets":[14,22]}})";
+  const std::string seven(7, '\xff');
+  const Safetensors file = safetensors_of(safetensors_file(header) + "\xfe\xff" +
+                                          "\xfd\xff\xff\xff" + seven + '\x7f' + seven + '\xff');
+  EXPECT_EQ(file.tensors.at("a").type(), (TensorType{{1}, i32}));
+  EXPECT_EQ(file.tensors.at("a").item<int>(), 65534);
+  EXPECT_EQ(file.tensors.at("b").item<std::int64_t>(), (1ll << 32) - 3);
+  EXPECT_EQ(file.tensors.at("c").item<std::int64_t>(), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(error_of([&] { file.tensors.at("d"); }),
+            "f: tensor \"d\": holds the number 18446744073709551615, need numbers below 2^63: "
+            "convert it to float64 before saving");
+}
+
 TEST(Safetensors, NamesElementTypesThatItDoesNotHold) {
   const std::pair<const char*, int> types[] = {
-      {"F4", 2},      {"F6_E2M3", 3}, {"F6_E3M2", 3},     {"F8_E5M2", 4},
-      {"F8_E4M3", 4}, {"F8_E8M0", 4}, {"F8_E4M3FNUZ", 4}, {"F8_E5M2FNUZ", 4},
-      {"U16", 8},     {"U32", 16},    {"U64", 32},        {"C64", 32}};
+      {"F4", 2},          {"F6_E2M3", 3},     {"F6_E3M2", 3}, {"F8_E8M0", 4},
+      {"F8_E4M3FNUZ", 4}, {"F8_E5M2FNUZ", 4}, {"C64", 32}};
   for (const auto& [dtype, bytes] : types) {
     const auto header = [&, dtype = dtype](int size) {
       const std::string end = std::to_string(size);
