@@ -14,6 +14,7 @@
 #include "src/core/types_of.h"
 #include "src/kernels/host/simd/table.h"
 #include "src/kernels/host/weights.h"
+#include "src/runtime/program.h"
 #include "src/stages.h"
 #include "src/trace/trace.h"
 #include "src/tune/tuned_cost.h"
