@@ -41,6 +41,10 @@ inline std::vector<ConvShape> conv_shapes() {
       {"deep", {1, 256, 4, 5}, 64, 3, {.padding = 1}},
       {"wide_window", {2, 64, 13, 11}, 72, 3, {.stride = 2, .padding = 1}},
       {"wide_dilation", {1, 64, 7, 12}, 136, 3, {.padding = 2, .dilation = 2}},
+      {"half_steps", {2, 96, 7, 6}, 72, 3, {.padding = 1}},
+      {"narrow", {1, 24, 9, 8}, 80, 3, {.stride = 2, .padding = 1}},
+      {"ragged_pointwise", {2, 200, 5, 7}, 40, 1, {}},
+      {"packed_channels", {1, 52, 8, 7}, 52, 3, {.padding = 1}, false},
       {"stem", {1, 3, 23, 18}, 40, 7, {.stride = 2, .padding = 3}, false},
       {"patches", {2, 3, 28, 42}, 72, 14, {.stride = 14}, false},
       {"whole_patches", {3, 3, 32, 48}, 72, 16, {.stride = 16}, false},
@@ -60,6 +64,8 @@ inline std::vector<ConvShape> group_shapes() {
       {"groups_of_64", {1, 128, 6, 7}, 256, 3, {.padding = 2, .dilation = 2, .groups = 2}},
       {"groups_pointwise", {1, 256, 5, 7}, 128, 1, {.groups = 4}},
       {"groups_of_few", {1, 192, 5, 6}, 64, 3, {.padding = 1, .groups = 32}},
+      {"groups_of_8_ragged", {1, 88, 7, 6}, 88, 3, {.padding = 1, .groups = 11}},
+      {"groups_of_24_ragged", {2, 264, 5, 4}, 264, 3, {.stride = 2, .padding = 1, .groups = 11}},
       {"groups_first", {2, 64, 9, 4}, 64, 2, {.stride = 2, .groups = 4}, false},
   };
 }

@@ -168,7 +168,8 @@ TEST(Conv, IsRightInTf32) {
 
 TEST(Conv, EveryTileOfHopperIsRight) {
   for (const ConvShape& shape : conv_shapes()) {
-    if (shape.name != "pointwise" && shape.name != "wide_window") continue;
+    const bool has_parts = shape.name == "wide_window" || shape.name == "half_steps";
+    if (shape.name != "pointwise" && !has_parts) continue;
     const ConvCase c = conv_cases(shape, f16)[2];
     emulator::GroupCase group(c.f, testing::inputs_of(c));
     const auto conv = match_convolution(group.laid().graph, group.group());
@@ -176,7 +177,7 @@ TEST(Conv, EveryTileOfHopperIsRight) {
     constexpr int kParts[] = {2, 1, 3, 6};
     std::size_t turn = 0;
     for (ConvSm90Schedule s : conv_sm90_schedules()) {
-      if (shape.name == "wide_window") s.parts = kParts[turn++ % std::size(kParts)];
+      if (has_parts) s.parts = kParts[turn++ % std::size(kParts)];
       emulator::expect_emulated(
           group,
           [&](const LaidOutGraph& laid, const Group& g, const Machine& on) {
@@ -317,19 +318,23 @@ TEST(Conv, EveryWayIsRightOnDevice) {
 
 TEST(Conv, EveryTileOfHopperIsRightOnDevice) {
   if (const std::string why = emulator::no_device(90, true); !why.empty()) GTEST_SKIP() << why;
-  const ConvShape shape{"window", {2, 128, 25, 42}, 264, 3, {.stride = 2, .padding = 1}};
-  const ConvCase c = conv_cases(shape, bf16)[2];
-  emulator::GroupCase group(c.f, testing::inputs_of(c));
-  const auto conv = match_convolution(group.laid().graph, group.group());
-  ASSERT_TRUE(conv);
-  for (ConvSm90Schedule s : conv_sm90_schedules())
-    for (const int parts : {1, 2, 3, 4, 6, 8}) {
-      s.parts = parts;
-      emulator::expect_on_device(group,
-                                 [&](const LaidOutGraph& laid, const Group& g, const Machine& on) {
-                                   return lower_conv_sm90(laid, g, *conv, on, s);
-                                 });
-    }
+  for (const ConvShape& shape :
+       {ConvShape{"window", {2, 128, 25, 42}, 264, 3, {.stride = 2, .padding = 1}},
+        ConvShape{"half_steps", {2, 96, 25, 42}, 264, 3, {.stride = 2, .padding = 1}},
+        ConvShape{"ragged_pointwise", {2, 1096, 25, 42}, 264, 1, {}}}) {
+    const ConvCase c = conv_cases(shape, bf16)[2];
+    emulator::GroupCase group(c.f, testing::inputs_of(c));
+    const auto conv = match_convolution(group.laid().graph, group.group());
+    ASSERT_TRUE(conv);
+    for (ConvSm90Schedule s : conv_sm90_schedules())
+      for (const int parts : {1, 2, 3, 4, 6, 8}) {
+        s.parts = parts;
+        emulator::expect_on_device(
+            group, [&](const LaidOutGraph& laid, const Group& g, const Machine& on) {
+              return lower_conv_sm90(laid, g, *conv, on, s);
+            });
+      }
+  }
 }
 
 }  // namespace

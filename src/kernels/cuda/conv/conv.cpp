@@ -14,6 +14,8 @@
 namespace tensor::cuda {
 namespace {
 
+constexpr std::int64_t kStepChannels = 64;  // of 16 bits, of wgmma
+
 constexpr const ConvWay* kWays[] = {&kConvSm90, &kConvMma, &kConvTiled, &kConvDepthwise,
                                     &kConvDirect};
 
@@ -37,6 +39,7 @@ struct Ways {
 
 // On Hopper its own instructions, where they can: of 45 convolutions of DETR, ViT and SETR of which
 // schedules of both ways were measured, none was faster with mma.sync, and most took twice as long.
+// Of channels that do not fill its steps the models tell.
 std::shared_ptr<const Ways> ways_of(const Isolated& alone, Convolution conv,
                                     const Machine& machine) {
   const auto ways = std::make_shared<Ways>();
@@ -47,7 +50,9 @@ std::shared_ptr<const Ways> ways_of(const Isolated& alone, Convolution conv,
     const auto time = way->estimate(ways->graph(), alone.group, ways->conv, machine);
     if (!time) continue;
     ways->all.emplace_back(way, *time);
-    const bool is_hopeless = way == &kConvMma && ways->best.first == &kConvSm90;
+    const bool fills_steps = ways->conv.groups > 1 || ways->conv.channels % kStepChannels == 0 ||
+                             reads_patches(ways->graph(), ways->conv);
+    const bool is_hopeless = fills_steps && way == &kConvMma && ways->best.first == &kConvSm90;
     if (!ways->best.first || (!is_hopeless && *time < ways->best.second)) ways->best = {way, *time};
   }
   return ways;
@@ -130,7 +135,7 @@ ConvWork conv_work(const Graph& graph, const Group& group, const Convolution& co
           static_cast<double>(item_size(conv.dtype)),
           work.flops,
           work.bytes - skipped_bytes(graph, conv) + image + weights,
-          conv.groups > 1 ? conv.outputs / conv.groups : 0,
+          conv.groups > 1 ? conv.group_outputs : 0,
           (image > 0) + (weights > 0),
           image + weights,
           epilogue_work(graph, group, conv.code, conv.elementwise, conv.pixels() * conv.outputs)};

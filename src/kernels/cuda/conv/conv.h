@@ -26,18 +26,22 @@ struct Convolution {
   bool is_constant = false;                    // the weight
   bool is_tf32 = false;                        // operands of f32 may be rounded to tf32
   std::int64_t images = 1, channels = 1, outputs = 1, groups = 1;
+  std::int64_t group_channels = 1, group_outputs = 1;  // of the last group maybe fewer
   std::int64_t merged = 1;  // groups of the weight that are one here, see merged_groups
   Pair size = 1, out_size = 1, taps = 1, stride = 1, padding = 0, dilation = 1;
 
   std::int64_t pixels() const { return images * out_size.h * out_size.w; }
-  std::int64_t depth() const { return channels / groups * taps.h * taps.w; }
+  std::int64_t depth() const { return group_channels * taps.h * taps.w; }
 };
 
 /// The same with as few groups made one as it takes for a group's channels and outputs to be
 /// multiples of these, or all: weights are zeros between channels and outputs of other groups.
-/// nullopt where the weight is no constant. A convolution without groups is itself.
+/// `last`: how many the last one has, as many or, where the kernel sees zeros beyond the image's
+/// channels, maybe fewer. nullopt where the weight is no constant. A convolution without groups is
+/// itself.
+enum class LastGroup { whole, any };
 std::optional<Convolution> merged_groups(const Convolution& conv, std::int64_t channels,
-                                         std::int64_t outputs);
+                                         std::int64_t outputs, LastGroup last);
 
 /// nullopt when the group is anything else, or has an operator that no text is known for.
 std::optional<Convolution> match_convolution(const Graph& graph, const Group& group);

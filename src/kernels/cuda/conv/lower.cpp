@@ -93,7 +93,7 @@ void pack_image(TensorProblem& p, const LaidOutGraph& laid, const Group& group,
   const std::int64_t row = packed.size.w * packed.channels, few = row_channels(conv);
   p.steps = {packed.size.h * row, 1, row, packed.channels};
   p.size = packed.size;
-  p.channels = p.pixel_channels = packed.channels / conv.groups;
+  p.channels = p.pixel_channels = conv.groups == 1 ? packed.channels : conv.group_channels;
   if (few > 0) {
     p.channels = round_up(conv.taps.w * few, kChunk);
     p.size.w = conv.out_size.w;
@@ -169,7 +169,7 @@ void add_window(Extents& numbers, const Convolution& conv, const TensorProblem& 
 
 void add_groups(Extents& numbers, const Convolution& conv, const TensorProblem& p) {
   numbers.flag("kHasGroups", conv.groups > 1);
-  numbers.divisor("kGroupOutputs", conv.outputs / conv.groups);
+  numbers.divisor("kGroupOutputs", conv.group_outputs);
   numbers.number("kGroupChannels", p.channels);
 }
 
@@ -187,7 +187,7 @@ void add_problem(Extents& numbers, const Convolution& conv, const TensorProblem&
 TensorProblem tensor_problem(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
                              const Machine& machine) {
   TensorProblem p;
-  p.channels = p.pixel_channels = conv.channels / conv.groups;
+  p.channels = p.pixel_channels = conv.group_channels;
   p.size = conv.size, p.taps = conv.taps, p.stride = conv.stride, p.padding = conv.padding,
   p.dilation = conv.dilation;
   p.steps = image_steps(laid, conv.image);

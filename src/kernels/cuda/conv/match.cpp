@@ -45,6 +45,8 @@ void read_window(Convolution& conv, const Graph& graph) {
     conv.taps = pair("kernel");
   else
     conv.taps = {w[2], w[3]}, conv.groups = node.attrs.integer("groups");
+  conv.group_channels = conv.channels / conv.groups;
+  conv.group_outputs = conv.outputs / conv.groups;
   conv.stride = pair("stride"), conv.padding = pair("padding"), conv.dilation = pair("dilation");
 }
 

@@ -15,6 +15,10 @@ constexpr std::int64_t kRowBytes = 64;  // of depth in a tile, as in templates/c
 constexpr int kMostThreads = 256;
 constexpr std::int64_t kLeastMmaOutputs = 32;  // of a tile
 
+std::optional<Convolution> merged_for_mma(const Convolution& conv) {
+  return merged_groups(conv, kChunk, kLeastMmaOutputs, LastGroup::whole);
+}
+
 struct Tile {
   int pixels = 128, outputs = 128;
   int down = 2, across = 4;  // warps
@@ -69,7 +73,7 @@ struct Problem {
 };
 Problem problem_of(const Graph& graph, const Group& group, const Convolution& given,
                    const Machine& machine) {
-  const Convolution conv = *merged_groups(given, kChunk, kLeastMmaOutputs);
+  const Convolution conv = *merged_for_mma(given);
   const std::int64_t block = kRowBytes / item_size(conv.dtype);
   return {conv_work(graph, group, conv), block, round_up(product_depth(graph, conv), block),
           multiplier_of(conv.dtype, conv.is_tf32, machine)};
@@ -218,7 +222,7 @@ Space mma_space(const Graph& graph, const Group& group, const Convolution& conv,
 std::optional<double> estimate_mma(const Graph& graph, const Group& group, const Convolution& conv,
                                    const Machine& machine) {
   const bool has_type = multiplier_of(conv.dtype, conv.is_tf32, machine) != Multiplier::plain;
-  if (!has_type || !merged_groups(conv, kChunk, kLeastMmaOutputs)) return std::nullopt;
+  if (!has_type || !merged_for_mma(conv)) return std::nullopt;
   const Problem p = problem_of(graph, group, conv, machine);
   return model(choose(p, machine), p, machine);
 }
@@ -228,7 +232,7 @@ Lowered lower_mma(const LaidOutGraph& laid, const Group& group, const Convolutio
   const Tile s = group.schedule.empty()
                      ? choose(problem_of(laid.graph, group, given, machine), machine)
                      : tile_of(Schedule::parse(group.schedule));
-  const Convolution conv = *merged_groups(given, kChunk, kLeastMmaOutputs);
+  const Convolution conv = *merged_for_mma(given);
   const std::int64_t block = kRowBytes / item_size(conv.dtype);
   TensorProblem problem = tensor_problem(laid, group, conv, machine);
   const std::int64_t depth = round_up(problem.taps.h * problem.taps.w * problem.channels, block);

@@ -211,8 +211,8 @@ Lowered lower_direct(const LaidOutGraph& laid, const Group& group, const Convolu
   Extents& numbers = launch.problem = numbers_of_threads(conv.pixels() * conv.outputs, machine);
   add_types(numbers, laid, conv);
   add_problem(numbers, conv, problem);
-  numbers.number("kGroupChannels", conv.channels / conv.groups);
-  numbers.divisor("kGroupOutputs", conv.outputs / conv.groups);
+  numbers.number("kGroupChannels", conv.group_channels);
+  numbers.divisor("kGroupOutputs", conv.group_outputs);
   numbers.number("kOutputStep", w.image);
   numbers.number("kInputStep", w.channel);
   numbers.number("kTapRowStep", w.row);

@@ -19,6 +19,23 @@ constexpr std::int64_t kLeastSm90Outputs = 64;  // of a tile
 int block_of(DType dtype) { return kStepBytes / static_cast<int>(item_size(dtype)); }
 int block_of(const ConvWork& work) { return kStepBytes / static_cast<int>(work.item_bytes); }
 
+std::optional<Convolution> merged_for_wgmma(const Convolution& conv) {
+  return merged_groups(conv, block_of(conv.dtype), kLeastSm90Outputs, LastGroup::any);
+}
+
+// Every tap in whole steps: boxes are zeros beyond the channels, and so are the weights there.
+std::int64_t filled_depth(const Graph& graph, const Convolution& conv) {
+  if (reads_patches(graph, conv)) return product_depth(graph, conv);
+  return conv.taps.h * conv.taps.w * round_up(conv.group_channels, block_of(conv.dtype));
+}
+
+ConvWork filled_work(const Graph& graph, const Group& group, const Convolution& conv) {
+  const Convolution merged = *merged_for_wgmma(conv);
+  ConvWork work = conv_work(graph, group, merged);
+  work.depth = filled_depth(graph, merged);
+  return work;
+}
+
 // Those that the model chooses from: among what was measured, most often the fastest, or near it.
 constexpr ConvSm90Schedule kSchedules[] = {
     {2, 256, 4, 1}, {2, 192, 5, 1}, {3, 128, 5, 1}, {2, 128, 3, 2}, {2, 128, 6, 1}, {2, 64, 2, 2},
@@ -152,8 +169,7 @@ std::vector<float> features_of_schedule(const ConvSm90Schedule& s, const ConvWor
 
 Space sm90_space(const Graph& graph, const Group& group, const Convolution& conv,
                  const Machine& machine) {
-  const ConvWork work =
-      conv_work(graph, group, *merged_groups(conv, block_of(conv.dtype), kLeastSm90Outputs));
+  const ConvWork work = filled_work(graph, group, conv);
   Space space;
   space.sketches = {window_tma()};
   // What was measured is always there, as rings that are longer than the depth.
@@ -180,7 +196,7 @@ bool is_matrix(const TensorProblem& p, const ImageSteps& s, std::int64_t images)
 
 TensorMapOf image_map(const Convolution& conv, const TensorProblem& p, int pixels) {
   // The step of an axis of one element is never taken, but the accelerator wants one.
-  const std::int64_t channels = p.channels * conv.groups;
+  const std::int64_t channels = conv.groups == 1 ? p.channels : conv.channels;
   const std::int64_t column = p.steps.column != 0 ? p.steps.column : channels;
   const std::int64_t row = p.steps.row != 0 ? p.steps.row : column * p.size.w;
   const std::int64_t image = p.steps.image != 0 ? p.steps.image : row * p.size.h;
@@ -218,16 +234,21 @@ bool has_window(const Convolution& conv) {
          fits(conv.taps.w, conv.stride.w, conv.padding.w, conv.dilation.w);
 }
 
+// Bytes come without gaps. Of few channels a tap is a row of the window to other kernels, which
+// wastes less of the depth.
+bool takes_channels(const Convolution& conv) {
+  return conv.dtype == i8 ? conv.channels % block_of(i8) == 0 : conv.channels > kChunk;
+}
+
 std::optional<double> estimate_sm90(const Graph& graph, const Group& group, const Convolution& conv,
                                     const Machine& machine) {
   const bool has_type = conv.dtype == f16 || conv.dtype == bf16 || conv.dtype == i8;
   if (!machine.has_wgmma || !has_type) return std::nullopt;
-  const auto merged = merged_groups(conv, block_of(conv.dtype), kLeastSm90Outputs);
+  const auto merged = merged_for_wgmma(conv);
   if (!merged) return std::nullopt;
-  if (!reads_patches(graph, *merged) &&
-      (conv.channels % block_of(conv.dtype) != 0 || !has_window(conv)))
+  if (!reads_patches(graph, *merged) && !(takes_channels(conv) && has_window(conv)))
     return std::nullopt;
-  return choose(conv_work(graph, group, *merged), machine).microseconds;
+  return choose(filled_work(graph, group, conv), machine).microseconds;
 }
 
 std::string schedule_text(const Convolution& conv, const ConvSm90Schedule& s) {
@@ -240,12 +261,8 @@ std::string schedule_text(const Convolution& conv, const ConvSm90Schedule& s) {
 Lowered lower_sm90(const LaidOutGraph& laid, const Group& group, const Convolution& conv,
                    const Machine& machine) {
   const ConvSm90Schedule schedule =
-      group.schedule.empty()
-          ? choose(conv_work(laid.graph, group,
-                             *merged_groups(conv, block_of(conv.dtype), kLeastSm90Outputs)),
-                   machine)
-                .schedule
-          : schedule_of(Schedule::parse(group.schedule));
+      group.schedule.empty() ? choose(filled_work(laid.graph, group, conv), machine).schedule
+                             : schedule_of(Schedule::parse(group.schedule));
   return lower_conv_sm90(laid, group, conv, machine, schedule);
 }
 
@@ -302,7 +319,7 @@ std::span<const ConvSm90Schedule> conv_sm90_schedules() { return kSchedules; }
 
 Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Convolution& given,
                         const Machine& machine, const ConvSm90Schedule& s) {
-  const Convolution conv = *merged_groups(given, block_of(given.dtype), kLeastSm90Outputs);
+  const Convolution conv = *merged_for_wgmma(given);
   const int block = block_of(conv.dtype);
   TensorProblem problem = tensor_problem(laid, group, conv, machine);
   const TensorMapOf image = image_map(conv, problem, s.pixels());
@@ -310,14 +327,15 @@ Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Conv
   lowered.scratch_bytes = problem.scratch_bytes;
   const Pointer weights = add_weights(
       lowered, laid, group, conv,
-      conv.dtype == i8 ? bytes_as_rows(conv) : outputs_as_rows(conv, problem, 1, 1), machine);
+      conv.dtype == i8 ? bytes_as_rows(conv) : outputs_as_rows(conv, problem, block, 1), machine);
   ConvLaunch launch;
   launch.header = "conv_sm90.h";
   launch.problem = Extents(machine.any_extent);
   launch.problem.flag("kIsMatrix", !image.im2col);
   launch.problem.flag("kWeightsFirst", conv.is_constant);
-  launch.problem.divisor("kChannelBlocks", problem.channels / block);
-  launch.problem.number("kSteps", problem.taps.h * problem.taps.w * (problem.channels / block));
+  const std::int64_t channel_blocks = ceil_div(problem.channels, std::int64_t{block});
+  launch.problem.divisor("kChannelBlocks", channel_blocks);
+  launch.problem.number("kSteps", problem.taps.h * problem.taps.w * channel_blocks);
   launch.problem.divisor("kOutputBlocks", ceil_div(conv.outputs, s.outputs));
   add_window(launch.problem, conv, problem);
   add_groups(launch.problem, conv, problem);
@@ -334,7 +352,7 @@ Lowered lower_conv_sm90(const LaidOutGraph& laid, const Group& group, const Conv
   launch.parameters = {"const __grid_constant__ TensorMap image",
                        "const __grid_constant__ TensorMap weights"};
   launch.arguments = {image, swizzled_boxes(conv.dtype, conv.outputs,
-                                            product_depth(laid.graph, conv), s.outputs, weights)};
+                                            filled_depth(laid.graph, conv), s.outputs, weights)};
   launch.blocks = ceil_div(conv.pixels(), s.pixels()) * ceil_div(conv.outputs, s.outputs) * s.parts;
   launch.cluster = static_cast<unsigned>(s.parts);
   if (problem.before) lowered.calls.push_back(std::move(*problem.before));

@@ -56,38 +56,45 @@ Tensor rows_of(const Tensor& matrix, std::int64_t row) {
 
 // [outputs, channels of `merged` groups, ...]: zeros where a channel is of another group than the
 // output, of which there are `each`.
-Tensor with_groups_merged(const Tensor& w, std::int64_t merged, std::int64_t each) {
-  if (merged == 1) return w;
-  const std::int64_t many = w.shape(0) / (merged * each), channels = w.shape(1);
-  const std::int64_t taps = w.shape(2) * w.shape(3);
+Tensor with_groups_merged(const Tensor& given, std::int64_t merged, std::int64_t each) {
+  if (merged == 1) return given;
+  const std::int64_t many = ceil_div(given.shape(0), merged * each), channels = given.shape(1);
+  const std::int64_t taps = given.shape(2) * given.shape(3);
+  Shape shape = given.shape();
+  shape[0] = many * merged * each;
+  const Tensor w = pad(given, {{0, shape[0] - given.shape(0)}, {0, 0}, {0, 0}, {0, 0}});
   // A group's outputs and channels lie on the diagonal: every one starts a row and a column later.
   const Tensor split = reshape(w, {many, merged, each, channels * taps});
   const std::int64_t row = merged * channels * taps;
-  return reshape(
+  const Tensor rows =
       cpu::spread(split, {many * merged * each, row},
-                  {merged * each * row, each * row + channels * taps, row, 1}, tensor::threads()),
-      {w.shape(0), merged * channels, w.shape(2), w.shape(3)});
+                  {merged * each * row, each * row + channels * taps, row, 1}, tensor::threads());
+  return reshape(rows(slice(0, given.shape(0))),
+                 {given.shape(0), merged * channels, w.shape(2), w.shape(3)});
 }
 
 }  // namespace
 
 std::optional<Convolution> merged_groups(const Convolution& conv, std::int64_t channels,
-                                         std::int64_t outputs) {
+                                         std::int64_t outputs, LastGroup last) {
   if (conv.groups == 1) return conv;
   if (!conv.is_constant) return std::nullopt;
   const auto fits = [&](std::int64_t merged) {
-    return conv.groups % merged == 0 && conv.channels / conv.groups * merged % channels == 0 &&
-           conv.outputs / conv.groups * merged % outputs == 0;
+    return (last == LastGroup::any || conv.groups % merged == 0) &&
+           conv.group_channels * merged % channels == 0 &&
+           conv.group_outputs * merged % outputs == 0;
   };
   Convolution fewer = conv;
   while (fewer.merged < conv.groups && !fits(fewer.merged)) ++fewer.merged;
-  fewer.groups = conv.groups / fewer.merged;
+  fewer.groups = ceil_div(conv.groups, fewer.merged);
+  fewer.group_channels = conv.group_channels * fewer.merged;
+  fewer.group_outputs = conv.group_outputs * fewer.merged;
   return fewer;
 }
 
 WeightForm outputs_as_rows(const Convolution& conv, const TensorProblem& p,
                            std::int64_t channel_step, std::int64_t row_step) {
-  const auto whole = [merged = conv.merged, each = conv.outputs / conv.groups / conv.merged](
+  const auto whole = [merged = conv.merged, each = conv.group_outputs / conv.merged](
                          const Tensor& w) { return with_groups_merged(w, merged, each); };
   if (p.are_patches)
     return {conv.outputs,
@@ -140,9 +147,9 @@ WeightForm outputs_as_columns(const Convolution& conv, std::int64_t row) {
             return cpu::spread(transpose(w, {2, 3, 1, 0}), {depth, row},
                                {w.shape(3) * column, column, row, 1}, tensor::threads());
           },
-          conv.channels / conv.groups,
+          conv.group_channels,
           1,
-          conv.channels / conv.groups,
+          conv.group_channels,
           false,
           true};
 }
