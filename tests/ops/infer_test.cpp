@@ -30,6 +30,9 @@ const Attrs kSliced = {
 const Attrs kResized = {
     {"size", Ints{3, 4}}, {"mode", "bicubic"}, {"align_corners", false}, {"antialias", true}};
 
+const Attrs kDivided = {
+    {"output_size", Ints{3, 4}}, {"spatial_scale", 0.5}, {"sampling_ratio", 2}, {"aligned", true}};
+
 // A call that is right.
 Call good_call(const OpInfo& row) {
   const TensorType x = {{2, 4, 5}, f32}, image = {{1, 4, 3, 3}, f32};
@@ -68,6 +71,8 @@ Call good_call(const OpInfo& row) {
       return {row.op, {image}, kImage};
     case Op::interpolate:
       return {row.op, {image}, kResized};
+    case Op::roi_align:
+      return {row.op, {image, {{6, 5}, f32}}, kDivided};
     case Op::reshape:
       return {row.op, {x}, {{"shape", Ints{4, -1}}}};
     case Op::transpose:
