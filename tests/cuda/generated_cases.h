@@ -446,6 +446,13 @@ inline std::vector<GeneratedCase> sort_cases() {
         return {apply_op(Op::argsort, in, {{"axis", 1}, {"descending", true}})};
       },
       type({2, 4500}, u8));
+  for (const std::int64_t n : {200, 4500})
+    add(
+        "the ten largest of " + std::to_string(n),
+        [](const Tensors& in) -> Tensors {
+          return {apply_op(Op::argsort, in, {{"axis", 1}, {"descending", true}, {"count", 10}})};
+        },
+        type({3, n}, u8));
   return cases;
 }
 

@@ -251,6 +251,8 @@ TEST(Infer, NamesWhatIsWrong) {
             "sort: got the axis 0 for a tensor of rank 0, need one from 0 on (it has none)");
   EXPECT_EQ(refusal(Op::argsort, {x}, {{"axis", 0}}),
             "attribute: descending is missing and has no default");
+  EXPECT_EQ(refusal(Op::argsort, {x}, {{"axis", 1}, {"descending", true}, {"count", 5}}),
+            "argsort: got count=5 along axis 1 of the shape (2, 4)");
   EXPECT_EQ(refusal(Op::max, {x}, {{"axis", 100'000'000}, {"keepdims", false}}),
             "reduction: got the axes (100000000,) for the shape (2, 4), need them from 0 on, in "
             "rising order");
