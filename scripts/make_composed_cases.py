@@ -410,7 +410,45 @@ def activations():
     add("instance_norm", [image, w, b], normed * w[:, None, None] + b[:, None, None], 1e-5)
 
 
-for part in (arrangements, norms, orders, products, positions, pools, samples, images, activations):
+def cells_of_boxes(x, boxes, size, scale, ratio, aligned):
+    """As torchvision.ops.roi_align, which the cases were compared with."""
+    n, channels, h, w = x.shape
+    result = np.zeros((len(boxes), channels) + size)
+
+    def pixel(image, y, z):
+        if y < -1 or z < -1 or y > h or z > w:
+            return np.zeros(channels)
+        y, z = min(max(y, 0), h - 1), min(max(z, 0), w - 1)
+        top, left = math.floor(y), math.floor(z)
+        down, right = min(top + 1, h - 1), min(left + 1, w - 1)
+        y, z = y - top, z - left
+        p = image.astype(np.float64)
+        return (p[:, top, left] * (1 - y) * (1 - z) + p[:, top, right] * (1 - y) * z
+                + p[:, down, left] * y * (1 - z) + p[:, down, right] * y * z)
+
+    for k, box in enumerate(boxes.astype(np.float64)):
+        begin = box[1:3] * scale - (0.5 if aligned else 0)
+        extent = box[3:5] * scale - (0.5 if aligned else 0) - begin
+        extent = extent if aligned else np.maximum(extent, 1)
+        cell = extent / (size[1], size[0])
+        count = [ratio] * 2 if ratio > 0 else [max(math.ceil(c), 0) for c in cell]
+        for i, j in np.ndindex(*size):
+            for a, b in np.ndindex(count[1], count[0]):
+                y = begin[1] + cell[1] * (i + (a + 0.5) / count[1])
+                z = begin[0] + cell[0] * (j + (b + 0.5) / count[0])
+                result[k, :, i, j] += pixel(x[int(box[0])], y, z) / (count[0] * count[1])
+    return result
+
+
+def regions():
+    x = normal(2, 3, 9, 11)
+    boxes = np.array([[0, 1.3, 2.1, 14.2, 11.7], [1, -6.2, -3.3, 40.1, 30.6], [1, 8.7, 9.1, 8.9, 9.4], [0, 30.2, 3.3, 50.4, 8.8], [0, 9.3, 8.2, 2.6, 1.9]], np.float32)
+    for ratio, aligned, (size, scale) in itertools.product((-1, 1, 2), (False, True), (((2, 3), 0.5), ((4, 1), 1.0))):
+        add("roi_align", [x, boxes], cells_of_boxes(x, boxes, size, scale, ratio, aligned), 1e-5, output_size=list(size), spatial_scale=scale, sampling_ratio=ratio, aligned=aligned)
+    add("roi_align", [x, boxes[:0]], np.zeros((0, 3, 5, 5), np.float32), output_size=5)
+
+
+for part in (arrangements, norms, orders, products, positions, pools, samples, images, activations, regions):
     part()
 
 header, data = {"__metadata__": {"cases": json.dumps(cases)}}, b""

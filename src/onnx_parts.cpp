@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <list>
 #include <mutex>
+#include <utility>
 
 #include "src/core/types_of.h"
 #include "src/onnx/split.h"
@@ -21,6 +22,7 @@ Parts split_for(const ModelPart& model, const std::vector<TensorType>& types) {
   trace(
       [&](const std::vector<Tensor>& inputs) {
         parts = onnx::split(model, inputs);
+        parts.outputs.clear();
         return inputs;
       },
       types);
@@ -65,15 +67,26 @@ class Stage {
   using Entry = std::pair<std::vector<TensorType>, std::shared_ptr<const Step>>;
   static constexpr std::size_t kKept = 8;
 
+  struct NotWorthIt {};  // thrown where a compiled part would run no faster
+
   Step made(const std::vector<TensorType>& types, const CompileOptions& options) const {
     const onnx::Graph& graph = model_->graph;
     if (graph.nodes.empty()) return {{}, model_, nullptr};
-    const Parts parts = split_for(model_, types);
-    const bool is_all = parts.node.empty();
-    if (is_all || find_heavy(parts.head->graph, 0) < parts.head->graph.nodes.size()) {
-      const auto function = [&](const std::vector<Tensor>& x) { return onnx::run(*parts.head, x); };
-      return {compile(function, types, options), nullptr,
-              is_all ? nullptr : std::make_shared<Stage>(parts.rest)};
+    // The call that is traced first, of all inputs, tells the parts; those for parts of a batch on
+    // several devices are of the same head.
+    Parts parts;
+    const auto function = [&](const std::vector<Tensor>& x) {
+      if (parts.head) return onnx::run(*parts.head, x);
+      parts = onnx::split(model_, x);
+      const onnx::Graph& head = parts.head->graph;
+      if (!parts.node.empty() && find_heavy(head, 0) == head.nodes.size()) throw NotWorthIt();
+      return std::exchange(parts.outputs, {});
+    };
+    try {
+      const Executable compiled = compile(function, types, options);
+      return {compiled, nullptr,
+              parts.node.empty() ? nullptr : std::make_shared<Stage>(parts.rest)};
+    } catch (const NotWorthIt&) {
     }
     // What is before a heavy node runs eagerly, that node itself where it has been tried.
     const std::size_t heavy = find_heavy(graph, 1);

@@ -119,6 +119,18 @@ TENSOR_API Tensor grid_sample(const Tensor& x, const Tensor& grid,
 /// of one floating type: [N, C, H', W'], each of the four pixels around its place, of those that
 /// lie outside 0. grid_sample, and what else names places in pixels, are made of it.
 TENSOR_API Tensor sample_pixels(const Tensor& x, const Tensor& row, const Tensor& column);
+struct RoiAlignOptions {
+  double spatial_scale = 1;  ///< from the boxes' numbers to pixels
+  std::int64_t sampling_ratio =
+      -1;                ///< samples of a cell along an axis; none: one a pixel at least
+  bool aligned = false;  ///< whole numbers are the middles of pixels, and boxes have any extent
+};
+/// Boxes of images x [N, C, H, W], each divided into cells: [K, C, size.h, size.w], of each cell
+/// the mean of samples between its pixels, as torchvision.ops.roi_align has it. boxes [K, 5] of
+/// (image, x1, y1, x2, y2). Samples that lie more than a pixel outside count as 0; boxes that are
+/// not finite have none. UserError on empty images and sizes.
+TENSOR_API Tensor roi_align(const Tensor& x, const Tensor& boxes, Pair size,
+                            const RoiAlignOptions& options = {});
 /// [..., C r^2, H, W] to [..., C, H r, W r], and back. UserError where it does not divide.
 TENSOR_API Tensor pixel_shuffle(const Tensor& x, std::int64_t upscale_factor);
 TENSOR_API Tensor pixel_unshuffle(const Tensor& x, std::int64_t downscale_factor);

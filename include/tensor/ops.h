@@ -207,9 +207,11 @@ TENSOR_API Tensor diff(const Tensor& x, std::int64_t n = 1, int axis = -1);
 /// Ascending; sort gives x's type, argsort i64.
 TENSOR_API Tensor sort(const Tensor& x, int axis = -1);
 TENSOR_API Tensor argsort(const Tensor& x, int axis = -1);
-/// The k largest along the axis, in descending order: {values, indices (i64)}, whose extent there
-/// is k. NaN counts as the largest (PyTorch's rule). UserError unless 0 <= k <= the axis's extent.
-TENSOR_API std::pair<Tensor, Tensor> topk(const Tensor& x, std::int64_t k, int axis = -1);
+/// The k largest along the axis, in descending order, or the smallest in ascending order: {values,
+/// indices (i64)}, whose extent there is k. NaN counts as the largest (PyTorch's rule). UserError
+/// unless 0 <= k <= the axis's extent.
+TENSOR_API std::pair<Tensor, Tensor> topk(const Tensor& x, std::int64_t k, int axis = -1,
+                                          bool largest = true);
 /// Where the elements of v belong in the ascending a (1-d), i64: before equal ones, or behind them
 /// (`right`).
 TENSOR_API Tensor searchsorted(const Tensor& a, const Tensor& v, bool right = false);

@@ -1,7 +1,6 @@
 // Operators that read an image at places which other tensors say.
 #include <algorithm>
 
-#include "src/core/needs_values.h"
 #include "src/onnx/window.h"
 #include "tensor/creation.h"
 #include "tensor/neural.h"
@@ -14,67 +13,6 @@ Tensor steps(std::int64_t count, const Tensor& like) {
   return arange(static_cast<double>(count)).to(like.device()).to(like.dtype());
 }
 
-// ---- RoiAlign: means of samples of the cells into which a region is divided.
-
-struct Regions {
-  Tensor boxes;                   // [R, 4]: left, top, right, bottom, in pixels of the image
-  std::int64_t samples = 0;       // of a cell along an axis; 0: as many as pixels, rounded up
-  bool has_least_extent = false;  // of a pixel
-};
-
-// Where the samples lie along an axis, [R, cells * samples], and what each counts.
-struct Samples {
-  Tensor at, weight;
-};
-
-Samples samples_of(const Regions& regions, int axis, std::int64_t cells, std::int64_t extent) {
-  const Tensor begin = sliced(regions.boxes, 1, axis, 1).expand_dims(2);
-  Tensor length = sliced(regions.boxes, 1, axis + 2, 1).expand_dims(2) - begin;
-  if (regions.has_least_extent) length = maximum(length, 1);
-  const Tensor cell = length / static_cast<double>(cells);
-  std::int64_t most = regions.samples;
-  Tensor count = full({}, static_cast<double>(most), cell.dtype()).to(cell.device());
-  if (most == 0) {
-    count = ceil(cell);
-    if (is_traced(count))
-      throw detail::NeedsValues(
-          "roi_align: got sampling_ratio=0, with which the number of samples depends on the "
-          "boxes, in a model that is compiled: run it eagerly, or export it with a fixed ratio");
-    most = cell.size() == 0 ? 1 : std::max<std::int64_t>(1, max(count).item<std::int64_t>());
-    // Samples are more than half a pixel apart: so many meet the image, and one on either side that
-    // rounding may bring there. Numbers that are none give no result either.
-    most = std::min(most, 2 * extent + 5);
-  }
-  const Tensor places = steps(cells, cell).reshape({1, cells, 1});
-  Tensor sample = steps(most, cell).reshape({1, 1, most});
-  if (regions.samples == 0) {  // from the one before the first that meets it
-    const Tensor first = ceil((-1 - begin - cell * places) * count / cell - 0.5) - 1;
-    sample = sample + where(cell > 0, maximum(first, 0), zeros_like(first));
-  }
-  const Tensor at = begin + cell * (places + (sample + 0.5) / count);
-  const double size = static_cast<double>(extent);
-  const Tensor counts = (at >= -1) & (at <= size) & (sample < count);
-  const Shape flat{at.shape(0), cells * most};
-  return {reshape(clip(at, 0, size - 1), flat),
-          reshape(where(counts, 1 / maximum(count, 1), zeros_like(at)), flat)};
-}
-
-Tensor aligned(const Tensor& x, const Regions& regions, const Tensor& first_row,
-               std::int64_t height, std::int64_t rows, std::int64_t columns) {
-  const std::int64_t count = regions.boxes.shape(0), width = x.shape(3);
-  const Samples y = samples_of(regions, 1, rows, height),
-                z = samples_of(regions, 0, columns, width);
-  const Shape grid{count, y.at.shape(1), z.at.shape(1)};
-  const Shape flat{1, grid[0] * grid[1], grid[2]};
-  Tensor row = y.at.expand_dims(2);
-  if (first_row.defined()) row = row + first_row.reshape({count, 1, 1});
-  const auto places = [&](const Tensor& at) { return reshape(broadcast_to(at, grid), flat); };
-  const Tensor found = sample_pixels(x, places(row), places(z.at.expand_dims(1)));
-  const Tensor weight = reshape(y.weight.expand_dims(2) * z.weight.expand_dims(1), flat);
-  const Shape cells{x.shape(1), count, rows, grid[1] / rows, columns, grid[2] / columns};
-  return sum(reshape(found * weight.expand_dims(0), cells), {3, 5}).swapaxes(0, 1);
-}
-
 Results roi_align(const Call& c) {
   const Tensor& x = c[0];
   if (x.rank() != 4 || c[1].rank() != 2 || c[1].shape(1) != 4 || c[2].rank() != 1 ||
@@ -82,32 +20,12 @@ Results roi_align(const Call& c) {
     fail("roi_align", "got an input of the shape ", x.shape(), ", boxes of the shape ",
          c[1].shape(), " and their images of the shape ", c[2].shape(),
          ", need (N, C, H, W), (R, 4) and (R)");
-  const std::int64_t rows = c.integer("output_height", 1), columns = c.integer("output_width", 1);
-  const std::int64_t ratio = c.integer("sampling_ratio", 0);
-  constexpr std::int64_t kMost = 1 << 15;
-  if (rows < 1 || columns < 1 || ratio < 0 || std::max({rows, columns, ratio}) > kMost)
-    fail("roi_align", "got output_height=", rows, ", output_width=", columns,
-         " and sampling_ratio=", ratio, ", need 1 to ", kMost, ", of the ratio 0, too");
-  if (x.shape(2) == 0 || x.shape(3) == 0)
-    fail("roi_align", "got an input of the shape ", x.shape(), ", need at least 1 x 1");
   const bool is_half =
       c.opset() >= 16 && c.text("coordinate_transformation_mode", "half_pixel") == "half_pixel";
-  const Tensor boxes = c[1].to(f32) * c.number("spatial_scale", 1) - (is_half ? 0.5 : 0);
-  // Images of a batch lie below each other in one.
-  const bool is_batch = x.shape(0) != 1;
-  const std::int64_t height = x.shape(2);
-  const Tensor image =
-      is_batch ? reshape(x.swapaxes(0, 1), {1, x.shape(1), x.shape(0) * height, x.shape(3)}) : x;
-  const Tensor first = is_batch ? c[2].to(f32) * static_cast<double>(height) : Tensor();
-  // Run eagerly, some boxes at a time, since their samples are many more than their cells.
-  const std::int64_t all = boxes.shape(0), at_once = is_traced(boxes) || is_traced(x) ? all : 8;
-  std::vector<Tensor> parts;
-  for (std::int64_t i = 0; i == 0 || i < all; i += at_once) {
-    const std::int64_t n = std::min(at_once, all - i);
-    parts.push_back(aligned(image, {sliced(boxes, 0, i, n), ratio, !is_half},
-                            is_batch ? sliced(first, 0, i, n) : first, height, rows, columns));
-  }
-  return {(parts.size() == 1 ? parts[0] : concatenate(parts)).to(x.dtype())};
+  const DType dtype = x.dtype() == f64 ? f64 : f32;
+  const Tensor boxes = concatenate({c[2].to(dtype).expand_dims(1), c[1].to(dtype)}, 1);
+  return {roi_align(x, boxes, {c.integer("output_height", 1), c.integer("output_width", 1)},
+                    {c.number("spatial_scale", 1), c.integer("sampling_ratio", 0), is_half})};
 }
 
 std::string refuse_roi_align(const Node& n) {

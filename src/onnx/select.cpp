@@ -14,12 +14,8 @@ Results top_k(const Call& c) {
   const std::int64_t k = c.has(1) ? c.host(1).item<std::int64_t>() : c.attribute("k").integer;
   if (k < 0 || k > c[0].shape(axis))
     fail("top_k", "got k=", k, " of the shape ", c[0].shape(), " along axis ", axis);
-  if (c.integer("largest", 1) != 0) {
-    auto [values, indices] = topk(c[0], k, axis);
-    return {values, indices};
-  }
-  const Tensor indices = sliced(argsort(c[0], axis), axis, 0, k);
-  return {take_along_axis(c[0], indices, axis), indices};
+  auto [values, indices] = topk(c[0], k, axis, c.integer("largest", 1) != 0);
+  return {values, indices};
 }
 
 // ---- NonMaxSuppression, on the host: how many boxes are left depends on their elements.

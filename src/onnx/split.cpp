@@ -81,10 +81,13 @@ Parts split(const std::shared_ptr<const Model>& model, const std::vector<Tensor>
     const auto rest = part_of(*model);
     rest->inputs = rest->outputs = model->outputs;
     rest->graph.inputs = rest->graph.outputs = model->graph.outputs;
-    return {model, rest, {}};
+    Parts whole{model, rest, {}};
+    for (const int number : model->graph.outputs) whole.outputs.push_back(runner.value(number));
+    return whole;
   }
   Parts parts = cut(*model, aside.nodes, runner.values());
   parts.node = aside.first;
+  for (const int number : parts.head->graph.outputs) parts.outputs.push_back(runner.value(number));
   return parts;
 }
 

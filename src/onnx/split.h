@@ -13,6 +13,7 @@ namespace tensor::onnx {
 struct Parts {
   std::shared_ptr<const Model> head, rest;  // run(rest, run(head, inputs)) is run(model, inputs)
   std::string node;                         // the first that asked for elements
+  std::vector<Tensor> outputs = {};         // of the head, in a traced call
 };
 
 /// For traced inputs: the head is all that can be recorded. What is known of their types alone is a

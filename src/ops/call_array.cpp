@@ -29,7 +29,8 @@ Out call_take(In in, const Attrs& attrs) {
 }
 
 Out call_topk(In in, const Attrs& attrs) {
-  auto [values, indices] = topk(in[0], attrs.integer("k"), one_axis(attrs, -1));
+  auto [values, indices] =
+      topk(in[0], attrs.integer("k"), one_axis(attrs, -1), attrs.flag("largest", true));
   return {values, indices};
 }
 
@@ -177,7 +178,7 @@ std::vector<Binding> array_bindings() {
       {"std", 1, 1, {"axis", "keepdims", "ddof"}, deviation<std>},
       {"sort", 1, 1, {"axis"}, call_along_axis<sort>},
       {"argsort", 1, 1, {"axis"}, call_along_axis<argsort>},
-      {"topk", 1, 1, {"k", "axis"}, call_topk},
+      {"topk", 1, 1, {"k", "axis", "largest"}, call_topk},
       {"matmul", 2, 2, {}, [](In in, const Attrs&) -> Out { return {matmul(in[0], in[1])}; }},
       {"dot", 2, 2, {}, [](In in, const Attrs&) -> Out { return {dot(in[0], in[1])}; }},
       {"einsum",

@@ -76,6 +76,12 @@ Out call_grid_sample(In in, const Attrs& attrs) {
 
 Out call_sample_pixels(In in, const Attrs&) { return {sample_pixels(in[0], in[1], in[2])}; }
 
+Out call_roi_align(In in, const Attrs& attrs) {
+  return {roi_align(in[0], in[1], pair_attribute(attrs, "output_size", 0),
+                    {attrs.number("spatial_scale", 1), attrs.integer("sampling_ratio", -1),
+                     attrs.flag("aligned", false)})};
+}
+
 Out call_unfold(In in, const Attrs& attrs) {
   return {unfold(in[0], pair_attribute(attrs, "kernel_size", 1),
                  pair_attribute(attrs, "dilation", 1), pair_attribute(attrs, "padding", 0),
@@ -180,6 +186,11 @@ std::vector<Binding> neural_bindings() {
       {"sample_pixels", 3, 3, {}, call_sample_pixels},
       {"pixel_shuffle", 1, 1, {"upscale_factor"}, call_pixel_shuffle},
       {"pixel_unshuffle", 1, 1, {"downscale_factor"}, call_pixel_unshuffle},
+      {"roi_align",
+       2,
+       2,
+       {"output_size", "spatial_scale", "sampling_ratio", "aligned"},
+       call_roi_align},
       {"unfold", 1, 1, {"kernel_size", "dilation", "padding", "stride"}, call_unfold},
       {"nms", 2, 2, {"iou_threshold"}, call_nms},
   };

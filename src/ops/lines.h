@@ -18,7 +18,8 @@ D without_axis(D dims, int axis) {
 
 /// Copies each line of x (elements of type T) along `axis` into a row of accumulators (double for
 /// floating types, int64 for the others), calls change(row), and writes the row, converted, to the
-/// same line of `out` (elements of type R). x and out have one shape.
+/// same line of `out` (elements of type R). x and out have one shape, but that lines of `out` may
+/// be shorter: they get the row's first elements.
 template <class T, class R, class Change>
 void transform_lines(const ConstView& x, int axis, const View& out, Change&& change) {
   if (num_elements(x.shape) == 0) return;  // a row may be long all the same
@@ -31,7 +32,7 @@ void transform_lines(const ConstView& x, int axis, const View& out, Change&& cha
     for (std::int64_t i = 0; i < extent; ++i)
       row[static_cast<std::size_t>(i)] = static_cast<Compute<T>>(from[i * from_step]);
     change(std::span(row));
-    for (std::int64_t i = 0; i < extent; ++i)
+    for (std::int64_t i = 0; i < out.shape[axis]; ++i)
       to[i * to_step] = convert<R>(row[static_cast<std::size_t>(i)]);
   };
   for_each_index(without_axis(x.shape, axis), line, without_axis(x.strides, axis),

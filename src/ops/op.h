@@ -122,6 +122,7 @@ std::span<const OpInfo> layer_norm_ops();
 std::span<const OpInfo> conv2d_ops();
 std::span<const OpInfo> pool_ops();
 std::span<const OpInfo> resize_ops();
+std::span<const OpInfo> roi_ops();
 std::span<const OpInfo> view_ops();
 std::span<const OpInfo> gather_ops();
 

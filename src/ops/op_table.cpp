@@ -11,8 +11,9 @@ namespace {
 std::vector<OpInfo> build_table() {
   constexpr auto kCount = static_cast<std::size_t>(Op::count_);
   std::array<const OpInfo*, kCount> rows{};
-  for (auto family : {pointwise_ops, reduce_ops, scan_ops, matmul_ops, quantized_ops, softmax_ops,
-                      layer_norm_ops, conv2d_ops, pool_ops, resize_ops, view_ops, gather_ops}) {
+  for (auto family :
+       {pointwise_ops, reduce_ops, scan_ops, matmul_ops, quantized_ops, softmax_ops, layer_norm_ops,
+        conv2d_ops, pool_ops, resize_ops, roi_ops, view_ops, gather_ops}) {
     for (const OpInfo& row : family()) {
       auto& place = rows[static_cast<std::size_t>(row.op)];
       if (place) internal_error("op_table", "two rows for the operator ", row.name);

@@ -114,12 +114,13 @@ enum class Op : std::uint8_t {
   layer_norm,
   row_sums,            // these two compile() alone makes
   layer_norm_by_sums,  // of x, weight, bias and row_sums(x)
-  // conv2d.cpp, pool.cpp, resize.cpp
+  // conv2d.cpp, pool.cpp, resize.cpp, roi_align.cpp
   conv2d,
   conv_transpose2d,
   max_pool2d,
   avg_pool2d,
   interpolate,
+  roi_align,
   // view.cpp
   reshape,
   transpose,

@@ -123,16 +123,23 @@ std::vector<Tensor> nonzero(const Tensor& x) {
   detail::require_values(x, "nonzero", kDependsOnValues);
   if (x.rank() == 0) fail("nonzero", "got a 0-d tensor, which has no positions: reshape it to {1}");
   const Tensor here = cast(x.to(Device()), boolean);
-  std::vector<std::vector<std::int64_t>> positions(static_cast<std::size_t>(x.rank()));
+  const auto values = here.elements<bool>();
+  const std::int64_t count = std::count(values.begin(), values.end(), true);
+  std::vector<Tensor> result;
+  std::vector<std::int64_t*> places;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    result.push_back(empty({count}, i64));
+    places.push_back(result.back().mutable_data<std::int64_t>());
+  }
   std::int64_t i = 0;
-  for (const bool value : here.elements<bool>()) {
+  for (const bool value : values) {
     std::int64_t rest = i++;
     if (!value) continue;
-    for (int axis = x.rank() - 1; axis >= 0; rest /= x.shape(axis--))
-      positions[static_cast<std::size_t>(axis)].push_back(rest % x.shape(axis));
+    for (auto axis = places.size() - 1; axis > 0; rest /= x.shape(static_cast<int>(axis--)))
+      *places[axis]++ = rest % x.shape(static_cast<int>(axis));
+    *places[0]++ = rest;
   }
-  std::vector<Tensor> result;
-  for (const auto& axis : positions) result.push_back(array(axis).to(x.device()));
+  for (Tensor& axis : result) axis = axis.to(x.device());
   return result;
 }
 

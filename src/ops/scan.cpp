@@ -28,22 +28,27 @@ constexpr auto kRunningProduct = []<class A>(std::span<A> row) {
 
 constexpr auto kSorted = [](auto row) { std::stable_sort(row.begin(), row.end(), kSortsBefore); };
 
-// Each place gets the index of the element that belongs there. Elements go along with their
-// indices, which the order of equal ones is by, so that comparing reads no other memory.
+// Each of the first `count` places gets the index of the element that belongs there. Elements go
+// along with their indices, which the order of equal ones is by, so that comparing reads no other
+// memory.
 template <class A>
-void order_row(std::span<A> row, bool descending) {
+void order_row(std::span<A> row, std::int64_t count, bool descending) {
   std::vector<std::pair<A, std::int64_t>> order;
   order.reserve(row.size());
   for (const A x : row) order.emplace_back(x, std::ssize(order));
-  std::sort(order.begin(), order.end(), [&](const auto& i, const auto& j) {
+  const auto comes_before = [&](const auto& i, const auto& j) {
     const A a = descending ? j.first : i.first, b = descending ? i.first : j.first;
     return kSortsBefore(a, b) || (!kSortsBefore(b, a) && i.second < j.second);
-  });
-  std::ranges::transform(order, row.begin(),
-                         [](const auto& x) { return static_cast<A>(x.second); });
+  };
+  const auto end = order.begin() + count;
+  if (end != order.end()) std::nth_element(order.begin(), end, order.end(), comes_before);
+  std::sort(order.begin(), end, comes_before);
+  std::transform(order.begin(), end, row.begin(),
+                 [](const auto& x) { return static_cast<A>(x.second); });
 }
 
-// ---- Type rules. Attributes: axis (not negative); of argsort, descending.
+// ---- Type rules. Attributes: axis (not negative); of argsort, descending and, where only the
+// first places are wanted, count.
 
 TensorType infer_cumsum(std::span<const TensorType> in, const Attrs& attrs) {
   stored_axis(attrs, in[0].shape.rank(), "cumsum");
@@ -58,9 +63,14 @@ TensorType infer_sort(std::span<const TensorType> in, const Attrs& attrs) {
   return in[0];
 }
 TensorType infer_argsort(std::span<const TensorType> in, const Attrs& attrs) {
-  stored_axis(attrs, in[0].shape.rank(), "argsort");
+  const int axis = stored_axis(attrs, in[0].shape.rank(), "argsort");
   attrs.flag("descending");
-  return {in[0].shape, i64};
+  Shape shape = in[0].shape;
+  const std::int64_t count = attrs.integer("count", shape[axis]);
+  if (count < 0 || count > shape[axis])
+    fail("argsort", "got count=", count, " along axis ", axis, " of the shape ", shape);
+  shape[axis] = count;
+  return {shape, i64};
 }
 
 // ---- Kernels.
@@ -96,8 +106,8 @@ void eval_argsort(std::span<const ConstView> in, const Attrs& attrs, const View&
   const bool descending = attrs.flag("descending");
   dispatch(in[0].dtype, [&]<class Tag>(Tag) {
     using T = typename Tag::type;
-    transform_lines<T, std::int64_t>(in[0], axis, out,
-                                     [&](auto row) { order_row(row, descending); });
+    transform_lines<T, std::int64_t>(
+        in[0], axis, out, [&](auto row) { order_row(row, out.shape[axis], descending); });
   });
 }
 
@@ -129,13 +139,13 @@ Tensor argsort(const Tensor& x, int axis) {
   return apply_op(Op::argsort, {x}, {{"axis", at}, {"descending", false}});
 }
 
-std::pair<Tensor, Tensor> topk(const Tensor& x, std::int64_t k, int axis) {
+std::pair<Tensor, Tensor> topk(const Tensor& x, std::int64_t k, int axis, bool largest) {
   const int at = normalize_axis(axis, x.rank(), "topk");
   if (k < 0 || k > x.shape(at))
     fail("topk", "got k = ", k, " for the ", x.shape(at), " elements along axis ", at,
          " of the shape ", x.shape());
-  const Tensor order = apply_op(Op::argsort, {x}, {{"axis", at}, {"descending", true}});
-  const Tensor indices = slice_axis(order, at, 0, k);
+  const Tensor indices =
+      apply_op(Op::argsort, {x}, {{"axis", at}, {"descending", largest}, {"count", k}});
   return {take_along_axis(x, indices, at), indices};
 }
 

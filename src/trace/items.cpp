@@ -133,6 +133,8 @@ int of_rows_with_scales(const Operands& o) {
 }
 
 int of_images(const Operands& o) { return o.axes[0] == 0 && o.are_others_whole() ? 0 : kMixed; }
+// Every box is sampled by itself.
+int of_boxes(const Operands& o) { return o.axes[0] == kNone && o.axes[1] == 0 ? 0 : kMixed; }
 int of_planes(const Operands& o) {
   return o.axes[0] + 2 < o.shape(0).rank() && o.are_others_whole() ? o.axes[0] : kMixed;
 }
@@ -220,6 +222,7 @@ constexpr Rule kRules[] = {
     {Op::max_pool2d, of_planes},
     {Op::avg_pool2d, of_planes},
     {Op::interpolate, of_planes},
+    {Op::roi_align, of_boxes},
     {Op::reshape, of_reshaped},
     {Op::transpose, of_transposed},
     {Op::slice, of_sliced},

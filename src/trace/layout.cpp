@@ -32,7 +32,7 @@ Dims order_of(const Shape& shape, const Strides& strides) {
 
 bool is_image(Op op) {
   return op == Op::conv2d || op == Op::quantized_conv2d || op == Op::max_pool2d ||
-         op == Op::avg_pool2d || op == Op::interpolate;
+         op == Op::avg_pool2d || op == Op::interpolate || op == Op::roi_align;
 }
 
 // Operators whose result lies in the order of their operand: elementwise ones, and what puts images

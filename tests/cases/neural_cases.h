@@ -179,6 +179,25 @@ inline void add_interpolations(Cases& cases) {
       }
 }
 
+// Boxes that begin and end anywhere, in front of their beginnings, too.
+inline void add_boxes(Cases& cases) {
+  Draw draw("boxes");
+  for (const DType dtype : kFloatingTypes)
+    for (std::size_t i = 0; i < 40; ++i) {
+      const Shape shape{1 + draw.below(3), draw.pick<std::int64_t>({1, 2, 5, 16, 19}),
+                        1 + draw.below(12), 1 + draw.below(12)};
+      const Shape boxes{i % 10 == 9 ? 0 : 1 + draw.below(4), 5};
+      const Attrs attrs{{"output_size", one_or_two(draw, 1, 4)},
+                        {"spatial_scale", i % 3 == 0 ? 1.0 : 0.3},
+                        {"sampling_ratio", static_cast<std::int64_t>(i % 4) - 1},
+                        {"aligned", draw.coin()}};
+      cases.push_back(
+          {"roi_align",
+           {reals(shape, dtype, -4, 4, i), reals(boxes, dtype == f64 ? f64 : f32, -4, 20, i / 2)},
+           attrs});
+    }
+}
+
 inline Cases neural_cases() {
   Cases cases;
   add_softmax(cases, "softmax");
@@ -188,6 +207,7 @@ inline Cases neural_cases() {
   add_convolutions(cases);
   add_pools(cases);
   add_interpolations(cases);
+  add_boxes(cases);
   return cases;
 }
 

@@ -85,6 +85,7 @@ inline void add_along_axis(Cases& cases, const std::string& op, std::span<const 
       const std::int64_t axis = draw.below(rank);
       Attrs attrs{{"axis", i % 3 == 0 ? axis - rank : axis}};
       if (op == "topk") attrs.set("k", 1 + draw.below(shape[static_cast<int>(axis)]));
+      if (op == "topk" && i % 4 == 1) attrs.set("largest", false);
       const bool is_scan = op == "cumsum" || op == "cumprod";
       const bool reals = is_scan && is_floating(dtype) && i % 2 == 1;
       // A broadcast layout would repeat elements that are to be distinct.

@@ -234,6 +234,24 @@ inline std::vector<GeneratedCase> image_cases() {
            f32);
   resized("linear, channels first, 3 by 5", {1, 13, 8, 6}, {24, 30}, {linear});
   cases.back().multiprocessors = 1;
+  // Of two images; boxes that reach out of them, and that end before they begin.
+  const Tensor boxes =
+      array(std::vector<float>{0,     1.3F, 2.1F, 14.2F, 11.7F, 1,    -6.2F, -3.3F, 40.1F,
+                               30.6F, 1,    8.7F, 9.1F,  8.9F,  9.4F, 0,     30.2F, 3.3F,
+                               50.4F, 8.8F, 5,    9.3F,  8.2F,  2.6F, 1.9F},
+            {5, 5});
+  for (const std::int64_t ratio : {0, 1, 2, 3})
+    add("cells of boxes, " + std::to_string(ratio) + " samples",
+        [=](const Tensors& x) -> Tensors {
+          return {
+              roi_align(x[0].transpose({0, 3, 1, 2}), boxes, {3, 2}, {0.5, ratio, ratio % 2 == 0})};
+        },
+        {type({2, 9, 11, 16}, ratio == 2 ? f16 : f32)});
+  add("cells of boxes, then relu",
+      [=](const Tensors& x) -> Tensors {
+        return {relu(roi_align(x[0], boxes, 2, {1, 2}))};
+      },
+      {type({2, 3, 9, 11})});
   add("linear, then relu and a sum",
       [](const Tensors& x) -> Tensors {
         return {relu(interpolate(x[0], {16, 20}, {Interpolation::bilinear})) + x[1]};
@@ -428,6 +446,13 @@ inline std::vector<GeneratedCase> sort_cases() {
         return {apply_op(Op::argsort, in, {{"axis", 1}, {"descending", true}})};
       },
       type({2, 4500}, u8));
+  for (const std::int64_t n : {200, 4500})
+    add(
+        "the ten largest of " + std::to_string(n),
+        [](const Tensors& in) -> Tensors {
+          return {apply_op(Op::argsort, in, {{"axis", 1}, {"descending", true}, {"count", 10}})};
+        },
+        type({3, n}, u8));
   return cases;
 }
 

@@ -85,7 +85,8 @@ inline std::vector<std::string> plan_seeds() {
     const Tensor wide = conv_transpose2d(x, numbers({8, 2, 2, 2}), {}, {.stride = 2});
     return {max_pool2d(x, 2, 2, 0, true) + avg_pool2d(x, 2, 2, 0, true, false),
             interpolate(wide, {5, 7}, {.mode = Interpolation::bicubic}),
-            interpolate(x, {3, 3}, {.mode = Interpolation::nearest})};
+            interpolate(x, {3, 3}, {.mode = Interpolation::nearest}),
+            roi_align(x, numbers({3, 5}), {2, 2}, {.sampling_ratio = 2})};
   });
   const Compiled many([=](const Tensors& in) -> Tensors { return {linear(in[0], weight) + 1}; });
   for (const std::int64_t rows : {1, 4, 9}) many.executable({numbers({rows, 6})});

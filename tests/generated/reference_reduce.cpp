@@ -249,7 +249,8 @@ void add_reduce_references(References& table) {
   table["sort"] = [](const Arrays& in, const Attrs& attrs) { return sorted_part(in, attrs, 0); };
   table["argsort"] = [](const Arrays& in, const Attrs& attrs) { return sorted_part(in, attrs, 1); };
   table["topk"] = [](const Arrays& in, const Attrs& attrs) {
-    return sorted(in[0], axis_of(attrs, in[0].rank(), -1), attrs.integer("k"), true);
+    return sorted(in[0], axis_of(attrs, in[0].rank(), -1), attrs.integer("k"),
+                  attrs.flag("largest", true));
   };
 }
 

@@ -281,6 +281,26 @@ TEST(Compositions, MessagesOfNeuralOperators) {
               grid_sample(x, ones({1, 1, 1, 2}), {Interpolation::bicubic});
             }),
             "grid_sample: got the mode bicubic, need bilinear or nearest");
+  const Tensor boxes = ones({2, 5});
+  EXPECT_EQ(
+      error_of([&] { roi_align(x, x, 2); }),
+      "roi_align: got boxes of the shape (1, 4, 5, 5), need (K, 5): the image of each, x1, y1, "
+      "x2 and y2");
+  EXPECT_EQ(error_of([&] {
+              roi_align(ones({1, 1, 0, 2}), boxes, 2);
+            }),
+            "roi_align: got an input of the shape (1, 1, 0, 2), need at least one image of 1 x 1");
+  EXPECT_EQ(error_of([&] { roi_align(x, boxes, 2, {.sampling_ratio = 1 << 20}); }),
+            "roi_align: got sampling_ratio=1048576, need 1 to 32768, or 0 for as many as there are "
+            "pixels");
+  EXPECT_EQ(error_of([&] { roi_align(x, boxes, 2, {.spatial_scale = HUGE_VAL}); }),
+            "roi_align: got spatial_scale=inf, need a finite number");
+  EXPECT_EQ(error_of([&] {
+              roi_align(x, boxes, {0, 2});
+            }),
+            "roi_align: got 0 in the output_size (0, 2), need at least 1 and less than 2^31");
+  EXPECT_EQ(error_of([&] { roi_align(x.astype(i32), boxes, 2); }),
+            "roi_align: got a tensor of i32, need a floating type: convert it with astype(f32)");
 }
 
 TEST(Compositions, MessagesOfNames) {

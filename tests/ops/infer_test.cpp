@@ -30,6 +30,9 @@ const Attrs kSliced = {
 const Attrs kResized = {
     {"size", Ints{3, 4}}, {"mode", "bicubic"}, {"align_corners", false}, {"antialias", true}};
 
+const Attrs kDivided = {
+    {"output_size", Ints{3, 4}}, {"spatial_scale", 0.5}, {"sampling_ratio", 2}, {"aligned", true}};
+
 // A call that is right.
 Call good_call(const OpInfo& row) {
   const TensorType x = {{2, 4, 5}, f32}, image = {{1, 4, 3, 3}, f32};
@@ -68,6 +71,8 @@ Call good_call(const OpInfo& row) {
       return {row.op, {image}, kImage};
     case Op::interpolate:
       return {row.op, {image}, kResized};
+    case Op::roi_align:
+      return {row.op, {image, {{6, 5}, f32}}, kDivided};
     case Op::reshape:
       return {row.op, {x}, {{"shape", Ints{4, -1}}}};
     case Op::transpose:
@@ -246,6 +251,8 @@ TEST(Infer, NamesWhatIsWrong) {
             "sort: got the axis 0 for a tensor of rank 0, need one from 0 on (it has none)");
   EXPECT_EQ(refusal(Op::argsort, {x}, {{"axis", 0}}),
             "attribute: descending is missing and has no default");
+  EXPECT_EQ(refusal(Op::argsort, {x}, {{"axis", 1}, {"descending", true}, {"count", 5}}),
+            "argsort: got count=5 along axis 1 of the shape (2, 4)");
   EXPECT_EQ(refusal(Op::max, {x}, {{"axis", 100'000'000}, {"keepdims", false}}),
             "reduction: got the axes (100000000,) for the shape (2, 4), need them from 0 on, in "
             "rising order");

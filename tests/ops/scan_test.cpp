@@ -138,6 +138,20 @@ TEST(Topk, TheLargestInDescendingOrder) {
   }
 }
 
+// Of equal elements those that come first, of lines long and short.
+TEST(Topk, IsTheBeginningOfTheWholeOrder) {
+  for (const std::int64_t length : {1, 7, 300, 5000}) {
+    const Tensor x = floor(random_tensor({2, length}) * 3);
+    for (const bool largest : {false, true})
+      for (const std::int64_t k : {std::int64_t{0}, std::int64_t{1}, length / 2, length}) {
+        const Tensor order = argsort(largest ? -x : x, 1);
+        const auto [values, indices] = topk(x, k, 1, largest);
+        EXPECT_TRUE(array_equal(indices, order(all_of_axis, slice(0, k))));
+        EXPECT_TRUE(array_equal(values, take_along_axis(x, indices, 1)));
+      }
+  }
+}
+
 TEST(Topk, NanCountsAsTheLargest) {
   const auto [values, indices] = topk(array({1.0, kNan, kInfinity, kNan}), 3);
   expect_near(values, {kNan, kNan, kInfinity}, 0);

@@ -153,6 +153,12 @@ inline const std::vector<Function>& smooth_functions() {
          const Tensor grid = numbers({x.shape(0), 4, 5, 2}) * 0.5;
          return tn::grid_sample(x, grid, {.padding = tn::SamplePadding::border});
        }},
+      {is_image,
+       [](const Tensor& x) {
+         const Tensor corners = numbers({3, 5}) * 4,
+                      sizes = tn::array({0.0F, 0.0F, 0.0F, 5.0F, 5.0F});
+         return tn::roi_align(x, tn::abs(corners) + sizes, {2, 3}, {.sampling_ratio = 2});
+       }},
       // A residual block.
       {are_images,
        [](const Tensor& x) {

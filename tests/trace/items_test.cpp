@@ -90,6 +90,11 @@ TEST(Items, AreByThemselvesInWhatModelsDo) {
          const Tensor grid = tanh(tn::transpose(x, {0, 2, 3, 1})(tn::ellipsis, tn::slice(0, 2)));
          return tn::grid_sample(x, grid);
        }},
+      {"boxes on one image",
+       [](const Tensor& x) {
+         return roi_align(tn::ones({2, 3, 9, 9}), mean(x, {2, 3})(tn::ellipsis, tn::slice(0, 5)),
+                          2);
+       }},
       {"flipped", [](const Tensor& x) { return flip(x, -1); }},
       {"padded",
        [](const Tensor& x) {

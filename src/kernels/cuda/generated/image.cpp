@@ -1,10 +1,11 @@
-// The image family: pooling and resizing, with elementwise operators behind. Packs lie along the
-// channels where those are last in memory.
+// The image family: pooling, resizing and cells of boxes, with elementwise operators behind. Packs
+// lie along the channels where those are last in memory.
 #include <algorithm>
 
 #include "src/kernels/cuda/families.h"
 #include "src/kernels/cuda/generated/pack_kernel.h"
 #include "src/ops/pool.h"
+#include "src/ops/roi_align.h"
 
 namespace tensor::cuda {
 namespace {
@@ -218,10 +219,70 @@ void write_interpolate(const Graph& graph, ValueId id, SourceWriter& w, const st
   w.text << "}\n}\n}\n";
 }
 
+// ---- Cells of boxes.
+
+bool accepts_roi_align(const Graph& graph, ValueId id) {
+  constexpr std::int64_t kMost = 1 << 24;  // a float holds all places
+  const Shape& in = graph.type(graph[id].inputs[0]).shape;
+  return std::max({in[0], in[2], in[3]}) <= kMost && num_elements(in) > 0;
+}
+
+bool fits_channels(const Graph&, ValueId, int inner, int pack) { return pack == 1 || inner == 1; }
+
+// Two samples a cell along each axis where the boxes say how many.
+double pixels_of_cell(const Graph& graph, ValueId id) {
+  const auto samples =
+      static_cast<double>(std::max<std::int64_t>(roi_align_of(graph[id].attrs).samples, 2));
+  return 4 * samples * samples;
+}
+
+void write_roi_align(const Graph& graph, ValueId id, SourceWriter& w, const std::string& to) {
+  const RoiAlign roi = roi_align_of(graph[id].attrs);
+  const Shape& in = graph.type(graph[id].inputs[0]).shape;
+  const auto& c = w.coordinates();
+  const DType dtype = w.operands[1].dtype;
+  const std::string type(compute_type(dtype)), pack = std::to_string(w.pack());
+  declare(graph, id, w, to, type + "(0)");
+  w.text << "{\n" << type << " box[5][" << w.pack() << "];\n";
+  for (int k = 0; k < 5; ++k)
+    w.load("box[" + std::to_string(k) + "]", 1, {c[0], std::to_string(k)}, -1, false);
+  w.text << "const int image = box[0][0] > 0 ? int(minimum(box[0][0], " << type << "("
+         << w.numbers.term(in[0] - 1) << "))) : 0;\n";
+  const auto declare_samples = [&](const std::string& name, int first, std::int64_t cells,
+                                   int axis) {
+    const auto end = [&](int k) {
+      return "box[" + std::to_string(k) + "][0] * " + literal(roi.scale, dtype) + " - " +
+             literal(roi.is_aligned ? 0.5 : 0.0, dtype);
+    };
+    w.text << "const CellSamples<" << type << ", " << cells << ", " << roi.samples << ", "
+           << (roi.is_aligned ? "true" : "false") << "> " << name << "(" << end(first) << ", "
+           << end(first + 2) << ", " << c[static_cast<std::size_t>(axis)] << ", "
+           << w.numbers.term(in[axis]) << ");\n";
+  };
+  declare_samples("rows", 2, roi.cells.h, 2);
+  declare_samples("columns", 1, roi.cells.w, 3);
+  const std::string unroll = roi.samples == 0 || roi.samples > 2 ? "#pragma unroll 1\n" : "";
+  w.text << "int y[2], x[2];\n"
+         << type << " down, right;\n"
+         << unroll << "for (int k = rows.first; k < rows.last; ++k) {\n"
+         << "if (!rows.find(k, y, down)) continue;\n"
+         << unroll << "for (int l = columns.first; l < columns.last; ++l) {\n"
+         << "if (!columns.find(l, x, right)) continue;\n"
+         << "#pragma unroll\nfor (int corner = 0; corner < 4; ++corner) {\n"
+         << "const " << type << " weight = (corner / 2 ? down : 1 - down) * "
+         << "(corner % 2 ? right : 1 - right) * (rows.weight * columns.weight);\n"
+         << type << " pixel[" << pack << "];\n";
+  w.load("pixel", 0, {"image", c[1], "y[corner / 2]", "x[corner % 2]"}, w.pack() > 1 ? 1 : -1,
+         true);
+  w.text << "#pragma unroll\nfor (int e = 0; e < " << pack << "; ++e) " << to
+         << "[e] += weight * pixel[e];\n}\n}\n}\n}\n";
+}
+
 constexpr PackSource kImageSources[] = {
     {Op::max_pool2d, accepts_pool, fits, write_max_pool, window},
     {Op::avg_pool2d, accepts_pool, fits, write_avg_pool, window},
     {Op::interpolate, accepts_interpolate, fits, write_interpolate, all_taps, most_run},
+    {Op::roi_align, accepts_roi_align, fits_channels, write_roi_align, pixels_of_cell},
 };
 
 std::optional<Implementation> consider_image(const Isolated& alone, const Machine& machine) {

@@ -23,8 +23,9 @@ class SortGenerator {
         from_(laid.layouts[at(node_.inputs[0])]),
         to_(laid.layouts[at(group.nodes[0])]),
         axis_(static_cast<int>(node_.attrs.integer("axis"))),
-        length_(node_.type.shape[axis_]),
-        lines_(num_elements(node_.type.shape) / length_),
+        length_(laid.graph.type(node_.inputs[0]).shape[axis_]),
+        count_(node_.type.shape[axis_]),
+        lines_(num_elements(node_.type.shape) / count_),
         piece_(piece_of(length_)),
         in_(device_type(laid.graph.type(node_.inputs[0]).dtype)),
         placed_("Placed<SortKey<" + in_ + ">>"),
@@ -92,7 +93,8 @@ class SortGenerator {
 
   std::string store(const std::string& element) {
     const std::string out(device_type(node_.type.dtype));
-    return "to[" + Lines(to_, axis_).offset(numbers_) + "] = " +
+    const std::string is_wanted = count_ < length_ ? "if (j < " + numbers_.term(count_) + ") " : "";
+    return is_wanted + "to[" + Lines(to_, axis_).offset(numbers_) + "] = " +
            (node_.op == Op::argsort
                 ? "i64(" + element + ".place)"
                 : "stored<" + out + ">(Compute<" + out + ">(" + element + ".key))") +
@@ -144,7 +146,7 @@ class SortGenerator {
   const Node& node_;
   const Layout &from_, &to_;
   const int axis_;
-  const std::int64_t length_, lines_;
+  const std::int64_t length_, count_, lines_;  // count_: of the first elements that are wanted
   const int piece_;
   const std::string in_, placed_;
   std::int64_t half_bytes_ = 0;  // of the scratch memory
@@ -157,9 +159,10 @@ std::optional<Implementation> consider_sort(const Isolated& alone, const Machine
   if (group.nodes.size() != 1) return std::nullopt;
   const Node& node = graph[group.nodes[0]];
   if (node.op != Op::sort && node.op != Op::argsort) return std::nullopt;
-  const std::int64_t count = num_elements(node.type.shape);
-  if (count == 0 || count > kMostSorted) return std::nullopt;
-  const std::int64_t length = node.type.shape[static_cast<int>(node.attrs.integer("axis"))];
+  const Shape& shape = graph.type(node.inputs[0]).shape;
+  const std::int64_t count = num_elements(shape);
+  if (num_elements(node.type.shape) == 0 || count > kMostSorted) return std::nullopt;
+  const std::int64_t length = shape[static_cast<int>(node.attrs.integer("axis"))];
   int kernels = 1;
   for (std::int64_t run = SortGenerator::piece_of(length); run < length; run *= 2) ++kernels;
   // A key and a place are moved for every element, and a place is found in as many steps as a piece

@@ -195,4 +195,49 @@ struct AntialiasedTaps {
   float scale_;
 };
 
+/// The samples of a cell of a box along an axis of an image, as src/ops/roi_align.cpp has them:
+/// those from `first` on, before `last`, may meet it. `low` and `high` are the box's ends, kRatio
+/// samples are in a cell, or, where that is 0, as many as pixels.
+template <class A, int kCells, int kRatio, bool kAligned>
+struct CellSamples {
+  static constexpr int kMost = 1 << 24;
+  CellSamples(A low, A high, int place, int extent) : extent_(extent) {
+    A length = high - low;
+    if (!kAligned && length < A(1)) length = A(1);
+    const A cell = length / A(kCells);
+    int count = kRatio;
+    if (kRatio == 0 && cell > A(0)) count = int(round_up(cell < A(kMost) ? cell : A(kMost)));
+    begin_ = low + cell * A(place);
+    step_ = cell / A(count);
+    weight = A(1) / A(count);
+    if (!is_finite(begin_) || !is_finite(cell)) return;
+    last = count;
+    if (!(step_ > A(0)) || count == 0) return;
+    first = at_least(A(-1), count) - 1;
+    if (first < 0) first = 0;
+    const int end = at_least(A(extent), count) + 2;
+    if (end < count) last = end;
+  }
+  /// Whether sample i meets the image, and then the two pixels around it: this much of the second.
+  bool find(int i, int (&pixels)[2], A& rest) const {
+    const A at = begin_ + (A(i) + A(0.5)) * step_;
+    if (!(at >= A(-1) && at <= A(extent_))) return false;
+    const A top = A(extent_ - 1), inside = at < A(0) ? A(0) : at < top ? at : top;
+    pixels[0] = clamped(int(inside), extent_);
+    pixels[1] = clamped(pixels[0] + 1, extent_);
+    rest = inside - round_down(inside);
+    return true;
+  }
+  int first = 0, last = 0;
+  A weight;
+
+ private:
+  int at_least(A place, int count) const {
+    const A i = round_up((place - begin_) / step_ - A(0.5));
+    return i < A(0) ? 0 : i < A(count) ? int(i) : count;
+  }
+  int extent_;
+  A begin_, step_;
+};
+
 }  // namespace tensor::device
