@@ -68,6 +68,13 @@ TEST(AttentionMma, IsRight) {
   }
 }
 
+TEST(AttentionMma, TakesMasksOfWindows) {
+  Problem p{4, 2, 49, 49, 32};
+  p.dtype = f16, p.windows = 2;
+  emulator::GroupCase group = attention_case(p);
+  emulator::expect_emulated(group, kAttentionMma, 80);
+}
+
 TEST(AttentionMma, TakesAnyLayout) {
   std::mt19937 layouts(5);
   for (int i = 0; i < 4; ++i) {

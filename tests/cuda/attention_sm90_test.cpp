@@ -117,6 +117,15 @@ TEST(AttentionSm90, IsRight) {
   }
 }
 
+TEST(AttentionSm90, TakesMasksOfWindows) {
+  for (const int windows : {1, 2, 4}) {
+    Problem p{4, 2, 49, 49, 32};
+    p.windows = windows;
+    emulator::GroupCase group = attention_case(p);
+    emulator::expect_emulated(group, kAttentionSm90, 90);
+  }
+}
+
 TEST(AttentionSm90, TakesAnyLayout) {
   std::mt19937 layouts(5);
   for (int i = 0; i < 4; ++i) {

@@ -284,6 +284,37 @@ TEST(Attention, Masks) {
   }
 }
 
+// Windows of images, each with a mask of its own, which the batch of all windows does not show.
+TEST(Attention, MasksOfWindows) {
+  for (int round = 0; round < 10; ++round) {
+    AttentionCase c = any_attention();
+    const std::int64_t images = 1 + pick(3), windows = 1 + pick(4), heads = 1 + pick(3);
+    c.batch = {images * windows, heads};
+    c.dtype = tn::f32;
+    Tensors inputs = c.inputs();
+    inputs.push_back(normal({heads, c.queries, c.keys}));
+    inputs.push_back(normal({1, windows, 1, c.queries, c.keys}));
+    check_attention(
+        [&](const Tensors& in) -> Tensors {
+          const Tensor scores = tn::matmul(in[0], in[1].swapaxes(-1, -2)) * 0.1 + in[3];
+          const Tensor masked = scores.reshape({images, windows, heads, c.queries, c.keys}) + in[4];
+          return {tn::matmul(tn::softmax(masked.reshape(scores.shape()), -1), in[2])};
+        },
+        inputs);
+    if (HasFailure()) FAIL() << "round " << round << ' ' << images << ' ' << windows;
+  }
+  // Other columns are no other windows.
+  const Tensors in{normal({2, 6, 4}), normal({2, 6, 4}), normal({2, 6, 5})};
+  EXPECT_FALSE(accepts(
+      "attention",
+      [](const Tensors& t) -> Tensors {
+        const Tensor scores = tn::matmul(t[0], t[1].swapaxes(-1, -2)) * 0.1 + 1.0;
+        const Tensor lines = scores.reshape({3, 24}) * 0.5;
+        return {tn::matmul(tn::softmax(lines.reshape(scores.shape()), -1), t[2])};
+      },
+      in));
+}
+
 TEST(Attention, BroadcastKeysAndHeadsInOneRow) {
   // Queries of several heads that share keys and values.
   check_attention([](const Tensors& in) -> Tensors { return {attend(in)}; },

@@ -176,19 +176,37 @@ class Matcher {
                         [&](ValueId id) { return id != softmax_ && leads(id); });
   }
 
+  // The member that is seen by other axes of the batch: windows of an image, which a mask knows, and
+  // those of all images. Otherwise the value itself.
+  ValueId before_views(ValueId id) const {
+    const auto columns = [&](ValueId value) {
+      const Shape& shape = graph_.type(value).shape;
+      return shape.rank() > 0 ? shape.back() : 0;
+    };
+    ValueId member = id;
+    while (!is_member(member)) {
+      const Node& node = graph_[member];
+      const bool is_reshape = node.kind == NodeKind::operation && node.op == Op::reshape;
+      if (!is_reshape || columns(node.inputs[0]) != columns(id)) return id;
+      member = node.inputs[0];
+    }
+    return member;
+  }
+
   bool find_middle(AttentionWeights& a) const {
     for (const ValueId id : group_.nodes)
       if (std::find(used_.begin(), used_.end(), id) == used_.end()) a.middle.nodes.push_back(id);
-    const ValueId last = graph_[softmax_].inputs[0];
+    const ValueId last = before_views(graph_[softmax_].inputs[0]);
     if (a.middle.nodes.empty()) return last == a.scores;
     if (a.middle.nodes.back() != last) return false;
     a.middle.writes = {last};
     for (const ValueId id : a.middle.nodes)
-      for (const ValueId input : graph_[id].inputs) {
+      for (const ValueId seen : graph_[id].inputs) {
+        const ValueId input = before_views(seen);
         const bool inside = std::binary_search(a.middle.nodes.begin(), a.middle.nodes.end(), input);
         const bool outside =
             std::find(group_.reads.begin(), group_.reads.end(), input) != group_.reads.end();
-        if (!inside && !outside && input != a.scores) return false;
+        if (!inside && !outside && seen != a.scores) return false;
         if (!inside && !std::count(a.middle.reads.begin(), a.middle.reads.end(), input))
           a.middle.reads.push_back(input);
       }
