@@ -144,9 +144,8 @@ class ProductKernel : public Kernel {
     const auto lines =
         WindowLines::of(image, node, {filters[2], filters[3]}, filters[1] * bundles.groups);
     const std::int64_t least = columns > kFewestColumns ? kLeastWidth : kShortWidth;
-    return lines && lines->width() >= least && lines->row_bytes() % kAlias != 0
-               ? lines
-               : std::nullopt;
+    return lines && lines->width() >= least && lines->row_bytes() % kAlias != 0 ? lines
+                                                                                : std::nullopt;
   }
 
   // Sums are made where the result lies if nothing else is done with them.

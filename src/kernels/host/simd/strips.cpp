@@ -119,13 +119,11 @@ void sum_all(const StripProduct& p, Tile& tile, std::int64_t count, std::int64_t
   const std::int64_t add_rows = rows * p.add_row, b_columns = kColumns / kStrip * p.strip_words;
   const bool is_far = p.is_far && tile.b == p.strips;  // only in the first round
   for (; count > 0; --count) {
-    // The place of the next tile's results may be far away, and so may be what is added to them.
+    // The place of the next tile's results may be far away.
     if (count > 1)
       for (int row = 0; row < rows; ++row)
-        for (std::int64_t i = 0; i < kColumns; i += kStrip) {
+        for (std::int64_t i = 0; i < kColumns; i += kStrip)
           __builtin_prefetch(tile.to + to_rows + row * p.to_row + i, 1);
-          if (tile.add) __builtin_prefetch(tile.add + add_rows + row * p.add_row + i);
-        }
     Tile next = tile;
     for (std::int64_t i = 0; i < neighbours; ++i) {
       // Rows of a later tile, some with each neighbour: read together, they look like no stream.
