@@ -74,6 +74,14 @@ Tensor distribution(const Tensor& x) {
   return tn::erf(x / number(x, std::sqrt(2.0))) + number(x, 1);
 }
 
+// One row for each head and place, by a factor for each place of so many heads.
+Tensor heads_by_places(const Tensor& x, std::int64_t heads) {
+  const std::int64_t places = x.shape(1), depth = x.shape(2);
+  const Tensor factors = tn::arange(heads * places * depth * 2).astype(x.dtype());
+  return tn::matmul(x.reshape({x.shape(0), places, 1, depth}),
+                    factors.reshape({heads, places, depth, 2}));
+}
+
 std::vector<Example> examples() {
   using X = const Tensor&;
   using Type = const tn::TensorType&;
@@ -138,6 +146,9 @@ std::vector<Example> examples() {
          return tn::concatenate({x, x}, 0);
        },
        nowhere},
+      {"shared_factor", [](X x) { return heads_by_places(x, 1); },
+       [](Type type) { return type.shape[0] > 1 && type.shape[1] > 1; }},
+      {"shared_factor", [](X x) { return heads_by_places(x, x.shape(0)); }, nowhere},
       {"unread_taps",
        [](X x) {
          return convolved(x, 5, {1, 14, 7});
