@@ -9,6 +9,7 @@
 #include "src/trace/passes/activations.h"
 #include "src/trace/passes/shared_factors.h"
 #include "src/trace/passes/short_folds.h"
+#include "src/trace/passes/turned_weights.h"
 #include "src/trace/passes/unread_taps.h"
 #include "src/trace/passes/view_chains.h"
 #include "tensor/creation.h"
@@ -205,6 +206,7 @@ constexpr Rule kRules[] = {
     {"divide_constant", divide_constant},
     {"short_fold", short_fold},
     {"shared_factor", shared_factor},
+    {"turned_weights", turned_weights},
     {"unread_taps", unread_taps},
     {"composed_silu", composed_silu},
     {"composed_gelu", composed_gelu},
