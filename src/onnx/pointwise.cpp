@@ -22,9 +22,7 @@ Results test(const Call& c) {
 Tensor softsign_of(const Tensor& x) { return x / (abs(x) + 1); }
 Tensor mish_of(const Tensor& x) { return x * tanh(softplus(x)); }
 
-Results leaky_relu(const Call& c) {
-  return {where(c[0] < 0, c[0] * c.number("alpha", 0.01F), c[0])};
-}
+Results leaky_relu(const Call& c) { return {tensor::leaky_relu(c[0], c.number("alpha", 0.01F))}; }
 Results elu(const Call& c) { return {where(c[0] < 0, expm1(c[0]) * c.number("alpha", 1), c[0])}; }
 Results swish(const Call& c) {
   const double alpha = c.number("alpha", 1);

@@ -79,7 +79,7 @@ void expect_right(const Kind& kind, const F& f, const Tensors& inputs, std::int6
         << run.graph;
 }
 
-constexpr int kEpilogues = 14;
+constexpr int kEpilogues = 16;
 
 // What models do with a product, whose columns run along `axis`: `bias` and `column` have a number
 // for each of them, `whole` is as large as the result.
@@ -115,6 +115,10 @@ Tensor with_epilogue(int kind, const Tensor& product, int axis, const Tensor& co
       return tn::relu(y) * (bias * 0.25).astype(dtype) + bias.astype(dtype) + whole;
     case 12:
       return (tn::minimum(y, 0.5) * 1.5 + 0.25).astype(last);
+    case 13:
+      return tn::minimum(tn::leaky_relu(y + bias.astype(dtype) + whole, 0.125), 0.5).astype(last);
+    case 14:  // of which only the first is done with the sums
+      return tn::leaky_relu(tn::leaky_relu(y, 0.25) - 0.5, 0.5) + whole;
     default: {
       const Tensor z = y + column;
       return (z * tn::sigmoid(z) - 0.5).astype(last);

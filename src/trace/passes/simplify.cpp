@@ -7,7 +7,9 @@
 #include "src/core/dispatch.h"
 #include "src/core/view.h"
 #include "src/trace/passes/activations.h"
+#include "src/trace/passes/shared_factors.h"
 #include "src/trace/passes/short_folds.h"
+#include "src/trace/passes/turned_weights.h"
 #include "src/trace/passes/unread_taps.h"
 #include "src/trace/passes/view_chains.h"
 #include "tensor/creation.h"
@@ -203,6 +205,8 @@ constexpr Rule kRules[] = {
     {"power_one", power_one},
     {"divide_constant", divide_constant},
     {"short_fold", short_fold},
+    {"shared_factor", shared_factor},
+    {"turned_weights", turned_weights},
     {"unread_taps", unread_taps},
     {"composed_silu", composed_silu},
     {"composed_gelu", composed_gelu},

@@ -18,7 +18,8 @@ struct Rule {
 /// The rules in the order in which they are tried: identities (x + 0, x * 1, x ** 1), views of
 /// views, double transposes, casts that lose nothing, division by a constant, activations that were
 /// spelled out, reductions of a few numbers, parts of concatenations, parts of filters that never
-/// lie on the image.
+/// lie on the image, products of single rows that share their factors or by transposed weights of
+/// attention.
 std::span<const Rule> simplify_rules();
 
 /// Applies the first rule that fits to every node. Test: tests/trace/simplify_test.cpp checks each

@@ -26,8 +26,9 @@ constexpr std::int64_t kFarBytes = 1 << 20;
 constexpr std::int64_t kSharedBytes = 4 << 20;
 constexpr std::int64_t kPieces = 4;  // for every thread, to be taken over by idle ones
 // Windows are read where they lie if so few columns come of a row that gathering it would tell, and
-// lines are long enough for tiles.
+// lines are long enough for tiles, or of so few columns that gathering takes longer than low tiles.
 constexpr std::int64_t kFewColumns = 192, kLeastWidth = 12;
+constexpr std::int64_t kFewestColumns = 48, kShortWidth = 6;
 
 class ProductKernel : public Kernel {
  public:
@@ -121,7 +122,7 @@ class ProductKernel : public Kernel {
                                        const Layout& right) const {
     if (node.op != Op::conv2d) return matrix_rows(left, node.type.shape, numbers_);
     return window_rows(left, node, {right.shape[2], right.shape[3]},
-                       right.shape[1] * bundles_of(node, right.shape).groups, numbers_,
+                       right.shape[1] * bundles_of(node, right.shape, unit_).groups, numbers_,
                        order_in(left));
   }
   WindowOrder order_in(const Layout& left) const {
@@ -137,14 +138,14 @@ class ProductKernel : public Kernel {
                                       const Shape& filters) const {
     if (node.op != Op::conv2d || unit_.is_tiles) return std::nullopt;
     if (numbers_.taken_bytes() != 4 || !numbers_.are_same()) return std::nullopt;
-    const Bundles bundles = bundles_of(node, filters);
-    if (filters[2] * filters[3] == 1 || filters[0] / bundles.count > kFewColumns)
-      return std::nullopt;
+    const Bundles bundles = bundles_of(node, filters, unit_);
+    const std::int64_t columns = filters[0] / bundles.count;
+    if (filters[2] * filters[3] == 1 || columns > kFewColumns) return std::nullopt;
     const auto lines =
         WindowLines::of(image, node, {filters[2], filters[3]}, filters[1] * bundles.groups);
-    return lines && lines->width() >= kLeastWidth && lines->row_bytes() % kAlias != 0
-               ? lines
-               : std::nullopt;
+    const std::int64_t least = columns > kFewestColumns ? kLeastWidth : kShortWidth;
+    return lines && lines->width() >= least && lines->row_bytes() % kAlias != 0 ? lines
+                                                                                : std::nullopt;
   }
 
   // Sums are made where the result lies if nothing else is done with them.

@@ -194,18 +194,25 @@ std::optional<AnchoredProduct> match_product(const Graph& graph, const Group& gr
 
 namespace {
 
-// Bounds that a relu, or a maximum or minimum with one number, makes narrower; nullopt for other
-// operators and where nothing would be left.
+// Bounds that a relu, or a maximum or minimum with one number, makes narrower, or the slope of a
+// leaky one; nullopt for other operators, where nothing would be left and for a second slope.
 std::optional<simd::Bounds> bounded(simd::Bounds bounds, const Graph& graph, const Node& node,
                                     ValueId value) {
   if (!(node.type == graph.type(value))) return std::nullopt;
   double limit = 0;
-  if (node.op == Op::maximum || node.op == Op::minimum) {
+  if (node.op == Op::maximum || node.op == Op::minimum || node.op == Op::leaky_relu) {
     const ValueId other = node.inputs[node.inputs[0] == value ? 1 : 0];
     if (!graph.is_constant(other) || graph[other].constant.size() != 1) return std::nullopt;
     limit = graph[other].constant.item<double>();
   } else if (node.op != Op::relu) {
     return std::nullopt;
+  }
+  if (node.op == Op::leaky_relu) {
+    // 0 would make NaN of an infinity.
+    if (node.inputs[0] != value || bounds.are_any() || !(limit > 0 && limit < 1))
+      return std::nullopt;
+    bounds.slope = static_cast<float>(limit);
+    return bounds;
   }
   const auto number = static_cast<float>(limit);
   if (!(number >= bounds.least && number <= bounds.most)) return std::nullopt;

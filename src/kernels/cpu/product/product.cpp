@@ -34,7 +34,7 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
     const Shape& filters = graph.type(node.inputs[1]).shape;
     const double groups = static_cast<double>(node.attrs.integer("groups"));
     const double columns = static_cast<double>(node.type.shape[1]);
-    zeros = static_cast<double>(bundles_of(node, filters).groups);
+    zeros = static_cast<double>(bundles_of(node, filters, unit).groups);
     gathered = elements(product.anchor) / columns * groups * elements(node.inputs[1]) / columns *
                static_cast<double>(item_size(unit.taken));
   }

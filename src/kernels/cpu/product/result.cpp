@@ -131,7 +131,8 @@ void ProductResult::store_to(const Output& output, Operands operands,
 std::string ProductResult::description() const {
   const std::string added = addend_ ? ", added" : "";
   return std::string(product_.bias >= 0 ? ", bias" : "") + (adds_last() ? "" : added) +
-         (!bounds().are_any()                                           ? ""
+         (bounds().have_slope() ? ", slope" : "") +
+         (!bounds().have_limits()                                       ? ""
           : bounds().least == 0 && bounds().most == simd::Bounds().most ? ", relu"
                                                                         : ", bounds") +
          (has_scale() ? ", scaled" : "") + (adds_last() ? added : "") +

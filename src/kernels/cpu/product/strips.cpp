@@ -24,7 +24,7 @@ namespace {
 constexpr std::int64_t kLeastVectors = 4;
 }  // namespace
 
-Bundles bundles_of(const Node& node, const Shape& right) {
+Bundles bundles_of(const Node& node, const Shape& right, const Unit& unit) {
   if (node.op != Op::conv2d) {
     const Shape& result = node.type.shape;
     const std::int64_t batches = num_elements(result) / result.back() / result[result.rank() - 2];
@@ -32,15 +32,16 @@ Bundles bundles_of(const Node& node, const Shape& right) {
     return is_one ? Bundles{} : Bundles{batches, 1, true};
   }
   const std::int64_t groups = node.attrs.integer("groups"), columns = right[0] / groups;
-  std::int64_t bundle = 1;
-  while (bundle < groups && (bundle * columns < kStrip || groups % bundle != 0)) ++bundle;
+  const std::int64_t width = unit.is_tiles ? kStrip : simd::table().lanes;
+  std::int64_t bundle = std::min(groups, round_up(columns, width) / columns);
+  while (groups % bundle != 0) --bundle;
   return {groups / bundle, bundle};
 }
 
 Strips::Strips(const Layout& right, const Node& node, WindowOrder order, std::int64_t k,
                std::int64_t run, const Unit& unit, const Numbers& numbers)
     : numbers_(numbers),
-      bundles_(bundles_of(node, right.shape)),
+      bundles_(bundles_of(node, right.shape, unit)),
       k_(k),
       pitch_(round_up(k, unit.step)) {
   const int rank = right.shape.rank();

@@ -28,13 +28,14 @@ std::optional<Unit> tiles_for(DType dtype, const Machine& machine);
 Unit vectors_for(DType dtype, const Machine& machine);
 
 /// Products that a kernel makes, one after the other. A convolution in groups is one for each of
-/// them, or for each bundle of groups that have too few columns for a strip: with zeros for the
-/// channels of the others. A product of two batches is one for each place in the result's batch.
+/// them, or for each bundle of as many groups as have their columns in the vectors that one takes:
+/// with zeros for the channels of the others. A product of two batches is one for each place in the
+/// result's batch.
 struct Bundles {
   std::int64_t count = 1, groups = 1;  // groups in each
   bool are_batches = false;            // each has rows of its own, not columns
 };
-Bundles bundles_of(const Node& node, const Shape& right);
+Bundles bundles_of(const Node& node, const Shape& right, const Unit& unit);
 
 /// The right factor: a row of `k` numbers for every column, in the order of ProductRows. No
 /// strip has columns of two bundles. A strip of few columns has them one after the other.

@@ -121,7 +121,7 @@ std::int32_t sum_bytes(const std::int8_t* from, std::int64_t count) {
 inline Ints rounded(const Finish& f, const float* sums, const float* add) {
   Floats x = load(sums);
   if (add) x += load(add);
-  if (f.bounds.are_any()) x = within(x, f.bounds);
+  x = bounded(x, f.bounds);
   x *= f.inverse;
   x = at_most(at_least(x == x ? x : Floats{}, splat(-kMostByte)), splat(kMostByte));
   return bits(x + kRounder) - kRounderBits;

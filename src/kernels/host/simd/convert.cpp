@@ -150,14 +150,15 @@ void finish(const Finish& f) {
     for (std::int64_t i = 0; i < whole; i += kLanes) {
       Floats x = load(sums + i);
       if (add) x += load(add + i);
-      if (is_bounded) x = within(x, f.bounds);
+      if (is_bounded) x = bounded(x, f.bounds);
       if constexpr (sizeof(E) == 4)
         store(to + i, x);
       else
         store_as(to + i, __builtin_convertvector(T::narrow(x), Halves));
     }
     for (std::int64_t i = whole; i < f.columns; ++i) {
-      const float x = add ? sums[i] + add[i] : sums[i];
+      float x = add ? sums[i] + add[i] : sums[i];
+      if (x < 0) x *= f.bounds.slope;
       to[i] = T::write(x < f.bounds.least ? f.bounds.least : x > f.bounds.most ? f.bounds.most : x);
     }
     if (add) add += f.add_row;

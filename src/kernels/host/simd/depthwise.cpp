@@ -46,7 +46,9 @@ template <int pixels, int vectors>
         });
       });
   }
-  if (row.bounds.are_any())
+  if (row.bounds.have_slope())
+    each([&](int i, int, int) TENSOR_INLINED { sums[i] = sloped(sums[i], row.bounds); });
+  if (row.bounds.have_limits())
     each([&](int i, int, int) TENSOR_INLINED { sums[i] = within(sums[i], row.bounds); });
   if (row.scales)
     each([&](int i, int, int v) TENSOR_INLINED {
@@ -134,7 +136,9 @@ template <int pixels>
       __builtin_prefetch(line + p * step);
       __builtin_prefetch(row.to + (pixel + pixels + p) * row.to_pixel + channel, 1);
     });
-  if (row.bounds.are_any())
+  if (row.bounds.have_slope())
+    each([&](int p) TENSOR_INLINED { sums[p] = sloped(sums[p], row.bounds); });
+  if (row.bounds.have_limits())
     each([&](int p) TENSOR_INLINED { sums[p] = within(sums[p], row.bounds); });
   if (row.scales) {
     const Floats scale = load(row.scales + channel), shift = load(row.shifts + channel);

@@ -21,7 +21,7 @@ void finish(const StripProduct& p, std::int64_t row, std::int64_t columns, Float
   if (p.first) add(p.first);
   if (p.add && !p.adds_last) add(p.add + row * p.add_row);
   if (p.goes_on) add(to);
-  if (p.bounds.are_any()) sums = within(sums, p.bounds);
+  sums = bounded(sums, p.bounds);
   if (p.scales) sums = sums * load_part(p.scales, columns) + load_part(p.shifts, columns);
   if (p.add && p.adds_last) add(p.add + row * p.add_row);
   for (std::int64_t at = 0; at < p.columns; at += kLanes, sums = Floats{}) {

@@ -10,10 +10,10 @@ namespace {
 constexpr std::int64_t kStrip = 16;  // columns
 constexpr int kStripVectors = 16 / kLanes;
 // The sums fill the register file but for what is multiplied: of 32 registers three vectors a row
-// and 8 rows or four and 6, which take the fewest loads; of 16 two and 6, or, of narrow vectors,
-// four and 3. Fewer vectors have more rows.
+// and 8 rows or four and 6, which take the fewest loads; of 16 two and 6, or three and 4 instead of
+// one at the end, or, of narrow vectors, four and 3. Fewer vectors have more rows.
 constexpr int kSums = kLanes == 16 ? 24 : 12, kMostRows = 12;
-constexpr int kMostVectors = kLanes == 8 ? 2 : 4, kOneRowVectors = 8;
+constexpr int kMostVectors = kLanes == 8 ? 3 : 4, kOneRowVectors = 8;
 constexpr int rows_of(int vectors) {
   return kSums / vectors < kMostRows ? kSums / vectors : kMostRows;
 }
@@ -90,7 +90,9 @@ template <class Words, int rows, int vectors>
     }
     for (; left > 0; --left) step();
   }
-  if (p.bounds.are_any())
+  if (p.bounds.have_slope())
+    each([&](int i, int, int) TENSOR_INLINED { sums[i] = sloped(sums[i], p.bounds); });
+  if (p.bounds.have_limits())
     each([&](int i, int, int) TENSOR_INLINED { sums[i] = within(sums[i], p.bounds); });
   if (p.scales)
     each([&](int i, int, int v) TENSOR_INLINED {
@@ -167,12 +169,14 @@ struct Widths {
 };
 
 // How wide the next tiles of so many vectors of columns are, and how many there are of that width:
-// none should be narrow. Threes, but for a rest of ones or twos, which makes fours.
+// none should be narrow. Threes, but for a rest of ones or twos, which makes fours; of 8 lanes
+// twos, of which a rest of one makes the last a three.
 struct Width {
   std::int64_t vectors, neighbours;
 };
 constexpr Width width_of(std::int64_t left) {
   const std::int64_t most = left < kMostVectors ? left : kMostVectors;
+  if (kLanes == 8 && left > 3) return {2, left / 2 - left % 2};
   if (kLanes != 16 || left <= 4) return {most, left / most};
   if (left == 5 || left % 3 == 0) return {3, left / 3};
   return {4, left % 3};

@@ -45,10 +45,13 @@ struct Instruction {
   FloatLoop reference = nullptr;            // runs operators that have no vector code
 };
 
-/// The least and the most that a result becomes; a NaN stays one.
+/// What a result below zero is multiplied by, at most 1, and then the least and the most that it
+/// becomes; a NaN stays one.
 struct Bounds {
-  float least = -__builtin_inff(), most = __builtin_inff();
-  bool are_any() const { return least > -__builtin_inff() || most < __builtin_inff(); }
+  float least = -__builtin_inff(), most = __builtin_inff(), slope = 1;
+  bool have_limits() const { return least > -__builtin_inff() || most < __builtin_inff(); }
+  bool have_slope() const { return slope < 1; }
+  bool are_any() const { return have_limits() || have_slope(); }
 };
 
 /// A part of a large product: some rows by a number of strips, which are 16 columns of the right

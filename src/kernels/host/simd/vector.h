@@ -121,6 +121,15 @@ template <class Bounds>
 inline Floats within(Floats a, const Bounds& bounds) {
   return at_most(at_least(a, splat(bounds.least)), splat(bounds.most));
 }
+template <class Bounds>
+inline Floats sloped(Floats a, const Bounds& bounds) {
+  return at_least(a, a * bounds.slope);
+}
+template <class Bounds>
+inline Floats bounded(Floats a, const Bounds& bounds) {
+  if (bounds.have_slope()) a = sloped(a, bounds);
+  return bounds.have_limits() ? within(a, bounds) : a;
+}
 
 inline Floats truth(Ints mask) { return from_bits(mask & 0x3f800000); }
 
