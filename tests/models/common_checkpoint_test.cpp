@@ -66,15 +66,23 @@ TEST(Checkpoint, NamesAForeignTensorThatIsNeeded) {
   const std::string bytes((std::istreambuf_iterator<char>(in)), {});
   for (const std::string name : {"classifier.weight", "vit.encoder.layer.1.output.dense.bias"}) {
     std::string changed = bytes;
-    const std::size_t at = changed.find("\"F32\"", changed.find('"' + name + '"'));
+    const std::size_t entry = changed.find('"' + name + '"'), at = changed.find("\"F32\"", entry);
     ASSERT_NE(at, std::string::npos) << name;
-    changed.replace(at, 5, "\"U32\"");
+    changed.replace(at, 5, "\"C64\"");
+    // Half as many elements of twice the size.
+    const std::size_t end = changed.find(']', changed.find("\"shape\"", entry)),
+                      begin = changed.find_last_of("[,", end) + 1;
+    const std::string extent = changed.substr(begin, end - begin);
+    ASSERT_EQ(std::stoll(extent) % 2, 0) << extent;
+    std::string half = std::to_string(std::stoll(extent) / 2);
+    half.resize(extent.size(), ' ');
+    changed.replace(begin, extent.size(), half);
     std::ofstream(path, std::ios::binary) << changed;
     const models::Checkpoint checkpoint = open_checkpoint(home.path());
     EXPECT_TRUE(checkpoint.has(name));
     EXPECT_NE(error_of([&] {
                 models::vit::load_vit(checkpoint);
-              }).find("tensor \"" + name + "\": has the dtype U32, which this library does not"),
+              }).find("tensor \"" + name + "\": has the dtype C64, which this library does not"),
               std::string::npos)
         << name << ": " << error_of([&] { models::vit::load_vit(checkpoint); });
   }

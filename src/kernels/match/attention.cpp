@@ -176,8 +176,8 @@ class Matcher {
                         [&](ValueId id) { return id != softmax_ && leads(id); });
   }
 
-  // The member that is seen by other axes of the batch: windows of an image, which a mask knows, and
-  // those of all images. Otherwise the value itself.
+  // The member that is seen by other axes of the batch: windows of an image, which a mask knows,
+  // and those of all images. Otherwise the value itself.
   ValueId before_views(ValueId id) const {
     const auto columns = [&](ValueId value) {
       const Shape& shape = graph_.type(value).shape;
@@ -210,7 +210,7 @@ class Matcher {
         if (!inside && !std::count(a.middle.reads.begin(), a.middle.reads.end(), input))
           a.middle.reads.push_back(input);
       }
-    const auto shape = block_shape_of(graph_, a.middle);
+    const auto shape = block_shape_of(graph_, a.middle, true);
     return shape && !shape->has_rows &&
            std::count(a.middle.reads.begin(), a.middle.reads.end(), a.scores);
   }

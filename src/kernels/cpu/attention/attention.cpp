@@ -322,6 +322,8 @@ std::optional<Implementation> consider(const Isolated& alone, const Machine& mac
   if (operator_count(graph, alone.group.nodes) > kMostOperators) return std::nullopt;
   const auto a = match_attention(graph, alone.group);
   if (!a) return std::nullopt;
+  // A tile's program has one form of the batch.
+  if (!a->middle.nodes.empty() && !block_shape_of(graph, a->middle)) return std::nullopt;
   const auto elements = [&](ValueId id) {
     return static_cast<double>(num_elements(graph.type(id).shape));
   };
