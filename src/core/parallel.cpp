@@ -24,7 +24,7 @@ constexpr int kSpin = 200;  // microseconds
 // It is never destroyed: its threads wait until the process ends.
 std::atomic<ThreadPool*> the_pool{nullptr};
 std::atomic<int> most_threads{0}, most_spin{-1};
-thread_local int own_spin = -1;
+thread_local int own_spin = -1, own_threads = 0;
 
 std::optional<int> number_in(std::string_view text) {
   int number = 0;
@@ -80,6 +80,11 @@ void run_parallel(int threads, std::int64_t count, Task task, const void* body) 
 }
 
 int threads_within(int asked) { return asked > 0 ? std::min(asked, threads()) : threads(); }
+
+int operator_threads() { return threads_within(own_threads); }
+
+OperatorThreads::OperatorThreads(int threads) : before_(std::exchange(own_threads, threads)) {}
+OperatorThreads::~OperatorThreads() { own_threads = before_; }
 
 SpinTime::SpinTime(int microseconds) : before_(own_spin) {
   if (microseconds >= 0) own_spin = microseconds;

@@ -1,6 +1,7 @@
 // Loops over independent tasks on the threads of this process: the one door to its pool.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "src/core/thread_pool.h"
@@ -24,6 +25,32 @@ void parallel_for(int threads, std::int64_t count, const Body& body) {
 
 /// `asked`, but no more than tensor::threads(); all of these where 0 are asked for.
 int threads_within(int asked);
+
+/// The threads of a reference operator: all of this process's, or those of the executable that it
+/// runs in.
+int operator_threads();
+
+/// While it lives, those of this thread are so many.
+class OperatorThreads {
+ public:
+  explicit OperatorThreads(int threads);
+  ~OperatorThreads();
+  OperatorThreads(const OperatorThreads&) = delete;
+  OperatorThreads& operator=(const OperatorThreads&) = delete;
+
+ private:
+  int before_;
+};
+
+/// Calls body(begin, end) for pieces of 0 ... count - 1 on the threads of an operator. Pieces are
+/// the same for any number of threads, and so are the bits of what they calculate.
+template <class Body>
+void for_pieces(std::int64_t count, std::int64_t piece, const Body& body) {
+  const std::int64_t tasks = count / piece + (count % piece > 0);
+  parallel_for(tasks < 2 ? 1 : operator_threads(), tasks, [&](std::int64_t task, int) {
+    body(task * piece, std::min(count, (task + 1) * piece));
+  });
+}
 
 /// While it lives, loops of this thread spin for so long (set_spin); negative: as everywhere.
 class SpinTime {

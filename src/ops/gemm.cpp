@@ -1,9 +1,11 @@
 #include "src/ops/gemm.h"
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <vector>
 
 #include "src/core/dispatch.h"
+#include "src/core/parallel.h"
 #include "src/ops/pack.h"
 #include "tensor/creation.h"
 
@@ -38,14 +40,36 @@ void with_map(const ConstView& x, Body&& body) {
   }
 }
 
+// Rows [begin, end) of a matrix, or columns.
+template <class V>
+V part_of(V x, int axis, std::int64_t begin, std::int64_t end) {
+  x.data += begin * x.strides[axis] * item_size(x.dtype);
+  x.shape[axis] = end - begin;
+  return x;
+}
+
 // Needs a and b readable in place and rows of c that are runs.
 template <class T>
-void multiply(const ConstView& a, const ConstView& b, const View& c) {
+void multiply_alone(const ConstView& a, const ConstView& b, const View& c) {
   using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   Eigen::Map<Matrix, 0, Eigen::OuterStride<>> product(c.as<T>(), c.shape[0], c.shape[1],
                                                       Eigen::OuterStride<>(c.strides[0]));
   with_map<T>(a, [&](const auto& left) {
     with_map<T>(b, [&](const auto& right) { product.noalias() = left * right; });
+  });
+}
+
+// The same. Threads share the longer side of the result.
+template <class T>
+void multiply(const ConstView& a, const ConstView& b, const View& c) {
+  constexpr std::int64_t kLeast = 192, kWork = 1 << 21;  // of a piece: lines, products of numbers
+  const int axis = c.shape[0] > c.shape[1] ? 0 : 1;
+  const double of_line = static_cast<double>(c.shape[1 - axis]) * static_cast<double>(a.shape[1]);
+  const auto enough = static_cast<std::int64_t>(std::min(kWork / of_line, 1e18));
+  const std::int64_t piece = std::max(kLeast, enough);
+  cpu::for_pieces(c.shape[axis], piece, [&](std::int64_t begin, std::int64_t end) {
+    multiply_alone<T>(axis == 0 ? part_of(a, 0, begin, end) : a,
+                      axis == 1 ? part_of(b, 1, begin, end) : b, part_of(c, axis, begin, end));
   });
 }
 

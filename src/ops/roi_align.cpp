@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/core/dispatch.h"
+#include "src/core/parallel.h"
 #include "src/ops/op.h"
 #include "src/ops/promote.h"
 #include "tensor/creation.h"
@@ -171,9 +172,8 @@ void eval_roi_align(std::span<const ConstView> in, const Attrs& attrs, const Vie
       source = const_view(transpose(copied, {0, 3, 1, 2}));
     }
     const Strides& steps = source.strides;
-    CellTaps<A> rows, columns, cells;
-    std::vector<A> sums(static_cast<std::size_t>(channels));
-    for (std::int64_t r = 0; r < boxes.shape[0]; ++r) {
+    const auto align = [&](std::int64_t r, CellTaps<A>& rows, CellTaps<A>& columns,
+                           CellTaps<A>& cells, std::span<A> sums) {
       const auto number = [&](std::int64_t k) {
         return boxes.as<A>()[r * boxes.strides[0] + k * boxes.strides[1]];
       };
@@ -196,7 +196,13 @@ void eval_roi_align(std::span<const ConstView> in, const Attrs& attrs, const Vie
         for (std::int64_t c = 0; c < channels; ++c)
           there[c * out.strides[1]] = convert<T>(sums[static_cast<std::size_t>(c)]);
       }
-    }
+    };
+    constexpr std::int64_t kBoxes = 8;  // of a piece, which share the memory of their taps
+    cpu::for_pieces(boxes.shape[0], kBoxes, [&](std::int64_t begin, std::int64_t end) {
+      CellTaps<A> rows, columns, cells;
+      std::vector<A> sums(static_cast<std::size_t>(channels));
+      for (std::int64_t r = begin; r < end; ++r) align(r, rows, columns, cells, sums);
+    });
   });
 }
 
