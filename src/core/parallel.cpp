@@ -83,13 +83,11 @@ int threads_within(int asked) { return asked > 0 ? std::min(asked, threads()) : 
 
 int operator_threads() { return threads_within(own_threads); }
 
-OperatorThreads::OperatorThreads(int threads) : before_(std::exchange(own_threads, threads)) {}
-OperatorThreads::~OperatorThreads() { own_threads = before_; }
-
-SpinTime::SpinTime(int microseconds) : before_(own_spin) {
-  if (microseconds >= 0) own_spin = microseconds;
+LoopScope::LoopScope(int spin_us, int threads)
+    : spin_before_(own_spin), threads_before_(std::exchange(own_threads, threads)) {
+  if (spin_us >= 0) own_spin = spin_us;
 }
-SpinTime::~SpinTime() { own_spin = before_; }
+LoopScope::~LoopScope() { own_spin = spin_before_, own_threads = threads_before_; }
 
 int spin_of(const char* text) {
   if (!text) return kSpin;

@@ -30,18 +30,6 @@ int threads_within(int asked);
 /// runs in.
 int operator_threads();
 
-/// While it lives, those of this thread are so many.
-class OperatorThreads {
- public:
-  explicit OperatorThreads(int threads);
-  ~OperatorThreads();
-  OperatorThreads(const OperatorThreads&) = delete;
-  OperatorThreads& operator=(const OperatorThreads&) = delete;
-
- private:
-  int before_;
-};
-
 /// Calls body(begin, end) for pieces of 0 ... count - 1 on the threads of an operator. Pieces are
 /// the same for any number of threads, and so are the bits of what they calculate.
 template <class Body>
@@ -52,16 +40,17 @@ void for_pieces(std::int64_t count, std::int64_t piece, const Body& body) {
   });
 }
 
-/// While it lives, loops of this thread spin for so long (set_spin); negative: as everywhere.
-class SpinTime {
+/// While it lives, loops of this thread spin for so long (set_spin; negative: as everywhere), and
+/// reference operators take so many threads (0: all).
+class LoopScope {
  public:
-  explicit SpinTime(int microseconds);
-  ~SpinTime();
-  SpinTime(const SpinTime&) = delete;
-  SpinTime& operator=(const SpinTime&) = delete;
+  explicit LoopScope(int spin_us, int threads = 0);
+  ~LoopScope();
+  LoopScope(const LoopScope&) = delete;
+  LoopScope& operator=(const LoopScope&) = delete;
 
  private:
-  int before_;
+  int spin_before_, threads_before_;
 };
 
 /// What TENSOR_SPIN_US says, in microseconds; nullptr: the default. UserError on nonsense.

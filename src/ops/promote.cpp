@@ -84,4 +84,17 @@ Tensor apart(const Tensor& result, const Tensor& x) {
   return detail::impl(result).recorder || !result.shares_storage(x) ? result : copy(result);
 }
 
+double epsilon_of(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return 0x1p-7;
+    case DType::f16:
+      return 0x1p-10;
+    case DType::f32:
+      return 0x1p-23;
+    default:
+      return 0x1p-52;
+  }
+}
+
 }  // namespace tensor

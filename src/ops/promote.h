@@ -29,6 +29,9 @@ DType floating_result_type(std::span<const Tensor> inputs, std::string_view wher
 /// f16; i16 -> f32; i32, i64 -> f64; floating types stay.
 DType floating_type(DType dtype);
 
+/// The distance from 1 to the next number of a floating type; of others, float64's.
+double epsilon_of(DType dtype);
+
 /// The type to compute compositions in: several roundings to a 16-bit type would add up.
 inline DType wide_type(DType dtype) { return item_size(dtype) == 2 ? f32 : dtype; }
 

@@ -61,7 +61,7 @@ struct CellTaps {
   std::vector<std::size_t> ends;       // of each cell's
 };
 
-// Of a box from `low` to `high`, which count pixels from the middle of the first one.
+// Divides a box from `low` to `high`, which count pixels from the middle of the first one.
 template <class A>
 void divide_box(A low, A high, std::int64_t cells, std::int64_t extent, const RoiAlign& roi,
                 CellTaps<A>& axis) {

@@ -96,12 +96,8 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, const std::optional<doubl
   if (weight.defined() && !(weight.shape() == Shape{x.shape(-1)}))
     fail("rms_norm", "got a weight of the shape ", weight.shape(), " for ", x.shape(-1),
          " features, need ", Shape{x.shape(-1)});
-  const double least = x.dtype() == f16    ? 0x1p-10
-                       : x.dtype() == bf16 ? 0x1p-7
-                       : x.dtype() == f32  ? 0x1p-23
-                                           : 0x1p-52;
   const Tensor wide = cast(x, wide_type(dtype));
-  const Tensor scale = rsqrt(mean(square(wide), -1, true) + eps.value_or(least));
+  const Tensor scale = rsqrt(mean(square(wide), -1, true) + eps.value_or(epsilon_of(x.dtype())));
   const Tensor result = wide * scale;
   return cast(weight.defined() ? result * cast(weight, wide_type(dtype)) : result, dtype);
 }

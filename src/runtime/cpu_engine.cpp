@@ -118,8 +118,7 @@ bool CpuEngine::is_needed(const Context& context, const Bound& step) const {
 
 void CpuEngine::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
                     const std::stop_token& stop, const Observer& observe) const {
-  const cpu::SpinTime spin(spin_us_);
-  const cpu::OperatorThreads threads(threads_);
+  const cpu::LoopScope loops(spin_us_, threads_);
   const auto context = contexts_.take([&] { return new_context(); });
   const Arenas::Lease arena = arenas_.take(arena_bytes(), context->arena);
   context->arena = arena.block()->data;

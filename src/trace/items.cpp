@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/ops/promote.h"
 #include "src/trace/content.h"
 #include "src/trace/ranges.h"
 #include "tensor/ops.h"
@@ -34,10 +35,7 @@ struct Operands {
 bool is_same_but_for_rounding(const Tensor& a, const Tensor& b) {
   if (has_same_elements(a, b)) return true;
   if (!is_floating(a.dtype())) return false;
-  const double eps = a.dtype() == f64   ? 0x1p-52 * 256
-                     : a.dtype() == f32 ? 0x1p-23 * 256
-                     : a.dtype() == f16 ? 0x1p-10
-                                        : 0x1p-7;
+  const double eps = (item_size(a.dtype()) > 2 ? 256 : 1) * epsilon_of(a.dtype());
   const Tensor x = a.astype(f64), y = b.astype(f64);
   return max(abs(x - y)).item<double>() <= eps * max(abs(x)).item<double>();
 }

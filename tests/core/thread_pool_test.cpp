@@ -266,7 +266,7 @@ TEST(Threads, SpinForAsLongAsTheProgramSays) {
   std::atomic<int> runs{0};
   for (int i = 0; i < 50; ++i) cpu::parallel_for(2, 9, [&](std::int64_t, int) { ++runs; });
   {
-    const cpu::SpinTime spin(500);
+    const cpu::LoopScope loops(500);
     for (int i = 0; i < 50; ++i) cpu::parallel_for(2, 9, [&](std::int64_t, int) { ++runs; });
   }
   EXPECT_EQ(runs, 900);

@@ -87,9 +87,9 @@ TEST(OperatorThreads, AreThoseOfTheExecutable) {
   const int all = cpu::operator_threads();
   EXPECT_EQ(all, threads());
   {
-    const cpu::OperatorThreads one(1);
+    const cpu::LoopScope one(-1, 1);
     EXPECT_EQ(cpu::operator_threads(), 1);
-    const cpu::OperatorThreads any(0);
+    const cpu::LoopScope any(-1, 0);
     EXPECT_EQ(cpu::operator_threads(), all);
   }
   EXPECT_EQ(cpu::operator_threads(), all);

@@ -144,8 +144,9 @@ TEST(KnownSchedules, ServeAllSizesAfterEight) {
 
 // In haste next to nothing is compiled once there are kernels for every group, and whether others
 // are worth being waited for is known.
+// The sizes are always the same: how many kernels some of them want is a matter of the draw.
 TEST(KnownSchedules, InHasteTakeWhatThereIs) {
-  std::mt19937 random(static_cast<unsigned>(tn::check::seed()));
+  std::mt19937 random(1);
   for (const char* model : {"detr-resnet-50-e6", "vit-base-patch16-224"}) {
     SCOPED_TRACE(model);
     Sizes sizes(model);
@@ -167,9 +168,7 @@ TEST(KnownSchedules, InHasteTakeWhatThereIs) {
       // What comes in the background.
       if (quick.scheduled.is_hasty) sizes.add(patient);
     }
-    // Of six sizes, which have some hundred groups of different kinds in all. Of 40 draws of sizes
-    // most had up to 3, one had 5.
-    EXPECT_LE(made, 8) << "of groups for which no kernel is half as fast as the best";
+    EXPECT_LE(made, 3) << "of groups for which no kernel is half as fast as the best";
     EXPECT_GT(hasty, 0);
   }
 }

@@ -21,8 +21,8 @@ struct Factor {
   Dims batch_step = {};       // how many batches each of them spans
   std::int64_t offset = 0;
 
-  /// Of a value [batch axes..., rows, k], or, turned, [batch axes..., k, rows], whose batch
-  /// axes may be broadcast to `batch`.
+  /// The factor of a value [batch axes..., rows, k], or, turned, [batch axes..., k, rows], whose
+  /// batch axes may be broadcast to `batch`.
   static Factor of(const Layout& layout, ValueId value, const Shape& batch, bool is_turned = false);
   /// Dense rows, `pitch` elements long.
   static Factor dense(ValueId value, std::int64_t batches, std::int64_t rows, std::int64_t k,
